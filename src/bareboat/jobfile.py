@@ -140,6 +140,7 @@ def job_of(
             if "site_layer" in values
             else UNSET,
             fabric=given("fabric", str, "") or UNSET,
+            notify=UNSET if "notify" not in values else _notify(values["notify"], file),
             # On by default.
             seccomp=UNSET if given("seccomp", bool, True) else False,
             capture=CaptureRequest(
@@ -271,6 +272,14 @@ def words_of(value: Any, file: Document, key: str) -> tuple[str, ...]:
                 remedy='write it as a list: ["python", "train.py"]',
             ) from None
     return file.convert(value, tuple[str, ...], key)
+
+
+def _notify(value: Any, file: Document) -> str | tuple[str, ...]:
+    """Also `{command = […]}`."""
+    if isinstance(value, dict) and tuple(value) == ("command",):
+        value = value["command"]
+        return _words(value, file, "notify")
+    return value if isinstance(value, str) else file.convert(value, tuple[str, ...], "notify")
 
 
 def _mounts(values: dict[str, Any], file: Document, folder: Path) -> tuple[Mount, ...]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import time
 from pathlib import Path
 
 import pytest
 from clusters import Cluster
-from desks import Desk, ranks_said
+from desks import PATIENCE_S, Desk, ranks_said
 
 NODES = ("c1", "c2", "c3")
 
@@ -121,6 +122,45 @@ def test_one_runs_and_one_waits_and_both_are_cancelled(desk: Desk) -> None:
     assert "never started" in desk.status(second)["reason"]
     desk.up.wait(lambda: not desk.left(first), "no process left on any node")
     assert "already finished with exit code 143" in desk.bareboat("cancel", first).stderr
+
+
+def test_a_submission_is_followed_through_the_queue_to_its_end(desk: Desk) -> None:
+    words = ["sh", "-c", "echo ready; until test -e go; do sleep 0.2; done"]
+    first = desk.submit(
+        desk.job("holds", words, ranks_per_node=1, cpus_per_rank=4, more='launcher = "ranks"')
+    )
+    desk.up.wait(lambda: "ready" in desk.log(first), "the first job")
+    name = f"follows-{desk.folder.name.partition('-')[0]}"
+    job = desk.job(
+        name, ["sh", "-c", "echo hello; exit 6"], ranks_per_node=1, cpus_per_rank=4,
+        more='launcher = "ranks"',
+    )  # fmt: skip
+    behind = desk.job("behind", ["true"], ranks_per_node=1, cpus_per_rank=4, more='launcher = "ranks"')
+    follower = desk.start("submit", "--watch", job)
+    runs = desk.store / "runs"
+    desk.up.wait(lambda: any(runs.glob(f"{name}-*/submission.json")), "the second job's submission")
+    (run,) = [path.name for path in runs.glob(f"{name}-*")]
+    desk.up.wait(lambda: desk.status(run)["state"] == "pending", "the second job in the queue")
+    last = desk.submit(behind)
+    watcher = desk.start("status", "--watch", run)
+    time.sleep(8)
+    (desk.folder / "go").touch()
+    out, err = (text.decode() for text in follower.communicate(timeout=PATIENCE_S))
+    assert follower.returncode == 6, err
+    assert "hello" in out
+    assert re.search(r"submitted to .* as job ", err)
+    assert re.search(rf"{run} pending: .*", err)
+    if desk.scheduler != "pbs":
+        assert "position 1 of 1" in err
+    assert re.search(rf"{run} started on c.* after \d+ s", err), err
+    assert re.search(rf"run {run}: exit code 6", err)
+    out, err = (text.decode() for text in watcher.communicate(timeout=PATIENCE_S))
+    assert watcher.returncode == 6, err
+    lines = [line.split("  ") for line in out.splitlines()]
+    assert all(re.fullmatch(r"\d\d:\d\d:\d\d", line[0]) and line[1] == run for line in lines), out
+    states = [line[3] for line in lines]
+    assert (states[0], states[-1]) == ("pending", "6")
+    desk.wait(last)
 
 
 def test_told_before_the_end_of_its_time_a_job_goes_on_later(desk: Desk) -> None:

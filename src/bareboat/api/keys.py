@@ -36,6 +36,7 @@ class JobKeys(TypedDict, total=False):
     node_scratch: str
     site_layer: Sequence[str]
     fabric: str
+    notify: str | Sequence[str]
     seccomp: bool
     capture: Mapping[str, Any]
     prove: Mapping[str, Any]

@@ -178,6 +178,11 @@ def add_job(parser: argparse.ArgumentParser) -> None:
         help="time limit, such as 2h30m or 1-12:00:00",
     )
     parser.add_argument(
+        "--notify",
+        metavar="HOW",
+        help="when the run ended: mail (from the scheduler), a mail address, or a command",
+    )
+    parser.add_argument(
         "--mem",
         metavar="SIZE",
         type=amount("--mem", "scheduling.mem_per_node_bytes"),

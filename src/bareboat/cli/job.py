@@ -63,6 +63,24 @@ def with_flags(context: Context, job: Job) -> Job:
     return job
 
 
+def _notify(text: str) -> str | tuple[str, ...]:
+    """`mail` and an address as they are; else the words of a command."""
+    import shlex
+
+    from bareboat.model.job import check_notify
+
+    try:
+        check_notify(text)
+    except UsageError:
+        try:
+            return tuple(shlex.split(text))
+        except ValueError as error:
+            raise UsageError(
+                f"--notify is {text!r}, which cannot be split into words: {error}", remedy="--notify mail"
+            ) from None
+    return text
+
+
 def _with_resources(job: Job, options: argparse.Namespace) -> Job:
     """The job with the flags' nodes, ranks, time and memory."""
     import msgspec
@@ -73,4 +91,6 @@ def _with_resources(job: Job, options: argparse.Namespace) -> Job:
         changes["scheduling"] = msgspec.structs.replace(job.scheduling, mem_per_node_bytes=options.mem)
     if options.time is not None:
         changes["walltime_s"] = options.time
+    if options.notify is not None:
+        changes["notify"] = _notify(options.notify)
     return msgspec.structs.replace(job, **changes)

@@ -81,7 +81,9 @@ def detail(store: Store, each: Status | Listed, *, apart: bool) -> str:
         _values(store, each),
         _place(each) if apart else "",
         _told(store, each),
-        "; ".join(filter(None, (ways(store, each)[1], world(store, each)))),
+        ways(store, each)[1],
+        world(store, each),
+        notification_failure(store, each),
     )
     return "; ".join(filter(None, parts))
 
@@ -165,6 +167,15 @@ def point(store: Store, status: Status) -> tuple[Sweep, int] | None:
         return sweeps.of_point(store, status.submission.run_id)
     except StoreError:
         return None
+
+
+def notification_failure(store: Store, status: Status) -> str:
+    """That the user's command for the end of the run failed."""
+    from bareboat.runs import notification
+
+    with contextlib.suppress(StoreError):
+        return notification.failure(store, status.submission.run_id) if status.over else ""
+    return ""
 
 
 def slow(store: Store, status: Status) -> Straggler | None:

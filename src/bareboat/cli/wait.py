@@ -40,6 +40,8 @@ def until_over(context: Context, run_id: str) -> int:
     began = time.monotonic()
 
     def show(status: state.Status) -> None:
+        if status.over:
+            return
         reason = f" ({status.reason})" if status.reason else ""
         context.progress.say(f"{run_id} {status.state.value}{reason}")
 

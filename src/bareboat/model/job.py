@@ -14,6 +14,7 @@ from bareboat.model.variables import check_passed_on, check_variable
 from bareboat.ranges import MOST_RANKS, check
 
 DELIVERIES = ("auto", "shared", "node")
+_ADDRESS = re.compile(r"[A-Za-z0-9._+-]{1,64}@[A-Za-z0-9.-]{1,255}")
 
 
 class Topology(Struct, frozen=True, kw_only=True):
@@ -150,8 +151,9 @@ class Job(Struct, frozen=True, kw_only=True):
     that each node makes once in its directory `node_scratch`, or "auto". `site_layer`: what is added to the
     image for this site; unset, likewise, when nothing is. `fabric`: what happens when ranks on several nodes
     fall back to TCP although there is a fabric: "mark" (also when unset) reports and records it, "require"
-    terminates the job. `seccomp`: False keeps only the part of the system call filter that protects the
-    terminal.
+    terminates the job. `notify`: what happens when the run ended: "mail" or an address, for a mail from the
+    scheduler, or a command of the host. `seccomp`: False keeps only the part of the system call filter that
+    protects the terminal.
     """
 
     name: str
@@ -179,6 +181,7 @@ class Job(Struct, frozen=True, kw_only=True):
     delivery: str | UnsetType = UNSET
     node_scratch: str | UnsetType = UNSET
     fabric: str | UnsetType = UNSET
+    notify: str | tuple[str, ...] | UnsetType = UNSET
     seccomp: bool | UnsetType = UNSET
 
     def __post_init__(self) -> None:
@@ -206,6 +209,8 @@ class Job(Struct, frozen=True, kw_only=True):
                 key="fabric",
                 remedy='set fabric = "mark"',
             )
+        if self.notify is not UNSET:
+            check_notify(self.notify)
         if self.writable and self.form == "file":
             raise UsageError(
                 'writable = true and form = "file" cannot be combined: an image file is read-only',
@@ -264,6 +269,19 @@ class Job(Struct, frozen=True, kw_only=True):
                 key="scheduling.warning_s",
                 remedy=f"set walltime_s = {max(3600, 2 * warning_s)}, or warning_s = 0 under [scheduling]",
             )
+
+
+def check_notify(notify: str | tuple[str, ...]) -> None:
+    remedy = 'set notify = "mail", notify = "ada@example.org", or notify = ["./tell.sh"]'
+    if isinstance(notify, str):
+        if notify != "mail" and not _ADDRESS.fullmatch(notify):
+            raise UsageError(
+                f'notify is {notify!r}; it must be "mail", a mail address, or a command as a list',
+                key="notify",
+                remedy=remedy,
+            )
+    elif not notify or not notify[0] or any("\0" in word for word in notify):
+        raise UsageError("notify is not a command", key="notify", remedy=remedy)
 
 
 def check_node_scratch(path: str) -> None:

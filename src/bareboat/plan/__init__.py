@@ -41,7 +41,7 @@ from bareboat.plan.launcher import choose_launcher, choose_world, compose
 from bareboat.plan.memory import choose_memory
 from bareboat.plan.process import Workload, choose_process
 from bareboat.plan.program import check_program, check_starters
-from bareboat.plan.scheduler import choose_scheduler, topology_decision
+from bareboat.plan.scheduler import choose_scheduler, notification_decision, topology_decision
 from bareboat.plan.warnings import image_warnings, site_warnings
 from bareboat.plan.watchdog import choose_watchdog
 from bareboat.schedulers import Scheduler
@@ -120,6 +120,7 @@ def _plan(
     decisions = [
         about_scheduler,
         topology_decision(job, runs_on),
+        *notification_decision(job, scheduler),
         *about_memory,
         *sweep.decisions(job, site, scheduler),
     ]

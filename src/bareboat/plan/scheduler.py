@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import UNSET
+
 from bareboat import registry
 from bareboat.errors import PlanError
 from bareboat.model import Decision, Job, Site
@@ -30,6 +32,21 @@ def choose_scheduler(job: Job, site: Site) -> tuple[Scheduler, Decision]:
     if scheduler.UNTESTED:
         reason += f"; untested: {scheduler.UNTESTED}"
     return scheduler, Decision(subject="scheduler", choice=name, reason=reason)
+
+
+def notification_decision(job: Job, scheduler: Scheduler) -> tuple[Decision, ...]:
+    """What happens when the run ended."""
+    if job.notify is UNSET or (isinstance(job.notify, str) and scheduler.AT_ONCE):
+        return ()
+    if isinstance(job.notify, str):
+        choice, reason = f"mail from {scheduler.TITLE}", "notify names it; the site may not deliver mail"
+        if job.notify != "mail":
+            choice += f" to {job.notify}"
+    else:
+        where = "this machine" if scheduler.AT_ONCE else "the first node"
+        choice = " ".join(job.notify)
+        reason = f"notify names it; it runs on {where}, outside of the container"
+    return (Decision(subject="notification", choice=choice, reason=reason),)
 
 
 def topology_decision(job: Job, node: Site) -> Decision:

@@ -267,6 +267,7 @@ def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None, runs: str | 
         piece("hand_on") if hands_on else "",
         scheduler.snippet(),
         piece("lost") if rung == 1 else "",
+        _notification(plan) if rung == 1 else "",
         watchdog.begin(plan),
         world.begin(plan),
         _warning(plan, scheduler) if rung == 1 else "",
@@ -328,6 +329,18 @@ def _warning(plan: Plan, scheduler: Scheduler) -> str:
     if not warning_s or scheduler.WARNS or walltime_s is None:
         return ""
     return words.values(warning_after_s=max(walltime_s - warning_s, 0)) + piece("warning")
+
+
+def _notification(plan: Plan) -> str:
+    """The user's command for the end of the run."""
+    job = plan.job
+    if job.notify is UNSET or isinstance(job.notify, str):
+        return ""
+    return words.values(
+        notification=job.notify,
+        notification_folder=job.workdir or "",
+        notification_points=0 if job.sweep is UNSET else len(job.sweep.points),
+    ) + piece("notification")
 
 
 def _program(plan: Plan) -> str:

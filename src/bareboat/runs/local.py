@@ -14,7 +14,7 @@ from bareboat import execute, render
 from bareboat.clock import utc_now
 from bareboat.errors import StoreError, Terminated
 from bareboat.model import JobState, MemorySample, Plan, Record, Site, Submission
-from bareboat.runs import directory, mpi_checks, records, state, submission, supervisor, sweeps
+from bareboat.runs import directory, mpi_checks, notification, records, state, submission, supervisor, sweeps
 from bareboat.runs.records import Measured
 from bareboat.runs.state import Status
 from bareboat.runs.streams import Streams
@@ -63,6 +63,9 @@ def run_sweep(
             break
         streams = Streams(stdout_apart=stdout_apart, by_rank=plan.keeps_output)
     mpi_checks.expect(store, plan, made.run_id, points=len(found))
+    failed = next((record for record in found if record.exit_code), None)
+    state = failed.end.state if failed is not None and failed.end is not None else JobState.COMPLETED
+    notification.send(store, plan, made.run_id, state, failed.exit_code if failed is not None else 0)
     return made.run_id, found
 
 
@@ -106,6 +109,10 @@ def _run(store: Store, plan: Plan, made: Submission, script: Path, streams: Stre
     )
     found = records.record(store, _ended(store, made, started_at, live.poll() or 0, live.wall_s), measured)
     assert found is not None
+    if not made.points and plan.job.sweep is UNSET:
+        notification.send(
+            store, plan, made.run_id, found.end.state if found.end else JobState.COMPLETED, found.exit_code
+        )
     if plan.check_subject is not None:
         # The same file that a job script writes for a scheduler's run.
         store.write(folder / "exit_code", f"{found.exit_code} {int(time.time())}\n".encode())

@@ -249,6 +249,13 @@ def job_name(job: Job) -> str:
     return name if name[0].isalpha() else f"job-{name}"
 
 
+def mail_to(job: Job) -> str | None:
+    """The address for a mail at the job's end; "" is the user's own, None is no mail."""
+    if job.notify is UNSET or not isinstance(job.notify, str):
+        return None
+    return "" if job.notify == "mail" else job.notify
+
+
 def array_range(job: Job, *, first: int = 0) -> str | None:
     """The numbers of a sweep's elements, FIRST-LAST; None when the job is not a sweep."""
     return None if job.sweep is UNSET else f"{first}-{first + len(job.sweep.points) - 1}"

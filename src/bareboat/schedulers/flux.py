@@ -18,6 +18,7 @@ from bareboat.schedulers import (
     found_job_id,
     gpus_per_node,
     job_name,
+    mail_to,
     name_in,
     said,
     unanswered,
@@ -90,6 +91,8 @@ def objection(job: Job, site: Site) -> Refusal | None:
             )
     if at_once(job) is not None:
         return Refusal("Flux does not support array jobs or a limit on a sweep's points", "remove --at-once")
+    if mail_to(job) is not None:
+        return Refusal("Flux sends no mail", 'set notify = ["COMMAND"], or remove notify')
     if job.scheduling.mem_per_node_bytes is not None:
         return Refusal("Flux allocates memory with cores and nodes", "remove mem_per_node_bytes")
     return None

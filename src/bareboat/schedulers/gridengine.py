@@ -39,6 +39,7 @@ from bareboat.schedulers import (
     found_job_id,
     gpus_per_node,
     job_name,
+    mail_to,
     mebibytes,
     name_in,
     number,
@@ -258,6 +259,9 @@ def directives(job: Job, site: Site) -> tuple[str, ...]:
         options.append("-v " + ",".join(job.environment_from))
     if scheduling.after:
         options.append("-hold_jid " + ",".join(scheduling.after))
+    if (address := mail_to(job)) is not None:
+        options.append("-m ea")
+        options += [f"-M {address}"] if address else []
     options.append(f"-r {'y' if scheduling.requeue else 'n'}")
     if (elements := array_range(job, first=1)) is not None:
         options.append(f"-t {elements}")

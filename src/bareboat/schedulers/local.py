@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bareboat.model import Job, Outcome, Refusal, SchedulerFacts, Site
-from bareboat.schedulers import Array, Asks, Query
+from bareboat.schedulers import Array, Asks, Query, mail_to
 
 NAME = "local"
 TITLE = "this machine"
@@ -80,6 +80,8 @@ def warnings(job: Job, site: Site) -> tuple[str, ...]:
         found.append(
             f"the machine is busy (load {site.load_1min:.1f} on {site.cpus} CPUs): timings will be noisy"
         )
+    if mail_to(job) is not None:
+        found.append("notify: only schedulers send mail, so a run on this machine ends without one")
     return tuple(found)
 
 

@@ -37,6 +37,7 @@ from bareboat.schedulers import (
     found_job_id,
     gpus_per_node,
     job_name,
+    mail_to,
     mebibytes,
     name_in,
     said,
@@ -175,6 +176,9 @@ def directives(job: Job, site: Site) -> tuple[str, ...]:
         options.append("-x")
     if scheduling.after:
         options.append('-w "' + " && ".join(f"done({number})" for number in scheduling.after) + '"')
+    if (address := mail_to(job)) is not None:
+        options.append("-N")  # a mail of its own, beside the output file
+        options += [f"-u {address}"] if address else []
     options.append("-r" if scheduling.requeue else "-rn")
     return tuple(f"#BSUB {option}" for option in (*options, *scheduling.options))
 

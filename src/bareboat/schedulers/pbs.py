@@ -41,6 +41,7 @@ from bareboat.schedulers import (
     found_job_id,
     gpus_per_node,
     job_name,
+    mail_to,
     mebibytes,
     name_in,
     number_or_none,
@@ -227,6 +228,9 @@ def directives(job: Job, site: Site) -> tuple[str, ...]:
         options.append(f"{'-J' if flavour == 'pro' else '-t'} {elements}{limit}")
     if scheduling.after:
         options.append("-W depend=afterok:" + ":".join(scheduling.after))
+    if (address := mail_to(job)) is not None:
+        options.append("-m ae")
+        options += [f"-M {address}"] if address else []
     if job.environment_from and flavour != "front":  # sbatch, which it calls, passes everything on
         options.append("-v " + ",".join(job.environment_from))
     if flavour != "front":

@@ -37,6 +37,7 @@ from bareboat.schedulers import (
     found_job_id,
     gpus_per_node,
     job_name,
+    mail_to,
     mebibytes,
     name_in,
     number,
@@ -270,6 +271,9 @@ def directives(job: Job, site: Site) -> tuple[str, ...]:
         options.append("--exclusive")
     if scheduling.after:
         options.append("--dependency=afterok:" + ":".join(scheduling.after))
+    if (address := mail_to(job)) is not None:
+        options.append("--mail-type=END,FAIL")
+        options += [f"--mail-user={address}"] if address else []
     options.append("--requeue" if scheduling.requeue else "--no-requeue")
     if scheduling.warning_s:
         options.append(f"--signal=B:USR1@{scheduling.warning_s}")  # B: to the script, which passes it on

@@ -58,8 +58,9 @@ def plan(session: Session, prepared: Prepared) -> Plan:
 
 def arms(session: Session, prepared: Prepared) -> tuple[Plan, Plan]:
     """The job's plans on bare metal and in the container. `--engine native` compares bare metal with itself.
-    The watchdog is off, because the arms wait for each other."""
+    The watchdog is off, because the arms wait for each other, and no run of them is notified of."""
     job = prepared.job
-    job = msgspec.structs.replace(job, scheduling=msgspec.structs.replace(job.scheduling, watchdog_s=UNSET))
+    scheduling = msgspec.structs.replace(job.scheduling, watchdog_s=UNSET)
+    job = msgspec.structs.replace(job, scheduling=scheduling, notify=UNSET)
     bare = prepared._replace(job=msgspec.structs.replace(job, engine=registry.BARE_METAL))
     return plan(session, bare), plan(session, prepared._replace(job=job))

@@ -32,6 +32,7 @@ def prepare(session: Session, job: Job, purpose: Purpose) -> Prepared:
     job = _in_allocation(session, job, purpose)
     if not session.looks:
         check_variables(session, job)
+    check_notification(job)
     if purpose is Purpose.PROVE and job.sweep is not UNSET:
         raise UsageError(
             "prove measures one job, and this job is a sweep", remedy="remove [sweep] from the job file"
@@ -99,6 +100,26 @@ def check_variables(session: Session, job: Job) -> None:
         raise UsageError(
             f"environment_from: not set in this shell: {', '.join(missing)}",
             remedy=f"export {missing[0]}=…, or remove it from environment_from",
+        )
+
+
+def check_notification(job: Job) -> None:
+    """Raise UsageError for a command for the end of the run that does not exist here."""
+    from bareboat import execute
+
+    if job.notify is UNSET or isinstance(job.notify, str):
+        return
+    program = job.notify[0]
+    if "/" in program:
+        path = os.path.join(job.workdir or os.path.expanduser("~"), program)
+        found = os.path.isfile(path) and os.access(path, os.X_OK)
+    else:
+        found = execute.which(program) is not None
+    if not found:
+        raise UsageError(
+            f"notify: {program} is not a program of this machine",
+            key="notify",
+            remedy=f"chmod +x {shlex.quote(program)}" if "/" in program else f"command -v {program}",
         )
 
 
