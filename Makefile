@@ -2,8 +2,11 @@
 #   PYTHON=python3.12   another interpreter (3.11 or newer)
 #   REQUIRE=1           fail, instead of skip, a test whose tool is not installed
 #   TESTS="-k gate"     arguments for pytest
+#   UV=no               set up with pip, even where uv is installed
+#   TORCH=default       PyTorch from the configured index; without it, the CPU build where PyTorch's index answers
 PYTHON ?= python3
 TESTS ?=
+export UV ?= yes
 
 SOURCES := pyproject.toml $(shell find src -name '*.py' 2>/dev/null)
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check --progress-bar off
@@ -59,15 +62,8 @@ LOCK = locks/$(if $(findstring test,$(INSTALL)),test,$(if $(findstring study,$(I
 
 .PHONY: venv
 venv:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-	  echo 'Python 3.11 or newer is required; choose one: make $(or $(MAKECMDGOALS),prove) PYTHON=python3.12' >&2; exit 2; }
-	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { \
-	  echo 'This Python cannot create virtual environments; on Debian: apt-get install python3-venv' >&2; exit 2; }
-	@echo 'creating $(VENV)' >&2
-	@$(PYTHON) -m venv $(VENV)
-	@$(VENV)/bin/python $(PIP_INSTALL) --require-hashes --requirement $(LOCK)
-	@$(VENV)/bin/python $(PIP_INSTALL) --no-deps --no-build-isolation $(INSTALL)
-	@$(if $(findstring example,$(INSTALL)),$(VENV)/bin/python $(PIP_INSTALL) --requirement locks/unhashed.txt)
+	@PYTHON='$(PYTHON)' TORCH='$(if $(findstring example,$(INSTALL)),$(or $(TORCH),cpu),no)' \
+	  MAKECMDGOALS='$(MAKECMDGOALS)' locks/install.sh $(VENV) $(LOCK) $(INSTALL)
 	@touch $(VENV)/.ready
 
 clean:

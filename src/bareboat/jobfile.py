@@ -278,7 +278,7 @@ def _notify(value: Any, file: Document) -> str | tuple[str, ...]:
     """Also `{command = […]}`."""
     if isinstance(value, dict) and tuple(value) == ("command",):
         value = value["command"]
-        return _words(value, file, "notify")
+        return words_of(value, file, "notify")
     return value if isinstance(value, str) else file.convert(value, tuple[str, ...], "notify")
 
 

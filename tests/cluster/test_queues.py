@@ -163,6 +163,41 @@ def test_a_submission_is_followed_through_the_queue_to_its_end(desk: Desk) -> No
     desk.wait(last)
 
 
+def test_the_end_of_a_run_is_told_by_a_command_and_by_mail(desk: Desk) -> None:
+    script = "env | grep ^BAREBOAT_NOTIFY | sort > told; uname -n >> told; exit 8"
+    desk.write("tell.sh", f"#!/bin/sh\n{script}\n").chmod(0o755)
+    job = desk.job(
+        "tells", ["python", "rank.py", "fail"], nodes=2, more='launcher = "ranks"\nnotify = ["./tell.sh"]'
+    )
+    run = desk.submit(job)
+    desk.wait(run, code=7)
+    kept = desk.store / "runs" / run / "control" / "notification"
+    desk.up.wait(lambda: kept.exists() and kept.read_text(), "the notification")
+    told = (desk.folder / "told").read_text().splitlines()
+    status = desk.status(run)
+    assert told == [
+        "BAREBOAT_NOTIFY_EXIT_CODE=7", f"BAREBOAT_NOTIFY_JOB_ID={status['job_id']}",
+        f"BAREBOAT_NOTIFY_RUN={run}", "BAREBOAT_NOTIFY_STATE=failed", status["starts"][0]["node"],
+    ]  # fmt: skip
+    assert (status["exit_code"], "exit code 8" in status["notification_failure"]) == (7, True)
+    mailed = desk.job("mails", ["true"], nodes=1, ranks_per_node=1, more='notify = "ada@example.org"')
+    desk.wait(desk.submit(mailed))
+
+
+def test_the_end_of_a_sweep_is_told_once(desk: Desk) -> None:
+    script = "env | grep ^BAREBOAT_NOTIFY | grep -v JOB_ID | sort >> told"
+    desk.write("tell.sh", f"#!/bin/sh\n{script}\n").chmod(0o755)
+    more = 'notify = ["./tell.sh"]\n[sweep]\ncode = [0, 4, 0]'
+    job = desk.job("points", ["sh", "-c", "exit {code}"], nodes=1, ranks_per_node=1, more=more)
+    run = desk.submit(job)
+    desk.bareboat("wait", run, code=4)
+    kept = desk.store / "runs" / run / "notification"
+    desk.up.wait(lambda: kept.exists() and kept.read_text(), "the notification")
+    assert (desk.folder / "told").read_text().splitlines() == [
+        "BAREBOAT_NOTIFY_EXIT_CODE=4", f"BAREBOAT_NOTIFY_RUN={run}", "BAREBOAT_NOTIFY_STATE=failed",
+    ]  # fmt: skip
+
+
 def test_told_before_the_end_of_its_time_a_job_goes_on_later(desk: Desk) -> None:
     # Slurm itself tells, in its own time; for the others the job script does, after five seconds.
     more = 'launcher = "ranks"\nwalltime_s = 600\n[scheduling]\nwarning_s = 595'

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 
+import msgspec
+
 from bareboat import render
 from bareboat.cli import console
 from bareboat.cli.command_line import amount, number
@@ -40,6 +42,11 @@ def add(parser: argparse.ArgumentParser) -> None:
         type=number("--repeats", "prove.repeats"),
         metavar="N",
         help="number of measured runs, without the warm-up",
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="measure for about a minute: fewer runs, so a wide interval",
     )
     parser.add_argument(
         "--margin",
@@ -102,7 +109,7 @@ def run(context: Context) -> int:
         preparation.check_variables(context.session, study.job)
     else:
         session = context.session
-        prepared = preparation.prepare(session, read_job(context), Purpose.PROVE)
+        prepared = preparation.prepare(session, _quick(context, read_job(context)), Purpose.PROVE)
         plans = planning.arms(session, prepared)
         if options.dry_run:
             _show(context, prepared.job, plans)
@@ -135,7 +142,13 @@ def _study_of_arms(context: Context) -> int | None:
             return None
         return prove_study.resume(context, matrix.read(store, newest))
     request = prove_study.request_of(context)
-    return None if request is None else prove_study.run(context, request)
+    if request is None:
+        return None
+    if options.quick:
+        raise UsageError(
+            "--quick is for one container against bare metal", remedy="bareboat prove --within 5m …"
+        )
+    return prove_study.run(context, request)
 
 
 def _is_unfinished(context: Context, run_id: str) -> bool:
@@ -147,6 +160,15 @@ def _is_unfinished(context: Context, run_id: str) -> bool:
     if not (store.run(run_id) / "study.json").exists():
         return False
     return bool(prove.missing_runs(store, prove.read_study(store, run_id)))
+
+
+def _quick(context: Context, job: Job) -> Job:
+    """The job with the design of --quick."""
+    if not context.options.quick:
+        return job
+    if context.options.repeats is not None:
+        raise UsageError("--quick and --repeats cannot be used together", remedy="remove one of them")
+    return msgspec.structs.replace(job, prove=msgspec.structs.replace(job.prove, quick=True))
 
 
 def _check_unchanged(options: argparse.Namespace, study: Study) -> None:
@@ -166,6 +188,7 @@ def _check_unchanged(options: argparse.Namespace, study: Study) -> None:
         "partition": job.scheduling.partition,
         "account": job.scheduling.account,
         "env_from": [name for name in options.env_from or () if name in job.environment_from],
+        "quick": job.prove.quick is True,
         **{name: getattr(job.prove, name) for name in ("repeats", "margin", "confidence", "seed")},
     }
     for name in (*designed, "policy", "require_digest"):
@@ -200,15 +223,16 @@ def _show(context: Context, job: Job, plans: tuple[Plan, Plan]) -> None:
     for plan in plans:
         console.result(render.text(plan) + "\n")
     prove = job.prove
-    console.result(
-        f"would do 1 warm-up and {prove.repeats} measured runs; margin {prove.margin:.1%}, seed {prove.seed}"
-    )
+    runs = f"{prove.repeats} measured runs"
+    if prove.quick is True:
+        runs = f"at most {runs}, as many as fit into a minute"
+    console.result(f"would do 1 warm-up and {runs}; margin {prove.margin:.1%}, seed {prove.seed}")
 
 
 def _measure(context: Context, study: Study) -> int:
     from bareboat.cli import report_export
     from bareboat.cli.report import show
-    from bareboat.study import listing, prove
+    from bareboat.study import listing, prove, quick
 
     if not context.options.quiet:
         console.note(f"study {study.id}: {study.arms[0].name} versus {study.arms[1].name}")
@@ -233,4 +257,6 @@ def _measure(context: Context, study: Study) -> int:
     except UsageError as error:  # another program wrote the file meanwhile
         raise type(error)(error.message, remedy=f"bareboat report {study.id} -o NAME.html") from None
     show(context, found, where)
+    if quick.is_quick(study) and not context.options.json:
+        console.result(quick.sentence(study, found[0][2].primary.comparison))
     return 0

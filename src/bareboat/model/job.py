@@ -74,7 +74,7 @@ class ProveRequest(Struct, frozen=True, kw_only=True):
     `within_s`: the time that the study may take; the number of repeats follows from it. `baseline_python`:
     the interpreter of the environment on bare metal, where the job's image was pulled. `attribution`: compare
     the environment on bare metal, the same in a container, and the image in a container. `scaling`: the
-    factor that counts the workers.
+    factor that counts the workers. `quick`: at most `repeats` runs, as many as fit into about a minute.
     """
 
     repeats: int = 10
@@ -88,6 +88,7 @@ class ProveRequest(Struct, frozen=True, kw_only=True):
     baseline_python: str | UnsetType = UNSET
     attribution: bool | UnsetType = UNSET
     scaling: str | UnsetType = UNSET
+    quick: bool | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         for name in ("repeats", "margin", "confidence", "seed", "window_s"):

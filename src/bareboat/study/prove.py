@@ -6,6 +6,7 @@ Each run's records appear by one rename. A study that was stopped at any point r
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from bareboat.errors import UsageError
 from bareboat.files import untrusted
 from bareboat.model import Arm, Image, Job, Plan, Record, Site, Study
 from bareboat.store import Store
+from bareboat.study import quick
 from bareboat.study.runs import Design, do_run
 
 #: The files of one run's directory and of a study's scripts, baseline first.
@@ -111,9 +113,13 @@ def conduct(store: Store, study: Study, *, say: Callable[[str], None]) -> Study:
     """
     with store.locked(study.id):
         scripts = write_scripts(store, study)
-        for run in missing_runs(store, study):
+        while left := missing_runs(store, study):
+            run, began = left[0], time.monotonic()
             label = "warm-up" if run == 0 else f"run {run} of {study.job.prove.repeats}"
             study = measure(store, study, run, scripts, say=headed(say, label))
+            if run == 0 and (shorter := quick.shortened(study, time.monotonic() - began)) != study:
+                study = shorter
+                keep(store, study)
     return study
 
 

@@ -11,6 +11,7 @@ import statistics as descriptive
 from collections.abc import Iterable, Sequence
 
 from bareboat.model import Record, Study
+from bareboat.study import quick
 from bareboat.study.analysis import Analysis, Goal, Metric
 from bareboat.study.drawing import Drawing, label, plot
 from bareboat.study.numbers import digits, interval_text, lowest, p_value, percent, size, unit_of
@@ -230,6 +231,7 @@ def _design(study: Study, analysis: Analysis) -> Markup:
             ("arms", f"{study.arms[0].name} (baseline), {study.arms[1].name} (contender)"),
             *((arm.name, join((f"{arm.engine}, plan ", tag("code", arm.plan_digest)))) for arm in study.arms),
             ("measured runs", f"{c.runs} of {prove.repeats} planned"),
+            *((("quick study", quick.sentence(study, c)),) if quick.is_quick(study) else ()),
             ("seed", str(prove.seed)),
             ("margin", f"±{c.margin * 100:g} %"),
             ("confidence", percent(c.confidence)),
