@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from environments import Captured
 
+from bareboat.images.upkeep import shared_layers
 from bareboat.runs import supervisor
 from bareboat.runs.supervisor import Presence
 from bareboat.store import owner
@@ -230,6 +232,29 @@ def test_runs_that_ended_are_removed_all_or_none(around: Path, started: subproce
     assert (around / "store" / "runs" / ended).exists()
     assert bareboat("rm", ended).returncode == 0
     assert not (around / "store" / "runs" / ended).exists()
+
+
+def test_an_image_that_a_run_uses_is_kept_and_one_that_shares_layers_says_so(
+    around: Path, captured: Captured
+) -> None:
+    store = ("--store", str(captured.store.root))
+    twin = captured.store.image(captured.image.digest)
+    captured.store.name_image("first", twin.digest)
+    script = ("sh", "-c", "until test -e go; do sleep 0.1; done")
+    argv = words("run", "-q", *store, "--image", "first", "--", *script)
+    process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    runs = captured.store.root / "runs"
+    until(lambda: any(runs.glob("sh-*/process")))
+    refused = bareboat("image", "rm", *store, twin.digest)
+    assert refused.returncode == 1
+    assert "is in use: sh-" in refused.stderr
+    assert "is running; nothing was removed" in refused.stderr
+    assert captured.store.has_image(twin.digest)
+    (around / "go").touch()
+    assert process.wait(30) == 0, process.communicate()
+    amount, users = shared_layers(captured.store, twin)
+    assert amount.size_bytes > 0
+    assert users == ("first",)
 
 
 def test_old_runs_are_removed_on_request(around: Path, started: subprocess.Popen[bytes]) -> None:

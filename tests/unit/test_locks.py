@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -78,3 +79,58 @@ def test_the_one_without_a_hash_is_the_example_s_torch() -> None:
     text = (ROOT / "locks/unhashed.txt").read_text()
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
     assert lines == [text for text in PROJECT["optional-dependencies"]["example"] if "torch" in text]
+
+
+FAKE = """#!/bin/bash
+echo "$(basename "$0") $*" >> "$LOG"
+case "$*" in
+*urllib*) exit "$SILENT" ;;
+*'-m venv'*) mkdir -p "${@: -1}/bin"; cp "$0" "${@: -1}/bin/python" ;;
+'venv '*)
+  [ "$UV_WORKS" = 1 ] || exit 2
+  mkdir -p "${@: -1}/bin" && cp "${0%/*}/python3" "${@: -1}/bin/python" ;;
+esac
+"""
+
+
+def installed(folder: Path, **settings: str) -> list[str]:
+    """The commands that locks/install.sh gives, with an interpreter and a uv that only note them."""
+    (folder / "bin").mkdir()
+    for name in ("python3", "uv"):
+        (folder / "bin" / name).write_text(FAKE)
+        (folder / "bin" / name).chmod(0o755)
+    environment = {
+        "PATH": f"{folder}/bin:/usr/bin:/bin", "LOG": str(folder / "log"), "UV_WORKS": "1", "SILENT": "0",
+        **settings,
+    }  # fmt: skip
+    done = subprocess.run(
+        ["locks/install.sh", folder / "env", "locks/run.txt", "-e", "."],
+        cwd=ROOT, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    lines = (folder / "log").read_text().splitlines()
+    return [line for line in lines if " install " in line]
+
+
+@pytest.mark.parametrize("settings", [{}, {"UV": "no"}, {"UV_WORKS": "0"}], ids=["uv", "pip", "uv fails"])
+def test_the_packages_are_checked_against_their_hashes(tmp_path: Path, settings: dict[str, str]) -> None:
+    locked, own, torch = installed(tmp_path, **settings)
+    assert locked.startswith("uv pip" if not settings else "python -m pip")
+    assert "--require-hashes --requirement locks/run.txt" in locked
+    assert "--no-deps --no-build-isolation -e ." in own
+    if settings:
+        assert "--no-deps --index-url" in torch, "nothing but PyTorch comes from its index"
+    else:
+        assert "--torch-backend=cpu" in torch
+    assert "locks/unhashed.txt" in torch
+
+
+@pytest.mark.parametrize("settings", [{"SILENT": "1"}, {"TORCH": "default"}], ids=["silent", "default"])
+def test_without_pytorch_s_index_the_configured_one_is_used(tmp_path: Path, settings: dict[str, str]) -> None:
+    torch = installed(tmp_path, **settings)[-1]
+    assert torch.startswith("python -m pip install --requirement locks/unhashed.txt")
+    assert "index-url" not in torch
+
+
+def test_the_tools_alone_need_no_pytorch(tmp_path: Path) -> None:
+    assert not any("unhashed" in line for line in installed(tmp_path, TORCH="no"))

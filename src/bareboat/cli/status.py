@@ -177,7 +177,7 @@ def _watch(context: Context) -> int:
 
 
 class _Watched:
-    """The runs that are followed, and when to look at them again."""
+    """The runs that are followed, and when to query them again."""
 
     def __init__(self, context: Context, named: list[str]) -> None:
         self.context, self._named = context, named
@@ -186,7 +186,7 @@ class _Watched:
         self._outage = ""
 
     def look(self) -> float:
-        """Look at the runs; return how long to wait before the next look."""
+        """Query the runs; return how long to wait before the next query."""
         began = time.monotonic()
         try:
             self.found = _look(self.context, self._named)

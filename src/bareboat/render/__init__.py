@@ -16,7 +16,7 @@ from bareboat import __version__, registry
 from bareboat.engines import Engine, apart, holds
 from bareboat.model import Command, Plan, Start, sweep
 from bareboat.mpi.checks import STARTED
-from bareboat.render import delivery, fabric, watchdog, words, world
+from bareboat.render import delivery, fabric, notification, watchdog, words, world
 from bareboat.render.pieces import piece as piece
 from bareboat.render.summary import digest as digest
 from bareboat.render.summary import launch_of
@@ -267,7 +267,7 @@ def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None, runs: str | 
         piece("hand_on") if hands_on else "",
         scheduler.snippet(),
         piece("lost") if rung == 1 else "",
-        _notification(plan) if rung == 1 else "",
+        notification.command(plan) if rung == 1 else "",
         watchdog.begin(plan),
         world.begin(plan),
         _warning(plan, scheduler) if rung == 1 else "",
@@ -329,18 +329,6 @@ def _warning(plan: Plan, scheduler: Scheduler) -> str:
     if not warning_s or scheduler.WARNS or walltime_s is None:
         return ""
     return words.values(warning_after_s=max(walltime_s - warning_s, 0)) + piece("warning")
-
-
-def _notification(plan: Plan) -> str:
-    """The user's command for the end of the run."""
-    job = plan.job
-    if job.notify is UNSET or isinstance(job.notify, str):
-        return ""
-    return words.values(
-        notification=job.notify,
-        notification_folder=job.workdir or "",
-        notification_points=0 if job.sweep is UNSET else len(job.sweep.points),
-    ) + piece("notification")
 
 
 def _program(plan: Plan) -> str:

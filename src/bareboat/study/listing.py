@@ -61,7 +61,7 @@ def is_study(store: Store, run_id: str) -> bool:
 
 
 def look(store: Store, run_id: str) -> Listed:
-    """The study as it stands; its records are counted, not read."""
+    """The study as it is now; its records are counted, not read."""
     folder = store.run(run_id)
     try:
         study = store.read(folder / "study.json", Study)

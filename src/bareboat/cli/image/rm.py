@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import os
+from typing import TYPE_CHECKING
 
 from bareboat import digests
 from bareboat.cli import console
 from bareboat.cli.common import Context, add_common
 from bareboat.cli.image.common import add_image, size
+from bareboat.errors import BareboatError
+
+if TYPE_CHECKING:
+    from bareboat.store import Store
 
 EXAMPLE = "bareboat image rm pytorch"
 
@@ -15,15 +21,37 @@ EXAMPLE = "bareboat image rm pytorch"
 def add(parser: argparse.ArgumentParser) -> None:
     add_common(parser)
     add_image(parser, many=True)
+    parser.add_argument("--force", action="store_true", help="also remove an image that a run uses")
+
+
+def _check_unused(store: Store, wanted: list[str]) -> None:
+    """Raise BareboatError for an image of a run that has not ended."""
+    from bareboat.runs import submission, sweeps
+
+    names = [
+        name for name in submission.submitted(store) if not os.path.lexists(store.run(name) / "record.json")
+    ]
+    for status in sweeps.look(store, names, must_answer=False):
+        if status.over or status.submission.image_digest not in wanted:
+            continue
+        digest, run_id = digests.short(status.submission.image_digest), status.submission.run_id
+        raise BareboatError(
+            f"{digest} is in use: {run_id} is {status.state.value}; nothing was removed",
+            remedy=f"bareboat wait {run_id}, or bareboat cancel {run_id}; --force removes the image anyway",
+        )
 
 
 def run(context: Context) -> int:
     from bareboat.images import upkeep
 
+    store = context.store
     images = dict.fromkeys(context.options.image)
-    for text in images:  # look up all images before removing the first
-        upkeep.meant(context.store, text)
-    removed = [upkeep.remove(context.store, text) for text in images]
+    # All are looked up before the first is removed.
+    meant = [upkeep.meant(store, text)[0] for text in images]
+    if not context.options.force:
+        _check_unused(store, meant)
+    known = {digest: store.image(digest) for digest in meant if store.has_image(digest)}
+    removed = [upkeep.remove(store, text) for text in images]
     if context.options.json:
         console.result_json({"removed": removed})
         return 0
@@ -31,6 +59,10 @@ def run(context: Context) -> int:
         names = ", ".join(each.references) or "no name"
         if each.image_gone:
             console.result(f"removed {digests.short(each.digest)} ({names}): {size(each.amount)} freed")
+            if (image := known.get(each.digest)) is not None:
+                kept, users = upkeep.shared_layers(store, image)
+                if users:
+                    console.result(f"  kept: {size(kept)} in layers of {', '.join(users)}")
         else:
             others = ", ".join(each.kept_by)
             console.result(

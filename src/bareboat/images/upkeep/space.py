@@ -8,8 +8,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from bareboat import digests
 from bareboat.errors import StoreError
 from bareboat.images.upkeep import contents
+from bareboat.model import Image
 from bareboat.store import Store
 
 #: Where small files are: manifests and configs, facts, names.
@@ -108,6 +110,18 @@ def usage(store: Store) -> Usage:
         in_progress=in_progress,
         total=total((layers, flat, packed, documents, parts, runs, in_progress)),
     )
+
+
+def shared_layers(store: Store, image: Image) -> tuple[Amount, tuple[str, ...]]:
+    """What stays in the store of an image that was removed: its layers that other images have, too, and what
+    those are called."""
+    images, _ = contents.images(store)
+    own = {layer.diff_id for layer in image.layers}
+    users = [each for each in images if own & {layer.diff_id for layer in each.layers}]
+    shared = own & {layer.diff_id for each in users for layer in each.layers}
+    names = contents.names(store)
+    called = [min(names.get(each.digest, {digests.short(each.digest)})) for each in users]
+    return total(layer_amount(store, diff_id) for diff_id in shared), tuple(sorted(called))
 
 
 def layer_amount(store: Store, diff_id: str) -> Amount:
