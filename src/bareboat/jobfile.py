@@ -150,6 +150,7 @@ def job_of(
                 programs=UNSET
                 if capture.programs is UNSET
                 else tuple(_program(folder, name) for name in capture.programs),
+                cuda=capture.cuda,
             ),
             prove=file.convert(settings.over_job(prove), ProveRequest),
             sweep=points,

@@ -39,6 +39,11 @@ def add(parser: argparse.ArgumentParser) -> None:
         action="append",
         help="a program of this machine to add, such as git or ffmpeg (repeatable)",
     )
+    parser.add_argument(
+        "--without-cuda",
+        action="store_true",
+        help="leave out CUDA libraries that no other file needs, for machines without GPUs",
+    )
     parser.add_argument("--name", metavar="NAME", help="name of the image in the store")
     parser.add_argument("--save", metavar="FILE", help="also write an OCI archive for other tools")
     parser.add_argument("--fresh", action="store_true", help="read all files again, even unchanged ones")
@@ -54,6 +59,7 @@ def run(context: Context) -> int:
         include=tuple(os.path.abspath(path) for path in options.include),
         compiler=options.compiler or UNSET,
         programs=UNSET if options.program is None else tuple(options.program),
+        cuda=False if options.without_cuda else UNSET,
     )
     if options.name is not None:
         check_name(options.name)

@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from bareboat.cli import bar
 from bareboat.errors import BareboatError, PlanError, UsageError
 from bareboat.printable import excerpt, printable
 
@@ -295,17 +296,15 @@ class Progress:
         self._began = time.monotonic()
         self._last = ""
         self._last_at = 0.0
+        self._step = ""
+        self._pace = bar.Pace()
 
     def say(self, text: str) -> None:
         """Show the current step as `subject: detail`. A log gets only new subjects."""
         if not self._steps:
             return
         if self._live:
-            if time.monotonic() - self._last_at > 0.05:
-                self._last_at = time.monotonic()
-                width = _width() if self._live else 80
-                line = printable(f"[{self._elapsed()}] {text}").replace("\n", " ")
-                _live("\r\033[K" + line[: width - 1])
+            self._draw(f"[{self._elapsed()}] {text}")
         else:
             subject = text.partition(":")[0]
             if subject != self._last:
@@ -313,8 +312,32 @@ class Progress:
                 note(f"[{self._elapsed()}] {subject}")
 
     def bytes(self, what: str, done: int, total: int) -> None:
-        """Show the progress in bytes."""
-        self.say(f"{what}: {done / 1e6:,.0f} of {total / 1e6:,.0f} MB" if total else what)
+        """Show the progress in bytes: a bar, the rate and an estimate of the end on a terminal."""
+        if not total:
+            self.say(what)
+            return
+        if what != self._step:
+            self._step, self._pace = what, bar.Pace()
+        self._pace.add(time.monotonic(), done)
+        rate = self._pace.rate
+        more = f"{done / 1e6:,.0f} of {total / 1e6:,.0f} MB" + (f"  {rate / 1e6:,.0f} MB/s" if rate else "")
+        self.share(what, done / total, more=more, left_s=self._pace.left_s(total))
+
+    def share(self, what: str, share: float, *, more: str = "", left_s: float | None = None) -> None:
+        """Show how much of a step is done. A log gets the step alone."""
+        if not self._steps:
+            return
+        if not self._live:
+            self.say(what)
+            return
+        utf8 = (sys.stderr.encoding or "").lower() in ("utf-8", "utf8")
+        head = f"[{self._elapsed()}]"
+        self._draw(bar.line(head, what, share, width=_width() - 1, more=more, left_s=left_s, utf8=utf8))
+
+    def _draw(self, text: str) -> None:
+        if time.monotonic() - self._last_at > 0.05:
+            self._last_at = time.monotonic()
+            _live("\r\033[K" + printable(text).replace("\n", " ")[: _width() - 1])
 
     def end(self) -> None:
         if self._live and self._steps:
@@ -328,20 +351,43 @@ class Progress:
         note(text)
 
     def _elapsed(self) -> str:
-        seconds = int(time.monotonic() - self._began)
-        return f"{seconds // 60}:{seconds % 60:02d}"
+        return bar.clock(time.monotonic() - self._began)
+
+
+#: A column that is folded keeps at least this width.
+_LEAST_COLUMN = 12
 
 
 def table(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> str:
-    """Rows in columns, the first row bold; columns numbered in `right` are right-aligned."""
-
+    """Rows in columns, the first row bold; columns numbered in `right` are right-aligned. On a terminal that
+    is too narrow, the widest of the others are folded."""
     rows = [[_shown(text, sys.stdout).replace("\n", " ") for text in row] for row in rows]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    most = width()
+    left = [column for column in range(len(widths)) if column not in right]
+    while most is not None and sum(widths) + 2 * (len(widths) - 1) > most and left:
+        widest = max(left, key=lambda column: widths[column])
+        if widths[widest] <= _LEAST_COLUMN:
+            break
+        widths[widest] -= 1
     lines = []
-    for row in rows:
-        cells = [
-            text.rjust(width) if column in right else text.ljust(width)
-            for column, (text, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join([bold(lines[0]), *lines[1:]])
+    for number, row in enumerate(rows):
+        cells = [_folded(text, size) for text, size in zip(row, widths, strict=True)]
+        for at in range(max(map(len, cells))):
+            parts = [cell[at] if at < len(cell) else "" for cell in cells]
+            placed = [
+                text.rjust(size) if column in right else text.ljust(size)
+                for column, (text, size) in enumerate(zip(parts, widths, strict=True))
+            ]
+            line = "  ".join(placed).rstrip()
+            lines.append(line if number else bold(line))
+    return "\n".join(lines)
+
+
+def _folded(text: str, size: int) -> list[str]:
+    """The text in lines of this width."""
+    if len(text) <= size:
+        return [text]
+    import textwrap
+
+    return textwrap.wrap(text, size, break_on_hyphens=False) or [text]

@@ -19,7 +19,7 @@ from bareboat.cli.common import (
 )
 from bareboat.cli.folding import folded
 from bareboat.errors import StoreError, UsageError
-from bareboat.model import FileSystem, GpuDriver, MpiFacts, Partition, Site
+from bareboat.model import EngineFacts, FileSystem, GpuDriver, MpiFacts, Partition, Site
 from bareboat.session import sites
 
 if TYPE_CHECKING:
@@ -218,7 +218,8 @@ def _text(site: Site, results: Sequence[CheckResult]) -> str:
         console.bold("engines"),
     ]
     for engine in site.engines:
-        lines.append(f"  {console.mark(engine.works)}  {engine.name:<12} {engine.version:<8} {engine.origin}")
+        name, version = _title(engine)
+        lines.append(f"  {console.mark(engine.works)}  {name:<12} {version:<8} {engine.origin}")
         lines += _indented(engine.detail)
         for kind, fault in engine.files.items() if engine.works else ():
             lines.append(f"       {kind} image files: {fault or 'supported'}")
@@ -261,6 +262,17 @@ def _text(site: Site, results: Sequence[CheckResult]) -> str:
         lines += ["", console.bold("also on this machine")]
         lines += [f"  {name}: {path}" for name, path in sorted(site.other_tools.items())]
     return "\n".join([*lines, "", *_conclusion(site)])
+
+
+def _title(engine: EngineFacts) -> tuple[str, str]:
+    """An engine's name and the version beside it: with its modes, where each is of another program, and then
+    with that program's name."""
+    program = os.path.basename(engine.path)
+    others = program and not program.startswith((engine.name, "bwrap", "ch-run"))
+    name = engine.name
+    if name == "udocker" and engine.modes:
+        name = f"{name}:{','.join(engine.modes)}"
+    return name, f"{program} {engine.version}".strip() if others else engine.version
 
 
 def _indented(detail: str) -> list[str]:

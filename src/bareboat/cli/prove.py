@@ -22,6 +22,7 @@ from bareboat.cli.common import (
     add_trust,
 )
 from bareboat.cli.job import TOPOLOGY, read_job
+from bareboat.cli.study_progress import StudyProgress
 from bareboat.errors import BareboatError, Terminated, UsageError
 from bareboat.model import Job, Plan, Study
 from bareboat.session import Purpose, planning, preparation
@@ -237,7 +238,7 @@ def _measure(context: Context, study: Study) -> int:
     if not context.options.quiet:
         console.note(f"study {study.id}: {study.arms[0].name} versus {study.arms[1].name}")
     try:
-        study = prove.conduct(context.store, study, say=context.progress.say)
+        study = prove.conduct(context.store, study, say=StudyProgress(context.progress).say)
     except (KeyboardInterrupt, Terminated, BareboatError):
         context.progress.end()
         done = study.job.prove.repeats + 1 - len(prove.missing_runs(context.store, study))

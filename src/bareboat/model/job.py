@@ -46,12 +46,14 @@ class Topology(Struct, frozen=True, kw_only=True):
 class CaptureRequest(Struct, frozen=True, kw_only=True):
     """The environment that `image = "capture"` refers to. `compiler`: include this machine's C and C++
     compiler; unset: do not, and the plan reports what will not work. `programs`: of this machine, to
-    include; unset: none, and the plan reports those that packages lack."""
+    include; unset: none, and the plan reports those that packages lack. `cuda`: False leaves
+    out CUDA libraries that no other file needs, for machines without GPUs."""
 
     python: str | None = None
     include: tuple[str, ...] = ()
     compiler: bool | UnsetType = UNSET
     programs: tuple[str, ...] | UnsetType = UNSET
+    cuda: bool | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         if self.programs is not UNSET and "" in self.programs:
@@ -236,6 +238,12 @@ class Job(Struct, frozen=True, kw_only=True):
                     key=key,
                     remedy="write the bytes to a file, and pass the file's path to the command",
                 )
+        if self.capture.cuda is False and self.topology.gpus_per_rank:
+            raise UsageError(
+                "capture.cuda is false, which leaves CUDA libraries out, but the job requests GPUs",
+                key="capture.cuda",
+                remedy="remove cuda from [capture], or set gpus_per_rank = 0 under [topology]",
+            )
         for name, value in self.environment.items():
             check_variable(name, value)
         for name in self.environment_from:

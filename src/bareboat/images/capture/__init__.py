@@ -12,7 +12,10 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import UNSET
+
 from bareboat import architectures, codec
+from bareboat.images.capture import cuda
 from bareboat.images.capture.collect import Collection
 from bareboat.images.capture.interpreter import Interpreter, ask, choose
 from bareboat.images.capture.sources import sources_of
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
 
 #: Changes whenever the same environment would give another image.
 _FORMAT = "4"
+#: A plan says how much of a capture CUDA libraries are.
+_MUCH_CUDA = 100e6
 
 
 def capture(
@@ -52,7 +57,7 @@ def capture(
         sources = sources_of(interpreter, request)
         fingerprint = _fingerprint(interpreter, sources.collection, request)
     progress("finding the shared libraries", 0, 0)
-    found = with_libraries(interpreter, sources)
+    found = with_libraries(interpreter, sources, cuda=request.cuda is not False)
     store.check_room(
         needed_bytes=int(found.size_bytes * 1.05) + 16 * 2**20,
         needed_inodes=found.inodes + 64,
@@ -75,11 +80,18 @@ def expected(request: CaptureRequest) -> str:
     """What a capture would do, in words. Shared libraries from outside of the environment, of which the
     capture finds out by reading all files, are not counted."""
     interpreter = ask(choose(request.python))
-    items = sources_of(interpreter, request).collection.items
-    size_bytes = sum(item.size for item in items.values())
+    collection = sources_of(interpreter, request).collection
+    size_bytes = sum(item.size for item in collection.items.values())
+    text = (
+        f"capture the environment: about {size_bytes / 1e6:,.0f} MB in {len(collection.items):,} files and "
+        "directories, and the shared libraries that they need"
+    )
+    cuda_bytes = cuda.size_bytes(collection)
+    if cuda_bytes < _MUCH_CUDA or request.cuda is not UNSET:
+        return text
     return (
-        f"capture the environment: about {size_bytes / 1e6:,.0f} MB in {len(items):,} files and directories, "
-        "and the shared libraries that they need"
+        f"{text}; {cuda_bytes / 1e6:,.0f} MB are CUDA libraries: for a machine without GPUs, cuda = false "
+        "under [capture] leaves out those that no other file needs"
     )
 
 
@@ -88,7 +100,7 @@ def inventory(request: CaptureRequest) -> Inventory:
     from bareboat.images.capture.libraries import with_libraries
 
     interpreter = ask(choose(request.python))
-    return with_libraries(interpreter, sources_of(interpreter, request))
+    return with_libraries(interpreter, sources_of(interpreter, request), cuda=request.cuda is not False)
 
 
 def describe(request: CaptureRequest) -> Image:

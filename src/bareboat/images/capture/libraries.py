@@ -10,6 +10,7 @@ from bareboat import architectures
 from bareboat.elf import binary, loader
 from bareboat.images.capture import mpi
 from bareboat.images.capture.collect import NOTHING, Collection, Part
+from bareboat.images.capture.cuda import leave_out
 from bareboat.images.capture.interpreter import Interpreter
 from bareboat.images.capture.sources import Sources
 
@@ -42,8 +43,9 @@ class Inventory:
         return len(self.collection.items)
 
 
-def with_libraries(interpreter: Interpreter, sources: Sources) -> Inventory:
-    """Add the shared libraries that the collected files need and do not bring along, and theirs."""
+def with_libraries(interpreter: Interpreter, sources: Sources, *, cuda: bool = True) -> Inventory:
+    """Add the shared libraries that the collected files need and do not bring along, and theirs. `cuda`: keep
+    CUDA libraries that nothing needs."""
     collection = sources.collection
     here = loader.of_machine(os.environ.get("LD_LIBRARY_PATH", ""))
     for soname in _HIDDEN_LIBRARIES:
@@ -81,6 +83,8 @@ def with_libraries(interpreter: Interpreter, sources: Sources) -> Inventory:
             collection.add(path, Part.SYSTEM)
         collection.follow_links()
     collection.check_readable()
+    if not cuda:
+        leave_out(collection, here, _programs(collection, set()))
     for path, part in sources.roots:
         collection.gather(path, part)  # a venv's `python` was met first with the interpreter's layer
     extra = tuple(sorted(f for f in folders if f not in architectures.library_folders(os.uname().machine)))
