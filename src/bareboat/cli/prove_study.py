@@ -86,7 +86,7 @@ def run(context: Context, request: StudyRequest) -> int:
 def resume(context: Context, found: Matrix) -> int:
     """Conduct the missing runs of a study."""
     from bareboat.cli.report import check_library
-    from bareboat.study import matrix
+    from bareboat.study import blocks, matrix
 
     _check_unchanged(context.options, found)
     if context.options.dry_run:
@@ -94,7 +94,9 @@ def resume(context: Context, found: Matrix) -> int:
         if context.options.json:
             console.result_json({"study": found.id, "runs_left": len(left), "repeats": found.repeats})
         else:
-            console.result(f"would do {len(left)} runs of {found.id}")
+            seconds = blocks.seconds_left(matrix.durations(context.store, found), left)
+            time = f", about {blocks.told(seconds)}" if seconds else ""
+            console.result(f"{found.id}: {matrix.left_of(found, len(left))}{time}")
         return 0
     check_library()
     return _measure(context, found)
@@ -176,10 +178,9 @@ def _measure(context: Context, found: Matrix) -> int:
         )
     except (KeyboardInterrupt, Terminated, BareboatError):
         context.progress.end()
-        left = len(matrix.missing(context.store, found))
+        left = matrix.left_of(found, len(matrix.missing(context.store, found)))
         console.note(
-            f"\nstopped with {left} runs left; the others are kept\n"
-            f"resume with: bareboat prove --resume {found.id}"
+            f"\nstopped with {left}; the others are kept\nresume with: bareboat prove --resume {found.id}"
         )
         raise
     context.progress.end()

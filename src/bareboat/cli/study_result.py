@@ -41,7 +41,7 @@ def run(context: Context, runs: Sequence[str], request: Request) -> int:
 
 
 def report(context: Context, found: Matrix, output: Path | None) -> int:
-    """Analyse a study and show the results. Exit with 1 where a point has too few runs for a verdict."""
+    """Analyse a study and show the results. Exit with 1 where a point has too few complete runs."""
     from bareboat.study import findings, matrix, text
 
     store = context.store

@@ -40,7 +40,7 @@ def repeats_within(within_s: float, warm_up_s: Sequence[float]) -> int:
             f"one run of each point takes {told(once_s)}, and a study needs the warm-up and two repeats: "
             f"{needed}; within_s is {told(within_s)}",
             key="prove.within_s",
-            remedy=f"resume with more time: --within {_minutes(once_s * (2 + LEAST_REPEATS))}m",
+            remedy=f"resume with more time: --within {_with_unit(once_s * (2 + LEAST_REPEATS))}",
         )
     return min(repeats, MOST_REPEATS)
 
@@ -66,5 +66,6 @@ def told(seconds: float) -> str:
     return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
 
 
-def _minutes(seconds: float) -> int:
-    return int(seconds / 60) + 1
+def _with_unit(seconds: float) -> str:
+    """A time for a flag, rounded up."""
+    return f"{int(seconds) + 1}s" if seconds < 120 else f"{int(seconds / 60) + 1}m"

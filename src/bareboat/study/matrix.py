@@ -159,24 +159,23 @@ def missing(store: Store, matrix: Matrix) -> list[tuple[int, int]]:
     not known."""
     repeats = matrix.repeats or 0
     order = blocks.schedule(matrix.prove.seed, len(matrix.points), repeats)
-    left = [(run, point) for run, point in order if not _folder(store, matrix, point, run)]
+    left = [(run, point) for run, point in order if not _is_done(store, matrix, point, run)]
     # The number of repeats follows from the warm-ups, so a study without it has runs left.
     return left or ([] if matrix.repeats else order[:1])
 
 
-def _folder(store: Store, matrix: Matrix, point: int, run: int) -> bool:
+def _is_done(store: Store, matrix: Matrix, point: int, run: int) -> bool:
     return (store.run(matrix.point_id(point)) / f"{run:04d}").is_dir()
 
 
 def durations(store: Store, matrix: Matrix) -> dict[int, list[float]]:
     """The seconds of each point's runs, in order, all arms together."""
     found: dict[int, list[float]] = {}
-    for point, records in enumerate(read_records(store, matrix)):
-        by_run: dict[int, float] = {}
-        for record in records:
-            by_run[record.run] = by_run.get(record.run, 0.0) + record.wall_s
-        if by_run:
-            found[point] = [by_run[run] for run in sorted(by_run)]
+    for point, study in enumerate(points(store, matrix)):
+        done = range((matrix.repeats or 0) + 1)
+        seconds = [prove.took_s(store, study, run) for run in done if _is_done(store, matrix, point, run)]
+        if seconds:
+            found[point] = seconds
     return found
 
 
@@ -200,7 +199,7 @@ def conduct(
     with store.locked(matrix.id):
         left = missing(store, matrix)
         if matrix.repeats is None:
-            warm_ups = [(run, point) for run, point in left if not _folder(store, matrix, point, run)]
+            warm_ups = [(run, point) for run, point in left if not _is_done(store, matrix, point, run)]
             _do(store, matrix, warm_ups, say)
             within_s = within_s or matrix.prove.within_s or 0.0
             taken = durations(store, matrix)
@@ -227,7 +226,7 @@ def _do(store: Store, matrix: Matrix, left: Sequence[tuple[int, int]], say: Call
         parts = (
             label,
             where,
-            f"{len(left) - number} runs left" + (f", about {blocks.told(seconds)}" if seconds else ""),
+            left_of(matrix, len(left) - number) + (f", about {blocks.told(seconds)}" if seconds else ""),
         )
         head = "; ".join(filter(None, parts))
         try:
@@ -245,13 +244,13 @@ def _do(store: Store, matrix: Matrix, left: Sequence[tuple[int, int]], say: Call
                 raise
             context = f"point {where}\n{error.context}" if error.context else f"point {where}"
             raise type(error)(error.message, context=context, remedy=error.remedy, code=error.code) from None
-        own = [each.wall_s for each in _records_of(store, studies[point], run)]
-        taken.setdefault(point, []).append(sum(own))
+        taken.setdefault(point, []).append(prove.took_s(store, studies[point], run))
 
 
-def _records_of(store: Store, study: Study, run: int) -> list[Record]:
-    folder = store.run(study.id) / f"{run:04d}"
-    return [store.read(folder / f"{name}.json", Record) for name in prove.file_names(study)]
+def left_of(matrix: Matrix, number: int) -> str:
+    """The number of runs that are left, for display. A run has all arms of one point."""
+    runs = _counted(number, "run") + " left"
+    return runs if matrix.repeats else f"{runs} before the number of repeats is known"
 
 
 def _with_repeats(study: Study, matrix: Matrix) -> Study:

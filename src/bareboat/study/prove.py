@@ -23,6 +23,8 @@ from bareboat.study.runs import Design, do_run
 
 #: The files of one run's directory and of a study's scripts, baseline first.
 _FILES = ("baseline", "contender")
+#: In a run's directory: its seconds.
+_TOOK = "took_s"
 #: Of the output of a run that is kept.
 _KEPT_LOG_BYTES = 1 << 20
 BARE_METAL = "bare metal"
@@ -147,6 +149,7 @@ def measure(
     Raises RunError when an arm fails. `keep_failures`: such a run is stored as well, unless it is the
     warm-up. `keep_logs`: the arms' output, too.
     """
+    began = time.monotonic()
     with store.scratch(own=True) as scratch:
         records, design = do_run(
             study,
@@ -166,8 +169,17 @@ def measure(
             log = scratch / f"arm-{index}" / "output.log"
             if keep_logs and log.exists():
                 (done / f"{name}.log").write_bytes(untrusted.read_tail(log, limit=_KEPT_LOG_BYTES))
+        (done / _TOOK).write_text(f"{time.monotonic() - began:.3f}\n")
         store.publish(done, _run_folder(store, study, run))
     return study
+
+
+def took_s(store: Store, study: Study, run: int) -> float:
+    """The seconds of a stored run, all arms together; 0 where its file is damaged."""
+    try:
+        return max(0.0, float(untrusted.read_text(_run_folder(store, study, run) / _TOOK, limit=40)))
+    except (OSError, ValueError):
+        return 0.0
 
 
 def _all_runs(study: Study) -> range:

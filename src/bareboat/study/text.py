@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ from bareboat.study.analysis import Metric
 from bareboat.study.findings import ContrastFinding, PointFinding, ScalingFinding, StudyFindings
 from bareboat.study.statistics import Verdict
 
-_WIDEST_LABEL = 22
+_WIDEST_LABEL = 20
 _MOST_FAILURES = 5
 _SHORT = {Verdict.NOT_ENOUGH: "not enough", None: "no verdict"}
 
@@ -28,11 +29,15 @@ def lines(found: StudyFindings) -> Iterator[str]:
     if found.failures:
         yield ""
         yield from _failures(found)
+    if comparisons := [note for note in found.notes if "Holm" in note or "multiply" in note]:
+        yield ""
+        for note in comparisons:
+            yield from textwrap.wrap(note, 78, initial_indent="  ", subsequent_indent="  ")
 
 
 def _head(label: str, contrast: ContrastFinding) -> str:
     arms = (_cut(contrast.baseline, 11), _cut(contrast.contender, 11))
-    return f"  {_cut(label, 22):<22} {arms[0]:>11} {arms[1]:>11}  ratio  interval"
+    return f"  {_cut(label, 20):<20} {arms[0]:>11} {arms[1]:>11}  ratio  interval"
 
 
 def _metrics(contrast: ContrastFinding) -> Iterator[str]:
@@ -58,7 +63,7 @@ def _matrix(found: StudyFindings, contrast: ContrastFinding) -> Iterator[str]:
             yield from _row(point.label, point.analysis.primary, point.verdict)
     if (pooled := contrast.pooled) is not None:
         yield (
-            f"  {'pooled':<46}  {_ratio(pooled.ratio)}  [{_ratio(pooled.low)}, {_ratio(pooled.high)}] "
+            f"  {'pooled':<44}  {_ratio(pooled.ratio)}  [{_ratio(pooled.low)}, {_ratio(pooled.high)}] "
             f"{pooled.verdict.replace(' evidence', '')}"
         )
         yield f"  between points: tau {pooled.tau:.2%}, I2 {pooled.i2:.0%} (Cochran's p = {pooled.q_p:.2g})"
@@ -72,7 +77,7 @@ def _row(label: str, metric: Metric, verdict: Verdict | None) -> Iterator[str]:
     means = [_quantity(mean, metric.unit) for mean in (metric.baseline_mean, metric.contender_mean)]
     word = _SHORT.get(verdict) or str(verdict)
     yield (
-        f"  {label:<22} {means[0]:>11} {means[1]:>11}  {_ratio(compared.ratio)}  "
+        f"  {label:<20} {means[0]:>11} {means[1]:>11}  {_ratio(compared.ratio)}  "
         f"[{_ratio(compared.low)}, {_ratio(compared.high)}] {word}"
     )
 
@@ -117,7 +122,7 @@ def _quantity(value: float, unit: str) -> str:
 
 def _ratio(value: float) -> str:
     """Five characters for ratios near 1."""
-    return f"{value:.3f}" if value < 100 else f"{value:.3g}"
+    return f"{value:.3f}" if value < 10 else f"{value:.2f}" if value < 100 else f"{value:.3g}"
 
 
 def _cut(text: str, most: int) -> str:

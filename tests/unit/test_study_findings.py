@@ -1,0 +1,276 @@
+"""From the records of several arms and points to the answer in a sentence."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from typing import Any
+
+import msgspec
+import pytest
+from builders import fake_digest, make_image, make_job, make_site, make_study
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bareboat import codec
+from bareboat.errors import UsageError
+from bareboat.model import Arm, Contrast, Matrix, MetricRequest, ProveRequest, Record, Study, Topology
+from bareboat.study import blocks, findings, text
+from bareboat.study.statistics import Verdict
+
+SPEED = MetricRequest(name="speed", pattern="v=(.*)", unit="images/s")
+
+
+def make_matrix(**changes: Any) -> Matrix:
+    facts: dict[str, Any] = {
+        "id": "galileo-20250303-090000",
+        "created_at": "2025-03-03T09:00:00Z",
+        "name": "galileo",
+        "request": fake_digest("f"),
+        "arms": ("bare", "sif"),
+        "factors": ("model", "batch"),
+        "points": tuple((model, batch) for model in ("resnet50", "vgg16") for batch in (32, 64, 128)),
+        "metrics": (SPEED,),
+        "contrasts": (Contrast(baseline=0, contender=1),),
+        "prove": ProveRequest(repeats=6),
+        "repeats": 6,
+        "images": (make_image(),),
+        "site": make_site(),
+        "bareboat_version": "0.1.0",
+    }
+    return Matrix(**(facts | changes))
+
+
+def make_points(matrix: Matrix, **changes: Any) -> list[Study]:
+    arms = tuple(
+        Arm(name=name, engine="native", plan_digest=fake_digest("d"), script=name,
+            image_digest=matrix.images[0].digest)
+        for name in matrix.arms
+    )  # fmt: skip
+    return [
+        make_study(
+            metered=False, id=matrix.point_id(point), arms=arms, point=point, metrics=matrix.metrics,
+            job=make_job(prove=matrix.prove, **changes),
+        )
+        for point in range(len(matrix.points))
+    ]  # fmt: skip
+
+
+def make_records(
+    matrix: Matrix, studies: list[Study], ratios: dict[str, float], **how: Any
+) -> list[list[Record]]:
+    """Each arm's speed is 100 times its ratio, with noise of 0.3 %; `scale(point)` multiplies it."""
+    draw = random.Random(3)
+    scale = how.get("scale", lambda _point: 1.0)
+    template = make_study(metered=False)
+    found = []
+    for point, study in enumerate(studies):
+        own = []
+        for run in range(matrix.prove.repeats + 1):
+            for position, arm in enumerate(study.arms):
+                speed = 100 * ratios[arm.name] * scale(point) * math.exp(draw.gauss(0, 0.003))
+                own.append(
+                    Record(
+                        study=study.id, run=run, arm=arm.name, warm_up=run == 0, position=position,
+                        started_at=template.created_at, exit_code=0, wall_s=1.0, plan_digest=arm.plan_digest,
+                        image_digest=None, site_digest=fake_digest("5"), peak_memory_bytes=10**8,
+                        results={"speed": speed},
+                    )
+                )  # fmt: skip
+        found.append(own)
+    return found
+
+
+def found_in(matrix: Matrix, ratios: dict[str, float], **how: Any) -> findings.StudyFindings:
+    studies = make_points(matrix)
+    return findings.find(matrix, studies, make_records(matrix, studies, ratios, **how))
+
+
+def test_a_container_without_cost_is_equivalent_at_every_point_and_pooled() -> None:
+    found = found_in(make_matrix(), {"bare": 1.0, "sif": 0.998})
+    (contrast,) = found.contrasts
+    assert contrast.count(Verdict.EQUIVALENT) == 6
+    assert contrast.pooled is not None
+    assert contrast.pooled.low < 0.998 < contrast.pooled.high
+    assert contrast.pooled.verdict == "equivalent"
+    (sentence,) = found.sentences
+    assert sentence.startswith("speed of sif / bare: equivalent within 2 % at 6 of 6 points; pooled 0.99")
+    assert any("Holm" in note for note in found.notes)
+
+
+def test_verdicts_are_corrected_for_all_points_and_contrasts() -> None:
+    matrix = make_matrix(
+        arms=("bare", "sif", "slow"),
+        contrasts=(Contrast(baseline=0, contender=1), Contrast(baseline=0, contender=2)),
+    )
+    found = found_in(matrix, {"bare": 1.0, "sif": 1.0, "slow": 0.9})
+    for contrast in found.contrasts:
+        for point in contrast.points:
+            assert point.analysis is not None
+            single = point.analysis.primary.comparison
+            assert point.equivalence_p >= single.equivalence_p
+            assert point.difference_p >= single.difference_p
+    assert found.contrasts[1].count(Verdict.DIFFERENT) == 6
+    assert "different at 6" in found.sentences[1]
+
+
+def test_the_effects_of_attribution_multiply() -> None:
+    matrix = make_matrix(
+        arms=("bare metal", "captured", "image"),
+        factors=(),
+        points=((),),
+        contrasts=(
+            Contrast(baseline=0, contender=1, effect="container"),
+            Contrast(baseline=1, contender=2, effect="software stack"),
+            Contrast(baseline=0, contender=2, effect="both"),
+        ),
+    )
+    found = found_in(matrix, {"bare metal": 1.0, "captured": 1.0, "image": 0.7})
+    ratios = [
+        each.points[0].analysis.primary.comparison.ratio
+        for each in found.contrasts
+        if each.points[0].analysis
+    ]
+    assert ratios[0] * ratios[1] == pytest.approx(ratios[2])
+    assert found.sentences[0].startswith("container: equivalent within 2 %")
+    assert found.sentences[1].startswith("software stack: different, by 30")
+    assert any("multiply" in note for note in found.notes)
+
+
+def test_failed_runs_are_counted_and_in_no_number() -> None:
+    matrix = make_matrix()
+    studies = make_points(matrix)
+    records = make_records(matrix, studies, {"bare": 1.0, "sif": 1.0})
+    before = findings.find(matrix, studies, records)
+    for at, record in enumerate(records[0]):
+        if record.run in (2, 3) and record.arm == "sif":
+            records[0][at] = msgspec.structs.replace(
+                record, exit_code=3 * (record.run == 2), ended_because="why", results={}
+            )
+    # Everything else of a point fails, too.
+    records[1] = [
+        r if r.run < 2 else msgspec.structs.replace(r, exit_code=9, ended_because="out of memory")
+        for r in records[1]
+    ]
+    found = findings.find(matrix, studies, records)
+    (contrast,) = found.contrasts
+    assert contrast.points[0].analysis is not None
+    assert contrast.points[0].analysis.primary.comparison.runs == 4
+    assert contrast.points[1].analysis is None
+    assert contrast.points[1].reason == "1 complete run; a comparison requires at least 2"
+    assert contrast.points[2].analysis == before.contrasts[0].points[2].analysis
+    assert len(found.failures) == 2 + 10
+    assert "not measured at 1" in found.sentences[0]
+    shown = "\n".join(text.lines(found))
+    assert "failed runs: 12, in no number above" in shown
+    assert "run 2 of sif at model=resnet50 batch=32: why" in shown
+
+
+def test_the_speed_up_is_of_each_arm_and_at_each_other_factor() -> None:
+    matrix = make_matrix(
+        factors=("model", "topology.ranks_per_node"),
+        points=tuple((model, n) for model in ("a", "b") for n in (1, 2, 4, 8)),
+    )
+    studies = [
+        msgspec.structs.replace(
+            each,
+            job=msgspec.structs.replace(
+                each.job, topology=Topology(ranks_per_node=int(matrix.points[at][1]))
+            ),
+        )
+        for at, each in enumerate(make_points(matrix))
+    ]
+    ideal = make_records(
+        matrix, studies, {"bare": 1.0, "sif": 1.0}, scale=lambda point: float(matrix.points[point][1])
+    )
+    found = findings.find(matrix, studies, ideal)
+    assert [(each.arm, each.at) for each in found.scalings] == [
+        ("bare", "model=a"), ("sif", "model=a"), ("bare", "model=b"), ("sif", "model=b"),
+    ]  # fmt: skip
+    for each in found.scalings:
+        assert [up.workers for up in each.scaling.speed_ups] == [1, 2, 4, 8]
+        assert each.scaling.speed_ups[3].efficiency == pytest.approx(1, abs=0.02)
+        assert [law.name for law in each.scaling.laws] == ["Amdahl", "USL"]
+    named = make_matrix(
+        factors=("model", "gpus"), points=matrix.points, prove=ProveRequest(repeats=6, scaling="gpus")
+    )
+    studies = make_points(named)
+    times = make_records(
+        named, studies, {"bare": 1.0, "sif": 1.0}, scale=lambda p: 1 / float(named.points[p][1])
+    )
+    lower = MetricRequest(name="speed", pattern="(.)", better="lower")
+    studies = [msgspec.structs.replace(each, metrics=(lower,)) for each in studies]
+    found = findings.find(named, studies, times)
+    assert found.scalings[0].scaling.speed_ups[3].efficiency == pytest.approx(1, abs=0.02)
+
+
+def test_the_text_fits_80_columns_and_the_json_has_no_raw_records() -> None:
+    matrix = make_matrix(
+        arms=("a name of forty characters, and no more..", "b" * 40),
+        contrasts=(Contrast(baseline=0, contender=1),),
+        factors=("a_factor_with_a_long_name", "topology.ranks_per_node"),
+        points=(("a value", 1), ("a much longer value", 2), ("c", 4)),
+        prove=ProveRequest(repeats=6, scaling="topology.ranks_per_node"),
+    )
+    found = found_in(matrix, dict.fromkeys(matrix.arms, 12345678.0))
+    lines = list(text.lines(found))
+    assert [line for line in lines if len(line) > 80] == []
+    assert "  a_factor_with_a_long_name=a much longer value ranks_per_node=2" in lines
+    values = json.loads(codec.to_json(text.values(found)))
+    assert values["contrasts"][0]["points"][0]["metrics"][0]["name"] == "speed"
+    assert "windows" not in json.dumps(values)
+    one = make_matrix(factors=(), points=((),))
+    assert any(line.startswith("  peak memory") for line in text.lines(found_in(one, {"bare": 1, "sif": 1})))
+
+
+def test_a_secondary_metric_without_a_ratio_is_told() -> None:
+    zero = MetricRequest(name="zero", pattern="z=(.*)")
+    matrix = make_matrix(metrics=(SPEED, zero), factors=(), points=((),))
+    studies = make_points(matrix)
+    records = make_records(matrix, studies, {"bare": 1.0, "sif": 1.0})
+    records = [
+        [msgspec.structs.replace(r, results=r.results | {"zero": 0.0}) for r in own] for own in records
+    ]
+    analysis = findings.find(matrix, studies, records).contrasts[0].points[0].analysis
+    assert analysis is not None
+    assert [metric.name for metric in analysis.metrics] == ["speed", "wall time", "peak memory"]
+    assert any("zero" in note for note in analysis.notes)
+
+
+# --------------------------------------------------------------------------------------------------
+# The order of the runs.
+
+
+@given(st.integers(0, 2**63 - 1), st.integers(1, 40), st.integers(0, 8))
+def test_every_repeat_has_every_point_once(seed: int, points: int, repeats: int) -> None:
+    order = blocks.schedule(seed, points, repeats)
+    assert [run for run, _ in order] == [run for run in range(repeats + 1) for _ in range(points)]
+    for run in range(repeats + 1):
+        assert sorted(point for r, point in order if r == run) == list(range(points))
+    longer = blocks.schedule(seed, points, repeats + 3)
+    assert longer[: len(order)] == order
+
+
+def test_the_order_of_the_points_differs_between_repeats() -> None:
+    order = blocks.schedule(1, 6, 50)
+    firsts = {point for at, (_, point) in enumerate(order) if at % 6 == 0}
+    assert firsts == set(range(6))
+
+
+@given(st.floats(1, 1e6), st.lists(st.floats(0.01, 1e3), min_size=1, max_size=9))
+def test_the_repeats_fit_into_the_time(within_s: float, warm_up_s: list[float]) -> None:
+    try:
+        repeats = blocks.repeats_within(within_s, warm_up_s)
+    except UsageError:
+        assert within_s < 3 * sum(warm_up_s) * (1 + 1e-9)
+        return
+    assert 2 <= repeats <= blocks.MOST_REPEATS
+    assert (repeats + 1) * sum(warm_up_s) <= within_s * (1 + 1e-9)
+
+
+def test_the_time_left_is_that_of_later_runs() -> None:
+    done = {0: [10.0, 2.0, 4.0], 1: [5.0]}
+    assert blocks.seconds_left(done, [(3, 0), (1, 1), (2, 1)]) == pytest.approx(3 + 5 + 5)
+    assert blocks.seconds_left({}, [(0, 0)]) is None
+    assert [blocks.told(each) for each in (1.25, 40, 600, 11100)] == ["1.2 s", "40 s", "10 min", "3 h 5 min"]
