@@ -25,6 +25,8 @@ packages=(
   gcc g++ libc6-dev
   # compilers and programs that captures take along
   clang ffmpeg git r-base-core
+  # programs of others, for studies
+  fio sysbench
   # completion, in real shells
   zsh fish
   # a browser for the reports, and a reader of what it prints

@@ -1,0 +1,286 @@
+"""`bareboat prove` of study files: several arms and points, on real processes and a real container."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from processes import bareboat, left_after, start_bareboat
+from tools import tool
+from trainings import make_small_environment, write_training
+
+from bareboat.model import Matrix, Record
+from bareboat.store import Store
+from bareboat.study import matrix
+
+ARMS = '[arms]\nbare = {engine = "native"}\nbubblewrap = {engine = "bubblewrap"}\n'
+#: Prints a number, and writes one; both are the same in all arms.
+PROGRAM = """
+import json, os, sys
+size = int(sys.argv[1])
+with open("runs", "a") as file:
+    file.write(f"{size} {'BAREBOAT_IMAGE' in os.environ}\\n")
+for step in range(3):
+    print(f"step {step} loss {1 / (step + 1)}")
+print(f"speed: {100 + size} images/s")
+json.dump({"rates": [size]}, open("out.json", "w"))
+"""
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("studies")
+    make_small_environment(folder / "env")
+    return folder
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path
+    assert left_after(tmp_path.name) == []
+
+
+def arguments(place: Path, *rest: str | Path) -> tuple[str | Path, ...]:
+    return ("prove", "--python", place / "env/bin/python", *rest)
+
+
+def do(place: Path, work: Path, *rest: str | Path) -> tuple[int, str, str]:
+    return bareboat(*arguments(place, *rest), store=place / "store", cwd=work)
+
+
+def write(work: Path, text: str, *, program: str = PROGRAM) -> Path:
+    (work / "program.py").write_text(program)
+    job = work / "study.toml"
+    job.write_text(f'name = "{work.name}"\n{text}')
+    return job
+
+
+def the_study(place: Path, work: Path) -> tuple[Matrix, list[list[Record]]]:
+    store = Store(place / "store")
+    (run_id,) = [run for run in store.runs() if run.startswith(work.name + "-")]
+    found = matrix.read(store, run_id)
+    return found, matrix.read_records(store, found)
+
+
+GRID = (
+    'command = ["python", "program.py", "{size}"]\n'
+    + ARMS
+    + 'other = {environment = {X = "1"}}\n'
+    + "[sweep]\nsize = [1, 2]\n"
+    + "[metrics.speed]\npattern = 'speed: ([0-9.]+)'\nunit = 'images/s'\n"
+    + "[metrics.loss]\nseries = 'step (?P<x>.) loss (?P<y>.*)'\n"
+    + "[metrics.rate]\nfile = 'out.json'\nkey = '/rates/0'\n"
+    + "[prove]\nrepeats = 2\n"
+)
+
+
+def test_three_arms_at_two_points_with_metrics_of_an_unmodified_program(place: Path, work: Path) -> None:
+    code, out, err = do(place, work, write(work, GRID))
+    assert code == 0, err
+    found, records = the_study(place, work)
+    assert [(r.run, r.arm) for r in records[1]] == [(run, arm) for run in range(3) for arm in found.arms]
+    assert all(record.results == {"speed": 102.0, "rate": 2.0} for record in records[1])
+    assert all(record.series["loss"][1] == (1.0, 0.5) for own in records for record in own)  # type: ignore[index]
+    assert "speed of bubblewrap / bare: equivalent within 2 % at 2 of 2 points; pooled 1.0000" in out
+    assert [line for line in out.splitlines()[3:] if len(line) > 80] == []
+    # Warm-ups first, then each repeat has each point with all arms together.
+    runs = [line.split()[0] for line in (work / "runs").read_text().splitlines()]
+    points = [runs[at] for at in range(0, len(runs), 3)]
+    assert runs == [point for point in points for _ in range(3)]
+    assert [sorted(points[at : at + 2]) for at in (0, 2, 4)] == [["1", "2"]] * 3
+    assert (work / "report.html").exists()
+    log = Store(place / "store").run(found.point_id(0)) / "0001/contender-2.log"
+    assert "speed: 101 images/s" in log.read_text()
+    code, again, _ = bareboat("report", "--json", found.id, store=place / "store", cwd=work)
+    assert code == 0
+    assert json.loads(again)["contrasts"][1]["equivalent"] == 2
+    code, listed, _ = bareboat("report", store=place / "store", cwd=work)
+    assert f"{found.id}  study, complete" in listed
+
+
+def test_metered_arms_take_turns_three_at_a_time(place: Path, work: Path) -> None:
+    write_training(work, extra="step == 50 and print('accuracy: 0.5')")
+    arms = ARMS + 'third = {environment = {X = "1"}}\n'
+    text = f'command = ["python", "train.py"]\n{arms}[metrics.accuracy]\npattern = "accuracy: (.*)"\n'
+    code, out, err = do(place, work, write(work, text + "[prove]\nrepeats = 2\nwindow_s = 0.02\n"))
+    assert code == 0, err
+    found, (records,) = the_study(place, work)
+    for run in (1, 2):
+        spans = sorted(
+            (w.began_s, w.began_s + sum(w.step_s), r.arm, w.block)
+            for r in records
+            if r.run == run
+            for w in r.windows
+        )
+        for (_, end, *_), (begin, *_) in itertools.pairwise(spans):
+            assert begin >= end
+        first = [arm for _, _, arm, block in spans if block == 0]
+        assert sorted(first) == sorted(found.arms)
+    assert "accuracy of third / bare is 1.0000" in out
+    assert "throughput, sample" in out
+
+
+def test_a_study_killed_again_and_again_counts_no_run_twice(place: Path, work: Path) -> None:
+    job = write(work, GRID)
+    draw = random.Random(4)
+    store = Store(place / "store")
+    for _ in range(6):
+        began = [run for run in store.runs() if run.startswith(work.name + "-")]
+        resume = ["--resume"] if began and matrix.is_matrix(store, began[-1]) else []
+        running = start_bareboat(*arguments(place, *resume, job), store=place / "store", cwd=work)
+        time.sleep(draw.uniform(0.3, 3.0))
+        running.send_signal(signal.SIGKILL)
+        running.communicate()
+        assert left_after(work.name) == []
+    began = [run for run in store.runs() if run.startswith(work.name + "-") and matrix.is_matrix(store, run)]
+    code, _, err = do(place, work, *(["--resume"] if began else []), job)
+    assert code == 0, err
+    done = [
+        each
+        for run in store.runs()
+        if run.startswith(work.name + "-") and matrix.is_matrix(store, run)
+        if not matrix.missing(store, each := matrix.read(store, run))
+    ]
+    for own in matrix.read_records(store, done[-1]):
+        assert [(r.run, r.arm) for r in own] == [(run, arm) for run in range(3) for arm in done[-1].arms]
+
+
+def test_runs_that_fail_are_kept_and_the_study_goes_on(place: Path, work: Path) -> None:
+    """The container's arm fails in its second run and prints nothing in its third."""
+    program = (
+        "import os, sys\n"
+        "inside = 'BAREBOAT_IMAGE' in os.environ\n"
+        "open(f'count-{inside}', 'a').write('x')\n"
+        "number = os.path.getsize(f'count-{inside}')\n"
+        "if inside and number == 3: print('no memory'); sys.exit(9)\n"
+        "if not (inside and number == 4): print('v', 5)\n"
+    )
+    text = f'command = ["python", "program.py"]\n{ARMS}[metrics.v]\npattern = "v (.)"\n[prove]\nrepeats = 4\n'
+    code, out, err = do(place, work, write(work, text, program=program))
+    assert code == 0, err
+    _, (records,) = the_study(place, work)
+    failed = [(r.run, r.arm, r.exit_code, bool(r.ended_because)) for r in records if r.ended_because]
+    assert failed == [(2, "bubblewrap", 9, True), (3, "bubblewrap", 0, True)]
+    assert "2 runs (equivalence" in out
+    assert "failed runs: 2, in no number above" in out
+    assert "run 2 of bubblewrap: bubblewrap: the job ended with exit code 9" in out
+    assert "run 3 of bubblewrap: metrics.v: the pattern matches nothing in the output" in out
+
+
+@pytest.mark.parametrize(
+    ("program", "message"),
+    [
+        ("print('speed 1')", "metrics.v: the pattern matches nothing in the output"),
+        ("print('v 1'); print('v 2')", "metrics.v: the pattern matches 2 times in the output: 1, 2"),
+        ("import os\nif 'BAREBOAT_IMAGE' in os.environ: print('v 1')", "; it is there in bubblewrap"),
+        ("import os, sys\nsys.exit(4 if 'BAREBOAT_IMAGE' in os.environ else print('v 1'))",
+         "bubblewrap: the job ended with exit code 4"),
+        ("print('v 0')", "metrics.v is 0: the primary metric must be a number above 0"),
+    ],
+)  # fmt: skip
+def test_the_warm_up_finds_what_cannot_be_measured(
+    place: Path, work: Path, program: str, message: str
+) -> None:
+    text = f'command = ["python", "program.py"]\n{ARMS}[metrics.v]\npattern = "v (.)"\n[prove]\nrepeats = 2\n'
+    job = write(work, text, program=program)
+    code, out, err = do(place, work, job)
+    assert code not in (0, 70)
+    assert message in err
+    assert "Traceback" not in err
+    assert out == ""
+    # Repaired, the same study continues.
+    (work / "program.py").write_text("print('v 1')\n")
+    code, _, err = do(place, work, "--resume", job)
+    assert code == 0, err
+
+
+def test_the_time_sets_the_repeats(place: Path, work: Path) -> None:
+    text = f'command = ["python", "program.py", "1"]\n{ARMS}[metrics.v]\npattern = "speed: ([0-9]+)"\n'
+    job = write(work, text)
+    code, _, err = do(place, work, "--within", "1s", job)
+    if code == 2:  # a slow machine: two repeats do not fit
+        assert "resume with more time: --within" in err
+    else:
+        assert code == 0, err
+    study, _ = the_study(place, work)
+    code, _, err = do(place, work, "--resume", "--within", "60s", "--dry-run", study.id)
+    assert code == (2 if study.repeats else 0)
+    code, _, err = do(place, work, "--resume", *(() if study.repeats else ("--within", "20s")), study.id)
+    assert code == 0, err
+    study, (records,) = the_study(place, work)
+    assert study.repeats is not None
+    assert study.repeats >= 2
+    assert len(records) == 2 * (study.repeats + 1)
+
+
+def test_a_dry_run_shows_the_design_and_plans_every_arm_at_every_point(place: Path, work: Path) -> None:
+    code, out, err = do(place, work, "--dry-run", write(work, GRID))
+    assert code == 0, err
+    assert "2 points and 3 arms: 1 warm-up and 2 repeats: 18 runs" in out
+    assert not (work / "runs").exists()
+    job = write(work, GRID.replace('"{size}"]', '"{size}"]\nengine = "native"'))
+    code, _, err = do(place, work, "--dry-run", job)
+    assert code == 0, err
+    same = GRID.replace('environment = {X = "1"}', 'engine = "bubblewrap"')
+    code, _, err = do(place, work, "--dry-run", write(work, same))
+    assert (code, "'bubblewrap' and 'other' would run the same script" in err) == (2, True)
+    wrong = GRID + '\n[sweep]\n"capture.python" = ["python3", "no-such-python"]\n'
+    code, _, err = do(place, work, "--dry-run", write(work, wrong.replace("[sweep]\nsize = [1, 2]\n", "")))
+    assert code not in (0, 70)
+
+
+def test_a_changed_file_is_told(place: Path, work: Path) -> None:
+    job = write(work, GRID)
+    assert do(place, work, job)[0] == 0
+    study, _ = the_study(place, work)
+    code, _, err = do(place, work, "--resume", write(work, GRID.replace("[1, 2]", "[1, 3]")))
+    assert (code, "the file changed since it began" in err, study.id in err) == (2, True, True)
+    code, _, err = do(place, work, "--resume", "--margin", "0.5", study.id)
+    assert (code, "--margin cannot change the study" in err) == (2, True)
+
+
+# --------------------------------------------------------------------------------------------------
+# Programs that know nothing of Bareboat.
+
+
+def third_party(place: Path, work: Path, text: str) -> dict[str, object]:
+    job = write(work, text + "[prove]\nrepeats = 2\nmargin = 0.5\nconfidence = 0.9\n")
+    code, out, err = do(place, work, "--json", job)
+    assert code == 0, err
+    (contrast,) = json.loads(out)["contrasts"]
+    found: dict[str, object] = {m["name"]: m for m in contrast["points"][0]["metrics"]}
+    return found
+
+
+def test_openssl_speed_by_a_pattern(place: Path, work: Path) -> None:
+    tool("openssl")
+    command = 'command = "openssl speed -seconds 1 -bytes 1024 sha256"\n'
+    pattern = r"'^sha256\s+([0-9.]+)k'"
+    found = third_party(place, work, f"{command}{ARMS}[metrics.sha256]\npattern = {pattern}\nunit = 'kB/s'\n")
+    assert found["sha256"]["primary"]  # type: ignore[index]
+    assert min(found["sha256"]["baseline"]) > 1000  # type: ignore[index]
+
+
+def test_fio_by_its_json(place: Path, work: Path) -> None:
+    tool("fio")
+    (work / "data").mkdir()
+    command = (
+        'command = "fio --name=a --filename=data/f --size=4M --rw=randread --ioengine=psync --runtime=1 '
+        '--output-format=json --output=fio-{bs}.json --bs={bs}"\n'
+    )
+    text = f"{command}{ARMS}[sweep]\nbs = ['4k']\n[metrics.iops]\nfile = 'fio-{{bs}}.json'\n"
+    found = third_party(place, work, text + "key = '/jobs/0/read/iops'\n")
+    assert min(found["iops"]["contender"]) > 1  # type: ignore[index]
+
+
+def test_sysbench_by_a_pattern(place: Path, work: Path) -> None:
+    tool("sysbench")
+    text = f'command = "sysbench cpu --time=1 run"\n{ARMS}[metrics.events]\n'
+    found = third_party(place, work, text + r"pattern = 'events per second:\s+([0-9.]+)'" + "\n")
+    assert min(found["events"]["contender"]) > 1  # type: ignore[index]
