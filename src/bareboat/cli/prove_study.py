@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -88,7 +88,7 @@ def resume(context: Context, found: Matrix) -> int:
     from bareboat.cli.report import check_library
     from bareboat.study import blocks, matrix
 
-    _check_unchanged(context.options, found)
+    _check_unchanged(context, found)
     if context.options.dry_run:
         left = matrix.missing(context.store, found)
         if context.options.json:
@@ -102,10 +102,20 @@ def resume(context: Context, found: Matrix) -> int:
     return _measure(context, found)
 
 
-def _check_unchanged(options: argparse.Namespace, found: Matrix) -> None:
+def _check_unchanged(context: Context, found: Matrix) -> None:
+    """Raise UsageError for a flag that would change the design. The same values again change nothing."""
+    from bareboat.study import matrix
+
+    options = context.options
+    job = matrix.points(context.store, found)[0].job
+    same = {"python": job.capture.python, "image": job.image} | {
+        name: getattr(found.prove, name) for name in ("repeats", "margin", "confidence", "seed")
+    }
     for name in _DESIGN:
         asked = getattr(options, name, None)
-        if asked is None or asked is False or asked == [] or asked == getattr(found.prove, name, None):
+        if name == "python" and asked:
+            asked = os.path.abspath(asked)
+        if asked is None or asked is False or asked in ([], same.get(name)):
             continue
         flag = f"--{name.replace('_', '-')}"
         raise UsageError(

@@ -28,7 +28,7 @@
     builds/mounts/HEX/       a directory of RUN --mount=type=cache
     tools/NAME/              a tool that `bareboat doctor --fix` installed
     runs/ID/                 one study or run: study.json, NNNN/ARM.json, scripts, logs
-    runs/ID/points/N/        the run ID.N: a point of the sweep ID
+    runs/ID/points/N/        the run ID.N: a point of the sweep ID, or of the study ID with matrix.json
     by-hand/NAME-JOB/        the same for a script that was submitted by hand
     tmp/                     work in progress, renamed into place when complete
 group                    the name of the group that owns this store (access.py): it holds images; all other
