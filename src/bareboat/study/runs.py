@@ -157,9 +157,11 @@ def _all_arms(
                 arm.fault = error
             else:
                 _read_metrics(arm)
+            arm.live.stop()  # what it left behind must not disturb the next arm
             unmetered = True
     live = [arm for arm in arms if arm is not None]
     if not unmetered:
+        _check_no_files(study)
         found = _take_turns(study, run, live, design, say)
         for arm in live:
             _read_metrics(arm)
@@ -172,6 +174,17 @@ def _all_arms(
             remedy="make bareboat_meter importable in all of them, or in none",
         )
     return Design(metered=False)
+
+
+def _check_no_files(study: Study) -> None:
+    """Raise RunError for a metric from a file, where arms are alive at the same time and all write it."""
+    for metric in study.metrics:
+        if metric.file is not None:
+            raise RunError(
+                f"metrics.{metric.name} is read from the file {metric.file}, and the program uses the meter: "
+                "all arms are alive at the same time, and each writes that file",
+                remedy="report the number with meter.result(), or print it and use pattern",
+            )
 
 
 def _read_metrics(arm: _LiveArm) -> None:

@@ -540,6 +540,42 @@ def _job_case(mistake: str, content: bytes, named: tuple[str, ...] = ()) -> Case
     )  # fmt: skip
 
 
+#: What follows the command of a study file -> a word of the message.
+_STUDIES = {
+    "arms: a number": ("arms = 1\n", "arms"),
+    "arms: one": ("[arms]\na = {}\n", "one arm"),
+    "arms: no table": ("[arms]\na = {}\nb = 1\n", "arms.b"),
+    "arms: an unknown key": ("[arms]\na = {}\nb = {engin = 1}\n", "engin"),
+    "arms: an unknown engine": ("[arms]\na = {}\nb = {engine = 'dockr'}\n", "dockr"),
+    "arms: a name with control characters": ('[arms]\na = {}\n"b\\u0007" = {}\n', "arm"),
+    "arms: the same": ("[arms]\na = {engine = 'native'}\nb = {engine = 'native'}\n", "arm"),
+    "metrics: a number": ("metrics = 1\n", "metrics"),
+    "metrics: no source": ("[metrics.a]\n", "metrics.a"),
+    "metrics: not an expression": ("[metrics.a]\npattern = '('\n", "metrics.a.pattern"),
+    "metrics: two groups": ("[metrics.a]\npattern = '(a)(b)'\n", "groups"),
+    "metrics: a number for a pattern": ("[metrics.a]\npattern = 1\n", "metrics.a.pattern"),
+    "metrics: two primary ones": (
+        "[metrics.a]\npattern = '(a)'\nprimary = true\n[metrics.b]\npattern = '(b)'\nprimary = true\n",
+        "primary",
+    ),
+    "factors: unused": ("[sweep]\nbatch = [1]\n", "batch"),
+    "factors: no key": ("[sweep]\n'topolgy.nodes' = [1]\n", "topolgy.nodes"),
+    "factors: a wrong value": ("[sweep]\n'topology.nodes' = ['x']\n", "topology.nodes"),
+    "attribution without an image": ("image = 'capture'\n[prove]\nattribution = true\n", "attribution"),
+    "no time": ("[prove]\nwithin_s = 0\n", "within_s"),
+    "scaling of nothing": ("[prove]\nscaling = 'gpus'\n", "scaling"),
+}
+
+
+def of_study_files() -> Iterator[Case]:
+    """What only `prove` reads of a job file."""
+    for mistake, (text, word) in _STUDIES.items():
+        yield Case(
+            kind="study file", mistake=mistake, argv=("prove", "bad.toml", "--dry-run"),
+            files=(("cwd/bad.toml", b'command = ["true"]\n' + text.encode()),), named=(word,),
+        )  # fmt: skip
+
+
 _SETTINGS = {
     str: {"a number": "3", "true": "true", "a list": '["a"]', "a table": "{ a = 1 }", "empty": '""',
           "NUL": r'"a\u0000b"', "control characters": r'"a\u0007b\u001b[2J"'},
@@ -598,7 +634,7 @@ def _setting(mistake: str, where: str, text: str, named: tuple[str, ...]) -> Cas
 
 def every() -> list[Case]:
     """All bad invocations, each once, in an order that does not change."""
-    cases = [*of_the_command_line(), *of_flags(), *of_the_job_file(), *of_settings()]
+    cases = [*of_the_command_line(), *of_flags(), *of_the_job_file(), *of_study_files(), *of_settings()]
     return list({(case.argv, case.files, case.environment): case for case in cases}.values())
 
 
