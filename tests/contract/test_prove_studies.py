@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from images import busybox
 from processes import bareboat, left_after, start_bareboat
 from tools import tool
 from trainings import make_small_environment, write_training
@@ -243,6 +244,41 @@ def test_a_changed_file_is_told(place: Path, work: Path) -> None:
     assert (code, "the file changed since it began" in err, study.id in err) == (2, True, True)
     code, _, err = do(place, work, "--resume", "--margin", "0.5", study.id)
     assert (code, "--margin cannot change the study" in err) == (2, True)
+
+
+# --------------------------------------------------------------------------------------------------
+# Images that were pulled.
+
+
+def test_the_container_and_the_stack_are_told_apart(place: Path, work: Path) -> None:
+    (work / "image.tar").write_bytes(busybox())
+    text = (
+        'command = ["sh", "-c", "test -e /bin/busybox && echo v 5 || echo v 10"]\n'
+        f'image = "rootfs:{work}/image.tar"\n'
+        '[metrics.v]\npattern = "v ([0-9]+)"\n[prove]\nrepeats = 2\nattribution = true\n'
+    )
+    code, out, err = do(place, work, "--json", write(work, text))
+    assert code == 0, err
+    found = json.loads(out)
+    effects = {each["effect"]: each["points"][0]["metrics"][0]["comparison"] for each in found["contrasts"]}
+    assert [effects[name]["ratio"] for name in ("container", "software stack", "both")] == [1.0, 0.5, 0.5]
+    assert found["sentences"][0].startswith("container: equivalent")
+    assert found["sentences"][1].startswith("software stack: different, by 50.0%")
+    _, (records,) = the_study(place, work)
+    digests = {record.arm: record.image_digest for record in records}
+    assert digests["bare metal"] == digests["captured"] != digests["image"]
+
+
+def test_two_containers_of_an_image_need_no_bare_metal(place: Path, work: Path) -> None:
+    (work / "image.tar").write_bytes(busybox())
+    image = f'command = ["sh", "-c", "echo v 5"]\nimage = "rootfs:{work}/image.tar"\n'
+    metric = '[metrics.v]\npattern = "v (.)"\n[prove]\nrepeats = 2\n'
+    arms = '[arms]\na = {engine = "bubblewrap"}\nb = {environment = {X = "1"}}\n'
+    code, out, err = do(place, work, write(work, image + arms + metric))
+    assert code == 0, err
+    assert "v of b / a is 1.0000" in out
+    code, _, err = do(place, work, write(work, image + ARMS + metric))
+    assert (code, "runs on bare metal, and the files of the image" in err) == (2, True)
 
 
 # --------------------------------------------------------------------------------------------------
