@@ -219,6 +219,12 @@ def agrees(path: Path, values: Mapping[str, Any]) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
+def says_yes(question: str) -> bool:
+    """Ask on the terminal. Only "yes" or "y" agrees."""
+    print(question, end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
 def show_error(error: BareboatError) -> None:
     width = _width() if sys.stderr.isatty() else None
     _write("\n".join(error_lines(error, width)), sys.stderr)

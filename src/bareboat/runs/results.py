@@ -10,23 +10,34 @@ from bareboat.model import kept_result
 from bareboat.model.record import NotFinite
 from bareboat.runs import directory
 
-_MOST_FILES, _MOST_BYTES, _MOST_NAMES, _MOST_NAME = 64, 1 << 16, 100, 100
+_MOST_FILES, _MOST_NAMES, _MOST_NAME = 64, 100, 100
+#: A result of each of a hundred thousand steps.
+_MOST_BYTES = 4 << 20
+_MOST_VALUES = 100_000
 
 
 def read(folder: Path) -> dict[str, float | NotFinite]:
     """The last value of each name; where several ranks report a name, the lowest rank's. Containers write
     these files, so lines that the meter did not write are ignored. `folder`: the run's."""
+    return {name: values[-1] for name, values in curves(folder).items()}
+
+
+def curves(folder: Path) -> dict[str, list[float | NotFinite]]:
+    """All values of each name, in the order of the reports, of the lowest rank that reports it."""
     place = folder / directory.RANKS / "results"
-    found: dict[str, float | NotFinite] = {}
+    found: dict[str, list[float | NotFinite]] = {}
     files = [path for path in directory.files_of(place, most=_MOST_FILES) if path.name.isdecimal()]
     for path in sorted(files, key=lambda path: int(path.name)):
         try:
             lines = untrusted.read_text(path, limit=_MOST_BYTES).splitlines()
         except OSError:
             continue
-        for name, value in dict(filter(None, map(_result, lines))).items():
-            if name in found or len(found) < _MOST_NAMES:
-                found.setdefault(name, value)
+        own: dict[str, list[float | NotFinite]] = {}
+        for name, value in filter(None, map(_result, lines)):
+            if name in own or (name not in found and len(found) + len(own) < _MOST_NAMES):
+                own.setdefault(name, []).append(value)
+                del own[name][:-_MOST_VALUES]
+        found |= own
     return found
 
 

@@ -28,7 +28,7 @@ from bareboat.clock import utc_now
 from bareboat.errors import BareboatError, PlanError, StoreError, Terminated, ToolError, UsageError
 from bareboat.model import Outcome, Plan, Site, Submission
 from bareboat.printable import one_line
-from bareboat.runs import directory, mpi_checks
+from bareboat.runs import directory, mpi_checks, provenance
 from bareboat.schedulers import Scheduler, job_name
 from bareboat.store import Store, owner
 
@@ -159,6 +159,7 @@ def begin(
             store.write(script.with_name(name), os.fsencode(text))
         write_shell(store, plan, script.parent)
         store.write(folder / "plan.json", codec.to_json(render.shown(plan)))
+        provenance.keep(store, run_id, plan.job, site)
         store.write(folder / "submission.json", codec.to_json(submission))
     return submission
 

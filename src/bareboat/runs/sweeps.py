@@ -21,7 +21,7 @@ from bareboat import codec, execute, registry, render
 from bareboat.errors import PlanError, StoreError, Terminated, ToolError
 from bareboat.model import JobState, Plan, Record, Site, Submission, sweep
 from bareboat.model.sweep import Sweep
-from bareboat.runs import directory, interaction, mpi_checks, records, state, submission
+from bareboat.runs import directory, interaction, mpi_checks, provenance, records, state, submission
 from bareboat.runs.state import Status
 from bareboat.schedulers import said
 from bareboat.store import Store
@@ -43,6 +43,7 @@ def make(store: Store, plan: Plan, site: Site, *, unkept: tuple[str, ...] = ()) 
         made = msgspec.structs.replace(
             submission.describe(plan, site, run_id), points=len(plan.job.sweep.points), unkept=unkept
         )
+        provenance.keep(store, run_id, plan.job, site)
         store.write(folder / "submission.json", codec.to_json(made))
     return made
 

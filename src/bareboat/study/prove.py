@@ -17,6 +17,7 @@ from bareboat.clock import utc_now
 from bareboat.errors import UsageError
 from bareboat.files import untrusted
 from bareboat.model import Arm, Image, Job, Plan, Record, Site, Study
+from bareboat.runs import provenance
 from bareboat.store import Store
 from bareboat.study import quick
 from bareboat.study.runs import Design, do_run
@@ -55,6 +56,7 @@ def design_study(store: Store, job: Job, plans: tuple[Plan, Plan], image: Image,
         bareboat_version=__version__,
     )
     with store.whole_run(run_id):
+        provenance.keep(store, run_id, job, site)
         keep(store, study)
     return study
 

@@ -1,0 +1,245 @@
+"""bareboat replay: run a lock again and compare the results."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bareboat import consent, registry, render
+from bareboat.cli import console
+from bareboat.cli.command_line import number
+from bareboat.cli.common import Context, add_common, add_dry_run, add_engine, add_scheduling, add_trust
+from bareboat.errors import UsageError
+from bareboat.printable import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bareboat.model import Job, Plan
+    from bareboat.reproduction.comparison import Compared
+    from bareboat.reproduction.document import Lock
+    from bareboat.reproduction.replay import Choice, Judgement
+    from bareboat.reproduction.retrieval import Found
+
+EXAMPLE = "bareboat replay run.lock\n  bareboat replay run.lock --scheduler slurm --tolerance loss=0.05"
+_WIDTH = 79
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    add_common(parser)
+    parser.add_argument("file", metavar="FILE", help="lock, from bareboat lock")
+    parser.add_argument("--yes", action="store_true", help="agree to run what the lock names")
+    parser.add_argument(
+        "--image", metavar="REF", help="use this image instead; capture: the active environment"
+    )
+    parser.add_argument("--code", metavar="DIR", help="directory with the code (default: where it was)")
+    parser.add_argument(
+        "--path",
+        metavar="OLD=NEW",
+        action="append",
+        help="a path of the lock is elsewhere on this machine",
+    )
+    parser.add_argument(
+        "--tolerance",
+        metavar="[NAME=]X",
+        action="append",
+        help="largest relative difference that counts as equal (default: 0.01)",
+    )
+    parser.add_argument(
+        "--ignore", metavar="NAME", action="append", help="show this metric, but do not judge it"
+    )
+    parser.add_argument(
+        "--repeats",
+        type=number("--repeats", "prove.repeats"),
+        metavar="N",
+        help="number of measured runs of a study (default: as before)",
+    )
+    add_engine(parser)
+    add_scheduling(parser)
+    add_trust(parser)
+    add_dry_run(parser)
+
+
+def run(context: Context) -> int:
+    """Exit with 0 for equal results, 10 for different ones, 11 where it cannot be replayed here, 12 where a
+    study's samples do not decide."""
+    from bareboat.reproduction import comparison, reading, replay, retrieval
+
+    options, session = context.options, context.session
+    lock, digest = reading.read(Path(options.file))
+    tolerances = comparison.read_tolerances(options.tolerance or (), options.ignore or ())
+    _check_flags(lock, options, tolerances.own.keys() | tolerances.ignored)
+    wishes = retrieval.Wishes(
+        image=options.image, code=options.code, moved=retrieval.read_moved(options.path or ())
+    )
+    choice = replay.Choice(
+        engine=options.engine,
+        launcher=options.launcher,
+        scheduler=options.scheduler,
+        repeats=options.repeats,
+    )
+    found = replay.find(lock, session, wishes)
+    job = replay.job_of(lock, found, session, choice)
+    if options.dry_run:
+        return _dry_run(context, lock, found, job, choice)
+    if not options.quiet:
+        console.note(_shown(lock, found, job))
+    replay.check(found)
+    _agree(context, lock, digest)
+    if lock.kind == "study":
+        from bareboat.cli.report import check_library
+
+        check_library()
+    if found.restores is not None:
+        retrieval.restore(lock, found.restores)
+    prepared, plans = replay.prepare(lock, job, session, choice)
+    if not options.quiet:
+        for warning in dict.fromkeys(text for plan in plans for text in plan.warnings):
+            console.note(f"warning: {warning}")
+    run_id = replay.run(
+        lock,
+        prepared,
+        plans,
+        session,
+        began=lambda name: console.note(f"run {name}") if not options.quiet else None,
+        waiting=lambda state: session.reporter.say(f"{one_line(lock.name)} {state}"),
+        stdout_apart=options.json,
+    )
+    judged = replay.judge(lock, run_id, session, tolerances)
+    console.result_json(judged) if options.json else console.result(_verdict(lock, judged))
+    return judged.code
+
+
+def _check_flags(lock: Lock, options: argparse.Namespace, names: Sequence[str] | set[str]) -> None:
+    """Raise UsageError for flags that do not fit the lock."""
+    known = lock.results.metrics.keys() | lock.results.curves.keys()
+    if unknown := sorted(set(names) - known):
+        raise UsageError(
+            f"the lock has no metric {one_line(unknown[0], limit=100)!r}",
+            context=f"metrics: {', '.join(map(one_line, sorted(known))) or 'none'}",
+            remedy=f"bareboat replay {shlex.quote(options.file)} --dry-run",
+        )
+    if options.repeats is not None and lock.kind != "study":
+        raise UsageError("--repeats is for studies, and the lock is of a run", remedy="remove --repeats")
+    if lock.kind == "study" and options.scheduler not in (None, registry.HERE):
+        raise UsageError(
+            "a study is replayed on this machine",
+            remedy="remove --scheduler, and replay on a node of the cluster",
+        )
+
+
+def _dry_run(context: Context, lock: Lock, found: Found, job: Job, choice: Choice) -> int:
+    """Show what would be done. Nothing that the lock names runs: a plan is made only with an image of the
+    store."""
+    from bareboat.reproduction import replay
+
+    plans: tuple[Plan, ...] = ()
+    is_planned = found.restores is None and not found.missing and context.store.knows(job.image)
+    if is_planned and job.engine != registry.BARE_METAL and lock.kind == "run":
+        _, plans = replay.prepare(lock, job, context.session, choice)
+    if context.options.json:
+        console.result_json(
+            {"parts": found.parts, "replayable": not found.missing, "plans": [render.shown(p) for p in plans]}
+        )
+    else:
+        console.result(_shown(lock, found, job))
+        for plan in plans:
+            console.result("\n" + render.text(plan))
+    replay.check(found)
+    return 0
+
+
+def _agree(context: Context, lock: Lock, digest: str) -> None:
+    """Raise UsageError unless the user agrees to run what was shown. It holds for this file as it is."""
+    options = context.options
+    path = Path(options.file)
+    if consent.is_given(path, digest, os.environ):
+        return
+    if not options.yes:
+        question = "Run this? It is the command of whoever made the lock. [y/N] "
+        if not console.is_interactive() or options.json or not console.says_yes(question):
+            raise UsageError(
+                f"{one_line(options.file)} names a command, and nobody agreed to run it",
+                context=one_line(f"command: {shlex.join(lock.job.command)}", limit=500),
+                remedy=f"bareboat replay {shlex.quote(options.file)} --dry-run; then the same with --yes",
+            )
+    consent.give(path, digest, os.environ)
+
+
+def _shown(lock: Lock, found: Found, job: Job) -> str:
+    """What the lock is, what it runs, and what was found of its parts, for 80 columns."""
+    when = f" of {lock.results.started_at}" if lock.results.started_at else ""
+    lines = [f"{lock.kind} {one_line(lock.name)}{when}"]
+    command = shlex.join(lock.job.command) or "what the image runs"
+    container = "WITHOUT a container" if job.engine == registry.BARE_METAL else "in a container"
+    rows = [("command", one_line(command, limit=2000)), ("runs", container)]
+    if job.workdir is not None:
+        rows.append(("directory", f"{one_line(job.workdir, limit=500)} (writable)"))
+    for mount in job.mounts:
+        kind = "writable" if mount.writable else "read-only"
+        rows.append(("mount", one_line(f"{mount.source} at {mount.target} ({kind})", limit=500)))
+    for name, value in job.environment.items():
+        rows.append(("variable", one_line(f"{name}={value}", limit=300)))
+    for name in job.environment_from:
+        rows.append(("variable", one_line(f"{name}, from this shell", limit=300)))
+    if job.image == "capture":
+        python = job.capture.python or "of the active environment"
+        rows.append(
+            ("captures", one_line(f"Python {python}; it is started outside of the container", limit=500))
+        )
+        if job.capture.include:
+            rows.append(("includes", one_line(", ".join(job.capture.include), limit=500)))
+    topology = job.topology
+    rows.append(("ranks", f"{topology.world_size} on {topology.nodes} node{'s' * (topology.nodes > 1)}"))
+    for part in found.parts:
+        rows.append((part.name, one_line(f"{part.state.value}: {part.text}", limit=500)))
+    width = max(len(name) for name, _ in rows)
+    for name, value in rows:
+        lines += textwrap.wrap(
+            value, _WIDTH, initial_indent=f"  {name:<{width}}  ", subsequent_indent=" " * (width + 4),
+            break_on_hyphens=False,
+        )  # fmt: skip
+    for text in lock.not_recorded:
+        lines += textwrap.wrap(
+            f"not recorded: {one_line(text)}", _WIDTH, initial_indent="  ", subsequent_indent="    "
+        )
+    return "\n".join(lines)
+
+
+def _verdict(lock: Lock, judged: Judgement) -> str:
+    """The comparison, and what could explain a difference."""
+    from bareboat.cli.diff import entry
+    from bareboat.reproduction.difference import Weight
+
+    lines = ["", console.bold(f"{judged.word}: replay {judged.run} of {one_line(lock.name)}"), ""]
+    for each in judged.compared:
+        lines += _line(each)
+    found = [each for each in judged.differences if each.weight in (Weight.STRONG, Weight.POSSIBLE)]
+    if found:
+        title = (
+            "what differs, and could explain it" if judged.code else "what differs between lock and replay"
+        )
+        lines += ["", title]
+        for difference in found:
+            lines += entry(difference)
+        lines.append("  (A: the lock, B: the replay)")
+    elif judged.code:
+        lines += ["", "nothing that was recorded explains the difference"]
+    return "\n".join(lines)
+
+
+def _line(each: Compared) -> list[str]:
+    mark = {True: "equal    ", False: "DIFFERENT", None: "         "}[each.equal]
+    text = "" if each.text in ("", "equal") else f" ({each.text})"
+    first, second = one_line(each.first), one_line(each.second)
+    values = first if first == second else f"{first} -> {second}"
+    return textwrap.wrap(
+        f"{mark}  {one_line(each.item)}: {values}{text}",
+        _WIDTH,
+        initial_indent="  ",
+        subsequent_indent=" " * 13,
+    )

@@ -1,0 +1,393 @@
+"""Pure: what differs between two locks, ranked by what can explain a difference in results or time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import IntEnum
+from urllib.parse import unquote
+
+from msgspec import Struct
+
+from bareboat.model.provenance import Code
+from bareboat.printable import one_line
+from bareboat.reproduction.document import Lock, LockedImage, Machine
+
+#: In the place of a value that a run did not record.
+UNKNOWN = "not recorded"
+NOTHING = "none"
+
+
+class Weight(IntEnum):
+    """How much a difference can explain. RESULT: it is what is to be explained."""
+
+    STRONG = 3
+    POSSIBLE = 2
+    UNLIKELY = 1
+    RESULT = 0
+
+
+class Difference(Struct, frozen=True, kw_only=True):
+    """One thing that differs. `section`: code, packages, image, CUDA, driver, MPI, fabric, CPU, glibc,
+    kernel, node, plan, environment, data or results. `reason`: what it can explain."""
+
+    section: str
+    item: str
+    first: str
+    second: str
+    weight: int
+    reason: str = ""
+
+
+def compare(first: Lock, second: Lock) -> list[Difference]:
+    """All differences, what explains most first, and the results last."""
+    parts = (
+        _command, _environment, _data, _code, _image, _packages, _accelerators, _machine, _plan, _job,
+        _results,
+    )  # fmt: skip
+    found = [each for part in parts for each in part(first, second)]
+    return sorted(found, key=lambda each: -each.weight)
+
+
+def _differ(
+    section: str, item: str, first: object, second: object, weight: Weight, reason: str
+) -> Iterator[Difference]:
+    """A difference where both are known; with one unknown, it cannot be excluded."""
+    a, b = _shown(first), _shown(second)
+    if a == b:
+        return
+    if UNKNOWN in (a, b):
+        yield Difference(
+            section=section, item=item, first=a, second=b, weight=Weight.UNLIKELY, reason="cannot be compared"
+        )
+        return
+    yield Difference(section=section, item=item, first=a, second=b, weight=weight, reason=reason)
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return UNKNOWN
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, tuple | list):
+        return one_line(", ".join(map(str, value))) or NOTHING
+    return one_line(str(value)) or NOTHING
+
+
+def _command(first: Lock, second: Lock) -> Iterator[Difference]:
+    yield from _differ(
+        "command", "command", _joined(first.job.command), _joined(second.job.command), Weight.STRONG,
+        "another command does other work",
+    )  # fmt: skip
+
+
+def _joined(words: Iterable[str]) -> str:
+    """A command as text. Long ones that differ late differ in this, too."""
+    text = " ".join(one_line(word, limit=60) for word in words)
+    return text if len(text) <= 180 else f"{text[:120]}… ({len(text):,} characters)"
+
+
+def _environment(first: Lock, second: Lock) -> Iterator[Difference]:
+    a, b = first.job.environment, second.job.environment
+    for name in sorted(a.keys() | b.keys()):
+        weight, reason = Weight.POSSIBLE, "programs read it"
+        if re.search(r"SEED", name):
+            weight, reason = Weight.STRONG, "a seed of random numbers"
+        elif re.search(r"THREADS|AFFINITY|PROC_BIND|PLACES", name):
+            weight, reason = Weight.STRONG, "threads change speed, and the order of sums"
+        yield from _differ("environment", name, a.get(name, NOTHING), b.get(name, NOTHING), weight, reason)
+    names = (tuple(first.withheld), tuple(second.withheld))
+    yield from _differ(
+        "environment",
+        "variables that may be secrets",
+        *names,
+        Weight.UNLIKELY,
+        "their values are not in locks",
+    )
+
+
+def _data(first: Lock, second: Lock) -> Iterator[Difference]:
+    a = {datum.path: f"sha256:{datum.sha256[:12]}" for datum in first.data}
+    b = {datum.path: f"sha256:{datum.sha256[:12]}" for datum in second.data}
+    if set(a.values()) == set(b.values()) or not (a and b):
+        return
+    for path in sorted(a.keys() | b.keys()):
+        yield from _differ("data", path, a.get(path), b.get(path), Weight.STRONG, "other data, other results")
+
+
+def _code(first: Lock, second: Lock) -> Iterator[Difference]:
+    a, b = first.code, second.code
+    if a is None or b is None:
+        if (a is None) != (b is None):
+            known = (None if a is None else "recorded", None if b is None else "recorded")
+            yield from _differ("code", "code", *known, Weight.UNLIKELY, "")
+        return
+    why = "other code does other work"
+    files = _files(a), _files(b)
+    changed = [path for path in sorted(files[0].keys() & files[1].keys()) if files[0][path] != files[1][path]]
+    # Of files that both have, the content counts; the commit also covers files that no run used.
+    for path in changed:
+        yield from _differ("code", path, files[0][path], files[1][path], Weight.STRONG, why)
+    for path in sorted(files[0].keys() ^ files[1].keys()):
+        found = (files[0].get(path, NOTHING), files[1].get(path, NOTHING))
+        yield from _differ("code", path, *found, Weight.POSSIBLE, why)
+    if a.repository is not None and b.repository is not None:
+        weight = Weight.STRONG if changed or not files[0] else Weight.POSSIBLE
+        yield from _differ("code", "commit", a.repository.commit, b.repository.commit, weight, why)
+        yield from _differ(
+            "code", "changes since the commit", _change(a.repository.difference),
+            _change(b.repository.difference), weight, why,
+        )  # fmt: skip
+
+
+def _files(code: Code) -> dict[str, str]:
+    return {file.path: f"sha256:{file.sha256[:12]}" if file.sha256 else "too large" for file in code.files}
+
+
+def _change(difference: str | None) -> str | None:
+    if difference is None:
+        return None
+    import hashlib
+
+    if not difference:
+        return NOTHING
+    lines = difference.count("\n")
+    return f"{lines} lines, sha256:{hashlib.sha256(difference.encode('utf-8', 'replace')).hexdigest()[:12]}"
+
+
+def _image(first: Lock, second: Lock) -> Iterator[Difference]:
+    a, b = first.image, second.image
+    if a is None or b is None:
+        words = tuple("no container" if image is None else image.digest[:19] for image in (a, b))
+        yield from _differ("image", "image", words[0], words[1], Weight.POSSIBLE, "other programs")
+        return
+    if a.digest == b.digest:
+        return
+    weight = Weight.UNLIKELY if a.packages and a.packages == b.packages else Weight.POSSIBLE
+    why = "the packages are equal" if weight is Weight.UNLIKELY else "other programs and libraries"
+    yield from _differ("image", "digest", a.digest[:19], b.digest[:19], weight, why)
+    for item, x, y, level, reason in (
+        ("origin", a.origin, b.origin, Weight.UNLIKELY, "how it was made"),
+        ("architecture", a.architecture, b.architecture, Weight.STRONG, "other machine code"),
+        ("Python", a.python_version, b.python_version, Weight.STRONG, "another interpreter"),
+        ("glibc", a.glibc, b.glibc, Weight.POSSIBLE, "other implementations of exp, log, memcpy, malloc"),
+        ("distribution", a.distribution, b.distribution, Weight.POSSIBLE, "other builds of libraries"),
+        ("MPI", a.mpis, b.mpis, Weight.POSSIBLE, "other algorithms of collective operations"),
+    ):
+        if item == "distribution" and not (x and y):
+            continue
+        yield from _differ("image", item, x, y, level, reason)
+
+
+#: Package -> why it can explain a difference. The first match counts.
+_EXPLAINS: tuple[tuple[str, str], ...] = (
+    (r"torch|tensorflow.*|jax.*|keras|mxnet|paddlepaddle.*", "kernels, initial weights, random numbers"),
+    (r"numpy|scipy|scikit-learn|.*blas.*|.*lapack.*|mkl.*|intel-openmp|pandas", "sums in another order"),
+    (r"nvidia-.*|cuda.*|libcu.*|.*cudnn.*|triton|cupy.*", "other kernels on GPUs"),
+    (r".*nccl.*|.*openmpi.*|mpich.*|mpi4py|horovod|ucx|libfabric.*", "order and speed of reductions"),
+    (r"python3?(\.\d+)?|libc6|glibc|musl", "runs everything"),
+    (r"deepspeed|.*lightning|transformers|accelerate|datasets|torchvision|timm", "defaults of the training"),
+)  # fmt: skip
+
+
+def _packages(first: Lock, second: Lock) -> Iterator[Difference]:
+    a, b = first.image, second.image
+    if a is None or b is None or a.digest == b.digest:
+        return
+    if a.packages is None or b.packages is None:
+        yield from _differ(
+            "packages", "packages", _count(a), _count(b), Weight.UNLIKELY, ""
+        )  # fmt: skip
+        return
+    versions = _versions(a), _versions(b)
+    for name in sorted(versions[0].keys() | versions[1].keys()):
+        x, y = versions[0].get(name, NOTHING), versions[1].get(name, NOTHING)
+        if x == y:
+            continue
+        short = name.partition(":")[2]
+        reason = next((why for pattern, why in _EXPLAINS if re.fullmatch(pattern, short.lower())), "")
+        yield from _differ(
+            "packages", short, x, y, Weight.STRONG if reason else Weight.UNLIKELY,
+            reason or "no known influence",
+        )  # fmt: skip
+
+
+def _count(image: LockedImage) -> str | None:
+    return None if image.packages is None else f"{len(image.packages)} packages"
+
+
+def _versions(image: LockedImage) -> dict[str, str]:
+    """Kind and name -> version. Of several versions, all."""
+    found: dict[str, list[str]] = {}
+    for package in image.packages or ():
+        kind, _, rest = package.purl.removeprefix("pkg:").partition("/")
+        path, _, version = rest.partition("?")[0].partition("@")
+        found.setdefault(f"{kind}:{unquote(path.rpartition('/')[2])}", []).append(unquote(version) or "?")
+    return {name: " and ".join(sorted(set(each))) for name, each in found.items()}
+
+
+def _accelerators(first: Lock, second: Lock) -> Iterator[Difference]:
+    a, b = first.image, second.image
+    if a is not None and b is not None:
+        yield from _differ("CUDA", "CUDA of the image", a.cuda, b.cuda, Weight.STRONG, "other kernels")
+        yield from _differ("CUDA", "ROCm of the image", a.rocm, b.rocm, Weight.STRONG, "other kernels")
+
+
+def _machine(first: Lock, second: Lock) -> Iterator[Difference]:
+    a, b = _where(first), _where(second)
+    if a is None or b is None:
+        if (a is None) != (b is None):
+            x, y = (None if machine is None else machine.hostname for machine in (a, b))
+            yield from _differ("node", "machine", x, y, Weight.UNLIKELY, "")
+        return
+
+    def known(read: Callable[[Machine], object]) -> tuple[object, object]:
+        """Both values; an empty one is unknown."""
+        x, y = read(a), read(b)
+        return (x or None, y or None) if (x or y) else ("", "")
+
+    for section, item, values, weight, reason in (
+        (
+            "CPU",
+            "CPU",
+            known(lambda m: m.cpu),
+            Weight.STRONG,
+            "speed; libraries choose code by its instructions",
+        ),
+        ("CPU", "architecture", known(lambda m: m.architecture), Weight.STRONG, "other machine code"),
+        (
+            "CPU",
+            "cores",
+            known(lambda m: m.cpus),
+            Weight.POSSIBLE,
+            "number of threads, and so the order of sums",
+        ),
+        ("GPU", "GPUs", known(lambda m: m.gpus), Weight.STRONG, "speed; libraries choose kernels by the GPU"),
+        (
+            "driver",
+            "GPU driver",
+            known(lambda m: m.driver),
+            Weight.POSSIBLE,
+            "compiles kernels; clocks and limits",
+        ),
+        ("driver", "CUDA of the driver", known(lambda m: m.driver_cuda), Weight.POSSIBLE, "compiles kernels"),
+        ("fabric", "fabric", known(lambda m: m.fabric), Weight.STRONG, "speed of communication"),
+        ("kernel", "kernel", known(lambda m: m.kernel), Weight.POSSIBLE, "scheduling and memory management"),
+        (
+            "node",
+            "memory",
+            known(lambda m: _memory(m.mem_bytes)),
+            Weight.UNLIKELY,
+            "caches of the file system",
+        ),
+        (
+            "node",
+            "distribution",
+            known(lambda m: m.distribution),
+            Weight.UNLIKELY,
+            "a container brings its own",
+        ),
+    ):
+        yield from _differ(section, item, *values, weight, reason)
+    in_container = first.image is not None and second.image is not None
+    yield from _differ(
+        "glibc", "glibc of the host", *known(lambda m: m.glibc),
+        Weight.UNLIKELY if in_container else Weight.POSSIBLE,
+        "the image brings its own" if in_container else "other implementations of exp, log, memcpy, malloc",
+    )  # fmt: skip
+    if first.job.topology.world_size > 1 or second.job.topology.world_size > 1:
+        yield from _differ(
+            "MPI",
+            "MPI of the host",
+            *known(lambda m: m.mpis),
+            Weight.POSSIBLE,
+            "may start or connect the ranks",
+        )
+    yield from _differ(
+        "node", "nodes", first.nodes or None, second.nodes or None, Weight.UNLIKELY,
+        "equal hardware can differ in clock and temperature",
+    )  # fmt: skip
+
+
+def _where(lock: Lock) -> Machine | None:
+    """The machine that did the work."""
+    scheduler = lock.plan.scheduler if lock.plan is not None else ""
+    return lock.machine if scheduler == "local" or lock.kind == "study" else lock.node
+
+
+def _memory(size: int) -> str:
+    """Rounded, since kernels reserve different parts of the same memory."""
+    return f"{size / 2**30:.0f} GiB" if size else ""
+
+
+def _plan(first: Lock, second: Lock) -> Iterator[Difference]:
+    a, b = first.plan, second.plan
+    if a is None or b is None:
+        return
+    for item, x, y, weight, reason in (
+        ("engine", a.engine, b.engine, Weight.POSSIBLE, "file access and start of the container"),
+        ("engine's version", a.engine_version, b.engine_version, Weight.UNLIKELY, "start of the container"),
+        ("launcher", a.launcher, b.launcher, Weight.POSSIBLE, "binding of ranks to cores"),
+        ("scheduler", a.scheduler, b.scheduler, Weight.POSSIBLE, "limits and binding of cores"),
+    ):
+        if item == "engine's version" and (a.engine != b.engine or not (x and y)):
+            continue
+        yield from _differ("plan", item, x, y, weight, reason)
+    decided = _choices(first), _choices(second)
+    for subject in sorted(decided[0].keys() | decided[1].keys()):
+        if subject in ("engine", "launcher", "scheduler", "image"):
+            continue
+        x, y = decided[0].get(subject, NOTHING), decided[1].get(subject, NOTHING)
+        is_fabric = "fabric" in subject
+        yield from _differ(
+            "fabric" if is_fabric else "plan", subject, x, y, Weight.STRONG if is_fabric else Weight.UNLIKELY,
+            "speed of communication" if is_fabric else "decided otherwise",
+        )  # fmt: skip
+    ways = first.results.transports, second.results.transports
+    if any(ways):
+        yield from _differ("fabric", "transport", *ways, Weight.STRONG, "speed of communication")
+
+
+def _choices(lock: Lock) -> Mapping[str, str]:
+    return {each.subject: each.choice for each in lock.plan.decisions} if lock.plan is not None else {}
+
+
+def _job(first: Lock, second: Lock) -> Iterator[Difference]:
+    a, b = first.job.topology, second.job.topology
+    for item, x, y in (
+        ("nodes", a.nodes, b.nodes),
+        ("ranks per node", a.ranks_per_node, b.ranks_per_node),
+        ("cores per rank", a.cpus_per_rank or "all", b.cpus_per_rank or "all"),
+        ("GPUs per rank", a.gpus_per_rank, b.gpus_per_rank),
+    ):
+        yield from _differ("job", item, x, y, Weight.STRONG, "batch per rank, order of sums, speed")
+    yield from _differ(
+        "job", "modules", first.job.modules, second.job.modules, Weight.POSSIBLE, "programs, libraries"
+    )
+    mounts = [tuple(f"{m.source}:{m.target}" for m in job.mounts) for job in (first.job, second.job)]
+    yield from _differ("job", "mounts", mounts[0], mounts[1], Weight.POSSIBLE, "other files")
+
+
+def _results(first: Lock, second: Lock) -> Iterator[Difference]:
+    a, b = first.results, second.results
+    yield from _differ("results", "exit code", a.exit_code, b.exit_code, Weight.RESULT, "")
+    for name in sorted(a.metrics.keys() | b.metrics.keys()):
+        x, y = a.metrics.get(name), b.metrics.get(name)
+        yield from _differ("results", name, _number(x), _number(y), Weight.RESULT, _ratio(x, y))
+    if a.wall_s and b.wall_s:
+        yield from _differ(
+            "results", "wall time", f"{a.wall_s:.1f} s", f"{b.wall_s:.1f} s", Weight.RESULT,
+            _ratio(a.wall_s, b.wall_s),
+        )  # fmt: skip
+    if first.study is not None and second.study is not None:
+        yield from _differ("results", "verdict", first.study.verdict, second.study.verdict, Weight.RESULT, "")
+
+
+def _number(value: float | str | None) -> str | None:
+    return f"{value:.6g}" if isinstance(value, int | float) else value
+
+
+def _ratio(first: float | str | None, second: float | str | None) -> str:
+    if isinstance(first, int | float) and isinstance(second, int | float) and first:
+        return f"ratio {second / first:.4f}"
+    return ""

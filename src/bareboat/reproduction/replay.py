@@ -1,0 +1,194 @@
+"""Running a lock again: what it takes, in the order in which it is done, and the judgement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+
+from bareboat import registry
+from bareboat.errors import BareboatError, ImageError, PlanError, StoreError
+from bareboat.reproduction import comparison, making, retrieval
+from bareboat.reproduction.comparison import Compared, Tolerances
+from bareboat.reproduction.difference import Difference, compare
+from bareboat.reproduction.document import Lock
+from bareboat.reproduction.retrieval import Found, Wishes
+from bareboat.session import Purpose, planning, preparation
+from bareboat.session.defaults import with_settings
+
+if TYPE_CHECKING:
+    from bareboat.model import Job, Plan
+    from bareboat.session import Prepared, Session
+
+#: Exit codes.
+EQUAL, DIFFERENT, NOT_REPLAYABLE, UNDECIDED = 0, 10, 11, 12
+
+
+class NotReplayableError(BareboatError):
+    """Something that the lock needs cannot be had here."""
+
+    code = NOT_REPLAYABLE
+
+
+class Choice(Struct, frozen=True, kw_only=True):
+    """Where and how to replay. `repeats`: of a study; None: as many as before."""
+
+    engine: str | None = None
+    launcher: str | None = None
+    scheduler: str | None = None
+    repeats: int | None = None
+
+
+class Judgement(Struct, frozen=True, kw_only=True):
+    """The outcome of a replay. `code`: its exit code."""
+
+    run: str
+    code: int
+    word: str
+    compared: tuple[Compared, ...]
+    differences: tuple[Difference, ...]
+
+
+def find(lock: Lock, session: Session, wishes: Wishes) -> Found:
+    """What can be had of the lock, with the progress of checksums."""
+    try:
+        return retrieval.find(
+            lock,
+            session.store,
+            wishes,
+            environment=session.environment,
+            progress=session.reporter.bytes,
+        )
+    finally:
+        session.reporter.end()
+
+
+def check(found: Found) -> None:
+    """Raise NotReplayableError where a part is missing."""
+    missing = found.missing
+    if missing:
+        lines = [f"{part.name}: {part.text}" for part in missing]
+        lines += [f"  {part.remedy}" for part in missing[1:] if part.remedy]
+        count = f"{len(missing)} parts of the lock are" if len(missing) > 1 else "a part of the lock is"
+        raise NotReplayableError(f"{count} missing here", context="\n".join(lines), remedy=missing[0].remedy)
+
+
+def is_submitted(lock: Lock, choice: Choice) -> bool:
+    """Whether the replay is given to a scheduler: where one is named, or for several nodes."""
+    if choice.scheduler is not None:
+        return choice.scheduler != registry.HERE
+    return lock.kind == "run" and lock.job.topology.nodes > 1
+
+
+def job_of(lock: Lock, found: Found, session: Session, choice: Choice) -> Job:
+    """The job as this site and the user want it. What belongs to the lock's site is left out."""
+    job = retrieval.without_place(found.job)
+    engine = choice.engine
+    if engine is None and lock.job.engine == registry.BARE_METAL:
+        engine = registry.BARE_METAL
+    job = msgspec.structs.replace(
+        job,
+        engine=engine,
+        launcher=choice.launcher,
+        scheduler=choice.scheduler if is_submitted(lock, choice) else None,
+    )
+    if choice.repeats is not None:
+        job = msgspec.structs.replace(job, prove=msgspec.structs.replace(job.prove, repeats=choice.repeats))
+    return with_settings(job, session.settings, scheduler=is_submitted(lock, choice))
+
+
+def prepare(lock: Lock, job: Job, session: Session, choice: Choice) -> tuple[Prepared, tuple[Plan, ...]]:
+    """The plan, or a study's plans. Raises NotReplayableError where the job cannot run here."""
+    purpose = (
+        Purpose.PROVE
+        if lock.kind == "study"
+        else Purpose.SUBMIT
+        if is_submitted(lock, choice)
+        else Purpose.RUN
+    )
+    try:
+        prepared = preparation.prepare(session, job, purpose)
+        if lock.kind == "study":
+            return prepared, planning.arms(session, prepared)
+        return prepared, (planning.plan(session, prepared),)
+    except (PlanError, ImageError) as error:
+        raise NotReplayableError(error.message, context=error.context, remedy=error.remedy) from None
+    except StoreError as error:
+        if not session.looks:
+            raise
+        raise NotReplayableError(error.message, context=error.context, remedy=error.remedy) from None
+
+
+def run(
+    lock: Lock,
+    prepared: Prepared,
+    plans: tuple[Plan, ...],
+    session: Session,
+    *,
+    began: Callable[[str], None],
+    waiting: Callable[[str], None],
+    stdout_apart: bool,
+) -> str:
+    """Run or submit it, and wait for its end. Returns the name of the run. `began`: called with the name of a
+    submitted run; `waiting`: with its state."""
+    store = session.store
+    if lock.kind == "study":
+        from bareboat.study import prove
+
+        assert len(plans) == 2
+        study = prove.design_study(store, prepared.job, (plans[0], plans[1]), prepared.image, prepared.site)
+        began(study.id)
+        try:
+            prove.conduct(store, study, say=session.reporter.say)
+        finally:
+            session.reporter.end()
+        return study.id
+    (plan,) = plans
+    if plan.scheduler == registry.HERE:
+        from bareboat.runs import local
+
+        return local.run(store, plan, prepared.site, stdout_apart=stdout_apart).study
+    from bareboat.runs import submission, sweeps
+
+    made = submission.submit(store, plan, prepared.site)
+    began(made.run_id)
+    try:
+        with submission.going_on(made.run_id):
+            sweeps.wait(store, made.run_id, each=lambda status: waiting(status.state.value))
+    finally:
+        session.reporter.end()
+    return made.run_id
+
+
+def judge(lock: Lock, run_id: str, session: Session, tolerances: Tolerances) -> Judgement:
+    """Compare the lock with the run that replayed it."""
+    maker = making.Maker(
+        session.store,
+        metrics=lock.patterns,
+        strict=False,
+        say=session.reporter.say,
+        progress=session.reporter.bytes,
+    )
+    try:
+        replayed = maker.lock(run_id)
+    finally:
+        session.reporter.end()
+    if lock.study is not None and replayed.study is not None:
+        found = comparison.of_studies(lock.study, replayed.study)
+        # Only the primary metric is judged.
+        primary = next((each.name for each in lock.study.samples if each.primary), "")
+        decided = {each.equal for each in found if each.item.partition(":")[0] == primary}
+        code = DIFFERENT if False in decided else EQUAL if True in decided else UNDECIDED
+    else:
+        found = comparison.of_runs(lock.results, replayed.results, tolerances)
+        code = DIFFERENT if any(each.equal is False for each in found) else EQUAL
+    word = {EQUAL: "equal", DIFFERENT: "different", UNDECIDED: "not enough evidence"}[code]
+    return Judgement(
+        run=run_id,
+        code=code,
+        word=word,
+        compared=tuple(found),
+        differences=tuple(compare(lock, replayed)),
+    )

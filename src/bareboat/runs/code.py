@@ -1,0 +1,146 @@
+"""The code of a job: the repository around its working directory, and the files that its command uses."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from bareboat.files import untrusted
+from bareboat.model import Job
+from bareboat.model.provenance import Code, CodeFile
+from bareboat.runs import repository
+
+#: Limits on what is read before a run: files, the size of one, and of all.
+_MOST_FILES = 200
+_LARGEST_BYTES = 16 << 20
+_MOST_BYTES = 64 << 20
+#: Text that is kept, of one file and of all: a lock holds it.
+_KEPT_FILE_BYTES = 128 << 10
+_KEPT_BYTES = 256 << 10
+_IMPORT = re.compile(r"^[ \t]*(?:from[ \t]+([.\w]+)[ \t]+import[ \t]+([^#\n]*)|import[ \t]+([^#\n]+))", re.M)
+
+
+def look(job: Job) -> Code | None:
+    """The code of the job; None where its working directory is the image's, or is gone."""
+    if job.workdir is None or not os.path.isdir(job.workdir):
+        return None
+    folder = Path(os.path.realpath(job.workdir))
+    found = repository.find(folder)
+    files: list[CodeFile] = []
+    notes = list(found.notes) if found is not None else []
+    read_bytes = kept_bytes = 0
+    for path in _used(folder, job):
+        if len(files) == _MOST_FILES:
+            notes.append(f"only the first {_MOST_FILES} files of the code are recorded")
+            break
+        file, size = _file(folder, path, _MOST_BYTES - read_bytes, _KEPT_BYTES - kept_bytes)
+        if file is None:
+            continue
+        read_bytes += size
+        kept_bytes += size if file.text is not None else 0
+        files.append(file)
+    return Code(
+        folder=job.workdir,
+        repository=found.repository if found is not None else None,
+        files=tuple(files),
+        notes=tuple(notes),
+    )
+
+
+def _file(folder: Path, path: str, most: int, most_kept: int) -> tuple[CodeFile | None, int]:
+    """One file, and the number of its bytes that were read."""
+    place = folder / path
+    try:
+        size = place.stat().st_size
+        if size > min(_LARGEST_BYTES, most):
+            return CodeFile(path=path, size_bytes=size), 0
+        data = untrusted.read_bytes(place, limit=_LARGEST_BYTES, follow=True)
+    except OSError:
+        return None, 0
+    text = None
+    if len(data) <= min(_KEPT_FILE_BYTES, most_kept):
+        try:
+            text = data.decode()
+        except UnicodeDecodeError:
+            text = None
+        if text is not None and "\0" in text:
+            text = None
+    made = CodeFile(path=path, size_bytes=len(data), sha256=hashlib.sha256(data).hexdigest(), text=text)
+    return made, len(data)
+
+
+def _used(folder: Path, job: Job) -> Iterator[str]:
+    """The files below the directory that the command names, and what their Python scripts import from it, by
+    their relative paths. Each once."""
+    pending = [path for word in _words(job) if (path := _below(folder, folder, word)) is not None]
+    seen: set[str] = set()
+    while pending:
+        path = pending.pop(0)
+        if path in seen or not path.isprintable():
+            continue
+        seen.add(path)
+        yield path
+        if path.endswith(".py"):
+            pending += _imports(folder, path)
+
+
+def _words(job: Job) -> Iterator[str]:
+    words = job.command
+    for at, word in enumerate(words):
+        if at and words[at - 1] == "-m" and re.fullmatch(r"[\w.]+", word):
+            place = word.replace(".", "/")
+            yield from (f"{place}.py", f"{place}/__main__.py")
+        elif word.startswith("-"):
+            yield word.partition("=")[2]
+        else:
+            yield word
+
+
+def _below(folder: Path, start: Path, word: str) -> str | None:
+    """The path of a file that lies below the directory, also once links are followed."""
+    if not word or len(word) > 4096 or "\0" in word:
+        return None
+    path = Path(os.path.normpath(start / word))
+    try:
+        if not path.is_relative_to(folder) or not path.is_file():
+            return None
+        if not Path(os.path.realpath(path)).is_relative_to(folder):
+            return None
+    except OSError:
+        return None
+    return str(path.relative_to(folder))
+
+
+def _imports(folder: Path, path: str) -> list[str]:
+    """The files below the directory that a script imports by name."""
+    try:
+        text = untrusted.read_text(folder / path, limit=_KEPT_FILE_BYTES)
+    except OSError:
+        return []
+    here = (folder / path).parent
+    names: list[str] = []
+    for source, parts, modules in _IMPORT.findall(text):
+        if modules:
+            names += [part.split()[0] for part in modules.split(",") if part.split()]
+        else:
+            short = [part.split()[0] for part in parts.strip("() ").split(",") if part.split()]
+            names += [source, *(f"{source.rstrip('.')}.{name}" for name in short if name.isidentifier())]
+    found = []
+    for name in names:
+        start = here
+        dots = len(name) - len(name.lstrip("."))
+        for _ in range(dots - 1):
+            start = start.parent
+        place = name.strip(".").replace(".", "/")
+        if not re.fullmatch(r"[\w/]+", place):
+            continue
+        for base in dict.fromkeys((start,) if dots else (here, folder)):
+            found += [
+                inner
+                for candidate in (f"{place}.py", f"{place}/__init__.py")
+                if (inner := _below(folder, base, candidate)) is not None
+            ]
+    return found

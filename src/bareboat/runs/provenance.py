@@ -1,0 +1,45 @@
+"""What a run was made from, for `lock` and `diff`: written when it begins.
+
+provenance.json   environment variables, code and machine
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+
+from bareboat import __version__, codec
+from bareboat.model import Job, Site, looks_secret
+from bareboat.model.provenance import Provenance
+from bareboat.runs import code
+from bareboat.store import Store
+
+log = logging.getLogger("bareboat")
+FILE = "provenance.json"
+
+
+def keep(store: Store, run_id: str, job: Job, site: Site) -> None:
+    """Write it into the directory of a run that begins. Code that cannot be read does not stop the run."""
+    try:
+        found = code.look(job)
+    except OSError as error:
+        log.debug("the code is not recorded: %s", error)
+        found = None
+    withheld = tuple(sorted(name for name in job.environment if looks_secret(name)))
+    made = Provenance(
+        bareboat_version=__version__,
+        environment={name: value for name, value in job.environment.items() if name not in withheld},
+        withheld=withheld,
+        code=found,
+        site=site,
+    )
+    store.write(store.run(run_id) / FILE, codec.to_json(made))
+
+
+def read(store: Store, run_id: str) -> Provenance | None:
+    """That of a run; of a point, that of its sweep; None for runs of earlier versions. Raises StoreError."""
+    for name in (run_id, run_id.rpartition(".")[0]):
+        path = store.run(name) / FILE if name else None
+        if path is not None and os.path.lexists(path):
+            return store.read(path, Provenance)
+    return None
