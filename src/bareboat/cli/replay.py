@@ -87,7 +87,7 @@ def run(context: Context) -> int:
     if options.dry_run:
         return _dry_run(context, lock, found, job, choice)
     if not options.quiet:
-        console.note(_shown(lock, found, job))
+        console.note(shown(lock, found, job))
     replay.check(found)
     _agree(context, lock, digest)
     if lock.kind == "study":
@@ -146,7 +146,7 @@ def _dry_run(context: Context, lock: Lock, found: Found, job: Job, choice: Choic
             {"parts": found.parts, "replayable": not found.missing, "plans": [render.shown(p) for p in plans]}
         )
     else:
-        console.result(_shown(lock, found, job))
+        console.result(shown(lock, found, job))
         for plan in plans:
             console.result("\n" + render.text(plan))
     replay.check(found)
@@ -170,7 +170,7 @@ def _agree(context: Context, lock: Lock, digest: str) -> None:
     consent.give(path, digest, os.environ)
 
 
-def _shown(lock: Lock, found: Found, job: Job) -> str:
+def shown(lock: Lock, found: Found, job: Job) -> str:
     """What the lock is, what it runs, and what was found of its parts, for 80 columns."""
     when = f" of {lock.results.started_at}" if lock.results.started_at else ""
     lines = [f"{lock.kind} {one_line(lock.name)}{when}"]

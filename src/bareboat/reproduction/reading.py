@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -43,7 +45,8 @@ def parse(data: bytes, *, what: str) -> Lock:
     if len(data) > MOST_BYTES:
         raise UsageError(f"{what} is not a lock: it is larger than {MOST_BYTES:,} bytes", remedy=_AGAIN)
     try:
-        plain = msgspec.json.decode(data)
+        # Bytes of paths and arguments that are not UTF-8 are lone surrogates, which msgspec rejects.
+        plain = json.loads(data) if b"\\udc" in data else msgspec.json.decode(data)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise UsageError(f"{what} is not a lock: {codec.fault(error)}", remedy=_AGAIN) from None
     version = plain.get("bareboat_lock") if isinstance(plain, dict) else None
@@ -80,6 +83,8 @@ def _unknown(given: Any, known: Any, depth: int = 0) -> str | None:
                 return str(key)
             if (inner := _unknown(value, known[key], depth + 1)) is not None:
                 return f"{key}.{inner}"
+    elif isinstance(given, float) and not math.isfinite(given):
+        return "with a number that is not finite"
     elif isinstance(given, list) and isinstance(known, list | tuple):
         for value, read_value in zip(given, known, strict=False):
             if (inner := _unknown(value, read_value, depth + 1)) is not None:

@@ -195,7 +195,7 @@ def _code(lock: Lock, job: Job, wishes: Wishes) -> tuple[Job, str | None, list[P
             if os.path.isdir(own) and not _changed(lock, own):
                 return _in_folder(job, own), None, [Part(name="code", state=State.HERE, text=own)]
             if not os.path.lexists(own):
-                text = f"{len(kept)} files of the lock, written to {own}"
+                text = f"{len(kept)} file{'s' * (len(kept) > 1)} of the lock, written to {own}"
                 return _in_folder(job, own), own, [Part(name="code", state=State.CAN_BE_HAD, text=text)]
             folder = own
             there = _in_folder(job, own)

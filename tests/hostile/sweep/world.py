@@ -71,6 +71,7 @@ class World:
         self._bareboat("image", "save", IMAGE, "bundle.tar")
         for verb in ("plan", "run"):
             self._bareboat(verb, "job.toml")
+        self._bareboat("lock", "job", "-o", "run.lock")
         self._submission(RUN, "slurm", over=True)
         for scheduler, run in WAITING.items():
             self._submission(run, scheduler)

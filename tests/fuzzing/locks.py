@@ -1,0 +1,87 @@
+"""Readers of locks, which people share: read, shown, compared, and looked for here. Nothing of them runs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+from locked import make_code, make_lock, make_locked_image, make_locked_study, make_results
+
+from bareboat.cli import diff
+from bareboat.cli import replay as replay_verb
+from bareboat.errors import BareboatError
+from bareboat.model.provenance import Code
+from bareboat.reproduction import comparison, difference, making, reading, retrieval
+from bareboat.reproduction.document import Lock
+from bareboat.store import Store
+from fuzzing import Finding, Reader, check_shown
+
+_OTHER = make_lock()
+
+
+def read_lock(data: bytes, scratch: Path) -> None:
+    """Read it, compare it with another both ways, look for its parts, and write its code."""
+    path = scratch / "run.lock"
+    path.write_bytes(data)
+    lock, _ = reading.read(path)
+    for first, second in ((lock, _OTHER), (_OTHER, lock), (lock, lock)):
+        found = difference.compare(first, second)
+        check_shown(diff.text(first, second, found, every=True))
+        comparison.of_runs(first.results, second.results, comparison.Tolerances())
+        if first.study is not None and second.study is not None:
+            comparison.of_studies(first.study, second.study)
+    if difference.compare(lock, lock):
+        raise Finding("a lock differs from itself")
+    # What lies on this machine is not looked at: a lock may name any path of it.
+    tame = msgspec.structs.replace(
+        lock, data=(), job=msgspec.structs.replace(lock.job, mounts=(), workdir=os.fspath(scratch / "code"))
+    )
+    parts = retrieval.find(
+        tame, Store(scratch / "store"), retrieval.Wishes(), environment={}, progress=lambda *_: None
+    )
+    check_shown(replay_verb.shown(tame, parts, parts.job))
+    _restore(lock, scratch)
+    making.written(lock)
+
+
+def _restore(lock: Lock, scratch: Path) -> None:
+    if not isinstance(lock.code, Code):
+        return
+    folder = scratch / "restored"
+    try:
+        retrieval.restore(lock, os.fspath(folder))
+    except BareboatError:
+        return
+    for here, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            if name.casefold() == ".git" or os.path.islink(os.path.join(here, name)):
+                raise Finding(f"it writes {os.path.join(here, name)}")
+
+
+def lock_seeds() -> dict[str, bytes]:
+    bare = make_lock(image=None, code=None, data=(), plan=None, machine=None, nodes=())
+    pulled = make_locked_image(origin="pulled", reference="quay.io/ada/train:1", packages=None)
+    return {
+        "run": making.written(_OTHER),
+        "bare": making.written(bare),
+        "pulled": making.written(make_lock(image=pulled, code=make_code(repository=None))),
+        "study": making.written(make_lock(kind="study", study=make_locked_study())),
+        "nan": making.written(make_lock(results=make_results(metrics={"loss": "nan"}, curves={}))),
+    }
+
+
+READERS = (
+    Reader(
+        name="locks",
+        read=read_lock,
+        seeds=lock_seeds,
+        words=(
+            b'"path":"../', b'".git/config"', b'"sha256":""', b'"bareboat_lock":1', b'"kind":"study"',
+            b"\\u001b[2J",
+            b'"nan"', b"1e308", b"-0", b'"patterns":{"a":"(a+)+"}', b'"folder":"/"', b"\\u0000", b"\\ud800",
+            b'"reference":"-oProxyCommand=x"', b'"remote":"--upload-pack=x"', b'"command":[""]',
+        ),
+        modules=("bareboat.reproduction",),
+    ),
+)  # fmt: skip

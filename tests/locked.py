@@ -1,0 +1,121 @@
+"""Locks that no run made, for tests: realistic, and the same on every machine."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from builders import fake_digest, make_job, make_site
+
+from bareboat.model import Mount
+from bareboat.model.provenance import Code, CodeFile, Repository
+from bareboat.reproduction import machines
+from bareboat.reproduction.document import (
+    Curve,
+    Datum,
+    Decided,
+    Lock,
+    LockedImage,
+    LockedLayer,
+    LockedPackage,
+    LockedPlan,
+    LockedStudy,
+    Machine,
+    Results,
+    Samples,
+)
+
+TRAIN = 'print("loss 0.5")\n'
+
+
+def make_file(path: str = "train.py", text: str = TRAIN) -> CodeFile:
+    data = text.encode()
+    return CodeFile(path=path, size_bytes=len(data), sha256=hashlib.sha256(data).hexdigest(), text=text)
+
+
+def make_code(**changes: Any) -> Code:
+    repository = Repository(
+        commit="a" * 40, branch="main", remote="https://example.org/ada/digits.git", difference=""
+    )
+    facts: dict[str, Any] = {"folder": "/home/ada/digits", "repository": repository, "files": (make_file(),)}
+    return Code(**(facts | changes))
+
+
+def make_locked_image(**changes: Any) -> LockedImage:
+    facts: dict[str, Any] = {
+        "digest": fake_digest("a"),
+        "origin": "captured",
+        "architecture": "amd64",
+        "size_bytes": 10**9,
+        "layers": (LockedLayer(diff_id=fake_digest("b"), step="libraries of the host"),),
+        "python": "/env/bin/python",
+        "python_version": "3.12.4",
+        "glibc": "2.34",
+        "frameworks": {"torch": "2.13.0+cpu"},
+        "packages": (
+            LockedPackage(purl="pkg:pypi/numpy@2.1.0", sha256="1" * 64),
+            LockedPackage(purl="pkg:pypi/torch@2.13.0%2Bcpu", sha256="2" * 64),
+        ),
+    }
+    return LockedImage(**(facts | changes))
+
+
+def make_machine(**changes: Any) -> Machine:
+    import msgspec
+
+    return msgspec.structs.replace(machines.of_site(make_site()), **changes)
+
+
+def make_results(**changes: Any) -> Results:
+    facts: dict[str, Any] = {
+        "exit_code": 0,
+        "wall_s": 12.5,
+        "started_at": "2026-11-20T10:15:00Z",
+        "metrics": {"loss": 0.1, "accuracy": 0.93},
+        "curves": {"loss": Curve(values=(1.0, 0.5, 0.2, 0.1))},
+    }
+    return Results(**(facts | changes))
+
+
+def make_lock(**changes: Any) -> Lock:
+    facts: dict[str, Any] = {
+        "kind": "run",
+        "name": "digits-20261120-101500",
+        "made_by": "bareboat 0.1.0",
+        "recorded_by": "bareboat 0.1.0",
+        "job": make_job(
+            command=("python", "train.py"), mounts=(Mount(source="/scratch/ada", target="/data"),),
+            environment={"SEED": "1"},
+        ),
+        "plan": LockedPlan(
+            digest=fake_digest("d"), engine="bubblewrap", launcher="single", scheduler="local",
+            engine_version="0.11.0",
+            decisions=(Decided(subject="engine", choice="bubblewrap", reason="fast"),),
+        ),
+        "image": make_locked_image(),
+        "code": make_code(),
+        "machine": make_machine(),
+        "nodes": ("node017",),
+        "data": (Datum(path="/scratch/ada/digits", sha256="3" * 64, size_bytes=10, files=1),),
+        "results": make_results(),
+    }  # fmt: skip
+    return Lock(**(facts | changes))
+
+
+def make_locked_study(*, shift: float = 0.0, noise: float = 0.004, runs: int = 10) -> LockedStudy:
+    """The ratio contender / baseline is exp(`shift`); `noise` alternates."""
+    effects = tuple(shift + noise * (1 if at % 2 else -1) for at in range(runs))
+    return LockedStudy(
+        arms=("bare metal", "bubblewrap"),
+        sentence="equivalent within 2 %",
+        verdict="equivalent",
+        margin=0.02,
+        confidence=0.95,
+        samples_digest=fake_digest("e"),
+        samples=(
+            Samples(
+                name="throughput", unit="samples/s", baseline=(100.0,) * runs, contender=(100.0,) * runs,
+                effects=effects, primary=True,
+            ),
+        ),
+    )  # fmt: skip

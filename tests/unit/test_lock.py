@@ -1,0 +1,382 @@
+"""Locks: written and read back, the code of a job, secrets, and what cannot be a lock."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import make_job
+from hypothesis import given
+from hypothesis import strategies as st
+from locked import make_code, make_file, make_lock, make_locked_image, make_locked_study, make_results
+
+from bareboat.errors import UsageError
+from bareboat.reproduction import data, machines, making, patterns, reading, secrets
+from bareboat.reproduction.document import MOST_BYTES, Lock
+from bareboat.runs import code, repository
+
+
+def parse(lock: Lock) -> Lock:
+    return reading.parse(making.written(lock), what="run.lock")
+
+
+@pytest.mark.parametrize(
+    "lock",
+    [
+        make_lock(),
+        make_lock(image=None, code=None, plan=None, machine=None, data=(), nodes=()),
+        make_lock(kind="study", study=make_locked_study()),
+        make_lock(results=make_results(metrics={"loss": "nan"}, curves={})),
+        make_lock(job=make_job(command=("python", "b\udcffse.py"))),
+    ],
+    ids=["run", "bare", "study", "not finite", "bytes"],
+)
+def test_a_lock_is_read_as_it_was_written(lock: Lock) -> None:
+    assert parse(lock) == lock
+
+
+def test_equal_locks_have_equal_bytes() -> None:
+    assert making.written(make_lock()) == making.written(parse(make_lock()))
+
+
+def changed(change: Callable[[dict[str, Any]], None]) -> bytes:
+    document = json.loads(making.written(make_lock()))
+    change(document)
+    return json.dumps(document).encode()
+
+
+def put(*keys: str | int, value: Any) -> Callable[[dict[str, Any]], None]:
+    def change(document: Any) -> None:
+        for key in keys[:-1]:
+            document = document[key]
+        document[keys[-1]] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (put("bareboat_lock", value=2), "of version 2"),
+        (put("bareboat_lock", value=True), "no bareboat_lock"),
+        (put("job", "shape", value="round"), "unknown key job.shape"),
+        (put("future", value=1), "unknown key future"),
+        (put("kind", value="sweep"), "its kind is 'sweep'"),
+        (put("kind", value="study"), "disagree"),
+        (put("results", "exit_code", value="0"), "results.exit_code"),
+        (put("job", "topology", "nodes", value=0), "topology.nodes"),
+        (put("image", "digest", value="../../etc"), "not a digest"),
+        (put("data", 0, "path", value="data"), "not absolute"),
+        (put("data", 0, "sha256", value="x"), "not a SHA-256"),
+        (put("patterns", value={"loss": "("}), "not a regular expression"),
+        (put("patterns", value={"loss": "a"}), "has 0 groups"),
+        (put("code", "repository", "commit", value="--help"), "not the digest of a commit"),
+        (put("code", "repository", "below", value="../x"), "outside of the repository"),
+        (put("code", "files", 0, "sha256", value="zz"), "not a SHA-256"),
+        (put("code", "files", 0, "size_bytes", value=-1), "negative"),
+    ],
+)
+def test_what_cannot_be_is_refused(change: Callable[[dict[str, Any]], None], said: str) -> None:
+    with pytest.raises(UsageError) as error:
+        reading.parse(changed(change), what="run.lock")
+    assert said in error.value.message
+    assert error.value.remedy
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "", ".", "..", "/etc/passwd", "a/../b", "../a", "a//b", "a/", ".git/config", "a/.GIT/hooks/x", "a\\b",
+        "a\nb", "a\x1b[2J", "x" * 1001,
+    ],
+)  # fmt: skip
+def test_no_file_of_the_code_lies_outside_of_it(path: str) -> None:
+    with pytest.raises(UsageError, match="lies outside"):
+        reading.parse(changed(put("code", "files", 0, "path", value=path)), what="run.lock")
+
+
+@given(st.text(max_size=60))
+def test_inner_paths_stay_inside(path: str) -> None:
+    if reading.is_inner(path):
+        place = Path("/top").joinpath(path)
+        assert Path("/top") in place.parents
+        assert ".git" not in place.parts
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"[]", b"1", b"null", b"[" * 100_000, b"\xff", b"{}"])
+def test_other_files_are_no_locks(text: bytes) -> None:
+    with pytest.raises(UsageError, match="is not a lock"):
+        reading.parse(text, what="run.lock")
+
+
+def test_a_large_file_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "run.lock"
+    with open(path, "wb") as stream:
+        stream.truncate(MOST_BYTES + 1)
+    with pytest.raises(UsageError, match="is larger than"):
+        reading.read(path)
+
+
+# --- secrets ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("curl", "--token", "abc123"),
+        ("train", "--api-key=abc"),
+        ("train", "--password", "x"),
+        ("train", "https://ada:geheim@example.org/x"),
+        ("train", "ghp_" + "a" * 36),
+        ("train", "--wandb_api_key", "0123abcd"),
+        ("train", "hf_" + "A" * 30),
+    ],
+)
+def test_secrets_of_a_command_are_found_and_not_shown(command: tuple[str, ...]) -> None:
+    found = secrets.found_in(command)
+    assert found is not None
+    assert "abc" not in found
+    assert "geheim" not in found
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("train", "--max-tokens", "512"),
+        ("train", "--tokenizer", "gpt2"),
+        ("train", "--max_token_length=8", "--num-keys=3"),
+        ("sort", "--key", "2"),
+        ("python", "train.py", "--epochs", "3"),
+        ("git", "clone", "https://example.org/x.git"),
+        ("train", "--token"),
+    ],
+)
+def test_other_words_are_no_secrets(command: tuple[str, ...]) -> None:
+    assert secrets.found_in(command) is None
+
+
+# --- patterns -----------------------------------------------------------------------------------------------
+
+
+def test_patterns_find_all_numbers_in_order() -> None:
+    output = "step 1 loss 0.5\nstep 2 loss 2.5e-1\nstep 3 loss nan\ntotal images/sec: 1,234.5\n"
+    found = patterns.find(patterns.read(["loss=loss (\\S+)", "speed=images/sec: ([0-9.,]+)"]), output)
+    assert found == {"loss": [0.5, 0.25], "speed": [1234.5]}
+
+
+@pytest.mark.parametrize(
+    "text", ["loss", "=x(1)", "loss=", "1a=(x)", "loss=(", "loss=(a)(b)", "l=" + "(a)" * 300]
+)
+def test_wrong_patterns_are_refused(text: str) -> None:
+    with pytest.raises(UsageError) as error:
+        patterns.read([text])
+    assert "--metric" in error.value.message
+
+
+# --- code ---------------------------------------------------------------------------------------------------
+
+
+def git(folder: Path, *words: str) -> str:
+    return subprocess.run(
+        ["git", "-c", "user.name=Ada", "-c", "user.email=a@example.org", *words],
+        cwd=folder, check=True, capture_output=True, text=True,
+    ).stdout.strip()  # fmt: skip
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    made = tmp_path / "project"
+    (made / "inner").mkdir(parents=True)
+    (made / "train.py").write_text(
+        "import numpy\nfrom model import Net, other\nimport inner.part as p, json\n"
+    )
+    (made / "model.py").write_text("from inner import part\nfrom . import missing\n")
+    (made / "inner" / "__init__.py").write_text("")
+    (made / "inner" / "part.py").write_text("X = 1\n")
+    (made / "unused.py").write_text("")
+    (made / "settings.yaml").write_text("a: 1\n")
+    return made
+
+
+def job_in(folder: Path, *command: str) -> Any:
+    return make_job(command=command, workdir=str(folder))
+
+
+def test_files_that_the_command_names_and_imports_are_recorded(project: Path) -> None:
+    found = code.look(
+        job_in(project, "python", "train.py", "--config=settings.yaml", "missing.txt", "/etc/passwd")
+    )
+    assert found is not None
+    assert {file.path for file in found.files} == {
+        "train.py", "settings.yaml", "model.py", "inner/part.py", "inner/__init__.py",
+    }  # fmt: skip
+    assert all(file.text is not None and len(file.sha256) == 64 for file in found.files)
+
+
+def test_a_module_is_found_by_its_name(project: Path) -> None:
+    found = code.look(job_in(project, "python", "-m", "inner.part"))
+    assert found is not None
+    assert [file.path for file in found.files] == ["inner/part.py"]
+
+
+def test_links_out_of_the_directory_are_not_followed(project: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("geheim")
+    (project / "link").symlink_to(tmp_path / "secret")
+    found = code.look(job_in(project, "cat", "link", "../secret"))
+    assert found is not None
+    assert found.files == ()
+
+
+def test_large_and_binary_files_are_recorded_without_their_content(project: Path) -> None:
+    (project / "weights.bin").write_bytes(b"\0\xff" * 100)
+    with open(project / "large", "wb") as stream:
+        stream.truncate(64 << 20)
+    found = code.look(job_in(project, "train", "weights.bin", "large"))
+    assert found is not None
+    (weights, large) = found.files
+    assert (weights.text, len(weights.sha256)) == (None, 64)
+    assert (large.text, large.sha256, large.size_bytes) == (None, "", 64 << 20)
+
+
+def test_the_repository_is_recorded_with_what_changed(project: Path) -> None:
+    git(project, "init", "-q", "-b", "main")
+    git(project, "add", ".")
+    git(project, "commit", "-qm", "first")
+    git(project, "remote", "add", "origin", "https://ada:geheim@example.org/ada/digits.git")
+    commit = git(project, "rev-parse", "HEAD")
+    clean = repository.find(project)
+    assert clean is not None
+    assert clean.repository.commit == commit
+    assert clean.repository.remote == "https://example.org/ada/digits.git"
+    assert clean.repository.difference == ""
+    (project / "model.py").write_text("X = 2\n")
+    git(project, "add", "model.py")
+    (project / "train.py").write_text("X = 3\n")
+    found = repository.find(project / "inner")
+    assert found is not None
+    assert found.repository.below == "inner"
+    assert found.repository.branch == "main"
+    assert "+X = 2" in (found.repository.difference or "")
+    assert "+X = 3" in (found.repository.difference or "")
+    git(project, "pack-refs", "--all")
+    assert repository.find(project).repository.commit == commit  # type: ignore[union-attr]
+    git(project, "checkout", "-q", "--detach")
+    detached = repository.find(project)
+    assert detached is not None
+    assert (detached.repository.commit, detached.repository.branch) == (commit, "")
+
+
+def test_worktrees_and_submodules_are_repositories(project: Path, tmp_path: Path) -> None:
+    git(project, "init", "-q", "-b", "main")
+    git(project, "add", ".")
+    git(project, "commit", "-qm", "first")
+    git(project, "worktree", "add", "-q", str(tmp_path / "other"), "-b", "other")
+    (tmp_path / "other" / "train.py").write_text("X = 3\n")
+    found = repository.find(tmp_path / "other")
+    assert found is not None
+    assert found.repository.branch == "other"
+    assert found.repository.commit == git(project, "rev-parse", "HEAD")
+    assert "+X = 3" in (found.repository.difference or "")
+
+
+def test_no_program_of_the_repositorys_configuration_starts(project: Path, tmp_path: Path) -> None:
+    """It would run outside of any container."""
+    git(project, "init", "-q")
+    (project / ".gitattributes").write_text("* filter=evil diff=evil\n")
+    git(project, "add", ".")
+    git(project, "commit", "-qm", "first")
+    trace = tmp_path / "started"
+    evil = f"sh -c 'touch {trace}; cat'"
+    for name in ("filter.evil.clean", "diff.evil.textconv", "diff.external", "core.fsmonitor", "core.pager"):
+        git(project, "config", name, evil)
+    (project / "train.py").write_text("X = 3\n")
+    found = repository.find(project)
+    assert found is not None
+    assert "+X = 3" in (found.repository.difference or "")
+    assert not trace.exists()
+
+
+def test_a_large_difference_is_not_kept(project: Path) -> None:
+    git(project, "init", "-q")
+    git(project, "add", ".")
+    git(project, "commit", "-qm", "first")
+    (project / "train.py").write_text("x = 1\n" * 100_000)
+    found = repository.find(project)
+    assert found is not None
+    assert found.repository.difference is None
+    assert "not recorded" in found.notes[0]
+
+
+def test_a_directory_without_repository_or_commit_has_none(project: Path) -> None:
+    assert repository.find(project) is None
+    git(project, "init", "-q")
+    assert repository.find(project) is None
+    (project / ".git" / "HEAD").write_text("ref: ../../../../etc/passwd\n")
+    assert repository.find(project) is None
+
+
+# --- data ---------------------------------------------------------------------------------------------------
+
+
+def test_checksums_of_directories_depend_on_names_and_contents_only(tmp_path: Path) -> None:
+    found = []
+    for number, names in enumerate((("a", "b"), ("b", "a"), ("a", "c"))):
+        folder = tmp_path / str(number)
+        (folder / "inner").mkdir(parents=True)
+        for name in names:
+            (folder / "inner" / name).write_text("same")
+        found.append(data.checksum(str(folder)))
+    assert found[0].sha256 == found[1].sha256 != found[2].sha256
+    assert (found[0].files, found[0].size_bytes, found[0].is_folder) == (2, 8, True)
+
+
+def test_data_that_changed_after_the_run_is_marked(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    path.write_text("x")
+    assert data.checksum(str(path), began_epoch_s=1).is_later
+    assert not data.checksum(str(path), began_epoch_s=2**40).is_later
+    assert not data.checksum(str(path)).is_later
+
+
+def test_data_must_be_files(tmp_path: Path) -> None:
+    for path in ("/dev/zero", str(tmp_path / "missing")):
+        with pytest.raises(UsageError):
+            data.checksum(path)
+
+
+# --- machines -----------------------------------------------------------------------------------------------
+
+
+def test_facts_of_a_node_are_read() -> None:
+    text = (
+        'kernel 5.14.0\ncpu AMD EPYC 7543\ndistribution "Rocky Linux 9.4"\nmemory MemTotal: 1048576 kB\n'
+        "nvidia NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5\nlibc glibc 2.34\n"
+    )
+    found = machines.of_node(text, "c1")
+    assert found is not None
+    assert (found.kernel, found.cpu, found.distribution) == ("5.14.0", "AMD EPYC 7543", "Rocky Linux 9.4")
+    assert (found.mem_bytes, found.driver, found.glibc) == (2**30, "nvidia 550.54.15", "2.34")
+    assert machines.of_node("", "c1") is None
+    assert machines.of_node("kernel \x1b[2Jx\n", "c1").kernel == "\\x1b[2Jx"  # type: ignore[union-attr]
+
+
+def test_nothing_about_the_user_is_in_a_machine() -> None:
+    from builders import make_site
+
+    text = repr(machines.of_site(make_site()))
+    assert "ada" not in text
+    assert "4711" not in text
+
+
+def test_code_keeps_its_files_apart() -> None:
+    twice = make_code(files=(make_file(), make_file()))
+    with pytest.raises(UsageError, match="twice"):
+        parse(make_lock(code=twice))
+
+
+def test_an_image_needs_a_digest_or_none() -> None:
+    assert parse(make_lock(image=make_locked_image(digest=""))).image is not None

@@ -1,0 +1,221 @@
+"""What differs between two locks and ranks highest, and whether two results are equal."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+import pytest
+from builders import make_job
+from hypothesis import given
+from hypothesis import strategies as st
+from locked import (
+    make_code,
+    make_file,
+    make_lock,
+    make_locked_image,
+    make_locked_study,
+    make_machine,
+    make_results,
+)
+
+from bareboat.cli import diff
+from bareboat.errors import UsageError
+from bareboat.model import Topology
+from bareboat.reproduction import comparison
+from bareboat.reproduction.comparison import Tolerances, of_runs, of_studies
+from bareboat.reproduction.difference import UNKNOWN, Weight, compare
+from bareboat.reproduction.document import Curve, Lock, LockedPackage
+
+NUMPY = LockedPackage(purl="pkg:pypi/numpy@2.2.0", sha256="4" * 64)
+TORCH = LockedPackage(purl="pkg:pypi/torch@2.13.0%2Bcpu", sha256="2" * 64)
+SIX = LockedPackage(purl="pkg:pypi/six@1.0", sha256="5" * 64)
+
+
+def other_image(**changes: object) -> Lock:
+    return make_lock(image=make_locked_image(digest="sha256:" + "f" * 64, **changes))
+
+
+def found(first: Lock, second: Lock) -> list[tuple[str, str]]:
+    return [(each.section, each.item) for each in compare(first, second)]
+
+
+def test_a_lock_does_not_differ_from_itself() -> None:
+    assert compare(make_lock(), make_lock()) == []
+    assert "identical" in diff.text(make_lock(), make_lock(), [])
+
+
+def test_packages_that_compute_rank_before_others() -> None:
+    second = other_image(packages=(NUMPY, SIX, TORCH))
+    differences = compare(make_lock(), second)
+    assert [each.item for each in differences] == ["numpy", "digest", "six"]
+    assert (differences[0].first, differences[0].second) == ("2.1.0", "2.2.0")
+    assert differences[0].reason
+    assert differences[0].weight == Weight.STRONG
+    assert differences[-1].first == "none"
+
+
+def test_the_same_packages_in_another_image_explain_nothing() -> None:
+    (only,) = compare(make_lock(), other_image())
+    assert (only.item, only.weight) == ("digest", Weight.UNLIKELY)
+
+
+@pytest.mark.parametrize(
+    ("second", "section", "item"),
+    [
+        (make_lock(machine=make_machine(cpu="Intel Xeon")), "CPU", "CPU"),
+        (make_lock(machine=make_machine(kernel="6.1")), "kernel", "kernel"),
+        (make_lock(machine=make_machine(glibc="2.36")), "glibc", "glibc of the host"),
+        (make_lock(nodes=("node018",)), "node", "nodes"),
+        (other_image(cuda="12.4"), "CUDA", "CUDA of the image"),
+        (make_lock(code=make_code(files=(make_file(text="x = 2\n"),))), "code", "train.py"),
+        (make_lock(job=make_job(command=("python", "other.py"))), "command", "command"),
+    ],
+)
+def test_each_section_names_its_difference(second: Lock, section: str, item: str) -> None:
+    assert (section, item) in found(make_lock(), second)
+    assert (section, item) in found(second, make_lock())
+
+
+def test_what_was_not_recorded_is_said_and_explains_nothing() -> None:
+    differences = compare(make_lock(machine=None, code=None), make_lock())
+    assert differences
+    assert all(UNKNOWN in (each.first, each.second) for each in differences)
+    assert {each.weight for each in differences} == {Weight.UNLIKELY}
+    text = diff.text(
+        make_lock(machine=None), make_lock(not_recorded=("the code: no directory",)), differences
+    )
+    assert "not recorded in B: the code: no directory" in text
+
+
+def test_a_commit_counts_less_where_the_files_used_are_equal() -> None:
+    repository = msgspec.structs.replace(make_code().repository, commit="b" * 40)
+    (only,) = compare(make_lock(), make_lock(code=make_code(repository=repository)))
+    assert (only.item, only.weight) == ("commit", Weight.POSSIBLE)
+
+
+def test_lines_fit_into_80_columns() -> None:
+    second = make_lock(
+        image=make_locked_image(digest="sha256:" + "f" * 64, packages=(NUMPY, SIX), python_version="3.13.1"),
+        machine=make_machine(cpu="x" * 70, gpus=("NVIDIA H100 80GB HBM3",) * 8),
+        job=make_job(command=("python", *["word"] * 60), topology=Topology(nodes=8)),
+        nodes=tuple(f"node{number:03}" for number in range(40)),
+        results=make_results(exit_code=1, metrics={"l" * 90: 1.0}),
+        not_recorded=("a long sentence about what nobody wrote down when the run began, so that it wraps",),
+    )
+    text = diff.text(make_lock(), second, compare(make_lock(), second), every=True)
+    assert max(map(len, text.splitlines())) <= 80
+    assert text.index("likely to explain") < text.index("results\n")
+
+
+def test_control_characters_of_strangers_are_escaped() -> None:
+    second = make_lock(
+        name="a\x1b[2Jb", nodes=("\x1b]0;x\x07",), job=make_job(environment={"A": "\x1b[31m\u202e"})
+    )
+    text = diff.text(second, make_lock(), compare(second, make_lock()), every=True)
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+
+
+@given(st.sampled_from(["machine", "node", "image", "code", "plan", "nodes", "data"]))
+def test_order_does_not_matter(part: str) -> None:
+    empty = () if part in ("nodes", "data") else None
+    without = msgspec.structs.replace(make_lock(), **{part: empty})
+    assert sorted(found(make_lock(), without)) == sorted(found(without, make_lock()))
+
+
+# --- results ------------------------------------------------------------------------------------------------
+
+
+def judged(first: object, second: object, **tolerances: object) -> dict[str, bool | None]:
+    made = Tolerances(**tolerances)  # type: ignore[arg-type]
+    return {each.item: each.equal for each in of_runs(first, second, made)}  # type: ignore[arg-type]
+
+
+def test_equal_results_are_equal() -> None:
+    assert set(judged(make_results(), make_results(wall_s=90.0)).values()) == {True, None}
+
+
+@pytest.mark.parametrize(("value", "equal"), [(0.1009, True), (0.102, False), (0.0991, True), (0.098, False)])
+def test_metrics_are_compared_to_a_tolerance(value: float, equal: bool) -> None:
+    second = make_results(metrics={"loss": value, "accuracy": 0.93})
+    assert judged(make_results(), second)["loss"] is equal
+    assert judged(second, make_results())["loss"] is equal
+    assert judged(make_results(), second, own={"loss": 0.5})["loss"] is True
+    assert judged(make_results(), second, ignored=frozenset({"loss"}))["loss"] is None
+
+
+def test_a_metric_that_one_of_them_lacks_is_a_difference() -> None:
+    assert judged(make_results(), make_results(metrics={"loss": 0.1}))["accuracy"] is False
+    assert judged(make_results(metrics={}), make_results())["loss"] is False
+
+
+def test_values_that_are_not_finite_must_be_the_same() -> None:
+    nan = make_results(metrics={"loss": "nan"}, curves={})
+    assert judged(nan, nan)["loss"] is True
+    assert judged(nan, make_results(metrics={"loss": 0.1}, curves={}))["loss"] is False
+    assert judged(nan, make_results(metrics={"loss": "inf"}, curves={}))["loss"] is False
+
+
+@pytest.mark.parametrize(
+    ("values", "equal"),
+    [
+        ((1.0, 0.5, 0.2, 0.1), True),
+        ((1.0, 0.508, 0.2, 0.1), True),  # 0.9 % of the range
+        ((1.0, 0.52, 0.2, 0.1), False),
+        ((1.0, 0.5, 0.2), False),
+        ((1.0, 0.5, "nan", 0.1), False),
+    ],
+)
+def test_curves_are_compared_relative_to_their_range(values: tuple[float, ...], equal: bool) -> None:
+    second = make_results(curves={"loss": Curve(values=values)})
+    assert judged(make_results(), second)["curve of loss"] is equal
+
+
+def test_a_failed_run_is_another_result() -> None:
+    assert judged(make_results(), make_results(exit_code=1))["exit code"] is False
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False), st.floats(0, 1))
+def test_every_value_equals_itself(value: float, tolerance: float) -> None:
+    made = make_results(metrics={"x": value}, curves={"x": Curve(values=(value, value))})
+    assert False not in judged(made, made, usual=tolerance).values()
+
+
+@pytest.mark.parametrize("text", ["", "x", "nan", "2", "-1", "=0.1", "loss=", "loss=inf"])
+def test_wrong_tolerances_are_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="--tolerance"):
+        comparison.read_tolerances([text], [])
+
+
+def test_tolerances_are_read() -> None:
+    read = comparison.read_tolerances(["0.1", "a=b=0.2"], ["c"])
+    assert (read.of("x"), read.of("a=b"), read.ignored) == (0.1, 0.2, frozenset({"c"}))
+
+
+# --- studies ------------------------------------------------------------------------------------------------
+
+
+def study_result(shift: float, noise: float, runs: int = 10) -> bool | None:
+    pytest.importorskip("scipy")
+    first = make_locked_study(noise=noise, runs=runs)
+    found = of_studies(first, make_locked_study(shift=shift, noise=noise, runs=runs))
+    return found[-1].equal
+
+
+def test_studies_are_compared_by_interval_and_equivalence_test() -> None:
+    assert study_result(0.0, 0.004) is True
+    assert study_result(math.log(1.05), 0.004) is False
+    assert study_result(0.0, 0.2) is None
+    assert study_result(0.0, 0.0) is True
+    assert study_result(0.5, 0.0) is False
+    assert study_result(0.0, 0.004, runs=1) is None
+
+
+def test_the_interval_is_welchs() -> None:
+    stats = pytest.importorskip("scipy.stats")
+    first, second = make_locked_study(noise=0.01), make_locked_study(shift=0.003, noise=0.02, runs=14)
+    text = of_studies(first, second)[-1].text
+    samples = [each.samples[0].effects for each in (second, first)]
+    interval = stats.ttest_ind(*samples, equal_var=False).confidence_interval(0.95)
+    assert f"[{math.exp(interval.low):.4f}, {math.exp(interval.high):.4f}]" in text
