@@ -118,8 +118,9 @@ def _check_flags(lock: Lock, options: argparse.Namespace, names: Sequence[str] |
     """Raise UsageError for flags that do not fit the lock."""
     known = lock.results.metrics.keys() | lock.results.curves.keys()
     if unknown := sorted(set(names) - known):
+        flag = "--ignore" if unknown[0] in (options.ignore or ()) else "--tolerance"
         raise UsageError(
-            f"the lock has no metric {one_line(unknown[0], limit=100)!r}",
+            f"{flag} names a metric that the lock does not have: {one_line(unknown[0], limit=100)}",
             context=f"metrics: {', '.join(map(one_line, sorted(known))) or 'none'}",
             remedy=f"bareboat replay {shlex.quote(options.file)} --dry-run",
         )

@@ -86,13 +86,6 @@ def of_runs(first: Results, second: Results, tolerances: Tolerances) -> list[Com
     return found
 
 
-def unknown_names(results: Results, tolerances: Tolerances) -> list[str]:
-    """Names of metrics in the tolerances that the lock does not have."""
-    return sorted(
-        (tolerances.own.keys() | tolerances.ignored) - results.metrics.keys() - results.curves.keys()
-    )
-
-
 def _metric(
     name: str, first: float | str | None, second: float | str | None, allowed: Tolerances
 ) -> Compared:

@@ -19,6 +19,7 @@ from msgspec import UNSET, Struct
 from bareboat import digests, registry
 from bareboat.errors import BareboatError, StoreError, UsageError
 from bareboat.files import untrusted
+from bareboat.images.transfer import locate
 from bareboat.model import Job, Mount
 from bareboat.paths import lies_in
 from bareboat.reproduction import data
@@ -109,8 +110,9 @@ def find(
 def _image(lock: Lock, store: Store, wishes: Wishes) -> tuple[Job, Part]:
     job = lock.job
     if wishes.image is not None:
-        state = State.HERE if lock.image is None else State.OTHER
-        part = Part(name="image", state=state, text=f"{wishes.image} instead, as you asked")
+        if wishes.image != "capture" and locate.in_store(wishes.image, store, folder=os.getcwd()) is None:
+            locate.read(wishes.image, folder=os.getcwd())  # raises for what cannot be an image
+        part = Part(name="image", state=State.OTHER, text=f"{wishes.image} instead, as you asked")
         return msgspec.structs.replace(job, image=wishes.image), part
     if lock.kind == "run" and lock.image is None:
         if job.engine is None:
@@ -180,6 +182,12 @@ def _how_to_get(image: LockedImage) -> str:
 def _code(lock: Lock, job: Job, wishes: Wishes) -> tuple[Job, str | None, list[Part]]:
     """The job in the directory of its code."""
     code = lock.code
+    if wishes.code is not None and (job.workdir is None or not os.path.isdir(wishes.code)):
+        is_image = "the job's working directory is in the image"
+        raise UsageError(
+            f"--code {wishes.code!r}: {is_image if job.workdir is None else 'there is no such directory'}",
+            remedy="remove --code" if job.workdir is None else "name the directory that has the code",
+        )
     if job.workdir is None:
         return job, None, []
     folder = wishes.code or wishes.here(job.workdir)

@@ -20,6 +20,7 @@ RIGHT = {
     r"positional: trust FILE \| DIR: a directory": "a directory is trusted as a store",
     r"job key: prove\.seed: .*": "every whole number is a seed",
     r"job key: scheduling\.mem_per_node_bytes: 10\^12": "there are nodes with 1 TB of memory",
+    r"flag: lock --data: a directory": "the checksum of a directory covers everything below it",
     r"flag: image (pull|load) --max-(unpacked|entries): thirty digits": "a limit that nothing reaches",
 }
 #: What an invocation may leave: a pattern of the paths, and the reason.
