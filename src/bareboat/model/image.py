@@ -123,9 +123,9 @@ class Image(Struct, frozen=True, kw_only=True):
     """An image in the store and the facts about its content. `built`: the command that built it here. `cuda`,
     `rocm`: the newest in it. `mpis`: in the order in which its programs find them. `mpi_users`: Python
     packages that use MPI -> the libraries that they are linked to. `fabrics`: its libraries for fast
-    networks, `compiler`: whether its PATH has a C compiler; None: unknown. `lacks`: Python packages -> a program that
-    each starts and that is not on its PATH. `gpu_code`: frameworks -> what their kernels are built for.
-    `program`: of the job that is planned, not stored; None: unknown, or nothing to report."""
+    networks, `compiler`: whether its PATH has a C compiler; None: unknown. `lacks`: Python packages -> a
+    program that each starts and that is not on its PATH. `gpu_code`: frameworks -> what their kernels are
+    built for. `program`: of the job that is planned, not stored; None: unknown, or nothing to report."""
 
     digest: str
     layers: tuple[Layer, ...]

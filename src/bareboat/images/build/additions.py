@@ -9,6 +9,7 @@ import lzma
 import os
 import posixpath
 import re
+import shutil
 import tarfile
 import urllib.error
 import urllib.parse
@@ -44,7 +45,7 @@ def sources(
     source: Callable[[str], Files],
     expand: Callable[[str], str],
 ) -> Iterator[list[Source]]:
-    """The sources of a step. `source`: the files of a stage or image by name, of the context for an empty one;
+    """The sources of a step. `source`: the files of a stage or image by name, of the context without one;
     `expand`: of a heredoc. What is downloaded or unpacked is removed at the end. Raises RecipeError,
     ImageError, NotFoundError."""
     heredocs = {each.name: each for each in step.heredocs}
@@ -171,11 +172,10 @@ def _downloaded(step: Instruction, work: Work, url: str, checksum: str) -> tuple
     folder.mkdir()
     if kept is not None and not work.options.no_cache and kept.is_file():
         with contextlib.suppress(OSError):
-            (folder / name).write_bytes(kept.read_bytes())
+            shutil.copy2(kept, folder / name)
             if _digest(folder / name, checksum) == checksum:
-                (folder / name).chmod(0o600)
                 return folder, name
-            (folder / name).unlink()
+        (folder / name).unlink(missing_ok=True)
     _fetch(work, url, folder / name)
     if checksum and (found := _digest(folder / name, checksum)) != checksum:
         raise ImageError(
@@ -183,14 +183,11 @@ def _downloaded(step: Instruction, work: Work, url: str, checksum: str) -> tuple
             context=f"expected {checksum}\nfound    {found}",
             remedy=f"check the file; to accept it: --checksum={found}",
         )
+    (folder / name).chmod(0o600)
     if kept is not None:
         with work.store.scratch(own=True) as scratch:
-            os.link(folder / name, scratch / "file")
+            shutil.copy2(folder / name, scratch / "file")
             work.store.publish(scratch / "file", kept)
-        moved = (folder / name).read_bytes()
-        (folder / name).unlink()
-        (folder / name).write_bytes(moved)
-    (folder / name).chmod(0o600)
     return folder, name
 
 
@@ -219,6 +216,8 @@ def _fetch(work: Work, url: str, path: Path) -> None:
             length = answer.headers.get("Content-Length")
     except (urllib.error.URLError, TimeoutError, ConnectionError, ValueError) as error:
         reason = getattr(error, "reason", error)
+        if isinstance(error, urllib.error.HTTPError):
+            reason = f"HTTP {error.code} {error.reason}"
         raise ImageError(
             f"{url[:120]} cannot be downloaded: {reason}",
             remedy="check the URL and the network; proxies are read from https_proxy",

@@ -177,7 +177,7 @@ def applied(config: Config, step: Instruction, words: tuple[str, ...], pairs: Ma
         case "ONBUILD":
             return config.having(OnBuild=[*config.triggers, words[0]])
         case "HEALTHCHECK":
-            return config.having(Healthcheck=_health(config, step))
+            return config.having(Healthcheck=_health(step))
     raise ValueError(f"{step.name} is not a setting")
 
 
@@ -190,7 +190,7 @@ def _ports(step: Instruction, word: str) -> list[str]:
     return [f"{port}/{kind}" for port in range(first, last + 1)]
 
 
-def _health(config: Config, step: Instruction) -> dict[str, Any]:
+def _health(step: Instruction) -> dict[str, Any]:
     if step.inner is None:
         return {"Test": ["NONE"]}
     words = step.inner.args

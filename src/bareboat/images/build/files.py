@@ -106,7 +106,7 @@ class Files:
         while pending:
             here = pending.pop()
             nodes = self._view.names(f"/{here}")
-            self._check_names(here, nodes)
+            self._check_names(here)
             inner = []
             for name in sorted(nodes, key=os.fsencode):
                 path = f"{here}/{name}" if here else name
@@ -140,7 +140,7 @@ class Files:
                     pending.append(path)
         return False
 
-    def _check_names(self, folder: str, nodes: object) -> None:
+    def _check_names(self, folder: str) -> None:
         """A name that means something else in a layer is hidden by the view, and must not go silently."""
         for layer in () if self.is_stored else self.layers:
             for name in os.listdir(os.path.join(layer, folder)):
@@ -211,7 +211,7 @@ class Digester:
         return found
 
 
-class open_regular:  # noqa: N801  # used like open()
+class open_regular:  # used like open()
     """Open a file for reading if it is still the one that was listed. Raises ImageError, UsageError."""
 
     def __init__(self, item: Item, name: str) -> None:

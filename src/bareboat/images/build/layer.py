@@ -23,6 +23,7 @@ from bareboat.images.layers.limits import MAX_RATIO, RATIO_FROM_BYTES
 from bareboat.images.layers.whiteouts import OPAQUE, OPAQUE_XATTR, OVERLAY_XATTRS, WHITEOUT, is_whiteout
 from bareboat.images.oci import tarreader, tarwriter
 from bareboat.model import StoredLayer
+from bareboat.printable import file_name
 
 Owner = tuple[int, int]
 
@@ -106,7 +107,7 @@ def _entries(tree: bytes, rules: Rules) -> Iterator[_Entry]:
         base = os.path.basename(path)
         if base.startswith(WHITEOUT) and not _is_mark(state):
             raise ImageError(
-                f"the file /{tarreader.shown(path)} cannot be in a layer: its name would remove another file",
+                f"the file /{file_name(path)} cannot be in a layer: its name would remove another file",
                 remedy="give it a name that does not begin with .wh.",
             )
         mtime = int(state.st_mtime_ns // 10**9)
@@ -226,7 +227,7 @@ class _Writer:
             self._file(entry, owner, mode)
         else:
             raise ImageError(
-                f"/{tarreader.shown(path)} is a device, which no layer made here can hold",
+                f"/{file_name(path)} is a device, which no layer made here can hold",
                 remedy="do not create devices in the image; containers have their own /dev",
             )
 
@@ -245,8 +246,8 @@ class _Writer:
         full = os.path.join(self._tree, path)
         if state.st_size > max(RATIO_FROM_BYTES, MAX_RATIO * state.st_blocks * tarwriter.BLOCK):
             raise ImageError(
-                f"/{tarreader.shown(path)} has {state.st_size:,} bytes, nearly all of them holes, which a layer "
-                "stores as zeros",
+                f"/{file_name(path)} has {state.st_size:,} bytes, nearly all of them holes, which are "
+                "zeros in a layer",
                 remedy="remove it in the same step, or truncate it: truncate -s 0 FILE",
             )
         self._head(path, tarreader.FILE, entry, owner, mode=mode, size=state.st_size)
@@ -261,12 +262,10 @@ class _Writer:
                     left -= len(data)
         except PermissionError:
             raise ImageError(
-                f"/{tarreader.shown(path)} cannot be read", remedy="chmod u+r it in the same step"
+                f"/{file_name(path)} cannot be read", remedy="chmod u+r it in the same step"
             ) from None
         if left:
-            raise ImageError(
-                f"/{tarreader.shown(path)} became shorter while it was read", remedy="build again"
-            )
+            raise ImageError(f"/{file_name(path)} became shorter while it was read", remedy="build again")
         self._size += state.st_size
         self._unpacked += state.st_size
         self._recorder.content(literal, path, state.st_size, crc)

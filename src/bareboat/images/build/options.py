@@ -13,9 +13,8 @@ from bareboat.model import Image
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """`dockerfile`: its text, `name`: its path as the user wrote it. `secrets`: id -> content; `sockets`: id
-    -> the socket of an SSH agent. `contexts`: name -> another directory or reference. `epoch`: no file of a
-    new layer is younger, in seconds since 1970; None keeps times. `shell`: opened where a RUN fails; `command`:
-    builds it again."""
+    -> the socket of an SSH agent. `epoch`: no file of a new layer is younger, in seconds since 1970; None
+    keeps times. `shell`: opened where a RUN fails; `command`: builds it again."""
 
     dockerfile: str
     name: str

@@ -33,15 +33,17 @@ def of_layer(store: Store, diff_id: str) -> Mapping[bytes, Owner]:
     stream = io.BufferedReader(
         cast(io.RawIOBase, _Stream(recipes.headers(store.layer(diff_id), recipe))), _CHUNK
     )
-    with contextlib.suppress(tarfile.TarError):
-        with tarfile.open(fileobj=stream, mode="r|", errorlevel=0) as archive:
-            for member in archive:
-                name = member.name.encode(errors="surrogateescape").lstrip(b"./")
-                if (member.uid, member.gid) != (0, 0):
-                    found[name] = (member.uid, member.gid)
-                else:
-                    found.pop(name, None)
-                archive.members = []  # type: ignore[attr-defined]  # it would keep them all
+    with (
+        contextlib.suppress(tarfile.TarError),
+        tarfile.open(fileobj=stream, mode="r|", errorlevel=0) as archive,
+    ):
+        for member in archive:
+            name = member.name.encode(errors="surrogateescape").removeprefix(b"./").lstrip(b"/")
+            if (member.uid, member.gid) != (0, 0):
+                found[name] = (member.uid, member.gid)
+            else:
+                found.pop(name, None)
+            archive.members = []  # type: ignore[attr-defined]  # it would keep them all
     store.write(
         path, codec.to_json({name.decode(errors="surrogateescape"): each for name, each in found.items()})
     )

@@ -62,7 +62,7 @@ class Runner:
     ) -> None:
         """Run it on top of the tree; its changes are in `made/tree`. Raises RunError where it fails; before
         that, `shell` is asked whether to open one where it failed."""
-        found = self._probe(rootfs)
+        found = self._probe()
         upper = made / "tree"
         upper.mkdir(parents=True, mode=0o755)
         binds = [*self._surroundings(command, made), *command.binds]
@@ -126,7 +126,7 @@ class Runner:
         given[sandbox.FILTER] = program.build(self._machine)
         return [found.path, *arguments, *words], given
 
-    def _probe(self, rootfs: Rootfs) -> _Found:
+    def _probe(self) -> _Found:
         """The engine, and what the machine permits: an overlay with an upper directory in the store, and a
         /proc of its own."""
         with self._lock:
@@ -211,7 +211,7 @@ _HINTS = (
     ),
     (("No space left on device",), "free some space in the store, or use another: --store DIR"),
     (("Disk quota exceeded",), "free some of your quota, or use another store: --store DIR"),
-    (("No module named pip", "pip: not found"), "install pip in an earlier step: apt-get install python3-pip"),
+    (("No module named pip", "pip: not found"), "install pip first: RUN apt-get install python3-pip"),
     (("Unable to locate package", "has no installation candidate"), "run apt-get update in the same RUN"),
 )  # fmt: skip
 

@@ -39,8 +39,8 @@ class Bind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sandbox:
-    """One start. `layers`: the trees below, bottom first, with `upper` and `work` of the overlay; or `tree`, a
-    copy to write to. `sees_processes`: only its own."""
+    """One start. `layers`: the trees below, bottom first, with `upper` and `work` of the overlay; or `tree`,
+    a copy to write to. `own_processes`: it sees no others."""
 
     layers: Sequence[str] = ()
     upper: str = ""

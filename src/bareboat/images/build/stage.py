@@ -13,7 +13,7 @@ from bareboat.errors import BareboatError, ImageError
 from bareboat.images.build import additions, config, copying, mounting
 from bareboat.images.build.cache import Record, key_of
 from bareboat.images.build.config import Config
-from bareboat.images.build.copying import Copier, Request, Source
+from bareboat.images.build.copying import Copier, Request
 from bareboat.images.build.files import Files, NotFoundError
 from bareboat.images.build.layer import Owner, Rules, finish, is_empty
 from bareboat.images.build.places import PlaceError, User, find_user, joined, locate
@@ -224,8 +224,8 @@ class Builder:
             return self._layer(step, state, key, make, by, user=user)
 
     def _words(self, step: Instruction, current: Config) -> tuple[tuple[str, ...], str]:
-        """What a RUN executes, and the script that it is: heredocs are a script, or input that the shell reads
-        itself."""
+        """What a RUN executes, and the script that it is: heredocs are a script, or input that the shell
+        reads itself."""
         if step.is_json:
             return step.args, ""
         text = step.args[0]
@@ -260,7 +260,7 @@ class Builder:
         is_link = step.switch("link")
         view = View([]) if is_link else state.rootfs.view
         target = joined(state.config.workdir, last)
-        is_folder = last.endswith("/") or last in (".", "..") or last.endswith("/.") or len(given) > 1
+        is_folder = last.endswith(("/", "/.")) or last in (".", "..") or len(given) > 1
         if len(given) > 1 and not (last.endswith(("/", "/.")) or last == "."):
             node = locate(view, target).node
             if node is None or node.kind != "folder":

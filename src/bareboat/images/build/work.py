@@ -22,7 +22,6 @@ from bareboat.images.recipe.instructions import Instruction
 from bareboat.model import Image, StoredLayer
 from bareboat.store import Store
 
-
 #: Makes a layer's tree in a directory; path -> owner of what is not root's.
 Make = Callable[[Path], Mapping[bytes, Owner]]
 #: Makes a layer in a directory.

@@ -1,0 +1,559 @@
+"""Dockerfiles that are built, without root: every instruction and flag, checked from inside and outside."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import hashlib
+import http.server
+import json
+import lzma
+import os
+import re
+import socket
+import subprocess
+import tarfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import images
+import pytest
+import zstandard
+from building import Builds
+from tools import tool
+
+pytestmark = pytest.mark.usefixtures("_busybox")
+
+Files = dict[str, bytes | str | None]
+
+
+@pytest.fixture(scope="module")
+def _busybox() -> None:
+    tool("busybox")
+
+
+@pytest.fixture(scope="module")
+def builds(tmp_path_factory: pytest.TempPathFactory, _busybox: None) -> Builds:
+    made = Builds(tmp_path_factory.mktemp("builds"))
+    made.base()
+    return made
+
+
+def archive(files: Files) -> bytes:
+    return images.tar(files)
+
+
+#: What is built on the base; a RUN that is false fails the build.
+SUPPORTED: dict[str, tuple[str, Files]] = {
+    "shell form": ("RUN test 1 = 1 && true", {}),
+    "exec form": ('RUN ["/bin/sh", "-c", "test $0 = x", "x"]', {}),
+    "SHELL": ('SHELL ["/bin/sh", "-e", "-c"]\nRUN false; true\nRUN exit 1', {}),
+    "heredoc": ("RUN <<E\nset -e\nx='$'\ntest a = a\nE", {}),
+    "heredoc for a program": ('RUN cat > /a <<E && test "$(cat /a)" = "b c"\nb c\nE', {}),
+    "heredoc with its own program": ("RUN <<E\n#!/bin/sh -e\ntest $0 != sh\nE", {}),
+    "ENV in RUN": ('ENV A="x y" B=z\nRUN test "$A$B" = "x yz"', {}),
+    "ENV sees the old value in its own line": ("ENV A=1\nENV A=2 B=$A\nRUN test $A$B = 21", {}),
+    "ARG": ("ARG A=1\nARG B=${A}2\nRUN test $A$B = 112", {}),
+    "ARG is hidden by ENV": ("ARG A=1\nENV A=2\nRUN test $A = 2", {}),
+    "TARGETARCH": ("ARG TARGETARCH\nARG TARGETOS\nRUN test $TARGETOS = linux -a -n $TARGETARCH", {}),
+    "modifiers": ("ENV V=a.b.c\nENV W=${V%%.*}${X:-y}${V:+z}${V//./-}\nRUN test $W = ayza-b-c", {}),
+    "WORKDIR": ("WORKDIR /a/b\nWORKDIR c\nRUN test $PWD = /a/b/c", {}),
+    "WORKDIR through a link": ("RUN mkdir /r && ln -s r /l\nWORKDIR /l/d\nRUN test -d /r/d", {}),
+    "USER": ("USER app\nRUN test $(id -u):$(id -g):$HOME = 1000:1001:/home/app", {}),
+    "USER by number": ("USER 42:43\nRUN test $(id -u):$(id -g) = 42:43", {}),
+    "USER with a group": ("USER app:staff\nRUN test $(id -g) = 50", {}),
+    "root emulation": (
+        "RUN touch /f && chown app:app /f 2>&1; chown 5:6 /f && mknod /dev0 c 1 3 && mkfifo /p && test -p /p",
+        {},
+    ),
+    "COPY a file": ("COPY a /x\nRUN test $(cat /x) = 1", {"a": "1"}),
+    "COPY into a directory": ("COPY a /d/\nCOPY a /d/e\nRUN test -f /d/a -a -f /d/e", {"a": "1"}),
+    "COPY into one that exists": ("RUN mkdir /d\nCOPY a /d\nRUN test -f /d/a", {"a": "1"}),
+    "COPY a directory": ("COPY d /x\nRUN test -f /x/a/b -a ! -e /x/d", {"d/a/b": "1"}),
+    "COPY everything": ("COPY . /x\nRUN test -f /x/a -a -f /x/d/b", {"a": "1", "d/b": "1"}),
+    "COPY patterns": ("COPY *.t d?/c /x/\nRUN test -f /x/a.t -a -f /x/b.t -a -f /x/c", {
+        "a.t": "1", "b.t": "1", "c.u": "1", "d1/c": "1",
+    }),
+    "COPY in JSON form": ('COPY ["a b", "/x y"]\nRUN test -f "/x y"', {"a b": "1"}),
+    "COPY relative to WORKDIR": ("WORKDIR /w\nCOPY a b\nCOPY a ./c/\nRUN test -f /w/b -a "
+    "-f /w/c/a", {"a": "1"}),
+    "COPY keeps links": ("COPY d /d\nRUN test $(readlink /d/l) = a", {"d/a": "1", "d/l": "-> a"}),
+    "COPY follows a source": ("COPY l /x\nRUN test -f /x -a ! -L /x", {"a": "1", "l": "-> a"}),
+    "COPY through a link": ("RUN mkdir /r && ln -s /r /l\nCOPY a /l/\nRUN test -f /r/a -a -L /l", {"a": "1"}),
+    "COPY replaces a file": ("COPY a /x\nCOPY b /x\nRUN test $(cat /x) = 2", {"a": "1", "b": "2"}),
+    "COPY --chmod": ("COPY --chmod=751 a /x\nRUN test $(stat -c %a /x) = 751", {"a": "1"}),
+    "COPY --chmod by letters": ("COPY --chmod=u=rwX,go=rX d /x\n"
+    "RUN test $(stat -c %a /x) = 755", {"d/a": "1"}),
+    "COPY --exclude": ("COPY --exclude=*.b --exclude=c d /x\nRUN test -f /x/a -a ! -e /x/a.b -a ! -e /x/c", {
+        "d/a": "1", "d/a.b": "1", "d/c": "1",
+    }),
+    "COPY --parents": ("COPY --parents d/e/a x/./y/b /x/\nRUN test -f /x/d/e/a -a -f /x/y/b", {
+        "d/e/a": "1", "x/y/b": "1",
+    }),
+    "COPY --link": ("COPY --link a /n/x\nRUN test -f /n/x", {"a": "1"}),
+    "COPY a heredoc": ("ENV V=1\nCOPY <<a <<'b' /d/\n$V\na\n$V\nb\nRUN test $(cat /d/a) = 1 -a "
+    "$(cat /d/b) = '$V'", {}),
+    "COPY variables": ("ENV S=a D=/x\nCOPY $S ${D}/y\nRUN test -f /x/y", {"a": "1"}),
+    "ADD a file": ("ADD a /x\nRUN test $(cat /x) = 1", {"a": "1"}),
+    "ADD --unpack=false": ("ADD --unpack=false a.tar /x\nRUN test -f /x", {"a.tar": archive({"f": b"1"})}),
+    "a mount of the context": ("RUN --mount=target=/m,source=d test -f /m/a\nRUN test ! -e /m", {"d/a": "1"}),
+    "a mount of a file": ("RUN --mount=target=/m/n,source=a test $(cat /m/n) = 1\n"
+    "RUN test ! -e /m", {"a": "1"}),
+    "a mount with rw": ("RUN --mount=target=/m,rw touch /m/b && test -f /m/a\nRUN test ! -e /m", {"a": "1"}),
+    "a mount without rw": ("RUN --mount=target=/m sh -c '! touch /m/b'", {"a": "1"}),
+    "a cache": (
+        "RUN --mount=type=cache,target=/c echo 1 > /c/f\nRUN test ! -e /c\n"
+        "RUN --mount=type=cache,target=/c,sharing=locked test $(cat /c/f) = 1",
+        {},
+    ),
+    "a tmpfs": ("RUN --mount=type=tmpfs,target=/t,size=1m touch /t/a\nRUN test ! -e /t", {}),
+    "no secret": ("RUN --mount=type=secret,id=none test ! -e /run/secrets/none", {}),
+    "no network": ("RUN --network=none ! wget -q http://192.0.2.1/", {}),
+    "network=host": ("RUN --network=host true", {}),
+    "names of the host": ("RUN test $(hostname) = bareboat-build && grep -q bareboat-build /etc/hosts", {}),
+    "nothing of mounts remains": ("RUN true\nRUN test ! -e /etc/resolv.conf.x -a ! -e /run/secrets", {}),
+    "removing": ("RUN mkdir /d && touch /d/a /f\nRUN rm -r /d /f && mkdir /d && touch /d/b\n"
+    "RUN test ! -e /d/a -a ! -e /f", {}),
+    "a hard link": ("RUN echo 1 > /a && ln /a /b\nRUN test $(stat -c %h /a) -ge 2 -a $(cat /b) = 1", {}),
+    "stages": (
+        "RUN echo 1 > /a\nFROM base AS two\nCOPY --from=0 /a /b\nFROM scratch AS three\n"
+        "COPY --from=two /b /c\n"
+        "FROM two\nCOPY --from=three / /d/\nRUN test $(cat /b)$(cat /d/c) = 11",
+        {},
+    ),
+    "ARG is inherited": ("ARG A=1\nFROM base AS one\nARG A=2\nFROM one\nRUN test $A = 2", {}),
+    "COPY from an image": ("COPY --from=base /etc/passwd /p\nRUN grep -q app /p", {}),
+    "a mount of a stage": ("FROM base\nRUN --mount=from=0,target=/m,source=/etc grep -q app /m/passwd", {}),
+    "a mount of an image": ("RUN --mount=from=base,target=/m grep -q app /m/etc/passwd", {}),
+    "ONBUILD is only kept": ("ONBUILD RUN exit 1", {}),
+    "a comment": ("RUN true \\\n# comment\n && true", {}),
+    "settings": (
+        'LABEL a=b\nMAINTAINER me\nEXPOSE 80\nVOLUME /v\nSTOPSIGNAL SIGTERM\nHEALTHCHECK NONE\nCMD ["a"]',
+        {},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SUPPORTED)
+def test_an_instruction_does_what_is_documented(builds: Builds, name: str) -> None:
+    text, files = SUPPORTED[name]
+    code = 1 if name == "SHELL" else 0
+    said = builds.build(f"FROM base\n{text}\n", files, code=code)
+    if name == "SHELL":
+        assert "RUN exited with code 1" in said.err
+        assert "line 3" in said.err
+
+
+@pytest.mark.parametrize(
+    ("name", "pack"),
+    [
+        ("a.tar", lambda data: data),
+        ("a.tgz", gzip.compress),
+        ("a.tar.bz2", bz2.compress),
+        ("a.tar.xz", lzma.compress),
+        ("a.tar.zst", zstandard.compress),
+    ],
+)
+def test_add_unpacks_archives(builds: Builds, name: str, pack: object) -> None:
+    data = pack(archive({"d": None, "d/f": b"1", "l": "d/f"}))  # type: ignore[operator]
+    builds.build(f"FROM base\nADD {name} /x/\nRUN test $(cat /x/l) = 1 -a ! -e /x/{name}\n", {name: data})
+
+
+def test_the_configuration_is_that_of_the_instructions(builds: Builds) -> None:
+    image = builds.image(
+        "FROM base\nENV A=1\nLABEL a=b c='d e'\nEXPOSE 80 90-91/udp\nVOLUME /v /w\nSTOPSIGNAL SIGINT\n"
+        "USER app\n"
+        "WORKDIR /w\nHEALTHCHECK --interval=1m30s --timeout=500ms --retries=2 CMD check it\n"
+        'SHELL ["/bin/sh", "-ec"]\nCMD x y\nENTRYPOINT ["e"]\nONBUILD COPY . /src\nMAINTAINER me\n'
+    )
+    found = builds.config(image)
+    assert found["author"] == "me"
+    config = found["config"]
+    assert config["Env"][-1] == "A=1"
+    assert config["Labels"] == {"a": "b", "c": "d e"}
+    assert config["ExposedPorts"] == {"80/tcp": {}, "90/udp": {}, "91/udp": {}}
+    assert config["Volumes"] == {"/v": {}, "/w": {}}
+    assert (config["StopSignal"], config["User"], config["WorkingDir"]) == ("SIGINT", "app", "/w")
+    assert config["Healthcheck"] == {
+        "Test": ["CMD-SHELL", "check it"], "Interval": 90 * 10**9, "Timeout": 5 * 10**8, "Retries": 2,
+    }  # fmt: skip
+    assert (config["Cmd"], config["Entrypoint"]) == (["/bin/sh", "-ec", "x y"], ["e"])
+    assert config["OnBuild"] == ["COPY . /src"]
+    assert len([each for each in found["history"] if not each.get("empty_layer")]) == len(image.layers)
+
+
+def test_entrypoint_drops_the_command_of_the_base(builds: Builds) -> None:
+    builds.build('FROM base\nCMD ["a"]\n', {}, "-t", "with-command:1")
+    config = builds.config(builds.image('FROM with-command:1\nENTRYPOINT ["e"]\n'))["config"]
+    assert "Cmd" not in config
+
+
+def test_triggers_run_in_the_next_build(builds: Builds) -> None:
+    builds.build("FROM base\nONBUILD COPY a /a\nONBUILD RUN test -f /a\n", {}, "-t", "trigger:1")
+    image = builds.image("FROM trigger:1\n", {"a": "1"})
+    assert "OnBuild" not in builds.config(image)["config"]
+    assert "a" in builds.tar(image)
+
+
+def test_owners_modes_and_whiteouts_are_in_the_layer(builds: Builds) -> None:
+    image = builds.image(
+        "FROM base\nCOPY --chown=app:staff a /d/a\n"
+        "RUN chmod 4755 /d/a && rm /etc/group && rm -r /root && mkdir /root\n"
+        "USER app\nRUN echo 1 > /tmp/f\n",
+        {"a": "1"},
+    )
+    copied = builds.tar(image, -3)
+    assert (copied["d"].uid, copied["d/a"].uid, copied["d/a"].gid) == (1000, 1000, 50)
+    changed = builds.tar(image, -2)
+    assert (changed["d/a"].mode, changed["d/a"].uid) == (0o4755, 1000)
+    assert "etc/.wh.group" in changed
+    assert "root/.wh..wh..opq" in changed
+    assert changed["root"].uid == 0
+    user = builds.tar(image)
+    assert (user["tmp/f"].uid, user["tmp/f"].gid) == (1000, 1001)
+    assert (user["tmp"].uid, user["tmp"].gid) == (0, 0)
+
+
+def test_a_step_without_a_change_has_no_layer(builds: Builds) -> None:
+    base = builds.store.image("base")
+    image = builds.image(
+        "FROM base\nRUN true\nRUN ls /etc /run 2>/dev/null; cat /etc/resolv.conf\nWORKDIR /etc\n"
+    )
+    assert len(image.layers) == len(base.layers)
+
+
+def test_attributes_survive(builds: Builds) -> None:
+    context = builds.context("FROM base\nCOPY a /a\nRUN mv /a /b\n", {"a": "1"})
+    os.setxattr(context / "a", "user.note", b"kept")
+    said = json.loads(builds.bareboat("image", "build", "--json", context).out)
+    image = builds.store.image(said["digest"])
+    for number, name in ((-2, "a"), (-1, "b")):
+        headers = builds.tar(image, number)[name].pax_headers
+        assert headers["SCHILY.xattr.user.note"] == "kept"
+
+
+def test_ignored_files_are_not_in_the_context(builds: Builds) -> None:
+    files: Files = {
+        ".dockerignore": "*.log\nd/**\n!d/keep\n",
+        "a.log": "1",
+        "d/x": "1",
+        "d/keep": "1",
+        "b": "1",
+    }
+    builds.build(
+        "FROM base\nCOPY . /x\nRUN test -f /x/b -a -f /x/d/keep -a ! -e /x/a.log -a ! -e /x/d/x\n"
+        "RUN --mount=target=/m test ! -e /m/a.log -a -f /m/b\n",
+        files,
+    )
+    said = builds.build("FROM base\nCOPY a.log /x\n", files, code=2)
+    assert ".dockerignore" in said.err
+
+
+def test_secrets_leave_no_trace(builds: Builds) -> None:
+    secret = "s3cr3t-" + os.urandom(8).hex()
+    builds.variables["TOKEN"] = secret
+    (builds.folder / "secret").write_text(secret)
+    text = (
+        "FROM base\nRUN --mount=type=secret,id=file,required test $(cat /run/secrets/file | wc -c) = 23\n"
+        "RUN --mount=type=secret,id=TOKEN,env=GIVEN,target=/s,mode=0444 test $GIVEN = $(cat /s)\n"
+    )
+    builds.build(text, {}, "--secret", f"id=file,src={builds.folder}/secret", "--secret", "id=TOKEN")
+    (builds.folder / "secret").unlink()
+    found = subprocess.run(
+        ["grep", "-rlF", secret, builds.folder], capture_output=True, text=True, check=False
+    )
+    assert found.stdout == ""
+    said = builds.build("FROM base\nRUN --mount=type=secret,id=no,required=true true\n", {}, code=2)
+    assert "--secret id=no,src=FILE" in said.err
+
+
+def test_an_agent_is_reached_through_its_socket(builds: Builds) -> None:
+    path = builds.folder / "agent"
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        listening.listen()
+        builds.build(
+            "FROM base\nRUN --mount=type=ssh test -S $SSH_AUTH_SOCK\nRUN test ! -e /run/buildkit\n",
+            {},
+            "--ssh",
+            f"default={path}",
+        )
+
+
+def test_build_arguments(builds: Builds) -> None:
+    builds.variables["FROM_HOST"] = "h"
+    said = builds.build(
+        "ARG BASE\nFROM $BASE\nARG A\nARG B=1\nARG FROM_HOST\nRUN test $A$B$FROM_HOST = xyh\n"
+        "RUN test $HTTP_PROXY = p\n",
+        {},
+        *("--build-arg", "BASE=base", "--build-arg", "A=x", "--build-arg", "B=y", "--build-arg", "FROM_HOST"),
+        *("--build-arg", "HTTP_PROXY=p", "--build-arg", "UNUSED=1"),
+    )
+    assert "build argument UNUSED is not used" in said.err
+
+
+def test_hosts_are_added(builds: Builds) -> None:
+    builds.build(
+        "FROM base\nRUN grep -q '10.1.2.3.*mirror' /etc/hosts\n", {}, "--add-host", "mirror:10.1.2.3"
+    )
+
+
+# The cache.
+
+
+def cached(builds: Builds, *arguments: str | Path) -> tuple[str, int, int]:
+    said = json.loads(builds.bareboat("image", "build", "--json", *arguments).out)
+    return said["digest"], said["steps"], said["cached"]
+
+
+def test_a_second_build_runs_nothing(builds: Builds) -> None:
+    context = builds.context("FROM base\nCOPY a /a\nRUN echo 1 > /second\nLABEL a=b\n", {"a": "1"})
+    digest, _, _ = cached(builds, context)
+    os.utime(context / "a", (1, 1))
+    again, steps, hits = cached(builds, context)
+    assert (again, hits) == (digest, steps)
+    (context / "a").write_text("2")
+    changed, steps, hits = cached(builds, context)
+    assert changed != digest
+    assert steps - hits == 2
+    assert cached(builds, "--no-cache", context)[2] < steps
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("ENV E=1\nRUN echo k", "ENV E=2\nRUN echo k"),
+        ("ARG A=1\nRUN echo k", "ARG A=2\nRUN echo k"),
+        ("USER 5\nRUN echo k", "USER 6\nRUN echo k"),
+        ("RUN echo k", "RUN --network=none echo k"),
+        ('SHELL ["/bin/sh", "-c"]\nRUN echo k', 'SHELL ["/bin/sh", "-ec"]\nRUN echo k'),
+        ("RUN --mount=target=/m,source=a echo k", "RUN --mount=target=/m,source=b echo k"),
+    ],
+)
+def test_what_a_step_depends_on_is_in_its_key(builds: Builds, before: str, after: str) -> None:
+    files: Files = {"a": "1", "b": "2"}
+    first = json.loads(builds.build(f"FROM base\n{before}\n", files, "--json").out)
+    second = json.loads(builds.build(f"FROM base\n{after}\n", files, "--json").out)
+    assert first["steps"] == second["steps"]
+    assert second["cached"] < second["steps"]
+
+
+def test_what_a_step_does_not_depend_on_is_not_in_its_key(builds: Builds) -> None:
+    builds.build("FROM base\nLABEL a=1\nRUN echo label\n", {})
+    said = json.loads(builds.build("FROM base\nLABEL a=2\nRUN echo label\n", {}, "--json").out)
+    assert said["cached"] == said["steps"]
+
+
+def test_equal_builds_in_two_stores_have_one_digest(tmp_path: Path) -> None:
+    text = "FROM base\nCOPY . /src\nRUN mkdir -p /d/e && echo 1 > /d/e/f && ln /d/e/f /d/g\nWORKDIR /w\n"
+    found = []
+    for name in ("one", "another, with a longer name"):
+        builds = Builds(tmp_path / name, {"SOURCE_DATE_EPOCH": "1700000000"})
+        builds.folder.mkdir()
+        builds.base()
+        found.append(json.loads(builds.build(text, {"a": "1", "s/b": "2"}, "--json").out)["digest"])
+    assert found[0] == found[1]
+
+
+def test_byte_code_stays_valid_under_an_older_time(builds: Builds) -> None:
+    """Python compares the time in byte code with its source's."""
+    import importlib.util
+    import struct
+
+    source = b"x = 1\n"
+    context = builds.context("FROM base\nCOPY p /p\n", {"p/m.py": source})
+    moment = int((context / "p/m.py").stat().st_mtime)
+    head = importlib.util.MAGIC_NUMBER + struct.pack("<III", 0, moment, len(source))
+    (context / "p/__pycache__").mkdir()
+    (context / "p/__pycache__/m.cpython-311.pyc").write_bytes(head + b"code")
+    builds.variables["SOURCE_DATE_EPOCH"] = "1600000000"
+    try:
+        said = json.loads(builds.bareboat("image", "build", "--json", context).out)
+    finally:
+        del builds.variables["SOURCE_DATE_EPOCH"]
+    image = builds.store.image(said["digest"])
+    tree = builds.store.layer(image.layers[-1].diff_id)
+    assert struct.unpack("<I", (tree / "p/__pycache__/m.cpython-311.pyc").read_bytes()[8:12])[0] == 1600000000
+    assert (tree / "p/m.py").stat().st_mtime == 1600000000
+    assert builds.tar(image)["p/m.py"].mtime == 1600000000
+
+
+def test_independent_stages_wait_for_nobody(builds: Builds) -> None:
+    """Each of two stages ends only when the other one runs, too."""
+    text = (
+        "FROM base AS a\nRUN --mount=type=cache,id=meet,target=/m touch /m/a; "
+        "while ! test -e /m/b; do sleep 0.1; done; touch /a\nFROM base AS b\n"
+        "RUN --mount=type=cache,id=meet,target=/m touch /m/b; "
+        "while ! test -e /m/a; do sleep 0.1; done; touch /b\n"
+        "FROM scratch\nCOPY --from=a /a /\nCOPY --from=b /b /\n"
+    )
+    builds.build(text, {})
+
+
+# After the build.
+
+
+def test_the_image_runs_is_verified_and_is_collected(builds: Builds) -> None:
+    builds.build("FROM base\nCOPY a /a\nRUN cat /a > /b\n", {"a": "works\n"}, "-t", "app:1.0")
+    assert builds.bareboat("run", "--image", "app:1.0", "--", "cat", "/b").out == "works\n"
+    builds.bareboat("image", "verify", "app:1.0")
+    assert "app:1.0" in builds.bareboat("image", "ls").out
+    assert "built" in builds.bareboat("image", "show", "app:1.0").out
+    listed = builds.bareboat("image", "gc", "--dry-run").out
+    assert "layer" not in listed
+    builds.bareboat("image", "rm", "app:1.0")
+    again = json.loads(
+        builds.build("FROM base\nCOPY a /a\nRUN cat /a > /b\n", {"a": "works\n"}, "--json").out
+    )
+    assert again["cached"] == again["steps"]
+
+
+def test_the_build_cache_can_be_removed(tmp_path: Path) -> None:
+    builds = Builds(tmp_path)
+    builds.base()
+    said = json.loads(
+        builds.build("FROM base\nRUN --mount=type=cache,target=/c echo 1 > /x\n", {}, "--json").out
+    )
+    builds.bareboat("image", "rm", said["digest"])
+    planned = builds.bareboat("image", "gc", "--build-cache", "--dry-run").out
+    done = builds.bareboat("image", "gc", "--build-cache").out
+    assert {line.split()[0] for line in planned.splitlines()} - {"would"} == {
+        line.split()[0] for line in done.splitlines()
+    } - {"freed"}
+    for kind in ("build step", "cache mount", "layer"):
+        assert kind in done
+    assert builds.bareboat("run", "--image", "base", "--", "echo", "1").out == "1\n"
+
+
+def test_podman_builds_on_the_image(builds: Builds, tmp_path: Path) -> None:
+    """An archive of it is an image for others."""
+    builds.build("FROM base\nRUN rm /etc/group && echo 2 > /two\n", {}, "-t", "other:1")
+    builds.bareboat("image", "convert", "other:1", f"oci-archive:{tmp_path}/other.tar")
+    said = subprocess.run(
+        [tool("skopeo"), "inspect", "--config", f"oci-archive:{tmp_path}/other.tar"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert json.loads(said.stdout)["rootfs"]["diff_ids"]
+    with tarfile.open(tmp_path / "other.tar") as archive_file:
+        assert any(name.startswith("blobs/") for name in archive_file.getnames())
+
+
+# ADD from the network.
+
+
+@pytest.fixture(scope="module")
+def web() -> Iterator[tuple[str, list[str]]]:
+    asked: list[str] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            body = archive({"f": b"1"}) if self.path.endswith(".tar") else b"content\n"
+            if self.path.startswith("/missing"):
+                self.send_error(404)
+                return
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body) + 5 * self.path.startswith("/short")))
+            self.send_header("Last-Modified", "Tue, 14 Nov 2023 22:13:20 GMT")
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}", asked
+    server.shutdown()
+    thread.join()
+
+
+def test_add_downloads(builds: Builds, web: tuple[str, list[str]]) -> None:
+    address, asked = web
+    digest = "sha256:" + hashlib.sha256(b"content\n").hexdigest()
+    text = f"FROM base\nADD --checksum={digest} {address}/a/file /x/\nRUN test $(stat -c %a /x/file) = 600\n"
+    image = builds.image(text)
+    assert builds.tar(image, -1)["x/file"].mtime == 1700000000
+    count = len(asked)
+    builds.build(text + "LABEL a=b\n", {})
+    assert len(asked) == count
+    builds.build(
+        f"FROM base\nADD {address}/a.tar /x\nADD --unpack {address}/a.tar /y/\nRUN test -f /x -a -f /y/f\n",
+        {},
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("ADD {}/missing /x", "404"),
+        ("ADD {}/short /x", "ended after 8 of 13 bytes"),
+        ("ADD --checksum=sha256:" + "0" * 64 + " {}/a /x", "does not match its checksum"),
+        ("ADD {}/ /x", "names no file"),
+    ],
+)
+def test_a_download_that_fails_names_its_line(
+    builds: Builds, web: tuple[str, list[str]], line: str, said: str
+) -> None:
+    answer = builds.bareboat(
+        "image",
+        "build",
+        builds.context("FROM base\n\n" + line.format(web[0]) + "\n"),
+        code=2 if "/ /x" in line else 6,
+    )
+    assert said in answer.err
+    assert re.search(r"Dockerfile:3|expected", answer.err)
+
+
+def test_add_takes_a_commit_of_a_repository(builds: Builds, tmp_path: Path) -> None:
+    git = tool("git")
+    work = tmp_path / "work"
+    work.mkdir()
+    for command in (
+        ["init", "-q", "-b", "main"],
+        ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "first"],
+    ):
+        subprocess.run([git, *command], cwd=work, check=True)
+    (work / "d").mkdir()
+    (work / "d/f").write_text("1")
+    subprocess.run([git, "add", "."], cwd=work, check=True)
+    subprocess.run(
+        [git, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "-m", "x"], cwd=work, check=True
+    )
+    subprocess.run([git, "clone", "-q", "--bare", str(work), str(tmp_path / "r.git")], check=True)
+    daemon_port = _free_port()
+    daemon = subprocess.Popen(
+        [git, "daemon", "--reuseaddr", f"--port={daemon_port}", "--listen=127.0.0.1",
+         f"--base-path={tmp_path}", "--export-all"],
+        stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        _wait_for(daemon_port)
+        url = f"git://127.0.0.1:{daemon_port}/r.git"
+        builds.build(
+            f"FROM base\nADD {url}#main /x\nADD {url}#main:d /y\nADD --keep-git-dir {url} /z\n"
+            "RUN test -f /x/d/f -a ! -e /x/.git -a -f /y/f -a -d /z/.git\n",
+            {},
+        )
+    finally:
+        daemon.terminate()
+        daemon.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _wait_for(port: int) -> None:
+    for _ in range(100):
+        with socket.socket() as probe:
+            probe.settimeout(1)
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        threading.Event().wait(0.1)
+    raise AssertionError("the git daemon did not start")
