@@ -62,9 +62,16 @@ class Files:
         items = [item for each in found if (item := self._followed(each)) is not None]
         if not items:
             left_out = not has_wildcard(path) and self._view.find(f"/{path}") is not None
-            why = "is left out of it by .dockerignore" if left_out else "is not in it"
-            raise NotFoundError(f"{pattern[:80]!r}: {why if left_out else 'not found'} in {self.name}")
+            why = "is left out by .dockerignore" if left_out else "not found"
+            if self._is_link(path):
+                why = "is a symbolic link to nothing (links are followed inside only)"
+            raise NotFoundError(f"{pattern[:80]!r}: {why} in {self.name}")
         return items
+
+    def _is_link(self, path: str) -> bool:
+        folder, _, name = path.rpartition("/")
+        node = self._view.names(f"/{folder}").get(name)
+        return node is not None and node.kind == "link"
 
     def _followed(self, path: str) -> Item | None:
         if self._ignored.ignores(path) and not self._ignored.has_exceptions:

@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bareboat import execute
-from bareboat.errors import BareboatError, RunError, ToolError
+from bareboat.errors import BareboatError, PlanError, RunError, ToolError
 from bareboat.images.build import difference, sandbox
 from bareboat.images.build.options import Engine
 from bareboat.images.build.places import User, real
 from bareboat.images.build.rootfs import Rootfs, Stubs, discard
 from bareboat.images.build.sandbox import Bind, Sandbox
 from bareboat.images.recipe.instructions import Instruction
+from bareboat.model import Outcome
 from bareboat.seccomp import program
 
 #: The last lines that an error shows.
@@ -26,9 +27,10 @@ _RESOLVER, _HOSTS = "/etc/resolv.conf", "/etc/hosts"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """One RUN. `words`: what is executed; `hosts`: names for /etc/hosts."""
+    """One RUN. `name`: the Dockerfile's; `words`: what is executed; `hosts`: names for /etc/hosts."""
 
     step: Instruction
+    name: str
     words: tuple[str, ...]
     environment: Mapping[str, str]
     workdir: str
@@ -132,13 +134,19 @@ class Runner:
         with self._lock:
             if self._found is None:
                 path = self._find_engine().path
-                own = self._tries(path, ["--unshare-pid", "--proc", "/proc"])
+                own = self._tries(path, ["--unshare-pid", "--proc", "/proc"]).ok
+                if not own and not (plain := self._tries(path, [])).ok:
+                    raise PlanError(
+                        "RUN cannot run here: bubblewrap cannot make a user namespace",
+                        context=plain.stderr.strip(),
+                        remedy="bareboat doctor   # names what prevents it, and the fix",
+                    )
                 self._found = _Found(path=path, own_processes=own, overlay=self._has_overlay(path))
             return self._found
 
-    def _tries(self, path: str, words: list[str]) -> bool:
+    def _tries(self, path: str, words: list[str]) -> Outcome:
         mounts = ["--unshare-user", "--uid", "0", "--gid", "0", "--ro-bind", "/", "/", "--dev", "/dev"]
-        return execute.run([path, *mounts, *words, "true"]).ok
+        return execute.run([path, *mounts, *words, "true"])
 
     def _has_overlay(self, path: str) -> bool:
         folder = self._scratch / "overlay"
@@ -187,8 +195,8 @@ def _failed(command: Command, code: int, lines: list[str]) -> RunError:
     """The error of a RUN: the last lines, the place in the file, and what may help."""
     step = command.step
     how = f"was killed by signal {code - 128}" if code > 128 else f"exited with code {code}"
-    place = f"line {step.line}" if step.line == step.last else f"lines {step.line} to {step.last}"
-    context = "\n".join([*lines, f"{place}: {step.text.partition(chr(10))[0]}"])
+    place = f"{command.name}:{step.line}: {step.text.partition(chr(10))[0]}"
+    context = "\n".join([*lines, place])
     return RunError(
         f"RUN {how}",
         context=context,
@@ -208,6 +216,10 @@ _HINTS = (
          "server certificate verification failed"),
         "pass this machine's certificates: --secret id=ca,src=/etc/ssl/certs/ca-certificates.crt, and "
         "RUN --mount=type=secret,id=ca …   # docs/images.md",
+    ),
+    (
+        ("bwrap: execvp",),
+        "name a program that the image has; a base such as scratch has no shell for RUN",
     ),
     (("No space left on device",), "free some space in the store, or use another: --store DIR"),
     (("Disk quota exceeded",), "free some of your quota, or use another store: --store DIR"),

@@ -23,6 +23,7 @@ from bareboat.images.build.sandbox import Bind
 from bareboat.images.build.work import Make, Work
 from bareboat.images.inside.view import View
 from bareboat.images.recipe import expansion, lines, mounts
+from bareboat.images.recipe.faults import RecipeError
 from bareboat.images.recipe.ignore import Ignored
 from bareboat.images.recipe.instructions import Instruction, trigger
 from bareboat.images.recipe.stages import PROXIES, Recipe, Stage, expanded
@@ -73,11 +74,13 @@ class Builder:
                 state = self._step(step, state)
             except (PlaceError, NotFoundError, ValueError) as error:
                 raise self._named(step, error) from None
+            except RecipeError as error:
+                raise error.named(self._work.options.name) from None
             except BareboatError as error:
-                if not error.context:
-                    error.context = (
-                        f"{self._work.options.name}:{step.line}: {step.text.partition(chr(10))[0][:160]}"
-                    )
+                place = f"{self._work.options.name}:{step.line}: "
+                if place not in error.context:
+                    place += step.text.partition("\n")[0][:160]
+                    error.context = f"{error.context}\n{place}".strip()
                 raise
         return state
 
@@ -204,6 +207,7 @@ class Builder:
             )
             command = Command(
                 step=step,
+                name=work.options.name,
                 words=words,
                 environment={**hidden, **environment, **mounted.variables},
                 workdir=state.config.workdir,

@@ -1,0 +1,318 @@
+"""Builds that are killed, that meet each other, and whose input is wrong: one error, and the store right."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from pathlib import Path
+
+import pytest
+from building import BASE, Builds
+from tools import path_without, tool
+
+SEED = 20261123
+
+
+@pytest.fixture(scope="module")
+def builds(tmp_path_factory: pytest.TempPathFactory) -> Builds:
+    tool("busybox")
+    made = Builds(tmp_path_factory.mktemp("builds"))
+    made.base()
+    return made
+
+
+Files = dict[str, bytes | str | None]
+
+#: Dockerfile below FROM -> files, exit code, and what is said with its line.
+REFUSED: list[tuple[str, Files, int, str]] = [
+    ("RUN echo before; false", {}, 1, "before"),
+    ("RUN exit 70", {}, 1, "RUN exited with code 70"),
+    ("RUN kill -9 $$", {}, 1, "killed by signal 9"),
+    ('RUN ["/none"]', {}, 1, "name a program that the image has"),
+    ("COPY none /x", {}, 2, "'none': not found in the context"),
+    ("COPY ../a /x", {"a": "1"}, 2, "leads out of the context"),
+    ("COPY d/../../a /x", {"a": "1"}, 2, "leads out of the context"),
+    ("COPY l /x", {"l": "-> /etc/passwd"}, 2, "links are followed inside only"),
+    ("COPY d/l /x", {"d/l": "-> ../../../../etc/passwd"}, 2, "links are followed inside only"),
+    ("COPY a b /x", {"a": "1", "b": "1"}, 2, "several sources"),
+    ("COPY --chmod=9 a /x", {"a": "1"}, 2, "is not a mode"),
+    ("COPY --chown=nobodyhere a /x", {"a": "1"}, 2, "not in the image's /etc/passwd"),
+    ("COPY --chown=app:nogroup a /x", {"a": "1"}, 2, "not in the image's /etc/group"),
+    ("COPY [z-a] /x", {"a": "1"}, 2, "damaged class"),
+    ("COPY d /etc/passwd", {"d/a": "1"}, 6, "cannot become a directory"),
+    ("COPY a /etc/passwd/x", {"a": "1"}, 2, "is not a directory"),
+    ("COPY . /x", {".wh.a": "1"}, 6, "cannot be in a layer"),
+    ("USER nobodyhere\nRUN true", {}, 2, "not in the image's /etc/passwd"),
+    ("WORKDIR /etc/passwd/x", {}, 2, "is not a directory"),
+    ("EXPOSE 70000", {}, 2, "is not a port"),
+    ("STOPSIGNAL stop", {}, 2, "is not a signal"),
+    ("HEALTHCHECK --interval=soon CMD a", {}, 2, "is not a time"),
+    ("ENV A=${B:?give B}", {}, 2, "give B"),
+    ("RUN --network=bridge true", {}, 2, "--network='bridge'"),
+    ("RUN --security=insecure true", {}, 2, "--security is not supported"),
+    ("RUN truncate -s 400000000000 /f", {}, 6, "nearly all of them holes"),
+    ("ADD --unpack a /x", {"a": "no tar"}, 0, ""),
+    ("ADD git@nowhere.invalid:a/b.git /x", {}, 6, "git cannot fetch"),
+    ("ADD http://127.0.0.1:1/a /x", {}, 6, "cannot be downloaded"),
+    ("COPY --from=docker.invalid/none:1 / /", {}, 6, "docker.invalid"),
+    ("RUN --mount=from=9,target=/m true", {}, 2, "9 is not one of"),
+]
+
+
+@pytest.mark.parametrize(("text", "files", "code", "said"), REFUSED, ids=[each[0] for each in REFUSED])
+def test_what_is_wrong_is_refused_with_its_line(
+    builds: Builds, text: str, files: Files, code: int, said: str
+) -> None:
+    answer = builds.build(f"FROM base\n{text}\n", files, code=code)
+    if code:
+        assert said in answer.err
+        assert "try: " in answer.err
+        assert "/Dockerfile:" in answer.err
+        assert answer.out == ""
+    assert not any((builds.store.root / "tmp").iterdir())
+
+
+def tar_of(*members: tarfile.TarInfo) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for member in members:
+            archive.addfile(member, io.BytesIO(b"x" * member.size))
+    return buffer.getvalue()
+
+
+def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "", size: int = 0) -> tarfile.TarInfo:
+    made = tarfile.TarInfo(name)
+    made.type, made.linkname, made.size, made.mode = kind, link, size, 0o755
+    return made
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        [member("../../out", size=1)],
+        [member("l", tarfile.SYMTYPE, "/"), member("l/../../out", size=1)],
+        [member("a", tarfile.LNKTYPE, "../../../etc/passwd")],
+        [member(".wh.etc")],
+        [member("d/.wh..wh..opq"), member("d", tarfile.DIRTYPE)],
+        [member("a" * 300 + "/b", size=1)],
+    ],
+)
+def test_an_archive_writes_nothing_outside(builds: Builds, members: list[tarfile.TarInfo]) -> None:
+    context = builds.context("FROM base\nADD a.tar /x/\n", {"a.tar": tar_of(*members)})
+    done = subprocess.run(
+        [sys.executable, "-m", "bareboat", "image", "build", context],
+        env=os.environ | {"BAREBOAT_STORE": str(builds.folder / "store")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "Traceback" not in done.stderr
+    assert done.returncode in (0, 6)
+    assert not list(builds.folder.rglob("out"))
+    assert builds.bareboat("run", "--image", "base", "--", "cat", "/etc/passwd").out.count("root:") == 1
+
+
+def test_an_absolute_link_of_an_archive_stays_a_link(builds: Builds) -> None:
+    data = tar_of(member("l", tarfile.SYMTYPE, "/etc/passwd"))
+    image = builds.image("FROM base\nADD a.tar /x/\n", {"a.tar": data})
+    assert builds.tar(image)["x/l"].linkname == "/etc/passwd"
+
+
+TEXT = """FROM base AS one
+COPY . /src
+RUN mkdir -p /d && i=0; while [ $i -lt 200 ]; do echo $i > /d/$i; i=$((i+1)); done; sleep 0.2
+FROM base AS two
+RUN sleep 0.3; echo two > /two
+FROM base
+COPY --from=one /d /d
+COPY --from=two /two /two
+RUN sleep 0.2; cat /two > /three
+"""
+
+
+def _started(builds: Builds, context: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "bareboat", "image", "build", "--json", "-t", "made:1", context],
+        env=os.environ | {"BAREBOAT_STORE": str(builds.folder / "store"), "SOURCE_DATE_EPOCH": "1700000000"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+
+
+def _left(store: Path) -> list[str]:
+    """Processes that still have the store in their arguments."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            words = Path("/proc", name, "cmdline").read_bytes()
+        except OSError:
+            continue
+        if os.fsencode(store) in words and int(name) != os.getpid():
+            found.append(words.decode(errors="replace"))
+    return found
+
+
+def test_builds_that_are_killed_leave_a_store_that_is_right(tmp_path: Path, exhaustive: bool) -> None:
+    chance = random.Random(SEED)
+    builds = Builds(tmp_path / "killed")
+    builds.folder.mkdir()
+    builds.base()
+    context = builds.context(TEXT, {f"f{number}": "x" * number for number in range(100)})
+    for _ in range(50 if exhaustive else 8):
+        process = _started(builds, context)
+        time.sleep(chance.uniform(0.05, 2.5))
+        number = chance.choice((signal.SIGKILL, signal.SIGKILL, signal.SIGTERM))
+        os.kill(process.pid, number)
+        process.communicate(timeout=30)
+        deadline = time.monotonic() + 10
+        while _left(builds.store.root) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert _left(builds.store.root) == []
+    process = _started(builds, context)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    whole = Builds(tmp_path / "whole")
+    whole.folder.mkdir()
+    whole.base()
+    whole.build(TEXT, {f"f{number}": "x" * number for number in range(100)}, "--json")
+    builds.bareboat("image", "verify", "made:1")
+    assert not any((builds.store.root / "tmp").iterdir())
+    made = json.loads(out)
+    assert builds.store.image(made["digest"]).layers
+    assert (
+        builds.bareboat("run", "--image", "made:1", "--", "sh", "-c", "ls /d | wc -l; cat /three").out
+        == "200\ntwo\n"
+    )
+
+
+def test_builds_at_once_run_a_step_once(builds: Builds) -> None:
+    text = "FROM base\nRUN --mount=type=cache,id=count,target=/c sleep 0.5; echo ran >> /c/log; echo 1 > /x\n"
+    context = builds.context(text)
+    running = [_started(builds, context) for _ in range(4)]
+    answers = [process.communicate(timeout=120) for process in running]
+    assert [process.returncode for process in running] == [0] * 4, answers
+    assert len({json.loads(out)["digest"] for out, _ in answers}) == 1
+    builds.build("FROM base\nRUN --mount=type=cache,id=count,target=/c test $(wc -l < /c/log) = 1\n", {})
+
+
+def test_a_background_process_ends_with_its_step(builds: Builds) -> None:
+    began = time.monotonic()
+    builds.build("FROM base\nRUN sleep 120 & echo started\nRUN (sleep 121 >/dev/null 2>&1 &) ; true\n", {})
+    assert time.monotonic() - began < 60
+    assert not any("sleep 12" in words for words in _left(Path("sleep")))
+
+
+def test_an_interrupt_ends_the_build_and_its_step(builds: Builds) -> None:
+    context = builds.context("FROM base\nRUN sleep 100\n")
+    process = _started(builds, context)
+    time.sleep(3)
+    os.kill(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert b"Traceback" not in err
+    assert _left(builds.store.root) == []
+    assert not any((builds.store.root / "tmp").iterdir())
+
+
+def test_a_failing_stage_ends_the_others(builds: Builds) -> None:
+    text = "FROM base AS a\nRUN sleep 100\nFROM base AS b\nRUN sleep 1; exit 3\nFROM a\nCOPY --from=b / /b\n"
+    began = time.monotonic()
+    said = builds.build(text, {}, code=1)
+    assert "RUN exited with code 3" in said.err
+    assert time.monotonic() - began < 60
+
+
+def test_without_overlayfs_the_result_is_the_same(tmp_path: Path) -> None:
+    text = (
+        "FROM base\nRUN mkdir -p /d/e && echo 1 > /d/f && ln /d/f /d/g && ln -s f /d/l\n"
+        "RUN rm -r /d/e /etc/group && echo 2 >> /d/f && chmod 700 /d && mkfifo /p\n"
+        "RUN rm -r /d && mkdir /d && touch /d/new && rm /p && mkdir /p\nUSER app\nRUN echo 3 > /tmp/three\n"
+    )
+    names = []
+    for folder in ("with", "without"):
+        if folder == "without":
+            (tmp_path / "sitecustomize.py").write_text(
+                "from bareboat.images.build.run import Runner\n"
+                "Runner._has_overlay = lambda self, path: False\n"
+            )
+        builds = Builds(tmp_path / folder, {"SOURCE_DATE_EPOCH": "1600000000", "PYTHONPATH": str(tmp_path)})
+        builds.folder.mkdir()
+        builds.base()
+        image = builds.image(text)
+        view = builds.bareboat(
+            "run", "--image", image.digest, "--", "sh", "-c", "ls -la /d /p /tmp/three /etc/group; true"
+        ).out
+        names.append(
+            (
+                [sorted((each.name, each.mode, each.uid, each.size) for each in builds.tar(image, n).values())
+                 for n in range(1, len(image.layers))],
+                [line.split()[:1] for line in view.splitlines()],
+            )
+        )  # fmt: skip
+    assert names[0][1] == names[1][1]
+    assert names[0][0] == names[1][0]
+
+
+_OFF = 'echo 0 > /proc/sys/user/max_user_namespaces && exec setpriv --ambient-caps=-all --inh-caps=-all "$@"'
+
+
+def test_without_user_namespaces_the_fix_is_named(builds: Builds) -> None:
+    context = builds.context("FROM base\nCOPY a /a\nRUN echo $RANDOM\n", {"a": "1"})
+    done = subprocess.run(
+        [tool("unshare"), "-Ur", "sh", "-c", _OFF, "sh", sys.executable, "-m", "bareboat", "image",
+         "build", context],
+        env=os.environ | {"BAREBOAT_STORE": str(builds.folder / "store")},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 3, done.stderr
+    assert "RUN cannot run here" in done.stderr
+    assert "bareboat doctor" in done.stderr
+
+
+def test_a_full_disk_is_named(builds: Builds, tmp_path: Path) -> None:
+    """The store is on a file system of 40 MB, mounted in a namespace."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    busybox = builds.folder / "context-1" / "base.tar"
+    context = builds.context(
+        f"{BASE}RUN head -c 60000000 /dev/zero > /big\n", {"base.tar": busybox.read_bytes()}
+    )
+    script = (
+        'mount -t tmpfs -o size=40m none "$1" && "$PYTHON" -m bareboat image build --store "$1/s" "$2"; '
+        'echo "exit $?"; ls -A "$1/s/tmp" | wc -l'
+    )
+    done = subprocess.run(
+        [tool("unshare"), "-Urm", "sh", "-c", script, "sh", str(folder), str(context)],
+        env=os.environ | {"PYTHON": sys.executable},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "Traceback" not in done.stderr
+    assert "No space left on device" in done.stderr
+    assert "free some space in the store" in done.stderr
+    assert done.stdout.split() == ["exit", "1", "0"]
+
+
+def test_a_huge_context_is_not_read_when_nothing_is_copied(builds: Builds) -> None:
+    context = builds.context("FROM base\nCOPY a /a\n", {"a": "1"})
+    with open(context / "huge", "wb") as stream:
+        stream.truncate(1 << 40)
+    began = time.monotonic()
+    builds.bareboat("image", "build", context)
+    assert time.monotonic() - began < 60
+
+
+def test_git_that_is_missing_is_named(builds: Builds, tmp_path: Path) -> None:
+    builds.variables["PATH"] = path_without(tmp_path / "path", "git")
+    try:
+        said = builds.build("FROM base\nADD git://127.0.0.1/a.git /x\n", {}, code=2)
+    finally:
+        del builds.variables["PATH"]
+    assert "git is not installed" in said.err
