@@ -22,6 +22,8 @@ from bareboat.seccomp import program
 #: The last lines that an error shows.
 _KEPT_BYTES = 1 << 16
 _KEPT_LINES = 15
+#: A file system with less room is full.
+_FULL_BYTES = 1 << 20
 _RESOLVER, _HOSTS = "/etc/resolv.conf", "/etc/hosts"
 
 
@@ -91,7 +93,12 @@ class Runner:
         tail = _Tail(show)
         code = self._start(found, box, command.words, tail)
         if code != 0:
-            error = _failed(command, code, tail.lines())
+            lines = tail.lines()
+            if _is_full(made):  # not every program reports it
+                lines.append(
+                    f"No space left on device: the file system of the store, {self._scratch.parent.parent}"
+                )
+            error = _failed(command, code, lines)
             if shell(error):
                 words = (*_shell_of(rootfs), "-i")
                 argv, given = self._argv(found, replace(box, is_shell=True), words)
@@ -242,6 +249,11 @@ def _shell_of(rootfs: Rootfs) -> tuple[str, ...]:
         if rootfs.view.is_file(path):
             return (path,)
     raise ToolError("the image has no shell", remedy="RUN ls, or use another base")
+
+
+def _is_full(path: Path) -> bool:
+    state = os.statvfs(path)
+    return state.f_bavail * state.f_frsize < _FULL_BYTES or (state.f_files > 0 and state.f_favail == 0)
 
 
 def _minimal() -> dict[str, str]:
