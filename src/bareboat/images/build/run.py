@@ -222,7 +222,7 @@ _HINTS = (
         ("CERTIFICATE_VERIFY_FAILED", "certificate verify failed", "SSL certificate problem",
          "server certificate verification failed"),
         "pass this machine's certificates: --secret id=ca,src=/etc/ssl/certs/ca-certificates.crt, and "
-        "RUN --mount=type=secret,id=ca …   # docs/images.md",
+        "RUN --mount=type=secret,id=ca …   # docs/building.md",
     ),
     (
         ("bwrap: execvp",),
