@@ -97,6 +97,8 @@ try:
     import apex
 except ImportError:
     pass
+def plot():
+    import matplotlib.pyplot
 if __name__ == "__main__":
     main()
 """
@@ -115,7 +117,8 @@ def test_arguments_variables_and_exit_codes() -> None:
     assert found.exit_codes == {75}
     assert found.paths == {"/data/set/images"}
     assert found.downloads
-    assert found.optional == {"apex"}
+    assert found.needed == {"argparse", "os", "signal", "sys", "click", "absl"}
+    assert {"apex", "matplotlib"} <= found.packages
     assert found.has_main
     assert "signal.SIGUSR1" in found.names
 

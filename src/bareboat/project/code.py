@@ -38,12 +38,12 @@ class Argument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Code:
-    """What one or more files reveal. `modules`: imported modules, with dots; `optional`: those in `try`;
-    `names`: what the code uses of them; `paths`: constants that look like absolute paths; `fault`: why the
-    source could not be read."""
+    """What one or more files reveal. `modules`: imported modules, with dots; `needed`: packages that must be
+    installed; `names`: what the code uses of them; `paths`: constants that look like absolute paths; `fault`:
+    why the source could not be read."""
 
     modules: frozenset[str] = frozenset()
-    optional: frozenset[str] = frozenset()
+    needed: frozenset[str] = frozenset()
     relative: frozenset[tuple[int, str]] = frozenset()
     names: frozenset[str] = frozenset()
     arguments: tuple[Argument, ...] = ()
@@ -94,7 +94,7 @@ def merged(parts: Iterable[Code]) -> Code:
     arguments = {a.name: a for code in reversed(each) for a in code.arguments}
     return Code(
         modules=frozenset().union(*(code.modules for code in each)),
-        optional=frozenset().union(*(code.optional for code in each)),
+        needed=frozenset().union(*(code.needed for code in each)),
         names=frozenset().union(*(code.names for code in each)),
         arguments=tuple(arguments.values())[:_MOST_ARGUMENTS],
         environment=frozenset().union(*(code.environment for code in each)),
@@ -119,7 +119,6 @@ class _Reader(ast.NodeVisitor):
         self._tree = tree
         self._names: dict[str, str] = {}
         self._modules: set[str] = set()
-        self._optional: set[str] = set()
         self._relative: set[tuple[int, str]] = set()
         self._used: set[str] = set()
         self._arguments: dict[str, Argument] = {}
@@ -133,8 +132,6 @@ class _Reader(ast.NodeVisitor):
         for node in ast.walk(self._tree):  # first, because a function may stand above an import
             if isinstance(node, ast.Import | ast.ImportFrom):
                 self._import(node)
-            elif isinstance(node, ast.Try):
-                self._try(node)
         for node in self._tree.body:
             if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
                 value = node.value.value
@@ -145,7 +142,7 @@ class _Reader(ast.NodeVisitor):
         body = self._tree.body
         return Code(
             modules=frozenset(self._modules),
-            optional=frozenset(self._optional),
+            needed=frozenset(_needed(self._tree.body)),
             relative=frozenset(self._relative),
             names=frozenset(self._used),
             arguments=tuple(self._arguments.values()),
@@ -177,17 +174,6 @@ class _Reader(ast.NodeVisitor):
             self._names[alias.asname or alias.name] = f"{module}.{alias.name}"
             self._used.add(f"{module}.{alias.name}")
             self._modules.add(f"{module}.{alias.name}")  # which may be a module, too
-
-    def _try(self, node: ast.Try) -> None:
-        """What may be missing: an import whose failure is handled."""
-        handled = {name for handler in node.handlers for name in _caught(handler)}
-        if not handled & {"ImportError", "ModuleNotFoundError", "Exception", ""}:
-            return
-        for inner in ast.walk(ast.Module(body=node.body, type_ignores=[])):
-            if isinstance(inner, ast.Import):
-                self._optional |= {alias.name for alias in inner.names}
-            elif isinstance(inner, ast.ImportFrom) and inner.module:
-                self._optional.add(inner.module)
 
     def _see(self, node: ast.AST) -> None:
         match node:
@@ -286,6 +272,26 @@ def _is_main(test: ast.expr) -> bool:
         and test.left.id == "__name__"
         and any(_const(other) == "__main__" for other in test.comparators)
     )
+
+
+def _needed(body: list[ast.stmt]) -> Iterator[str]:
+    """The packages that are imported whenever the module is: not those of functions, and not those whose
+    failure is handled."""
+    for node in body:
+        match node:
+            case ast.Import():
+                yield from (alias.name.partition(".")[0] for alias in node.names)
+            case ast.ImportFrom(module=str() as module, level=0):
+                yield module.partition(".")[0]
+            case ast.Try():
+                handled = {name for handler in node.handlers for name in _caught(handler)}
+                if not handled & {"ImportError", "ModuleNotFoundError", "Exception", ""}:
+                    yield from _needed(node.body)
+                yield from _needed([*node.orelse, *node.finalbody])
+            case ast.If() if "TYPE_CHECKING" not in ast.unparse(node.test):
+                yield from _needed([*node.body, *node.orelse])
+            case ast.With():
+                yield from _needed(node.body)
 
 
 def _caught(handler: ast.ExceptHandler) -> Iterator[str]:

@@ -127,12 +127,9 @@ def _interpreter(folder: Path, python: Path, text: str) -> Interpreter:
 
 
 def missing(code: Code, local: frozenset[str], path: Iterable[str]) -> tuple[str, ...]:
-    """The packages that the code imports and that no directory of `path`, the environment's, has. Imports in
-    `try`, the standard library and local modules are not counted."""
-    optional = {module.partition(".")[0] for module in code.optional}
-    asked = {
-        module.partition(".")[0] for module in code.modules
-    } - optional - local - set(sys.stdlib_module_names) - {"__future__", ""}  # fmt: skip
+    """The packages that the code needs and that no directory of `path`, the environment's, has. The standard
+    library and local modules are not counted."""
+    asked = code.needed - local - set(sys.stdlib_module_names) - {"__future__", ""}
     if not asked:
         return ()
     found = _installed(path)
