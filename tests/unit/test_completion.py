@@ -47,6 +47,8 @@ CASES = {
     "bareboat run train.py --jo": [],
     "bareboat run train.py my": ["my data"],
     "bareboat run -- tr": ["train.py"],
+    "bareboat new ke": ["keras"],
+    "bareboat init tr": ["train.py"],
     "bareboat nothing x": [],
 }
 

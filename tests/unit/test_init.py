@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shutil
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -298,6 +299,24 @@ def test_a_command_that_does_not_exist_is_refused(project: Project) -> None:
     assert "python" in err.rpartition("try: ")[2]
     assert not (project.folder / "x.toml").exists()
     assert project.refused("./gone not found", "--", "./gone")
+
+
+def test_arguments_of_the_script_come_after_two_dashes(project: Project) -> None:
+    project.write("train.py")
+    remedy = project.refused("arguments of the script come after --", "train.py", "--epochs", "3")
+    assert remedy == "bareboat init -- python train.py --epochs 3"
+    assert project.init(*remedy.split()[2:])["command"] == ["python", "train.py", "--epochs", "3"]
+    assert "did you mean --output?" in project("init", "train.py", "--ouptut", "x")[2]
+
+
+def test_a_program_of_the_project_brings_its_libraries(project: Project) -> None:
+    (project.folder / "bin").mkdir()
+    shutil.copy("/bin/true", project.folder / "bin" / "solver")
+    (project.folder / "jobs").mkdir()
+    values = project.init("-o", "jobs/one.toml", "--", "bin/solver", "in.dat")
+    assert (values["command"], values["workdir"]) == (["bin/solver", "in.dat"], "..")
+    assert values["capture"] == {"programs": ["../bin/solver"]}
+    assert values["topology"] == {"nodes": 1, "ranks_per_node": 1}
 
 
 def test_a_script_and_a_command_together_are_refused(project: Project) -> None:

@@ -166,10 +166,23 @@ class Parser(argparse.ArgumentParser):
                     )
                 known = {name.lstrip("-"): name for name in self._option_string_actions}  # dashes are alike
                 near = nearest(flag.lstrip("-"), known)
+                script = self._script_before(words[:at])
+                if script is not None and near is None:
+                    whole = [*self.prog.split(), "--", "python", *words[words.index(script) :]]
+                    raise UsageError(
+                        f"{self.prog} has no flag {flag}; arguments of the script come after --",
+                        remedy=shlex.join(whole)[:1000],
+                    )
                 raise UsageError(
                     f"{self.prog} has no flag {flag}" + (f"; did you mean {known[near]}?" if near else ""),
                     remedy=f"{self.prog} --help",
                 )
+
+    def _script_before(self, words: Sequence[str]) -> str | None:
+        """The script among the words, for a command that takes one without its arguments."""
+        if not any(action.dest == "script" for action in self._actions):
+            return None
+        return next((word for word in words if word.endswith(".py")), None)
 
     def _example(self) -> str:
         return (self.epilog or "").partition("example:\n  ")[2].partition("\n")[0] or f"{self.prog} --help"

@@ -108,13 +108,17 @@ def _values(
         from bareboat import registry
 
         found = dict.fromkeys(registry.names(f"{action.dest}s"), "")
+    elif metavar == "EXAMPLE":
+        from bareboat.gallery import EXAMPLES
+
+        found = {example.name: example.meaning for example in EXAMPLES}
     elif metavar == "RUN":
         found = dict.fromkeys(reversed(_store(store).runs()), "")
     elif metavar in ("IMAGE", "REF"):
         found = dict(_store(store).names())
     elif metavar == "DIR":
         yield DIRECTORIES, ""
-    elif any(kind in metavar for kind in ("FILE", "PATH")):
+    elif any(kind in metavar for kind in ("FILE", "PATH", "SCRIPT")):
         yield FILES, ""
     for word, meaning in _matching(found, current):
         yield prefix + word, meaning

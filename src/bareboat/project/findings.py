@@ -14,8 +14,8 @@ from bareboat.project.world import World
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
     """`workdir`: the project's directory as the job file names it; None: the job file's own directory.
-    `extra_path`: directories of local packages that Python does not search by itself. `program`: whether the
-    command starts an ELF file of the project."""
+    `extra_path`: directories of local packages that Python does not search by itself. `program`: the ELF
+    file of the project that the command starts, as the job file names it."""
 
     started: Started
     script: str | None
@@ -26,7 +26,7 @@ class Findings:
     site: Site
     workdir: str | None = None
     extra_path: tuple[str, ...] = ()
-    program: bool = False
+    program: str | None = None
 
     @property
     def scheduler(self) -> SchedulerFacts | None:

@@ -164,7 +164,7 @@ def _image(found: Findings) -> list[str]:
 def _launcher(found: Findings, draft: Draft) -> list[str]:
     lines: list[str] = []
     planned = draft.why.get("planned")
-    if draft.launcher is None and planned and not found.program:  # of which more is known once captured
+    if draft.launcher is None and planned and found.program is None:  # of which more is known once captured
         name, _, reason = planned.partition(";")[0].partition(": ")
         lines += ["", *_comment(f"The planner chooses {name} to start the ranks: {reason}."),
                   f"# launcher = {toml(name)}"]  # fmt: skip
@@ -306,9 +306,9 @@ def _capture(found: Findings) -> list[str]:
     if found.around.python is not None:
         lines += [*_comment("The project's own environment, which is not the active one."),
                   f"python = {toml(found.around.python)}"]  # fmt: skip
-    if found.program:
+    if found.program is not None:
         lines += [*_comment("Puts the shared libraries of the program into the image."),
-                  f"programs = {toml([found.started.command[0]])}"]  # fmt: skip
+                  f"programs = {toml([found.program])}"]  # fmt: skip
     if (name := found.code.uses(*_COMPILES)) is not None:
         lines += _comment(
             f"{name} compiles while it runs: true puts this machine's C compiler into the image."

@@ -150,7 +150,7 @@ def _findings(session: Session, request: Request, target: Path) -> Findings:
         site=site,
         workdir=None if target.parent == top else _named(top, target.parent),
         extra_path=_extra_path(read, interpreter),
-        program=_is_elf(top, started.command[0]),
+        program=_own_program(top, started.command[0], target.parent),
     )
 
 
@@ -198,13 +198,17 @@ def _extra_path(read: Script | None, interpreter: Interpreter) -> tuple[str, ...
     )
 
 
-def _is_elf(top: Path, program: str) -> bool:
+def _own_program(top: Path, program: str, folder: Path) -> str | None:
+    """The ELF file of the project that the command starts, for a job file in `folder`."""
     if "/" not in program or program.startswith("/"):
-        return False
+        return None
     try:
-        return untrusted.read_head(top / program, limit=4) == b"\x7fELF"
+        if untrusted.read_head(top / program, limit=4) != b"\x7fELF":
+            return None
     except OSError:
-        return False
+        return None
+    path = os.path.relpath(top / program, folder)
+    return path if "/" in path else f"./{path}"
 
 
 def _chosen(session: Session, found: Findings, target: Path) -> tuple[Draft, str]:
