@@ -85,6 +85,17 @@ def read_run(data: bytes, scratch: Path) -> None:
         if _is_short(store.run(RUN)):
             for more in ({}, {"json": True}, {"rank": 0}):
                 shown += _call(logs, store, run=RUN, **more)
+            page = store.root.parent / "page.html"
+            for given in (
+                {},
+                {"csv": ""},
+                {"markdown": ""},
+                {"html": "", "output": str(page), "force": True},
+            ):
+                shown += _call(report, store, runs=[RUN], **given)
+            if page.exists():
+                shown += page.read_text().replace("\n", "")
+                page.unlink()
         mpi_checks.gather(store)
         transports.read(store.run(RUN))
     if "root:x:0" in shown and b"root:x:0" not in data:
@@ -105,7 +116,7 @@ def _is_short(folder: Path) -> bool:
 
 def _call(verb: Any, store: Store, **more: object) -> str:
     """What the verb shows on a terminal. The output of jobs is left out."""
-    flags = dict.fromkeys(("json", "all", "watch", "follow", "csv"), False)
+    flags = dict.fromkeys(("json", "all", "watch", "follow"), False)
     options = Namespace(**{**flags, "quiet": True, "rank": None, "output": None, **more})
     screen = _Screen()
     with contextlib.redirect_stdout(screen), contextlib.redirect_stderr(screen):

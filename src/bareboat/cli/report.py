@@ -98,7 +98,10 @@ def _newest_study(context: Context, request: Request) -> str:
             if not context.options.quiet:
                 console.note(f"study {run_id} (the newest)")
             return run_id
-    raise UsageError("no studies yet", remedy="bareboat prove train.py")
+    flags = [f"--{name}" for name in (*request.formats, *report_trackers.asked(context.options))]
+    raise UsageError(
+        f"{' '.join(flags)}: no study is in the store yet", remedy="bareboat prove train.py; or name a run"
+    )
 
 
 _LIBRARY = ("numpy", "scipy", "matplotlib")

@@ -64,8 +64,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 def read(options: argparse.Namespace, is_run: Callable[[str], bool]) -> Request:
     """What the flags request. The value of a format's flag is the directory; one that names a run, such as
     after `report --csv RUN`, is that run."""
-    formats = [name for name in FORMATS if getattr(options, name) is not None]
-    given = list(dict.fromkeys(value for name in formats if (value := getattr(options, name))))
+    asked = {name: value for name in FORMATS if (value := getattr(options, name, None)) is not None}
+    formats = list(asked)
+    given = list(dict.fromkeys(value for value in asked.values() if value))
     runs = [value for value in given if "/" not in value and is_run(value)]
     options.runs += [value for value in runs if value not in options.runs]
     folders = [value for value in given if value not in runs]
@@ -92,7 +93,7 @@ def read(options: argparse.Namespace, is_run: Callable[[str], bool]) -> Request:
         raise UsageError(
             f"{_flags(formats)} requires a directory", remedy=f"{_flags(formats)} report-files{html}"
         )
-    return Request(tuple(formats), folder, file, options.force)
+    return Request(tuple(formats), folder, file, bool(getattr(options, "force", False)))
 
 
 def _flags(formats: Sequence[str]) -> str:

@@ -32,7 +32,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def asked(options: argparse.Namespace) -> dict[str, str]:
     """Tracker -> directory."""
-    return {name: folder for name in NAMES if (folder := getattr(options, name)) is not None}
+    return {name: folder for name in NAMES if (folder := getattr(options, name, None)) is not None}
 
 
 def check(options: argparse.Namespace) -> None:
