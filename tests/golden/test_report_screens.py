@@ -17,6 +17,8 @@ import msgspec
 from builders import make_records, make_study
 
 from bareboat.cli import console
+from bareboat.cli.report_run import _lines
+from bareboat.cli.report_sweep import fitted
 from bareboat.cli.report_text import SIGNS, study_text
 from bareboat.model import Arm, Record, Study, Window, kept_result
 from bareboat.study.analysis import Analysis, analyse
@@ -134,6 +136,28 @@ def test_a_terminal_gets_a_symbol_and_a_colour_on_the_verdict(name: str) -> None
     first = study_text(study, analysis, 80, paint).splitlines()[0]
     assert first.startswith(f"\033[{colour}m\033[1m{symbol} ")
     assert all(console._COLOUR.fullmatch(f"\033[{code}m") for _, code in SIGNS.values())
+
+
+def test_a_sweep_folds_where_its_table_is_too_wide() -> None:
+    rows = [["point", "lr", "state", "exit", "s", "loss"], ["0", "0.1" * 9, "completed", "0", "60.0", "0.25"],
+            ["1", "0.2", "pending", "", "", ""]]  # fmt: skip
+    assert fitted("TABLE", rows, 2, None) == fitted("TABLE", rows, 2, 63) == "TABLE"
+    assert fitted("TABLE", rows, 2, 50).splitlines() == [
+        "point 0: completed",
+        f"  lr {'0.1' * 9}; exit 0; s 60.0;",
+        "  loss 0.25",
+        "point 1: pending",
+        "  lr 0.2",
+    ]
+
+
+def test_a_run_folds_below_its_names() -> None:
+    rows = [("command", "python train.py " + "--word " * 12), ("state", "completed")]
+    for width in (40, 80):
+        lines = list(_lines(rows, 9, width))
+        assert max(map(len, lines)) <= width
+        assert all(line.startswith(" " * 13) for line in lines[1:-1])
+    assert len(list(_lines(rows, 9, None))) == 2
 
 
 def test_a_narrow_terminal_folds_on_purpose() -> None:

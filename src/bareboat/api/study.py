@@ -12,6 +12,7 @@ from bareboat.files import outputs
 from bareboat.session import planning
 from bareboat.study import analysis as analyses
 from bareboat.study import prove as measuring
+from bareboat.study import report_files
 
 if TYPE_CHECKING:
     from bareboat import model
@@ -64,10 +65,10 @@ class Study:
         """Each quantity in both arms, with the ratio of the container to bare metal and its interval."""
         return self.analysis.metrics
 
-    def write_report(self, path: str | os.PathLike[str]) -> Path:
-        """Write the report as one HTML page, which loads nothing from the network. Raises UsageError,
-        StoreError."""
-        found = outputs.check(os.fspath(path))
+    def write_report(self, path: str | os.PathLike[str], *, force: bool = False) -> Path:
+        """Write the report as one HTML page, which loads nothing from the network. `force`: replace a file
+        that is not a report of a run in the store. Raises UsageError, StoreError."""
+        found = report_files.claim(os.fspath(path), self._store, force=force)
         outputs.write(found, self._page().encode())
         return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -56,8 +57,27 @@ def run(context: Context, run_id: str, request: Request) -> int:
         rows = _rows(sweep, points, metrics, exact=False)
         shown = [[one_line(cell, limit=_MOST_CELL) for cell in row] for row in rows]
         first = len(sweep.names) + 1
-        console.result(console.table(shown, right=(0, *range(first + 1, first + 3 + len(metrics)))))
+        table = console.table(shown, right=(0, *range(first + 1, first + 3 + len(metrics))))
+        console.result(fitted(table, shown, first, console.width()))
     return 0
+
+
+def fitted(table: str, rows: Sequence[Sequence[str]], state: int, width: int | None) -> str:
+    """The table, or, where it is wider than the terminal, a paragraph for each point. `state`: the column of
+    its state, before which its values are."""
+    head, *points = rows
+    longest = max(sum(max(len(row[c]) for row in rows) + 2 for c in range(len(head))) - 2, 0)
+    if width is None or longest <= width:
+        return table
+    lines = []
+    for row in points:
+        lines.append(f"point {row[0]}: {row[state]}")
+        others = [at for at in range(1, len(head)) if at != state and row[at]]
+        lines += textwrap.wrap(
+            "; ".join(f"{head[at]} {row[at]}" for at in others), max(width, 40), initial_indent="  ",
+            subsequent_indent="  ", break_on_hyphens=False,
+        )  # fmt: skip
+    return "\n".join(lines)
 
 
 def _files(

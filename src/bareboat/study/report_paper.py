@@ -19,7 +19,7 @@ TOOL, TOST = "bareboat", "schuirmann1987"
 
 
 def latex_table(study: Study, analysis: Analysis) -> str:
-    """The metrics as a table; it requires the package booktabs."""
+    """The metrics as a table of the page's width; it requires the package booktabs."""
     c = analysis.primary.comparison
     base, contender = (latex(arm.name) for arm in study.arms)
     caption = (
@@ -33,12 +33,12 @@ def latex_table(study: Study, analysis: Analysis) -> str:
     rows = latex_rows("llrrrl", head, [[_cells(first)], [_cells(metric) for metric in others]])
     lines = [
         f"% Bareboat {study.bareboat_version}, study {_comment(study.id)}; requires \\usepackage{{booktabs}}",
-        r"\begin{table}",
+        r"\begin{table*}",
         r"  \centering",
         f"  \\caption{{{caption}}}",
         f"  \\label{{tab:{re.sub(r'[^A-Za-z0-9-]', '-', study.id)}}}",
         *(f"  {row}" for row in rows),
-        r"\end{table}",
+        r"\end{table*}",
     ]
     return "\n".join(lines) + "\n"
 
@@ -53,6 +53,9 @@ def latex_methods(study: Study, analysis: Analysis) -> str:
     """The paragraph on the method; its sources are in `bibtex`."""
     style = _Style(latex, lambda text: f"\\texttt{{{latex(text)}}}", lambda key, _: f"~\\cite{{{key}}}")
     text = " ".join(_methods(study, analysis, style))
+    digest = latex(study.image.digest)
+    parts = (digest[at : at + 8] for at in range(0, len(digest), 8))
+    text = text.replace(digest, r"\allowbreak{}".join(parts))  # a line of a column is shorter
     head = f"% Bareboat {study.bareboat_version}, study {_comment(study.id)}; sources: bareboat.bib"
     return f"{head}\n{text}\n"
 
@@ -64,7 +67,7 @@ def _comment(text: str) -> str:
 def bibtex(study: Study) -> str:
     """Entries for Bareboat and for the equivalence test."""
     return (
-        f"@software{{{TOOL},\n"
+        f"@misc{{{TOOL},\n"
         "  title = {{Bareboat}: run any environment on any cluster, rootless, and measure what the\n"
         "           container costs},\n"
         "  author = {{Bareboat contributors}},\n"
