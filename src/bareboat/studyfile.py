@@ -133,6 +133,24 @@ def read_study(file: TomlFile, settings: Settings, *, image: str | None = None) 
     )
 
 
+def check_arms(request: StudyRequest) -> None:
+    """Raise UsageError for two arms with the same job at a point, before anything is captured or pulled."""
+    for point, jobs in zip(request.points, request.jobs, strict=True):
+        for number, job in enumerate(jobs):
+            if (first := jobs.index(job)) != number:
+                raise same_arms(request.arms[first], request.arms[number], told(request.factors, point))
+
+
+def same_arms(first: str, second: str, where: str) -> UsageError:
+    """The error for two arms that would run the same script at a point."""
+    return UsageError(
+        f"the arms {first!r} and {second!r} would run the same script",
+        context=f"point {where}" if where else "",
+        remedy="give one of them other keys, or remove it; "
+        "to measure the method itself: bareboat prove --engine native without [arms]",
+    )
+
+
 def read_metrics(file: Document) -> tuple[MetricRequest, ...]:
     """The tables [metrics.NAME]. Raises UsageError, with the line."""
     table = file.values.get("metrics", {})

@@ -11,7 +11,7 @@ from bareboat import config
 from bareboat.errors import UsageError
 from bareboat.jobfile import read_job
 from bareboat.model import Contrast
-from bareboat.studyfile import StudyRequest, is_study, read_study
+from bareboat.studyfile import StudyRequest, check_arms, is_study, read_study
 from bareboat.toml import TomlFile
 
 ARMS = '[arms]\nbare = {engine = "native"}\nsif = {engine = "apptainer", form = "file"}\n'
@@ -150,6 +150,14 @@ def test_attribution_has_three_arms_whose_effects_multiply(tmp_path: Path) -> No
 
 # --------------------------------------------------------------------------------------------------
 # Mistakes.
+
+
+def test_two_arms_with_the_same_job_are_refused_before_a_capture(tmp_path: Path) -> None:
+    found = read(tmp_path, "command = ['true']\n[arms]\na = {}\nb = {engine = 'native'}\nc = {}\n")
+    with pytest.raises(UsageError, match="the arms 'a' and 'c' would run the same script") as caught:
+        check_arms(found)
+    assert "--engine native" in caught.value.remedy
+    check_arms(read(tmp_path, "command = ['true']\n" + ARMS))
 
 
 @pytest.mark.parametrize(

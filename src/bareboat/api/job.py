@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import msgspec
 from msgspec import UNSET
 
-from bareboat import jobfile, model, render
+from bareboat import jobfile, model, render, studyfile
 from bareboat.api import opened
 from bareboat.api.keys import JobKeys, nested
 from bareboat.errors import UsageError
@@ -91,8 +91,15 @@ class Job:
         """Measure what the container costs the job, against bare metal."""
         from bareboat.api.study import prove
 
+        job = self.replace(**keys)
+        if studyfile.is_study(Document(copy.deepcopy(job._values), "bareboat.Job")):
+            raise UsageError(
+                "the job is a study of several arms, points or metrics, which the command line measures",
+                remedy="write it to a file, and: bareboat prove FILE; or remove arms, metrics and sweep, and "
+                "within_s, baseline_python, attribution and scaling under prove",
+            )
         session = opened.session()
-        return prove(session, self.replace(**keys)._prepared(session, Purpose.PROVE))
+        return prove(session, job._prepared(session, Purpose.PROVE))
 
     async def plan_async(self, **keys: Unpack[JobKeys]) -> Plan:
         """Like `plan`, for asyncio."""

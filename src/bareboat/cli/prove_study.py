@@ -55,7 +55,9 @@ def request_of(context: Context) -> StudyRequest | None:
     prove = request.prove
     if options.within is not None:
         prove = msgspec.structs.replace(prove, within_s=options.within)
-    return dataclasses.replace(request, jobs=jobs, prove=prove)
+    request = dataclasses.replace(request, jobs=jobs, prove=prove)
+    studyfile.check_arms(request)
+    return request
 
 
 def _with_flags(context: Context, job: Job, fixed: frozenset[str]) -> Job:

@@ -21,7 +21,7 @@ from bareboat.model import Arm, Image, Job, Matrix, Plan, Record, Site, Study
 from bareboat.model.matrix import told, with_repeats
 from bareboat.store import Store
 from bareboat.study import blocks, prove
-from bareboat.studyfile import StudyRequest
+from bareboat.studyfile import StudyRequest, same_arms
 
 FILE = "matrix.json"
 
@@ -92,13 +92,7 @@ def _arms(request: StudyRequest, point: int, row: Sequence[Cell]) -> tuple[Arm, 
     seen: dict[str, str] = {}
     for arm in found:
         if (same := seen.setdefault(arm.script, arm.name)) != arm.name:
-            where = told(request.factors, request.points[point])
-            raise UsageError(
-                f"the arms {same!r} and {arm.name!r} would run the same script",
-                context=f"point {where}" if where else "",
-                remedy="give one of them other keys, or remove it; "
-                "to measure the method itself: bareboat prove --engine native without [arms]",
-            )
+            raise same_arms(same, arm.name, told(request.factors, request.points[point]))
     return found
 
 
