@@ -21,18 +21,16 @@ from msgspec import UNSET
 from bareboat import codec, jobfile, registry
 from bareboat.config import Settings
 from bareboat.errors import BareboatError, UsageError
+from bareboat.factors import KEYS, check_scaling, export, fill, fill_command, is_key, put, read_points
 from bareboat.model import ArmRequest, Contrast, Job, MetricRequest, ProveRequest, sweep
 from bareboat.model.matrix import Value, shown, told
 from bareboat.model.metric import primary_of
 from bareboat.model.names import check_name
-from bareboat.model.sweep import Field
 from bareboat.printable import one_line
 from bareboat.toml import Document, TomlFile
 
 #: Each arm at each point is planned before the first run.
 MOST_CELLS = 5_000
-_NOT_OF_AN_ARM = ("name", "prove", "sweep")
-_ARM_KEYS = tuple(key for key in Job.__struct_fields__ if key not in _NOT_OF_AN_ARM)
 _BARE_METAL, _CONTAINER = "bare metal", "container"
 #: Keys of [prove] that only a study of this kind has.
 _ONLY_HERE = ("baseline_python", "attribution", "within_s", "scaling")
@@ -94,7 +92,7 @@ def read_study(file: TomlFile, settings: Settings, *, image: str | None = None) 
     metrics = read_metrics(file)
     try:
         primary_of(metrics)
-        factors, points = _points(tables["sweep"])
+        factors, points = read_points(tables["sweep"])
         arms, contrasts = _arms(file, tables["arms"], values, prove)
         if len(points) * len(arms) > MOST_CELLS:
             raise UsageError(
@@ -102,7 +100,7 @@ def read_study(file: TomlFile, settings: Settings, *, image: str | None = None) 
                 key="sweep",
                 remedy="shorten the lists under [sweep], or write several study files",
             )
-        _check_scaling(prove, factors, points)
+        check_scaling(prove, factors, points)
     except UsageError as error:
         raise file.placed(error, *(("sweep",) if "sweep" in file.values else ())) from None
     jobs = []
@@ -196,7 +194,7 @@ def _arms(
                 key=f"arms.{name}",
                 remedy=f'write {name} = {{engine = "apptainer"}}, or {name} = {{}} for the job as it is',
             )
-        file.check_keys({key.partition(".")[0]: 0 for key in keys}, _ARM_KEYS, "arms", name)
+        file.check_keys({key.partition(".")[0]: 0 for key in keys}, KEYS, "arms", name)
         arms.append(ArmRequest(name=name, keys=_on_bare_metal(name, keys, values, prove)))
     if len(arms) < 2:
         raise UsageError(
@@ -260,32 +258,6 @@ def _attribution(
 # Factors.
 
 
-def _points(table: dict[str, Any]) -> tuple[tuple[str, ...], tuple[tuple[Value, ...], ...]]:
-    """The factors, and their values at each point."""
-    if not table:
-        return (), ((),)
-    names, rows = sweep.expand(table)
-    for name in names:
-        if not is_key(name):
-            sweep.check_names((name,))
-    if len({name.lower() for name in names}) < len(names):
-        raise UsageError("two factors have the same name", key="sweep", remedy="rename one of them")
-    points = tuple(tuple(row) for row in rows)
-    for row in points:
-        for name, value in zip(names, row, strict=True):
-            sweep.text_of(name, value)
-    if len(set(map(repr, points))) < len(points):
-        raise UsageError(
-            "two points of the study have the same values", key="sweep", remedy="remove one of them"
-        )
-    return names, points
-
-
-def is_key(factor: str) -> bool:
-    """Whether a factor is a key of the job, and not a value for a placeholder."""
-    return "." in factor or factor in _ARM_KEYS
-
-
 def _check_used(file: Document, factors: Sequence[str], used: set[str]) -> None:
     """Raise UsageError for a factor that changes nothing."""
     for factor in factors:
@@ -296,28 +268,6 @@ def _check_used(file: Document, factors: Sequence[str], used: set[str]) -> None:
             context=file.at("sweep", factor),
             remedy=f'use {{{factor}}} in the command, or name a key: "topology.ranks_per_node"',
         )
-
-
-def _check_scaling(
-    prove: ProveRequest, factors: tuple[str, ...], points: tuple[tuple[Value, ...], ...]
-) -> None:
-    if prove.scaling is UNSET:
-        return
-    if prove.scaling not in factors:
-        raise UsageError(
-            f"prove.scaling is {prove.scaling!r}, which is not a factor",
-            key="prove.scaling",
-            remedy=f"factors under [sweep]: {', '.join(factors) or 'none'}",
-        )
-    at = factors.index(prove.scaling)
-    for point in points:
-        value = point[at]
-        if isinstance(value, bool | str) or not value > 0:
-            raise UsageError(
-                f"prove.scaling is {prove.scaling!r}, whose value {shown(value)!r} is no number of workers",
-                key="prove.scaling",
-                remedy="name a factor whose values are numbers above 0",
-            )
 
 
 # --------------------------------------------------------------------------------------------------
@@ -338,81 +288,17 @@ def _job(
     places: dict[tuple[str, ...], tuple[str, ...]] = {}
     for factor, value in zip(factors, point, strict=True):
         if is_key(factor):
-            _put(values, factor, value, places, ("sweep", factor), file)
+            put(values, factor, value, places, ("sweep", factor), file)
     for key, value in arm.keys.items():
-        _put(values, key, copy.deepcopy(value), places, ("arms", arm.name), file)
+        put(values, key, copy.deepcopy(value), places, ("arms", arm.name), file)
     if factors:
         texts = dict(zip(factors, map(shown, point), strict=True))
         texts[sweep.INDEX] = str(number)
-        _fill_command(file, values, texts, used)
-        _export(values, factors, texts)
+        fill_command(file, values, texts, used)
+        export(values, factors, texts)
     variant = _Variant(file, values, places)
     path = file.path
     return jobfile.job_of(variant, settings, folder=path.resolve().parent, called=jobfile.name_of(path))
-
-
-def _put(
-    values: dict[str, Any],
-    key: str,
-    value: Any,
-    places: dict[tuple[str, ...], tuple[str, ...]],
-    place: tuple[str, ...],
-    file: Document,
-) -> None:
-    """Set a key of the job file, such as `engine` or `topology.nodes`; a table is merged with the job's."""
-    keys = tuple(key.split(".", 1))
-    table = values
-    if len(keys) == 2:
-        if keys[0] not in ("topology", "scheduling", "capture", "environment"):
-            raise UsageError(
-                f"{one_line(key)!r} is not a key of the job",
-                context=file.at(*place),
-                remedy=f"keys: {', '.join(_ARM_KEYS)}; and keys of tables, such as topology.nodes",
-            )
-        table = values.setdefault(keys[0], {})
-        if not isinstance(table, dict):
-            raise UsageError(
-                f"{keys[0]} must be a table", context=file.at(keys[0]), remedy=f"write [{keys[0]}]"
-            )
-    if isinstance(value, dict) and isinstance(table.get(keys[-1]), dict):
-        table[keys[-1]] |= value
-    else:
-        table[keys[-1]] = value
-    places[keys] = place
-
-
-def _export(values: dict[str, Any], factors: Sequence[str], texts: Mapping[str, str]) -> None:
-    """Set the variables that a sweep's points have."""
-    environment = values.setdefault("environment", {})
-    if isinstance(environment, dict):
-        for name in (sweep.INDEX, *(factor for factor in factors if not is_key(factor))):
-            environment.setdefault(sweep.variable(name), texts[name])
-
-
-def _fill_command(file: Document, values: dict[str, Any], texts: Mapping[str, str], used: set[str]) -> None:
-    """Replace the placeholders in the command and in the environment."""
-    try:
-        if "command" in values:
-            words = jobfile.words_of(values["command"], file, "command")
-            values["command"] = [fill(word, texts, used) for word in words]
-    except UsageError as error:
-        raise file.placed(error, "command") from None
-    environment = values.get("environment")
-    if isinstance(environment, dict):
-        for name, text in environment.items():
-            if isinstance(text, str):
-                try:
-                    environment[name] = fill(text, texts, used)
-                except UsageError as error:
-                    raise file.placed(error, "environment", name) from None
-
-
-def fill(text: str, texts: Mapping[str, str], used: set[str]) -> str:
-    """The text with values for its placeholders; their names are added to `used`."""
-    names = tuple(name for name in texts if name != sweep.INDEX)
-    parts = sweep.parse(text, names)
-    used |= {part.name for part in parts if isinstance(part, Field)}
-    return "".join(part if isinstance(part, str) else texts[part.name] for part in parts)
 
 
 def _with_file(

@@ -311,7 +311,7 @@ def _failures(matrix: Matrix, records: Sequence[Sequence[Record]]) -> list[Failu
         )
         for point, own in enumerate(records)
         for record in own
-        if not record.warm_up and (record.ended_because or record.exit_code)
+        if record.ended_because or record.exit_code
     ]
 
 
