@@ -637,6 +637,21 @@ fi
 # From here on: the first node.
 [ -d "$BAREBOAT_CONTROL" ] || (umask 077 && mkdir -p "$BAREBOAT_CONTROL") || exit 3
 printf '%(%s)T %s %s\n' -1 "$BAREBOAT_HOST" "$BAREBOAT_JOB" >> "$BAREBOAT_CONTROL/starts"
+# What this node is, for `bareboat lock` and `bareboat diff`.
+node_facts() {
+  local line
+  read -r line < /proc/sys/kernel/osrelease && printf 'kernel %s\n' "$line"
+  while IFS= read -r line; do
+    [[ $line != 'model name'* ]] || { printf 'cpu %s\n' "${line#*: }" && break; }
+  done < /proc/cpuinfo
+  while IFS= read -r line; do
+    [[ $line != PRETTY_NAME=* ]] || printf 'distribution %s\n' "${line#*=}"
+  done < /etc/os-release
+  read -r line < /proc/meminfo && printf 'memory %s\n' "$line"
+  read -r line < /proc/driver/nvidia/version && printf 'nvidia %s\n' "$line"
+  printf 'libc %s\n' "$(getconf GNU_LIBC_VERSION)"
+}
+node_facts > "$BAREBOAT_CONTROL/machine" 2> /dev/null
 mapfile -t begun < "$BAREBOAT_CONTROL/starts"
 starts=${#begun[@]}
 if [ "$starts" -gt 1 ]; then
