@@ -116,6 +116,8 @@ def test_a_sweep_is_found_as_a_sweep_and_its_points_with_their_values() -> None:
     assert [point.values for point in found] == [{"lr": "1"}, {"lr": "2"}]
     point = bareboat.Run.find("tune.1")
     assert (point, point.values, type(point)) == (made[1], {"lr": "2"}, bareboat.Run)
+
+
 def test_a_study_of_several_arms_is_not_measured_as_one_comparison(folder: Path) -> None:
     (folder / "study.toml").write_text("command = 'true'\n[arms]\na = {}\nb = {engine = 'native'}\n")
     for job in (
