@@ -72,7 +72,8 @@ class Parser(argparse.ArgumentParser):
                 words = match.groupdict()
                 action = self._option_string_actions.get(words["flag"].partition("/")[0])
                 words["flag"] = words["flag"].rpartition("/")[2]
-                words |= {"value": str(action.metavar) if action else "VALUE", "example": self._example()}
+                value = action.metavar or next(iter(action.choices or ()), None) if action else None
+                words |= {"value": str(value or "VALUE"), "example": self._example()}
                 words["prog"] = self.prog
                 raise UsageError(wrong.format(**words), remedy=remedy.format(**words))
         raise UsageError(f"{self.prog}: these arguments cannot be combined", remedy=self._example())

@@ -85,20 +85,33 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="TIME",
         help="time for a study of several arms or points, such as 2h: chooses the number of repeats",
     )
+    parser.add_argument("--list", action="store_true", help="list the built-in studies, which FILE can name")
+    parser.add_argument(
+        "--scale",
+        choices=("laptop", "paper"),
+        help="size of a built-in study: two cores and 15 minutes (default), or as published",
+    )
     add_dry_run(parser)
 
 
 def run(context: Context) -> int:
     """Exit with 0 when the study is complete, whatever its verdict."""
     options = context.options
-    from bareboat.cli import report_export
+    from bareboat.cli import prove_builtin, report_export
+
+    if options.list:
+        return prove_builtin.show_list(context)
     from bareboat.cli.report import check_installed, check_library
     from bareboat.study import prove
 
     options.output = report_export.claim_page(context, options.output)
 
     check_installed()
+    builtin = prove_builtin.resolve(context)
+    published = prove_builtin.read_published(context)
     if (code := _study_of_arms(context)) is not None:
+        if builtin or published is not None:
+            prove_builtin.show_published(context, published or [])
         return code
     if options.within is not None:
         raise UsageError(

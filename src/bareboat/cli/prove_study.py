@@ -55,6 +55,8 @@ def request_of(context: Context) -> StudyRequest | None:
     prove = request.prove
     if options.within is not None:
         prove = msgspec.structs.replace(prove, within_s=options.within)
+    elif options.repeats is not None:  # goes over the file's time
+        prove = msgspec.structs.replace(prove, within_s=msgspec.UNSET)
     request = dataclasses.replace(request, jobs=jobs, prove=prove)
     studyfile.check_arms(request)
     return request

@@ -1,0 +1,108 @@
+"""bareboat prove NAME: the built-in studies."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bareboat.cli import console
+from bareboat.cli.common import Context
+from bareboat.errors import UsageError
+from bareboat.files import outputs, untrusted
+
+if TYPE_CHECKING:
+    from bareboat.study.published import Published
+
+
+def show_list(context: Context) -> int:
+    """Print the built-in studies."""
+    from bareboat.study import builtin
+
+    if context.options.json:
+        rows = [
+            {"name": name, "measures": text, "scales": builtin.SCALES} for name, text in builtin.NAMES.items()
+        ]
+        console.result_json(rows)
+        return 0
+    for name, text in builtin.NAMES.items():
+        console.result(f"{name:<12} {text}")
+    console.result("\nbareboat prove NAME [--scale laptop|paper]")
+    return 0
+
+
+def resolve(context: Context) -> bool:
+    """Whether FILE names a built-in study. Its files are then in the current directory, and FILE is its study
+    file.
+
+    With --dry-run nothing is written. Raises UsageError for packages that the environment lacks.
+    """
+    from bareboat.study import builtin
+
+    options = context.options
+    name = options.file
+    if options.command and options.scale is None:
+        return False  # reported with the command
+    if name not in builtin.NAMES or os.path.isfile(name) or name in context.store.runs():
+        if options.scale is not None:
+            raise UsageError(
+                "--scale is for built-in studies" + (f", and {name} is not one" if name else ""),
+                remedy=f"bareboat prove {next(iter(builtin.NAMES))} --scale {options.scale}",
+            )
+        return False
+    study = builtin.packaged(name, options.scale or builtin.SCALES[0])
+    if not options.image:
+        builtin.check_packages(study, options.python)
+    if not options.dry_run:
+        study, written = builtin.copied(study, Path(name))
+        if written and not options.quiet:
+            console.note(f"copied the study to ./{name}: its README.md describes it")
+    options.file = str(study.file)
+    return True
+
+
+def read_published(context: Context) -> list[Published] | None:
+    """The publication's figures, from published.csv beside a study file; None: there is none.
+
+    Raises UsageError for a table with other columns, before anything is measured.
+    """
+    from bareboat import studyfile
+    from bareboat.study import published
+    from bareboat.toml import TomlFile
+
+    options = context.options
+    if not options.file or options.command or not os.path.isfile(options.file):
+        return None
+    if not studyfile.is_study(TomlFile(Path(options.file))):
+        return None
+    path = Path(context.options.file).parent / "published.csv"
+    try:
+        text = untrusted.read_text(path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise untrusted.unreadable(path, error) from None
+    return published.read(text, str(path))
+
+
+def show_published(context: Context, known: list[Published]) -> None:
+    """Print the measured values of the newest study of this file with the published ones beside them, and
+    write all as CSV to the same directory."""
+    from bareboat.cli import prove_study
+    from bareboat.study import matrix, published
+
+    request = prove_study.request_of(context)
+    if request is None or context.options.dry_run:
+        return
+    found = matrix.find(context.store, request)
+    rows = published.beside(found, matrix.read_records(context.store, found), known)
+    if not rows:
+        return
+    target = Path(context.options.file).parent / f"{found.id}.csv"
+    outputs.write(target, published.table(rows).encode())
+    if context.options.json:
+        return
+    console.result("")
+    for line in published.lines(rows):
+        console.result(line)
+    console.result(f"\nall numbers: {target}")

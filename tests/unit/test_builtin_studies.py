@@ -1,0 +1,297 @@
+"""The built-in studies: their files, copying them, the packages they need, and the published figures."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import fake_digest, make_image, make_site
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bareboat import config, studyfile
+from bareboat.errors import UsageError
+from bareboat.model import Contrast, Matrix, MetricRequest, ProveRequest, Record
+from bareboat.study import builtin, published
+from bareboat.toml import TomlFile
+
+EVERY = [(name, scale) for name in builtin.NAMES for scale in builtin.SCALES]
+
+
+def settings(folder: Path) -> config.Settings:
+    return config.resolve({}, folder=folder, environment={"HOME": str(folder)})
+
+
+@pytest.mark.parametrize(("name", "scale"), EVERY)
+def test_each_study_can_be_read_at_each_scale(name: str, scale: str, tmp_path: Path) -> None:
+    study = builtin.packaged(name, scale)
+    request = studyfile.read_study(TomlFile(study.file), settings(tmp_path))
+    assert request.name == name
+    assert request.arms == ("bare", "container")
+    for row in request.jobs:
+        script = row[0].command[1]
+        assert (study.folder / script).is_file()
+        assert row[0].engine == "native"
+        assert row[1].engine != "native"
+    assert any(metric.primary for metric in request.metrics[0])
+    if scale == "laptop":
+        assert request.prove.within_s is not None
+        assert 0 < float(request.prove.within_s or 0) <= 15 * 60
+        assert all(
+            job.topology.world_size <= 4 and not job.topology.gpus_per_rank for r in request.jobs for job in r
+        )
+
+
+def test_the_neighbour_study_can_be_read(tmp_path: Path) -> None:
+    file = builtin.packaged("sharing").folder / "neighbour.toml"
+    assert studyfile.read_study(TomlFile(file), settings(tmp_path)).points == (("none",), ("oom",))
+
+
+@pytest.mark.parametrize("name", builtin.NAMES)
+def test_each_study_has_a_page_and_requirements(name: str) -> None:
+    study = builtin.packaged(name)
+    page = (study.folder / "README.md").read_text()
+    assert page.startswith(f"# {name}: ")
+    assert "## How it differs" in page
+    assert builtin.requirements(study)
+
+
+def with_figures() -> list[str]:
+    return [name for name in builtin.NAMES if builtin.packaged(name).published.exists()]
+
+
+@pytest.mark.parametrize("name", with_figures())
+def test_published_figures_are_of_the_study(name: str, tmp_path: Path) -> None:
+    study = builtin.packaged(name, "paper")
+    request = studyfile.read_study(TomlFile(study.file), settings(tmp_path))
+    factors = [factor.rpartition(".")[2] for factor in request.factors]
+    rows = published.read(study.published.read_text(), "published.csv")
+    assert rows
+    for row in rows:
+        assert set(row.factors) <= set(factors)
+        assert row.arm in request.arms
+        assert row.metric in [metric.name for metric in request.metrics[0]]
+        assert row.hardware
+        assert row.source
+        for factor, value in row.factors.items():
+            assert value in [str(point[factors.index(factor)]) for point in request.points]
+
+
+def test_galileo_has_every_published_figure() -> None:
+    rows = published.read(builtin.packaged("galileo").published.read_text(), "published.csv")
+    assert len(rows) == 97
+    (one,) = [
+        row
+        for row in rows
+        if row.factors == {"model": "alexnet", "batch": "128", "ranks_per_node": "3"} and row.arm == "bare"
+    ]
+    assert (one.figures.mean, one.figures.std) == (1534.3, 5.3)
+
+
+# --------------------------------------------------------------------------------------------------
+# Copying.
+
+
+def test_files_are_copied_once(tmp_path: Path) -> None:
+    study, written = builtin.copied(builtin.packaged("galileo"), tmp_path / "galileo")
+    assert written == len(list(study.folder.iterdir())) > 4
+    assert study.file.read_bytes() == builtin.packaged("galileo").file.read_bytes()
+    again, written = builtin.copied(builtin.packaged("galileo"), tmp_path / "galileo")
+    assert (again, written) == (study, 0)
+
+
+def test_changed_files_are_never_replaced(tmp_path: Path) -> None:
+    folder = tmp_path / "galileo"
+    folder.mkdir()
+    (folder / "laptop.toml").write_text("name = 'mine'\n")
+    with pytest.raises(UsageError, match=r"laptop\.toml differs from the built-in study's") as caught:
+        builtin.copied(builtin.packaged("galileo"), folder)
+    assert f"bareboat prove {folder}/laptop.toml" in caught.value.remedy
+    assert [path.name for path in folder.iterdir()] == ["laptop.toml"]
+
+
+def test_no_link_is_written_through(tmp_path: Path) -> None:
+    folder, target = tmp_path / "galileo", tmp_path / "target"
+    folder.mkdir()
+    (folder / "README.md").symlink_to(target)
+    with pytest.raises(UsageError, match=r"README\.md differs"):
+        builtin.copied(builtin.packaged("galileo"), folder)
+    assert not target.exists()
+
+
+def test_a_file_of_the_directorys_name_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "galileo").write_text("")
+    with pytest.raises(UsageError, match="is a file; the study's files need a directory"):
+        builtin.copied(builtin.packaged("galileo"), tmp_path / "galileo")
+
+
+def test_another_users_directory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "galileo").mkdir()
+    user = os.getuid()
+    monkeypatch.setattr(os, "getuid", lambda: user + 1)
+    with pytest.raises(UsageError, match="belongs to another user"):
+        builtin.copied(builtin.packaged("galileo"), tmp_path / "galileo")
+
+
+def test_a_directory_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be written to"):
+        builtin.copied(builtin.packaged("galileo"), tmp_path / "missing" / "galileo")
+
+
+# --------------------------------------------------------------------------------------------------
+# Packages.
+
+
+def needing(folder: Path, *lines: str) -> builtin.Builtin:
+    (folder / "requirements.txt").write_text("# a comment\n\n" + "\n".join(lines))
+    return builtin.Builtin(name="mine", scale="laptop", folder=folder)
+
+
+def test_packages_that_are_there_are_enough(tmp_path: Path) -> None:
+    builtin.check_packages(needing(tmp_path, "msgspec>=0.1", "PyYAML"), sys.executable)
+
+
+@pytest.mark.parametrize("wanted", ["no-such-package-here", "msgspec>=1000"])
+def test_missing_packages_are_named_with_the_command(tmp_path: Path, wanted: str) -> None:
+    with pytest.raises(UsageError, match=wanted) as caught:
+        builtin.check_packages(needing(tmp_path, "PyYAML", wanted), sys.executable)
+    assert " -m pip install " in caught.value.remedy
+    assert "PyYAML" not in caught.value.remedy
+
+
+def test_a_python_that_does_not_answer_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="does not list its packages"):
+        builtin.check_packages(needing(tmp_path, "PyYAML"), "/bin/false")
+
+
+# --------------------------------------------------------------------------------------------------
+# Published figures.
+
+HEAD = "model,batch,arm,metric,mean,std,min,max,hardware,source\n"
+SPEED = MetricRequest(name="speed", pattern="v=(.*)", unit="images/s")
+
+
+def make_matrix(**changes: Any) -> Matrix:
+    facts: dict[str, Any] = {
+        "id": "galileo-20250303-090000",
+        "created_at": "2025-03-03T09:00:00Z",
+        "name": "galileo",
+        "request": fake_digest("f"),
+        "arms": ("bare", "container"),
+        "factors": ("model", "batch"),
+        "points": (("vgg16", 4), ("vgg16", 64)),
+        "metrics": (SPEED,),
+        "contrasts": (Contrast(baseline=0, contender=1),),
+        "prove": ProveRequest(repeats=2),
+        "repeats": 2,
+        "images": (make_image(),),
+        "site": make_site(),
+        "bareboat_version": "0.1.0",
+    }
+    return Matrix(**(facts | changes))
+
+
+def record(arm: str, run: int, speed: float, *, exit_code: int = 0) -> Record:
+    return Record(
+        study="s", run=run, arm=arm, warm_up=run == 0, position=0, started_at="2025-03-03T09:00:00Z",
+        exit_code=exit_code, wall_s=1.0, plan_digest=fake_digest("d"), image_digest=None,
+        site_digest=fake_digest("5"), results={"speed": speed},
+    )  # fmt: skip
+
+
+RECORDS = [
+    [record("bare", 0, 900.0), record("bare", 1, 10.0), record("bare", 2, 14.0),
+     record("bare", 3, 700.0, exit_code=1)],
+    [record("container", 1, 20.0)],
+]  # fmt: skip
+
+
+def test_warm_up_and_failed_runs_do_not_count() -> None:
+    first, second = published.beside(make_matrix(), RECORDS, [])
+    assert (first.arm, first.measured.mean, first.measured.least, first.measured.most) == (
+        "bare",
+        12.0,
+        10.0,
+        14.0,
+    )
+    assert first.measured.std == pytest.approx(8**0.5)
+    assert (second.arm, second.measured.std, second.measured.runs) == ("container", None, 1)
+    assert second.published is None
+
+
+def test_the_nearest_point_stands_beside() -> None:
+    rows = published.read(
+        HEAD
+        + "vgg16,128,bare,speed,3,,,,K80,CINECA\n"
+        + "vgg16,32,bare,speed,1,0.5,,,K80,CINECA\n"
+        + "vgg16,64,container,speed,2,,,,K80,CINECA\n"
+        + "alexnet,4,bare,speed,9,,,,K80,CINECA\n",
+        "p.csv",
+    )
+    first, second = published.beside(make_matrix(), RECORDS, rows)
+    assert first.published is rows[1]
+    assert first.differs == "batch 32"
+    assert second.published is rows[2]
+    assert second.differs == ""
+    text = "\n".join(published.lines([first, second]))
+    assert "1 ± 0.5" in text
+    assert "published at: batch 32" in text
+    assert "CINECA; K80" in text
+    lines = published.table([first, second]).splitlines()
+    assert lines[0].startswith("point,arm,metric,unit,runs,measured_mean")
+    assert len(lines) == 3
+
+
+def test_another_network_is_never_the_nearest() -> None:
+    rows = published.read(HEAD + "alexnet,4,bare,speed,9,,,,K80,CINECA\n", "p.csv")
+    assert all(each.published is None for each in published.beside(make_matrix(), RECORDS, rows))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "lacks the columns arm, metric"),
+        ("model,arm,metric,mean,std,min,max,hardware\n", "lacks the columns source"),
+        ("model," + HEAD, "has a column twice"),
+        (HEAD + "vgg16,32\n", r"line 2: 2 values for 10 columns"),
+        (HEAD + "vgg16,32,bare,speed,fast,,,,K80,CINECA\n", "line 2: mean is 'fast', not a number"),
+        (HEAD + "vgg16,32,bare,speed,inf,,,,K80,CINECA\n", "mean is 'inf', not a number"),
+        (HEAD + "vgg16,32,bare,speed,,,,,K80,CINECA\n", "mean is empty"),
+        (HEAD + '"vgg16,32', "line 2: unexpected end of data"),
+    ],
+)
+def test_other_tables_are_refused(text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        published.read(text, "p.csv")
+
+
+@given(st.text(max_size=200), st.booleans())
+def test_any_text_is_read_or_refused(text: str, headed: bool) -> None:
+    with contextlib.suppress(UsageError):
+        published.read(HEAD * headed + text, "p.csv")
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(1e-6, 1e9), st.floats(1e-6, 1e9), st.sampled_from(["bare", "container"])),
+        min_size=1, max_size=5,
+    )
+)  # fmt: skip
+def test_tables_fit_80_columns(values: list[tuple[float, float, str]]) -> None:
+    found = [
+        published.Beside(
+            label="model=inception3 batch=128 ranks_per_node=4",
+            arm=arm,
+            metric="speed",
+            unit="images/s",
+            measured=published.Figures(mean=mean, std=std, least=mean, most=mean, runs=3),
+            published=None,
+            differs="",
+        )
+        for mean, std, arm in values
+    ]
+    assert all(len(line) <= 80 for line in published.lines(found))
