@@ -44,7 +44,7 @@ class Author(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Description:
-    """What the user says about a crate."""
+    """The user's description of a crate."""
 
     title: str = ""
     licence: str = ""

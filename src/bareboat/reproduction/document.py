@@ -46,7 +46,7 @@ class LockedPackage(Struct, frozen=True, kw_only=True):
 
 
 class LockedLayer(Struct, frozen=True, kw_only=True):
-    """A layer, and the step of the image's recipe that made it, where the image says so."""
+    """A layer, and the step of the image's recipe that made it, where the image has it."""
 
     diff_id: str
     step: str = ""

@@ -1,4 +1,4 @@
-"""What a lock says about an image: from the store, which never changes what it holds by a digest."""
+"""The image of a lock, from the store, which never changes what it holds by a digest."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def is_submitted(lock: Lock, choice: Choice) -> bool:
 
 
 def job_of(lock: Lock, found: Found, session: Session, choice: Choice) -> Job:
-    """The job as this site and the user want it. What belongs to the lock's site is left out."""
+    """The job for this site, with the user's choices. What belongs to the lock's site is left out."""
     job = retrieval.without_place(found.job)
     engine = choice.engine
     if engine is None and lock.job.engine == registry.BARE_METAL:

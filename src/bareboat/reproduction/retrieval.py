@@ -48,7 +48,7 @@ class Part(Struct, frozen=True, kw_only=True):
 
 
 class Wishes(Struct, frozen=True, kw_only=True):
-    """What the user says for a replay. `image`: another image, or "capture". `code`: the directory with the
+    """The user's choices for a replay. `image`: another image, or "capture". `code`: the directory with the
     code. `moved`: paths of the lock -> where they are here."""
 
     image: str | None = None
@@ -185,7 +185,7 @@ def _code(lock: Lock, job: Job, wishes: Wishes) -> tuple[Job, str | None, list[P
     if wishes.code is not None and (job.workdir is None or not os.path.isdir(wishes.code)):
         is_image = "the job's working directory is in the image"
         raise UsageError(
-            f"--code {wishes.code!r}: {is_image if job.workdir is None else 'there is no such directory'}",
+            f"--code {wishes.code!r}: {is_image if job.workdir is None else 'the directory does not exist'}",
             remedy="remove --code" if job.workdir is None else "name the directory that has the code",
         )
     if job.workdir is None:
@@ -301,7 +301,7 @@ def _in_folder(job: Job, folder: str) -> Job:
 
 
 def _moved(job: Job, wishes: Wishes) -> Job:
-    """The job with the sources of its mounts where the user says that they are."""
+    """The job with the sources of its mounts where the user's choices place them."""
     mounts = tuple(msgspec.structs.replace(each, source=wishes.here(each.source)) for each in job.mounts)
     capture = job.capture
     if capture.python is not None:
