@@ -33,6 +33,7 @@ dist: .venv-test/.ready
 	.venv-test/bin/python -m venv --clear build/dist-check
 	build/dist-check/bin/python $(PIP_INSTALL) dist/*.whl
 	build/dist-check/bin/bareboat --version
+	test -e build/dist-check/share/man/man1/bareboat-run.1
 
 # The documentation as a site in site/, which needs no network to be read.
 docs: .venv-docs/.ready
