@@ -135,4 +135,4 @@ def test_commands_in_a_fresh_clone(page: Path, home: Path) -> None:
         subprocess.run([*git, *words], cwd=home / "…", check=True)
     pip = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
     variables = documented.desk_environment(home, **pip, TESTS="tests/unit/test_units.py")
-    documented.play(page, "clone", home, documented.local_shell(variables, 3 * PATIENCE_S), ["python3"])
+    documented.play(page, "clone", home, documented.local_shell(variables, 6 * PATIENCE_S), ["python3"])
