@@ -14,7 +14,7 @@ _STEP = re.compile(r"(?:warm-up|run (?P<run>\d+) of (?P<of>\d+)): (?P<what>.*)")
 
 
 class StudyProgress:
-    """Takes what a study says while it is conducted."""
+    """Shows the progress that a study reports."""
 
     def __init__(self, progress: Progress, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._progress, self._clock = progress, clock
