@@ -251,9 +251,9 @@ def test_a_changed_file_is_told(place: Path, work: Path) -> None:
 
 
 def test_the_container_and_the_stack_are_told_apart(place: Path, work: Path) -> None:
-    (work / "image.tar").write_bytes(busybox())
+    (work / "image.tar").write_bytes(busybox(only_here=b"x"))
     text = (
-        'command = ["sh", "-c", "test -e /bin/busybox && echo v 5 || echo v 10"]\n'
+        'command = ["sh", "-c", "test -e /only_here && echo v 5 || echo v 10"]\n'
         f'image = "rootfs:{work}/image.tar"\n'
         '[metrics.v]\npattern = "v ([0-9]+)"\n[prove]\nrepeats = 2\nattribution = true\n'
     )
