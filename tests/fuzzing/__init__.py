@@ -190,7 +190,7 @@ def changed(data: bytes, others: list[bytes], chance: random.Random, words: tupl
 
 def readers() -> dict[str, Reader]:
     """The table, by name."""
-    from fuzzing import documents, images, jobs, locks, network, nodes, runs, signatures, trees
+    from fuzzing import documents, images, jobs, locks, network, nodes, recipes, runs, signatures, trees
 
-    modules = (images, documents, network, signatures, jobs, locks, nodes, runs, trees)
+    modules = (images, documents, network, signatures, jobs, locks, nodes, recipes, runs, trees)
     return {each.name: each for module in modules for each in module.READERS}

@@ -31,7 +31,7 @@ def run_step(
     stopped: Callable[[], bool] = lambda: False,
 ) -> int:
     """Run a command without input; return its exit code, 128 + N for signal N. `given`: words of `argv` that
-    stand for descriptors -> what is read from them. `show`: called with stdout and stderr. Once `stopped`, or
+    mean descriptors -> what is read from them. `show`: called with stdout and stderr. Once `stopped`, or
     when Bareboat exits, the command is killed; the sandbox ends with it. Raises ToolError where it cannot
     start."""
     with _descriptors(given) as (names, descriptors):

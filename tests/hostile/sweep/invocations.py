@@ -65,6 +65,7 @@ BASES: dict[str, tuple[str, ...]] = {
     "init": ("init", "train.py", "--dry-run"),
     "capture": ("capture", "--dry-run", "--python", "env/bin/python"),
     "image pull": ("image", "pull", "./tree"),
+    "image build": ("image", "build", "./context", "--dry-run"),
     "image ls": ("image", "ls"),
     "image show": ("image", "show", IMAGE),
     "image sbom": ("image", "sbom", IMAGE),

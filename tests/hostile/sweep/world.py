@@ -89,6 +89,9 @@ class World:
         (self.cwd / "text").write_text("some text\n")
         (self.cwd / "binary").write_bytes(bytes(range(256)) * 8)
         (self.cwd / "folder").mkdir()
+        (self.cwd / "context").mkdir()
+        (self.cwd / "context/Dockerfile").write_text("ARG A\nFROM scratch AS one\nCOPY a /a\n")
+        (self.cwd / "context/a").write_text("1\n")
         programs = self.cwd / "tree" / "bin"
         programs.mkdir(parents=True)
         shutil.copy(shutil.which("busybox") or "/bin/true", programs / "busybox")

@@ -77,13 +77,18 @@ def run(context: Context) -> int:
     if options.tag is not None:
         check_image_name(options.tag)
     asked = _options(context)
+    reach = access(context, "")  # wrong flags are an error even if no registry is contacted
+    if options.policy:
+        from bareboat.images.signatures import policy
+
+        policy.load(options.policy)
     if options.dry_run:
         return _show(context, asked)
     reporter = BuildProgress(
         context.progress, shows=not (options.quiet or options.no_progress), verbose=options.verbose
     )
     try:
-        built = builds.build(context.session, asked, access(context, ""), reporter, pull=options.pull)
+        built = builds.build(context.session, asked, reach, reporter, pull=options.pull)
     finally:
         context.progress.end()
     image = built.image

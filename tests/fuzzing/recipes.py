@@ -1,0 +1,67 @@
+"""Readers of what a build takes: Dockerfiles and .dockerignore."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bareboat.errors import BareboatError
+from bareboat.images.build import config
+from bareboat.images.recipe import expansion, ignore, mounts, stages
+from bareboat.images.recipe.faults import RecipeError
+from fuzzing import Finding, Reader
+
+_BUILTIN = {"TARGETARCH": "amd64", "TARGETPLATFORM": "linux/amd64"}
+
+
+def read_dockerfile(data: bytes, _scratch: Path) -> None:
+    """As a Dockerfile, with everything that needs no image."""
+    text = data.decode("utf-8", "surrogateescape")
+    try:
+        recipe = stages.read(text, given={"A": "1"}, builtin=_BUILTIN)
+        for stage in recipe.stages:
+            recipe.closure(stage)
+            made = config.scratch()
+            for step in stage.steps:
+                if step.name == "RUN":
+                    mounts.read(step, lambda each: each)
+                elif step.name not in ("COPY", "ADD", "WORKDIR", "ARG"):
+                    words = tuple(expansion.words(each, _BUILTIN) and each for each in step.args)
+                    made = config.applied(
+                        made, step, words, {name: value or "" for name, value in step.pairs}
+                    )
+    except RecipeError as error:
+        if error.line < 1:
+            raise Finding("an error without a line") from None
+        raise
+    except expansion.ExpansionError as error:
+        raise BareboatError(str(error), remedy="-") from None
+
+
+def read_dockerignore(data: bytes, _scratch: Path) -> None:
+    """Patterns, and paths that they are compared with."""
+    rules = ignore.read(data.decode("utf-8", "surrogateescape"))
+    for path in ("a", "a/b", "a" * 60 + "/" + "b" * 60, ".git/config"):
+        rules.ignores(path)
+
+
+def _dockerfiles() -> dict[str, bytes]:
+    return {
+        "stages": b"ARG B=debian\nFROM ${B:-x} AS a\nRUN --mount=type=cache,target=/c a \\\n # c\n b\n"
+        b"FROM scratch\nCOPY --from=a --chown=1:2 /a /b\nONBUILD RUN x\n",
+        "heredocs": b"# syntax=x\n# escape=`\nFROM a\nRUN <<-'E' cat `\n b\n\tx\n\tE\n"
+        b"COPY <<a <<b /d/\n1\na\n2\nb\n",
+        "settings": b'FROM a\nENV A="b c" D=\'e\'\nENV F g h\nLABEL a=b\nEXPOSE 80-90/udp\nVOLUME ["/v"]\n'
+        b'HEALTHCHECK --interval=1m30s CMD ["a"]\nSHELL ["/bin/sh"]\nCMD a\n'
+        b'ENTRYPOINT ["b"]\nSTOPSIGNAL 9\nUSER a:b\n',
+        "expansion": b"FROM ${A#*x}${A%%y*}${A//z/w}${A:+${B:-'c'}}\nENV V=${A:?no}\n",
+    }
+
+
+def _ignores() -> dict[str, bytes]:
+    return {"patterns": b"# c\n*.md\n!README.md\n**/x?[a-z]\n/a/**/b\n\\#d\n"}
+
+
+READERS = (
+    Reader(name="dockerfiles", read=read_dockerfile, seeds=_dockerfiles, modules=("bareboat.images.recipe",)),
+    Reader(name="dockerignores", read=read_dockerignore, seeds=_ignores, modules=("bareboat.images.recipe",)),
+)
