@@ -3,9 +3,9 @@
     python bench/build.py [--rounds 3] [--only bareboat,buildah] [--recipes c,python]
 
 Every tool builds the same Dockerfiles from the same base, a Debian made by mmdebstrap, with the host's
-network, as an ordinary user. `cold` runs every step; `warm` repeats the build; `changed` follows a change of the
-last file that the recipe copies. Rounds are interleaved; figures are medians of the wall time in seconds, with
-the smallest and the largest.
+network, as an ordinary user. `cold` runs every step; `warm` repeats the build; `changed` follows a change of
+the last file that the recipe copies. Rounds are interleaved; figures are medians of the wall time in seconds,
+with the smallest and the largest.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ RECIPES: dict[str, tuple[str, dict[str, str]]] = {
         "FROM BASE\nRUN apt-get update -qq && apt-get install -qq --no-install-recommends "
         "python3 python3-venv ca-certificates\nCOPY ca.crt /ca.crt\n"
         "RUN python3 -m venv /opt/venv && /opt/venv/bin/pip install -q "
-        "--no-cache-dir --cert /ca.crt numpy==2.1.3\nCOPY app.py /app/\nRUN /opt/venv/bin/python /app/app.py\n",
+        "--no-cache-dir --cert /ca.crt numpy==2.1.3\n"
+        "COPY app.py /app/\nRUN /opt/venv/bin/python /app/app.py\n",
         {"ca.crt": "", "app.py": "import numpy\n"},
     ),
 }

@@ -398,7 +398,7 @@ def test_what_is_claimed_while_it_is_collected_goes_back(
     """A pull that finds a layer just before it is set aside gets it back."""
     layer = put_layer(store, a="1")
     claims = iter([set(), {layer.diff_id}])
-    monkeypatch.setattr("bareboat.images.upkeep.contents.claims", lambda _store: next(claims))
+    monkeypatch.setattr("bareboat.images.upkeep.contents.claims", lambda _store, **_: next(claims))
     assert upkeep.collect_garbage(store).freed == ()
     assert store.stored_layer(layer.diff_id).inodes == 1
 
@@ -410,7 +410,7 @@ def test_an_image_made_while_it_is_collected_keeps_its_layers(
     real = contents.claims
     calls = []
 
-    def claims(of: Store) -> set[str]:
+    def claims(of: Store, **_: object) -> set[str]:
         calls.append(1)
         if len(calls) == 1:
             put_image(store, [layer])

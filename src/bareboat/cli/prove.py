@@ -101,7 +101,7 @@ def run(context: Context) -> int:
 
     if options.list:
         return prove_builtin.show_list(context)
-    from bareboat.cli.report import check_installed, check_library
+    from bareboat.cli.libraries import check_installed, check_library
     from bareboat.study import prove
 
     options.output = report_export.claim_page(context, options.output)

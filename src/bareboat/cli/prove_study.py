@@ -71,7 +71,7 @@ def _with_flags(context: Context, job: Job, fixed: frozenset[str]) -> Job:
 def run(context: Context, request: StudyRequest) -> int:
     """Design and conduct a new study, or resume the newest of this file."""
     options = context.options
-    from bareboat.cli.report import check_library
+    from bareboat.cli.libraries import check_library
     from bareboat.study import matrix
 
     if options.resume:
@@ -89,7 +89,7 @@ def run(context: Context, request: StudyRequest) -> int:
 
 def resume(context: Context, found: Matrix) -> int:
     """Conduct the missing runs of a study."""
-    from bareboat.cli.report import check_library
+    from bareboat.cli.libraries import check_library
     from bareboat.study import blocks, matrix
 
     _check_unchanged(context, found)

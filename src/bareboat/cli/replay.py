@@ -91,7 +91,7 @@ def run(context: Context) -> int:
     replay.check(found)
     _agree(context, lock, digest)
     if lock.kind == "study":
-        from bareboat.cli.report import check_library
+        from bareboat.cli.libraries import check_library
 
         check_library()
     if found.restores is not None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from bareboat.cli import console, report_export, report_trackers
 from bareboat.cli.common import Context, add_common
+from bareboat.cli.libraries import check_library
 from bareboat.cli.report_export import Request
 from bareboat.errors import BareboatError, StoreError, UsageError
 from bareboat.nearest import nearest
@@ -102,38 +103,6 @@ def _newest_study(context: Context, request: Request) -> str:
     raise UsageError(
         f"{' '.join(flags)}: no study is in the store yet", remedy="bareboat prove train.py; or name a run"
     )
-
-
-_LIBRARY = ("numpy", "scipy", "matplotlib")
-
-
-def check_installed() -> None:
-    """Raise UsageError where a library for analysis and plots is not installed."""
-    from importlib.util import find_spec
-
-    missing = [name for name in _LIBRARY if find_spec(name) is None]
-    if missing:
-        raise UsageError(
-            f"not installed, but required for a study: {', '.join(missing)}",
-            remedy="pip install 'bareboat[study]'",
-        )
-
-
-def check_library() -> None:
-    """Raise UsageError where one is not installed or does not work. Importing matplotlib makes a directory in
-    the user's home."""
-    from importlib import import_module
-
-    check_installed()
-    for name in _LIBRARY:
-        try:
-            import_module(name)
-        except Exception as error:  # for example an incompatible version
-            raise UsageError(
-                f"{name}, required for a study, cannot be imported",
-                context=one_line(f"{type(error).__name__}: {error}"),
-                remedy=f"pip install --force-reinstall {name}",
-            ) from None
 
 
 def show(context: Context, found: Sequence[Finding], where: str) -> None:

@@ -22,7 +22,7 @@ _MOST_COMPARISONS = 24
 
 def run(context: Context, runs: Sequence[str], request: Request) -> int:
     """Report one study from its records."""
-    from bareboat.cli.report import check_library
+    from bareboat.cli.libraries import check_library
     from bareboat.study import matrix
 
     if len(runs) > 1:
