@@ -114,7 +114,7 @@ def faults(block: Block) -> list[str]:
             found.append(f"text requires one of: {', '.join(TEXT)}")
         allowed_words, allowed_values = TEXT, {}
     elif block.language == "toml":
-        allowed_words, allowed_values = ("part", "settings"), {"file": None}
+        allowed_words, allowed_values = ("part", "settings", "study"), {"file": None}
     elif block.language == "python":
         allowed_words, allowed_values = ("part",), {**allowed_values, "file": None}
     found += [f"unknown attribute {word}" for word in block.words if word not in allowed_words]

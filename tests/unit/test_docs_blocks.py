@@ -12,11 +12,12 @@ import pytest
 from builders import make_image, make_rootfs, make_site
 from documented import Block
 
-from bareboat import config, render
+from bareboat import config, render, studyfile
 from bareboat.jobfile import read_job
 from bareboat.model import Partition, SchedulerFacts, Site
 from bareboat.plan import plan
 from bareboat.session.defaults import with_settings
+from bareboat.toml import TomlFile
 
 PAGES = documented.pages()
 BLOCKS = [block for page in PAGES for block in documented.blocks(page)]
@@ -31,7 +32,9 @@ def test_every_block_says_how_it_is_tested(page: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "block", [each for each in BLOCKS if each.language == "toml" and "settings" not in each.words], ids=str
+    "block",
+    [each for each in BLOCKS if each.language == "toml" and not {"settings", "study"} & set(each.words)],
+    ids=str,
 )
 def test_job_files_are_read_and_planned(
     block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -49,6 +52,19 @@ def test_job_files_are_read_and_planned(
     job = msgspec.structs.replace(job, image="capture", scheduler="slurm")
     made = plan(job, image, make_rootfs(image), _site())
     assert render.script(made).startswith("#!")
+
+
+@pytest.mark.parametrize(
+    "block", [each for each in BLOCKS if each.language == "toml" and "study" in each.words], ids=str
+)
+def test_studies_are_read(block: Block, tmp_path: Path) -> None:
+    work = documented.furnish(tmp_path / "home" / "work", tmp_path / "home")
+    file = work / "study.toml"
+    file.write_text(block.body)
+    settings = config.resolve({}, folder=None, environment={"HOME": str(tmp_path)}, with_site=False)
+    request = studyfile.read_study(TomlFile(file), settings)
+    studyfile.check_arms(request)
+    assert len(request.arms) > 1
 
 
 @pytest.mark.parametrize(

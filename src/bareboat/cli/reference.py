@@ -101,6 +101,7 @@ ENVIRONMENT = {
     "CC, CUDA_HOME, CUDA_PATH": "the compiler and the CUDA toolkit that `capture.compiler` adds",
     "LD_LIBRARY_PATH": "searched for shared libraries by `capture`, as the dynamic loader does",
     "HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, NO_PROXY": "proxies for registries; also in lower case",
+    "SSH_AUTH_SOCK": "the agent that `image build --ssh default` gives to RUN --mount=type=ssh",
     "SSL_CERT_FILE": "certificate authorities for registries",
     "REGISTRY_AUTH_FILE, DOCKER_CONFIG": "credentials for registries, as in Podman and Docker",
     "NGC_API_KEY": "the key for nvcr.io",

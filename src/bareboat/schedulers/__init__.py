@@ -221,8 +221,8 @@ def starts_by(scheduler: Scheduler) -> str:
 
 
 def allocation(scheduler: Scheduler, environment: Mapping[str, str]) -> Allocation | None:
-    """The scheduler's job to which a process with these variables belongs; None outside of a job, and where
-    the scheduler cannot tell."""
+    """The scheduler's job to which a process with these variables belongs; None outside of a job, and for a
+    scheduler that sets no variables."""
     find: Callable[[Mapping[str, str]], Allocation | None] | None = getattr(scheduler, "allocation", None)
     return find(environment) if find else None
 
