@@ -105,7 +105,7 @@ def test_a_slowdown_of_10_percent_in_one_arm_is_called_different(place: Path, wo
     found = analysis.analyse(*the_study(place, work.name)).primary.comparison
     assert found.verdict.value == "different"
     assert 0.8 < found.ratio < 0.97
-    assert "different, by" in out
+    assert "different: throughput of" in out
 
 
 def test_a_training_that_diverges_is_a_study_with_that_result(place: Path, work: Path) -> None:
