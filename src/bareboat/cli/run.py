@@ -21,6 +21,7 @@ from bareboat.cli.common import (
     add_root,
     add_trust,
 )
+from bareboat.cli.folding import folded
 from bareboat.cli.job import read_job
 from bareboat.cli.wait import as_json
 from bareboat.errors import ProgramError
@@ -56,7 +57,9 @@ def run(context: Context) -> int:
         error.code = error.status
         raise
     if context.options.dry_run:
-        console.result_json(render.shown(plan)) if context.options.json else console.result(render.text(plan))
+        console.result_json(render.shown(plan)) if context.options.json else console.result(
+            folded(render.text(plan), console.width())
+        )
         return 0
     for warning in () if context.options.quiet else plan.warnings:
         console.note(f"warning: {warning}")

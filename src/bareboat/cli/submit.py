@@ -19,6 +19,7 @@ from bareboat.cli.common import (
     add_scheduling,
     add_trust,
 )
+from bareboat.cli.folding import folded
 from bareboat.cli.job import read_job
 from bareboat.errors import UsageError
 from bareboat.session import Purpose, planning, preparation
@@ -58,7 +59,9 @@ def run(context: Context) -> int:
     prepared = preparation.prepare(session, read_job(context), Purpose.SUBMIT)
     plan = planning.plan(session, prepared)
     if context.options.dry_run:
-        console.result_json(render.shown(plan)) if context.options.json else console.result(render.text(plan))
+        console.result_json(render.shown(plan)) if context.options.json else console.result(
+            folded(render.text(plan), console.width())
+        )
         return 0
     for warning in () if context.options.quiet else plan.warnings:
         console.note(f"warning: {warning}")
