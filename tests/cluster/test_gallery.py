@@ -220,7 +220,9 @@ def test_the_preemptible_run_is_requeued_and_continues(slurm: Cluster, small: Pa
     found = json.loads(submitted)
 
     def log() -> str:
-        return copied("logs", found["run_id"])
+        """What was printed so far; of a run that is pending, nothing."""
+        done = slurm.login(["bareboat", "logs", found["run_id"]], path=copied.path, check=False)
+        return done.stdout
 
     slurm.wait(lambda: "step 200:" in log(), "the training has begun")
     slurm.login(["scancel", "--batch", "-s", "USR1", str(found["job_id"])])
