@@ -144,6 +144,7 @@ def test_a_difference_has_its_exit_code_and_is_named(desk: Desk) -> None:
     second = desk.run()
     told = desk.do("diff", first, second)
     assert "environment: SEED  1 -> 2   (a seed of random numbers)" in told
+    assert "results: loss" in told.partition("\nresults\n")[2]
     # The seed is what the lock says, so the code is changed instead.
     document = json.loads(first.read_text())
     document["job"]["environment"]["SEED"] = "5"

@@ -34,10 +34,14 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(context: Context) -> int:
     """Exit with 0, whether anything differs or not."""
-    from bareboat.reproduction import difference
+    from bareboat.reproduction import difference, reading
 
     options = context.options
-    locks = [load(context, name) for name in (options.first, options.second)]
+    names = (options.first, options.second)
+    # The metrics of a lock that were found by patterns are looked for in the run, too.
+    read = {name: reading.read(Path(name))[0] for name in names if _is_file(name)}
+    patterns = {key: value for lock in read.values() for key, value in lock.patterns.items()}
+    locks = [read[name] if name in read else _of_run(context, name, patterns) for name in names]
     found = difference.compare(*locks)
     gaps = {name: lock.not_recorded for name, lock in zip("AB", locks, strict=True)}
     if options.json:
@@ -55,15 +59,24 @@ def run(context: Context) -> int:
     return 0
 
 
-def load(context: Context, name: str) -> Lock:
-    """The lock in a file of this name, else that of the run or job."""
-    from bareboat.reproduction import making, reading
+def _is_file(name: str) -> bool:
+    return os.path.isfile(name) or os.sep in name or name.endswith(".lock")
 
-    path = Path(name)
-    if os.path.isfile(path) or os.sep in name or name.endswith(".lock"):
-        return reading.read(path)[0]
+
+def _of_run(context: Context, name: str, patterns: dict[str, str]) -> Lock:
+    """The lock of a run or job; of a study, without the patterns."""
+    from bareboat.reproduction import making
+
+    run_id = find(context, name)
+    is_study = os.path.lexists(context.store.run(run_id) / "study.json")
+    maker = making.Maker(
+        context.store,
+        metrics={} if is_study else patterns,
+        strict=False,
+        say=context.progress.say,
+    )
     try:
-        return making.Maker(context.store, say=context.progress.say).lock(find(context, name))
+        return maker.lock(run_id)
     finally:
         context.progress.end()
 
