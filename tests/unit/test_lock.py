@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 from collections.abc import Callable
@@ -331,6 +332,9 @@ def test_checksums_of_directories_depend_on_names_and_contents_only(tmp_path: Pa
             (folder / "inner" / name).write_text("same")
         found.append(data.checksum(str(folder)))
     assert found[0].sha256 == found[1].sha256 != found[2].sha256
+    digest = hashlib.sha256(b"same").hexdigest()
+    listed = "".join(f"file\0inner/{name}\0{4} {digest}\n" for name in ("a", "b"))
+    assert found[0].sha256 == hashlib.sha256(listed.encode()).hexdigest()
     assert (found[0].files, found[0].size_bytes, found[0].is_folder) == (2, 8, True)
 
 

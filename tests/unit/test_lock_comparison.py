@@ -88,6 +88,11 @@ def test_what_was_not_recorded_is_said_and_explains_nothing() -> None:
     assert "not recorded in B: the code: no directory" in text
 
 
+def test_one_unknown_value_explains_nothing() -> None:
+    (only,) = compare(make_lock(), make_lock(machine=make_machine(kernel="")))
+    assert (only.item, only.second, only.weight) == ("kernel", UNKNOWN, Weight.UNLIKELY)
+
+
 def test_a_commit_counts_less_where_the_files_used_are_equal() -> None:
     repository = msgspec.structs.replace(make_code().repository, commit="b" * 40)
     (only,) = compare(make_lock(), make_lock(code=make_code(repository=repository)))
