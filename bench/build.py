@@ -40,9 +40,9 @@ RECIPES: dict[str, tuple[str, dict[str, str]]] = {
         {"main.c": "int main(void) { return 0; }\n"},
     ),
     "python": (
-        "FROM BASE\nRUN apt-get update -qq && apt-get install -qq --no-install-recommends "
-        "python3 python3-venv ca-certificates\nCOPY ca.crt /ca.crt\n"
-        "RUN python3 -m venv /opt/venv && /opt/venv/bin/pip install -q "
+        "FROM BASE\nRUN apt-get update -qq && "
+        "apt-get install -qq --no-install-recommends python3 python3-venv ca-certificates\n"
+        "COPY ca.crt /ca.crt\nRUN python3 -m venv /opt/venv && /opt/venv/bin/pip install -q "
         "--no-cache-dir --cert /ca.crt numpy==2.1.3\n"
         "COPY app.py /app/\nRUN /opt/venv/bin/python /app/app.py\n",
         {"ca.crt": "", "app.py": "import numpy\n"},

@@ -1,0 +1,205 @@
+"""Parts of a build that need no sandbox: modes, places, layers, configurations, the filter."""
+
+from __future__ import annotations
+
+import os
+import stat
+import struct
+import tarfile
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bareboat.errors import ImageError
+from bareboat.images.build import config, layer, sandbox
+from bareboat.images.build.copying import mode_change
+from bareboat.images.build.places import PlaceError, find_user, locate
+from bareboat.images.build.sandbox import Bind, Sandbox
+from bareboat.images.inside.view import View
+from bareboat.images.layers.limits import Limits
+from bareboat.images.layers.recipe import rebuild
+from bareboat.images.layers.unpack import unpack
+from bareboat.images.oci import tarwriter
+from bareboat.seccomp import program
+
+
+@pytest.mark.parametrize(
+    ("text", "before", "after", "is_folder"),
+    [
+        ("755", 0o600, 0o755, False),
+        ("4711", 0o600, 0o4711, False),
+        ("u+x", 0o644, 0o744, False),
+        ("+x", 0o644, 0o755, False),
+        ("go-rwx", 0o777, 0o700, False),
+        ("u=rw,go=", 0o777, 0o600, False),
+        ("a+X", 0o644, 0o644, False),
+        ("a+X", 0o644, 0o755, True),
+        ("a+X", 0o744, 0o755, False),
+        ("u+s,+t", 0o755, 0o5755, False),
+    ],
+)
+def test_modes(text: str, before: int, after: int, is_folder: bool) -> None:
+    assert mode_change(text)(before, is_folder) == after
+
+
+@pytest.mark.parametrize("text", ["", "8", "77777", "u", "x+r", "u+q", "755,"])
+def test_wrong_modes(text: str) -> None:
+    with pytest.raises(ValueError, match="mode"):
+        mode_change(text)
+
+
+@pytest.fixture
+def view(tmp_path: Path) -> View:
+    for name in ("usr/bin", "etc", "a/b"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "bin").symlink_to("usr/bin")
+    (tmp_path / "up").symlink_to("../../../etc")
+    (tmp_path / "absolute").symlink_to("/usr")
+    (tmp_path / "dangling").symlink_to("/not/there")
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "etc/passwd").write_text("root:x:0:0::/root:/bin/sh\napp:x:5:6::/home/app:\nbad\n")
+    (tmp_path / "etc/group").write_text("staff:x:50:\n")
+    return View([tmp_path])
+
+
+@pytest.mark.parametrize(
+    ("path", "found", "there", "missing"),
+    [
+        ("/", "/", True, ()),
+        ("/bin/x", "/usr/bin/x", False, ()),
+        ("/absolute/bin", "/usr/bin", True, ()),
+        ("/up", "/etc", True, ()),
+        ("/../../etc/passwd", "/etc/passwd", True, ()),
+        ("/new/deep/er", "/new/deep/er", False, ("/new", "/new/deep")),
+        ("/dangling", "/not/there", False, ("/not",)),
+        ("/new/../etc", "/etc", True, ()),
+        ("/a/b/..", "/a", True, ()),
+    ],
+)
+def test_places(view: View, path: str, found: str, there: bool, missing: tuple[str, ...]) -> None:
+    place = locate(view, path)
+    assert (place.path, place.node is not None, place.missing) == (found, there, missing)
+
+
+@pytest.mark.parametrize("path", ["/loop", "/etc/passwd/x", "/loop/x"])
+def test_places_that_lead_nowhere(view: View, path: str) -> None:
+    with pytest.raises(PlaceError):
+        locate(view, path)
+
+
+def test_users(view: View) -> None:
+    def numbers(text: str) -> tuple[int, int, str]:
+        user = find_user(view, text)
+        return user.uid, user.gid, user.home
+
+    assert numbers("app") == (5, 6, "/home/app")
+    assert numbers("5") == (5, 6, "/home/app")
+    assert numbers("7") == (7, 7, "/")
+    assert numbers("app:staff") == (5, 50, "/home/app")
+    assert numbers("1:2") == (1, 2, "/")
+    assert find_user(View([]), "root").uid == 0
+    for text in ("nobody", "app:none", ""):
+        with pytest.raises(PlaceError):
+            find_user(view, text)
+
+
+def test_a_layer_unpacks_to_the_tree_that_it_was_made_of(tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    tree = made / "tree"
+    (tree / "d/opaque").mkdir(parents=True)
+    (tree / "d/f").write_bytes(b"x" * 3000)
+    os.link(tree / "d/f", tree / "d/link")
+    (tree / "s").symlink_to("d/f")
+    os.mkfifo(tree / "p", 0o640)
+    (tree / ("n" * 120)).write_bytes(b"")
+    os.setxattr(tree / "d/f", "user.note", b"\0value")
+    os.setxattr(tree / "d/opaque", "user.overlay.opaque", b"y")
+    os.setxattr(tree / "d", "user.overlay.origin", b"")
+    os.chmod(tree / "d/f", 0o4755)
+    os.chmod(tree / "d", 0o500)
+    os.mknod(tree / "gone", stat.S_IFCHR, 0)
+    facts = layer.finish(made, layer.Rules(owner=lambda path: (70_000_000, 5) if path == b"d/f" else (0, 0)))
+    data = BytesIO()
+    assert rebuild(tree, made / "recipe", data.write) == facts.diff_id
+    assert data.tell() == facts.size_bytes
+    data.seek(0)
+    with tarfile.open(fileobj=data) as archive:
+        members = {member.name: member for member in archive.getmembers()}
+    assert (members["d/f"].mode, members["d/f"].uid, members["d/f"].gid) == (0o4755, 70_000_000, 5)
+    assert members["d/f"].pax_headers["SCHILY.xattr.user.note"] == "\0value"
+    assert {"d/opaque/.wh..wh..opq", ".wh.gone", "p"} <= members.keys()
+    assert members["d/link"].linkname == "d/f"
+    assert members["d"].mode == 0o500
+    again = tmp_path / "again"
+    again.mkdir()
+    unpacked = unpack(iter([data.getvalue()]), again, name="a layer", limits=Limits(), recipe=None)
+    assert (unpacked.inodes, unpacked.unpacked_bytes) == (facts.inodes, facts.unpacked_bytes)
+    for path in ("d", "d/f", "d/opaque", "s", "p", "gone"):
+        one, other = os.lstat(tree / path), os.lstat(again / path)
+        assert one.st_mode == other.st_mode
+        assert path == "gone" or int(one.st_mtime) == int(other.st_mtime)
+        assert os.listxattr(tree / path, follow_symlinks=False) == os.listxattr(
+            again / path, follow_symlinks=False
+        )
+
+
+def test_capabilities_lose_the_namespace_of_the_build() -> None:
+    kept = struct.pack("<4I", 1 << 13, 0, 0, 0)
+    of_namespace = struct.pack("<I", 0x03000001) + kept + struct.pack("<I", 1000)
+    assert layer._capability(of_namespace) == struct.pack("<I", 0x02000001) + kept
+    plain = struct.pack("<I", 0x02000001) + kept
+    assert layer._capability(plain) == plain
+
+
+def test_names_that_mean_something_in_a_layer_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree/.wh.etc").write_text("content")
+    with pytest.raises(ImageError, match=r"\.wh\.etc"):
+        layer.finish(tmp_path, layer.Rules())
+
+
+@given(st.integers(0, 2**40), st.integers(0, 2**40), st.binary(max_size=300))
+def test_headers_hold_any_owner_and_attribute(uid: int, gid: int, value: bytes) -> None:
+    data = tarwriter.header(
+        b"name", b"0", mode=0o644, owner=(uid, gid), xattrs=((b"user.a", value),) if value else ()
+    )
+    with tarfile.open(fileobj=BytesIO(data + tarwriter.END), errors="surrogateescape") as archive:
+        (member,) = archive.getmembers()
+    assert (member.uid, member.gid) == (uid, gid)
+    if value:
+        found = member.pax_headers["SCHILY.xattr.user.a"]
+        assert found.encode("utf-8", "surrogateescape") == value
+
+
+def test_secrets_are_in_no_argument() -> None:
+    box = Sandbox(
+        layers=("/l",),
+        upper="/u",
+        work="/w",
+        environment={"TOKEN": "hidden-1"},
+        binds=(Bind(source="", target="/run/s", data=b"hidden-2", mode=0o400),),
+    )
+    words, given_files = sandbox.arguments(box)
+    assert "hidden" not in " ".join(words)
+    assert sum(b"hidden" in data for data in given_files.values()) == 2
+    assert "--cap-drop" in words
+    assert "CAP_SYS_ADMIN" not in words
+
+
+@pytest.mark.parametrize("machine", program.MACHINES)
+def test_the_filter_is_short_enough(machine: str) -> None:
+    """The kernel takes 4,096 instructions of eight bytes."""
+    assert len(program.build(machine)) <= 4096 * 8
+    assert program.build(machine) != program.full(machine)
+
+
+def test_a_damaged_configuration_is_refused() -> None:
+    for data in (b"", b"[]", b'{"config": {"Env": [1]}}', b'{"config": {"User": 5}}', b'{"history": 1}'):
+        with pytest.raises(ImageError):
+            config.of_base(data, 0, name="x")
+    made = config.of_base(b'{"config": null}', 2, name="x")
+    assert made.environment["PATH"] == config.DEFAULT_PATH
+    assert len(made.history) == 2
