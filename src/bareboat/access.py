@@ -221,7 +221,7 @@ def make_group_store(root: Path, gid: int, version: str) -> None:
 
 #: Parts of a store that are read or executed outside of containers.
 _DECIDES = ("tools", "programs", "sites", "mpi-checks", "host-libraries", "host-mpis", "drivers",
-            "identities", "tmp", "leases")  # fmt: skip
+            "builds", "identities", "tmp", "leases")  # fmt: skip
 
 
 def make_private(root: Path) -> list[str]:

@@ -103,6 +103,7 @@ class Runner:
                 words = (*_shell_of(rootfs), "-i")
                 argv, given = self._argv(found, replace(box, is_shell=True), words)
                 execute.run_shell(argv, given, environment=_minimal())
+                error.remedy = "correct the instruction, and build again; earlier steps are in the cache"
             raise error
         if tree is not None:
             difference.collect(tree, upper)
@@ -140,6 +141,12 @@ class Runner:
         /proc of its own."""
         with self._lock:
             if self._found is None:
+                if self._machine not in program.MACHINES:
+                    raise PlanError(
+                        f"RUN is not supported on {self._machine}",
+                        context="Bareboat has no system call filter for this architecture",
+                        remedy=f"build on one of: {', '.join(program.MACHINES)}",
+                    )
                 path = self._find_engine().path
                 own = self._tries(path, ["--unshare-pid", "--proc", "/proc"]).ok
                 if not own and not (plain := self._tries(path, [])).ok:
