@@ -72,7 +72,8 @@ class Machine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Built:
-    """A built image. `steps`, `cached`: the number of steps, and of those whose result was there."""
+    """A built image. `steps`, `cached`: how many steps can make a layer, and how many of those results were
+    there."""
 
     image: Image
     steps: int

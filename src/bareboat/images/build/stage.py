@@ -128,7 +128,6 @@ class Builder:
         work = self._work
         work.reporter.begin(self._title, _one_line(step))
         work.reporter.end(self._title, _one_line(step), 0.0, cached=True)
-        work.count(cached=True)
         return replace(state, config=made.recorded(work.moment, _one_line(step), is_empty=True))
 
     def _expand(self, step: Instruction, text: str, state: State) -> str:
