@@ -38,6 +38,8 @@ def test_each_study_can_be_read_at_each_scale(name: str, scale: str, tmp_path: P
         assert row[0].engine == "native"
         assert row[1].engine != "native"
     assert any(metric.primary for metric in request.metrics[0])
+    for metric in request.metrics[0]:  # launchers write "[rank 0] " before each line of several ranks
+        assert "^" not in (metric.pattern or metric.series or "")
     if scale == "laptop":
         assert request.prove.within_s is not None
         assert 0 < float(request.prove.within_s or 0) <= 15 * 60
