@@ -190,10 +190,9 @@ def main():
     if rank == 0:
         print(f"final loss: {mean:.5f}")
         print(f"images/s: {steps * size * args.batch_size * (args.epochs - 1) / max(seconds, 1e-9):.3f}")
-    if size > 1:
-        del model  # before the process group, whose threads it uses
-        distributed.destroy_process_group()
 
 
 if __name__ == "__main__":
     main()
+    if distributed.is_initialized():  # only now: the model and its gradients use its threads
+        distributed.destroy_process_group()

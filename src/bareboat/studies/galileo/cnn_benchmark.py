@@ -259,10 +259,9 @@ def main():
         print("-" * 64)
         print(f"median step: {1000 * statistics.median(step_s):.2f} ms")
         print(f"total images/sec: {size * args.batch_size * len(step_s) / sum(step_s):.2f}")
-    if size > 1:
-        del model  # before the process group, whose threads it uses
-        distributed.destroy_process_group()
 
 
 if __name__ == "__main__":
     main()
+    if distributed.is_initialized():  # only now: the model and its gradients use its threads
+        distributed.destroy_process_group()

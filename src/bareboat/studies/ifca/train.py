@@ -114,9 +114,8 @@ def main():
     if workers.rank == 0:
         print(f"images/s: {workers.size * args.batch_size * args.steps / seconds:.3f}")
         print(f"training time: {seconds:.3f} s")
-    del trained, optimizer  # before the process group, whose threads they use
-    workers.close()
+    return workers
 
 
 if __name__ == "__main__":
-    main()
+    main().close()  # only now: the model and its gradients use the workers' threads
