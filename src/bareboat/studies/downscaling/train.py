@@ -12,6 +12,7 @@ The network predicts, for each point, the three parameters of a Bernoulli-gamma 
 """
 
 import argparse
+import gc
 import os
 import tempfile
 import time
@@ -194,5 +195,7 @@ def main():
 
 if __name__ == "__main__":
     main()
-    if distributed.is_initialized():  # only now: the model and its gradients use its threads
+    if distributed.is_initialized():
+        gc.collect()  # the model and its gradients, which use threads of the process group
+        distributed.barrier()
         distributed.destroy_process_group()

@@ -7,6 +7,7 @@ The layers are those of TensorFlow's tf_cnn_benchmarks; the last line has the sa
 """
 
 import argparse
+import gc
 import os
 import statistics
 import time
@@ -263,5 +264,7 @@ def main():
 
 if __name__ == "__main__":
     main()
-    if distributed.is_initialized():  # only now: the model and its gradients use its threads
+    if distributed.is_initialized():
+        gc.collect()  # the model and its gradients, which use threads of the process group
+        distributed.barrier()
         distributed.destroy_process_group()

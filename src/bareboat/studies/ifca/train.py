@@ -8,6 +8,7 @@ With Horovod, if it started the program; otherwise with PyTorch's DistributedDat
 """
 
 import argparse
+import gc
 import os
 import time
 
@@ -49,6 +50,8 @@ class Torch(Alone):
         return torch.nn.parallel.DistributedDataParallel(model), optimizer
 
     def close(self):
+        gc.collect()  # the model and its gradients, which use threads of the process group
+        torch.distributed.barrier()
         torch.distributed.destroy_process_group()
 
 
@@ -118,4 +121,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main().close()  # only now: the model and its gradients use the workers' threads
+    main().close()
