@@ -59,6 +59,7 @@ def test_job_files_are_read_and_planned(
 )
 def test_studies_are_read(block: Block, tmp_path: Path) -> None:
     work = documented.furnish(tmp_path / "home" / "work", tmp_path / "home")
+    (work / "tf_cnn_benchmarks.py").touch()  # which readers have
     file = work / "study.toml"
     file.write_text(block.body)
     settings = config.resolve({}, folder=None, environment={"HOME": str(tmp_path)}, with_site=False)

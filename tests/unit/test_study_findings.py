@@ -134,7 +134,7 @@ def test_the_effects_of_attribution_multiply() -> None:
     ]
     assert ratios[0] * ratios[1] == pytest.approx(ratios[2])
     assert found.sentences[0].startswith("container: equivalent within 2 %")
-    assert found.sentences[1].startswith("software stack: different, by 30")
+    assert found.sentences[1].startswith("software stack: different: speed of image is 30.0 % lower")
     assert any("multiply" in note for note in found.notes)
 
 

@@ -28,7 +28,7 @@ def provide(store: Store, site: Site) -> Site:
     """The site with its embedded engine copied into the store."""
     return msgspec.structs.replace(
         site,
-        engines=tuple(_provided(store, facts) if _is_embedded(facts) else facts for facts in site.engines),
+        engines=tuple(_provided(store, facts) for facts in site.engines),
     )
 
 
@@ -99,12 +99,17 @@ def _make_folders(top: Path, folder: Path) -> None:
         here.chmod(0o755)
 
 
-def _is_embedded(facts: EngineFacts) -> bool:
-    return facts.name == bubblewrap.NAME and facts.origin.startswith("embedded") and facts.works
+def _embedded(facts: EngineFacts) -> str | None:
+    """The name, below its package, of the program of the embedded engine; None for another engine."""
+    if facts.name != bubblewrap.NAME or not facts.origin.startswith("embedded") or not facts.works:
+        return None
+    return next((name for name in bubblewrap.EMBEDDED if facts.path.endswith(name)), None)
 
 
 def _provided(store: Store, facts: EngineFacts) -> EngineFacts:
-    name = next(name for name in bubblewrap.EMBEDDED if facts.path.endswith(name))
+    name = _embedded(facts)
+    if name is None:
+        return facts
     folder = Path(facts.path.removesuffix(name))
     key = hashlib.sha256("".join(sorted(bubblewrap.EMBEDDED.values())).encode()).hexdigest()[:16]
     final = store.program(key)

@@ -6,10 +6,14 @@ the interval is wide.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from bareboat.model import Study
-from bareboat.study.statistics import Comparison
+
+if TYPE_CHECKING:
+    from bareboat.study.statistics import Comparison
 
 _TARGET_S = 60.0
 #: With fewer there is no interval.
