@@ -18,7 +18,7 @@ from trainings import make_small_environment, write_training
 
 from bareboat.model import Matrix, Record
 from bareboat.store import Store
-from bareboat.study import matrix
+from bareboat.study import listing, matrix
 
 ARMS = '[arms]\nbare = {engine = "native"}\nbubblewrap = {engine = "bubblewrap"}\n'
 #: Prints a number, and writes one; both are the same in all arms.
@@ -150,6 +150,12 @@ def test_a_study_killed_again_and_again_counts_no_run_twice(place: Path, work: P
     ]
     for own in matrix.read_records(store, done[-1]):
         assert [(r.run, r.arm) for r in own] == [(run, arm) for run in range(3) for arm in done[-1].arms]
+    listed = listing.look(store, done[-1].id)
+    assert (listed.name, listed.state, listed.done, listed.total) == (work.name, "complete", 6, 6)
+    code, out, err = bareboat("status", done[-1].id, "--json", store=place / "store", cwd=work)
+    assert code == 0, err
+    assert json.loads(out)[0]["state"] == "complete"
+    assert (store.run(done[-1].id) / "provenance.json").exists()
 
 
 def test_runs_that_fail_are_kept_and_the_study_goes_on(place: Path, work: Path) -> None:

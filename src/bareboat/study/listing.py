@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -12,13 +13,15 @@ from msgspec import Struct
 from bareboat import codec
 from bareboat.clock import epoch_s
 from bareboat.errors import StoreError
-from bareboat.model import Record, Study
+from bareboat.model import Matrix, Record, Study
 from bareboat.store import Store
 
 if TYPE_CHECKING:
     from bareboat.study.analysis import Analysis
 
 _VERDICT = "verdict.json"
+#: Of a study of several arms, points or metrics.
+_MATRIX = "matrix.json"
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
@@ -57,27 +60,34 @@ class Listed:
 
 
 def is_study(store: Store, run_id: str) -> bool:
-    return os.path.lexists(store.run(run_id) / "study.json")
+    return any(os.path.lexists(store.run(run_id) / name) for name in ("study.json", _MATRIX))
 
 
 def look(store: Store, run_id: str) -> Listed:
     """The study as it is now; its records are counted, not read."""
     folder = store.run(run_id)
     try:
-        study = store.read(folder / "study.json", Study)
-        done = [name for name in os.listdir(folder) if len(name) == 4 and name.isdecimal()]
+        if os.path.lexists(folder / _MATRIX):
+            matrix = store.read(folder / _MATRIX, Matrix)
+            points = [matrix.point_id(point) for point in range(len(matrix.points))]
+            # Before the number of repeats is known, the warm-ups and one run more at each point.
+            runs_of_each = 2 if matrix.repeats is None else matrix.repeats + 1
+        else:
+            matrix, points, runs_of_each = None, [run_id], 0
+        study = store.read(store.run(points[0]) / "study.json", Study)
+        done = [path for point in points for path in _runs(store.run(point))]
         verdict = None
         if os.path.lexists(folder / _VERDICT):
             verdict = store.read(folder / _VERDICT, Verdict)
+        times = [int(path.lstat().st_mtime) for path in done]
     except (StoreError, OSError) as error:
         return Listed(run_id=run_id, damage=getattr(error, "message", str(error)))
-    total = study.job.prove.repeats + 1
-    times = [int((folder / name).lstat().st_mtime) for name in done]
+    total = len(points) * (runs_of_each or study.job.prove.repeats + 1)
     started = epoch_s(study.created_at)
     return Listed(
         run_id=run_id,
         command=study.job.command,
-        name=study.job.name,
+        name=study.job.name if matrix is None else matrix.name,
         host=study.site.hostname,
         done=min(len(done), total),
         total=total,
@@ -86,6 +96,10 @@ def look(store: Store, run_id: str) -> Listed:
         started_at_epoch_s=started,
         changed_at_epoch_s=max([started, *times]),
     )
+
+
+def _runs(folder: Path) -> list[Path]:
+    return [folder / name for name in os.listdir(folder) if len(name) == 4 and name.isdecimal()]
 
 
 def keep_verdicts(store: Store, found: Sequence[tuple[Study, Sequence[Record], Analysis]]) -> None:

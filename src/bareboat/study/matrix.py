@@ -19,6 +19,7 @@ from bareboat.clock import utc_now
 from bareboat.errors import BareboatError, RunError, UsageError
 from bareboat.model import Arm, Image, Job, Matrix, Plan, Record, Site, Study
 from bareboat.model.matrix import told, with_repeats
+from bareboat.runs import provenance
 from bareboat.store import Store
 from bareboat.study import blocks, prove
 from bareboat.studyfile import StudyRequest, same_arms
@@ -54,6 +55,7 @@ def design(store: Store, request: StudyRequest, cells: Sequence[Sequence[Cell]],
         bareboat_version=__version__,
     )
     with store.whole_run(run_id):
+        provenance.keep(store, run_id, request.jobs[0][-1], site)
         for point, row in enumerate(cells):
             study = Study(
                 id=matrix.point_id(point),
