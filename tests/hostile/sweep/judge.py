@@ -23,6 +23,11 @@ RIGHT = {
     r"flag: lock --data: a directory": "the checksum of a directory covers everything below it",
     r"flag: image (pull|load) --max-(unpacked|entries): thirty digits": "a limit that nothing reaches",
 }
+#: The same where a scheduler is installed whose answers cannot be understood: its nodes may suit the job.
+RIGHT_FOR_NODES = (
+    r"conflict: plan a missing program",
+    r"job key: file: (two nodes here|a GPU that is not here)",
+)
 #: What an invocation may leave: a pattern of the paths, and the reason.
 MAY_STAY = {
     r"store/programs\b": "bwrap for compute nodes, copied once for all jobs",
@@ -62,7 +67,7 @@ def faults(
         found.append("leaves processes: " + ", ".join(sorted({each.split()[0] for each in answer.processes})))
     if may_succeed and answer.code == 0:
         return found
-    is_right = any(re.fullmatch(pattern, case.title) for pattern in RIGHT)
+    is_right = any(re.fullmatch(pattern, case.title) for pattern in (*RIGHT, *(RIGHT_FOR_NODES * elsewhere)))
     if answer.code == 0 and is_right:
         return found
     # What was asked for may be done when its result cannot be written; a job that may exist needs its files.
