@@ -94,7 +94,7 @@ def test_a_variable_reaches_every_rank_and_no_argv_and_no_file(desk: Desk) -> No
         content = path.read_bytes()
         assert b"canary-passed" not in content, path
         if KEPT.encode() in content and path != job:
-            assert path.name in ("job.sh", "shell.sh"), path
+            assert path.name in ("job.sh", "shell.sh", "provenance.json"), path
             assert path.stat().st_mode & 0o777 == 0o600
 
 
