@@ -269,7 +269,7 @@ def test_the_container_and_the_stack_are_told_apart(place: Path, work: Path) -> 
     effects = {each["effect"]: each["points"][0]["metrics"][0]["comparison"] for each in found["contrasts"]}
     assert [effects[name]["ratio"] for name in ("container", "software stack", "both")] == [1.0, 0.5, 0.5]
     assert found["sentences"][0].startswith("container: equivalent")
-    assert found["sentences"][1].startswith("software stack: different, by 50.0%")
+    assert found["sentences"][1].startswith("software stack: different: v of image is 50.0 % lower")
     _, (records,) = the_study(place, work)
     digests = {record.arm: record.image_digest for record in records}
     assert digests["bare metal"] == digests["captured"] != digests["image"]

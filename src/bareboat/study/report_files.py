@@ -134,7 +134,8 @@ def _digest_of(path: Path) -> str:
 
 def _check_runs(path: Path, runs: Iterable[str], store: Store, *, folder: Path | None = None) -> None:
     there = set(store.runs())
-    gone = [run for run in runs if run not in there]
+    # A point of a study or of a sweep has the name of the whole, and its number.
+    gone = [run for run in runs if not {run, run.rpartition(".")[0]} & there]
     if gone:
         raise _taken(
             path, f"is the report of {gone[0][:200]}, which is not in this store any more", folder=folder
