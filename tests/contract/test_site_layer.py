@@ -200,7 +200,7 @@ def test_a_captured_environment_gets_it_beforehand(folder: Path, rootfs: Path) -
         f'[topology]\nranks_per_node = 2\n[capture]\npython = "{python}"\n'
     )
     assert name.partition("-openmpi")[0] in bareboat("image", "ls")
-    assert "made first" not in bareboat("plan", "job.toml")
+    assert "made first" not in bareboat("plan", "--prepare", "job.toml")
     told = bareboat("image", "show", "capture", code=4)
     assert "capture is the environment active at submission" in told
     assert "image pull" not in told
