@@ -30,7 +30,7 @@ from bareboat.session import Purpose, planning, preparation
 if TYPE_CHECKING:
     from bareboat.model import Plan, Site, Submission
     from bareboat.model.sweep import Sweep
-    from bareboat.runs import allocation
+    from bareboat.schedulers import Allocation
 
 EXAMPLE = "bareboat run examples/digits.toml\n  bareboat run --ranks-per-node 2 train.py"
 
@@ -86,7 +86,7 @@ def _run_in_allocation(context: Context, plan: Plan, site: Site) -> int:
     """Run the job script on the nodes of the scheduler job in which this command was called."""
     from bareboat.runs import allocation
 
-    def started(made: Submission, found: allocation.Allocation) -> None:
+    def started(made: Submission, found: Allocation) -> None:
         if not context.options.quiet:
             console.note(
                 f"run {made.run_id} on {made.nodes} of the {found.nodes} nodes of {found.scheduler} "

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bareboat import execute, registry, schedulers
 from bareboat.errors import UsageError
+from bareboat.schedulers import Allocation
 
 if TYPE_CHECKING:
     from bareboat.model import Plan, Record, Site, Submission
@@ -18,27 +18,12 @@ if TYPE_CHECKING:
 _KEPT = 'set -o pipefail; "$@" 2>&1 | tee -i -a "$0"'
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Allocation:
-    """`here`: this machine is one of the job's nodes, not the login node where salloc ran. `start`: the
-    command prefix that starts a program on the first node."""
-
-    scheduler: str
-    job_id: str
-    nodes: int
-    here: bool
-    start: tuple[str, ...] = ()
-
-
 def find(environment: Mapping[str, str]) -> Allocation | None:
     """Detect the job from environment variables; None outside of a job."""
     for name in registry.names("schedulers"):
-        found = schedulers.allocation(registry.scheduler(name), environment)
+        found = schedulers.allocation(registry.scheduler(name), environment, _count_hosts)
         if found is not None:
-            nodes = _nodes(found.host_file) if found.nodes is None else found.nodes
-            return Allocation(
-                scheduler=name, job_id=found.job_id, nodes=nodes, here=found.here, start=found.start
-            )
+            return found
     return None
 
 
@@ -72,7 +57,7 @@ def run(
     return record
 
 
-def _nodes(path: str) -> int:
+def _count_hosts(path: str) -> int:
     """Count the different hosts in a host file; 1 without a file."""
     try:
         lines = Path(path).read_text(errors="replace").splitlines() if path else []

@@ -95,15 +95,18 @@ class Array:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
-    """The job to which a process belongs. `nodes`: their number, None where `host_file` lists them. `here`:
-    this machine is one of them, not a login node. `start`: the command prefix that starts a program on the
-    first node."""
+    """The scheduler's job to which a process belongs. `here`: this machine is one of its nodes, not the login
+    node where salloc ran. `start`: the command prefix that starts a program on the first node."""
 
+    scheduler: str
     job_id: str
-    nodes: int | None = None
-    host_file: str = ""
+    nodes: int
     here: bool = True
     start: tuple[str, ...] = ()
+
+
+#: The number of hosts in a host file.
+CountHosts = Callable[[str], int]
 
 
 class Scheduler(Protocol):
@@ -135,7 +138,7 @@ class Scheduler(Protocol):
     #: Why it is not tested on the real scheduler; "" when it is.
     UNTESTED: str
     # STARTS_BY: the command by which the scheduler starts ranks itself, where it has one.
-    # allocation(environment): the job that the variables belong to; see `allocation` below.
+    # allocation(environment, count_hosts): the job that the variables belong to; see `allocation` below.
     # place(job_id) -> PlaceQuery, where the scheduler shows the order of pending jobs.
 
     def snippet(self) -> str:
@@ -220,11 +223,14 @@ def starts_by(scheduler: Scheduler) -> str:
     return str(getattr(scheduler, "STARTS_BY", ""))
 
 
-def allocation(scheduler: Scheduler, environment: Mapping[str, str]) -> Allocation | None:
+def allocation(
+    scheduler: Scheduler, environment: Mapping[str, str], count_hosts: CountHosts
+) -> Allocation | None:
     """The scheduler's job to which a process with these variables belongs; None outside of a job, and for a
     scheduler that sets no variables."""
-    find: Callable[[Mapping[str, str]], Allocation | None] | None = getattr(scheduler, "allocation", None)
-    return find(environment) if find else None
+    find: Callable[[Mapping[str, str], CountHosts], Allocation | None] | None
+    find = getattr(scheduler, "allocation", None)
+    return find(environment, count_hosts) if find else None
 
 
 def place_query(scheduler: Scheduler, job_id: str) -> PlaceQuery | None:

@@ -27,6 +27,7 @@ from bareboat.schedulers import (
     Allocation,
     Array,
     Asks,
+    CountHosts,
     Place,
     PlaceQuery,
     Query,
@@ -75,11 +76,12 @@ def snippet() -> str:
     return bash.piece(__package__, NAME) + "\n" + by_host.on_each_node()
 
 
-def allocation(environment: Mapping[str, str]) -> Allocation | None:
+def allocation(environment: Mapping[str, str], count_hosts: CountHosts) -> Allocation | None:
     number = environment.get("JOB_ID", "")
     if not number or "SGE_TASK_ID" not in environment:  # JOB_ID alone may be anybody's
         return None
-    return Allocation(job_id=number, host_file=environment.get("PE_HOSTFILE", ""))
+    nodes = count_hosts(environment.get("PE_HOSTFILE", ""))
+    return Allocation(scheduler=NAME, job_id=number, nodes=nodes)
 
 
 def probe(asks: Asks) -> SchedulerFacts | None:

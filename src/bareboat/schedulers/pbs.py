@@ -30,6 +30,7 @@ from bareboat.schedulers import (
     Allocation,
     Array,
     Asks,
+    CountHosts,
     Query,
     array_range,
     at_once,
@@ -96,9 +97,12 @@ def snippet() -> str:
     return bash.piece(__package__, "pbs") + "\n" + by_host.on_each_node()
 
 
-def allocation(environment: Mapping[str, str]) -> Allocation | None:
+def allocation(environment: Mapping[str, str], count_hosts: CountHosts) -> Allocation | None:
     number = environment.get("PBS_JOBID", "")
-    return Allocation(job_id=number, host_file=environment.get("PBS_NODEFILE", "")) if number else None
+    if not number:
+        return None
+    nodes = count_hosts(environment.get("PBS_NODEFILE", ""))
+    return Allocation(scheduler=NAME, job_id=number, nodes=nodes)
 
 
 def probe(asks: Asks) -> SchedulerFacts | None:

@@ -26,6 +26,7 @@ from bareboat.schedulers import (
     Allocation,
     Array,
     Asks,
+    CountHosts,
     Place,
     PlaceQuery,
     Query,
@@ -106,13 +107,13 @@ def snippet() -> str:
     return bash.piece(__package__, NAME)
 
 
-def allocation(environment: Mapping[str, str]) -> Allocation | None:
+def allocation(environment: Mapping[str, str], count_hosts: CountHosts) -> Allocation | None:
     number, nodes = environment.get("SLURM_JOB_ID", ""), environment.get("SLURM_JOB_NUM_NODES", "")
     if not (number.isdecimal() and nodes.isdecimal()):
         return None
     here = "SLURMD_NODENAME" in environment  # else salloc's shell, on the login node
     words = ("srun", f"--jobid={number}", "--overlap", "--nodes=1", "--ntasks=1", "--mpi=none")
-    return Allocation(job_id=number, nodes=int(nodes), here=here, start=() if here else words)
+    return Allocation(scheduler=NAME, job_id=number, nodes=int(nodes), here=here, start=() if here else words)
 
 
 def probe(asks: Asks) -> SchedulerFacts | None:

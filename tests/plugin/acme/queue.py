@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from bareboat.model import Job, JobState, Mark, Outcome, QueueEntry, Refusal, SchedulerFacts, Site
-from bareboat.schedulers import Allocation, Array, Asks, Query, found_job_id
+from bareboat.schedulers import Allocation, Array, Asks, CountHosts, Query, found_job_id
 
 NAME = "acme-queue"
 TITLE = "Acme Queue"
@@ -30,9 +30,9 @@ again() { return 1; }
 """
 
 
-def allocation(environment: Mapping[str, str]) -> Allocation | None:
+def allocation(environment: Mapping[str, str], count_hosts: CountHosts) -> Allocation | None:
     number = environment.get("ACME_JOB", "")
-    return Allocation(job_id=number, nodes=1, here=False, start=("env",)) if number else None
+    return Allocation(scheduler=NAME, job_id=number, nodes=1, here=False, start=("env",)) if number else None
 
 
 def probe(asks: Asks) -> SchedulerFacts | None:
