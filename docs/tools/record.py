@@ -120,7 +120,7 @@ def _run(command: str, programs: Path, home: Path, work: Path) -> Iterator[tuple
         "PATH": f"{programs}:/usr/local/bin:/usr/bin:/bin", "VIRTUAL_ENV": str(programs.parent),
         "COLUMNS": str(COLUMNS), "LINES": str(LINES),
     }  # fmt: skip
-    began = time.monotonic()
+    began, rest = time.monotonic(), b""
     child, terminal = pty.fork()
     if child == 0:
         os.chdir(work)
@@ -134,7 +134,12 @@ def _run(command: str, programs: Path, home: Path, work: Path) -> Iterator[tuple
             break
         if not output:
             break
+        # The temporary home stands for the reader's; its name may be cut between two reads.
+        output = (rest + output).replace(os.fsencode(home), b"/home/you")
+        cut = max(n for n in range(len(str(home))) if output.endswith(os.fsencode(home)[:n]))
+        output, rest = output[: len(output) - cut], output[len(output) - cut :]
         yield time.monotonic() - began, output
+    yield time.monotonic() - began, rest
     _, status = os.waitpid(child, 0)
     os.close(terminal)
     if (code := os.waitstatus_to_exitcode(status)) != 0:
