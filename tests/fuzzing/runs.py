@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import io
 import json
@@ -116,8 +117,9 @@ def _is_short(folder: Path) -> bool:
 
 def _call(verb: Any, store: Store, **more: object) -> str:
     """What the verb shows on a terminal. The output of jobs is left out."""
-    flags = dict.fromkeys(("json", "all", "watch", "follow"), False)
-    options = Namespace(**{**flags, "quiet": True, "rank": None, "output": None, **more})
+    parser = argparse.ArgumentParser()
+    verb.add(parser)
+    options = Namespace(**{**vars(parser.parse_known_args([])[0]), "quiet": True, **more})
     screen = _Screen()
     with contextlib.redirect_stdout(screen), contextlib.redirect_stderr(screen):
         context = Context(options, cast(Any, None), store, console.Progress(quiet=True))
