@@ -25,7 +25,9 @@ def read_dockerfile(data: bytes, _scratch: Path) -> None:
                 if step.name == "RUN":
                     mounts.read(step, lambda each: each)
                 elif step.name not in ("COPY", "ADD", "WORKDIR", "ARG"):
-                    words = tuple(expansion.words(each, _BUILTIN) and each for each in step.args)
+                    words = tuple(expansion.expand(each, _BUILTIN) for each in step.args)
+                    if step.name == "EXPOSE":
+                        words = tuple(w for each in step.args for w in expansion.words(each, _BUILTIN))
                     made = config.applied(
                         made, step, words, {name: value or "" for name, value in step.pairs}
                     )

@@ -163,6 +163,8 @@ def applied(config: Config, step: Instruction, words: tuple[str, ...], pairs: Ma
                 ExposedPorts={**(config.execution.get("ExposedPorts") or {}), **{p: {} for p in ports}}
             )
         case "VOLUME":
+            if not all(words):
+                raise step.fault("a volume's path is empty", remedy="VOLUME /data")
             return config.having(
                 Volumes={**(config.execution.get("Volumes") or {}), **{word: {} for word in words}}
             )

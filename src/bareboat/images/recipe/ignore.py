@@ -101,7 +101,7 @@ def matcher(pattern: str) -> re.Pattern[str]:
             inner = pattern[at:end]
             negated = inner[:1] in ("^", "!")
             body = inner[1:] if negated else inner
-            body = re.sub(r"([\[\]&~|^])", r"\\\1", body.replace("\\", "\\\\"))
+            body = re.sub(r"([\[\]&~|^]|(?<=-)-)", r"\\\1", body.replace("\\", "\\\\"))
             try:
                 piece = f"[{'^/' if negated else ''}{body}]"
                 re.compile(piece)
