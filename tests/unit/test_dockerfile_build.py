@@ -23,6 +23,8 @@ from bareboat.images.layers.limits import Limits
 from bareboat.images.layers.recipe import rebuild
 from bareboat.images.layers.unpack import unpack
 from bareboat.images.oci import tarwriter
+from bareboat.images.recipe import stages
+from bareboat.images.recipe.faults import RecipeError
 from bareboat.seccomp import program
 
 
@@ -203,3 +205,10 @@ def test_a_damaged_configuration_is_refused() -> None:
     made = config.of_base(b'{"config": null}', 2, name="x")
     assert made.environment["PATH"] == config.DEFAULT_PATH
     assert len(made.history) == 2
+
+
+def test_a_volume_without_a_path_is_refused() -> None:
+    (stage,) = stages.read("FROM scratch\nVOLUME /a $b\n", given={}, builtin={}).stages
+    with pytest.raises(RecipeError, match="volume's path is empty") as caught:
+        config.applied(config.scratch(), stage.steps[0], ("/a", ""), {})
+    assert caught.value.line == 2

@@ -114,8 +114,10 @@ def test_trimming_is_that_of_a_shell(pattern: str, value: str, kind: str) -> Non
         (["[^ab].txt"], ["c.txt"], ["a.txt"]),
         (["a\\*b"], ["a*b"], ["axb"]),
         (["."], [], ["a"]),
+        (["[+--]x"], ["+x", ",x", "-x"], ["ax"]),
     ],
 )
+@pytest.mark.filterwarnings("error")
 def test_ignored(patterns: list[str], ignored: list[str], kept: list[str]) -> None:
     rules = ignore.Ignored(patterns)
     assert [path for path in ignored if not rules.ignores(path)] == []
