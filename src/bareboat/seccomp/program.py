@@ -12,7 +12,7 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from bareboat.seccomp.table import COLUMNS, TABLE
+from bareboat.seccomp.table import COLUMNS, lines
 
 #: Requests of ioctl(2) that put input into a terminal; the same numbers on all machines in the table.
 #: https://man7.org/linux/man-pages/man2/TIOCSTI.2const.html, TIOCLINUX.2const.html
@@ -57,8 +57,7 @@ def calls(abi: str) -> dict[int, tuple[str, str]]:
     """Number -> name and verdict, for the table's calls in this ABI."""
     column = COLUMNS.index(abi)
     found = {}
-    for line in TABLE.splitlines():
-        name, verdict, *numbers = line.split()
+    for name, verdict, *numbers in lines():
         if numbers[column] != "-":
             found[int(numbers[column])] = name, verdict
     return found
