@@ -363,7 +363,7 @@ def test_a_sweep_runs_here_point_by_point_and_a_failure_stops_none(
     assert code == 7
     assert "    1     7" in err
     assert "code=3 word=a\\nb" in err
-    assert "3 of 3 points recorded" in bareboat(capsys, "report")[1]
+    assert run in bareboat(capsys, "report")[1]
     code, out, _ = bareboat(capsys, "plan", "job.toml")
     assert "3 points of code, word" in out
     code, _, err = bareboat(capsys, "prove", "job.toml")
@@ -457,10 +457,15 @@ def test_the_report_of_a_sweep_is_a_table(
     assert told[0]["results"] == {"loss": 0.25, "acc": 0.75}
     assert told[1]["end"]["cause"] == "exit code"
     assert (told[2]["state"], told[2]["exit_code"], told[2]["values"]) == ("running", None, {"lr": "0.2"})
+    code, out, _ = bareboat(capsys, "report", "--json", f"{run}.1")
+    assert (code, json.loads(out)["run_id"], json.loads(out)["state"]) == (0, f"{run}.1", "failed")
+    code, out, err = bareboat(capsys, "report", "--csv", f"{run}.1")
+    assert (code, err, Path(f"{run}.1").exists()) == (0, "", False)
     for words, message in (
         (("--pdf", str(tmp_path / "figures"), run), "--pdf is not available for a sweep"),
         ((run, f"{run}.0"), "cannot be combined with other runs"),
         (("--csv", str(tmp_path / "a"), "nobody"), "nobody not found"),
+        (("--csv", f"{run}.9"), f"run {run}.9 not found"),
     ):
         code, out, err = bareboat(capsys, "report", *words)
         assert (code, out, message in err) == (2, "", True), err
@@ -479,8 +484,8 @@ def test_a_job_s_name_is_its_newest_run(
     assert f"run {second} (the newest of {job})" in err
     code, out, _ = bareboat(capsys, "status", "-q", "--json", f"{job}.1")
     assert [each["run_id"] for each in json.loads(out)] == [f"{second}.1"]
-    code, _, err = bareboat(capsys, "cancel", job, "--dry-run")
-    assert f"would cancel {second}" in err
+    code, out, _ = bareboat(capsys, "cancel", job, "--dry-run")
+    assert f"would cancel {second}" in out
     for nobody in ("nobody", "nobody.1", "no body", f"{job}x"):
         code, out, err = bareboat(capsys, "status", nobody)
         assert (code, out) == (2, ""), err

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from bareboat.cli import console
 from bareboat.cli.common import Context, add_common, add_dry_run
 from bareboat.cli.status import find, newest
+
+if TYPE_CHECKING:
+    from bareboat.model import Submission
 
 EXAMPLE = "bareboat cancel digits-20261120-101500"
 
@@ -23,25 +27,29 @@ def run(context: Context) -> int:
 
     runs = [find(context, name) for name in context.options.runs] or [newest(context)]
     found = sweeps.look(context.store, runs)
-    ended = []
+    ended: list[Submission] = []
+    told: list[str] = []
     for status in found:
         run_id = status.submission.run_id
         if status.over:
             code = "" if status.exit_code is None else f" with exit code {status.exit_code}"
-            console.note(f"{run_id} already finished{code}")
+            context.progress.note(f"{run_id} already finished{code}")
         elif context.options.dry_run:
             for each in [status] if status.submission.job_id else status.points or [status]:
                 made = each.submission
                 argv = registry.scheduler(made.scheduler).cancel(made.job_id or "?")
                 how = "SIGTERM to its job script" if made.supervisor else " ".join(argv)
-                console.note(f"would cancel {made.run_id}: {how}")
+                told.append(f"would cancel {made.run_id}: {how}")
                 ended.append(made)
         else:
             sweeps.cancel(context.store, run_id)
             ended.append(status.submission)
-            console.note(f"requested cancellation of {run_id}")
+            told.append(f"requested cancellation of {run_id}")
     if context.options.json:
         console.result_json(
             [{"run_id": each.run_id, "scheduler": each.scheduler, "job_id": each.job_id} for each in ended]
         )
+    else:
+        for line in told:
+            console.result(line)
     return 0

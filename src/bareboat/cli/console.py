@@ -199,7 +199,7 @@ def is_interactive() -> bool:
 
 def is_live() -> bool:
     """Whether notes go to a terminal, where progress is one changing line."""
-    return sys.stderr is not None and sys.stderr.isatty()
+    return sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def agrees(path: Path, values: Mapping[str, Any]) -> bool:
@@ -298,7 +298,7 @@ class Progress:
         """`quiet`: neither notes nor steps; `steps`: whether to show the steps."""
         self._quiet = quiet
         self._steps = steps and not quiet
-        self._live = sys.stderr.isatty()
+        self._live = is_live()
         self._began = time.monotonic()
         self._last = ""
         self._last_at = 0.0

@@ -12,9 +12,8 @@ from bareboat.cli import console, report_export, report_trackers
 from bareboat.cli.common import Context, add_common
 from bareboat.cli.libraries import check_library
 from bareboat.cli.report_export import Request
-from bareboat.errors import BareboatError, StoreError, UsageError
+from bareboat.errors import UsageError
 from bareboat.nearest import nearest
-from bareboat.printable import one_line
 from bareboat.store import Store
 
 if TYPE_CHECKING:
@@ -39,26 +38,28 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
+    from bareboat.cli.status import find, show_all
     from bareboat.runs import submission
 
     options, store = context.options, context.store
-    request = report_export.read(options, lambda name: submission.find(store, name) in store.runs())
+    request = report_export.read(options, lambda name: _is_run(store, submission.find(store, name)))
     if not options.runs and options.output is not None:
         raise UsageError("--output requires a study", remedy=EXAMPLE.partition("\n")[0])
     if not options.runs and not request.formats and not report_trackers.asked(options):
-        return _list(context)
+        return show_all(context)
     report_export.check(context, request)
     report_trackers.check(options)
     if not options.runs:
         options.runs = [_newest_study(context, request)]
-    from bareboat.cli.status import find
     from bareboat.runs import sweeps
     from bareboat.study import matrix
 
     runs = list(dict.fromkeys(find(context, name) for name in options.runs))
     for name in runs:
+        if not _is_run(store, name):
+            raise store.missing_run(name)
         is_sweep = sweeps.find(store, name) is not None
-        if not is_sweep and not os.path.lexists(store.run(name) / "submission.json"):
+        if not is_sweep and _is_study(store, name):
             continue
         if len(runs) > 1:
             what = "is a sweep" if is_sweep else "is a single run"
@@ -87,6 +88,23 @@ def run(context: Context) -> int:
     return 0
 
 
+def _is_run(store: Store, name: str) -> bool:
+    try:
+        return os.path.lexists(store.run(name))
+    except UsageError:
+        return False
+
+
+def _is_study(store: Store, name: str) -> bool:
+    from bareboat.study import listing
+
+    if not listing.is_study(store, name):
+        return False
+    if store.run(name).parent.name == "points":
+        raise UsageError(f"{name} is a point of a study", remedy=f"bareboat report {name.rpartition('.')[0]}")
+    return True
+
+
 def _newest_study(context: Context, request: Request) -> str:
     store = context.store
     runs = store.runs()
@@ -110,7 +128,7 @@ def show(context: Context, found: Sequence[Finding], where: str) -> None:
     if context.options.json:
         console.result_json([analysis for _, _, analysis in found])
         if where:
-            console.note(f"report: {where}")
+            context.progress.note(f"report: {where}")
         return
     from bareboat.cli.report_text import study_text
 
@@ -120,44 +138,3 @@ def show(context: Context, found: Sequence[Finding], where: str) -> None:
         console.result(f"\n{text}")
     if where:
         console.result(f"\nreport: {where}")
-
-
-def _list(context: Context) -> int:
-    """List the runs; exit with 4 where one is damaged."""
-    shown = {run_id: _shown(context.store, run_id) for run_id in context.store.runs()}
-    if context.options.json:
-        console.result_json([{"run_id": run_id, "state": state} for run_id, (state, _) in shown.items()])
-    elif not shown:
-        console.note(f"no runs in {context.store.root}; start one: bareboat prove FILE")
-    else:
-        for run_id, (state, _) in shown.items():
-            console.result(f"{run_id}  {state}")
-    return max((code for _, code in shown.values()), default=0)
-
-
-def _shown(store: Store, run_id: str) -> tuple[str, int]:
-    """The state of a run and 0; for a damaged one, the reason and its exit code."""
-    try:
-        return _state(store, run_id), 0
-    except BareboatError as error:  # the other runs are still listed
-        return f"damaged: {one_line(error.message)}", StoreError.code
-
-
-def _state(store: Store, run_id: str) -> str:
-    from bareboat.runs import sweeps
-
-    if (found := sweeps.find(store, run_id)) is not None:
-        over = sum(os.path.lexists(store.run(name) / "record.json") for name in sweeps.points(store, run_id))
-        return f"sweep, {over} of {len(found.points)} points recorded"
-    from bareboat.study import matrix
-
-    if matrix.is_matrix(store, run_id):
-        left = len(matrix.missing(store, matrix.read(store, run_id)))
-        return f"study, {left} runs left:  bareboat prove --resume {run_id}" if left else "study, complete"
-    if not os.path.lexists(store.run(run_id) / "study.json"):
-        return "run" if os.path.lexists(store.run(run_id) / "record.json") else "stopped before it finished"
-    from bareboat.study import prove
-
-    study = prove.read_study(store, run_id)
-    missing = len(prove.missing_runs(store, study))
-    return f"study, {missing} runs left:  bareboat prove --resume {run_id}" if missing else "study, complete"

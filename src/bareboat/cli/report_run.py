@@ -70,7 +70,7 @@ def run(context: Context, run_id: str, request: Request) -> int:
         where = report_export.write(context, request, files, [run_id])
         if request.is_printed:
             return 0
-        console.note(f"report: {where}")
+        context.progress.note(f"report: {where}")
     if context.options.json:
         console.result_json(
             {

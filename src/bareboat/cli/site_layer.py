@@ -66,7 +66,10 @@ def run(context: Context) -> int:
     )
     needed = needed_layer(job, image, site)
     if needed is None:
-        console.note("the image already has this layer")
+        if options.json:
+            console.result_json(None)
+        else:
+            console.result("the image already has this layer")
         return 0
     if session.looks:
         made = site_layer.find(context.store, image, needed.contents) or expected(image, needed.contents)

@@ -82,24 +82,37 @@ def run(context: Context) -> int:
     if context.options.interval is not None:
         raise UsageError("--interval is for --watch", remedy="bareboat status --watch --interval 30")
     try:
-        found = _look(context, [find(context, name) for name in context.options.runs])
+        named = [find(context, name) for name in context.options.runs]
+        found = _look(context, named, every=context.options.all)
     except (KeyboardInterrupt, Terminated) as stop:
         stop.add_note("the runs continue")
         raise
+    return _show(context, found)
+
+
+def show_all(context: Context) -> int:
+    """Print the list of all runs and studies; exit with 4 where one is damaged."""
+    return _show(context, _look(context, [], every=True))
+
+
+def _show(context: Context, found: list[Status | Listed]) -> int:
     if context.options.json:
         console.result_json([_plain(context.store, each) for each in found])
+    elif not found:
+        console.note(f"no runs in {context.store.root}; start one: bareboat run train.py")
     else:
         _print(context, found)
     return _exit_code(context, found)
 
 
-def _look(context: Context, named: list[str]) -> list[Status | Listed]:
-    """The runs and studies as they are now, in the order of their creation."""
+def _look(context: Context, named: list[str], *, every: bool = False) -> list[Status | Listed]:
+    """The runs and studies as they are now, in the order of their creation: those that are named, `every` one
+    or the newest."""
     from bareboat.runs import sweeps
 
-    store, options = context.store, context.options
+    store = context.store
     names = named or [name for name in store.runs() if _is_listed(store, name)]
-    if not options.all and not named:
+    if not every and not named:
         names = names[-_NEWEST:]
     studies = {name: listing.look(store, name) for name in names if listing.is_study(store, name)}
     # With several runs, a scheduler that does not answer must not hide the others.
@@ -189,7 +202,7 @@ class _Watched:
         """Query the runs; return how long to wait before the next query."""
         began = time.monotonic()
         try:
-            self.found = _look(self.context, self._named)
+            self.found = _look(self.context, self._named, every=self.context.options.all)
             self._outage = ""
         except ToolError as error:
             if not self.found:

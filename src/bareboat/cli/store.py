@@ -15,6 +15,7 @@ from bareboat.errors import UsageError
 from bareboat.files import ownership
 from bareboat.store import VERSION
 
+_FACTS = ("store", "owner", "group", "mode", "runs_and_tools", "removed")
 EXAMPLE = "bareboat store --group physics /project/physics/images"
 
 
@@ -46,21 +47,27 @@ def run(context: Context) -> int:
         access.make_group_store(root, _group(options.group), VERSION)
     elif not root.is_dir():
         access.check_place(root)
-        console.note(f"no store at {root} yet; the first image or run creates it")
+        if options.private:
+            raise UsageError(f"no store at {root}", remedy="bareboat store   # shows your store")
+        if options.json:
+            console.result_json({**dict.fromkeys(_FACTS), "store": str(root), "removed": []})
+        else:
+            console.result(f"no store at {root} yet; the first image or run creates it")
         return 0
     elif options.private:
         removed = access.make_private(root)
     shared = access.is_group_store(root)
     own = access.admit(root, os.environ, lambda: config.default_store(os.environ))
     state = os.stat(root)
-    facts = {
-        "store": str(root),
-        "owner": ownership.name_of(state.st_uid),
-        "group": ownership.group_of(state.st_gid) if shared else None,
-        "mode": f"{stat.S_IMODE(state.st_mode):04o}",
-        "runs_and_tools": str(own),
-        "removed": removed,
-    }
+    values = (
+        str(root),
+        ownership.name_of(state.st_uid),
+        ownership.group_of(state.st_gid) if shared else None,
+        f"{stat.S_IMODE(state.st_mode):04o}",
+        str(own),
+        removed,
+    )
+    facts = dict(zip(_FACTS, values, strict=True))
     if options.json:
         console.result_json(facts)
         return 0

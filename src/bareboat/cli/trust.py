@@ -41,7 +41,10 @@ def run(options: argparse.Namespace) -> int:
     if options.forget:
         if not consent.take_back(path, os.environ):
             raise UsageError(f"{path} is not trusted", remedy="bareboat trust   # lists trusted paths")
-        console.note(f"{path} is no longer trusted")
+        if options.json:
+            console.result_json({"path": str(path), "trusted": False})
+        else:
+            console.result(f"{path} is no longer trusted")
         return 0
     if not path.exists():
         raise UsageError(f"{path} does not exist", remedy="name a file or a directory")

@@ -71,7 +71,7 @@ def _check(store: Store, name: str, *, force: bool) -> None:
         whole = name.rpartition(".")[0]
         raise UsageError(f"{name} is a point of a sweep", remedy=f"bareboat rm {whole}   # the whole sweep")
     if not os.path.lexists(folder):
-        raise UsageError(f"run {name} not found", remedy="bareboat report   # lists the runs")
+        raise store.missing_run(name)
     if (obstacle := ownership.obstacle(folder)) is not None:
         raise StoreError(
             f"this user may not remove {name}; nothing was removed",

@@ -30,7 +30,7 @@ from bareboat.model import Outcome, Plan, Site, Submission
 from bareboat.printable import one_line
 from bareboat.runs import directory, mpi_checks, provenance
 from bareboat.schedulers import Scheduler, job_name
-from bareboat.store import Store, owner
+from bareboat.store import LIST_RUNS, Store, owner
 
 log = logging.getLogger("bareboat")
 #: The script that opens a shell in the job's container; a sweep has it next to job.sh.
@@ -206,11 +206,11 @@ def read(store: Store, run_id: str) -> Submission:
     if not os.path.lexists(path):
         if (element := _element(store, run_id)) is not None:
             return element
+        if not path.parent.exists():
+            raise store.missing_run(run_id)
         raise UsageError(
-            f"{run_id} is not a run, but a study or a run that was stopped before it started"
-            if path.parent.exists()
-            else f"run {run_id} not found",
-            remedy="bareboat status   # lists the runs",
+            f"{run_id} is not a run, but a study or a run that was stopped before it started",
+            remedy=LIST_RUNS,
         )
     made = store.read(path, Submission)
     scheduler = _scheduler(made.scheduler)

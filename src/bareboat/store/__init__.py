@@ -46,6 +46,7 @@ from bareboat.store.owners import is_dead as is_dead
 from bareboat.store.owners import owner as owner
 from bareboat.store.owners import owner_of as owner_of
 from bareboat.store.paths import FILE_KINDS as FILE_KINDS
+from bareboat.store.paths import LIST_RUNS as LIST_RUNS
 from bareboat.store.paths import check_image_name as check_image_name
 from bareboat.store.paths import check_name as check_name
 from bareboat.store.runs import Runs

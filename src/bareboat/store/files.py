@@ -19,7 +19,7 @@ from bareboat.files import failures, untrusted
 from bareboat.files.trees import remove_tree
 from bareboat.paths import lies_in
 from bareboat.store.owners import is_dead, owner
-from bareboat.store.paths import Paths
+from bareboat.store.paths import LIST_RUNS, Paths
 
 log = logging.getLogger("bareboat")
 T = TypeVar("T")
@@ -207,9 +207,7 @@ class Files(Paths):
         try:
             data = untrusted.read_bytes(path, limit=_MOST_JSON_BYTES)
         except FileNotFoundError:
-            raise StoreError(
-                f"{path.name} not found in {path.parent}", remedy="bareboat report  # lists the runs"
-            ) from None
+            raise StoreError(f"{path.name} not found in {path.parent}", remedy=LIST_RUNS) from None
         except OSError as error:
             raise StoreError(
                 f"{path} cannot be read: {error.strerror or error}", remedy=f"check it: ls -l {path}"

@@ -25,6 +25,8 @@ _TRANSPORTS = (
     "sha256",
     "sha512",
 )
+#: A remedy.
+LIST_RUNS = "bareboat status --all   # lists the runs"
 _POINT = re.compile(r"(.+-\d{8}-\d{6}(?:-\d+)?)\.(\d+)")
 
 
@@ -105,10 +107,13 @@ class Paths:
 
     def run(self, run_id: str) -> Path:
         if not NAME.fullmatch(run_id):
-            raise UsageError(f"{run_id!r} is not a run name", remedy="bareboat report  # lists the runs")
+            raise UsageError(f"{run_id!r} is not a run name", remedy=LIST_RUNS)
         if (point := _POINT.fullmatch(run_id)) is not None:
             return self.own / "runs" / point[1] / "points" / point[2]
         return self.own / "runs" / run_id
+
+    def missing_run(self, name: str) -> UsageError:
+        return UsageError(f"run {name} not found", context=f"store: {self.root}", remedy=LIST_RUNS)
 
     def rootfs(self, image: Image) -> Rootfs:
         """The paths of the image's layers, bottom first, its flat tree and its packed files."""

@@ -20,7 +20,7 @@ from bareboat.errors import BareboatError, RunError, UsageError
 from bareboat.model import Arm, Image, Job, Matrix, Plan, Record, Site, Study
 from bareboat.model.matrix import told, with_repeats
 from bareboat.runs import provenance
-from bareboat.store import Store
+from bareboat.store import LIST_RUNS, Store
 from bareboat.study import blocks, prove
 from bareboat.studyfile import StudyRequest, same_arms
 
@@ -134,7 +134,7 @@ def find(store: Store, request: StudyRequest) -> Matrix:
         context=f"{changed[-1]} has the same name: the file changed since it began" if changed else "",
         remedy=f"bareboat prove --resume {changed[-1]}   # with its own design; or remove --resume"
         if changed
-        else "bareboat report   # lists the studies; remove --resume to start a new one",
+        else f"{LIST_RUNS}; remove --resume to start a new study",
     )
 
 

@@ -18,7 +18,7 @@ from bareboat.errors import UsageError
 from bareboat.files import untrusted
 from bareboat.model import Arm, Image, Job, Plan, Record, Site, Study
 from bareboat.runs import provenance
-from bareboat.store import Store
+from bareboat.store import LIST_RUNS, Store
 from bareboat.study import quick
 from bareboat.study.runs import Design, do_run
 
@@ -76,18 +76,14 @@ def find_study(store: Store, job: Job | None) -> Study:
         return complete
     raise UsageError(
         "no study found" + (" for this job in its current form" if job else ""),
-        remedy="bareboat report   # lists the studies; remove --resume to start a new one",
+        remedy=f"{LIST_RUNS}; remove --resume to start a new study",
     )
 
 
 def read_study(store: Store, run_id: str) -> Study:
     """Raises UsageError for a name that is not a study."""
     if run_id not in store.runs():
-        raise UsageError(
-            f"study {run_id} not found",
-            context=f"store: {store.root}",
-            remedy="bareboat report   # lists the studies",
-        )
+        raise store.missing_run(run_id)
     return store.read(store.run(run_id) / "study.json", Study)
 
 
