@@ -374,6 +374,20 @@ def test_one_misspelled_image_keeps_the_others(bareboat: Bareboat, tmp_path: Pat
     assert store.names() == {"mine": image.digest}
 
 
+def test_a_dry_run_of_a_removal_removes_nothing(bareboat: Bareboat, tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    image = kept(store)
+    store.name_image("mine", image.digest)
+    store.name_image("too", image.digest)
+    said = bareboat("image", "rm", "--dry-run", "mine")
+    assert said.out.startswith("would remove mine; ")
+    assert said.out.endswith("has other names: too\n")
+    found = object_of(bareboat("image", "rm", "--dry-run", "--json", image.digest))["removed"]
+    assert [(each["image_gone"], sorted(each["references"])) for each in found] == [(True, ["mine", "too"])]
+    assert store.names() == {"mine": image.digest, "too": image.digest}
+    assert store.has_image(image.digest)
+
+
 @pytest.mark.parametrize("place", ["file", "file/below"])
 def test_a_store_that_cannot_be_a_directory_is_refused(bareboat: Bareboat, place: str) -> None:
     Path("file").write_text("")

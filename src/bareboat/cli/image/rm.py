@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from bareboat import digests
 from bareboat.cli import console
-from bareboat.cli.common import Context, add_common
+from bareboat.cli.common import Context, add_common, add_dry_run
 from bareboat.cli.image.common import add_image, size
 from bareboat.errors import BareboatError
 
@@ -22,6 +22,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_common(parser)
     add_image(parser, many=True)
     parser.add_argument("--force", action="store_true", help="also remove an image that a run uses")
+    add_dry_run(parser)
 
 
 def _check_unused(store: Store, wanted: list[str]) -> None:
@@ -51,21 +52,24 @@ def run(context: Context) -> int:
     if not context.options.force:
         _check_unused(store, meant)
     known = {digest: store.image(digest) for digest in meant if store.has_image(digest)}
-    removed = [upkeep.remove(store, text) for text in images]
+    dry_run = context.options.dry_run
+    removed = [upkeep.remove(store, text, dry_run=dry_run) for text in images]
     if context.options.json:
         console.result_json({"removed": removed})
         return 0
+    verb = "would remove" if dry_run else "removed"
     for each in removed:
         names = ", ".join(each.references) or "no name"
         if each.image_gone:
-            console.result(f"removed {digests.short(each.digest)} ({names}): {size(each.amount)} freed")
-            if (image := known.get(each.digest)) is not None:
+            freed = "" if dry_run else f": {size(each.amount)} freed"
+            console.result(f"{verb} {digests.short(each.digest)} ({names}){freed}")
+            if not dry_run and (image := known.get(each.digest)) is not None:
                 kept, users = upkeep.shared_layers(store, image)
                 if users:
                     console.result(f"  kept: {size(kept)} in layers of {', '.join(users)}")
         else:
             others = ", ".join(each.kept_by)
             console.result(
-                f"removed {names}; {digests.short(each.digest)} is kept, it has other names: {others}"
+                f"{verb} {names}; {digests.short(each.digest)} is kept, it has other names: {others}"
             )
     return 0

@@ -123,12 +123,12 @@ def collect_garbage(
     return Collected(freed=tuple(freed), kept=tuple(kept))
 
 
-def remove(store: Store, reference: str) -> Removed:
+def remove(store: Store, reference: str, *, dry_run: bool = False) -> Removed:
     """Remove a name, a pinned reference, or an image by its digest or the beginning of one.
 
     By a name or a pin only that goes, and the image with it when it was the last; by a digest the image goes
-    with all of its names and pins. Layers that other images need stay. Raises StoreError when there is
-    nothing of that name.
+    with all of its names and pins. Layers that other images need stay. With `dry_run` all stays, and `freed`
+    is empty. Raises StoreError when there is nothing of that name.
     """
     with store.guarded():
         digest, references = meant(store, reference)
@@ -136,6 +136,13 @@ def remove(store: Store, reference: str) -> Removed:
         gone = {name for name, _ in references}
         left = contents.names(store).get(digest, set()) - gone
         _check_removable(store, digest, [path for _, path in references], image_too=not left)
+        if dry_run:
+            return Removed(
+                digest=digest,
+                references=tuple(name for name, _ in references),
+                image_gone=not left,
+                kept_by=tuple(sorted(left)),
+            )
         _prepare(store)
         indexes = contents.indexes(store)
         for _, path in references:
