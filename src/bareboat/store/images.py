@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
+import os
 import shlex
 from pathlib import Path
 
@@ -83,6 +84,15 @@ class Images(Files):
     def name_image(self, name: str, digest: str) -> None:
         check_image_name(name)
         self.write(self.root / "names" / name, digest.encode())
+
+    def name_owner(self, name: str) -> int | None:
+        """The user ID of another user who set a name; None for one's own, and for a name that nobody has."""
+        with self.guarded():
+            try:
+                uid = (self.root / "names" / name).lstat().st_uid
+            except FileNotFoundError:
+                return None
+        return None if uid == os.geteuid() else uid
 
     def captured(self, fingerprint: str) -> str | None:
         """The digest of the image of an unchanged environment."""

@@ -68,6 +68,10 @@ BASES: dict[str, tuple[str, ...]] = {
     "image build": ("image", "build", "./context", "--dry-run"),
     "image ls": ("image", "ls"),
     "image show": ("image", "show", IMAGE),
+    "image history": ("image", "history", IMAGE),
+    "image tree": ("image", "tree", IMAGE),
+    "image diff": ("image", "diff", IMAGE, IMAGE),
+    "image tag": ("image", "tag", IMAGE, "made:1", "--dry-run"),
     "image sbom": ("image", "sbom", IMAGE),
     "image push": ("image", "push", IMAGE, "127.0.0.1:9/x:1"),
     "image save": ("image", "save", IMAGE, "saved.tar"),
@@ -258,7 +262,9 @@ def _of_positional(command: str, action: argparse.Action, base: tuple[str, ...])
     required = action.nargs not in ("?", "*")
     places = [each for each in base[count:] if not each.startswith("-")]
     # The base's word that this positional is, or one more.
-    at = {"image": 0, "reference": 0 if command == "image pull" else 1, "target": 1}.get(action.dest, 0)
+    at = {"image": 0, "reference": 0 if command == "image pull" else 1, "target": 1, "name": 1}.get(
+        action.dest, 0
+    )
     if (command, action.dest) == ("image save", "file"):
         at = 1
     if required:

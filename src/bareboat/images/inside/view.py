@@ -57,7 +57,7 @@ class View:
     def names(self, path: str) -> Mapping[str, Node]:
         """What is in a folder, links on the way to it followed; nothing where there is no such folder."""
         found = self.find(path)
-        return self._inside(found) if found is not None and found.node.kind == "folder" else _NOTHING
+        return self.inside(found) if found is not None and found.node.kind == "folder" else _NOTHING
 
     def find(self, path: str) -> Found | None:
         """Follow a path and its links to their end; None when there is nothing, or no end."""
@@ -66,7 +66,7 @@ class View:
         def target(step: str) -> str | None:
             parent, _, name = step.rpartition("/")
             folder = met[parent or "/"]
-            node = self._inside(folder).get(name) if folder.node.kind == "folder" else None
+            node = self.inside(folder).get(name) if folder.node.kind == "folder" else None
             if node is None or node.kind == "link":
                 return _link_target(node) if node is not None else ""
             met[step] = Found(step, node)
@@ -108,7 +108,8 @@ class View:
         finally:
             os.close(descriptor)
 
-    def _inside(self, folder: Found) -> Mapping[str, Node]:
+    def inside(self, folder: Found) -> Mapping[str, Node]:
+        """What is in a folder that was found."""
         known = self._children.get(folder.path)
         if known is None:
             known = self._children[folder.path] = self._merge(folder)

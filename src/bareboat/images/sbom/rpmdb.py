@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from bareboat.images.sbom.package import Package, plain
 
 _NAME, _VERSION, _RELEASE, _EPOCH, _VENDOR, _LICENCE, _ARCH = 1000, 1001, 1002, 1003, 1011, 1014, 1022
-_INT32, _STRING, _I18N = 4, 6, 9
+_DIRECTORY_OF, _BASE_NAMES, _DIRECTORIES = 1116, 1117, 1118
+_INT32, _STRING, _STRINGS, _I18N = 4, 6, 8, 9
 _LARGEST_HEADER = 64 << 20
 _MOST_ENTRIES = 1 << 16
 _MOST_PACKAGES = 100_000
@@ -23,6 +24,17 @@ _MOST_CALLS = 100_000
 
 def packages(descriptor: int, path: str, *, distribution: str, version: str) -> Iterator[Package]:
     """The packages in an open database. Raises ValueError for one that is damaged."""
+    for header in _headers(descriptor):
+        yield _package(header, path, distribution, version)
+
+
+def files(descriptor: int) -> Iterator[tuple[str, list[str]]]:
+    """The packages in an open database, each with its files. Raises ValueError for one that is damaged."""
+    for header in _headers(descriptor):
+        yield plain(_fields(header).get(_NAME)) or "unknown", _files(header)
+
+
+def _headers(descriptor: int) -> Iterator[bytes]:
     calls = 0
 
     def count() -> int:
@@ -44,7 +56,7 @@ def packages(descriptor: int, path: str, *, distribution: str, version: str) -> 
             rows = base.execute("SELECT blob FROM Packages ORDER BY hnum LIMIT ?", (_MOST_PACKAGES,))
             for (header,) in rows:
                 if isinstance(header, bytes):
-                    yield _package(header, path, distribution, version)
+                    yield header
         finally:
             base.close()
     except (sqlite3.Error, MemoryError, OverflowError) as error:
@@ -90,3 +102,26 @@ def _fields(header: bytes) -> dict[int, str]:
     except struct.error as error:
         raise ValueError(f"a header of a package is damaged: {error}") from None
     return found
+
+
+def _files(header: bytes) -> list[str]:
+    """The paths of a package: a directory's number and a name for each. Raises ValueError."""
+    try:
+        entries, size = struct.unpack_from(">II", header)
+        if entries > _MOST_ENTRIES or 8 + entries * 16 + size > len(header):
+            raise ValueError("a header of a package is cut off")
+        data = header[8 + entries * 16 : 8 + entries * 16 + size]
+        texts: dict[int, list[str]] = {}
+        numbers: tuple[int, ...] = ()
+        for number in range(entries):
+            tag, kind, offset, count = struct.unpack_from(">IIII", header, 8 + number * 16)
+            if tag in (_BASE_NAMES, _DIRECTORIES) and kind == _STRINGS:
+                parts = data[offset:].split(b"\0", min(count, size))[:count]
+                texts[tag] = [part.decode("utf-8", "surrogateescape") for part in parts]
+            elif tag == _DIRECTORY_OF and kind == _INT32 and count <= size:
+                numbers = struct.unpack_from(f">{count}I", data, offset)
+    except struct.error as error:
+        raise ValueError(f"a header of a package is damaged: {error}") from None
+    folders = texts.get(_DIRECTORIES, [])
+    pairs = zip(texts.get(_BASE_NAMES, []), numbers, strict=False)
+    return [folders[number] + name for name, number in pairs if number < len(folders)]

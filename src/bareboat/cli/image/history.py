@@ -1,0 +1,99 @@
+"""bareboat image history: show the steps by which an image was made, with the size of each layer."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from bareboat import digests
+from bareboat.cli import console
+from bareboat.cli.common import Context, add_common
+from bareboat.cli.image.common import add_image, find
+from bareboat.printable import one_line
+
+if TYPE_CHECKING:
+    from bareboat.images.inside.configuration import Configuration, Step
+    from bareboat.model import Image
+
+EXAMPLE = "bareboat image history pytorch"
+
+#: Of a step's text; --full shows all.
+_LONGEST = 120
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    add_common(parser)
+    add_image(parser)
+    parser.add_argument("--full", action="store_true", help="do not shorten long steps")
+
+
+def run(context: Context) -> int:
+    from bareboat.images.inside import configuration
+    from bareboat.images.oci import export, manifest
+    from bareboat.images.oci.source import Document
+
+    store = context.store
+    image = find(context, context.options.image)
+    name = image.reference or image.digest
+    data = export.stored_manifest(store, image)
+    blobs = manifest.manifest(Document(data=data, media_type="", digest=image.digest), name=name).layers
+    found = configuration.read(export.stored_config(store, image), layers=len(image.layers), name=name)
+    if context.options.json:
+        console.result_json(
+            {
+                "digest": image.digest,
+                "steps": [_step(step) for step in found.history],
+                "layers": [
+                    {
+                        "diff_id": layer.diff_id,
+                        "size_bytes": layer.size_bytes,
+                        "inodes": layer.inodes,
+                        "blob": blob.digest,
+                        "blob_bytes": blob.size,
+                    }
+                    for layer, blob in zip(image.layers, blobs, strict=True)
+                ],
+            }
+        )
+        return 0
+    console.result(_text(image, found, full=context.options.full))
+    return 0
+
+
+def _step(step: Step) -> dict[str, object]:
+    return {
+        "created": step.created,
+        "created_by": step.created_by,
+        "instruction": step.command,
+        "comment": step.comment,
+        "empty_layer": step.is_empty,
+        "layer": None if step.layer is None else step.layer + 1,
+    }
+
+
+def _text(image: Image, found: Configuration, *, full: bool) -> str:
+    """The steps in the order of the build; layers of which the history says nothing come first."""
+    rows = [("layer", "size", "files", "date", "step")]
+    known = {step.layer for step in found.history}
+    for number, layer in enumerate(image.layers):
+        if number not in known:
+            rows.append((*_size(image, number), "", one_line(layer.comment) or "not in the history"))
+    for step in found.history:
+        size = ("", "", "") if step.layer is None else _size(image, step.layer)
+        text = " ".join(step.command.split()) or one_line(step.comment) or "not recorded"
+        rows.append((*size, step.created[:10], text if full else one_line(text, limit=_LONGEST)))
+    empty = sum(step.is_empty for step in found.history)
+    count, size_mb = len(image.layers), image.size_bytes / 1e6
+    lines = [
+        console.bold(f"{digests.short(image.digest)}  {image.reference}".rstrip()),
+        console.table(rows, right=(0, 1, 2)),
+        f"{count} layer{'s' * (count != 1)}, {size_mb:,.1f} MB; {empty} steps without a layer",
+    ]
+    if found.history and known == {None}:
+        lines.append("the history does not match the layers: it does not say which step made which layer")
+    return "\n".join(lines)
+
+
+def _size(image: Image, number: int) -> tuple[str, str, str]:
+    layer = image.layers[number]
+    return str(number + 1), f"{layer.size_bytes / 1e6:,.1f} MB", f"{layer.inodes:,}"
