@@ -63,7 +63,7 @@ def run(context: Context) -> int:
         document: dict[str, Any] = {
             "first": images[0].digest,
             "second": images[1].digest,
-            "identical": not (settings or changed or changes),
+            "identical": not (settings or changed or changes or comparison.unreadable),
             "configuration": settings,
             "packages": [{"state": each.state, **_fields(each)} for each in changed],
             "directories": [{"path": path, **counts} for path, counts in folders],
@@ -74,6 +74,8 @@ def run(context: Context) -> int:
         console.result_json(document)
         return 0
     console.result(_text(images, settings, changed, changes, folders, every=options.files))
+    if comparison.unreadable:
+        console.result(f"not compared, because you may not read them: {len(comparison.unreadable):,} paths")
     for warning in warnings[:10]:
         context.progress.warn(f"warning: {one_line(warning)}")
     return 0

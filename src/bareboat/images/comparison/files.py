@@ -51,9 +51,14 @@ class Comparison:
     def changes(self) -> Iterator[Change]:
         """Every path that differs, in the order of the paths of each directory."""
         pending = ["/"]
+        hidden = self._hidden()
         while pending:
             folder = pending.pop()
             before, after = self._before.names(folder), self._after.names(folder)
+            if self._hidden() > hidden:
+                hidden = self._hidden()
+                self.unreadable.append(folder)
+                continue
             if self.compared % 100 == 0:
                 self._progress(f"comparing files: {folder}")
             below = []
@@ -79,7 +84,10 @@ class Comparison:
                 else:
                     yield from self._pair(path, one, other)
             pending += reversed(below)
-        self.unreadable += [*self._before.unreadable, *self._after.unreadable]
+
+    def _hidden(self) -> int:
+        """How many directories could not be read so far."""
+        return len(self._before.unreadable) + len(self._after.unreadable)
 
     def _all(self, path: str, node: Node, view: View, state: State) -> Iterator[Change]:
         """A path of one image only, with all below it."""
