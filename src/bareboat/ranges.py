@@ -61,6 +61,7 @@ RANGES = {
     "tool_timeout_s": Range(0.01, 86_400, "60", whole=False, unit="s"),
     "--interval": Range(5, 86_400, "30", whole=False),
     "--at-once": Range(1, 100_000, "8"),
+    "--depth": Range(0, 100, "3"),
     "--rank": Range(0, _COUNT, "0"),
     "--older-than": Range(0, 1_000_000, "30", whole=False, unit="days"),
     "--runs-older-than": Range(0, 1_000_000, "30", whole=False, unit="days"),

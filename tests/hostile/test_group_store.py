@@ -94,6 +94,21 @@ def test_another_member_removes_all_or_nothing(
     assert shared.image("sha256:" + "a" * 64).layers
 
 
+def test_a_name_that_another_member_gave_is_replaced_only_by_force(shared: Store, place: Path) -> None:
+    members_home(place)
+    image = put(shared)
+    other = "sha256:" + "b" * 64
+    shared.name_image("stable", other)
+    code, said = as_member(place, "image", "tag", "app", "theirs")
+    assert (code, shared.names()["theirs"]) == (0, image.digest), said
+    before = everything(shared.root)
+    code, said = as_member(place, "image", "tag", "app", "stable")
+    assert (code, "the name stable belongs to" in said, "try: choose another name" in said) == (4, True, True)
+    assert everything(shared.root) == before
+    code, said = as_member(place, "image", "tag", "app", "stable", "--force")
+    assert (code, shared.names()["stable"]) == (0, image.digest), said
+
+
 def test_who_made_it_removes_all_of_it(shared: Store) -> None:
     image = put(shared)
     assert removal.remove(shared, "app").image_gone

@@ -204,3 +204,23 @@ def test_an_image_of_empty_files_has_a_picture(tmp_path: Path) -> None:
     svg, root = picture(tmp_path, {"a": "", "b/c": ""})
     assert root.total.size_bytes == 0
     assert ElementTree.fromstring(svg) is not None
+
+
+def _luminance(colour: str) -> float:
+    """https://www.w3.org/TR/WCAG22/#dfn-relative-luminance"""
+    digits = colour if len(colour) == 6 else "".join(2 * each for each in colour)
+    parts = [int(digits[at : at + 2], 16) / 255 for at in (0, 2, 4)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_text_is_readable_on_light_and_dark_screens(tmp_path: Path) -> None:
+    svg, _ = picture(tmp_path, {"a": "1"})
+    style = svg[svg.index("<style>") : svg.index("</style>")]
+    for part in style.split("@media"):
+        fills = re.findall(r"(text|\.\w+)\{[^}]*?fill:#([0-9a-f]{3,6})", part)
+        ink = next(_luminance(colour) for name, colour in fills if name == "text")
+        backgrounds = {name: _luminance(colour) for name, colour in fills if name != "text"}
+        assert {".page", ".frame", ".system", ".conda", ".python", ".r", ".none"} <= backgrounds.keys()
+        for name, each in backgrounds.items():
+            assert (max(ink, each) + 0.05) / (min(ink, each) + 0.05) >= 4.5, name

@@ -143,8 +143,11 @@ def _merged(items: list[_Item], box: Box) -> list[_Item]:
 def _rectangle(parts: list[str], item: _Item, box: Box, style: str) -> None:
     name = one_line(item.path, limit=300) + (f": {item.label}" if item.folder is None else "")
     what = f"{name}\n{amount(item.weight)}"
-    label = one_line(f"{item.label} {megabytes(item.weight.size_bytes)}")
-    text = _cut(label, box.width - 6, _CHARACTER_PX) if box.height >= _FONT_PX + 3 else ""
+    label = one_line(item.label)
+    sized = f"{label} {megabytes(item.weight.size_bytes)}"
+    room = box.width - 6
+    text = sized if len(sized) * _CHARACTER_PX <= room else _cut(label, room, _CHARACTER_PX)
+    text = text if box.height >= _FONT_PX + 3 else ""
     parts.append(
         f'<g><title>{html.escape(what)}</title><rect class="{style}" x="{box.x:.1f}" y="{box.y:.1f}" '
         f'width="{box.width:.1f}" height="{box.height:.1f}"/>'
@@ -177,7 +180,9 @@ def _legend(kinds: Mapping[str, int]) -> list[str]:
 
 def megabytes(size: int) -> str:
     """Bytes for display."""
-    return f"{size / 1e6:,.1f} MB" if size >= 100_000 else f"{size / 1e3:,.1f} kB"
+    if size >= 100_000:
+        return f"{size / 1e6:,.1f} MB"
+    return f"{size / 1e3:,.1f} kB" if size >= 100 else f"{size} B"
 
 
 def amount(weight: Weight) -> str:

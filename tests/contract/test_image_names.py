@@ -1,0 +1,135 @@
+"""`image tag`, `history`, `tree` and `diff` as a user runs them, on images built here."""
+
+from __future__ import annotations
+
+import json
+import re
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+from building import Builds
+from tools import tool
+
+
+@pytest.fixture(scope="module")
+def builds(tmp_path_factory: pytest.TempPathFactory) -> Builds:
+    tool("busybox")
+    made = Builds(tmp_path_factory.mktemp("builds"))
+    made.base()
+    text = (
+        "FROM base\nENV A=1\nCOPY {0} /srv/data\nRUN mkdir /opt/app && echo {0} > /opt/app/x && echo {0} > /{0}\n"
+        "LABEL v={0}\n"
+    )
+    for name in ("one", "two"):
+        made.build(text.replace("mkdir /opt/app", "mkdir -p /opt/app").format(name), {name: name * 1000},
+                   "-t", f"app:{name}")  # fmt: skip
+    return made
+
+
+def test_a_tag_is_another_name(builds: Builds) -> None:
+    before = set(Path(builds.store.root).rglob("*"))
+    said = builds.bareboat("image", "tag", "app:one", "stable")
+    assert re.fullmatch(r"stable is sha256:[0-9a-f]{12}\n", said.out)
+    assert said.err == ""
+    assert set(Path(builds.store.root).rglob("*")) - before == {builds.store.root / "names/stable"}
+    assert builds.bareboat("run", "--image", "stable", "--", "cat", "/opt/app/x").out == "one\n"
+    said = builds.bareboat("image", "tag", "app:two", "stable")
+    assert "note: stable was sha256:" in said.err
+    assert "no other name" not in said.err
+    assert builds.bareboat("run", "--image", "stable", "--", "cat", "/opt/app/x").out == "two\n"
+    digest = builds.store.image("app:one").digest
+    builds.bareboat("image", "tag", digest[7:20], "by-digest:1")
+    found = json.loads(builds.bareboat("image", "tag", "--json", "app:one", "by-digest:1").out)
+    assert found == {"name": "by-digest:1", "digest": digest, "previous": digest}
+
+
+def test_a_dry_run_sets_no_name(builds: Builds) -> None:
+    said = builds.bareboat("image", "tag", "app:one", "never", "--dry-run")
+    assert said.out.startswith("never would be sha256:")
+    assert "never" not in builds.store.names()
+
+
+def test_the_last_name_of_an_image_is_not_lost_silently(builds: Builds) -> None:
+    builds.build("FROM base\nRUN echo last > /last\n", {}, "-t", "last:1")
+    said = builds.bareboat("image", "tag", "app:one", "last:1")
+    assert "which has no other name" in said.err
+
+
+def test_the_history_has_each_step_with_its_layer(builds: Builds) -> None:
+    lines = builds.bareboat("image", "history", "app:one").out.splitlines()
+    assert lines[1].split() == ["layer", "size", "files", "date", "step"]
+    steps = [line.split("  ")[-1].strip() for line in lines[2:-1]]
+    assert steps[-4:] == [
+        "ENV A=1", "COPY one /srv/data", "RUN mkdir -p /opt/app && echo one > /opt/app/x && echo one > /one",
+        "LABEL v=one",
+    ]  # fmt: skip
+    image = builds.store.image("app:one")
+    assert lines[-1].startswith(f"{len(image.layers)} layers, ")
+    found = json.loads(builds.bareboat("image", "history", "app:one", "--json").out)
+    assert [step["layer"] for step in found["steps"]][-4:] == [None, 3, 4, None]
+    assert [each["diff_id"] for each in found["layers"]] == [layer.diff_id for layer in image.layers]
+    assert [each["size_bytes"] for each in found["layers"]] == [layer.size_bytes for layer in image.layers]
+
+
+def test_the_tree_has_every_byte_once(builds: Builds, tmp_path: Path) -> None:
+    drawn = tmp_path / "app.svg"
+    said = builds.bareboat("image", "tree", "app:one", "--json", "--depth", "9", "--svg", drawn)
+    found = json.loads(said.out)
+    said = builds.bareboat(
+        "run",
+        "--image",
+        "app:one",
+        "--",
+        "sh",
+        "-c",
+        "find / -xdev -type f -links 1 | grep -v ^/proc | wc -l",
+    )
+    tree = found["tree"]
+    assert tree["size_bytes"] == sum(each["size_bytes"] for each in found["packages"])
+    opt = next(each for each in tree["inside"] if each["path"] == "/opt")
+    assert (opt["size_bytes"], opt["files"], opt["directories"]) == (4, 1, 1)
+    srv = next(each for each in tree["inside"] if each["path"] == "/srv")
+    assert (srv["size_bytes"], srv["files"]) == (3000, 1)
+    assert ElementTree.parse(drawn).getroot().tag.endswith("svg")
+    text = builds.bareboat("image", "tree", "app:one", "--all").out
+    assert re.search(r"3\.0 kB +\d+% +1    srv\n", text)
+    assert "no package" in text
+
+
+def test_the_difference_is_what_the_recipes_differ_in(builds: Builds) -> None:
+    found = json.loads(builds.bareboat("image", "diff", "app:one", "app:two", "--files", "--json").out)
+    assert not found["identical"]
+    assert [(each["kind"], each["name"], each["after"]) for each in found["configuration"]] == [
+        ("label", "v", "two")
+    ]
+    assert [(each["state"], each["path"]) for each in found["files"]] == [
+        ("removed", "/one"), ("added", "/two"), ("changed", "/opt/app/x"), ("changed", "/srv/data"),
+    ]  # fmt: skip
+    assert found["summary"]["changed"] == 2
+    text = builds.bareboat("image", "diff", "app:one", "app:two", "--files").out
+    assert "- label v: one\n+ label v: two\n" in text
+    assert re.search(r"~ +3,000  /srv/data  \(content\)", text)
+    same = builds.bareboat("image", "diff", "app:one", "app:one").out
+    assert "no differences in configuration, packages and files (the same image)" in same
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("tag", "none", "x"), 4, "image 'none' not found"),
+        (("tag", "app:one", "a/b"), 2, "not a valid image name"),
+        (("tag", "app:one", "sha256:" + "a" * 64), 2, "not a valid image name"),
+        (("tag", "app:one"), 2, "missing argument: NAME[:TAG]"),
+        (("history", "none"), 4, "not found"),
+        (("diff", "app:one", "none"), 4, "not found"),
+        (("diff", "app:one"), 2, "missing argument: B"),
+        (("tree", "app:one", "--svg", "/none/x.svg"), 2, "does not exist"),
+        (("tree", "app:one", "--depth", "-1"), 2, "--depth"),
+    ],
+)
+def test_what_is_wrong_is_said(builds: Builds, arguments: tuple[str, ...], code: int, said: str) -> None:
+    answer = builds.bareboat("image", *arguments, code=code)
+    assert said in answer.err
+    assert "try: " in answer.err
+    assert answer.out == ""
