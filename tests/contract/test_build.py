@@ -122,6 +122,12 @@ SUPPORTED: dict[str, tuple[str, Files]] = {
         "FROM two\nCOPY --from=three / /d/\nRUN test $(cat /b)$(cat /d/c) = 11",
         {},
     ),
+    "later stages": (
+        "RUN echo 1 > /a\nFROM base AS two\nCOPY --from=late /a /b\n"
+        "RUN --mount=from=3,target=/m test -f /m/three\nRUN test $(cat /b) = 2\n"
+        "FROM base AS late\nRUN echo 2 > /a\nFROM base\nRUN touch /three\nFROM two\nRUN test -f /b",
+        {},
+    ),
     "ARG is inherited": ("ARG A=1\nFROM base AS one\nARG A=2\nFROM one\nRUN test $A = 2", {}),
     "COPY from an image": ("COPY --from=base /etc/passwd /p\nRUN grep -q app /p", {}),
     "a mount of a stage": ("FROM base\nRUN --mount=from=0,target=/m,source=/etc grep -q app /m/passwd", {}),
@@ -194,6 +200,26 @@ def test_triggers_run_in_the_next_build(builds: Builds) -> None:
     image = builds.image("FROM trigger:1\n", {"a": "1"})
     assert "OnBuild" not in builds.config(image)["config"]
     assert "a" in builds.tar(image)
+
+
+def test_triggers_may_copy_from_other_stages(builds: Builds) -> None:
+    """The image that is built on has the stage; of its own Dockerfile nothing is left."""
+    builds.build(
+        "FROM base\nONBUILD COPY --from=parts /p /q\nONBUILD RUN --mount=from=more,target=/m cp /m/r /r\n",
+        {}, "-t", "triggers:2",
+    )  # fmt: skip
+    image = builds.image(
+        "FROM base AS parts\nRUN echo 1 > /p\nFROM triggers:2\nRUN test $(cat /q)$(cat /r) = 12\n"
+        "FROM base AS more\nRUN echo 2 > /r\n", {}, "--target", "stage-1",
+    )  # fmt: skip
+    assert image.layers
+    said = builds.build(
+        "FROM triggers:2 AS parts\nFROM parts\n", {}, "--target", "parts", code=2
+    ).err  # it would copy from itself
+    assert "copies from itself" in said
+    assert "Dockerfile:1" in said
+    said = builds.build("FROM triggers:2\n", {}, code=6).err
+    assert "parts" in said
 
 
 def test_owners_modes_and_whiteouts_are_in_the_layer(builds: Builds) -> None:

@@ -63,6 +63,7 @@ REFUSED: list[tuple[str, Files, int, str]] = [
     ("ADD http://127.0.0.1:1/a /x", {}, 6, "cannot be downloaded"),
     ("COPY --from=docker.invalid/none:1 / /", {}, 6, "docker.invalid"),
     ("RUN --mount=from=9,target=/m true", {}, 2, "9 is not one of"),
+    ("ARG S=base\nRUN --mount=from=$S,target=/m true", {}, 2, "from= does not take variables"),
 ]
 
 

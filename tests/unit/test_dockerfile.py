@@ -265,8 +265,11 @@ def test_wrong_stages_are_refused(text: str, line: int, said: str) -> None:
     ("text", "line", "said"),
     [
         ("FROM a AS x\nCOPY --from=x a b", 2, "from itself"),
-        ("FROM a AS x\nCOPY --from=y a b\nFROM a AS y\nCOPY --from=x a b", 2, "later"),
-        ("FROM a AS x\nCOPY --from=3 a b", 2, "3 is not one of the 0 stages"),
+        ("FROM a AS x\nCOPY --from=0 a b", 2, "from itself"),
+        ("FROM a AS x\nRUN --mount=from=x,target=/m b", 2, "from itself"),
+        ("FROM a AS x\nCOPY --from=y a b\nFROM a AS y\nCOPY --from=x a b", 3, "x needs y needs x"),
+        ("FROM a AS x\nCOPY --from=z a b\nFROM x AS y\nFROM y AS z", 3, "x needs z needs y needs x"),
+        ("FROM a AS x\nCOPY --from=3 a b", 2, "3 is not one of the 1 stages"),
     ],
 )
 def test_circles_are_refused(text: str, line: int, said: str) -> None:
@@ -275,6 +278,18 @@ def test_circles_are_refused(text: str, line: int, said: str) -> None:
         [found.closure(stage) for stage in found.stages]
     assert caught.value.line == line
     assert said in caught.value.message
+
+
+def test_a_stage_may_copy_from_a_later_one() -> None:
+    text = "FROM a AS x\nCOPY --from=y a b\nRUN --mount=from=3,target=/m c\nFROM a AS y\nFROM a\nFROM a\n"
+    found = recipe(text)
+    assert [stage.number for stage in found.closure(found.stages[0])] == [0, 1, 3]
+
+
+def test_an_earlier_stage_of_a_name_comes_first() -> None:
+    found = recipe("FROM a AS x\nFROM a AS y\nCOPY --from=x b c\nFROM d AS x\nCOPY --from=x b c\n")
+    assert [stage.number for stage in found.closure(found.stages[1])] == [0, 1]
+    assert [stage.number for stage in found.closure(found.stages[2])] == [0, 2]
 
 
 def test_an_unknown_target_names_the_stages() -> None:

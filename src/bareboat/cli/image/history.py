@@ -72,7 +72,7 @@ def _step(step: Step) -> dict[str, object]:
 
 
 def _text(image: Image, found: Configuration, *, full: bool) -> str:
-    """The steps in the order of the build; layers of which the history says nothing come first."""
+    """The steps in the order of the build; layers without an entry in the history come first."""
     rows = [("layer", "size", "files", "date", "step")]
     known = {step.layer for step in found.history}
     for number, layer in enumerate(image.layers):

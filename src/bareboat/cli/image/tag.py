@@ -68,7 +68,7 @@ def _check_owner(store: Store, name: str, before: str) -> None:
 
 
 def _moved(store: Store, name: str, before: str) -> str:
-    """What a name stood for that now stands for another image."""
+    """The image that a name had before it was moved."""
     from bareboat.images.upkeep import contents
 
     others = contents.names(store).get(before, set()) - {name}

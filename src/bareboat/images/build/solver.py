@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 
 import msgspec
@@ -21,6 +21,7 @@ from bareboat.images.oci.manifest import OCI_CONFIG, document
 from bareboat.images.oci.manifest import config as read_config
 from bareboat.images.recipe import stages
 from bareboat.images.recipe.faults import RecipeError
+from bareboat.images.recipe.instructions import Instruction, trigger
 from bareboat.images.recipe.stages import SCRATCH, Recipe, Stage
 from bareboat.images.transfer.fetch import join
 from bareboat.model import Image
@@ -69,31 +70,48 @@ def build(store: Store, options: Options, machine: Machine, reporter: Reporter) 
     BareboatError."""
     recipe = parse(options, machine.name)
     target = recipe.target(options.target)
-    wanted = recipe.closure(target)
     moment = "" if options.epoch is None else _iso(options.epoch)
     with store.scratch() as scratch:
         work = Work(store, scratch, options, machine, reporter, moment)
-        done = _build_stages(work, recipe, wanted)
+        done = _build_stages(work, recipe, target)
         image = _image(work, done[target.number])
     warnings = tuple(f"build argument {name} is not used: no ARG declares it" for name in recipe.unused)
     return Built(image=image, steps=work.steps, cached=work.cached, warnings=warnings)
 
 
-def _build_stages(work: Work, recipe: Recipe, wanted: tuple[Stage, ...]) -> dict[int, State]:
+class _MissingError(Exception):
+    """The triggers of a base image copy from stages that are not built yet."""
+
+    def __init__(self, triggers: tuple[Instruction, ...]) -> None:
+        super().__init__()
+        self.triggers = triggers
+
+
+def _build_stages(work: Work, recipe: Recipe, target: Stage) -> dict[int, State]:
     """All stages, each when those that it needs are done; the first error ends the others."""
     done: dict[int, State] = {}
-    left = {stage.number: stage for stage in wanted}
-    needs = {stage.number: {each.number for each in recipe.needs(stage)} for stage in wanted}
-    running: dict[Future[State], int] = {}
+    triggers: dict[int, tuple[Instruction, ...]] = {}
+    left = {stage.number: stage for stage in recipe.closure(target)}
+    running: dict[Future[State], Stage] = {}
     with execute.side_by_side(_AT_ONCE) as pool:
         try:
             while left or running:
-                for number in [number for number in left if needs[number] <= done.keys()]:
-                    stage = left.pop(number)
-                    running[pool.submit(_one, work, recipe, stage, dict(done))] = number
+                for stage in list(left.values()):
+                    if {each.number for each in recipe.needs(stage, triggers.get(stage.number, ()))} <= set(
+                        done
+                    ):
+                        del left[stage.number]
+                        running[pool.submit(_one, work, recipe, stage, dict(done))] = stage
                 finished, _ = wait(running, return_when=FIRST_COMPLETED)
                 for future in finished:
-                    done[running.pop(future)] = future.result()
+                    stage = running.pop(future)
+                    try:
+                        done[stage.number] = future.result()
+                    except _MissingError as missing:
+                        triggers[stage.number] = missing.triggers
+                        known = {*done, *(each.number for each in running.values())}
+                        wanted = _named(work, lambda: recipe.closure(target, triggers))
+                        left |= {each.number: each for each in wanted if each.number not in known}
         except BaseException:
             work.stopped.set()
             with contextlib.suppress(BaseException):
@@ -102,9 +120,24 @@ def _build_stages(work: Work, recipe: Recipe, wanted: tuple[Stage, ...]) -> dict
     return done
 
 
+def _named(work: Work, stages: Callable[[], tuple[Stage, ...]]) -> tuple[Stage, ...]:
+    try:
+        return stages()
+    except RecipeError as error:
+        raise error.named(work.options.name) from None
+
+
 def _one(work: Work, recipe: Recipe, stage: Stage, done: Mapping[int, State]) -> State:
     with contextlib.suppress(Stopped):
-        return Builder(work, recipe, stage, done).build(_base(work, recipe, stage, done))
+        base = _base(work, recipe, stage, done)
+        try:
+            triggers = tuple(trigger(text, stage.start.line) for text in base.config.triggers)
+            missing = any(each.number not in done for each in recipe.needs(stage, triggers))
+        except RecipeError as error:
+            raise error.named(work.options.name) from None
+        if missing:
+            raise _MissingError(triggers)
+        return Builder(work, recipe, stage, done).build(base)
     raise Stopped
 
 

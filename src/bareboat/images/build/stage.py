@@ -249,7 +249,7 @@ class Builder:
         work = self._work
         if not name:
             return work.context(step)
-        stage = self._recipe.before(self._stage, name)
+        stage = self._recipe.source(self._stage, name)
         if stage is not None:
             return Files(self._done[stage.number].rootfs.trees, name=f"stage {stage.title}", is_stored=True)
         image = work.image(step, name)

@@ -107,7 +107,8 @@ def _check_flags(bare: Instruction, flags: tuple[tuple[str, str | None], ...]) -
                 if likely
                 else f"flags: {', '.join(f'--{each}' for each in known)}",
             )
-        if (why := _REFUSED.get((bare.name, name))) is not None:
+        allowed = (bare.name, name, value) == ("RUN", "security", "sandbox")  # which every RUN has
+        if not allowed and (why := _REFUSED.get((bare.name, name))) is not None:
             raise bare.fault(f"--{name} is not supported", remedy=why)
         if value is None and not known[name]:
             raise bare.fault(f"--{name} has no value", remedy=f"write --{name}=VALUE")

@@ -48,10 +48,17 @@ class RunMount:
 
 def read(instruction: Instruction, expand: Callable[[str], str]) -> tuple[RunMount, ...]:
     """The mounts of a RUN, with variables replaced by `expand`. Raises RecipeError."""
-    return tuple(_one(instruction, expand(each)) for each in instruction.all("mount"))
+    found = []
+    for each in instruction.all("mount"):
+        if "$" in _fields(instruction, each).get("from", ""):
+            raise instruction.fault(
+                "--mount: from= does not take variables", remedy="FROM $NAME AS stage, and then from=stage"
+            )
+        found.append(_one(instruction, expand(each)))
+    return tuple(found)
 
 
-def _one(instruction: Instruction, text: str) -> RunMount:
+def _fields(instruction: Instruction, text: str) -> dict[str, str]:
     values: dict[str, str] = {}
     for field in next(csv.reader([text]), []):
         key, equals, value = field.partition("=")
@@ -59,6 +66,11 @@ def _one(instruction: Instruction, text: str) -> RunMount:
         if not equals and key not in _SWITCHES:
             raise instruction.fault(f"--mount: {field[:40]!r} has no value", remedy=f"write {key[:40]}=VALUE")
         values[key] = value if equals else "true"
+    return values
+
+
+def _one(instruction: Instruction, text: str) -> RunMount:
+    values = _fields(instruction, text)
     kind = values.pop("type", "bind").lower()
     if kind not in _KEYS:
         raise instruction.fault(

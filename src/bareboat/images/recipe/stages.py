@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from bareboat.images.recipe import expansion, lines, mounts
 from bareboat.images.recipe.faults import RecipeError
@@ -78,42 +79,52 @@ class Recipe:
         found = self.find(name) if name.isdigit() else None
         return found if found is not None and found.number < stage.number else None
 
-    def needs(self, stage: Stage) -> Iterator[Stage]:
-        """The stages that a stage is made of, directly. Raises RecipeError for one that does not come before
-        it."""
+    def source(self, stage: Stage, name: str) -> Stage | None:
+        """The stage that COPY --from or a mount means: an earlier one of this name, else a later one; or one
+        by its number."""
+        found = self.before(stage, name) or self.find(name)
+        return found if found is None or found.number != stage.number else None
+
+    def needs(self, stage: Stage, triggers: Sequence[Instruction] = ()) -> Iterator[Stage]:
+        """The stages that a stage is made of, directly. `triggers`: of its base image. Raises RecipeError for
+        a stage that is made of itself, and for a number that no stage has."""
         if (base := self.before(stage, stage.base)) is not None:
             yield base
-        for step in stage.steps:
+        for step in (*triggers, *stage.steps):
             for name in sources(step):
-                found = self.before(stage, name)
-                if found is not None:
+                if (found := self.source(stage, name)) is not None:
                     yield found
-                    continue
-                later = self.find(name)
-                if later is not None and later.number == stage.number:
+                elif self.find(name) is not None:
                     raise step.fault(
                         f"the stage {name[:60]!r} copies from itself", remedy="copy from another stage"
                     )
-                if later is not None and later.name == name.lower():
+                elif name.isdigit():
                     raise step.fault(
-                        f"the stage {name[:60]!r} comes later in the file; stages cannot form a circle",
-                        remedy="move it before this stage",
-                    )
-                if name.isdigit():
-                    raise step.fault(
-                        f"{name[:20]} is not one of the {stage.number} stages before this one",
+                        f"{name[:20]} is not one of the {len(self.stages)} stages of this file",
                         remedy="number stages from 0, or name them: FROM … AS name",
                     )
 
-    def closure(self, target: Stage) -> tuple[Stage, ...]:
-        """The stages that the target needs, and itself last, in the order of the file."""
+    def closure(
+        self, target: Stage, triggers: Mapping[int, Sequence[Instruction]] = MappingProxyType({})
+    ) -> tuple[Stage, ...]:
+        """The stages that the target needs, and itself, in the order of the file. `triggers`: of stages' base
+        images, by the stage's number. Raises RecipeError for a circle of stages."""
         found: dict[int, Stage] = {}
-        pending = [target]
-        while pending:
-            stage = pending.pop()
-            if stage.number not in found:
-                found[stage.number] = stage
-                pending += self.needs(stage)
+        #: Stages that are being looked at, each with those that it still needs.
+        path: dict[int, tuple[Stage, Iterator[Stage]]] = {}
+        needed: Stage | None = target
+        while needed is not None or path:
+            if needed is None:
+                number, (stage, _) = path.popitem()
+                found[number] = stage
+            elif needed.number in path:
+                names = [stage.title for stage, _ in path.values()]
+                circle = " needs ".join([*names[names.index(needed.title) :], needed.title])
+                last = next(reversed(path.values()))[0]
+                raise last.start.fault(f"stages form a circle: {circle}", remedy="remove one of the copies")
+            elif needed.number not in found:
+                path[needed.number] = (needed, self.needs(needed, triggers.get(needed.number, ())))
+            needed = next(next(reversed(path.values()))[1], None) if path else None
         return tuple(found[number] for number in sorted(found))
 
 
