@@ -295,7 +295,7 @@ def test_an_earlier_stage_of_a_name_comes_first() -> None:
 def test_an_unknown_target_names_the_stages() -> None:
     with pytest.raises(RecipeError) as caught:
         recipe(STAGES).target("bild")
-    assert "build, second, stage-2" in caught.value.message
+    assert "build, second, 2" in caught.value.message
     assert caught.value.remedy == "--target build"
 
 

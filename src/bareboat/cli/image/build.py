@@ -163,13 +163,14 @@ def _options(context: Context) -> Options:
         if each.exists():
             rules, rules_name = _read(each, ignore.LARGEST_BYTES), each.name
             break
+    arguments = dict(map(_argument, options.build_arg or ()))
     return Options(
         dockerfile=text,
         name=str(path),
         context=folder,
         ignore=rules,
         ignore_name=rules_name,
-        arguments=dict(map(_argument, options.build_arg or ())),
+        arguments=arguments,
         target=options.target,
         secrets=dict(map(_secret, options.secret or ())),
         sockets=dict(map(_socket, options.ssh or ())),
@@ -177,7 +178,7 @@ def _options(context: Context) -> Options:
         network=options.network,
         platform=options.platform or "",
         no_cache=options.no_cache,
-        epoch=source_date(os.environ),
+        epoch=source_date(os.environ | arguments),
         command=shlex.join(
             ["bareboat", "image", "build", "--no-cache", "-f", str(path.absolute()), str(folder)]
         ),

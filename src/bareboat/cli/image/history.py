@@ -90,7 +90,7 @@ def _text(image: Image, found: Configuration, *, full: bool) -> str:
         f"{count} layer{'s' * (count != 1)}, {size_mb:,.1f} MB; {empty} steps without a layer",
     ]
     if found.history and known == {None}:
-        lines.append("the history does not match the layers: it does not say which step made which layer")
+        lines.append("the history does not match the layers: the step of each layer is unknown")
     return "\n".join(lines)
 
 

@@ -192,7 +192,7 @@ def _iso(seconds: int) -> str:
 
 
 def source_date(environment: Mapping[str, str]) -> int | None:
-    """SOURCE_DATE_EPOCH of the environment. Raises UsageError.
+    """SOURCE_DATE_EPOCH of the environment and the build arguments. Raises UsageError.
     https://reproducible-builds.org/specs/source-date-epoch/"""
     text = environment.get("SOURCE_DATE_EPOCH", "")
     if not text:

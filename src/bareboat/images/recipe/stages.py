@@ -61,7 +61,7 @@ class Recipe:
             return self.stages[-1]
         found = self.find(name)
         if found is None:
-            names = [stage.title for stage in self.stages]
+            names = [stage.name or str(stage.number) for stage in self.stages]
             likely = nearest(name.lower(), names) or names[-1]
             raise RecipeError(
                 f"--target {name[:60]!r} is not a stage; stages: {', '.join(names[:20])}",
@@ -186,7 +186,7 @@ def _read(text: str, given: Mapping[str, str], builtin: Mapping[str, str]) -> Re
         ),
         arguments=arguments,
         escape=found.escape,
-        unused=tuple(sorted(set(given) - declared - PROXIES)),
+        unused=tuple(sorted(set(given) - declared - PROXIES - {EPOCH})),
     )
 
 
@@ -218,6 +218,8 @@ def expanded(step: Instruction, text: str, values: Mapping[str, str], escape: st
         raise step.fault(f"{text[:60]!r}: {error}", remedy="write ${NAME}, ${NAME:-default} or \\$") from None
 
 
+#: The build argument that sets the time of files, with or without an ARG.
+EPOCH = "SOURCE_DATE_EPOCH"
 #: Build arguments that need no ARG, and are in no key and no image.
 PROXIES = frozenset(
     name
