@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 import json
 import os
+import socket
 import subprocess
 import sys
 import tarfile
+import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -111,3 +113,22 @@ class Builds:
         data.seek(0)
         with tarfile.open(fileobj=data) as archive:
             return {member.name: member for member in archive.getmembers()}
+
+
+def free_port() -> int:
+    """A port of this machine on which nothing listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def wait_for_port(port: int) -> None:
+    """Wait until something listens."""
+    for _ in range(100):
+        with socket.socket() as probe:
+            probe.settimeout(1)
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        threading.Event().wait(0.1)
+    raise AssertionError("the git daemon did not start")

@@ -20,7 +20,7 @@ from pathlib import Path
 import images
 import pytest
 import zstandard
-from building import Builds
+from building import Builds, free_port, wait_for_port
 from tools import tool
 
 pytestmark = pytest.mark.usefixtures("_busybox")
@@ -549,14 +549,14 @@ def test_add_takes_a_commit_of_a_repository(builds: Builds, tmp_path: Path) -> N
         [git, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "-m", "x"], cwd=work, check=True
     )
     subprocess.run([git, "clone", "-q", "--bare", str(work), str(tmp_path / "r.git")], check=True)
-    daemon_port = _free_port()
+    daemon_port = free_port()
     daemon = subprocess.Popen(
         [git, "daemon", "--reuseaddr", f"--port={daemon_port}", "--listen=127.0.0.1",
          f"--base-path={tmp_path}", "--export-all"],
         stderr=subprocess.DEVNULL,
     )  # fmt: skip
     try:
-        _wait_for(daemon_port)
+        wait_for_port(daemon_port)
         url = f"git://127.0.0.1:{daemon_port}/r.git"
         builds.build(
             f"FROM base\nADD {url}#main /x\nADD {url}#main:d /y\nADD --keep-git-dir {url} /z\n"
@@ -566,20 +566,3 @@ def test_add_takes_a_commit_of_a_repository(builds: Builds, tmp_path: Path) -> N
     finally:
         daemon.terminate()
         daemon.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def _wait_for(port: int) -> None:
-    for _ in range(100):
-        with socket.socket() as probe:
-            probe.settimeout(1)
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        threading.Event().wait(0.1)
-    raise AssertionError("the git daemon did not start")

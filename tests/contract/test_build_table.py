@@ -13,7 +13,7 @@ from typing import Any
 
 import images
 import pytest
-from building import Builds
+from building import Builds, free_port, wait_for_port
 from tools import tool
 
 from bareboat.images.recipe import mounts, stages
@@ -35,7 +35,7 @@ FILES: Files = {
 BUILT: dict[Row, str] = {
     ("file", "comments and continuations"): "RUN true \\\n# no\n\n && touch /x\nRUN test -f /x",
     ("file", "shell form"): "RUN test 1 = 1 && x=a; test $x = a",
-    ("file", "JSON form"): 'RUN ["/bin/sh", "-c", "test $0 = \'a b\'", "a b"]',
+    ("file", "JSON form"): """RUN ["/bin/sh", "-c", "test \\"$0\\" = 'a b'", "a b"]""",
     ("file", "heredocs"): "RUN <<-E\n\ttest a = a\n\ttouch /x\nE\nCOPY <<'F' /f\n$x\nF\n"
     "RUN test -f /x -a $(cat /f) = '$x'",
     ("file", "variables"): "ENV V=a.b.c\nENV W=${V%%.*}${N:-y}${V:+z}${V//./-}${V#a.}\n"
@@ -64,9 +64,11 @@ BUILT: dict[Row, str] = {
     "RUN --mount=type=secret,id=none test ! -e /run/secrets/none",
     ("RUN", "`--mount=type=ssh`"): "RUN --mount=type=ssh test -z \"$SSH_AUTH_SOCK\"",
     ("RUN", "`--network=default`, `--network=host`"): "RUN --network=default true\nRUN --network=host true",
-    ("RUN", "`--network=none`"): "RUN --network=none test $(ls /sys/class/net 2>/dev/null | grep -vc lo) = 0",
+    ("RUN", "`--network=none`"): "RUN unset http_proxy; wget -q -O- {web}/file\n"
+    "RUN --network=none unset http_proxy; ! wget -q -T 5 {web}/file",
     ("RUN", "`--security=sandbox`"): "RUN --security=sandbox true",
-    ("COPY", "files, directories, patterns"): "COPY a d? /x/\nCOPY d /y\nRUN test -f /x/a -a -f /y/e/f",
+    ("COPY", "files, directories, patterns"): "COPY a b?c /x/\nCOPY d /y\n"
+    "RUN test -f /x/a -a -f '/x/b c' -a -f /y/e/f",
     ("COPY", "`--from`"): "COPY --from=late /o /p\nCOPY --from=base /etc/passwd /q\n"
     "COPY --from=2 /r /r\nRUN test -f /p -a -f /q -a -f /r\nFROM base AS late\nRUN touch /o\n"
     "FROM base\nRUN touch /r\nFROM first\nRUN test -f /r",
@@ -167,7 +169,6 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
     for words in (["init", "-q", "-b", "main"], ["add", "."], ["commit", "-q", "-m", "x"]):
         subprocess.run([*git, *words], check=True)
     subprocess.run([tool("git"), "clone", "-q", "--bare", str(work), str(folder / "r.git")], check=True)
-    subprocess.run([tool("git"), "-C", str(folder / "r.git"), "update-server-info"], check=True)
 
     class Handler(http.server.SimpleHTTPRequestHandler):
         def __init__(self, *arguments: Any) -> None:
@@ -180,9 +181,21 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     web = f"http://127.0.0.1:{server.server_port}"
-    yield {"web": web, "git": f"{web}/r.git", "sum": hashlib.sha256(b"content\n").hexdigest()}
-    server.shutdown()
-    thread.join()
+    port = free_port()
+    daemon = subprocess.Popen(
+        [tool("git"), "daemon", "--reuseaddr", f"--port={port}", "--listen=127.0.0.1",
+         f"--base-path={folder}", "--export-all"],
+        stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        wait_for_port(port)
+        digest = hashlib.sha256(b"content\n").hexdigest()
+        yield {"web": web, "git": f"git://127.0.0.1:{port}/r.git", "sum": digest}
+    finally:
+        daemon.terminate()
+        daemon.wait()
+        server.shutdown()
+        thread.join()
 
 
 @pytest.fixture(scope="module")
