@@ -1,0 +1,260 @@
+"""Dockerfiles that buildah builds, too: the same tree and configuration, apart from owners and times; and an
+image built here in every engine, and in other tools through a registry.
+
+The cases cover what the conformance tests of moby and buildah cover, and are written anew.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import images
+import pytest
+from building import GROUP, PASSWD, Builds
+from registries import real_registry
+from tools import tool
+
+from bareboat import registry
+from bareboat.engines import untested
+from bareboat.images.comparison import configuration, files
+from bareboat.images.inside import configuration as reading
+from bareboat.images.inside.view import View
+from bareboat.images.oci import export
+from bareboat.model import Image
+
+Files = dict[str, bytes | str | None]
+TREE: Files = {
+    "d/a": "a",
+    "d/e/b": "b",
+    "d/.hidden": "h",
+    "d/link": "-> a",
+    "d/x.log": "x",
+    "f": "f",
+    "g": "g",
+}
+TAR = images.tar({"t": None, "t/one": b"1", "t/two": "one"}, modes={"t/one": 0o640})
+
+#: What is built on a base of busybox, in both.
+CASES: dict[str, tuple[str, Files]] = {
+    "a file to a file": ("COPY f /x", TREE),
+    "a file into a new directory": ("COPY f /x/y/", TREE),
+    "a file to a new path": ("COPY f /x/y/z", TREE),
+    "a file into a directory that exists": ("RUN mkdir -m 700 /x\nCOPY f /x", TREE),
+    "files into a directory": ("COPY f g /x/", TREE),
+    "a directory's content": ("COPY d /x", TREE),
+    "a directory's content, with slashes": ("COPY d/ /x/", TREE),
+    "the whole context": ("COPY . /x/", TREE),
+    "a directory over one that exists": (
+        "RUN mkdir -p /x/e && echo old > /x/a && echo kept > /x/e/c\nCOPY d /x", TREE,
+    ),
+    "a file over a file": ("COPY f /x\nCOPY g /x", TREE),
+    "a file over a link": ("RUN echo 1 > /r && ln -s /r /x\nCOPY f /x", TREE),
+    "into a link to a directory": ("RUN mkdir /r && ln -s /r /x\nCOPY d /x/", TREE),
+    "patterns": ("COPY d/?.* d/*a /x/", TREE),
+    "relative to the working directory": ("WORKDIR /w/v\nCOPY f .\nCOPY d e\nADD g ../", TREE),
+    "names with blanks": ('COPY ["a b", "/c d/"]', {"a b": "1"}),
+    "an archive is unpacked": ("ADD k.tar /x/\nCOPY k.tar /y/", {"k.tar": TAR}),
+    "an archive over files": ("RUN mkdir -p /x/t && echo old > /x/t/one\nADD k.tar /x", {"k.tar": TAR}),
+    "modes of the context": ("COPY d /x\nADD f /y", TREE),
+    "chmod": ("COPY --chmod=751 f /x\nRUN chmod 1777 /x && mkdir -m 2755 /s && chmod u+s /x", TREE),
+    "ignored files": ("COPY . /x/", TREE | {".dockerignore": "# no\n*\n!d\nd/*.log\n**/.hidden\n"}),
+    "ignored, and not": ("COPY . /x/", TREE | {".dockerignore": "d\n!d/e\n.dockerignore\nDockerfile\n"}),
+    "stages": (
+        "RUN mkdir /p && echo 1 > /p/one && ln -s one /p/two\nFROM base AS second\nCOPY --from=0 /p /q\n"
+        "FROM second\nCOPY --from=second /q/two /three\nCOPY --from=0 /p/ /r/\n",
+        {},
+    ),
+    "removed, and made again": (
+        "RUN mkdir -p /a/b && touch /a/b/c /a/d /e\nRUN rm -r /a /e && mkdir -p /a/b && touch /a/b/f\n"
+        "RUN rm /a/b/f && touch /e && mkdir /a/b/f\n",
+        {},
+    ),
+    "a directory becomes a file, and a file a directory": (
+        "RUN mkdir /a && touch /a/x /b\nRUN rm -r /a /b && echo 1 > /a && mkdir /b && touch /b/y\n",
+        {},
+    ),
+    "links of all kinds": (
+        "RUN echo 1 > /a && ln /a /b && ln -s a /c && ln -s /none /d && ln -s . /e && mkfifo /p\n"
+        "RUN echo 2 > /n && mv /n /a",
+        {},
+    ),
+    "arguments and variables": (
+        "ARG A=one\nARG B\nENV C=${A}-${B:-none} D='x y' E=\"$A\" PATH=$PATH:/more\n"
+        'RUN echo "$A|$B|$C|$D|$E|$PATH" > /x\nARG A=two\nRUN echo $A > /y\n',
+        {},
+    ),
+    "the working directory": ("WORKDIR /a\nWORKDIR b\nENV W=/w\nWORKDIR $W/c\nRUN pwd > /x", {}),
+    "wrapped lines": ("RUN echo a \\\n  b \\\n# no\n  c > /x \\\n\nENV A=1 \\\n B=2\nRUN echo $A$B > /y", {}),
+    "the exec form": ('RUN ["/bin/sh", "-c", "echo $0 $1 > /x", "a b", "$HOME"]', {}),
+    "another shell": ('SHELL ["/bin/sh", "-ec"]\nRUN false || echo 1 > /x\nCMD echo', {}),
+    "settings": (
+        'LABEL a=b "c d"="e f"\nEXPOSE 80 53/udp\nSTOPSIGNAL SIGINT\nUSER app\nENTRYPOINT ["e"]\n'
+        'CMD ["c"]\nENV A=1',
+        {},
+    ),
+    "settings in the shell form": ("CMD run $HOME\nENTRYPOINT start it", {}),
+    "another user's files": (
+        "USER app\nRUN mkdir /tmp/x && echo 1 > /tmp/x/y && umask 077 && touch /tmp/z", {},
+    ),
+    "a command of the base is kept": ("ENV A=1", {}),
+}  # fmt: skip
+
+
+class Peer:
+    """buildah with a storage of its own."""
+
+    def __init__(self, top: Path) -> None:
+        self.top = top
+        (top / "storage.conf").write_text(
+            f'[storage]\ndriver = "vfs"\ngraphroot = "{top}/graph"\nrunroot = "{top}/run"\n'
+        )
+        (top / "xdg").mkdir(mode=0o700)
+        self.environment = os.environ | {
+            "HOME": str(top),
+            "CONTAINERS_STORAGE_CONF": str(top / "storage.conf"),
+            "XDG_RUNTIME_DIR": str(top / "xdg"),
+        }
+
+    def __call__(self, *arguments: str | Path) -> str:
+        done = subprocess.run(
+            [tool("buildah"), *map(str, arguments)],
+            env=self.environment, cwd=self.top, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def peer() -> Iterator[Peer]:
+    top = Path(tempfile.mkdtemp(prefix="bp-", dir="/tmp"))  # buildah takes only short paths
+    made = Peer(top)
+    try:
+        yield made
+    finally:
+        if os.geteuid() != 0:
+            made("unshare", "rm", "-rf", top / "graph")
+        shutil.rmtree(top, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def builds(tmp_path_factory: pytest.TempPathFactory, peer: Peer) -> Builds:
+    """A base that buildah made, in both."""
+    tool("busybox")
+    made = Builds(tmp_path_factory.mktemp("builds"))
+    names = ("chmod", "mkdir", "ln", "mkfifo", "mv", "pwd", "cp")
+    base = images.busybox(
+        **{"etc/passwd": PASSWD, "etc/group": GROUP}, **{f"bin/{name}": "busybox" for name in names}
+    )
+    (peer.top / "base.tar").write_bytes(base)
+    container = peer("from", "scratch")
+    peer("add", "--quiet", container, peer.top / "base.tar", "/")
+    peer("run", "--isolation", "chroot", container, "--", "/bin/busybox", "chmod", "1777", "/tmp")
+    peer("config", "--env", "PATH=/bin", "--cmd", "/bin/sh", "--workingdir", "/", container)
+    peer("commit", "--quiet", container, "localhost/base:latest")
+    peer("push", "--quiet", "localhost/base:latest", f"oci-archive:{peer.top}/base.oci")
+    made.bareboat("image", "pull", f"oci-archive:{peer.top}/base.oci", "--name", "base")
+    return made
+
+
+def settings(builds: Builds, image: Image) -> reading.Configuration:
+    data = export.stored_config(builds.store, image)
+    found = reading.read(data, layers=len(image.layers), name="x")
+    found.labels.pop("io.buildah.version", None)
+    return found
+
+
+def view(builds: Builds, image: Image) -> View:
+    return View([builds.store.layer(layer.diff_id) for layer in image.layers])
+
+
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize("name", CASES)
+def test_the_image_is_that_of_buildah(builds: Builds, peer: Peer, name: str) -> None:
+    text, content = CASES[name]
+    context = builds.context(f"FROM base\n{text}\n", content)
+    for path in (context, *context.rglob("*")):
+        if not path.is_symlink():
+            path.chmod(0o755 if path.is_dir() else 0o644)
+    ours = builds.bareboat("image", "build", "-q", "-t", "ours", context)
+    assert ours.code == 0
+    peer("bud", "--quiet", "--isolation", "chroot", "--network", "host", "--tag", "theirs", context)
+    archive = peer.top / f"{context.name}.oci"
+    peer("push", "--quiet", "theirs", f"oci-archive:{archive}")
+    builds.bareboat("image", "pull", "-q", f"oci-archive:{archive}", "--name", "theirs")
+    archive.unlink()
+    made = [builds.store.image(each) for each in ("theirs", "ours")]
+    comparison = files.Comparison(*(view(builds, each) for each in made))
+    assert list(comparison.changes()) == []
+    assert comparison.unreadable == []
+    assert configuration.compare(*(settings(builds, each) for each in made)) == []
+
+
+TEXT = """FROM base AS build
+RUN mkdir -p /opt/app/bin && printf '#!/bin/sh\\necho $GREETING from $0\\n' > /opt/app/bin/greet
+RUN chmod 755 /opt/app/bin/greet && ln /opt/app/bin/greet /opt/app/bin/hard && ln -s greet /opt/app/bin/soft
+FROM base
+ENV GREETING=hello PATH=/opt/app/bin:/bin
+COPY --from=build /opt/app /opt/app
+RUN rm /etc/group && echo removed > /opt/app/group
+WORKDIR /opt/app
+CMD ["greet"]
+"""
+SAYS = "greet; soft; hard; cat /opt/app/group; test ! -e /etc/group.none; ls /opt/app/bin"
+SAID = "hello from /opt/app/bin/greet\nhello from /opt/app/bin/soft\nhello from /opt/app/bin/hard\nremoved\n"
+
+
+@pytest.fixture(scope="module")
+def built(builds: Builds) -> str:
+    builds.build(TEXT, {}, "-t", "built:1")
+    return "built:1"
+
+
+def test_a_built_image_runs_in_every_engine(builds: Builds, built: str) -> None:
+    """In each that works here, in each of its modes."""
+    ran = []
+    for name in [mode for each in registry.names("engines") for mode in registry.modes(each)]:
+        if name == "native" or untested(registry.engine(name)) or not works(builds, name, built):
+            continue
+        said = builds.bareboat("run", "--engine", name, "--image", built, "--", "sh", "-c", SAYS)
+        assert said.out == f"{SAID}greet\nhard\nsoft\n", name
+        ran.append(name.partition(":")[0])
+    assert {"bubblewrap", "apptainer", "charliecloud"} <= set(ran)
+
+
+def works(builds: Builds, engine: str, image: str) -> bool:
+    """Whether a plan for the engine can be made on this machine."""
+    plan = [sys.executable, "-m", "bareboat", "plan", "--engine", engine, "--image", image, "--", "true"]
+    variables = os.environ | {"BAREBOAT_STORE": str(builds.store.root)}
+    return subprocess.run(plan, env=variables, capture_output=True, check=False).returncode == 0
+
+
+def test_a_built_image_is_pushed_and_runs_elsewhere(
+    builds: Builds, built: str, tmp_path: Path, peer: Peer
+) -> None:
+    with real_registry(tmp_path / "registry") as here:
+        target = f"{here.address}/team/built:1"
+        builds.bareboat("image", "push", "--plain-http", built, target)
+        name = peer("pull", "--quiet", "--tls-verify=false", target)
+        container = peer("from", name)
+        said = peer("run", "--isolation", "chroot", container, "--", "/bin/sh", "-c", SAYS)
+        assert said.startswith(SAID)
+        environment = os.environ | {"APPTAINER_NOHTTPS": "1", "APPTAINER_CACHEDIR": str(tmp_path / "cache")}
+        for argv in (
+            [tool("apptainer"), "build", "--sandbox", str(tmp_path / "sandbox"), f"docker://{target}"],
+            [tool("apptainer"), "exec", "--userns", "--contain", str(tmp_path / "sandbox"), "sh", "-c", SAYS],
+        ):
+            done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith(SAID)
+        other = Builds(tmp_path / "other")
+        other.folder.mkdir()
+        other.bareboat("image", "pull", "--plain-http", target, "--name", "back")
+        assert other.bareboat("run", "--image", "back", "--", "greet").out == SAID.partition("\n")[0] + "\n"
+        theirs, ours = other.store.image("back"), builds.store.image(built)
+        assert [each.diff_id for each in theirs.layers] == [each.diff_id for each in ours.layers]
