@@ -19,7 +19,7 @@ from bareboat.images.build.work import Stopped, Work
 from bareboat.images.oci import export
 from bareboat.images.oci.manifest import OCI_CONFIG, document
 from bareboat.images.oci.manifest import config as read_config
-from bareboat.images.recipe import stages
+from bareboat.images.recipe import definition, stages
 from bareboat.images.recipe.faults import RecipeError
 from bareboat.images.recipe.instructions import Instruction, trigger
 from bareboat.images.recipe.stages import SCRATCH, Recipe, Stage
@@ -32,7 +32,7 @@ _AT_ONCE = 4
 
 
 def parse(options: Options, machine: str) -> Recipe:
-    """The Dockerfile's stages. Raises RecipeError, UsageError."""
+    """The stages of a Dockerfile or definition file. Raises RecipeError, UsageError."""
     builtin = platform_arguments(machine)
     if options.platform and options.platform not in (builtin["TARGETPLATFORM"], builtin["TARGETARCH"]):
         raise UsageError(
@@ -41,7 +41,11 @@ def parse(options: Options, machine: str) -> Recipe:
             remedy=f"--platform {builtin['TARGETPLATFORM']}, or build on a machine of that architecture",
         )
     builtin["TARGETSTAGE"] = options.target or "default"
-    recipe = stages.read(options.dockerfile, given=options.arguments, builtin=builtin, name=options.name)
+    text, given = options.dockerfile, options.arguments
+    if definition.is_definition(text):
+        recipe = definition.read(text, given=given, name=options.name)
+    else:
+        recipe = stages.read(text, given=given, builtin=builtin, name=options.name)
     try:
         for stage in recipe.closure(recipe.target(options.target)):
             _check_platform(stage, builtin)
