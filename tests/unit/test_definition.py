@@ -83,7 +83,7 @@ def test_sections_become_instructions() -> None:
     assert recipe.unused == ("OTHER",)
     assert read(TEXT, RELEASE="13").stages[0].base == "debian:13"
     assert [step.name for step in last.steps] == [
-        "RUN", "RUN", "RUN", "RUN", "ENV", "ENV", "LABEL", "COPY", "COPY", "COPY", "ENTRYPOINT", "COPY", "RUN",
+        *["RUN"] * 4, "ENV", "ENV", "LABEL", "COPY", "COPY", "COPY", "ENTRYPOINT", "COPY", "RUN",
     ]  # fmt: skip
     assert [step.line for step in last.steps][:6] == [16, 18, 19, 27, 22, 24]
     [mount] = mounts.read(last.steps[0], lambda text: text)
@@ -102,7 +102,7 @@ def test_sections_become_instructions() -> None:
 @pytest.mark.parametrize(
     ("line", "mount", "copy"),
     [
-        ("a", "type=bind,target=/run/bareboat-files/a,source=a", "mkdir -p /\ncp -fLr /run/bareboat-files/a /a\n"),
+        ("a", "target=/run/bareboat-files/a,source=a", "mkdir -p /\ncp -fLr /run/bareboat-files/a /a\n"),
         ("./d/a /x/y", "source=d/a", "mkdir -p /x\n"),
         ("d/a /x/", "source=d/a", "mkdir -p /x/\n"),
         (". /x", "target=/run/bareboat-files/context,source=.", "cp -fLr /run/bareboat-files/context/. /x\n"),
@@ -154,4 +154,5 @@ def test_no_text_raises_anything_but_an_error_with_a_line(text: str) -> None:
         for stage in recipe.stages:
             recipe.closure(stage)
     except RecipeError as error:
-        assert error.line >= 1
+        if error.line < 1:
+            raise AssertionError("an error without a line") from error
