@@ -28,7 +28,9 @@ _LARGEST_SECRET = 1 << 20
 def add(parser: argparse.ArgumentParser) -> None:
     add_common(parser)
     parser.add_argument("context", metavar="CONTEXT", help="directory whose files COPY and ADD take")
-    parser.add_argument("-f", "--file", metavar="FILE", help="Dockerfile (default: CONTEXT/Dockerfile)")
+    parser.add_argument(
+        "-f", "--file", metavar="FILE", help="Dockerfile or definition file (default: CONTEXT/Dockerfile)"
+    )
     parser.add_argument("-t", "--tag", metavar="NAME[:TAG]", help="name of the image in the store")
     parser.add_argument(
         "--build-arg",

@@ -318,7 +318,7 @@ def _environment(part: _Part) -> Iterator[Instruction]:
             else:
                 pending[name] = value
         if pairs:
-            yield _made(part, "ENV", line=number, text=row, pairs=tuple(pairs))
+            yield _made(part, "ENV", line=number, text=row.removeprefix("export "), pairs=tuple(pairs))
 
 
 def _labels(part: _Part) -> Iterator[Instruction]:
@@ -371,7 +371,7 @@ def _copy(part: _Part, number: int, row: str, stage: str, source: str, target: s
     folder = target if target.endswith("/") or pattern else target.rpartition("/")[0]
     script = f"mkdir -p {shlex.quote(folder or '/')}\ncp -fLr {copied} {shlex.quote(target)}\n"
     return _made(
-        part, "RUN", ("<<'bareboat'",), line=number, text=row, flags=(("mount", mount),),
+        part, "RUN", ("<<'bareboat'",), line=number, text=f"%files {row}", flags=(("mount", mount),),
         heredocs=_heredoc(f"#!/bin/sh -e\n{script}"),
     )  # fmt: skip
 
