@@ -95,5 +95,7 @@ def _text(image: Image, found: Configuration, *, full: bool) -> str:
 
 
 def _size(image: Image, number: int) -> tuple[str, str, str]:
+    from bareboat.images.usage.treemap import megabytes
+
     layer = image.layers[number]
-    return str(number + 1), f"{layer.size_bytes / 1e6:,.1f} MB", f"{layer.inodes:,}"
+    return str(number + 1), megabytes(layer.size_bytes), f"{layer.inodes:,}"
