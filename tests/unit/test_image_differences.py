@@ -64,7 +64,7 @@ def test_each_setting_is_compared() -> None:
     )  # fmt: skip
     other = read(
         architecture="arm64", os="linux",
-        config={"Env": ["B=2", "A=3", "D=4"], "Cmd": ["c"], "WorkingDir": "/w", "Labels": {"l": "1"},
+        config={"Env": ["B=2", "A=3", "D=4"], "Cmd": ["c"], "WorkingDir": "/w", "Labels": {"l": "2"},
                 "Healthcheck": {"Test": ["NONE"]}},
     )  # fmt: skip
     found = [(each.kind, each.name, each.before, each.after) for each in configuration.compare(one, other)]
@@ -77,6 +77,7 @@ def test_each_setting_is_compared() -> None:
         ("environment", "A", "1", "3"),
         ("environment", "C", "", None),
         ("environment", "D", None, "4"),
+        ("label", "l", "1", "2"),
     ]
     assert configuration.compare(one, one) == []
 
