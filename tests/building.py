@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import images
+from archives import tar_of
+from registries import INDEX, MANIFEST, sha256
 
 from bareboat.images.layers import rebuild
 from bareboat.images.oci import export
@@ -101,6 +103,18 @@ class Builds:
         """Make the image `base`."""
         tar = images.busybox(**{"etc/passwd": PASSWD, "etc/group": GROUP})
         self.build(BASE, {"base.tar": tar}, "-t", "base")
+
+    def foreign(self, name: str, *tars: bytes, **execution: object) -> None:
+        """Load an image that others made, of these layers and with this in its configuration, as `name`."""
+        packed = images.pack(*tars, **execution)
+        entry = {"mediaType": MANIFEST, "digest": packed.digest, "size": len(packed.manifest)}
+        index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [entry]}
+        files = {"oci-layout": b'{"imageLayoutVersion": "1.0.0"}', "index.json": json.dumps(index).encode()}
+        for blob in (packed.manifest, packed.config, *packed.layers):
+            files[f"blobs/{sha256(blob).replace(':', '/')}"] = blob
+        path = self.folder / "foreign.tar"
+        path.write_bytes(tar_of(files))
+        self.bareboat("image", "load", path, "--name", name)
 
     def config(self, image: Image) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(export.stored_config(self.store, image))

@@ -6,13 +6,16 @@ import io
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import tarfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
+import images
 import pytest
 from building import BASE, Builds
 from tools import path_without, tool
@@ -341,3 +344,96 @@ def test_git_that_is_missing_is_named(builds: Builds, tmp_path: Path) -> None:
     finally:
         del builds.variables["PATH"]
     assert "git is not installed" in said.err
+
+
+def _victim(builds: Builds) -> Path:
+    """A directory of the user's own, outside the store and of contexts."""
+    folder = builds.folder / "victim"
+    if folder.exists():
+        shutil.rmtree(folder)
+    folder.mkdir()
+    (folder / "authorized_keys").write_text("mine")
+    (folder / "emptyfile").touch()
+    (folder / "emptydir").mkdir()
+    return folder
+
+
+def _is_whole(victim: Path) -> bool:
+    return (
+        sorted(each.name for each in victim.iterdir()) == ["authorized_keys", "emptydir", "emptyfile"]
+        and (victim / "authorized_keys").read_text() == "mine"
+    )
+
+
+@pytest.mark.parametrize(
+    "copy",
+    [
+        "COPY --parents one/./d two/./d/link/authorized_keys /dst/",
+        "COPY --parents one/./d two/./d/link/new/file /dst/",
+        "COPY --exclude=two/d/link --exclude=!two/d/link/authorized_keys one/ two/ /dst/",
+        "COPY one/ two/ /dst/",
+        "COPY one/ /dst/\nCOPY two/ /dst/",
+    ],
+)
+@pytest.mark.parametrize("base", ["scratch", "base"])
+def test_a_copy_follows_no_link_that_it_wrote(builds: Builds, base: str, copy: str) -> None:
+    victim = _victim(builds)
+    said = builds.build(
+        f"FROM {base}\n{copy}\n",
+        {
+            "one/d/link": f"-> {victim}",
+            "two/d/link/authorized_keys": "theirs",
+            "two/d/link/new/file": "theirs",
+        },
+        code=6,
+    )
+    assert "/dst/d/link cannot become a directory" in said.err
+    assert _is_whole(victim)
+
+
+def test_a_file_of_two_names_that_was_replaced_keeps_its_content(builds: Builds) -> None:
+    context = builds.context(
+        'FROM base\nCOPY one two three /d/\nRUN test "$(cat /d/a /d/b)" = twoone\n',
+        {"one/a": "one", "two/a": "two", "three": None},
+    )
+    os.link(context / "one/a", context / "three/b")
+    builds.bareboat("image", "build", context)
+
+
+@pytest.fixture(params=[True, False], ids=["overlay", "copy"])
+def either(builds: Builds, request: pytest.FixtureRequest) -> Iterator[Builds]:
+    """Builds with overlayfs, and without it."""
+    if not request.param:
+        (builds.folder / "sitecustomize.py").write_text(
+            "from bareboat.images.build.run import Runner\nRunner._has_overlay = lambda self, path: False\n"
+        )
+        above = [each for each in (os.environ.get("PYTHONPATH"),) if each]
+        builds.variables["PYTHONPATH"] = os.pathsep.join([str(builds.folder), *above])
+    yield builds
+    builds.variables.pop("PYTHONPATH", None)
+
+
+def test_a_run_that_moves_a_mount_point_removes_nothing_outside(either: Builds) -> None:
+    victim = _victim(either)
+    before = os.stat(victim).st_mtime_ns
+    either.build(
+        "FROM base\n"
+        "RUN --mount=type=secret,id=s,target=/run/q/emptyfile --mount=type=tmpfs,target=/run/q/emptydir "
+        f"mv /run/q /run/z && ln -s {victim} /run/q\n",
+        {},
+        "--secret",
+        "id=s,env=HOME",
+    )
+    assert _is_whole(victim)
+    assert os.stat(victim).st_mtime_ns == before
+
+
+@pytest.mark.parametrize(
+    "path", ["/../../../../../../../../../../../..{}/new", "{}/new", "/out/new", "//new"]
+)
+def test_a_working_directory_of_a_base_is_made_inside(either: Builds, path: str) -> None:
+    victim = _victim(either)
+    tar = images.busybox(out=str(victim))
+    either.foreign("hostile", tar, WorkingDir=path.format(victim))
+    either.build('FROM hostile\nRUN test -d "$(pwd)" && touch here && ls here\n', {})
+    assert _is_whole(victim)

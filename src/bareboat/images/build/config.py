@@ -54,7 +54,7 @@ class Config:
 
     @property
     def workdir(self) -> str:
-        return posixpath.join("/", str(self.execution.get("WorkingDir") or "/"))
+        return "/" + posixpath.normpath(f"/{self.execution.get('WorkingDir') or ''}").lstrip("/")
 
     @property
     def user(self) -> str:

@@ -14,13 +14,14 @@ import stat
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from bareboat.errors import ImageError
 from bareboat.images.build.files import Files, Item, changed, open_regular
 from bareboat.images.build.layer import Owner
-from bareboat.images.build.places import locate, real
+from bareboat.images.build.places import locate
+from bareboat.images.build.tree import Tree
 from bareboat.images.inside.view import View
+from bareboat.images.layers.copies import NEW_FILE
 from bareboat.images.recipe.ignore import Ignored
 
 _CHUNK = 1 << 20
@@ -72,13 +73,15 @@ def _is_excluded(request: Request, path: str, inner: str) -> bool:
 class Copier:
     """Writes one layer's tree. `view`: the tree below it; `owners`: path -> owner of what was written."""
 
-    def __init__(self, view: View, tree: Path, request: Request) -> None:
+    def __init__(self, view: View, tree: Tree, request: Request) -> None:
         self._view = view
         self._tree = tree
         self._request = request
         self._change = mode_change(request.chmod) if request.chmod else None
         self._links: dict[tuple[int, int], str] = {}
         self._times: list[tuple[str, int]] = []
+        #: Directories of the tree: nothing here replaces one.
+        self._folders: set[str] = set()
         self.owners: dict[bytes, Owner] = {}
 
     def run(self) -> None:
@@ -94,14 +97,16 @@ class Copier:
             self._one(
                 self._goal(target.path, is_folder, source, top, inner), item, source, is_top=item is top
             )
-        for path, mtime_ns in reversed(self._times):
-            os.utime(path, ns=(mtime_ns, mtime_ns))
+        self._stamp()
 
     def make_folder(self, path: str) -> None:
         """An empty directory, and those above it."""
         self._folder(path, 0o755, time.time_ns(), keeps=False)
-        for full, mtime_ns in reversed(self._times):
-            os.utime(full, ns=(mtime_ns, mtime_ns))
+        self._stamp()
+
+    def _stamp(self) -> None:
+        for path, mtime_ns in reversed(self._times):
+            self._tree.change_folder(path, mtime_ns=mtime_ns)
 
     def _goal(self, target: str, is_folder: bool, source: Source, top: Item, inner: str) -> str:
         if source.base is not None:
@@ -118,15 +123,17 @@ class Copier:
             self._folder(goal, self._mode(mode, is_folder=True), item.state.st_mtime_ns, keeps=is_top)
             return
         self._parents(goal)
-        full = self._free(goal)
+        folder, last = self._free(goal)
         state = item.state
         if stat.S_ISLNK(state.st_mode):
-            os.symlink(os.readlink(item.real), full)
-            os.utime(full, ns=(state.st_mtime_ns, state.st_mtime_ns), follow_symlinks=False)
+            os.symlink(os.readlink(item.real), last, dir_fd=folder)
+            times = (state.st_mtime_ns, state.st_mtime_ns)
+            os.utime(last, ns=times, dir_fd=folder, follow_symlinks=False)
         elif stat.S_ISREG(state.st_mode):
-            self._file(full, item, name)
+            self._file(goal, item, name)
         elif stat.S_ISFIFO(state.st_mode):
-            os.mkfifo(full, stat.S_IMODE(state.st_mode))
+            os.mkfifo(last, 0o600, dir_fd=folder)
+            os.chmod(last, self._mode(stat.S_IMODE(state.st_mode), is_folder=False), dir_fd=folder)
         else:
             raise ImageError(
                 f"{item.path} in {name} is neither a file, a directory nor a link",
@@ -134,17 +141,18 @@ class Copier:
             )
         self._own(goal)
 
-    def _file(self, full: str, item: Item, name: str) -> None:
+    def _file(self, goal: str, item: Item, name: str) -> None:
         state = item.state
         identity = (state.st_dev, state.st_ino)
         if state.st_nlink > 1:
             first = self._links.get(identity)
-            if first is not None and os.path.lexists(first):
-                os.link(first, full)
+            if first is not None:
+                self._tree.link(first, goal)
                 return
-            self._links[identity] = full
+            self._links[identity] = goal
         with open_regular(item, name) as given:
-            made = os.open(full, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            folder, last = self._tree.at(goal)
+            made = os.open(last, NEW_FILE, 0o600, dir_fd=folder)
             try:
                 if _copy(given.fileno(), made) != state.st_size:
                     raise changed(item.path, name)
@@ -162,54 +170,61 @@ class Copier:
     def _folder(self, goal: str, mode: int, mtime_ns: int, *, keeps: bool) -> None:
         """A directory; the top one that exists keeps its mode and time."""
         self._parents(goal)
-        full = real(self._tree, goal)
-        if os.path.lexists(full):
-            if not os.path.isdir(full) or os.path.islink(full):
+        made = self._tree.state(goal)
+        if made is not None:
+            if not stat.S_ISDIR(made.st_mode):
                 raise _in_the_way(goal, "a directory")
             if keeps:
                 return
         found = self._existing(goal)
         if found is not None and not stat.S_ISDIR(found.st_mode):
             raise _in_the_way(goal, "a directory")
-        if not os.path.lexists(full):
-            os.mkdir(full)
+        if made is None:
+            self._tree.make_folder(goal)
         if found is not None and keeps:
             mode, mtime_ns = stat.S_IMODE(found.st_mode), found.st_mtime_ns
         else:
             self._own(goal)
-        os.chmod(full, mode | 0o700)
-        self._times.append((full, mtime_ns))
+        self._tree.change_folder(goal, mode=mode | 0o700)
+        self._times.append((goal, mtime_ns))
 
     def _parents(self, goal: str) -> None:
+        """Directories above what is written. What is none, in the tree below or by this step, is in the way:
+        a link would lead elsewhere."""
         parts = goal.strip("/").split("/")[:-1]
         for count in range(1, len(parts) + 1):
             path = "/" + "/".join(parts[:count])
-            full = real(self._tree, path)
-            if os.path.lexists(full):
+            if path in self._folders:
+                continue
+            made = self._tree.state(path)
+            if made is not None and not stat.S_ISDIR(made.st_mode):
+                raise _in_the_way(path, "a directory")
+            self._folders.add(path)
+            if made is not None:
                 continue
             found = self._existing(path)
             if found is not None and not stat.S_ISDIR(found.st_mode):
                 raise _in_the_way(path, "a directory")
-            os.mkdir(full)
+            self._tree.make_folder(path)
             if found is None:
                 self._own(path)
-                os.chmod(full, 0o755)
-                self._times.append((full, time.time_ns()))
+                self._tree.change_folder(path, mode=0o755)
+                self._times.append((path, time.time_ns()))
             else:
-                os.chmod(full, stat.S_IMODE(found.st_mode) | 0o700)
-                self._times.append((full, found.st_mtime_ns))
+                self._tree.change_folder(path, mode=stat.S_IMODE(found.st_mode) | 0o700)
+                self._times.append((path, found.st_mtime_ns))
 
-    def _free(self, goal: str) -> str:
-        """Where to write a file; another one there goes."""
-        full = real(self._tree, goal)
+    def _free(self, goal: str) -> tuple[int, str]:
+        """Where to write a file: the descriptor of its directory, and its name. Another one there goes."""
+        made = self._tree.state(goal)
         found = self._existing(goal)
-        if (found is not None and stat.S_ISDIR(found.st_mode)) or (
-            os.path.isdir(full) and not os.path.islink(full)
-        ):
+        if any(each is not None and stat.S_ISDIR(each.st_mode) for each in (found, made)):
             raise _in_the_way(goal, "a file")
-        if os.path.lexists(full):
-            os.unlink(full)
-        return full
+        folder, last = self._tree.at(goal)
+        if made is not None:
+            os.unlink(last, dir_fd=folder)
+            self._links = {each: path for each, path in self._links.items() if path != goal}
+        return folder, last
 
     def _existing(self, path: str) -> os.stat_result | None:
         """What the tree below has at a path whose parents are no links."""

@@ -17,6 +17,7 @@ from bareboat.images.build.copying import Copier, Request, Source
 from bareboat.images.build.files import Files, Item, NotFoundError
 from bareboat.images.build.places import joined
 from bareboat.images.build.sandbox import Bind
+from bareboat.images.build.tree import Tree
 from bareboat.images.build.work import Work
 from bareboat.images.inside.view import View
 from bareboat.images.layers.flatten import flatten
@@ -189,4 +190,5 @@ def _copy(files: Files, item: Item, folder: Path, target: str) -> None:
     """A copy of its own: a mount of the user's files would let a RUN see them change."""
     folder.mkdir(exist_ok=True)
     request = Request(sources=(Source(files=files, items=(item,)),), target=target, is_folder=False)
-    Copier(View([]), folder, request).run()
+    with Tree(folder) as tree:
+        Copier(View([]), tree, request).run()

@@ -6,7 +6,6 @@ import os
 import posixpath
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from bareboat.files.links import MOST_LINKS
 from bareboat.images.inside.view import Node, View
@@ -65,14 +64,9 @@ def _node(view: View, path: str) -> Node | None:
     return found.node if found is not None else None
 
 
-def real(tree: Path, path: str) -> str:
-    """Where a path of the image is in a layer's tree."""
-    return os.path.join(tree, path.lstrip("/")) if path.strip("/") else str(tree)
-
-
 def joined(workdir: str, path: str) -> str:
     """A path of an instruction, from the working directory."""
-    return posixpath.normpath(posixpath.join("/", workdir, path))
+    return "/" + posixpath.normpath(posixpath.join("/", workdir, path)).lstrip("/")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import stat
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from bareboat.files.trees import remove_tree
 from bareboat.images.build.layer import is_empty
-from bareboat.images.build.places import Place, PlaceError, locate, real
+from bareboat.images.build.places import Place, PlaceError, locate
+from bareboat.images.build.tree import Tree
 from bareboat.images.inside.view import View
 from bareboat.images.layers import flatten
 from bareboat.model import Layer
@@ -119,48 +119,39 @@ class Stubs:
         return self.places[target].path if target in self.places else target
 
     def remove(self, upper: Path) -> None:
-        """Remove what is still as bubblewrap made it, and directories that did not change otherwise."""
-        touched = set()
-        for path in sorted(self._made, key=len, reverse=True):
-            full = real(upper, path)
-            with contextlib.suppress(OSError):
-                state = os.lstat(full)
-                if stat.S_ISDIR(state.st_mode):
-                    os.rmdir(full)
-                elif stat.S_ISREG(state.st_mode) and state.st_size == 0:
-                    os.unlink(full)
-                touched.add(os.path.dirname(path))
-        for path in touched:
-            self._restore(upper, path)
-        _prune(upper, self._view)
+        """Remove what is still as bubblewrap made it, and directories that did not change otherwise. The step
+        may have moved what a stub is in, and put a link in its place: no link is followed."""
+        with Tree(upper) as tree:
+            touched = {
+                os.path.dirname(path)
+                for path in sorted(self._made, key=len, reverse=True)
+                if tree.remove_empty(path)
+            }
+            for path in touched:
+                self._restore(tree, path)
+            _prune(tree, self._view)
 
-    def _restore(self, upper: Path, path: str) -> None:
+    def _restore(self, tree: Tree, path: str) -> None:
         """The time of a directory in which a stub was."""
-        full = real(upper, path)
         found = self._view.find(path)
-        if found is not None and path not in self._made and os.path.isdir(full):
-            state = os.lstat(found.node.places[0])
-            os.utime(full, ns=(state.st_mtime_ns, state.st_mtime_ns))
+        if found is not None and path not in self._made:
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                tree.change_folder(path, mtime_ns=os.lstat(found.node.places[0]).st_mtime_ns)
 
 
-def _prune(upper: Path, view: View) -> None:
+def _prune(tree: Tree, view: View) -> None:
     """Remove directories that were only opened for writing: empty ones, as those below have them."""
-    folders = []
-    for here, names, _ in os.walk(upper):
-        folders += [
-            os.path.join(here, name) for name in names if not os.path.islink(os.path.join(here, name))
-        ]
-    for full in sorted(folders, key=len, reverse=True):
-        found = view.find("/" + os.path.relpath(full, upper))
-        if found is None or found.node.kind != "folder":
+    for path in reversed(list(tree.folders())):
+        found = view.find(path)
+        if found is None or found.path != path or found.node.kind != "folder":
             continue
-        below, state = os.lstat(found.node.places[0]), os.lstat(full)
+        below, state = os.lstat(found.node.places[0]), tree.state(path)
+        assert state is not None
         same = (state.st_mode, state.st_mtime_ns) == (below.st_mode, below.st_mtime_ns)
-        if same and is_empty(Path(full)):
-            parent = os.lstat(os.path.dirname(full))
-            os.rmdir(full)
-            if os.path.dirname(full) != str(upper):
-                os.utime(os.path.dirname(full), ns=(parent.st_mtime_ns, parent.st_mtime_ns))
+        above = os.path.dirname(path)
+        before = tree.state(above)
+        if same and before is not None and not tree.is_opaque(path) and tree.remove_empty(path):
+            tree.change_folder(above, mtime_ns=before.st_mtime_ns)
 
 
 def discard(path: Path) -> None:

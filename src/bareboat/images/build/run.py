@@ -11,10 +11,12 @@ from pathlib import Path
 from bareboat import execute
 from bareboat.errors import BareboatError, PlanError, RunError, ToolError
 from bareboat.images.build import difference, sandbox
+from bareboat.images.build.copying import Copier, Request
 from bareboat.images.build.options import Engine
-from bareboat.images.build.places import User, real
+from bareboat.images.build.places import User, locate
 from bareboat.images.build.rootfs import Rootfs, Stubs, discard
 from bareboat.images.build.sandbox import Bind, Sandbox
+from bareboat.images.build.tree import Tree
 from bareboat.images.recipe.instructions import Instruction
 from bareboat.model import Outcome
 from bareboat.seccomp import program
@@ -68,7 +70,8 @@ class Runner:
         that, `shell` is asked whether to open one where it failed."""
         found = self._probe()
         upper = made / "tree"
-        upper.mkdir(parents=True, mode=0o755)
+        upper.mkdir(parents=True)
+        upper.chmod(0o755)
         binds = [*self._surroundings(command, made), *command.binds]
         stubs = Stubs(rootfs.view, ["/dev", "/proc", "/sys", *(bind.target for bind in binds)])
         work = made / "work"
@@ -89,7 +92,7 @@ class Runner:
             tree = difference.copied(rootfs, work / "tree")
             box = replace(box, tree=str(tree.path))
         if rootfs.view.find(command.workdir) is None:
-            os.makedirs(real(upper if tree is None else tree.path, command.workdir), exist_ok=True)
+            _make_workdir(rootfs, command.workdir, upper if tree is None else tree.path)
         tail = _Tail(show)
         code = self._start(found, box, command.words, tail)
         if code != 0:
@@ -249,6 +252,13 @@ def _hint(text: str, command: Command) -> str:
                 return "remove --network=none, under which RUN has no network"
             return remedy
     return ""
+
+
+def _make_workdir(rootfs: Rootfs, path: str, top: Path) -> None:
+    """The working directory of a base image that does not have it."""
+    request = Request(sources=(), target=path, is_folder=True)
+    with Tree(top) as tree:
+        Copier(rootfs.view, tree, request).make_folder(locate(rootfs.view, path).path)
 
 
 def _shell_of(rootfs: Rootfs) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from bareboat.images.build.places import PlaceError, User, find_user, joined, lo
 from bareboat.images.build.rootfs import Rootfs, discard
 from bareboat.images.build.run import Command
 from bareboat.images.build.sandbox import Bind
+from bareboat.images.build.tree import Tree
 from bareboat.images.build.work import Make, Work
 from bareboat.images.inside.view import View
 from bareboat.images.recipe import expansion, lines, mounts
@@ -158,8 +159,9 @@ class Builder:
 
         def make(folder: Path) -> Mapping[bytes, Owner]:
             (folder / "tree").mkdir(parents=True)
-            copier = Copier(state.rootfs.view, folder / "tree", request)
-            copier.make_folder(locate(state.rootfs.view, path).path)
+            with Tree(folder / "tree") as tree:
+                copier = Copier(state.rootfs.view, tree, request)
+                copier.make_folder(locate(state.rootfs.view, path).path)
             return copier.owners
 
         key = key_of(
@@ -299,8 +301,9 @@ class Builder:
 
             def make(folder: Path) -> Mapping[bytes, Owner]:
                 (folder / "tree").mkdir(parents=True)
-                copier = Copier(view, folder / "tree", request)
-                copier.run()
+                with Tree(folder / "tree") as tree:
+                    copier = Copier(view, tree, request)
+                    copier.run()
                 return copier.owners
 
             return self._layer(step, state, key, make, _one_line(step))
