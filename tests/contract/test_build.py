@@ -566,3 +566,35 @@ def test_add_takes_a_commit_of_a_repository(builds: Builds, tmp_path: Path) -> N
     finally:
         daemon.terminate()
         daemon.wait()
+
+
+@pytest.mark.parametrize("overlay", [True, False])
+def test_the_umask_changes_no_image(tmp_path: Path, overlay: bool) -> None:
+    """Neither modes in a layer, nor those that a command sees."""
+    text = (
+        "FROM base\nCOPY d /d\nCOPY <<E /e\n1\nE\nADD a.tar /a\nWORKDIR /w/x\n"
+        "RUN touch f && mkdir m && mkfifo p\nCOPY --from=base / /b/\n"
+        "RUN --mount=target=/c,source=d --mount=type=cache,target=/k --mount=type=tmpfs,target=/t "
+        "stat -c '%a %n' / /c /k /t /etc/hosts /etc/resolv.conf /c/* > /modes; chmod 600 /modes\n"
+    )
+    if not overlay:
+        (tmp_path / "sitecustomize.py").write_text(
+            "from bareboat.images.build.run import Runner\nRunner._has_overlay = lambda self, path: False\n"
+        )
+    layers = []
+    for mask in (0o022, 0o077):
+        builds = Builds(
+            tmp_path / oct(mask), {"SOURCE_DATE_EPOCH": "1600000000", "PYTHONPATH": str(tmp_path)}
+        )
+        builds.folder.mkdir()
+        context = builds.context(text, {"d/f": "1", "d/g/h": "1", "a.tar": archive({"x": b"1", "y": None})})
+        for path in (context, *context.rglob("*")):
+            path.chmod(0o755 if path.is_dir() else 0o644)
+        before = os.umask(mask)
+        try:
+            builds.base()
+            said = json.loads(builds.bareboat("image", "build", "--json", context).out)
+        finally:
+            os.umask(before)
+        layers.append([each.diff_id for each in builds.store.image(said["digest"]).layers])
+    assert layers[0] == layers[1]

@@ -437,3 +437,73 @@ def test_a_working_directory_of_a_base_is_made_inside(either: Builds, path: str)
     either.foreign("hostile", tar, WorkingDir=path.format(victim))
     either.build('FROM hostile\nRUN test -d "$(pwd)" && touch here && ls here\n', {})
     assert _is_whole(victim)
+
+
+def test_no_value_of_a_base_mounts_the_host(builds: Builds) -> None:
+    """bubblewrap reads variables as words that end in NUL bytes; others would follow as its own arguments."""
+    victim = _victim(builds)
+    line = f"root:x:0:0:root:/root\0--bind\0{victim}\0/tmp:/bin/sh\n".encode()
+    builds.foreign("by-passwd", images.busybox(**{"etc/passwd": line}))
+    said = builds.build("FROM by-passwd\nRUN rm /tmp/authorized_keys\n", {}, code=2)
+    assert "has a NUL byte" in said.err
+    builds.foreign("by-env", images.busybox(), Env=[f"A=b\0--bind\0{victim}\0/tmp"])
+    said = builds.build("FROM by-env\nRUN rm /tmp/authorized_keys\n", {}, code=6)
+    assert "NUL byte" in said.err
+    said = builds.build("FROM base\nENV A=b\0--bind\0/\0/tmp\nRUN rm /tmp/authorized_keys\n", {}, code=2)
+    assert "NUL byte" in said.err
+    assert _is_whole(victim)
+
+
+def _repository(folder: Path, name: str, text: str) -> Path:
+    folder.mkdir()
+    (folder / name).write_text(text)
+    own = {"GIT_CONFIG_GLOBAL": os.devnull, "PATH": os.environ["PATH"], "HOME": str(folder)}
+    for words in (
+        ["init", "-q", "-b", "main"],
+        ["add", "."],
+        ["-c", "user.name=x", "-c", "user.email=x@example.org", "commit", "-qm", "one"],
+    ):
+        subprocess.run([tool("git"), *words], cwd=folder, env=own, check=True)
+    return folder
+
+
+def test_a_repository_of_the_user_s_is_not_touched(builds: Builds, tmp_path: Path) -> None:
+    mine = _repository(tmp_path / "mine", "work", "mine")
+    (mine / "work").write_text("not committed")
+    _repository(tmp_path / "theirs.git", "file", "theirs")
+    before = subprocess.run(
+        [tool("git"), "-C", mine, "log", "--all", "--oneline"], capture_output=True
+    ).stdout
+    builds.variables |= {
+        "GIT_DIR": str(mine / ".git"), "GIT_WORK_TREE": str(mine), "GIT_INDEX_FILE": str(mine / ".git/index"),
+    }  # fmt: skip
+    (builds.folder / "gitconfig").write_text(
+        f'[url "file://{tmp_path}/"]\n\tinsteadOf = git://mine.invalid/\n[protocol]\n\tallow = always\n'
+    )
+    builds.variables["GIT_CONFIG_GLOBAL"] = str(builds.folder / "gitconfig")
+    try:
+        text = "FROM base\nADD git://mine.invalid/theirs.git /x\nRUN test $(cat /x/file) = theirs\n"
+        mask = os.umask(0o077)
+        try:
+            image = builds.image(text)
+        finally:
+            os.umask(mask)
+    finally:
+        for name in [name for name in builds.variables if name.startswith("GIT_")]:
+            del builds.variables[name]
+    assert [each.mode & 0o777 for each in builds.tar(image).values()] == [0o755, 0o644]
+    assert (mine / "work").read_text() == "not committed"
+    after = subprocess.run([tool("git"), "-C", mine, "log", "--all", "--oneline"], capture_output=True).stdout
+    assert before == after != b""
+
+
+def test_words_of_a_run_stay_as_they_are(builds: Builds) -> None:
+    words = ["APT", "FILTER", "ARGUMENTS", "DATA0", "DATA1"]
+    shown = " ".join(f'"{word}"' for word in words).replace(" ", ", ")
+    test = f'test \\"$0 $*\\" = \\"{" ".join(words)}\\" -a -s /s'
+    builds.build(
+        f'FROM base\nRUN --mount=type=secret,id=s,target=/s ["/bin/sh", "-c", "{test}", {shown}]\n',
+        {},
+        "--secret",
+        "id=s,env=HOME",
+    )

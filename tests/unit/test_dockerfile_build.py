@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import struct
@@ -184,11 +185,25 @@ def test_secrets_are_in_no_argument() -> None:
         environment={"TOKEN": "hidden-1"},
         binds=(Bind(source="", target="/run/s", data=b"hidden-2", mode=0o400),),
     )
-    words, given_files = sandbox.arguments(box)
-    assert "hidden" not in " ".join(words)
-    assert sum(b"hidden" in data for data in given_files.values()) == 2
+    words = sandbox.arguments(box, b"")
+    assert "hidden" not in " ".join(word for word in words if isinstance(word, str))
+    assert sum(b"hidden" in word.content for word in words if not isinstance(word, str)) == 2
     assert "--cap-drop" in words
     assert "CAP_SYS_ADMIN" not in words
+
+
+@pytest.mark.parametrize(
+    "box",
+    [
+        Sandbox(tree="/t", environment={"HOME": "/root\0--bind\0/\0/host"}),
+        Sandbox(tree="/t", environment={"A\0--bind\0/\0/host": ""}),
+        Sandbox(tree="/t", workdir="/a\0b"),
+        Sandbox(tree="/t", binds=(Bind(source="/a", target="/b\0c"),)),
+    ],
+)
+def test_no_value_ends_where_an_image_wants(box: Sandbox) -> None:
+    with pytest.raises(ValueError, match="NUL byte"):
+        sandbox.arguments(box, b"")
 
 
 @pytest.mark.parametrize("machine", program.MACHINES)
@@ -199,12 +214,28 @@ def test_the_filter_is_short_enough(machine: str) -> None:
 
 
 def test_a_damaged_configuration_is_refused() -> None:
-    for data in (b"", b"[]", b'{"config": {"Env": [1]}}', b'{"config": {"User": 5}}', b'{"history": 1}'):
+    for data in (
+        b"", b"[]", b'{"config": {"Env": [1]}}', b'{"config": {"User": 5}}', b'{"history": 1}',
+        b'{"config": {"Env": ["A=b\\u0000--bind"]}}', b'{"config": {"Labels": {"a\\u0000": "b"}}}',
+        b'{"config": {"WorkingDir": "/\\ud800"}}', b'{"config": {"Healthcheck": {"Test": ["a\\u0000b"]}}}',
+    ):  # fmt: skip
         with pytest.raises(ImageError):
             config.of_base(data, 0, name="x")
     made = config.of_base(b'{"config": null}', 2, name="x")
     assert made.environment["PATH"] == config.DEFAULT_PATH
     assert len(made.history) == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [("", "/"), ("a/b", "/a/b"), ("/a/../../b/", "/b"), ("//a", "/a"), ("../../..", "/"), ("/", "/")],
+)
+def test_the_working_directory_of_a_base_stays_inside(given: str, found: str) -> None:
+    data = json.dumps({"config": {"WorkingDir": given, "Env": ["=nameless", "A=b"]}}).encode()
+    made = config.of_base(data, 0, name="x")
+    assert made.workdir == found
+    assert made.execution["WorkingDir"] in (found, "")
+    assert made.environment == {"A": "b", "PATH": config.DEFAULT_PATH}
 
 
 def test_a_volume_without_a_path_is_refused() -> None:

@@ -13,6 +13,7 @@ from bareboat.execute.scripts import Live as Live
 from bareboat.execute.signals import interrupts_held as interrupts_held
 from bareboat.execute.signals import interrupts_left_to_child as interrupts_left_to_child
 from bareboat.execute.signals import termination_raised as termination_raised
+from bareboat.execute.step import Data as Data
 from bareboat.execute.step import run_shell as run_shell
 from bareboat.execute.step import run_step as run_step
 from bareboat.execute.tools import START_S as START_S

@@ -10,6 +10,7 @@ import shlex
 import signal
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from bareboat.errors import ToolError
 from bareboat.execute import tools
@@ -22,20 +23,28 @@ _END_S = 5.0
 log = logging.getLogger("bareboat")
 
 
+#: What a step creates has the modes that its command sets, whatever the user's umask is.
+_UMASK = 0o022
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """An argument that is the number of a descriptor, from which this content is read."""
+
+    content: bytes
+
+
 def run_step(
-    argv: Sequence[str],
-    given: Mapping[str, bytes],
+    argv: Sequence[str | Data],
     *,
     environment: Mapping[str, str],
     show: Callable[[bytes], None],
     stopped: Callable[[], bool] = lambda: False,
 ) -> int:
-    """Run a command without input; return its exit code, 128 + N for signal N. `given`: words of `argv` that
-    mean descriptors -> what is read from them. `show`: called with stdout and stderr. Once `stopped`, or
-    when Bareboat exits, the command is killed; the sandbox ends with it. Raises ToolError where it cannot
-    start."""
-    with _descriptors(given) as (names, descriptors):
-        words = [names.get(word, word) for word in argv]
+    """Run a command without input; return its exit code, 128 + N for signal N. `show`: called with stdout and
+    stderr. Once `stopped`, or when Bareboat exits, the command is killed; the sandbox ends with it. Raises
+    ToolError where it cannot start."""
+    with _described(argv) as (words, descriptors):
         log.debug("+ %s", shlex.join(words))
         try:
             process = subprocess.Popen(
@@ -46,9 +55,10 @@ def run_step(
                 env=dict(environment),
                 pass_fds=descriptors,
                 start_new_session=True,
+                umask=_UMASK,
             )
         except (OSError, ValueError) as error:
-            raise ToolError(f"{argv[0]} cannot be started: {error}") from None
+            raise ToolError(f"{words[0]} cannot be started: {error}") from None
     try:
         assert process.stdout is not None
         _follow(process, process.stdout.fileno(), show, lambda: stopped() or tools._stopped.is_set())
@@ -66,14 +76,15 @@ def run_step(
     return code if code >= 0 else 128 - code
 
 
-def run_shell(argv: Sequence[str], given: Mapping[str, bytes], *, environment: Mapping[str, str]) -> int:
+def run_shell(argv: Sequence[str | Data], *, environment: Mapping[str, str]) -> int:
     """The same in the user's terminal."""
-    with _descriptors(given) as (names, descriptors), interrupts_left_to_child():
-        words = [names.get(word, word) for word in argv]
+    with _described(argv) as (words, descriptors), interrupts_left_to_child():
         try:
-            return subprocess.run(words, env=dict(environment), pass_fds=descriptors, check=False).returncode
+            return subprocess.run(
+                words, env=dict(environment), pass_fds=descriptors, umask=_UMASK, check=False
+            ).returncode
         except OSError as error:
-            raise ToolError(f"{argv[0]} cannot be started: {error.strerror}") from None
+            raise ToolError(f"{words[0]} cannot be started: {error.strerror}") from None
 
 
 def _follow(
@@ -97,20 +108,23 @@ def _follow(
 
 
 @contextlib.contextmanager
-def _descriptors(given: Mapping[str, bytes]) -> Iterator[tuple[dict[str, str], tuple[int, ...]]]:
-    """Files in memory with these contents: word -> the number of its descriptor, and all numbers."""
-    names: dict[str, str] = {}
+def _described(argv: Sequence[str | Data]) -> Iterator[tuple[list[str], tuple[int, ...]]]:
+    """The arguments as text, with files in memory for their data, and the descriptors of those."""
+    words: list[str] = []
     opened: list[int] = []
     try:
-        for word, data in given.items():
+        for word in argv:
+            if isinstance(word, str):
+                words.append(word)
+                continue
             descriptor = os.memfd_create("bareboat-step", os.MFD_CLOEXEC)
             opened.append(descriptor)
-            view = memoryview(data)
+            view = memoryview(word.content)
             while view:
                 view = view[os.write(descriptor, view) :]
             os.lseek(descriptor, 0, os.SEEK_SET)
-            names[word] = str(descriptor)
-        yield names, tuple(opened)
+            words.append(str(descriptor))
+        yield words, tuple(opened)
     finally:
         for descriptor in opened:
             os.close(descriptor)

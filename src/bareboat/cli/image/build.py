@@ -162,7 +162,7 @@ def _options(context: Context) -> Options:
     text = _read(path, lines.LARGEST_BYTES)
     rules, rules_name = "", _IGNORES[0]
     for each in (path.with_name(f"{path.name}.dockerignore"), *(folder / name for name in _IGNORES)):
-        if each.exists():
+        if os.path.lexists(each):  # a broken link is an error, not a file without rules
             rules, rules_name = _read(each, ignore.LARGEST_BYTES), each.name
             break
     arguments = dict(map(_argument, options.build_arg or ()))
@@ -181,11 +181,32 @@ def _options(context: Context) -> Options:
         platform=options.platform or "",
         no_cache=options.no_cache,
         epoch=source_date(os.environ | arguments),
-        command=shlex.join(
-            ["bareboat", "image", "build", "--no-cache", "-f", str(path.absolute()), str(folder)]
-        ),
+        command=_command(options, path, folder),
         shell=options.shell_on_error and console.is_interactive(),
     )
+
+
+def _command(options: argparse.Namespace, path: Path, folder: Path) -> str:
+    """What builds the image again, from any directory. Of a proxy only the name stays: it may hold a
+    password."""
+    from bareboat.images.recipe.stages import PROXIES
+
+    words = ["bareboat", "image", "build", "--no-cache", "-f", str(path.absolute())]
+    for flag, value in (("--target", options.target), ("--platform", options.platform)):
+        words += [flag, value] if value else []
+    if options.network != "default":
+        words += ["--network", options.network]
+    for text in options.build_arg or ():
+        name = text.partition("=")[0]
+        words += ["--build-arg", name if name in PROXIES else text]
+    for text in options.secret or ():
+        pairs = [(key, value) for key, _, value in (part.partition("=") for part in text.split(","))]
+        paths = ("src", "source")
+        given = [f"{key}={os.path.abspath(value) if key in paths else value}" for key, value in pairs]
+        words += ["--secret", ",".join(given)]
+    for flag, texts in (("--ssh", options.ssh), ("--add-host", options.add_host)):
+        words += [word for text in texts or () for word in (flag, text)]
+    return shlex.join([*words, str(folder)])
 
 
 def _folder(text: str) -> Path:
@@ -205,7 +226,7 @@ def _folder(text: str) -> Path:
 
 
 def _default(folder: Path) -> Path:
-    found = next((folder / name for name in _NAMES if (folder / name).exists()), None)
+    found = next((folder / name for name in _NAMES if os.path.lexists(folder / name)), None)
     if found is None:
         raise UsageError(f"no Dockerfile in {folder}", remedy="create one, or name it: --file FILE")
     return found

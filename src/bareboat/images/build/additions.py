@@ -5,11 +5,14 @@ from __future__ import annotations
 import bz2
 import contextlib
 import hashlib
+import http.client
 import lzma
 import os
 import posixpath
 import re
 import shutil
+import ssl
+import stat
 import tarfile
 import urllib.error
 import urllib.parse
@@ -20,6 +23,7 @@ from pathlib import Path
 
 from bareboat import execute
 from bareboat.errors import ImageError
+from bareboat.files import untrusted
 from bareboat.images.build.copying import Source
 from bareboat.images.build.files import Files, Item
 from bareboat.images.build.work import Work
@@ -34,6 +38,9 @@ _LARGEST_DOWNLOAD = 64 << 30
 _TIMEOUT_S = 60.0
 _GIT_S = 3600.0
 _GIT = re.compile(r"(?:git@[^/:]+:.+|git://.+|ssh://.+|https?://.+\.git)(?:#.*)?")
+_NO_ANSWER = (
+    urllib.error.URLError, http.client.HTTPException, ssl.SSLError, TimeoutError, ConnectionError, ValueError,
+)  # fmt: skip
 _CHECKSUM = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
 
 
@@ -85,7 +92,7 @@ def _local(step: Instruction, work: Work, text: str, files: Files) -> Iterator[S
     plain: list[Item] = []
     unpacks = step.name == "ADD" and step.flag("unpack") not in ("false", "0", "f")
     for item in files.select(text):
-        if unpacks and not item.is_folder and is_archive(item.real):
+        if unpacks and stat.S_ISREG(item.state.st_mode) and is_archive(item.real):
             yield _unpacked(step, work, item.real, item.path)
         else:
             plain.append(item)
@@ -126,7 +133,7 @@ def is_archive(path: str) -> bool:
 
 
 def _inflated(path: str, name: str) -> Iterator[bytes]:
-    with open(path, "rb") as stream:
+    with open(untrusted.open_regular(path), "rb") as stream:
         head = stream.read(6)
         stream.seek(0)
         if head.startswith(b"BZh"):
@@ -214,7 +221,7 @@ def _fetch(work: Work, url: str, path: Path) -> None:
                 work.reporter.bytes(f"downloading {path.name}", done, total)
             moment = answer.headers.get("Last-Modified")
             length = answer.headers.get("Content-Length")
-    except (urllib.error.URLError, TimeoutError, ConnectionError, ValueError) as error:
+    except _NO_ANSWER as error:
         reason = getattr(error, "reason", error)
         if isinstance(error, urllib.error.HTTPError):
             reason = f"HTTP {error.code} {error.reason}"
@@ -241,25 +248,29 @@ def _cloned(step: Instruction, work: Work, url: str, checksum: str) -> Source:
     address, _, fragment = url.partition("#")
     ref, _, inner = fragment.partition(":")
     folder = work.folder("git")
-    environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0"}
+    folder.mkdir()
     if address.startswith("-") or ref.startswith("-"):
         raise step.fault(
             f"{url[:80]!r} is not a repository", remedy="ADD https://HOST/NAME.git#BRANCH /target"
         )
     commands = [
-        ["git", "init", "-q", str(folder)],
-        ["git", "-C", str(folder), "fetch", "-q", "--depth", "1", "--", address, ref or "HEAD"],
-        ["git", "-C", str(folder), "-c", "advice.detachedHead=false", "checkout", "-q", "FETCH_HEAD"],
+        ["init", "-q"],
+        ["fetch", "-q", "--depth", "1", "--", address, ref or "HEAD"],
+        ["-c", "advice.detachedHead=false", "checkout", "-q", "FETCH_HEAD"],
+        ["rev-parse", "HEAD"],
     ]
     for command in commands:
-        outcome = execute.run(command, environment=environment, timeout_s=_GIT_S)
+        outcome = execute.run(
+            [*_GIT_COMMAND, *command], environment=_git_environment(folder), folder=str(folder),
+            timeout_s=_GIT_S,
+        )  # fmt: skip
         if not outcome.ok:
             raise ImageError(
                 f"git cannot fetch {address[:120]}",
                 context=outcome.stderr.strip(),
                 remedy="check the URL and the branch",
             )
-    commit = execute.run(["git", "-C", str(folder), "rev-parse", "HEAD"]).stdout.strip()
+    commit = outcome.stdout.strip()
     if checksum and not commit.startswith(checksum):
         raise ImageError(
             f"{address[:120]} is not at the commit {checksum[:64]}",
@@ -272,3 +283,24 @@ def _cloned(step: Instruction, work: Work, url: str, checksum: str) -> Source:
         remove_tree(folder / ".git")
     files = Files([folder], name=f"the repository {address}")
     return Source(files=files, items=tuple(files.select(inner or "/")))
+
+
+#: git gives files the modes that the umask leaves them, which are then in the image.
+_GIT_COMMAND = ("sh", "-c", 'umask 022 && exec git "$@"', "git")
+#: How git reaches a server. All else that begins with GIT_ may name another repository, which checkout
+#: would change.
+_GIT_KEPT = (
+    "GIT_SSH", "GIT_SSL_", "GIT_HTTP_", "GIT_PROXY_", "GIT_ASKPASS", "GIT_ALLOW_PROTOCOL",
+    "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_EXEC_PATH",
+)  # fmt: skip
+
+
+def _git_environment(folder: Path) -> dict[str, str]:
+    """Only the repository in this directory, whatever the user's environment names."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("GIT_") or name.startswith(_GIT_KEPT)
+    }
+    own = {"GIT_DIR": str(folder / ".git"), "GIT_WORK_TREE": str(folder)}
+    return {**kept, **own, "GIT_TERMINAL_PROMPT": "0"}

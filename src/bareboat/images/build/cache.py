@@ -21,7 +21,7 @@ from bareboat.model import StoredLayer
 from bareboat.store import Store
 
 #: Part of every key: a new number where steps give other results than before.
-_VERSION = 1
+_VERSION = 2
 
 
 class Record(Struct, frozen=True, kw_only=True):

@@ -49,7 +49,8 @@ class Config:
         found = {}
         for entry in self.execution.get("Env") or ():
             name, _, value = entry.partition("=")
-            found[name] = value
+            if name:
+                found[name] = value
         return found
 
     @property
@@ -131,12 +132,37 @@ def of_base(data: bytes, layers: int, *, name: str) -> Config:
     for key in ("WorkingDir", "User"):
         if not isinstance(execution.get(key) or "", str):
             raise ImageError(f"the config of {name} has a damaged {key}")
+    if not _is_text(execution):
+        raise ImageError(
+            f"the config of {name} has text with a NUL byte, or that is not Unicode",
+            remedy="do not use this image; ask its publisher to rebuild it",
+        )
     if sum(not each.get("empty_layer") for each in history) != layers:
         history = [{"created_by": f"a layer of {name}"}] * layers
+    if workdir := execution.get("WorkingDir"):
+        execution["WorkingDir"] = "/" + posixpath.normpath(f"/{workdir}").lstrip("/")
     env = execution.get("Env") or []
     if not any(each.startswith("PATH=") for each in env):
         execution["Env"] = [*env, f"PATH={DEFAULT_PATH}"]
     return Config(execution=execution, history=tuple(history))
+
+
+def _is_text(value: object) -> bool:
+    """Whether all text of a document can be an argument or an environment variable."""
+    pending = [value]
+    while pending:
+        match pending.pop():
+            case str() as text:
+                try:
+                    if b"\0" in text.encode(errors="surrogateescape"):
+                        return False
+                except UnicodeEncodeError:
+                    return False
+            case dict() as table:
+                pending += [*table.keys(), *table.values()]
+            case list() as row:
+                pending += row
+    return True
 
 
 def applied(config: Config, step: Instruction, words: tuple[str, ...], pairs: Mapping[str, str]) -> Config:

@@ -12,11 +12,11 @@ import posixpath
 import re
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from bareboat.errors import ImageError
-from bareboat.images.build.files import Files, Item, changed, open_regular
+from bareboat.images.build.files import Files, Item, changed, open_regular, read_link
 from bareboat.images.build.layer import Owner
 from bareboat.images.build.places import locate
 from bareboat.images.build.tree import Tree
@@ -51,18 +51,22 @@ class Request:
     owner: Owner = (0, 0)
 
 
-def entries(request: Request) -> Iterator[tuple[Source, Item, Item, str]]:
-    """Each entry to copy: its source, the top entry that it belongs to, itself, and its path below that."""
+#: An entry to copy: its source, the top entry that it belongs to, itself, and its path below that.
+Entry = tuple[Source, Item, Item, str]
+
+
+def entries(request: Request) -> Iterator[Entry]:
+    """Each entry to copy."""
     for source in request.sources:
         for top in source.items:
-            if _is_excluded(request, top.path, posixpath.basename(top.path)) and top.path:
+            if _is_excluded(request, top.given, posixpath.basename(top.given)) and top.path:
                 continue
             yield source, top, top, ""
             if not top.is_folder:
                 continue
             for item in source.files.walk(top.path):
                 inner = item.path[len(top.path) :].lstrip("/")
-                if not _is_excluded(request, item.path, inner):
+                if not _is_excluded(request, posixpath.join(top.given, inner), inner):
                     yield source, top, item, inner
 
 
@@ -84,8 +88,9 @@ class Copier:
         self._folders: set[str] = set()
         self.owners: dict[bytes, Owner] = {}
 
-    def run(self) -> None:
-        """Copy everything. Raises ImageError, PlaceError."""
+    def run(self, listed: Sequence[Entry]) -> None:
+        """Copy these entries: those that the step's key describes, or ImageError for one that has changed
+        since. Raises PlaceError."""
         request = self._request
         target = locate(self._view, request.target)
         is_folder = request.is_folder or (target.node is not None and target.node.kind == "folder")
@@ -93,7 +98,7 @@ class Copier:
             raise ImageError(
                 f"{request.target} is a file in the image, not a directory", remedy="copy to another path"
             )
-        for source, top, item, inner in entries(request):
+        for source, top, item, inner in listed:
             self._one(
                 self._goal(target.path, is_folder, source, top, inner), item, source, is_top=item is top
             )
@@ -110,11 +115,11 @@ class Copier:
 
     def _goal(self, target: str, is_folder: bool, source: Source, top: Item, inner: str) -> str:
         if source.base is not None:
-            kept = top.path[len(source.base) :].lstrip("/") if top.path.startswith(source.base) else top.path
+            kept = top.given[len(source.base) :].lstrip("/")
             return posixpath.join(target, kept, inner).rstrip("/") or "/"
         if top.is_folder:
             return posixpath.join(target, inner).rstrip("/") or "/"
-        return posixpath.join(target, posixpath.basename(top.path)) if is_folder else target
+        return posixpath.join(target, posixpath.basename(top.given)) if is_folder else target
 
     def _one(self, goal: str, item: Item, source: Source, *, is_top: bool) -> None:
         name = source.files.name
@@ -126,11 +131,11 @@ class Copier:
         folder, last = self._free(goal)
         state = item.state
         if stat.S_ISLNK(state.st_mode):
-            os.symlink(os.readlink(item.real), last, dir_fd=folder)
+            os.symlink(read_link(item, source.files), last, dir_fd=folder)
             times = (state.st_mtime_ns, state.st_mtime_ns)
             os.utime(last, ns=times, dir_fd=folder, follow_symlinks=False)
         elif stat.S_ISREG(state.st_mode):
-            self._file(goal, item, name)
+            self._file(goal, item, source.files)
         elif stat.S_ISFIFO(state.st_mode):
             os.mkfifo(last, 0o600, dir_fd=folder)
             os.chmod(last, self._mode(stat.S_IMODE(state.st_mode), is_folder=False), dir_fd=folder)
@@ -141,7 +146,7 @@ class Copier:
             )
         self._own(goal)
 
-    def _file(self, goal: str, item: Item, name: str) -> None:
+    def _file(self, goal: str, item: Item, files: Files) -> None:
         state = item.state
         identity = (state.st_dev, state.st_ino)
         if state.st_nlink > 1:
@@ -150,12 +155,12 @@ class Copier:
                 self._tree.link(first, goal)
                 return
             self._links[identity] = goal
-        with open_regular(item, name) as given:
+        with open_regular(item, files) as given:
             folder, last = self._tree.at(goal)
             made = os.open(last, NEW_FILE, 0o600, dir_fd=folder)
             try:
                 if _copy(given.fileno(), made) != state.st_size:
-                    raise changed(item.path, name)
+                    raise changed(item.path, files.name)
                 for key in os.listxattr(given.fileno()):
                     if key.startswith("user.") and not key.startswith("user.overlay."):
                         os.setxattr(made, key, os.getxattr(given.fileno(), key))

@@ -8,6 +8,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from bareboat import digests
 from bareboat.errors import ImageError, UsageError
@@ -26,11 +27,13 @@ class NotFoundError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One entry. `path`: below the source's root, without links; `real`: where it is on this machine."""
+    """One entry. `path`: below the source's root, without links; `real`: where it is on this machine;
+    `given`: the path before links were followed, whose name a copy gets."""
 
     path: str
     real: str
     state: os.stat_result
+    given: str
 
     @property
     def is_folder(self) -> bool:
@@ -74,12 +77,16 @@ class Files:
         return node is not None and node.kind == "link"
 
     def _followed(self, path: str) -> Item | None:
-        if self._ignored.ignores(path) and not self._ignored.has_exceptions:
-            return None
         found = self._view.find(f"/{path}")
-        if found is None or (self._ignored.ignores(found.path[1:]) and found.node.kind != "folder"):
+        if found is None or not (self._is_kept(path) and self._is_kept(found.path[1:])):
             return None
-        return self._item_of(found.path[1:], found.node)
+        return self._item_of(found.path[1:], found.node, path)
+
+    def _is_kept(self, path: str) -> bool:
+        """Whether .dockerignore leaves a path in, or something below it."""
+        if not self._ignored.ignores(path):
+            return True
+        return self._ignored.has_exceptions and self._has_kept(path)
 
     def _matching(self, path: str) -> list[str]:
         """The paths that a pattern matches, name by name."""
@@ -104,7 +111,7 @@ class Files:
                         if rule.fullmatch(name)
                     ]
             found = list(dict.fromkeys(step))
-        return [each for each in found if each and not self._ignored.ignores(each)]
+        return [each for each in found if each and self._is_kept(each)]
 
     def walk(self, folder: str) -> Iterator[Item]:
         """Everything below a directory, parents first, in byte order; links are not followed."""
@@ -121,7 +128,7 @@ class Files:
                 left_out = self._ignored.ignores(path)
                 if left_out and not (node.kind == "folder" and self._ignored.has_exceptions):
                     continue
-                item = self._item_of(path, node)
+                item = self._item_of(path, node, path)
                 if not (left_out and not self._has_kept(path)):
                     count += 1
                     if count > _MOST_ENTRIES:
@@ -149,29 +156,29 @@ class Files:
 
     def _check_names(self, folder: str) -> None:
         """A name that means something else in a layer is hidden by the view, and must not go silently."""
-        for layer in () if self.is_stored else self.layers:
-            for name in os.listdir(os.path.join(layer, folder)):
-                if name.startswith(_HIDDEN):
-                    raise ImageError(
-                        f"{posixpath.join(folder, name)} in {self.name} cannot be in a layer",
-                        context="a name that begins with .wh. removes another file there",
-                        remedy="rename it, or leave it out by .dockerignore",
-                    )
         if self._view.unreadable:
             raise UsageError(
                 f"{self._view.unreadable[0].lstrip('/') or '.'} in {self.name} cannot be read",
                 remedy="chmod -R u+rX it, or leave it out by .dockerignore",
             )
+        for layer in () if self.is_stored else self.layers:
+            for name in os.listdir(os.path.join(layer, folder)):
+                if name.startswith(_HIDDEN) and not self._ignored.ignores(posixpath.join(folder, name)):
+                    raise ImageError(
+                        f"{posixpath.join(folder, name)} in {self.name} cannot be in a layer",
+                        context="a name that begins with .wh. removes another file there",
+                        remedy="rename it, or leave it out by .dockerignore",
+                    )
 
     def _item(self, path: str, shown: str) -> Item:
         found = self._view.find(path)
         assert found is not None
-        return self._item_of(shown, found.node)
+        return self._item_of(shown, found.node, shown)
 
-    def _item_of(self, path: str, node: Node) -> Item:
+    def _item_of(self, path: str, node: Node, given: str) -> Item:
         real = node.places[0]
         try:
-            return Item(path, real, os.lstat(real))
+            return Item(path, real, os.lstat(real), given)
         except FileNotFoundError:
             raise changed(path, self.name) from None
 
@@ -191,62 +198,91 @@ class Digester:
     """Digests of contents, each file read once in a build."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[int, int, int, int], str] = {}
+        self._known: dict[tuple[int, ...], str] = {}
 
-    def describe(self, item: Item, name: str) -> list[object]:
+    def describe(self, item: Item, files: Files) -> list[object]:
         """What of an entry is in a key: never its times."""
         state = item.state
         mode = stat.S_IMODE(state.st_mode)
         if stat.S_ISLNK(state.st_mode):
-            return ["link", os.readlink(item.real)]
+            return ["link", read_link(item, files)]
         if stat.S_ISDIR(state.st_mode):
             return ["folder", mode]
         if not stat.S_ISREG(state.st_mode):
             return ["other", mode, stat.S_IFMT(state.st_mode)]
-        return ["file", mode, self._content(item, name), _users_xattrs(item.real)]
+        return ["file", mode, self._content(item, files), _users_xattrs(item.real)]
 
-    def _content(self, item: Item, name: str) -> str:
+    def _content(self, item: Item, files: Files) -> str:
         state = item.state
-        identity = (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns)
+        identity = (state.st_dev, state.st_ino, *_version(state, files))
         found = self._known.get(identity)
         if found is None:
             hashed = digests.hasher()
-            with open_regular(item, name) as stream:
+            with open_regular(item, files) as stream:
                 while data := stream.read(_CHUNK):
                     hashed.update(data)
             found = self._known[identity] = hashed.hexdigest()
         return found
 
 
-class open_regular:  # used like open()
-    """Open a file for reading if it is still the one that was listed. Raises ImageError, UsageError."""
+def _version(state: os.stat_result, files: Files) -> tuple[int, ...]:
+    """What differs once a file has changed. The time of its inode counts too, which nobody can set back; but
+    a file of the store gets a new one with each hard link."""
+    found = (state.st_mode, state.st_size, state.st_mtime_ns)
+    return found if files.is_stored else (*found, state.st_ctime_ns)
 
-    def __init__(self, item: Item, name: str) -> None:
+
+def _is_same(item: Item, state: os.stat_result, files: Files) -> bool:
+    return item.state.st_ino == state.st_ino and _version(item.state, files) == _version(state, files)
+
+
+def read_link(item: Item, files: Files) -> str:
+    """The target of a link, if it is still the one that was listed. Raises ImageError."""
+    try:
+        target = os.readlink(item.real)
+        if _is_same(item, os.lstat(item.real), files):
+            return target
+    except OSError:
+        pass
+    raise changed(item.path, files.name)
+
+
+class open_regular:  # used like open()
+    """Open a file for reading if it is the one that was listed, and at its end is still. Raises ImageError,
+    UsageError."""
+
+    def __init__(self, item: Item, files: Files) -> None:
+        self._item, self._files = item, files
         try:
             descriptor = os.open(item.real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except PermissionError:
             raise UsageError(
-                f"{item.path} in {name} cannot be read: permission denied",
+                f"{item.path} in {files.name} cannot be read: permission denied",
                 remedy="chmod u+r it, or leave it out by .dockerignore",
             ) from None
         except OSError:
-            raise changed(item.path, name) from None
-        state = os.fstat(descriptor)
-        same = (state.st_ino, state.st_size, state.st_mtime_ns) == (
-            item.state.st_ino,
-            item.state.st_size,
-            item.state.st_mtime_ns,
-        )
-        if not stat.S_ISREG(state.st_mode) or not same:
-            os.close(descriptor)
-            raise changed(item.path, name)
+            raise changed(item.path, files.name) from None
         self._stream = open(descriptor, "rb", buffering=0)  # noqa: SIM115
+        try:
+            self._check()
+        except BaseException:
+            self._stream.close()
+            raise
 
-    def __enter__(self):  # type: ignore[no-untyped-def]
+    def _check(self) -> None:
+        state = os.fstat(self._stream.fileno())
+        if not stat.S_ISREG(state.st_mode) or not _is_same(self._item, state, self._files):
+            raise changed(self._item.path, self._files.name)
+
+    def __enter__(self) -> BinaryIO:
         return self._stream
 
-    def __exit__(self, *_: object) -> None:
-        self._stream.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                self._check()
+        finally:
+            self._stream.close()
 
 
 def _users_xattrs(path: str) -> list[list[str]]:

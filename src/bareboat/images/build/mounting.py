@@ -10,10 +10,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bareboat import codec, digests
 from bareboat.errors import UsageError
 from bareboat.images import lease
 from bareboat.images.build.cache import mounts_folder
-from bareboat.images.build.copying import Copier, Request, Source
+from bareboat.images.build.copying import Copier, Entry, Request, Source, entries
 from bareboat.images.build.files import Files, Item, NotFoundError
 from bareboat.images.build.places import joined
 from bareboat.images.build.sandbox import Bind
@@ -47,10 +48,9 @@ class Mounted:
         for make in self._copies:
             make()
         with ExitStack() as stack:
-            for name, locks in self._caches:
-                if locks:
-                    path = self._work.store.lease(f"build-mount-{name}")
-                    stack.enter_context(lease.hold(path, until=self._stopped))
+            for name in sorted({name for name, locks in self._caches if locks}):  # one order for all builds
+                path = self._work.store.lease(f"build-mount-{name}")
+                stack.enter_context(lease.hold(path, until=self._stopped))
             yield
 
     def _stopped(self) -> bool:
@@ -78,7 +78,6 @@ def mounted(
                 made.described.append(["tmpfs", target, mount.size_bytes])
             case "cache":
                 binds.append(_cache(mount, target, work, made, source))
-                made.described.append(["cache", target, mount.id])
             case "secret":
                 _secret(step, mount, target, work, made, binds)
                 made.described.append(["secret", target, mount.id, mount.variable])
@@ -94,20 +93,19 @@ def mounted(
 def _cache(mount: RunMount, target: str, work: Work, made: Mounted, source: Callable[[str], Files]) -> Bind:
     """A directory that outlives the build. A private one is a directory for this step only where another
     build uses it."""
-    name = hashlib.sha256(os.fsencode(mount.id)).hexdigest()
+    listed = _seed(source(mount.stage), mount.source or "/") if mount.stage else ()
+    seed = digests.hexed(codec.digest(_described(work, listed))) if mount.stage else ""
+    made.described.append(["cache", target, mount.id, seed, mount.writable, mount.mode])
+    name = hashlib.sha256(os.fsencode(f"{mount.id}\0{seed}" if seed else mount.id)).hexdigest()
     folder = mounts_folder(work.store) / name
     if not folder.is_dir():
         with work.store.scratch(own=True) as scratch:
             new = scratch / "mount"
-            new.mkdir(mode=0o755)
-            if mount.stage:
-                _fill(new, source(mount.stage), mount.source or "/")
-            if mount.mode is not None:
-                new.chmod(mount.mode | 0o700)
+            _fill(new, listed, mount.mode)
             work.store.publish(new, folder)
     if mount.sharing == "private" and work.store.lease(f"build-mount-{name}").exists():
         folder = work.folder("private")
-        folder.mkdir(mode=0o755)
+        made._copies.append(lambda: _fill(folder, listed, mount.mode))
     else:
         made._caches.append((name, mount.sharing != "shared"))
     return Bind(source=str(folder), target=target, writable=mount.writable)
@@ -156,21 +154,17 @@ def _bind(mount: RunMount, target: str, work: Work, made: Mounted, files: Files)
     (item, *others) = files.select(mount.source or ".")
     if others:
         raise NotFoundError(f"{mount.source[:80]!r} matches several paths in {files.name}")
-    name = files.name
-    digester = work.digester
-    described = [digester.describe(item, name) if item.path else ["top"]]
-    if item.is_folder:
-        described += [[each.path, *digester.describe(each, name)] for each in files.walk(item.path)]
-    made.described.append(["bind", target, mount.writable, described])
+    listed = _listed(files, item)
+    made.described.append(["bind", target, mount.writable, _described(work, listed)])
     place = work.folder("bind")
     if len(files.layers) > 1 or files.is_stored:
-        made._copies.append(lambda: flatten(files.layers, place))
+        made._copies.append(lambda: _flatten(files, place))
         full = os.path.join(place, item.path)
     elif item.is_folder:
-        made._copies.append(lambda: _copy(files, item, place, "/"))
+        made._copies.append(lambda: _copy(listed, place, "/"))
         full = str(place)
     else:
-        made._copies.append(lambda: _copy(files, item, place, "/file"))
+        made._copies.append(lambda: _copy(listed, place, "/file"))
         full = str(place / "file")
     if mount.writable and not item.is_folder:
         raise UsageError(
@@ -179,16 +173,42 @@ def _bind(mount: RunMount, target: str, work: Work, made: Mounted, files: Files)
     return Bind(source=full, target=target, stacked=mount.writable)
 
 
-def _fill(folder: Path, files: Files, path: str) -> None:
+def _seed(files: Files, path: str) -> tuple[Entry, ...]:
+    """What a directory of the cache begins with."""
     (item,) = files.select(path)
     if not item.is_folder:
         raise UsageError(f"{path} in {files.name} is not a directory", remedy="source=DIRECTORY")
-    _copy(files, item, folder, "/")
+    return _listed(files, item)
 
 
-def _copy(files: Files, item: Item, folder: Path, target: str) -> None:
+def _fill(folder: Path, listed: Sequence[Entry], mode: int | None) -> None:
+    _copy(listed, folder, "/")
+    if mode is not None:
+        folder.chmod(mode | 0o700)
+
+
+def _listed(files: Files, item: Item) -> tuple[Entry, ...]:
+    """An entry and all below it, as they are now."""
+    source = Source(files=files, items=(item,))
+    return tuple(entries(Request(sources=(source,), target="/", is_folder=False)))
+
+
+def _described(work: Work, listed: Sequence[Entry]) -> list[object]:
+    return [
+        ["top"] if not item.path else [item.path, *work.digester.describe(item, source.files)]
+        for source, _, item, _ in listed
+    ]
+
+
+def _flatten(files: Files, place: Path) -> None:
+    place.mkdir()
+    place.chmod(0o755)
+    flatten(files.layers, place)
+
+
+def _copy(listed: Sequence[Entry], folder: Path, target: str) -> None:
     """A copy of its own: a mount of the user's files would let a RUN see them change."""
     folder.mkdir(exist_ok=True)
-    request = Request(sources=(Source(files=files, items=(item,)),), target=target, is_folder=False)
+    folder.chmod(0o755)
     with Tree(folder) as tree:
-        Copier(View([]), tree, request).run()
+        Copier(View([]), tree, Request(sources=(), target=target, is_folder=False)).run(listed)

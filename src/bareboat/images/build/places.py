@@ -103,6 +103,8 @@ def find_user(view: View, text: str) -> User:
             found = User(uid=_number(row[2], 0), gid=_number(row[3], 0), home=row[5] or "/", name=wanted)
     if found is None:
         raise PlaceError(f"the user {wanted[:40]!r} is not in the image's /etc/passwd")
+    if "\0" in found.home + found.name:
+        raise PlaceError(f"the line of the user {wanted[:40]!r} in the image's /etc/passwd has a NUL byte")
     if not group:
         return found
     if group.isascii() and group.isdigit() and len(group) <= 10:
@@ -117,7 +119,7 @@ def find_user(view: View, text: str) -> User:
 
 def _table(view: View, path: str, columns: int) -> Sequence[list[str]]:
     data = view.read(path, most=1 << 20) or b""
-    rows = [row.split(":") for row in data.decode(errors="replace").splitlines()]
+    rows = [row.split(":") for row in data.decode(errors="replace").split("\n")]
     return [row for row in rows if len(row) >= columns]
 
 

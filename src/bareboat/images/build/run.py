@@ -104,8 +104,8 @@ class Runner:
             error = _failed(command, code, lines)
             if shell(error):
                 words = (*_shell_of(rootfs), "-i")
-                argv, given = self._argv(found, replace(box, is_shell=True), words)
-                execute.run_shell(argv, given, environment=_minimal())
+                argv = self._argv(found, replace(box, is_shell=True), words)
+                execute.run_shell(argv, environment=_minimal())
                 error.remedy = "correct the instruction, and build again; earlier steps are in the cache"
             raise error
         if tree is not None:
@@ -125,19 +125,16 @@ class Runner:
         for path, text in ((_RESOLVER, _read(_RESOLVER)), (_HOSTS, own + names)):
             copy = made / os.path.basename(path)
             copy.write_text(text)
+            copy.chmod(0o644)
             found.append(Bind(source=str(copy), target=path, writable=True))
         return found
 
     def _start(self, found: _Found, box: Sandbox, words: tuple[str, ...], tail: _Tail) -> int:
-        argv, given = self._argv(found, box, words)
-        return execute.run_step(argv, given, environment=_minimal(), show=tail, stopped=self._stopped.is_set)
+        argv = self._argv(found, box, words)
+        return execute.run_step(argv, environment=_minimal(), show=tail, stopped=self._stopped.is_set)
 
-    def _argv(
-        self, found: _Found, box: Sandbox, words: tuple[str, ...]
-    ) -> tuple[list[str], dict[str, bytes]]:
-        arguments, given = sandbox.arguments(box)
-        given[sandbox.FILTER] = program.build(self._machine)
-        return [found.path, *arguments, *words], given
+    def _argv(self, found: _Found, box: Sandbox, words: tuple[str, ...]) -> list[str | execute.Data]:
+        return [found.path, *sandbox.arguments(box, program.build(self._machine)), *words]
 
     def _probe(self) -> _Found:
         """The engine, and what the machine permits: an overlay with an upper directory in the store, and a

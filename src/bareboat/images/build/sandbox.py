@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from bareboat.execute import Data
+
 HOST_NAME = "bareboat-build"
 #: Those that Docker gives a RUN, without those over the host's network.
 _CAPABILITIES = (
     "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID", "SETPCAP", "SYS_CHROOT", "MKNOD",
     "SETFCAP",
 )  # fmt: skip
-#: Words that stand for descriptors (execute.run_step).
-ARGUMENTS, FILTER, APT = "ARGUMENTS", "FILTER", "APT"
 #: apt changes to a user of its own, and checks that it did.
 APT_FILE = "/dev/.bareboat-apt.conf"
 APT_TEXT = b'APT::Sandbox::User "root";\n'
@@ -56,9 +56,10 @@ class Sandbox:
     is_shell: bool = False
 
 
-def arguments(sandbox: Sandbox) -> tuple[list[str], dict[str, bytes]]:
-    """bwrap's arguments without its program and the command, and the contents of the descriptors in them."""
-    words = ["--unshare-user", "--uid", str(sandbox.uid), "--gid", str(sandbox.gid)]
+def arguments(sandbox: Sandbox, seccomp: bytes) -> list[str | Data]:
+    """bwrap's arguments without its program and the command. `seccomp`: the filter. Raises ValueError for a
+    value that would end where an image or a user put a NUL byte, and be read on as arguments."""
+    words: list[str | Data] = ["--unshare-user", "--uid", str(sandbox.uid), "--gid", str(sandbox.gid)]
     words += ["--unshare-ipc", "--unshare-uts", "--hostname", HOST_NAME]
     if sandbox.own_processes:
         words += ["--unshare-pid"]
@@ -77,26 +78,27 @@ def arguments(sandbox: Sandbox) -> tuple[list[str], dict[str, bytes]]:
     words += ["--dev", "/dev"]
     words += ["--proc", "/proc"] if sandbox.own_processes else ["--bind", "/proc", "/proc"]
     words += ["--ro-bind", "/sys", "/sys"]
-    given = {APT: APT_TEXT}
-    data = [*words, "--perms", "0644", "--ro-bind-data", APT, APT_FILE]
-    for number, bind in enumerate(sandbox.binds):
+    words += ["--perms", "0644", "--ro-bind-data", Data(APT_TEXT), APT_FILE]
+    for bind in sandbox.binds:
         if bind.data is not None:
-            word = f"DATA{number}"
-            given[word] = bind.data
-            data += ["--perms", f"{bind.mode:04o}", "--ro-bind-data", word, bind.target]
+            words += ["--perms", f"{bind.mode:04o}", "--ro-bind-data", Data(bind.data), bind.target]
         elif not bind.source:
-            data += ["--size", str(bind.size_bytes)] if bind.size_bytes else []
-            data += ["--perms", "1777", "--tmpfs", bind.target]
+            words += ["--size", str(bind.size_bytes)] if bind.size_bytes else []
+            words += ["--perms", "1777", "--tmpfs", bind.target]
         elif bind.stacked:
-            data += ["--overlay-src", bind.source, "--tmp-overlay", bind.target]
+            words += ["--overlay-src", bind.source, "--tmp-overlay", bind.target]
         else:
-            data += ["--bind" if bind.writable else "--ro-bind", bind.source, bind.target]
-    data += ["--clearenv"]
+            words += ["--bind" if bind.writable else "--ro-bind", bind.source, bind.target]
+    words += ["--clearenv"]
     settings: list[str] = []
     for name, value in {"APT_CONFIG": APT_FILE, **sandbox.environment}.items():
         settings += ["--setenv", name, value]
-    data += ["--seccomp", FILTER, "--args", ARGUMENTS, "--chdir", sandbox.workdir, "--die-with-parent"]
+    for each in (*settings, *(word for word in words if isinstance(word, str)), sandbox.workdir):
+        if "\0" in each:
+            raise ValueError(f"{each[:80]!r} has a NUL byte, which no argument or variable can have")
+    packed = b"".join(each.encode(errors="surrogateescape") + b"\0" for each in settings)
+    words += ["--seccomp", Data(seccomp), "--args", Data(packed)]
+    words += ["--chdir", sandbox.workdir, "--die-with-parent"]
     if not sandbox.is_shell:
-        data += ["--new-session"]
-    given[ARGUMENTS] = b"".join(each.encode(errors="surrogateescape") + b"\0" for each in settings)
-    return [*data, "--"], given
+        words += ["--new-session"]
+    return [*words, "--"]

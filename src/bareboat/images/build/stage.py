@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -57,16 +57,17 @@ class Builder:
         self._recipe = recipe
         self._stage = stage
         self._done = done
+        self._triggers: list[Instruction] = []
         self._count = 0
         self._total = len(stage.steps)
 
     def build(self, base: State) -> State:
         """Run all instructions. Raises BareboatError with the line."""
         state = base
-        triggers = state.config.triggers
-        if triggers:
+        self._triggers = [trigger(text, self._stage.start.line) for text in state.config.triggers]
+        if self._triggers:
             state = replace(state, config=state.config.having(OnBuild=None))
-        steps = [trigger(text, self._stage.start.line) for text in triggers] + list(self._stage.steps)
+        steps = [*self._triggers, *self._stage.steps]
         self._total = len(steps)
         for step in steps:
             self._count += 1
@@ -253,6 +254,11 @@ class Builder:
             return work.context(step)
         stage = self._recipe.source(self._stage, name)
         if stage is not None:
+            if stage not in self._recipe.needs(self._stage, self._triggers):
+                raise step.fault(
+                    f"the stage {name[:60]!r} is named by a variable: it is not built before this one",
+                    remedy=f"name it in this stage: --mount=from={name[:60]}, or COPY --from={name[:60]}",
+                )
             return Files(self._done[stage.number].rootfs.trees, name=f"stage {stage.title}", is_stored=True)
         image = work.image(step, name)
         trees = [work.store.layer(layer.diff_id) for layer in image.layers]
@@ -289,6 +295,7 @@ class Builder:
                 excluded=Ignored(self._expand(step, each, state) for each in step.all("exclude")),
                 owner=(user.uid, user.gid),
             )
+            listed = tuple(copying.entries(request))
             key = key_of(
                 "copy",
                 below=[] if is_link else state.rootfs.diff_ids,
@@ -296,27 +303,25 @@ class Builder:
                 chmod=chmod,
                 owner=[user.uid, user.gid],
                 newest=self._newest,
-                files=self._describe(request),
+                files=self._describe(listed),
             )
 
             def make(folder: Path) -> Mapping[bytes, Owner]:
                 (folder / "tree").mkdir(parents=True)
                 with Tree(folder / "tree") as tree:
                     copier = Copier(view, tree, request)
-                    copier.run()
+                    copier.run(listed)
                 return copier.owners
 
             return self._layer(step, state, key, make, _one_line(step))
 
-    def _describe(self, request: Request) -> list[object]:
+    def _describe(self, listed: Sequence[copying.Entry]) -> list[object]:
         digester = self._work.digester
         found: list[object] = []
-        for source, top, item, inner in copying.entries(request):
-            name = posixpath.basename(top.path) if source.base is None else top.path[len(source.base) :]
+        for source, top, item, inner in listed:
+            name = posixpath.basename(top.given) if source.base is None else top.given[len(source.base) :]
             is_top = not inner and top.is_folder
-            what: list[object] = (
-                ["top"] if is_top and not top.path else digester.describe(item, source.files.name)
-            )
+            what: list[object] = ["top"] if is_top and not top.path else digester.describe(item, source.files)
             found.append([name if not top.is_folder or source.base is not None else "", inner, what])
         return found
 
@@ -376,9 +381,11 @@ class Builder:
                 return found
             if user is None or (user.uid, user.gid) == (0, 0):
                 return known.get(path, (0, 0))
-            node = locate(
-                state.rootfs.view, "/" + path.decode(errors="surrogateescape"), last_link=False
-            ).node
+            name = "/" + path.decode(errors="surrogateescape")
+            try:
+                node = locate(state.rootfs.view, name, last_link=False).node
+            except PlaceError:  # what it is in was a file before the step
+                node = None
             return (user.uid, user.gid) if node is None else known.get(path, (0, 0))
 
         return owner
