@@ -10,6 +10,7 @@ import json
 import lzma
 import os
 import re
+import shlex
 import socket
 import subprocess
 import tarfile
@@ -97,6 +98,31 @@ SUPPORTED: dict[str, tuple[str, Files]] = {
     "COPY variables": ("ENV S=a D=/x\nCOPY $S ${D}/y\nRUN test -f /x/y", {"a": "1"}),
     "ADD a file": ("ADD a /x\nRUN test $(cat /x) = 1", {"a": "1"}),
     "ADD --unpack=false": ("ADD --unpack=false a.tar /x\nRUN test -f /x", {"a.tar": archive({"f": b"1"})}),
+    "COPY of a link has its name": ("COPY l m/l /x/\nRUN test $(cat /x/l) = 2 -a ! -L /x/l\n"
+    "COPY k* /y/\nRUN test $(cat /y/k) = 1\nADD k /z/\nRUN test -f /z/k\n"
+    "COPY --parents m/./l /p/\nRUN test $(cat /p/l) = 2", {
+        "a": "1", "l": "-> a", "m/b": "2", "m/l": "-> b", "k": "-> a",
+    }),
+    "a pattern with exceptions": ("COPY s* /x/\nRUN test -f /x/app.py -a -f /x/setup.py -a ! -e /x/b\n"
+    "COPY */*.py /y/\nRUN test -f /y/app.py -a ! -e /y/c.py", {
+        ".dockerignore": "*\n!src/app.py\n!setup.py\n", "src/app.py": "1", "src/b": "1", "setup.py": "1",
+        "s/c.py": "1",
+    }),
+    "a name that no layer can hold is left out": ("COPY . /x\nRUN test -f /x/a", {
+        ".dockerignore": "**/.wh.*\n", "a": "1", ".wh.b": "1", "d/.wh.c": "1",
+    }),
+    "a directory in the place of a file": (
+        "RUN echo 1 > /f\nUSER 1000\nRUN rm /f && mkdir /f && echo 1 > /f/x", {}
+    ),
+    "triggers that copy from a stage": (
+        "RUN echo 1 > /art\nFROM base AS on\nONBUILD COPY --from=art /art /art\n"
+        "ONBUILD RUN --mount=from=art,target=/m test -f /m/art\n"
+        "FROM base AS art\nRUN echo 1 > /art\nFROM on\nRUN test -f /art", {},
+    ),
+    "caches of one id": (
+        "RUN --mount=type=cache,id=i,target=/a,sharing=locked "
+        "--mount=type=cache,id=i,target=/b,sharing=locked echo 1 > /a/f && test -f /b/f", {},
+    ),
     "a mount of the context": ("RUN --mount=target=/m,source=d test -f /m/a\nRUN test ! -e /m", {"d/a": "1"}),
     "a mount of a file": ("RUN --mount=target=/m/n,source=a test $(cat /m/n) = 1\n"
     "RUN test ! -e /m", {"a": "1"}),
@@ -355,6 +381,8 @@ def test_a_second_build_runs_nothing(builds: Builds) -> None:
         ("RUN echo k", "RUN --network=none echo k"),
         ('SHELL ["/bin/sh", "-c"]\nRUN echo k', 'SHELL ["/bin/sh", "-ec"]\nRUN echo k'),
         ("RUN --mount=target=/m,source=a echo k", "RUN --mount=target=/m,source=b echo k"),
+        ("RUN --mount=type=cache,target=/m echo k", "RUN --mount=type=cache,target=/m,ro echo k"),
+        ("RUN --mount=type=cache,target=/m echo k", "RUN --mount=type=cache,target=/m,mode=0700 echo k"),
     ],
 )
 def test_what_a_step_depends_on_is_in_its_key(builds: Builds, before: str, after: str) -> None:
@@ -598,3 +626,43 @@ def test_the_umask_changes_no_image(tmp_path: Path, overlay: bool) -> None:
             os.umask(before)
         layers.append([each.diff_id for each in builds.store.image(said["digest"]).layers])
     assert layers[0] == layers[1]
+
+
+@pytest.mark.parametrize("sharing", ["shared", "locked", "private"])
+def test_a_cache_begins_with_what_its_stage_has_now(builds: Builds, sharing: str) -> None:
+    for value in ("1", "2", "1"):
+        builds.build(
+            f"FROM base AS seed\nRUN mkdir -p /s/d && echo {value} > /s/d/f\nFROM base\n"
+            f"RUN --mount=type=cache,id=of-{sharing},target=/c,from=seed,source=/s,sharing={sharing} "
+            f"test $(cat /c/d/f) = {value} && echo 1 > /c/new\n",
+            {},
+        )
+
+
+def test_the_command_of_an_image_builds_it_again(builds: Builds) -> None:
+    (builds.folder / "token").write_text("1")
+    text = (
+        "FROM base AS one\nARG A\nARG B\nRUN --network=none --mount=type=secret,id=t,required "
+        'test "$A" = "x y" -a $B = z\nFROM scratch\n'
+    )
+    flags = ["--target", "one", "--build-arg", "A=x y", "--build-arg", "B", "--network", "none"]
+    flags += [
+        "--secret",
+        "id=t,src=token",
+        "--add-host",
+        "h:10.0.0.1",
+        "--build-arg",
+        "https_proxy=http://u:p@h",
+    ]
+    builds.variables["B"] = "z"
+    image = builds.image(text, {}, *flags)
+    words = shlex.split(image.built)
+    assert "u:p" not in image.built
+    assert words[0] == "bareboat"
+    builds.variables["https_proxy"] = "http://u:p@h"
+    try:
+        said = json.loads(builds.bareboat(*words[1:], "--json", cwd=Path("/")).out)
+    finally:
+        del builds.variables["B"], builds.variables["https_proxy"]
+    assert said["cached"] == 0
+    assert builds.store.image(said["digest"]).built == image.built

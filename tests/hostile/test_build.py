@@ -67,6 +67,10 @@ REFUSED: list[tuple[str, Files, int, str]] = [
     ("COPY --from=docker.invalid/none:1 / /", {}, 6, "docker.invalid"),
     ("RUN --mount=from=9,target=/m true", {}, 2, "9 is not one of"),
     ("ARG S=base\nRUN --mount=from=$S,target=/m true", {}, 2, "from= does not take variables"),
+    ("ADD http://localhost:abc/f /x", {}, 6, "cannot be downloaded"),
+    ("COPY a /x", {"a": "1", ".dockerignore": "-> none"}, 2, ".dockerignore not found"),
+    ("COPY d* /x/", {"d/a": "1", "e": "1", ".dockerignore": "*\n!e\n"}, 2, "not found in the context"),
+    ("COPY d /x/", {"d/a": "1", "e": "1", ".dockerignore": "*\n!e\n"}, 2, "left out by .dockerignore"),
 ]
 
 
@@ -74,11 +78,11 @@ REFUSED: list[tuple[str, Files, int, str]] = [
 def test_what_is_wrong_is_refused_with_its_line(
     builds: Builds, text: str, files: Files, code: int, said: str
 ) -> None:
-    answer = builds.build(f"FROM base\n{text}\n", files, code=code)
+    answer = builds.build(f"FROM base AS one\nFROM base\n{text}\n", files, code=code)
     if code:
         assert said in answer.err
         assert "try: " in answer.err
-        assert "/Dockerfile:" in answer.err
+        assert "/Dockerfile:" in answer.err or ".dockerignore not" in said
         assert answer.out == ""
     assert not any((builds.store.root / "tmp").iterdir())
 
@@ -507,3 +511,69 @@ def test_words_of_a_run_stay_as_they_are(builds: Builds) -> None:
         "--secret",
         "id=s,env=HOME",
     )
+
+
+_CHANGES = {
+    "content": "path.write_text('changed')",
+    "times": "path.write_text('2'); os.utime(path, (1, 1))",
+    "file": "path.unlink(); path.symlink_to('/etc/passwd')",
+    "link": "link.unlink(); link.symlink_to('d/other')",
+}
+
+
+@pytest.mark.parametrize("change", _CHANGES)
+@pytest.mark.parametrize("line", ["COPY . /x", "RUN --mount=target=/m cp -a /m /x"])
+def test_a_file_that_changes_during_a_build_is_refused(builds: Builds, change: str, line: str) -> None:
+    """Its key would stand for another content."""
+    text = f"FROM base\n{line}\n"
+    context = builds.context(text, {"d/a": "1", "l": "-> d/a"})
+    os.utime(context / "d/a", (1, 1))
+    (builds.folder / "sitecustomize.py").write_text(
+        "import os\nfrom pathlib import Path\nfrom bareboat.images.build.copying import Copier\n"
+        f"path, link, run = Path({str(context / 'd/a')!r}), Path({str(context / 'l')!r}), Copier.run\n"
+        f"def changing(*given):\n    {_CHANGES[change]}\n    return run(*given)\nCopier.run = changing\n"
+    )
+    above = [each for each in (os.environ.get("PYTHONPATH"),) if each]
+    builds.variables["PYTHONPATH"] = os.pathsep.join([str(builds.folder), *above])
+    try:
+        said = builds.bareboat("image", "build", context, code=6)
+    finally:
+        del builds.variables["PYTHONPATH"]
+        (builds.folder / "sitecustomize.py").unlink()
+    assert "was changed while it was read" in said.err
+
+
+def test_a_pipe_is_not_read(builds: Builds) -> None:
+    context = builds.context("FROM base\nADD p d /x/\nRUN test -p /x/p -a -p /x/q\n", {"d": None})
+    os.mkfifo(context / "p")
+    os.mkfifo(context / "d/q")
+    builds.bareboat("image", "build", context)
+
+
+def test_an_unreadable_directory_is_named(builds: Builds) -> None:
+    context = builds.context("FROM base\nCOPY . /x\n", {"d/e/a": "1"})
+    (context / "d/e").chmod(0)
+    try:
+        said = builds.bareboat("image", "build", context, code=2)
+    finally:
+        (context / "d/e").chmod(0o755)
+    assert "d/e in the context" in said.err
+    assert "chmod -R u+rX it, or leave it out by .dockerignore" in said.err
+
+
+def test_a_stage_that_a_trigger_of_an_image_names_is_refused(builds: Builds) -> None:
+    builds.build("FROM base\nONBUILD COPY --from=art /a /a\n", {}, "-t", "by-trigger:1")
+    said = builds.build("FROM base AS art\nRUN touch /a\nFROM by-trigger:1\n", {}, code=2)
+    assert "'art' is named by a variable, or by a trigger" in said.err
+    builds.build("FROM base AS art\nRUN touch /a\nFROM by-trigger:1\nCOPY --from=art /a /b\n", {})
+
+
+def test_caches_in_opposite_orders_end(builds: Builds) -> None:
+    one, two = ("--mount=type=cache,sharing=locked,id=order-1,target=/a",
+                "--mount=type=cache,sharing=locked,id=order-2,target=/b")  # fmt: skip
+    text = "".join(
+        f"FROM base AS s{number}\nRUN {' '.join(pair)} sleep 0.1; echo {number} > /{number}\n"
+        for number, pair in enumerate([(one, two), (two, one)] * 4)
+    )
+    text += "FROM scratch\n" + "".join(f"COPY --from=s{number} /{number} /\n" for number in range(8))
+    builds.build(text, {})

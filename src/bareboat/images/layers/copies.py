@@ -22,7 +22,8 @@ def copy_entry(source_fd: int, source: bytes, target_fd: int, target: bytes) -> 
         if stat.S_ISLNK(state.st_mode):
             os.symlink(os.readlink(source, dir_fd=source_fd), target, dir_fd=target_fd)
         else:
-            os.mkfifo(target, stat.S_IMODE(state.st_mode), dir_fd=target_fd)
+            os.mkfifo(target, 0o600, dir_fd=target_fd)
+            os.chmod(target, stat.S_IMODE(state.st_mode), dir_fd=target_fd)  # whatever the umask is
         os.utime(target, ns=times, dir_fd=target_fd, follow_symlinks=False)
         return 0
     given = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=source_fd)
