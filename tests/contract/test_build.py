@@ -605,15 +605,15 @@ def test_the_umask_changes_no_image(tmp_path: Path, overlay: bool) -> None:
         "RUN --mount=target=/c,source=d --mount=type=cache,target=/k --mount=type=tmpfs,target=/t "
         "stat -c '%a %n' / /c /k /t /etc/hosts /etc/resolv.conf /c/* > /modes; chmod 600 /modes\n"
     )
+    variables = {"SOURCE_DATE_EPOCH": "1600000000"}
     if not overlay:
+        variables["PYTHONPATH"] = str(tmp_path)
         (tmp_path / "sitecustomize.py").write_text(
             "from bareboat.images.build.run import Runner\nRunner._has_overlay = lambda self, path: False\n"
         )
     layers = []
     for mask in (0o022, 0o077):
-        builds = Builds(
-            tmp_path / oct(mask), {"SOURCE_DATE_EPOCH": "1600000000", "PYTHONPATH": str(tmp_path)}
-        )
+        builds = Builds(tmp_path / oct(mask), variables)
         builds.folder.mkdir()
         context = builds.context(text, {"d/f": "1", "d/g/h": "1", "a.tar": archive({"x": b"1", "y": None})})
         for path in (context, *context.rglob("*")):
