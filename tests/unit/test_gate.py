@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from bareboat.errors import RunError
 from bareboat.study.gate import Gate
 
 
@@ -133,6 +134,33 @@ def _all(stranger: socket.socket) -> bytes:
         return stranger.recv(100)
     except (TimeoutError, ConnectionError):
         return b""
+
+
+@pytest.mark.parametrize(
+    "line", ["at x", "at -1", "at \xb2", "at 1_0", "at", "at 1 2", "x" * 5000, "at " + "9" * 99]
+)
+def test_a_rank_that_sends_anything_else_is_disconnected(gate: Gate, script: Script, line: str) -> None:
+    rank = Rank(gate, 0, 1)
+    rank.say(line)
+    later(lambda: _all(rank.socket), script.end)
+    assert not gate.wait(script.pidfd)
+    assert gate.step == 0
+
+
+def test_a_rank_connects_again_after_it_disconnected(gate: Gate, script: Script) -> None:
+    Rank(gate, 0, 1).socket.close()
+    again = Rank(gate, 0, 1)
+    again.say("at 3")
+    assert gate.wait(script.pidfd)
+    assert gate.step == 3
+
+
+def test_two_processes_of_one_rank_are_an_error(gate: Gate, script: Script) -> None:
+    first, second = Rank(gate, 0, 1), Rank(gate, 0, 1)
+    with pytest.raises(RunError, match="two processes of the job connected as rank 0"):
+        gate.wait(script.pidfd)
+    first.socket.close()
+    second.socket.close()
 
 
 def test_lines_that_arrive_in_pieces_are_put_together(gate: Gate, script: Script) -> None:
