@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from builders import make_job
 from hypothesis import given
@@ -68,6 +69,10 @@ def put(*keys: str | int, value: Any) -> Callable[[dict[str, Any]], None]:
         (put("future", value=1), "unknown key future"),
         (put("kind", value="sweep"), "its kind is 'sweep'"),
         (put("kind", value="study"), "disagree"),
+        (put("name", value=""), "not the name of a run"),
+        (put("name", value="../x"), "not the name of a run"),
+        (put("withheld", value=["A B"]), "not the name of an environment variable"),
+        (put("image", "base", value="x; y"), "not a digest"),
         (put("results", "exit_code", value="0"), "results.exit_code"),
         (put("job", "topology", "nodes", value=0), "topology.nodes"),
         (put("image", "digest", value="../../etc"), "not a digest"),
@@ -86,6 +91,46 @@ def test_what_cannot_be_is_refused(change: Callable[[dict[str, Any]], None], sai
         reading.parse(changed(change), what="run.lock")
     assert said in error.value.message
     assert error.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"margin": 0.0}, "margin is 0"),
+        ({"margin": -1.0}, "margin is -1"),
+        ({"margin": 1e300}, "margin is 1e.300"),
+        ({"confidence": 1.0}, "confidence is 1"),
+        ({"confidence": 0.5}, "confidence is 0.5"),
+        ({"arms": ("a",)}, "1 arms, not 2"),
+        ({"samples": ()}, "one primary metric"),
+    ],
+)
+def test_a_study_that_cannot_be_is_refused(changes: dict[str, Any], said: str) -> None:
+    study = msgspec.structs.replace(make_locked_study(), **changes)
+    with pytest.raises(UsageError, match=said):
+        parse(make_lock(kind="study", study=study))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"effects": ()}, "has no effects"),
+        ({"effects": (1e308, 1.0)}, "not a logarithm"),
+        ({"primary": False}, "one primary metric"),
+    ],
+)
+def test_a_metric_of_a_study_that_cannot_be_is_refused(changes: dict[str, Any], said: str) -> None:
+    study = make_locked_study()
+    samples = (msgspec.structs.replace(study.samples[0], **changes),)
+    with pytest.raises(UsageError, match=said):
+        parse(make_lock(kind="study", study=msgspec.structs.replace(study, samples=samples)))
+
+
+def test_a_metric_twice_is_refused() -> None:
+    study = make_locked_study()
+    twice = (*study.samples, *study.samples)
+    with pytest.raises(UsageError, match="a metric twice"):
+        parse(make_lock(kind="study", study=msgspec.structs.replace(study, samples=twice)))
 
 
 @pytest.mark.parametrize(

@@ -15,12 +15,16 @@ from bareboat.errors import UsageError
 from bareboat.files import untrusted
 from bareboat.model.provenance import Code
 from bareboat.printable import one_line
+from bareboat.ranges import RANGES
 from bareboat.reproduction import patterns
-from bareboat.reproduction.document import MOST_BYTES, VERSION, Lock
+from bareboat.reproduction.document import MOST_BYTES, VERSION, Lock, LockedStudy
+from bareboat.store.paths import NAME
 
 _AGAIN = "make it again where the run is:  bareboat lock RUN -o run.lock"
 _MOST_DEPTH = 40
 _HEX = re.compile(r"[0-9a-f]{64}")
+#: Larger logarithms of ratios are no measurements: exp() of them leaves the range of numbers.
+_LARGEST_EFFECT = 100.0
 
 
 def read(path: Path) -> tuple[Lock, str]:
@@ -98,8 +102,15 @@ def _wrong(lock: Lock) -> str | None:
         return f"its kind is {one_line(lock.kind, limit=30)!r}"
     if (lock.kind == "study") != (lock.study is not None):
         return "its kind and its results disagree"
-    if lock.image is not None and lock.image.digest and not digests.is_digest(lock.image.digest):
-        return "the image's digest is not a digest"
+    # The name becomes a path, and a word of commands that the user is shown.
+    if not NAME.fullmatch(lock.name):
+        return f"its name {one_line(lock.name, limit=50)!r} is not the name of a run"
+    for digest in (lock.image.digest, lock.image.base) if lock.image is not None else ():
+        if digest and not digests.is_digest(digest):
+            return "the image's digest is not a digest"
+    for name in lock.withheld:
+        if not name.isidentifier():
+            return f"{one_line(name, limit=50)!r} is not the name of an environment variable"
     for datum in lock.data:
         if not datum.path.startswith("/") or "\0" in datum.path:
             return "the path of data is not absolute"
@@ -108,7 +119,28 @@ def _wrong(lock: Lock) -> str | None:
     for name, pattern in lock.patterns.items():
         if (fault := patterns.fault(name, pattern)) is not None:
             return f"the pattern of {one_line(name, limit=50)!r} {fault}"
+    if lock.study is not None and (wrong := _wrong_study(lock.study)) is not None:
+        return wrong
     return None if lock.code is None else _wrong_code(lock.code)
+
+
+def _wrong_study(study: LockedStudy) -> str | None:
+    for name, value in (("margin", study.margin), ("confidence", study.confidence)):
+        if not RANGES[f"prove.{name}"].holds(value):
+            return f"the study's {name} is {value:g}"
+    if len(study.arms) != 2:
+        return f"the study has {len(study.arms)} arms, not 2"
+    names = [each.name for each in study.samples]
+    if len(set(names)) != len(names):
+        return "the study has a metric twice"
+    if sum(each.primary for each in study.samples) != 1:
+        return "the study does not have one primary metric"
+    for each in study.samples:
+        if not each.effects:
+            return f"the metric {one_line(each.name, limit=50)!r} has no effects"
+        if not all(abs(value) <= _LARGEST_EFFECT for value in each.effects):
+            return f"an effect of the metric {one_line(each.name, limit=50)!r} is not a logarithm of a ratio"
+    return None
 
 
 def _wrong_code(code: Code) -> str | None:

@@ -172,7 +172,7 @@ def _how_to_get(image: LockedImage) -> str:
     short = digests.short(image.digest)
     if image.origin == "site layer" and image.base:
         added = " ".join(f"--with {shlex.quote(each)}" for each in image.added)
-        return f"bareboat site layer {digests.short(image.base)} {added}"
+        return f"bareboat site layer {shlex.quote(digests.short(image.base))} {added}"
     return (
         f"where it is: bareboat image save {short} image.tar; here: bareboat image load image.tar; "
         "or use an environment like it: --image capture"
@@ -270,11 +270,11 @@ def _changed(lock: Lock, folder: str) -> list[str]:
 def _checkout(lock: Lock) -> str:
     """The commands that get the code of a repository."""
     found = lock.code.repository if lock.code is not None else None
-    if found is None or not found.remote or found.remote.startswith("-"):
+    if found is None or not found.remote or found.remote.startswith("-") or "::" in found.remote:
         return "copy the code from where it ran, and pass --code DIRECTORY"
-    name = f"{lock.name}-code"
+    name = shlex.quote(f"{lock.name}-code")
     patch = " && git apply ../code.patch   # from: bareboat lock … --ro-crate DIR" if found.difference else ""
-    inner = f"{name}/{found.below}" if found.below else name
+    inner = f"{lock.name}-code/{found.below}" if found.below else f"{lock.name}-code"
     return (
         f"git clone {shlex.quote(found.remote)} {name} && cd {name} && git checkout {found.commit}{patch}; "
         f"then pass --code {shlex.quote(inner)}"
@@ -356,7 +356,7 @@ def _variables(lock: Lock, job: Job, environment: Mapping[str, str]) -> tuple[Jo
     missing = [name for name in names if name not in environment]
     parts = [
         Part(name="variable", state=State.MISSING, text=f"{name} is not in the lock, nor in this shell",
-             remedy=f"export {name}=…")
+             remedy=f"export {shlex.quote(name)}=…")
         for name in missing
     ]  # fmt: skip
     try:
