@@ -17,12 +17,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from builders import make_job
 from strangers import own_as_stranger, remove_as_stranger, run_as_stranger
 
 from bareboat import config, consent
 from bareboat.errors import UsageError
 from bareboat.files import ownership
 from bareboat.probe.host import RealHost
+from bareboat.runs import code
 from bareboat.store import Store
 
 pytestmark = pytest.mark.one_in(4)
@@ -125,6 +127,66 @@ def test_another_user_s_project_file_above_the_directory_starts_nothing(
     assert "belongs to" in done.stderr
     assert f"bareboat trust {shared}/bareboat.toml" in done.stderr
     assert "evil" not in done.stdout
+
+
+PLANT_GIT = """
+mkdir -p "$1/.git/refs/heads" "$1/.git/objects"; cd "$1/.git"
+echo "ref: refs/heads/main" > HEAD; printf "%040d\\n" 1 > refs/heads/main
+printf '[remote "origin"]\\n\\turl = https://evil.example/code.git\\n' > config; touch index
+chmod -R a+rX .
+"""
+
+
+@pytest.mark.parametrize("how", ["above", "gitdir", "commondir", "link"])
+def test_another_user_s_repository_is_not_that_of_the_code(how: str, open_place: Path) -> None:
+    open_place.chmod(0o1777)
+    own = open_place / "mine"
+    own.mkdir()
+    (own / "train.py").write_text("print(1)\n")
+    planted = open_place if how == "above" else open_place / "theirs"
+    done = run_as_stranger(PLANT_GIT, planted)
+    assert done.returncode == 0, done.stderr
+    if how == "gitdir":
+        (own / ".git").write_text(f"gitdir: {planted}/.git\n")
+    elif how == "commondir":
+        (own / ".git").mkdir()
+        (own / ".git/HEAD").write_text("ref: refs/heads/main\n")
+        (own / ".git/commondir").write_text(f"{planted}/.git\n")
+    elif how == "link":  # theirs, to a repository of the user's
+        shutil.copytree(planted / ".git", open_place / "code/.git")
+        assert run_as_stranger('ln -s "$1/code/.git" "$1/.git"', open_place).returncode == 0
+    found = code.look(make_job(command=("python", "train.py"), workdir=str(own)))
+    assert found is not None
+    assert found.repository is None
+    assert [file.path for file in found.files] == ["train.py"]
+    (note,) = found.notes
+    assert "is not recorded" in note
+    assert "belongs to uid" in note
+
+
+def test_another_user_s_repository_does_not_hide_the_user_s(open_place: Path) -> None:
+    (open_place / "open").mkdir()
+    (open_place / "open").chmod(0o1777)
+    for words in (("init", "-q"), ("commit", "-qm", "x", "--allow-empty")):
+        identity = ("-c", "user.name=Ada", "-c", "user.email=a@example.org")
+        subprocess.run(["git", *identity, *words], cwd=open_place, check=True)
+    assert run_as_stranger(PLANT_GIT, open_place / "open").returncode == 0
+    found = code.look(make_job(command=("true",), workdir=str(open_place / "open")))
+    assert found is not None
+    assert found.repository is not None
+    assert (found.repository.remote, found.repository.below) == ("", "open")
+    (note, *_) = found.notes
+    assert f"the repository at {open_place}/open is not recorded" in note
+
+
+def test_a_repository_that_every_user_may_write_is_not_recorded(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git").chmod(0o777)
+    found = code.look(make_job(command=("true",), workdir=str(tmp_path)))
+    assert found is not None
+    assert found.notes == (
+        f"the repository at {tmp_path} is not recorded: {tmp_path}/.git is writable by every user",
+    )
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: " ".join(verb))

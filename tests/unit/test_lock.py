@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -344,6 +345,24 @@ def test_no_program_of_the_repositorys_configuration_starts(project: Path, tmp_p
     assert found is not None
     assert "+X = 3" in (found.repository.difference or "")
     assert not trace.exists()
+
+
+def test_the_users_own_git_is_not_disturbed(project: Path) -> None:
+    """A refreshed index is written under a lock, beside which `git add` fails."""
+    git(project, "init", "-q")
+    git(project, "add", ".")
+    git(project, "commit", "-qm", "first")
+    os.utime(project / "train.py", (1, 1))
+    index = project / ".git" / "index"
+    before = (index.stat().st_ino, index.read_bytes())
+    found = repository.find(project)
+    assert found is not None
+    assert found.repository.difference == ""
+    assert (index.stat().st_ino, index.read_bytes()) == before
+    (project / ".git" / "index.lock").touch()  # the user's own git is at work
+    found = repository.find(project)
+    assert found is not None
+    assert found.repository.difference == ""
 
 
 def test_a_large_difference_is_not_kept(project: Path) -> None:

@@ -28,9 +28,10 @@ def look(job: Job) -> Code | None:
     if job.workdir is None or not os.path.isdir(job.workdir):
         return None
     folder = Path(os.path.realpath(job.workdir))
-    found = repository.find(folder)
+    notes: list[str] = []
+    found = repository.find(folder, skipped=notes.append)
+    notes += found.notes if found is not None else ()
     files: list[CodeFile] = []
-    notes = list(found.notes) if found is not None else []
     read_bytes = kept_bytes = 0
     for path in _used(folder, job):
         if len(files) == _MOST_FILES:

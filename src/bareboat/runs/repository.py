@@ -9,20 +9,25 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 from bareboat import execute
 from bareboat.errors import ToolError
-from bareboat.files import untrusted
+from bareboat.files import ownership, untrusted
 from bareboat.model.provenance import Repository
+from bareboat.printable import one_line
 
 #: Longer differences are not kept: they would not fit into a lock.
 MOST_DIFFERENCE_BYTES = 256 << 10
 #: A large repository on a slow file system must not delay a run.
 _DIFFERENCE_S = 5.0
 _MOST_LEVELS = 64
+#: The index of a million files is about 100 MB.
+_MOST_INDEX_BYTES = 256 << 20
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _CONFIG = "[core]\n\trepositoryformatversion = 0\n\tbare = false\n"
 _CONFIG_SHA256 = (
@@ -37,15 +42,46 @@ class Found(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def find(folder: Path) -> Found | None:
-    """The repository that holds the directory; None without one, or with one that has no commit."""
-    top = next((each for each in [folder, *folder.parents][:_MOST_LEVELS] if (each / ".git").exists()), None)
-    if top is None:
-        return None
-    own = _git_folder(top)
-    if own is None:
-        return None
-    common = _common(own)
+def find(folder: Path, skipped: Callable[[str], None] = lambda _: None) -> Found | None:
+    """The repository that holds the directory; None without one, or with one that has no commit.
+
+    Repositories of other users are passed over, as git does: anyone can create one above the directory, in
+    /tmp for example. `skipped` is called with the reason.
+    """
+    for top in [folder, *folder.parents][:_MOST_LEVELS]:
+        if not os.path.lexists(top / ".git"):
+            continue
+        own = _git_folder(top)
+        common = _common(own) if own is not None else None
+        if doubt := _doubt(top, own, common):
+            skipped(f"the repository at {one_line(str(top))} is not recorded: {one_line(doubt)}")
+            continue
+        return _read(folder, top, own, common) if own is not None and common is not None else None
+    return None
+
+
+def _doubt(top: Path, own: Path | None, common: Path | None) -> str | None:
+    """Why the repository is not the user's. The directories above and the group's rights do not count, as for
+    git: projects often lie in a directory of a group's leader.
+
+    Source: safe.directory in git-config(1).
+    """
+    trusted = (0, os.geteuid())
+    for path in (top, top / ".git", own, common):
+        if path is None:
+            continue
+        try:
+            states = (path.lstat(), path.stat())
+        except OSError as error:
+            return f"{path} cannot be examined: {error.strerror}"
+        if stranger := next((each.st_uid for each in states if each.st_uid not in trusted), None):
+            return f"{path} belongs to {ownership.name_of(stranger)}"
+        if path != top and states[1].st_mode & stat.S_IWOTH:
+            return f"{path} is writable by every user"
+    return None
+
+
+def _read(folder: Path, top: Path, own: Path, common: Path) -> Found | None:
     commit, branch = _head(own, common)
     if commit is None:
         return None
@@ -67,7 +103,7 @@ def without_credentials(url: str) -> str:
 
 def _git_folder(top: Path) -> Path | None:
     path = top / ".git"
-    if path.is_dir():
+    if os.path.isdir(path):
         return path
     line = _line(path)  # of a worktree or a submodule
     return (top / line.removeprefix("gitdir:").strip()) if line.startswith("gitdir:") else None
@@ -121,13 +157,20 @@ def _difference(top: Path, own: Path, common: Path, commit: str) -> tuple[str | 
         (place / "refs").mkdir()
         (place / "HEAD").write_text(commit + "\n")
         (place / "config").write_text(_CONFIG if len(commit) == 40 else _CONFIG_SHA256)
+        try:  # `git diff` refreshes the index and locks it meanwhile: the user's own git would fail
+            state = os.stat(own / "index")
+            index = untrusted.read_bytes(own / "index", limit=_MOST_INDEX_BYTES)
+        except OSError as error:
+            return None, f"the difference to the commit is not recorded: the index: {error.strerror}"
+        (place / "index").write_bytes(index)
+        # By this time git knows which files may have changed after it looked at them.
+        os.utime(place / "index", ns=(state.st_atime_ns, state.st_mtime_ns))
         environment = {
             "PATH": os.environ.get("PATH", ""),
             "GIT_DIR": scratch,
             "GIT_WORK_TREE": str(top),
             "GIT_OBJECT_DIRECTORY": str(common / "objects"),
-            "GIT_INDEX_FILE": str(own / "index"),
-            "GIT_OPTIONAL_LOCKS": "0",
+            "GIT_INDEX_FILE": str(place / "index"),
             "GIT_CONFIG_NOSYSTEM": "1",
             "GIT_CONFIG_GLOBAL": os.devnull,
             "GIT_ATTR_NOSYSTEM": "1",
