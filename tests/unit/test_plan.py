@@ -1176,3 +1176,39 @@ def test_lightning_is_told_how_many_ranks_there_are() -> None:
     assert (told["PL_TRAINER_DEVICES"], told["PL_TRAINER_NUM_NODES"]) == ("3", "2")
     (warning,) = set(made.warnings) - set(on_two_nodes({}).warnings)
     assert warning.endswith("leave devices out, or set devices=3")
+
+
+# --------------------------------------------------------------------------------------------------
+# The host's directories in the place of the image's
+
+
+@pytest.mark.parametrize(
+    "folder", ["/", "/usr", "/usr/bin", "/usr/local", "/lib64", "/etc", "/proc/self", "/sys"]
+)
+def test_a_working_directory_that_would_replace_the_image_s_own_is_refused(folder: str) -> None:
+    error = refused(make_job(workdir=folder))
+    assert f"the working directory {folder} of the host would replace" in error.message
+    assert "cd ~/job" in error.remedy
+    assert planned(make_job(workdir=folder, engine="native")).engine == "native"
+
+
+@pytest.mark.parametrize(
+    "folder", ["/usr/src/app", "/usr/share/data", "/home", "/opt", "/etc/train", "/libs", "/dev/shm"]
+)
+def test_other_working_directories_are_taken(folder: str) -> None:
+    assert planned(make_job(workdir=folder)).warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("target", "hidden"), [("/usr", "/usr:"), ("/usr/lib", "/usr/lib:"), ("/etc", "/etc:"), ("/lib", "/lib:")]
+)
+def test_a_mount_over_the_image_s_system_is_warned_of(target: str, hidden: str) -> None:
+    (warning,) = planned(make_job(mounts=(Mount(source="/data", target=target),))).warnings
+    assert f"the mount of /data hides the image's {hidden}" in warning
+    assert planned(make_job(mounts=(Mount(source="/usr", target="/host/usr"),))).warnings == ()
+
+
+def test_a_mount_over_the_whole_image_is_refused() -> None:
+    error = refused(make_job(mounts=(Mount(source="/data", target="/"),)))
+    assert error.message == "the mount of /data at / would replace the whole image"
+    assert error.remedy == 'mount it elsewhere: mounts = ["/data:/host"]'

@@ -28,7 +28,7 @@ from bareboat.model import (
     Variable,
 )
 from bareboat.mpi.checks import CheckResult
-from bareboat.plan import frameworks, sweep
+from bareboat.plan import covering, frameworks, sweep
 from bareboat.plan.container import lies_under, make_container, mount_points, own_points, places, requirements
 from bareboat.plan.delivery import archive_needed, choose_delivery, on_the_node
 from bareboat.plan.engine import choose_engine, of_the_engine
@@ -116,6 +116,7 @@ def _plan(
     _refuse_in_memory(job, site, node, at_once=scheduler.AT_ONCE)
     if image is not None and registry.contains(job.engine):
         _refuse_architecture(job, image, runs_on)
+        covering.refuse(job)
     memory, about_memory = choose_memory(job, image, site, scheduler)
     decisions = [
         about_scheduler,
@@ -260,7 +261,7 @@ def _under(
             *gpu.warnings,
             *_not_seen(scheduler.AT_ONCE, node),
             *site_warnings(job, image, runs_on),
-            *(image_warnings(job, image) if engine.CONTAINS else ()),
+            *((*covering.warnings(job), *image_warnings(job, image)) if engine.CONTAINS else ()),
             *fabric.warnings,
             *settled.warnings,
             *starts_warnings,
