@@ -88,6 +88,10 @@ CASES = {
     "program-windows": Case("plan job.toml", job('workdir = "."\n', command='["./dos.sh"]')),
     "program-interpreter": Case("plan job.toml", job('workdir = "."\n', command='["./perl.sh"]')),
     "program-architecture": Case("plan job.toml", job('workdir = "."\n', command='["./arm"]')),
+    "script-outside": Case(
+        "plan job.toml", job('workdir = "locked"\n', command='["python3", "../train.py"]')
+    ),
+    "workdir-of-the-system": Case("plan job.toml", job('workdir = "/usr"\n')),
     # The image.
     "image-not-in-store": Case("plan job.toml", job(image="localhost:1/team/pytorch:2")),
     "image-bad-reference": Case("plan job.toml", job(image="debian:tag:tag")),

@@ -5,10 +5,14 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import msgspec
 import pytest
+from builders import make_image, make_job, make_site
 from elves import AARCH64, make_elf
 
+from bareboat.images.inside import executable
 from bareboat.images.inside.command import Fault, Program, Sight, resolve
+from bareboat.store import Store
 
 LOADER = "/lib64/ld-linux-x86-64.so.2"
 PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -197,3 +201,44 @@ def test_bare_metal_is_judged_as_a_shell_judges_it(word: str) -> None:
     )
     assert found is not None
     assert (found.code if isinstance(found, Fault) else 0) == (code if code in (126, 127) else 0)
+
+
+@pytest.mark.parametrize(
+    ("words", "refused"),
+    [
+        (("python3", "../odd/train.py"), "../odd/train.py"),
+        (("/usr/bin/python3", "-u", "{odd}/train.py", "x"), "{odd}/train.py"),
+        (("python3", "link.py"), "link.py"),
+        (("torchrun", "--nproc-per-node", "2", "../odd/train.py"), "../odd/train.py"),
+        (("bash", "../odd/run.sh"), "../odd/run.sh"),
+        (("python3", "train.py", "../odd/train.py"), None),
+        (("python3", "-m", "json.tool", "../odd/train.py"), None),
+        (("python3", "/data/train.py"), None),
+        (("python3", "{odd}/mounted/train.py"), None),
+        (("cat", "../odd/train.py"), None),
+        (("python3", "missing.py"), None),
+    ],
+)
+def test_a_script_that_the_container_does_not_show_is_refused(
+    words: tuple[str, ...], refused: str | None, image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work, odd = tmp_path / "work", tmp_path / "odd"
+    for path in (work / "train.py", odd / "train.py", odd / "run.sh", odd / "mounted/train.py"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    (work / "link.py").symlink_to(odd / "train.py")
+    fill(image, {f"usr/bin/{name}": SHELL for name in ("torchrun", "bash", "cat")})
+    shown = {str(work): str(work), "/data": str(odd), f"{odd}/mounted": f"{odd}/mounted"}
+    monkeypatch.setattr(executable, "sight_of", lambda *_: Sight([image], mounts=shown))
+    monkeypatch.setattr(executable, "STARTERS", ())
+    command = tuple(word.format(odd=odd) for word in words)
+    job = make_job(command=command, workdir=str(work), environment={"PATH": "/usr/bin"})
+    found = executable.look(Store(tmp_path / "store"), make_image(), make_site(), job)
+    assert found is not None
+    assert (found.code != 0, found.word) == (refused is not None, (refused or words[0]).format(odd=odd))
+    if refused is not None:
+        assert f'mounts = ["{odd}"]' in found.remedy
+        monkeypatch.setattr(executable, "sight_of", lambda *_: Sight([], mounts={"/": "/"}))
+        job = msgspec.structs.replace(job, engine="native")
+        native = executable.look(Store(tmp_path / "store"), make_image(), make_site(), job)
+        assert native is None or native.word == words[0]

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
+import shlex
+from collections.abc import Sequence
+
 from bareboat import registry
 from bareboat.engines import STARTERS
 from bareboat.images.inside.command import MISSING, Fault, Program, Sight, resolve
 from bareboat.model import Executable, Image, Job, Site
+from bareboat.model.command import Word
 from bareboat.plan import sweep
 from bareboat.plan.process import command_of, image_workdir
 from bareboat.store import Store
 
 #: What a container shows there is known at the start only.
 _AT_START = ("/dev", "/proc", "/run", "/sys")
+#: Programs that run the file which their command names, and the options after which none does.
+_INTERPRETER = re.compile(
+    r"(python|pypy)[0-9.]*|torchrun|deepspeed|(ba|da|k|z)?sh|Rscript|perl|ruby|julia|node|lua[0-9.]*"
+)
+_NO_SCRIPT = ("-m", "-c", "-e", "--module", "--eval", "-")
 
 
 def look(store: Store, image: Image, site: Site, job: Job) -> Executable | None:
@@ -20,7 +32,8 @@ def look(store: Store, image: Image, site: Site, job: Job) -> Executable | None:
     argv = command_of(job, image)
     if not argv or not argv[0]:
         return None
-    word = sweep.words(argv, len(job.command), job)[0]
+    words = sweep.words(argv, len(job.command), job)
+    word = words[0]
     environment = sweep.fixed_environment(job)
     path = environment.get("PATH", image.environment.get("PATH", ""))
     is_path_known = "PATH" in environment or "PATH" not in job.environment  # a sweep's points may differ
@@ -51,10 +64,40 @@ def look(store: Store, image: Image, site: Site, job: Job) -> Executable | None:
                 remedy=remedy,
                 place=sight.source(found.at) or "",
             )
+        case Program() if contains and (unseen := _unseen_script(words, sight, job, workdir)) is not None:
+            return unseen
         case Program(mounted=True, place=place) if contains or "/" in word:
             return Executable(word=word, place=place, lacks=lacks)
         case _:
             return Executable(word=word, lacks=lacks)
+
+
+def _unseen_script(words: Sequence[Word], sight: Sight, job: Job, workdir: str) -> Executable | None:
+    """The script of an interpreter's command that is a file of this machine and none of the container."""
+    if not isinstance(words[0], str) or not _INTERPRETER.fullmatch(os.path.basename(words[0])):
+        return None
+    for word in words[1:]:
+        if not isinstance(word, str) or word in _NO_SCRIPT:
+            return None
+        place = os.path.join(workdir, word)
+        if word.startswith("-") or not os.path.isfile(place):
+            continue
+        if (job.workdir is None and not word.startswith("/")) or sight.find(
+            os.path.normpath(place)
+        ) is not None:
+            return None
+        real = os.path.realpath(place)
+        leads = f"leads to {real}, which " if os.path.islink(place) else ""
+        folder = os.path.dirname(real)
+        return Executable(
+            word=word,
+            code=MISSING,
+            reason=f"{leads}is not in the container",
+            context=f"of this machine it shows the working directory, {workdir}, and the job's mounts",
+            remedy=f"cd {shlex.quote(folder)}, and run it there; or in a job file: "
+            f"mounts = [{json.dumps(folder)}]",
+        )
+    return None
 
 
 def sight_of(store: Store, image: Image, job: Job) -> Sight | None:
