@@ -60,7 +60,7 @@ def _overview(commands: tuple[Command, ...]) -> str:
 
 _FILES = {
     "~/.config/bareboat/site.toml": "settings of this cluster, which `bareboat site add` writes",
-    "/etc/bareboat/site.toml": "the same for all users of the machine, where a user has none",
+    "/etc/bareboat/site.toml": "the same for all users of the machine, where theirs sets nothing else",
     "bareboat.toml": "settings of a project, in the working directory or above it",
 }
 

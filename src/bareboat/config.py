@@ -1,4 +1,5 @@
-"""Settings: flag over environment over project file over site file over default, each with its source."""
+"""Settings: flag over environment over project file over site files, the user's over the machine's,
+over default, each with its source."""
 
 from __future__ import annotations
 
@@ -202,7 +203,7 @@ def resolve(
         setting = Setting(known.default, "default")
         for label, file in reversed(files):
             if name == "require_digest" and setting.value is True:
-                continue  # the site's rule, which no project may relax
+                continue  # the site's rule, which neither a project nor the user's site file may relax
             if name in file.values:
                 setting = Setting(value_of(file, name), f"{label} {file.path}, line {file.line(name)}")
         if variable in environment:
@@ -269,26 +270,34 @@ _PROJECT = "project file"
 def _files(
     folder: Path | None, environment: Mapping[str, str], *, with_site: bool
 ) -> list[tuple[str, TomlFile | None]]:
-    """The nearest project file at or above the directory that is believed, then the site file, of the user or
-    of the machine."""
+    """The nearest project file at or above the directory that is believed, then the site files."""
     folders = () if folder is None else (folder, *folder.parents)
     projects = (_project_file(p / PROJECT_FILE, environment) for p in folders)
-    sites = (user_site_file(environment), SITE_FILE)
-    site = None
-    try:
-        site = next((path for path in sites if path.exists()), None) if with_site else None
-    except OSError as error:
-        raise failures.explain(error) or error from None
-    if site is not None and (doubt := ownership.doubt(site)):
-        raise UsageError(
-            f"the settings in {site} are not trusted, because others may have written them",
-            context=str(doubt),
-            remedy=doubt.remedy,
-        )
+    sites = site_files(environment) if with_site else ()
     return [
         (_PROJECT, next((file for file in projects if file is not None), None)),
-        ("site file", TomlFile(site) if site else None),
+        *(("site file", file) for file in sites),
     ]
+
+
+def site_files(environment: Mapping[str, str]) -> tuple[TomlFile, ...]:
+    """The user's site file and the machine's, as far as they exist; the user's comes first. Raises UsageError
+    for one that others may have written."""
+    found = []
+    for path in (user_site_file(environment), SITE_FILE):
+        try:
+            if not path.exists():
+                continue
+        except OSError as error:
+            raise failures.explain(error) or error from None
+        if doubt := ownership.doubt(path):
+            raise UsageError(
+                f"the settings in {path} are not trusted, because others may have written them",
+                context=str(doubt),
+                remedy=doubt.remedy,
+            )
+        found.append(TomlFile(path))
+    return tuple(found)
 
 
 def _project_file(path: Path, environment: Mapping[str, str]) -> TomlFile | None:

@@ -16,12 +16,13 @@ from builders import make_site
 from registries import sha256
 from stored import image_of
 
-from bareboat import __version__
+from bareboat import __version__, config
 from bareboat.cli import console, doctor
 from bareboat.cli.image import ACTIONS
 from bareboat.cli.main import VERBS, main
 from bareboat.cli.site import ACTIONS as SITE_ACTIONS
 from bareboat.config import KNOWN
+from bareboat.files import ownership
 from bareboat.model import EngineFacts, Image, SchedulerFacts, Site
 from bareboat.session import sites
 from bareboat.store import Store
@@ -533,6 +534,46 @@ def test_a_site_file_is_looked_at_before_it_is_taken_over(
     assert not (tmp_path / "config").exists()
     assert bareboat("site", "add", theirs).code == 0
     assert object_of(bareboat("site", "show", "--json")) == wanted
+
+
+def test_site_add_keeps_the_machines_settings_and_shows_both(
+    bareboat: Bareboat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    machine = tmp_path / "etc-site.toml"
+    machine.write_text('# of the centre\npartition = "main"\nrequire_digest = true\nseed = 3\n')
+    monkeypatch.setattr(config, "SITE_FILE", machine)
+    assert bareboat("site", "add", "--partition", "gpu").code == 0
+    assert object_of(bareboat("site", "show", "--json")) == {
+        "partition": "gpu", "require_digest": True, "seed": 3,
+    }  # fmt: skip
+    shown = bareboat("site", "show").out
+    assert f"# {tmp_path}/config/bareboat/site.toml\n" in shown
+    assert f"# {machine}\n# of the centre\n" in shown
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o002, 0o077])
+def test_what_site_add_writes_is_used_whatever_the_umask(
+    umask: int, bareboat: Bareboat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also in a group that others are in, where 0664 would let them change it."""
+    monkeypatch.setattr(ownership, "_is_private_group", lambda *_: False)
+    config_home = tmp_path / "home" / ".config"
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(config_home))
+    before = os.umask(umask)
+    try:
+        for partition in ("main", "gpu"):
+            assert bareboat("site", "add", "--partition", partition).code == 0
+    finally:
+        os.umask(before)
+    file = config_home / "bareboat" / "site.toml"
+    assert [path.stat().st_mode & 0o777 for path in (file, file.parent, config_home)] == [0o600, 0o700, 0o700]
+    assert list(file.parent.iterdir()) == [file]
+    assert object_of(bareboat("config", "--json"))["partition"]["value"] == "gpu"
+    config_home.chmod(0o777)
+    refused(bareboat("site", "add", "--partition", "x"), "others may have written")
+    file.unlink()
+    refused(bareboat("site", "add", "--partition", "x"), "others could change it")
 
 
 # --------------------------------------------------------------------------------------------------

@@ -143,6 +143,28 @@ def test_the_nearest_project_file_above_counts(home: Path, project: Path) -> Non
     assert (found["seed"], found["repeats"]) == (1, 6)
 
 
+def test_the_users_site_file_goes_over_the_machines_key_by_key(
+    home: Path, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = tmp_path / "etc-site.toml"
+    machine.write_text(
+        'partition = "main"\nmirrors = "docker.io=mirror"\nrequire_digest = true\nseed = 3\nmargin = 0.1\n'
+    )
+    monkeypatch.setattr(config, "SITE_FILE", machine)
+    (home / ".config/bareboat/site.toml").write_text('partition = "gpu"\nrequire_digest = false\nseed = 4\n')
+    (project / "bareboat.toml").write_text("seed = 5\n")
+    found = config.resolve({}, folder=project, environment={"HOME": str(home)})
+    values = {name: found[name] for name in ("partition", "mirrors", "require_digest", "seed", "margin")}
+    assert values == {
+        "partition": "gpu", "mirrors": "docker.io=mirror", "require_digest": True, "seed": 5, "margin": 0.1,
+    }  # fmt: skip
+    assert found.settings["partition"].source.startswith(f"site file {home}")
+    assert found.settings["require_digest"].source == f"site file {machine}, line 3"
+    machine.chmod(0o666)
+    with pytest.raises(UsageError, match=f"the settings in {machine} are not trusted"):
+        config.resolve({}, folder=project, environment={"HOME": str(home)})
+
+
 def test_the_users_folder_of_settings_can_be_elsewhere(home: Path, project: Path) -> None:
     (home / "xdg/bareboat").mkdir(parents=True)
     (home / "xdg/bareboat/site.toml").write_text("seed = 5\n")

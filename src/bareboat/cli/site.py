@@ -10,6 +10,7 @@ from bareboat import config
 from bareboat.cli import console, site_layer
 from bareboat.cli.common import Context, add_common, add_dry_run, add_engine, add_scheduling
 from bareboat.errors import UsageError
+from bareboat.files import outputs, untrusted
 from bareboat.toml import TomlFile
 
 EXAMPLE = "bareboat site add --partition gpu --account research --modules openmpi/4.1.4"
@@ -63,16 +64,10 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(context: Context) -> int:
     if context.options.what == "layer":
         return site_layer.run(context)
-    path = config.user_site_file(os.environ)
     if context.options.what == "show":
-        if not path.exists():
-            raise UsageError("no settings for this cluster yet", remedy=EXAMPLE)
-        values = TomlFile(path).values
-        if context.options.json:
-            console.result_json(values)
-        else:
-            console.result(path.read_text().rstrip("\n"))
+        _show(context)
         return 0
+    path = config.user_site_file(os.environ)
     values = TomlFile(path).values if path.exists() else {}
     values |= _given(context)
     text = "# Settings for this cluster; `bareboat site add FILE` imports them.\n" + "".join(
@@ -81,14 +76,28 @@ def run(context: Context) -> int:
     if context.options.dry_run:
         console.result_json(values) if context.options.json else console.result(text.rstrip("\n"))
         return 0
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + ".part")
-    part.write_text(text)
-    os.replace(part, path)
+    outputs.write_settings(path, text.encode("utf-8", "surrogateescape"))
     console.note(f"wrote {path}; job files and flags override these settings")
     if context.options.json:
         console.result_json(values)
     return 0
+
+
+def _show(context: Context) -> None:
+    """Print the user's settings and the machine's; as JSON, the values in force."""
+    found = config.site_files(os.environ)
+    if not found:
+        raise UsageError("no settings for this cluster yet", remedy=EXAMPLE)
+    if context.options.json:
+        values: dict[str, object] = {}
+        for file in reversed(found):
+            values |= file.values
+        if any(file.values.get("require_digest") is True for file in found):
+            values["require_digest"] = True  # as config.resolve takes it
+        console.result_json(values)
+        return
+    texts = (untrusted.read_bytes(file.path, follow=True).decode().strip("\n") for file in found)
+    console.result("\n\n".join(f"# {file.path}\n{text}" for file, text in zip(found, texts, strict=True)))
 
 
 def _given(context: Context) -> dict[str, object]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bareboat.errors import StoreError, UsageError
-from bareboat.files import failures, mounts
+from bareboat.files import failures, mounts, ownership
 from bareboat.files.trees import remove_tree
 from bareboat.paths import lies_in
 
@@ -64,10 +64,29 @@ def check_room(path: Path, needed_bytes: int) -> None:
         )
 
 
-def write(path: Path, data: bytes) -> None:
-    """Write a file completely, or keep the old one. Raises StoreError when there is no space."""
+def write(path: Path, data: bytes, *, mode: int = 0o666) -> None:
+    """Write a file completely, or keep the old one. `mode`: its permissions, less the umask. Raises
+    StoreError when there is no space."""
     with beside(path) as part:
-        part.write_bytes(data)
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        with open(descriptor, "wb") as stream:
+            stream.write(data)
+
+
+def write_settings(path: Path, data: bytes) -> None:
+    """Write a file of the user's settings that only they can change, whatever the umask. Others are not used.
+
+    Raises UsageError where others could replace it, and as `write` does.
+    """
+    with failures.at(path):
+        for folder in (*reversed(path.parent.parents), path.parent):
+            if not folder.exists():
+                folder.mkdir(mode=0o700, exist_ok=True)
+    if doubt := ownership.doubt(path.parent):
+        raise UsageError(
+            f"{path} cannot be written: others could change it", context=str(doubt), remedy=doubt.remedy
+        )
+    write(path, data, mode=0o600)
 
 
 @contextlib.contextmanager
