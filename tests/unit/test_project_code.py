@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -174,13 +176,13 @@ STARTED = {
         command=("python", "train.py", "--deepspeed", "ds.json"), starter="deepspeed", each=2
     ),
     "horovodrun -np 4 -H a:2,b:2 python train.py": Started(
-        command=("python", "train.py"), starter="horovodrun", ranks=4
+        command=("python", "train.py"), starter="horovodrun", nodes=2, ranks=4, each=2, hosts="-H a:2,b:2"
     ),
     "mpirun -np 4 --mca btl tcp,self --bind-to none -x PATH ./solver -n 3": Started(
         command=("./solver", "-n", "3"), starter="mpirun", ranks=4
     ),
     "/opt/mpi/bin/mpiexec.hydra -n 8 -ppn 4 ./solver": Started(
-        command=("./solver",), starter="mpiexec", ranks=8, each=4
+        command=("./solver",), starter="mpiexec", nodes=2, ranks=8, each=4
     ),
     "srun -N2 --ntasks-per-node=8 -c 4 --mpi=pmix python train.py": Started(
         command=("python", "train.py"), starter="srun", nodes=2, each=8, cpus=4
@@ -198,6 +200,63 @@ def test_ranks_of_a_node() -> None:
     assert starters.read(["srun", "-N", "2", "-n", "8", "./x"]).per_node() == 4
     assert starters.read(["mpirun", "-np", "3", "./x"]).per_node() == 3
     assert starters.read(["./x"]).per_node() is None
+
+
+@pytest.mark.parametrize(
+    ("line", "nodes", "each"),
+    [
+        ("mpirun -np 4 -H a:2,b:2 ./x", 2, 2),
+        ("mpirun -np 2 --host a:2,b:2 ./x", 1, 2),
+        ("mpirun -host a,a,b,b ./x", 2, 2),
+        ("mpiexec -n 4 -hosts a,b ./x", 2, 2),
+        ("mpirun --host=localhost:4 ./x", 1, 4),
+        ("mpirun -np 4 --hostfile h ./x", None, 4),
+        ("mpirun -np 8 -N 4 ./x", 2, 4),
+        ("mpirun -np 2 -N 4 ./x", None, 2),
+        ("srun -N 2 -n 4 --ntasks-per-node 4 ./x", 2, 2),
+        ("srun -N 2 torchrun --nnodes $N --nproc-per-node 4 train.py", 2, 4),
+        ("srun -N 2 --ntasks-per-node 3 accelerate launch train.py", 2, 3),
+    ],
+)
+def test_numbers_and_hosts_are_read_together(line: str, nodes: int | None, each: int) -> None:
+    found = starters.read(line.split())
+    assert (found.nodes, found.per_node()) == (nodes, each)
+    assert bool(found.hosts) == ("host" in line or "-H" in line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "srun -N 2 -n 5 ./x",
+        "mpirun -np 6 -H a:4,b:4 ./x",
+        "mpirun -np 3 -host a,b ./x",
+        "mpiexec -n 7 -ppn 4 ./x",
+        "accelerate launch --num_processes 5 --num_machines 2 train.py",
+    ],
+)
+def test_uneven_ranks_are_refused(line: str) -> None:
+    with pytest.raises(UsageError, match="the same number of ranks on each node") as caught:
+        starters.read(line.split())
+    assert re.search(r"ask for [0-9]+ or [0-9]+ ranks on 2 nodes", caught.value.remedy)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "mpirun -n 2 python train.py : -n 2 python fail.py",
+        "srun -n 1 ./a : -n 3 ./b",
+        "srun --multi-prog jobs.conf",
+        "mpirun --app file",
+        "mpiexec -configfile file",
+    ],
+)
+def test_several_programs_are_refused(line: str) -> None:
+    with pytest.raises(UsageError, match="starts several programs"):
+        starters.read(line.split())
+
+
+def test_a_colon_is_an_argument_of_other_starters() -> None:
+    assert starters.read(["torchrun", "train.py", ":"]).command == ("python", "train.py", ":")
 
 
 @pytest.mark.parametrize("line", ["torchrun", "mpirun -np 4", "torchrun --nproc-per-node", "srun -N 2 --"])

@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 import re
 import shlex
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bareboat.errors import UsageError
 
@@ -19,7 +20,7 @@ PYTHON = "python"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
     """A command without its starter. `starter`: its name, "" for none. `ranks`: of all nodes; `each`: of one
-    node; None: not named."""
+    node; None: not named. `hosts`: the option that names hosts, with its value."""
 
     command: tuple[str, ...]
     starter: str = ""
@@ -27,6 +28,7 @@ class Started:
     ranks: int | None = None
     each: int | None = None
     cpus: int | None = None
+    hosts: str = ""
 
     def per_node(self) -> int | None:
         """The ranks of one node. None: not named."""
@@ -38,12 +40,17 @@ class Started:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Syntax:
     """A starter's options. `counts`: those that are numbers of the job -> the field of `Started`. `alone`:
-    those without a value; `pairs`: those with two. All others have one."""
+    those without a value; `pairs`: those with two. All others have one. `hosts`, `host_files`: those that
+    name hosts, and a file of them; `several`: those of several programs, as is `colon` between them."""
 
     counts: dict[str, str]
     alone: frozenset[str] = frozenset()
     pairs: frozenset[str] = frozenset()
     scripts: bool = False
+    hosts: frozenset[str] = frozenset()
+    host_files: frozenset[str] = frozenset()
+    several: frozenset[str] = frozenset()
+    colon: bool = False
 
 
 _TORCHRUN = _Syntax(
@@ -60,6 +67,10 @@ _MPIRUN = _Syntax(
         "l", "nolocal", "disable-auto-cleanup", "forward-signals", "mpi-args",
     }),
     pairs=frozenset({"mca", "prtemca", "gmca", "pmixmca", "env", "genv", "tune-arg"}),
+    hosts=frozenset({"H", "host", "hosts"}),
+    host_files=frozenset({"hostfile", "machinefile", "default-hostfile", "f"}),
+    several=frozenset({"app", "configfile"}),
+    colon=True,
 )  # fmt: skip
 _STARTERS = {
     "torchrun": _TORCHRUN,
@@ -77,10 +88,13 @@ _STARTERS = {
         counts={"num-gpus": "each", "num-nodes": "nodes"},
         alone=frozenset({"no-python", "no-local-rank", "module", "force-multi", "no-ssh"}),
         scripts=True,
+        host_files=frozenset({"H", "hostfile"}),
     ),
     "horovodrun": _Syntax(
         counts={"np": "ranks", "num-proc": "ranks"},
         alone=frozenset({"verbose", "gloo", "mpi", "disable-cache", "autotune"}),
+        hosts=frozenset({"H", "hosts"}),
+        host_files=frozenset({"hostfile"}),
     ),
     "mpirun": _MPIRUN,
     "mpiexec": _MPIRUN,
@@ -92,14 +106,17 @@ _STARTERS = {
         alone=frozenset({
             "exclusive", "l", "label", "overlap", "u", "unbuffered", "Q", "quiet", "v", "verbose", "pty",
             "s", "oversubscribe", "O", "overcommit", "contiguous", "exact", "E", "preserve-env",
+            "multi-prog",
         }),
+        several=frozenset({"multi-prog"}),
+        colon=True,
     ),
 }  # fmt: skip
 
 
 def read(words: Sequence[str]) -> Started:
     """The program of the command, and the numbers of its starter. Raises UsageError where the program cannot
-    be found in it."""
+    be found in it, and for what no job is: several programs, other numbers of ranks on each node."""
     found = _starter(words)
     if found is None:
         return Started(command=tuple(words))
@@ -107,13 +124,16 @@ def read(words: Sequence[str]) -> Started:
     syntax = _STARTERS[name]
     counts: dict[str, int] = {}
     module = False
+    hosts = named = ""
     while rest and rest[0].startswith("-") and rest[0] != "--":
         option, equals, value = rest[0].lstrip("-").partition("=")
         long = rest[0].startswith("--") or len(option) > 2
         if not long and len(option) == 2 and option[1].isdigit() and not equals:  # -n4
             option, equals, value = option[0], "=", option[1:]
         key = option.replace("_", "-") if len(option) > 1 else option
-        rest = rest[1:]
+        if key in syntax.several:
+            raise _several(name, rest[0], words)
+        spelled, rest = rest[0], rest[1:]
         if key in syntax.alone and key not in syntax.counts:
             module = module or key in ("m", "module")
             continue
@@ -124,6 +144,9 @@ def read(words: Sequence[str]) -> Started:
             value, rest = rest[0], rest[taken:]
         if key in syntax.counts and re.fullmatch(r"[0-9]{1,8}(:[0-9]{1,8})?", value):
             counts[syntax.counts[key]] = int(value.partition(":")[0])
+        if key in syntax.hosts or key in syntax.host_files:
+            hosts = spelled if equals else f"{spelled} {value}"
+            named = value if key in syntax.hosts else ""
     if rest[:1] == ["--"]:
         rest = rest[1:]
     if not rest or rest[0].startswith("-"):
@@ -132,14 +155,80 @@ def read(words: Sequence[str]) -> Started:
             context=shlex.join(words)[:1000],
             remedy="give the program alone:  bareboat init -- python train.py",
         )
+    if syntax.colon and ":" in rest:
+        raise _several(name, ":", words)
     if module:
         rest = [PYTHON, "-m", *rest]
     elif syntax.scripts and rest[0].endswith(".py"):
         rest = [PYTHON, *rest]
-    inner = read(rest)  # mpirun -np 2 accelerate launch …
+    nodes, ranks, each = _shape(words, named, counts.get("nodes"), counts.get("ranks"), counts.get("each"))
+    inner = read(rest)  # srun -N 2 torchrun …
     if inner.starter:
-        return inner
-    return Started(command=tuple(rest), starter=name, **counts)
+        if inner.each is None and inner.ranks is None:
+            inner = replace(inner, ranks=ranks, each=each)
+        return replace(inner, nodes=inner.nodes or nodes, hosts=inner.hosts or hosts)
+    return Started(
+        command=tuple(rest), starter=name, nodes=nodes, ranks=ranks, each=each, cpus=counts.get("cpus"),
+        hosts=hosts,
+    )  # fmt: skip
+
+
+def _several(name: str, word: str, words: Sequence[str]) -> UsageError:
+    return UsageError(
+        f"the command of {name} starts several programs ({word}), and a job has one",
+        context=shlex.join(words)[:1000],
+        remedy="give one program:  bareboat init -- python train.py; or a script that chooses by the rank",
+    )
+
+
+def _shape(
+    words: Sequence[str], hosts: str, nodes: int | None, ranks: int | None, each: int | None
+) -> tuple[int | None, int | None, int | None]:
+    """The nodes, the ranks, and those of each node, as far as the numbers tell. Raises UsageError where the
+    nodes would have different numbers of ranks."""
+    if hosts:
+        counts = _on_hosts(hosts, ranks)
+        if len(set(counts)) > 1:
+            raise _uneven(words, sum(counts), len(counts))
+        return len(counts), ranks, each if each is not None and ranks is None else counts[0]
+    if not ranks:
+        return nodes, ranks, each
+    if nodes:
+        if ranks % nodes:
+            raise _uneven(words, ranks, nodes)
+        return nodes, ranks, each if each is None else ranks // nodes
+    if each and ranks > each:
+        if ranks % each:
+            raise _uneven(words, ranks, -(-ranks // each))
+        return ranks // each, ranks, each
+    return nodes, ranks, None if each is None else ranks
+
+
+def _on_hosts(text: str, ranks: int | None) -> list[int]:
+    """The ranks of each host of `a:2,b:2`, as far as a host has any: a host is filled before the next one."""
+    slots: Counter[str] = Counter()
+    for part in text.split(","):
+        host, _, number = part.partition(":")
+        slots[host] += int(number) if re.fullmatch(r"[0-9]{1,8}", number) else 1
+    total = sum(slots.values())
+    if ranks is not None and ranks > total:  # in turn
+        share, rest = divmod(ranks, len(slots))
+        return [share + (index < rest) for index in range(len(slots))]
+    left = total if ranks is None else ranks
+    counts = []
+    for slot in slots.values():
+        counts.append(min(slot, left))
+        left -= counts[-1]
+    return [count for count in counts if count] or [1]
+
+
+def _uneven(words: Sequence[str], ranks: int, nodes: int) -> UsageError:
+    few = max(nodes, ranks - ranks % nodes)
+    return UsageError(
+        f"{ranks} ranks on {nodes} nodes: a job has the same number of ranks on each node",
+        context=shlex.join(words)[:1000],
+        remedy=f"ask for {few} or {few + nodes} ranks on {nodes} nodes",
+    )
 
 
 def script_of(command: Sequence[str]) -> str | None:

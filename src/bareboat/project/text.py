@@ -227,6 +227,11 @@ def _topology(found: Findings, draft: Draft) -> list[str]:
     asked = found.started.nodes or 1
     if asked > 1:
         lines += _comment(f"{found.started.starter} was asked for {asked} nodes: bareboat submit -N {asked}")
+    if found.started.hosts:
+        lines += _comment(
+            f"{found.started.starter} was given its hosts ({one_line(found.started.hosts, limit=60)}): the "
+            "scheduler chooses those of a job."
+        )
     lines.append("nodes = 1")
     if asked == 1 and found.scheduler is not None and found.world.launchers:
         lines[-1] += "                      # more: bareboat submit -N 2"
