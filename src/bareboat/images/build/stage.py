@@ -57,17 +57,16 @@ class Builder:
         self._recipe = recipe
         self._stage = stage
         self._done = done
-        self._triggers: list[Instruction] = []
         self._count = 0
         self._total = len(stage.steps)
 
     def build(self, base: State) -> State:
         """Run all instructions. Raises BareboatError with the line."""
         state = base
-        self._triggers = [trigger(text, self._stage.start.line) for text in state.config.triggers]
-        if self._triggers:
+        triggers = [trigger(text, self._stage.start.line) for text in state.config.triggers]
+        if triggers:
             state = replace(state, config=state.config.having(OnBuild=None))
-        steps = [*self._triggers, *self._stage.steps]
+        steps = [*triggers, *self._stage.steps]
         self._total = len(steps)
         for step in steps:
             self._count += 1
@@ -254,11 +253,6 @@ class Builder:
             return work.context(step)
         stage = self._recipe.source(self._stage, name)
         if stage is not None:
-            if stage not in self._recipe.needs(self._stage, self._triggers):
-                raise step.fault(
-                    f"the stage {name[:60]!r} is named by a variable: it is not built before this one",
-                    remedy=f"name it in this stage: --mount=from={name[:60]}, or COPY --from={name[:60]}",
-                )
             return Files(self._done[stage.number].rootfs.trees, name=f"stage {stage.title}", is_stored=True)
         image = work.image(step, name)
         trees = [work.store.layer(layer.diff_id) for layer in image.layers]
