@@ -66,6 +66,7 @@ BASES: dict[str, tuple[str, ...]] = {
     "capture": ("capture", "--dry-run", "--python", "env/bin/python"),
     "image pull": ("image", "pull", "./tree"),
     "image build": ("image", "build", "./context", "--dry-run"),
+    "image lint": ("image", "lint", "./context/Dockerfile"),
     "image ls": ("image", "ls"),
     "image show": ("image", "show", IMAGE),
     "image history": ("image", "history", IMAGE),

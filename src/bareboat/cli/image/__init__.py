@@ -14,6 +14,7 @@ EXAMPLE = "bareboat image pull docker.io/library/python:3.12-slim"
 ACTIONS = {
     "pull": "pull an image into the store from a registry, archive, SIF or directory",
     "build": "build an image from a Dockerfile, without root",
+    "lint": "find what makes a Dockerfile or an image large, unsafe, or fail on clusters",
     "ls": "list the store's images",
     "show": "show what an image contains, from its files",
     "history": "show the steps by which an image was made, with the size of each layer",

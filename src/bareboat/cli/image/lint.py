@@ -1,0 +1,358 @@
+"""bareboat image lint: what makes a Dockerfile or an image large, unsafe, or fail on clusters."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bareboat.cli import console
+from bareboat.cli.command_line import number
+from bareboat.cli.common import Context, add_common
+from bareboat.cli.folding import folded
+from bareboat.cli.image.common import find
+from bareboat.errors import StoreError, UsageError
+from bareboat.files import outputs, untrusted
+
+if TYPE_CHECKING:
+    from bareboat.images.lint.recipe import RecipeSubject
+    from bareboat.images.lint.rule import Finding
+    from bareboat.model import Image, Site
+
+EXAMPLE = "bareboat image lint Dockerfile"
+
+_NAMES = ("Dockerfile", "Containerfile")
+_HERE, _NONE = "here", "none"
+_LARGEST_FACTS = 16 << 20
+#: Exit code for findings at or above --fail-on.
+FOUND = 1
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    add_common(parser)
+    parser.add_argument("subject", metavar="FILE|IMAGE", help="Dockerfile, or an image of the store")
+    parser.add_argument(
+        "--for",
+        dest="site",
+        metavar="SITE",
+        help="site of the jobs: a file of doctor --json, SCHEDULER-PARTITION, here, or none "
+        "(default: here for an image, none for a Dockerfile)",
+    )
+    parser.add_argument(
+        "--inode-quota", metavar="N", type=number("--inode-quota"), help="your quota of files"
+    )
+    parser.add_argument(
+        "--format",
+        choices=("text", "json", "sarif"),
+        default="text",
+        help="output format; sarif: SARIF 2.1.0",
+    )
+    parser.add_argument("-o", "--output", metavar="FILE", help="write to this file")
+    parser.add_argument(
+        "--fail-on",
+        choices=("info", "warning", "error", "never"),
+        default="warning",
+        help=f"exit with {FOUND} for findings of this severity or above (default: warning)",
+    )
+    parser.add_argument("--ignore", metavar="CODE[,CODE]", help="leave out these rules")
+    parser.add_argument("--no-hadolint", action="store_true", help="do not run hadolint")
+    parser.add_argument("--fix", action="store_true", help="correct the Dockerfile where that is safe")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="with --fix: show the changes, and write nothing"
+    )
+
+
+def run(context: Context) -> int:
+    from bareboat.images.lint import check
+    from bareboat.images.lint.rule import Severity
+
+    options = context.options
+    if options.json and options.format == "sarif":
+        raise UsageError("--json and --format sarif cannot be used together", remedy="remove one of them")
+    if options.dry_run and not options.fix:
+        raise UsageError(
+            "--dry-run requires --fix: without it, lint changes nothing",
+            remedy=f"bareboat image lint --fix --dry-run {shlex.quote(options.subject)[:200]}",
+        )
+    path = outputs.check(options.output) if options.output is not None else None
+    ignored = _ignored(options.ignore)
+    threshold = None if options.fail_on == "never" else Severity(options.fail_on)
+    file = _file(options.subject, context)
+    if file is None:
+        if options.fix:
+            raise UsageError(
+                f"--fix corrects a Dockerfile, and {options.subject[:200]!r} is an image",
+                remedy="bareboat image lint --fix Dockerfile",
+            )
+        findings, notes = _image(context, find(context, options.subject), ignored)
+    else:
+        findings, notes = _recipe(context, file, ignored)
+        if options.fix and options.dry_run:
+            return 0
+    _report(context, findings, notes, path, name=options.subject, is_image=file is None)
+    return FOUND if check.fails(findings, threshold) else 0
+
+
+def _ignored(text: str | None) -> frozenset[str]:
+    from bareboat.images.lint.registry import RULES
+    from bareboat.nearest import nearest
+
+    if text is None:
+        return frozenset()
+    codes = frozenset(each.strip().upper() for each in text.split(",") if each.strip())
+    if not codes:
+        raise UsageError("--ignore is empty", remedy="--ignore BB1602")
+    for code in sorted(codes):
+        if code.startswith(("DL", "SC")) and code[2:].isdigit():
+            continue
+        if code not in RULES:
+            raise UsageError(
+                f"--ignore: there is no rule {code[:60]!r}",
+                remedy=f"--ignore {nearest(code, RULES) or 'BB1602'}",
+            )
+    return codes
+
+
+def _file(text: str, context: Context) -> Path | None:
+    """The Dockerfile that is named; None for what can only be an image. Raises UsageError."""
+    if not text or "\0" in text:
+        raise UsageError(
+            "FILE|IMAGE is empty" if not text else f"{text[:60]!r} has a NUL byte",
+            remedy="bareboat image lint Dockerfile",
+        )
+    if context.store.knows(text):
+        return None
+    path = Path(text)
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        looks = "/" in text and ":" not in text and not isinstance(error, FileNotFoundError)
+        if looks or path.name in _NAMES or path.name.endswith((".Dockerfile", ".dockerfile")):
+            raise untrusted.unreadable(path, error) from None
+        return None
+    if stat.S_ISDIR(mode):
+        found = next((path / name for name in _NAMES if (path / name).is_file()), None)
+        if found is not None or _pinned(text, context):
+            return found
+        raise UsageError(
+            f"{text[:200]} is a directory without a Dockerfile",
+            remedy="name a Dockerfile, or an image of the store",
+        )
+    if path.name.endswith((".sif", ".simg", ".sqsh", ".squashfs", ".tar", ".tar.gz", ".tgz", ".def")):
+        if path.name.endswith(".def"):
+            raise UsageError(
+                f"{text[:200]} is an Apptainer definition, which is not supported",
+                remedy="lint the image that it builds: bareboat image pull FILE.sif --name NAME",
+            )
+        return None
+    return path
+
+
+def _pinned(text: str, context: Context) -> bool:
+    from bareboat.images.transfer import locate
+
+    return locate.in_store(text, context.store, folder=os.getcwd()) is not None
+
+
+def _site(context: Context, *, default: str) -> Site | None:
+    """The facts about the site that jobs will run on. Raises UsageError, StoreError."""
+    from bareboat.session import sites
+
+    asked = context.options.site if context.options.site is not None else default
+    if asked == _NONE:
+        return None
+    if asked == _HERE:
+        context.progress.say("probing this machine")
+        return sites.probe(context.session)
+    if not asked or "\0" in asked:
+        raise UsageError("--for is empty" if not asked else "--for has a NUL byte", remedy="--for here")
+    stored = context.store.own / "sites" / f"{asked}.json"
+    if "/" not in asked and len(asked) < 200 and stored.is_file():
+        from bareboat.model import Site
+
+        return context.store.read(stored, Site)
+    return _facts(asked, context)
+
+
+def _facts(text: str, context: Context) -> Site:
+    """A site from a file that `doctor --json` wrote, with --compute or without."""
+    import json
+
+    from bareboat import codec
+    from bareboat.model import Site
+
+    try:
+        data = untrusted.read_bytes(text, limit=_LARGEST_FACTS, follow=True)
+    except FileNotFoundError:
+        known = sorted(path.stem for path in (context.store.own / "sites").glob("*.json"))
+        raise UsageError(
+            f"--for {text[:200]!r} is neither a file nor a site that was probed",
+            context=f"sites: {', '.join(known[:20])}" if known else "no compute node was probed yet",
+            remedy="bareboat doctor --json > site.json on the cluster, and --for site.json",
+        ) from None
+    except OSError as error:
+        raise untrusted.unreadable(text, error) from None
+    try:
+        read = json.loads(data)
+        both = isinstance(read, dict) and isinstance(read.get("compute"), dict)
+        return codec.from_json(codec.to_json(read["compute"]) if both else data, Site, what=text[:200])
+    except (ValueError, RecursionError, StoreError) as error:
+        reason = error.message if isinstance(error, StoreError) else f"{text[:200]} is not JSON"
+        raise UsageError(
+            f"--for: {reason}", remedy="write it again on the cluster: bareboat doctor --json > site.json"
+        ) from None
+
+
+def _image(context: Context, image: Image, ignored: frozenset[str]) -> tuple[list[Finding], list[str]]:
+    from bareboat.images.lint import check, credentials
+    from bareboat.images.lint.image import read
+
+    try:
+        site = _site(context, default=_HERE)
+        subject = read(
+            context.store,
+            image,
+            secret=credentials.NAMES,
+            site=site,
+            inode_quota=context.options.inode_quota,
+            say=context.progress.say,
+        )
+        findings = check.image(subject, ignore=ignored)
+    finally:
+        context.progress.end()
+    notes = [*subject.census.notes]
+    if site is not None:
+        notes.append(
+            f"compared with {site.hostname} ({site.distribution}, {site.cpu_model}); others: --for SITE"
+        )
+    return findings, notes
+
+
+def _recipe(context: Context, path: Path, ignored: frozenset[str]) -> tuple[list[Finding], list[str]]:
+    from bareboat.images.lint import check, fix, hadolint
+
+    options = context.options
+    raw = _read(path)
+    written = raw.decode("utf-8", "surrogateescape")
+    text = written.removeprefix("\ufeff").replace("\r\n", "\n")
+    try:
+        site = _site(context, default=_NONE)
+    finally:
+        context.progress.end()
+    ignore = _beside(path)
+
+    def subject(text: str) -> RecipeSubject:
+        return _subject(text, path, site, ignore)
+
+    own = check.recipe(subject(text), ignore=ignored)
+    if options.fix:
+        text, done = fix.fixed(text, lambda each: check.recipe(subject(each), ignore=ignored))
+        _write(context, path, raw, written, text, done)
+        own = check.recipe(subject(text), ignore=ignored)
+    notes: list[str] = []
+    others: list[Finding] = []
+    program = None if options.no_hadolint else hadolint.find()
+    if program is not None and not options.dry_run:
+        others = [each for each in hadolint.run(program, text) if each.code not in ignored]
+    elif not options.no_hadolint and program is None:
+        notes.append(f"hadolint is not installed; only Bareboat's rules were checked: {hadolint.INSTALL}")
+    return check.together(own, others), notes
+
+
+def _subject(text: str, path: Path, site: Site | None, ignore: str | None) -> RecipeSubject:
+    from bareboat.images.build.solver import platform_arguments
+    from bareboat.images.lint.recipe import read
+
+    machine = site.architecture if site is not None else os.uname().machine
+    arguments = platform_arguments(machine) | {"TARGETSTAGE": "default"}
+    return read(text, name=str(path), machine_arguments=arguments, ignore=ignore, site=site)
+
+
+def _read(path: Path) -> bytes:
+    from bareboat.images.recipe import lines
+
+    try:
+        return untrusted.read_bytes(path, limit=lines.LARGEST_BYTES, follow=True)
+    except OSError as error:
+        raise untrusted.unreadable(path, error) from None
+
+
+def _beside(path: Path) -> str | None:
+    """The .dockerignore that a build with this file's directory as the context reads."""
+    from bareboat.images.recipe import ignore
+
+    for each in (path.with_name(f"{path.name}.dockerignore"), path.with_name(".dockerignore"),
+                 path.with_name(".containerignore")):  # fmt: skip
+        try:
+            return untrusted.read_bytes(each, limit=ignore.LARGEST_BYTES, follow=True).decode(
+                "utf-8", "replace"
+            )
+        except OSError:
+            continue
+    return None
+
+
+def _write(context: Context, path: Path, raw: bytes, written: str, text: str, done: list[Finding]) -> None:
+    """Show the corrections, and write them unless this is a dry run."""
+    from bareboat.images.lint import fix
+
+    plain = written.removeprefix("\ufeff").replace("\r\n", "\n")
+    if text == plain:
+        context.progress.note("nothing to correct")
+        return
+    if context.options.dry_run:
+        console.result(fix.diff(plain, text, path.name).rstrip("\n"))
+        return
+    if "\r\n" in written:
+        if written.count("\r\n") != written.count("\n"):
+            raise UsageError(
+                f"{path} has lines with and without carriage returns",
+                remedy=f"dos2unix {shlex.quote(str(path))}",
+            )
+        text = text.replace("\n", "\r\n")
+    if written.startswith("\ufeff"):
+        text = f"\ufeff{text}"
+    real = outputs.check(os.path.realpath(path))
+    mode = stat.S_IMODE(real.stat().st_mode)
+    if _read(real) != raw:
+        raise UsageError(f"{path} was changed meanwhile", remedy="repeat the command")
+    with outputs.beside(real) as part:
+        part.write_bytes(text.encode("utf-8", "surrogateescape"))
+        part.chmod(mode)
+    codes = ", ".join(sorted({each.code for each in done}))
+    context.progress.note(f"corrected {len(done)} findings in {path}: {codes}")
+
+
+def _report(
+    context: Context,
+    findings: list[Finding],
+    notes: list[str],
+    path: Path | None,
+    *,
+    name: str,
+    is_image: bool,
+) -> None:
+    import json
+
+    from bareboat.images.lint import report, sarif
+
+    options = context.options
+    is_json = options.json or options.format == "json"
+    if options.format == "sarif":
+        text = json.dumps(sarif.document(findings, name=name, is_image=is_image, notes=notes), indent=2)
+    elif is_json:
+        text = json.dumps(report.as_json(findings, name=name, is_image=is_image, notes=notes), indent=2)
+    else:
+        text = folded(
+            report.text(findings, name=name, is_image=is_image), console.width() if path is None else None
+        )
+        for note in notes:
+            context.progress.note(f"note: {note}")
+    if path is None:
+        console.result(text)
+    else:
+        outputs.write(path, f"{text}\n".encode("utf-8", "surrogateescape"))
+        console.result(f"{path}: {report.summary(findings)}")

