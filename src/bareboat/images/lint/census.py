@@ -15,12 +15,10 @@ from bareboat.images.lint.entries import Item
 
 #: Labels and the directories whose files they are for. A group captures the directory that is reported.
 _PLACES: tuple[tuple[str, str], ...] = (
-    ("package cache", r""
-    "(/var/lib/apt/lists|/var/cache/(?:apt|dnf|yum|libdnf5|zypp|apk|microdnf)|/etc/apk/cache"
-     r"|/var/cache/pacman/pkg|/var/lib/pacman/sync)(?:/.*)?"),
-    ("language cache", r""
-    "((?:/root|/home/[^/]+|/)?/\.cache/(?:pip|uv|pypoetry|pdm|yarn|go-build|bazel|Cypress|node"
-     r"|conda|mamba|ccache|R|composer|electron|typescript|bazelisk|sccache)|.*/\.npm/_(?:cacache|logs|npx)"
+    ("package cache", r"(/var/lib/apt/lists|/var/cache/(?:apt|dnf|yum|libdnf5|zypp|apk|microdnf)"
+     r"|/etc/apk/cache|/var/cache/pacman/pkg|/var/lib/pacman/sync)(?:/.*)?"),
+    ("language cache", r"((?:/root|/home/[^/]+|/)?/\.cache/(?:pip|uv|pypoetry|pdm|yarn|go-build|bazel"
+     r"|Cypress|node|conda|mamba|ccache|R|composer|electron|typescript|bazelisk|sccache)|.*/\.npm/_(?:cacache|logs|npx)"
      r"|.*/\.yarn/cache|.*/\.cargo/registry|.*/cargo/registry|.*/pkg/mod/cache|.*/\.ccache|.*/\.gradle/caches"
      r"|.*/\.m2/repository|.*/\.ivy2/cache|.*/\.gem/specs|.*/\.bundle/cache|.*/\.julia/compiled"
      r"|.*/\.spack/cache|.*/spack/var/spack/cache|.*/\.nv/ComputeCache|.*/\.conda/pkgs)(?:/.*)?"),

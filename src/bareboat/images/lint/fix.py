@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Callable, Iterable
 
 from bareboat.images.lint.rule import Edit, Finding
@@ -14,12 +15,20 @@ _MOST_ROUNDS = 10
 def fixed(text: str, find: Callable[[str], list[Finding]]) -> tuple[str, list[Finding]]:
     """The corrected text, and what was corrected. `find`: the findings of a text."""
     done: list[Finding] = []
+    without: set[str] = set()
+    found = find(text)
     for _ in range(_MOST_ROUNDS):
-        chosen = _compatible(each for each in find(text) if each.edits)
+        chosen = _compatible(each for each in found if each.edits and each.code not in without)
         after = applied(text, [edit for each in chosen for edit in each.edits])
         if not chosen or after == text:
             break
-        text = after
+        again = find(after)
+        before, left = (Counter(each.code for each in listed) for listed in (found, again))
+        useless = {each.code for each in chosen if left[each.code] >= before[each.code]}
+        if useless:  # an edit that does not help is not made
+            without |= useless
+            continue
+        text, found = after, again
         done += chosen
     return text, done
 

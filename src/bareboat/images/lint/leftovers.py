@@ -48,17 +48,22 @@ def downloads(step: Step) -> Iterator[tuple[Command, Word, str, str]]:
 def _written(command: Command) -> Word | None:
     """The word that names the file that is written: a flag's value, or the URL that ends in its name."""
     words = command.arguments
-    flags = ("-O", "--output-document") if command.program == "wget" else ("-o", "--output", "--out")
+    letter, names = (
+        ("O", ("--output-document",)) if command.program == "wget" else ("o", ("--output", "--out"))
+    )
     for at, word in enumerate(words):
-        if word.value in flags and at + 1 < len(words):
-            return words[at + 1] if words[at + 1].value not in ("-", "/dev/null", "/dev/stdout") else None
-        if re.fullmatch(r"-[a-zA-Z]*" + flags[0][1], word.value) and at + 1 < len(words):
-            after = words[at + 1]
-            return (
-                after
-                if after.value not in ("-", "/dev/null", "/dev/stdout") and "://" not in after.value
-                else None
-            )
+        short = re.fullmatch(rf"-[a-zA-Z]*?{letter}(.*)", word.value)
+        long = next((each for each in names if word.value.partition("=")[0] == each), None)
+        if short is None and long is None:
+            continue
+        joined = short[1] if short is not None else word.value.partition("=")[2]
+        if joined:
+            name = Word(joined, joined, -1, -1)
+        elif at + 1 < len(words):
+            name = words[at + 1]
+        else:
+            return None
+        return name if name.value not in ("-", "/dev/null", "/dev/stdout") else None
     url = next((word for word in reversed(words) if "://" in word.value), None)
     keeps = command.program in ("wget", "aria2c") or command.has("-O", "--remote-name")
     return url if keeps and not command.outputs else None
@@ -84,6 +89,29 @@ def _temporary(subject: RecipeSubject) -> Iterator[Hit]:
                 remedy=f"remove it in the same RUN: && {extra or f'rm -f {path}'}",
                 edits=subject.appended(step, extra) if extra else (),
             )
+
+
+def _sources(subject: RecipeSubject) -> Iterator[Hit]:
+    """Repositories that are cloned below /tmp and stay there."""
+    for step in subject.runs():
+        for command, folder in walk(step):
+            if command.program != "git" or command.plain[:1] != ("clone",) or len(command.plain) < 2:
+                continue
+            url = next((each for each in command.plain[1:] if "/" in each), "")
+            named = command.plain[-1] if command.plain[-1] != url else ""
+            path = location(named or posixpath.basename(url).removesuffix(".git"), step, folder)
+            if (
+                path.startswith(("/tmp/", "/var/tmp/"))
+                and step.keeps(path)
+                and not (removes(step, path, after=command))
+            ):
+                yield Hit(
+                    message=f"git clone leaves {path} in the layer",
+                    line=step.line,
+                    last=step.last,
+                    remedy=f"remove it in the same RUN: && rm -rf {path}",
+                    edits=subject.appended(step, f"rm -rf {path}") if "$" not in path else (),
+                )
 
 
 def _installed(step: Step, path: str, after: Command) -> bool:
@@ -256,7 +284,7 @@ RULES = (
         why="Engines mount a scratch directory over /tmp, so nobody sees these files; every copy carries "
         "them.",
         remedy="remove it in the RUN that writes it, or unpack without storing: curl … | tar -xz",
-        recipe=_temporary,
+        recipe=lambda subject: (*_temporary(subject), *_sources(subject)),
         image=_temporary_image,
         bad="FROM debian:12.7\nRUN curl -fsSLo /tmp/x.tar.gz https://example.org/x-1.0.tar.gz"
         " && tar -xzf /tmp/x.tar.gz -C /opt\n",

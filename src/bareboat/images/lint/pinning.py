@@ -13,7 +13,9 @@ from bareboat.images.lint.recipe import RecipeSubject, Step, expand
 from bareboat.images.lint.rule import Hit, Rule, Severity
 from bareboat.images.lint.shell import Command
 
-_MOVING = re.compile(r"(?:^|[-_])(?:latest|stable|nightly|edge|main|master|devel|dev|rolling|current)$")
+_MOVING = re.compile(
+    r"^latest|(?:^|[-_])(?:latest|stable|nightly|edge|main|master|devel|dev|rolling|current)$"
+)
 _CHECKS = frozenset(
     {"sha256sum", "sha512sum", "sha1sum", "md5sum", "shasum", "gpg", "gpgv", "b2sum", "cosign"}
 )

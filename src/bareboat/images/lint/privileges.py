@@ -222,6 +222,20 @@ def _places(subject: ImageSubject) -> Iterator[Hit]:
 
 
 def _places_recipe(subject: RecipeSubject) -> Iterator[Hit]:
+    last = subject.recipe.stages[-1]
+    made = [step for step in subject.steps if step.stage is last and step.name in ("COPY", "ADD", "RUN")]
+    if last.base == "scratch" and not any(
+        step.name == "RUN"
+        or step.instruction.args[-1].rstrip("/") in ("", ".")
+        or step.instruction.args[-1].rstrip("/") in _NEEDED
+        for step in made
+    ):
+        yield Hit(
+            message=f"the image has no {', '.join(_NEEDED)}, at which engines mount",
+            line=last.start.line,
+            last=last.start.last,
+            remedy="copy a tree that has them, as empty directories, to /",
+        )
     for step in subject.runs():
         for command in step.commands:
             if command.program != "rm" or not command.has("-r", "-R", "--recursive"):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from bareboat.images.lint import shell
 from bareboat.images.lint.rule import Edit
 from bareboat.images.lint.shell import Command, Script, Word
-from bareboat.images.recipe import expansion, mounts, stages
+from bareboat.images.recipe import mounts, stages
 from bareboat.images.recipe.faults import RecipeError
 from bareboat.images.recipe.instructions import Instruction
 from bareboat.images.recipe.stages import Recipe, Stage
@@ -161,14 +161,8 @@ def expand(text: str, values: Mapping[str, str]) -> str:
     """The text with known variables replaced. Others stay as they are."""
     if "$" not in text or len(text) > 4096:
         return text
-    try:
-        return re.sub(
-            r"\$\{([A-Za-z_]\w*)\}|\$([A-Za-z_]\w*)",
-            lambda m: values.get(m[1] or m[2], m[0]) or m[0],
-            text,
-        )
-    except expansion.ExpansionError:  # pragma: no cover
-        return text
+    text = re.sub(r"\$\{([A-Za-z_]\w*):-([^{}]*)\}", lambda m: values.get(m[1]) or m[2], text)
+    return re.sub(r"\$\{([A-Za-z_]\w*)\}|\$([A-Za-z_]\w*)", lambda m: values.get(m[1] or m[2]) or m[0], text)
 
 
 def location(word: str, step: Step, folder: str = "") -> str:

@@ -33,9 +33,11 @@ _TARGETS = (
     (r"nehalem|westmere|sandybridge|ivybridge|bulldozer|piledriver|steamroller|corei7(?:-avx)?"
      r"|silvermont", 2),
 )  # fmt: skip
-_MARCH = re.compile(r""
-"-m(?:arch|cpu|tune)=(?P<target>[a-z0-9_.-]+)|-x(?P<intel>Host|CORE-AVX512|CORE-AVX2|MIC-AVX512)\b"
-                    r"|-m(?P<set>avx512\w*|avx2|amx-\w+)\b", re.IGNORECASE)  # fmt: skip
+_MARCH = re.compile(
+    r"-m(?:arch|cpu|tune)=(?P<target>[a-z0-9_.-]+)|-x(?P<intel>Host|CORE-AVX512|CORE-AVX2|MIC-AVX512)\b"
+    r"|-m(?P<set>avx512\w*|avx2|amx-\w+)\b",
+    re.IGNORECASE,
+)
 _SPACK = re.compile(r"\btarget=(?P<target>[a-z0-9_]+)")
 _READ = ("/lib64/ld-linux-x86-64.so.2", "/bin/sh", "/usr/bin/env")
 _MUSL = re.compile(r"(?:^|/)(?:alpine|.*-alpine|.*:.*alpine.*)(?:[:@].*)?$")

@@ -1,0 +1,252 @@
+"""The rules about Dockerfiles: each with one that trips it and one that does not, and public shapes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+from builders import make_driver, make_site
+
+from bareboat.images.lint import check, fix, recipe
+from bareboat.images.lint.registry import GROUPS, RULES
+from bareboat.images.lint.rule import Finding
+from bareboat.model import Site
+
+SHAPES = Path(__file__).parents[1] / "data" / "dockerfiles"
+EXAMPLES = [rule for rule in RULES.values() if rule.bad]
+
+
+def subject(text: str, *, site: Site | None = None, ignore: str | None = None) -> recipe.RecipeSubject:
+    return recipe.read(
+        text, name="Dockerfile", machine_arguments={"TARGETARCH": "amd64"}, site=site, ignore=ignore
+    )
+
+
+def findings(text: str, *, site: Site | None = None, ignore: str | None = None) -> list[Finding]:
+    return check.recipe(subject(text, site=site, ignore=ignore))
+
+
+def codes(text: str, *, site: Site | None = None, ignore: str | None = None) -> set[str]:
+    return {each.code for each in findings(text, site=site, ignore=ignore)}
+
+
+def run(commands: str, *, before: str = "") -> set[str]:
+    return codes(f"FROM debian:12.7\n{before}RUN {commands}\n") - {"BB1602", "BB1604", "BB1606"}
+
+
+# The registry.
+
+
+def test_codes_are_unique_and_in_groups() -> None:
+    from bareboat.images.lint import registry
+
+    every = [rule.code for module in registry._MODULES for rule in module.RULES]
+    assert sorted(every) == list(RULES)
+    for rule in RULES.values():
+        assert rule.code[:4] in GROUPS
+        assert rule.title.endswith(".")
+        assert rule.why.endswith(".")
+        assert rule.remedy
+        assert rule.recipe or rule.image
+        assert bool(rule.bad) == bool(rule.good)
+        assert rule.bad or rule.image is not None or rule.site
+
+
+@pytest.mark.parametrize("rule", EXAMPLES, ids=lambda rule: rule.code)
+def test_the_bad_example_trips_the_rule_and_the_good_one_does_not(rule: object) -> None:
+    assert rule.code in codes(rule.bad)  # type: ignore[attr-defined]
+    assert rule.code not in codes(rule.good)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "rule", [rule for rule in EXAMPLES if not rule.site or not rule.fixes], ids=lambda rule: rule.code
+)
+def test_what_is_called_fixable_is_fixed(rule: object) -> None:
+    text, done = fix.fixed(rule.bad, lambda each: [f for f in findings(each) if f.code == rule.code])  # type: ignore[attr-defined]
+    assert bool(done) is rule.fixes  # type: ignore[attr-defined]
+    assert not done or rule.code not in codes(text)  # type: ignore[attr-defined]
+
+
+# Public shapes of Dockerfiles: all findings, and that --fix keeps them Dockerfiles.
+
+
+@pytest.mark.parametrize("path", sorted(SHAPES.glob("*.Dockerfile")), ids=lambda path: path.stem)
+def test_public_shapes(path: Path, request: pytest.FixtureRequest) -> None:
+    text = path.read_text()
+    found = [f"{each.line} {each.code}" for each in sorted(findings(text), key=lambda f: (f.line, f.code))]
+    expected = json.loads((SHAPES / "expected.json").read_text())
+    if request.config.getoption("--update-golden"):
+        expected[path.stem] = found
+        (SHAPES / "expected.json").write_text(json.dumps(dict(sorted(expected.items())), indent=1) + "\n")
+    assert found == expected[path.stem]
+    after, done = fix.fixed(text, findings)
+    assert {each.code for each in done} <= {rule.code for rule in RULES.values() if rule.fixes}
+    again = findings(after)
+    assert not [each for each in again if each.edits]
+    left = {each.code for each in again}
+    assert left <= {each.code for each in findings(text)}
+    before = [step.name for step in subject(text).steps]
+    assert [step.name for step in subject(after).steps] == before
+
+
+# Caches.
+
+
+@pytest.mark.parametrize(
+    "commands",
+    [
+        "apt-get update && apt-get install -y gcc && rm -rf /var/lib/apt/lists/*",
+        "apt-get update; apt-get install -y gcc; rm -rf /var/lib/apt/lists",
+        "apt-get update \\\n # a comment\n && apt-get install gcc \\\n && rm -fr /var/lib/apt/*",
+        "--mount=type=cache,target=/var/lib/apt apt-get update && apt-get install gcc",
+        "--mount=type=tmpfs,target=/var/lib/apt/lists apt-get update",
+        "bash -c 'apt-get update && rm -rf /var/lib/apt/lists/*'",
+        "echo apt-get update",
+        "echo 'x && apt-get update'",
+        "apt-get update && cd /var/lib/apt && rm -rf lists",
+        "apt-get update && find /var/lib/apt/lists -type f -delete",
+        "pip install --no-cache-dir a==1",
+        "pip --no-cache-dir install a==1",
+        "PIP_NO_CACHE_DIR=1 pip install a==1",
+        "export PIP_NO_CACHE_DIR=yes; pip install a==1",
+        "pip install a==1 && rm -rf ~/.cache",
+        "pip install a==1 && rm -rf $HOME/.cache/pip",
+        "pip install a==1 && pip cache purge",
+        "--mount=type=cache,target=/root/.cache pip install a==1",
+        "conda install -y a=1 && conda clean -afy",
+        "dnf -y install gcc-13.1 && dnf clean all",
+        "apk add --no-cache bash",
+        "npm ci && npm cache clean --force",
+        "uv pip install --no-cache a==1",
+    ],
+)  # fmt: skip
+def test_no_cache_is_left(commands: str) -> None:
+    assert run(commands) & {"BB1001", "BB1002"} == set()
+
+
+@pytest.mark.parametrize(
+    ("commands", "code"),
+    [
+        ("apt-get update && apt-get clean", "BB1001"),
+        ("apt-get -qq update", "BB1001"),
+        ("sudo -E apt-get update", "BB1001"),
+        ("set -ex; if true; then apt-get update; fi", "BB1001"),
+        ("rm -rf /var/lib/apt/lists/* && apt-get update", "BB1001"),
+        ("bash -c 'apt-get update'", "BB1001"),
+        ('["apt-get", "update"]', "BB1001"),
+        ('["/bin/bash", "-c", "apt-get update"]', "BB1001"),
+        ("<<EOF\napt-get update\nEOF", "BB1001"),
+        ("<<EOF bash -e\napt-get update\nEOF", "BB1001"),
+        ("dnf install -y gcc-13.1", "BB1001"),
+        ("apk add bash", "BB1001"),
+        ("zypper -n in gcc", "BB1001"),
+        ("pip3.11 install a==1", "BB1002"),
+        ("python3 -m pip install a==1", "BB1002"),
+        ("/opt/venv/bin/pip install a==1", "BB1002"),
+        ("PIP_NO_CACHE_DIR=0 pip install a==1", "BB1002"),
+        ("mamba env create -f e.yml", "BB1002"),
+        ("npm install -g x@1", "BB1002"),
+        ("go build ./...", "BB1002"),
+    ],
+)
+def test_a_cache_is_left(commands: str, code: str) -> None:
+    assert code in run(commands)
+
+
+def test_only_layers_of_the_image_count() -> None:
+    text = "FROM debian:12.7 AS a\nRUN apt-get update\nFROM debian:12.7\nCOPY --from=a /x /x\n"
+    assert "BB1001" not in codes(text)
+    assert "BB1001" in codes("FROM debian:12.7 AS a\nRUN apt-get update\nFROM a\n")
+
+
+def test_variables_of_the_environment_count() -> None:
+    assert run("pip install a==1", before="ENV PIP_NO_CACHE_DIR=1\n") == set()
+    assert "BB1002" in run("pip install a==1", before="ENV PIP_NO_CACHE_DIR=off\n")
+
+
+# Leftovers.
+
+
+@pytest.mark.parametrize(
+    ("commands", "tripped"),
+    [
+        ("wget https://e.org/a.tar.gz && tar xf a.tar.gz", True),
+        ("wget https://e.org/a.tar.gz && tar xf a.tar.gz && rm a.tar.gz", False),
+        ("cd /tmp && wget https://e.org/a.tar.gz && tar xf a.tar.gz && rm -rf /tmp/*", False),
+        ("wget -O /opt/a.tgz https://e.org/x && tar xf /opt/a.tgz", True),
+        ("wget -qO- https://e.org/a.tar.gz | tar xz", False),
+        ("curl https://e.org/a.tar.gz | tar xz", False),
+        ("curl -fsSLo a.zip https://e.org/a", True),
+        ("curl -O https://e.org/a.deb && dpkg -i a.deb && rm *.deb", False),
+        ("wget -P /tmp https://e.org/a.tar.gz", True),
+        ("curl -o /usr/local/bin/tool.bin https://e.org/t", False),
+        ("--mount=type=tmpfs,target=/tmp cd /tmp && wget https://e.org/a.tar.gz", False),
+        ("git clone https://e.org/a.git /tmp/a && make -C /tmp/a install", True),
+        ("git clone https://e.org/a.git /tmp/a && make -C /tmp/a install && rm -r /tmp/a", False),
+    ],
+)
+def test_temporary_files(commands: str, tripped: bool) -> None:
+    assert ("BB1003" in run(commands)) is tripped
+
+
+def test_a_removal_in_a_later_layer_saves_nothing() -> None:
+    text = "FROM debian:12.7\nRUN apt-get update\nRUN rm -rf /var/lib/apt/lists/*\n"
+    (found,) = [each for each in findings(text) if each.code == "BB1004"]
+    assert (found.line, "line 2" in found.remedy) == (3, True)
+    assert "BB1004" not in codes("FROM debian:12.7\nRUN rm -rf /var/lib/apt/lists/*\n")
+
+
+def test_a_changed_owner_becomes_a_flag_of_copy() -> None:
+    text = 'FROM debian:12.7\nCOPY app /opt/app\nRUN chown -R a:b /opt/app\nCMD ["x"]\n'
+    after, _ = fix.fixed(text, findings)
+    assert after == 'FROM debian:12.7\nCOPY --chown=a:b app /opt/app\nCMD ["x"]\n'
+    kept = text.replace("RUN chown", "RUN true && chown")
+    assert fix.fixed(kept, findings)[0] == kept
+
+
+# Sites.
+
+
+def test_cuda_of_the_base_is_compared_with_the_driver() -> None:
+    site = make_site(gpu_drivers=(make_driver(version="525.60.13", cuda="12.0"),))
+    assert "BB1303" in codes("FROM nvidia/cuda:13.0.1-base-ubuntu24.04\n", site=site)
+    assert "BB1303" in codes("ARG V=13.0.1\nFROM nvidia/cuda:${V}-base\n", site=site)
+    assert "BB1303" not in codes("FROM nvidia/cuda:12.4.1-base-ubuntu22.04\n", site=site)
+    wheel = "FROM debian:12.7\nRUN pip install torch==2.9.0 --index-url https://e.org/whl/cu130\n"
+    assert "BB1303" in codes(wheel, site=site)
+
+
+def test_processors() -> None:
+    site = make_site()  # EPYC 7543: x86-64-v3
+    assert "BB1306" in codes("FROM debian:12.7\nENV CFLAGS=-march=znver4\n", site=site)
+    assert "BB1306" in codes("FROM debian:12.7\nRUN spack install x target=skylake_avx512\n", site=site)
+    assert "BB1306" in codes("FROM debian:12.7\nRUN icc -xCORE-AVX512 x.c\n", site=site)
+    assert "BB1306" not in codes("FROM debian:12.7\nENV CFLAGS=-march=haswell\n", site=site)
+    text = "FROM debian:12.7\nRUN make CFLAGS=-march=native\n"
+    after, _ = fix.fixed(text, lambda each: findings(each, site=site))
+    assert after == text.replace("native", "x86-64-v3")
+
+
+def test_platforms() -> None:
+    assert "BB1307" in codes("FROM --platform=linux/arm64 debian:12.7\n", site=make_site())
+    assert "BB1307" not in codes("FROM --platform=linux/amd64 debian:12.7\n", site=make_site())
+    arm = msgspec.structs.replace(make_site(), architecture="aarch64")
+    assert "BB1307" in codes("FROM --platform=linux/amd64 debian:12.7\n", site=arm)
+
+
+# Ignoring.
+
+
+def test_comments_ignore_rules() -> None:
+    text = "FROM debian:12.7\n# bareboat ignore=BB1001, BB1604\nRUN apt-get update\nRUN apt-get update\n"
+    assert [each.line for each in findings(text) if each.code == "BB1001"] == [4]
+    assert "BB1602" not in codes("# bareboat ignore=BB1602\n\nFROM debian:12.7\n")
+    inside = "FROM debian:12.7\nRUN true \\\n  # bareboat ignore=BB1001\n && apt-get update\n"
+    assert "BB1001" not in codes(inside)
+
+
+def test_a_dockerignore_is_enough() -> None:
+    assert "BB1006" in codes("FROM debian:12.7\nCOPY . /a\n")
+    assert "BB1006" not in codes("FROM debian:12.7\nCOPY . /a\n", ignore=".git\n")
