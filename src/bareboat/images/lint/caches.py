@@ -8,7 +8,7 @@ from bareboat.images.lint import managers
 from bareboat.images.lint.census import Group
 from bareboat.images.lint.image import ImageSubject
 from bareboat.images.lint.recipe import RecipeSubject, Step
-from bareboat.images.lint.rule import Edit, Hit, Rule, Severity, size
+from bareboat.images.lint.rule import Edit, Hit, Rule, Severity, files, size
 
 _LEAST_BYTES = 64_000
 #: Below this a finding is only information.
@@ -59,7 +59,7 @@ def grouped(groups: list[Group], what: str, *, least: int = _LEAST_BYTES) -> Ite
         if group.size_bytes < least:
             continue
         yield Hit(
-            message=f"{what} in {group.place}: {size(group.size_bytes)} in {group.files:,} files",
+            message=f"{what} in {group.place}: {size(group.size_bytes)} in {files(group.files)}",
             layer=group.layer,
             paths=group.paths,
             size_bytes=group.size_bytes,
@@ -87,7 +87,7 @@ RULES = (
         image=_system_image,
         bad="FROM debian:12.7\nRUN apt-get update && apt-get install -y gcc=4:12.2.0-3\n",
         good="FROM debian:12.7\nRUN apt-get update && apt-get install -y gcc=4:12.2.0-3 \\\n"
-        "    && rm -rf /var/lib/apt/lists/*\n",
+        "    && apt-get clean && rm -rf /var/lib/apt/lists/*\n",
         fixes=True,
     ),
     Rule(

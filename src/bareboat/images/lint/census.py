@@ -39,7 +39,7 @@ _INSTALLED = re.compile(
 )
 _LEAST_ARCHIVE_BYTES = 1_000_000
 _SETUID = 0o6000
-_TARGET = re.compile(r"linux-[a-z0-9]+-([a-z0-9_]+)")
+_TARGET = re.compile(r"linux-[a-z0-9.]+-([a-z0-9_]+)")
 _EDITABLE = re.compile(r"__editable__.*|.+\.egg-link|easy-install\.pth")
 _MOST_EXAMPLES = 3
 _MOST_KEPT = 2000
@@ -101,7 +101,7 @@ class Census:
     def exists(self, path: str) -> bool:
         """Whether the path is in the final tree; links are not followed."""
         folder, _, name = path.rstrip("/").rpartition("/")
-        return path in self.final or name in self.final.get(folder, {})
+        return name in self.final.get(folder, {})
 
     def kind(self, path: str) -> str:
         """Its kind in the final tree; "" when there is nothing."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from bareboat.images.lint.caches import SMALL_BYTES
 from bareboat.images.lint.image import ImageSubject
 from bareboat.images.lint.recipe import RecipeSubject, Step, location, walk
-from bareboat.images.lint.rule import Edit, Hit, Rule, Severity, size
+from bareboat.images.lint.rule import Edit, Hit, Rule, Severity, files, size
 from bareboat.images.lint.shell import Command, Word
 
 _HOME = re.compile(r"/root(?:/|$)|/home/[^/]+(?:/|$)")
@@ -92,7 +92,7 @@ def _image(subject: ImageSubject) -> Iterator[Hit]:
         if group.size_bytes < _LEAST_BYTES and group.runs < 3:
             continue
         yield Hit(
-            message=f"{group.place} has {size(group.size_bytes)} in {group.files:,} files, "
+            message=f"{group.place} has {size(group.size_bytes)} in {files(group.files)}, "
             f"{group.runs:,} of them "
             "programs or libraries, which engines hide behind your own home",
             layer=group.layer,
@@ -140,7 +140,7 @@ def _local_image(subject: ImageSubject) -> Iterator[Hit]:
         if group.size_bytes < _LEAST_BYTES and not group.runs:
             continue
         yield Hit(
-            message=f"{group.place} has {size(group.size_bytes)} in {group.files:,} files: engines hide "
+            message=f"{group.place} has {size(group.size_bytes)} in {files(group.files)}: engines hide "
             "it, and show "
             "your own ~/.local instead",
             layer=group.layer,

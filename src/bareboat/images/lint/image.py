@@ -115,4 +115,4 @@ def _history(config: Mapping[str, Any], layers: int) -> tuple[tuple[str, ...], t
 def _instruction(entry: Mapping[str, Any]) -> str:
     text = str(entry.get("created_by") or "")[: 1 << 16]
     text = re.sub(r"^/bin/sh -c #\(nop\)\s*|\s*# buildkit$", "", text)
-    return re.sub(r"^(?:\|\d+ .*?)?/bin/sh -c ", "RUN ", text).strip()
+    return re.sub(r"^(?:RUN )?(?:\|\d+ .*?)?/bin/sh -c ", "RUN ", text).strip()

@@ -18,7 +18,7 @@ from bareboat.images.lint.recipe import (
     removes,
     walk,
 )
-from bareboat.images.lint.rule import Edit, Hit, Rule, Severity, size
+from bareboat.images.lint.rule import Edit, Hit, Rule, Severity, files, size
 from bareboat.images.lint.shell import Command, Word
 
 _ARCHIVE = re.compile(
@@ -191,16 +191,18 @@ def _hidden(subject: ImageSubject, *kinds: str) -> Iterator[Hit]:
     said = {"deleted": "deletes", "replaced": "replaces", "copied": "holds again, with the same size,"}
     for each in subject.census.hidden.values():
         group = each.group
+        # An upgraded package, or a package manager's database, is replaced for a reason.
+        least = SMALL_BYTES * (10 if each.kind == "replaced" else 1)
         if each.kind not in kinds or group.size_bytes < _LEAST_BYTES:
             continue
         yield Hit(
-            message=f"{said[each.kind]} {size(group.size_bytes)} in {group.files:,} files that layer "
+            message=f"{said[each.kind]} {size(group.size_bytes)} in {files(group.files)} that layer "
             f"{each.below} still has",
             layer=each.layer,
             paths=group.paths,
             size_bytes=group.size_bytes,
             files=group.files,
-            severity=None if group.size_bytes >= SMALL_BYTES else Severity.INFO,
+            severity=None if group.size_bytes >= least else Severity.INFO,
         )
 
 

@@ -31,7 +31,7 @@ class Manager:
 
 MANAGERS = (
     Manager(name="apt", programs=("apt-get", "apt", "aptitude"), verbs=("update",), system=True,
-            cache=("/var/lib/apt/lists",), cleanup="rm -rf /var/lib/apt/lists/*"),
+            cache=("/var/lib/apt/lists",), cleanup="apt-get clean && rm -rf /var/lib/apt/lists/*"),
     Manager(name="dnf", programs=("dnf", "yum", "microdnf", "tdnf"), system=True,
             verbs=("install", "update", "upgrade", "groupinstall", "reinstall", "localinstall", "makecache"),
             cache=("/var/cache/dnf", "/var/cache/yum", "/var/cache/libdnf5"), clean=(("clean", "all"),),

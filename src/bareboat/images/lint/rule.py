@@ -115,6 +115,11 @@ def finding(rule: Rule, hit: Hit, *, instruction: str = "", total_bytes: int = 0
     )
 
 
+def files(count: int) -> str:
+    """A number of files."""
+    return f"{count:,} file{'' if count == 1 else 's'}"
+
+
 def size(size_bytes: int) -> str:
     """Bytes for people."""
     if size_bytes >= 10**9:

@@ -1,0 +1,421 @@
+"""`bareboat image lint` as users call it: on Dockerfiles and built images, with hadolint, --fix and SARIF."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import io
+import json
+import os
+import shutil
+import stat
+import subprocess
+import tarfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from builders import make_driver, make_site
+from building import Builds
+from tools import path_without, tool
+
+from bareboat import codec
+from bareboat.images.lint.registry import RULES
+
+KEY = "-----BEGIN OPENSSH PRIVATE KEY-----\nabc\n"
+
+
+@pytest.fixture(scope="module")
+def builds(tmp_path_factory: pytest.TempPathFactory) -> Builds:
+    tool("busybox")
+    made = Builds(tmp_path_factory.mktemp("lint"))
+    made.base()
+    return made
+
+
+@pytest.fixture
+def dockerfile(tmp_path: Path) -> Path:
+    path = tmp_path / "Dockerfile"
+    path.write_text("FROM debian\nRUN apt-get update && apt-get install -y gcc\n")
+    return path
+
+
+def lint(builds: Builds, *arguments: str | Path, code: int = 0) -> dict[str, Any]:
+    said = builds.bareboat("image", "lint", "--json", "--for", "none", *arguments, code=code)
+    found: dict[str, Any] = json.loads(said.out)
+    return found
+
+
+def codes(builds: Builds, *arguments: str | Path, code: int = 0) -> set[str]:
+    return {each["code"] for each in lint(builds, *arguments, "--fail-on", "never", code=code)["findings"]}
+
+
+# Images.
+
+
+def test_a_built_image(builds: Builds) -> None:
+    """What only the tar of a layer has, and what later layers hide, with bytes."""
+    builds.build(
+        "FROM base\nCOPY big /opt/big\nCOPY other /opt/other\nCOPY id_rsa /opt/key/\n"
+        "RUN chmod -R 750 /opt/big\n"
+        "RUN rm /opt/other && cp /bin/busybox /opt/tool && chmod 4755 /opt/tool\n"
+        "RUN mkdir -p /root/sw/bin && cp /bin/busybox /root/sw/bin/x && rm -r /opt/key\n"
+        "USER app\n",
+        {"big": b"x" * 3_000_000, "other": b"y" * 2_000_000, "id_rsa": KEY},
+        "-t", "smelly:1",
+    )  # fmt: skip
+    found = lint(builds, "smelly:1", code=1)["findings"]
+    by_code = {each["code"]: each for each in found}
+    assert {"BB1004", "BB1005", "BB1101", "BB1201", "BB1204", "BB1205", "BB1701"} <= set(by_code)
+    assert by_code["BB1005"]["bytes"] == 3_000_000
+    assert by_code["BB1004"]["bytes"] == 2_000_000
+    assert "chmod -R" in by_code["BB1005"]["instruction"]
+    assert by_code["BB1201"]["paths"] == ["/opt/tool"]
+    assert "hides" in by_code["BB1701"]["message"]
+    assert [each["bytes"] for each in found] == sorted((each["bytes"] for each in found), reverse=True)
+    builds.build("FROM base\nCOPY --chmod=755 big /opt/big\n", {"big": b"x"}, "-t", "clean:1")
+    assert not codes(builds, "clean:1") & set(by_code)
+
+
+def test_the_bytes_found_are_those_that_the_fix_saves(builds: Builds, tmp_path: Path) -> None:
+    """A download that stays and a second copy by chown, from a real server, before and after --fix."""
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w:gz") as tar:
+        info = tarfile.TarInfo("data")
+        info.size = 4_000_000
+        tar.addfile(info, io.BytesIO(os.urandom(info.size)))
+    served = tmp_path / "served"
+    served.mkdir()
+    (served / "data-1.0.tar.gz").write_bytes(archive.getvalue())
+    with serving(served) as port:
+        text = (
+            "FROM base\nCOPY app /opt/app\n"
+            f"RUN cd /opt && wget -q http://127.0.0.1:{port}/data-1.0.tar.gz && tar xzf data-1.0.tar.gz\n"
+        )
+        before = builds.image(text, {"app": b"x" * 1_000_000}, "-t", "before:1")
+        context = builds.context(text, {"app": b"x" * 1_000_000})
+        found = lint(builds, "before:1", code=1)
+        archives = [each for each in found["findings"] if each["code"] == "BB1003"]
+        assert [each["paths"] for each in archives] == [["/opt/data-1.0.tar.gz"]]
+        fixed = lint(builds, "--no-hadolint", "--fix", context / "Dockerfile", "--fail-on", "error")
+        assert "BB1003" not in {each["code"] for each in fixed["findings"]}
+        after = json.loads(builds.bareboat("image", "build", "--json", "-t", "after:1", context).out)
+    assert "BB1003" not in codes(builds, "after:1")
+    saved = before.size_bytes - builds.store.image(after["digest"]).size_bytes
+    assert abs(saved - archives[0]["bytes"]) < 20_000
+
+
+def test_an_image_that_was_pulled(builds: Builds, tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    (tree / "tmp").mkdir(parents=True)
+    (tree / "tmp/a").write_bytes(b"x" * 2_000_000)
+    builds.bareboat("image", "pull", tree, "--name", "pulled:1")
+    assert "BB1003" in codes(builds, "pulled:1")
+    assert "BB1003" in codes(builds, tree)  # by its reference
+
+
+def test_a_damaged_layer_is_reported_and_the_rest_is_checked(builds: Builds) -> None:
+    builds.build("FROM base\nCOPY a /tmp/a\n", {"a": b"x" * 200_000}, "-t", "damaged:1")
+    image = builds.store.image("damaged:1")
+    recipe = builds.store.recipe(image.layers[0].diff_id)
+    kept = recipe.read_bytes()
+    try:
+        recipe.write_bytes(kept[: len(kept) // 2])
+        found = lint(builds, "damaged:1", code=1)
+    finally:
+        recipe.write_bytes(kept)
+    assert any("layer 1" in note for note in found["notes"])
+    assert "BB1003" in {each["code"] for each in found["findings"]}
+
+
+def test_the_site_of_a_file(builds: Builds, tmp_path: Path) -> None:
+    site = tmp_path / "site.json"
+    site.write_bytes(codec.to_json(make_site(architecture="aarch64", gpu_drivers=(make_driver(),))))
+    said = builds.bareboat("image", "lint", "--json", "--for", site, "base", code=1)
+    assert "BB1307" in {each["code"] for each in json.loads(said.out)["findings"]}
+    both = json.dumps({"login": {}, "compute": json.loads(site.read_bytes())})
+    site.write_text(both)
+    said = builds.bareboat("image", "lint", "--json", "--for", site, "base", code=1)
+    assert "BB1307" in {each["code"] for each in json.loads(said.out)["findings"]}
+    kept = builds.store.own / "sites" / "slurm-gpu.json"
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    kept.write_text(json.dumps(json.loads(both)["compute"]))
+    said = builds.bareboat("image", "lint", "--json", "--for", "slurm-gpu", "base", code=1)
+    assert "BB1307" in {each["code"] for each in json.loads(said.out)["findings"]}
+
+
+def test_this_machine_is_the_default_site_of_an_image(builds: Builds) -> None:
+    said = builds.bareboat("image", "lint", "base", "--fail-on", "never")
+    assert "compared with" in said.err
+
+
+# Dockerfiles.
+
+
+def test_exit_codes(builds: Builds, dockerfile: Path) -> None:
+    own = ("image", "lint", "--no-hadolint", dockerfile)
+    assert "BB1001" in builds.bareboat(*own, code=1).out
+    builds.bareboat(*own, "--fail-on", "info", code=1)
+    builds.bareboat(*own, "--fail-on", "error")
+    builds.bareboat(*own, "--fail-on", "never")
+    builds.bareboat(*own, "--ignore", "BB1001,bb1601")
+    dockerfile.write_text("FROM debian:12.7\nFRMO x\n")
+    assert "unknown instruction" in builds.bareboat(*own, code=2).err
+
+
+def test_hadolint(builds: Builds, dockerfile: Path) -> None:
+    tool("hadolint")
+    found = lint(builds, dockerfile, code=1)["findings"]
+    others = {each["code"] for each in found if each["source"] == "hadolint"}
+    assert "DL3015" in others
+    assert not others & {"DL3006", "DL3008", "DL3009"}  # ours say the same
+    assert "DL3015" not in codes(builds, dockerfile, "--ignore", "DL3015")
+    assert not any(code.startswith("DL") for code in codes(builds, dockerfile, "--no-hadolint"))
+
+
+def test_a_hadolint_that_is_missing_or_broken(dockerfile: Path, tmp_path: Path) -> None:
+    """On PATH, for a Python whose own directory has none."""
+    from bareboat.errors import ToolError
+    from bareboat.images.lint import hadolint
+
+    broken = tmp_path / "hadolint"
+    for script in ("#!/bin/sh\necho no\n", "#!/bin/sh\necho '[{}]'\n", "#!/bin/sh\necho '{\"a\": 1}'\n"):
+        broken.write_text(script)
+        broken.chmod(0o755)
+        with pytest.raises(ToolError):
+            hadolint.run(str(broken), "FROM a\n")
+    said = subprocess.run(
+        [shutil.which("python3") or "python3", "-c",
+         "import sys, sysconfig\n"
+         "from bareboat.images.lint import hadolint\n"
+         "sys.executable = '/nowhere/python'\n"
+         "sysconfig.get_path = lambda _name: '/nowhere'\n"
+         "from bareboat.cli.main import main\n"
+         "sys.exit(main(sys.argv[1:]))",
+         "image", "lint", str(dockerfile), "--fail-on", "never"],
+        env=os.environ | {
+            "PATH": path_without(tmp_path / "bin", "hadolint"), "BAREBOAT_STORE": str(tmp_path / "store"),
+            "PYTHONPATH": str(Path(__file__).parents[2] / "src"),
+        },
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert said.returncode == 0, said.stderr
+    assert "hadolint is not installed" in said.stderr
+    assert "BB1001" in said.stdout
+
+
+def test_fix_writes_the_file_and_keeps_its_mode(builds: Builds, dockerfile: Path) -> None:
+    dockerfile.chmod(0o640)
+    link = dockerfile.with_name("link")
+    link.symlink_to(dockerfile)
+    before = dockerfile.read_text()
+    said = builds.bareboat("image", "lint", "--no-hadolint", "--fix", "--dry-run", link)
+    assert "+    && apt-get clean && rm -rf /var/lib/apt/lists/*" in said.out
+    assert dockerfile.read_text() == before
+    said = builds.bareboat("image", "lint", "--no-hadolint", "--fix", link, "--ignore", "BB1601")
+    assert "corrected 1 finding" in said.err
+    assert link.is_symlink()
+    assert stat.S_IMODE(dockerfile.stat().st_mode) == 0o640
+    assert dockerfile.read_text() == before.replace(
+        "gcc\n", "gcc \\\n    && apt-get clean && rm -rf /var/lib/apt/lists/*\n"
+    )
+    again = dockerfile.read_bytes()
+    builds.bareboat("image", "lint", "--no-hadolint", "--fix", link, "--ignore", "BB1601")
+    assert dockerfile.read_bytes() == again
+
+
+def test_fix_keeps_carriage_returns_and_bytes_that_are_not_utf_8(builds: Builds, dockerfile: Path) -> None:
+    dockerfile.write_bytes("\ufeffFROM debian:12.7\r\n# ".encode() + b"\xff\r\nRUN pip install a==1\r\n")
+    builds.bareboat("image", "lint", "--no-hadolint", "--fix", dockerfile)
+    assert dockerfile.read_bytes() == (
+        "\ufeffFROM debian:12.7\r\n# ".encode() + b"\xff\r\nRUN pip install --no-cache-dir a==1\r\n"
+    )
+
+
+def test_a_file_that_cannot_be_written_stays(builds: Builds, dockerfile: Path) -> None:
+    before = dockerfile.read_text()
+    dockerfile.parent.chmod(0o500)
+    try:
+        if os.geteuid() != 0:
+            assert "cannot be written" in builds.bareboat("image", "lint", "--fix", dockerfile, code=2).err
+    finally:
+        dockerfile.parent.chmod(0o700)
+    assert dockerfile.read_text() == before
+
+
+def test_a_directory_stands_for_its_dockerfile(builds: Builds, dockerfile: Path) -> None:
+    assert "BB1001" in codes(builds, dockerfile.parent)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("base", "--fix"), "is an image"),
+        (("Dockerfile", "--dry-run"), "--dry-run requires --fix"),
+        (("Dockerfile", "--ignore", "BB9999"), "no rule"),
+        (("Dockerfile", "--ignore", ","), "empty"),
+        (("Dockerfile", "--for", "nowhere.json"), "neither a file nor a site"),
+        (("Dockerfile", "--for", "Dockerfile"), "not JSON"),
+        (("Dockerfile", "--for", "wrong.json"), "hostname"),
+        (("missing/Dockerfile",), "not found"),
+        (("empty",), "directory without a Dockerfile"),
+        (("image.def",), "Apptainer definition"),
+        (("Dockerfile", "--json", "--format", "sarif"), "cannot be used together"),
+    ],
+)
+def test_mistakes(builds: Builds, dockerfile: Path, arguments: tuple[str, ...], said: str) -> None:
+    (dockerfile.parent / "empty").mkdir()
+    (dockerfile.parent / "image.def").write_text("Bootstrap: docker\n")
+    (dockerfile.parent / "wrong.json").write_text("{}")
+    found = builds.bareboat("image", "lint", "--no-hadolint", *arguments, code=2, cwd=dockerfile.parent)
+    assert said in found.err
+    assert "try: " in found.err
+
+
+# SARIF.
+
+#: The parts of SARIF 2.1.0 that are used, as its specification (sections 3.13 to 3.52) has them: what is
+#: required, which types and values are allowed, and no other property.
+_TEXT = {"type": "object", "properties": {"text": {"type": "string", "minLength": 1}}, "required": ["text"]}
+_LEVEL = {"enum": ["none", "note", "warning", "error"]}
+_URI = {"type": "string", "format": "uri-reference", "pattern": r"^[^ ]+$"}
+_COUNT = {"type": "integer", "minimum": 1}
+
+
+def _object(required: tuple[str, ...] = (), **properties: Any) -> dict[str, Any]:
+    return {
+        "type": "object", "properties": properties, "required": list(required), "additionalProperties": False,
+    }  # fmt: skip
+
+
+_LOCATION = _object(
+    physicalLocation=_object(
+        ("artifactLocation",),
+        artifactLocation=_object(uri=_URI),
+        region=_object(startLine=_COUNT, endLine=_COUNT),
+    ),
+    logicalLocations={
+        "type": "array",
+        "items": _object(
+            name={"type": "string"}, fullyQualifiedName={"type": "string"}, kind={"type": "string"}
+        ),
+    },
+)
+_RULE = _object(
+    ("id",),
+    id={"type": "string"}, shortDescription=_TEXT, fullDescription=_TEXT, help=_TEXT, helpUri=_URI,
+    defaultConfiguration=_object(level=_LEVEL),
+)  # fmt: skip
+_RESULT = _object(
+    ("message",),
+    ruleId={"type": "string"}, ruleIndex={"type": "integer", "minimum": -1}, level=_LEVEL, message=_TEXT,
+    locations={"type": "array", "items": _LOCATION},
+    partialFingerprints={"type": "object", "additionalProperties": {"type": "string"}},
+    properties={"type": "object"},
+)  # fmt: skip
+_RUN = _object(
+    ("tool",),
+    tool=_object(
+        ("driver",),
+        driver=_object(
+            ("name",),
+            name={"type": "string", "minLength": 1},
+            semanticVersion={"type": "string", "pattern": r"^\d+\.\d+\.\d+"},
+            informationUri={"type": "string", "format": "uri", "pattern": "^https://"},
+            rules={"type": "array", "items": _RULE, "uniqueItems": True},
+        ),
+    ),
+    results={"type": "array", "items": _RESULT},
+    columnKind={"enum": ["utf16CodeUnits", "unicodeCodePoints"]},
+    invocations={
+        "type": "array",
+        "items": _object(
+            ("executionSuccessful",),
+            executionSuccessful={"type": "boolean"},
+            toolExecutionNotifications={
+                "type": "array", "items": _object(("message",), level=_LEVEL, message=_TEXT),
+            },
+        ),
+    },
+)  # fmt: skip
+SARIF = _object(
+    ("version", "runs"),
+    **{"$schema": _URI, "version": {"const": "2.1.0"}, "runs": {"type": "array", "items": _RUN}},
+)
+
+
+def check_sarif(document: dict[str, Any]) -> None:
+    jsonschema.validate(document, SARIF)
+    for run in document["runs"]:
+        rules = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
+        for result in run["results"]:
+            assert rules[result["ruleIndex"]] == result["ruleId"]
+            for location in result["locations"]:
+                region = location.get("physicalLocation", {}).get("region", {"startLine": 1, "endLine": 1})
+                assert region["startLine"] <= region["endLine"]
+
+
+def test_sarif_of_a_dockerfile(builds: Builds, dockerfile: Path) -> None:
+    said = builds.bareboat("image", "lint", "--format", "sarif", dockerfile, code=1)
+    document = json.loads(said.out)
+    check_sarif(document)
+    found = {result["ruleId"] for run in document["runs"] for result in run["results"]}
+    assert "BB1001" in found
+    output = dockerfile.with_name("out.sarif")
+    said = builds.bareboat("image", "lint", "--format", "sarif", "-o", output, dockerfile, code=1)
+    assert json.loads(output.read_text()) == document
+    assert "warning" in said.out
+
+
+def test_sarif_of_an_image(builds: Builds) -> None:
+    builds.build("FROM base\nCOPY a /tmp/a%20b\n", {"a": b"x" * 200_000}, "-t", "sarif:1")
+    document = json.loads(
+        builds.bareboat(
+            "image", "lint", "--format", "sarif", "--for", "none", "sarif:1", "--fail-on", "never"
+        ).out
+    )
+    check_sarif(document)
+    (result,) = [each for each in document["runs"][0]["results"] if each["ruleId"] == "BB1003"]
+    assert result["properties"]["bytes"] == 200_000
+    assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"].startswith("tmp/")
+
+
+# The page.
+
+
+def test_the_page_is_written_from_the_rules() -> None:
+    import sys
+
+    root = Path(__file__).parents[2]
+    sys.path.insert(0, str(root / "docs" / "tools"))
+    import lint_page
+
+    written = lint_page.PAGE.read_text(encoding="utf-8")
+    assert written == lint_page.text(written), "run: python docs/tools/lint_page.py"
+    assert all(f"### {code}" in written for code in RULES)
+
+
+def serving(folder: Path) -> Any:
+    """An HTTP server of a directory on a free port."""
+    import contextlib
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_args: object) -> None:
+            pass
+
+    @contextlib.contextmanager
+    def running() -> Iterator[int]:
+        handler = functools.partial(Quiet, directory=str(folder))
+        with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+            thread = threading.Thread(target=server.serve_forever)
+            thread.start()
+            try:
+                yield server.server_address[1]
+            finally:
+                server.shutdown()
+                thread.join()
+
+    return running()
