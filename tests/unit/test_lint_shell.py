@@ -79,14 +79,44 @@ def test_options() -> None:
 
 
 _PIECES = st.sampled_from(
-    ["RUN ", "FROM a\n", "FROM a:1 AS b\n", "COPY x /y\n", "COPY --chown=a x /y\n", "ENV A=b\n", "apt-get update", "pip "
-    "install -e .",
-     " && ", "; ", " \\\n", "\n", "rm -rf /var/lib/apt/lists/*", "'", '"', "$(", ")", "`", "${A:-b}", "# c\n",
-     "<<E\n", "E\n",
-     "chown -R a /y", "wget http://a/b.tar", " | sh", "--mount=type=cache,target=/x ",
-     "conda install c", "USER a\n", "-march=native",
-     "{", "}", "if ", "; then ", "fi", ">", "<", "&", "\t", "é", "cd /tmp", "[\"a\", \"b\"]\n"]
-)  # fmt: skip
+    [
+        *(
+            "RUN ",
+            "FROM a\n",
+            "FROM a:1 AS b\n",
+            "COPY x /y\n",
+            "COPY --chown=a x /y\n",
+            "ENV A=b\n",
+            "USER a\n",
+        ),
+        *(
+            "apt-get update",
+            "pip install -e .",
+            "rm -rf /var/lib/apt/lists/*",
+            "chown -R a /y",
+            "conda install c",
+        ),
+        *("wget http://a/b.tar", " | sh", "--mount=type=cache,target=/x ", "-march=native", "cd /tmp"),
+        *(
+            " && ",
+            "; ",
+            " \\\n",
+            "\n",
+            "'",
+            '"',
+            "$(",
+            ")",
+            "`",
+            "${A:-b}",
+            "# c\n",
+            "<<E\n",
+            "E\n",
+            "\t",
+            "é",
+        ),
+        *("{", "}", "if ", "; then ", "fi", ">", "<", "&", '["a", "b"]\n'),
+    ]
+)
 
 
 @settings(max_examples=300, deadline=None)
