@@ -7,9 +7,9 @@ import http.server
 import io
 import json
 import os
-import shutil
 import stat
 import subprocess
+import sys
 import tarfile
 import threading
 from collections.abc import Iterator
@@ -77,7 +77,7 @@ def test_a_built_image(builds: Builds) -> None:
     assert "hides" in by_code["BB1701"]["message"]
     assert [each["bytes"] for each in found] == sorted((each["bytes"] for each in found), reverse=True)
     builds.build("FROM base\nCOPY --chmod=755 big /opt/big\n", {"big": b"x"}, "-t", "clean:1")
-    assert not codes(builds, "clean:1") & set(by_code)
+    assert codes(builds, "clean:1") == {"BB1206"}  # busybox has no /proc
 
 
 def test_the_bytes_found_are_those_that_the_fix_saves(builds: Builds, tmp_path: Path) -> None:
@@ -112,8 +112,8 @@ def test_an_image_that_was_pulled(builds: Builds, tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     (tree / "tmp").mkdir(parents=True)
     (tree / "tmp/a").write_bytes(b"x" * 2_000_000)
-    builds.bareboat("image", "pull", tree, "--name", "pulled:1")
-    assert "BB1003" in codes(builds, "pulled:1")
+    builds.bareboat("image", "pull", tree, "--name", "pulled")
+    assert "BB1003" in codes(builds, "pulled")
     assert "BB1003" in codes(builds, tree)  # by its reference
 
 
@@ -188,7 +188,7 @@ def test_a_hadolint_that_is_missing_or_broken(dockerfile: Path, tmp_path: Path) 
         with pytest.raises(ToolError):
             hadolint.run(str(broken), "FROM a\n")
     said = subprocess.run(
-        [shutil.which("python3") or "python3", "-c",
+        [sys.executable, "-c",
          "import sys, sysconfig\n"
          "from bareboat.images.lint import hadolint\n"
          "sys.executable = '/nowhere/python'\n"
@@ -259,7 +259,7 @@ def test_a_directory_stands_for_its_dockerfile(builds: Builds, dockerfile: Path)
         (("Dockerfile", "--ignore", ","), "empty"),
         (("Dockerfile", "--for", "nowhere.json"), "neither a file nor a site"),
         (("Dockerfile", "--for", "Dockerfile"), "not JSON"),
-        (("Dockerfile", "--for", "wrong.json"), "hostname"),
+        (("Dockerfile", "--for", "wrong.json"), "wrong type"),
         (("missing/Dockerfile",), "not found"),
         (("empty",), "directory without a Dockerfile"),
         (("image.def",), "Apptainer definition"),
@@ -387,8 +387,6 @@ def test_sarif_of_an_image(builds: Builds) -> None:
 
 
 def test_the_page_is_written_from_the_rules() -> None:
-    import sys
-
     root = Path(__file__).parents[2]
     sys.path.insert(0, str(root / "docs" / "tools"))
     import lint_page

@@ -177,15 +177,18 @@ def _enter(
             census.mark("direct url", path, number)
 
 
-def _clear(census: Census, folder: str, number: int) -> None:
+def _clear(census: Census, top: str, number: int) -> None:
     """What the layers below have in a directory is gone."""
-    children = census.final.get(folder, {})
-    for name, below in list(children.items()):
-        if below[1] < number:
-            _remove(census, f"{folder}/{name}", below, number, "deleted")
-            del children[name]
-        elif below[2] == "folder":
-            _clear(census, f"{folder}/{name}", number)
+    pending = [top]
+    while pending:
+        folder = pending.pop()
+        children = census.final.get(folder, {})
+        for name, below in list(children.items()):
+            if below[1] < number:
+                _remove(census, f"{folder}/{name}", below, number, "deleted")
+                del children[name]
+            elif below[2] == "folder":
+                pending.append(f"{folder}/{name}")
 
 
 def _remove(census: Census, path: str, below: tuple[int, int, str, int], number: int, kind: str) -> None:

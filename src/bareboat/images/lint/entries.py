@@ -18,8 +18,8 @@ from bareboat.images.layers.whiteouts import OPAQUE, WHITEOUT, is_whiteout
 from bareboat.images.oci import tarreader
 from bareboat.images.oci.tarreader import Tar
 
-#: No layer of a real image has as many.
-MOST_ENTRIES = 5_000_000
+#: No real image has as many in all its layers.
+MOST_ENTRIES = 3_000_000
 _LONGEST_NAME = 4096
 
 
@@ -34,12 +34,13 @@ class Item(NamedTuple):
     gains: bool
 
 
-def read(tree: Path, recipe: Path, *, name: str) -> Iterator[Item]:
-    """The entries of a stored layer, in the order of its tar. Raises ImageError, StoreError, OSError."""
+def read(tree: Path, recipe: Path, *, name: str, most: int = MOST_ENTRIES) -> Iterator[Item]:
+    """The entries of a stored layer, in the order of its tar, at most so many. Raises ImageError, StoreError,
+    OSError, and BareboatError for more."""
     source = _of_recipe(tree, recipe, name) if recipe.exists() else _of_tree(str(tree))
     for count, item in enumerate(source):
-        if count == MOST_ENTRIES:
-            raise BareboatError(f"{name} has more than {MOST_ENTRIES:,} entries, and is not linted further")
+        if count >= most:
+            raise BareboatError(f"the image has more than {MOST_ENTRIES:,} entries")
         if len(item.path) <= _LONGEST_NAME:
             yield item
 

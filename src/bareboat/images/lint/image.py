@@ -65,13 +65,17 @@ def read(
     """Read an image for the rules: the headers of each layer once, no content. Raises StoreError."""
     count = len(image.layers)
     notes: list[str] = []
+    left = entries.MOST_ENTRIES
 
     def items(number: int) -> Iterator[entries.Item]:
         layer = image.layers[number]
         say(f"reading layers: {number + 1} of {count}")
         tree, recipe = store.layer(layer.diff_id), store.recipe(layer.diff_id)
+        nonlocal left
         try:
-            yield from entries.read(tree, recipe, name=f"layer {number + 1}")
+            for item in entries.read(tree, recipe, name=f"layer {number + 1}", most=left):
+                left -= 1
+                yield item
         except (BareboatError, OSError) as error:
             notes.append(f"layer {number + 1} was not read to its end: {error}")
 

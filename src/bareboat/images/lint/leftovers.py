@@ -161,19 +161,19 @@ def _destination(step: Step) -> str:
 
 
 def _deleted(subject: RecipeSubject) -> Iterator[Hit]:
+    written = [tuple(filter(None, _written_by(step))) for step in subject.steps]
     for step in subject.runs():
         gone = removed(step)
         if not gone:
             continue
-        own = set(_written_by(step))
         for before in subject.before(step):
             paths = [
                 path
-                for path in _written_by(before)
-                if path and path not in own
+                for path in written[before.number]
+                if path not in written[step.number]
                 and any(matches(each, path) or each.startswith(f"{path}/") for each in gone)
                 and before.keeps(path)
-            ]  # fmt: skip
+            ]
             if paths and not (before.name == "RUN" and all(removes(before, path) for path in paths)):
                 yield Hit(
                     message=f"removes {paths[0]}, which the layer of line {before.line} still has: it saves "

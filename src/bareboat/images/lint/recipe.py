@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bareboat.images.lint import shell
@@ -18,16 +18,19 @@ from bareboat.images.recipe.stages import Recipe, Stage
 from bareboat.model import Site
 
 _FLAG = re.compile(r"(?:[ \t]|\\[ \t]*\n|`[ \t]*\n|(?<=\n)[ \t]*#[^\n]*\n)*(--[a-z-]+(?:=\S+)?)(?=\s)")
+#: How far back a rule looks for what wrote a file.
+_MOST_BEFORE = 300
 _IGNORE = re.compile(r"#\s*bareboat\s+ignore\s*=\s*([A-Za-z0-9, ]+)")
 _SHELL_HEREDOC = re.compile(r"(?:\S*/)?(?:ba|da|a|z)?sh(?:\s+-\S+)*|")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One instruction. `environment`: ENV and ARG before it; `home`: of its user; `script`: of a RUN;
-    `mounted`: targets of its mounts, whose files are in no layer; `ships`: its layer is in the image that is
-    built."""
+    """One instruction. `number`: its place among all; `environment`: ENV and ARG before it; `home`: of its
+    user; `script`: of a RUN; `mounted`: targets of its mounts, whose files are in no layer; `ships`: its
+    layer is in the image that is built."""
 
+    number: int
     stage: Stage
     instruction: Instruction
     environment: Mapping[str, str]
@@ -78,6 +81,7 @@ class RecipeSubject:
     text: str
     recipe: Recipe
     steps: tuple[Step, ...]
+    starts: Sequence[int]
     ignored: Mapping[int, frozenset[str]] = field(default_factory=dict)
     ignore: str | None = None
     site: Site | None = None
@@ -88,12 +92,12 @@ class RecipeSubject:
 
     def before(self, step: Step) -> Iterator[Step]:
         """The earlier steps of the same image, the nearest first."""
-        at = self.steps.index(step)
-        return (each for each in reversed(self.steps[:at]) if each.ships == step.ships)
+        nearest = self.steps[max(step.number - _MOST_BEFORE, 0) : step.number]
+        return (each for each in reversed(nearest) if each.ships == step.ships)
 
     def source(self, step: Step) -> tuple[int, int]:
         """Where the instruction is in the text, its last newline left out."""
-        starts = _row_starts(self.text)
+        starts = self.starts
         end = starts[step.last] - 1 if step.last < len(starts) else len(self.text)
         return starts[step.line - 1], end
 
@@ -127,6 +131,7 @@ def read(
         environment, user, workdir = state.get(base.title, ({}, "", "/")) if base else ({}, "", "/")
         for instruction in stage.steps:
             made = Step(
+                number=len(steps),
                 stage=stage,
                 instruction=instruction,
                 environment=environment,
@@ -152,7 +157,7 @@ def read(
                 workdir = posixpath.join(workdir, expand(_unquoted(instruction.args[0]), environment))
         state[stage.title] = environment, user, workdir
     return RecipeSubject(
-        name=name, text=text, recipe=recipe, steps=tuple(steps), ignored=_ignored(text, steps),
+        name=name, text=text, recipe=recipe, steps=tuple(steps), starts=starts, ignored=_ignored(text, steps),
         ignore=ignore, site=site,
     )  # fmt: skip
 

@@ -7,6 +7,7 @@ command, so a rule may miss something, but never reports text that is not a comm
 
 from __future__ import annotations
 
+import itertools
 import posixpath
 import re
 from collections.abc import Iterator
@@ -14,6 +15,8 @@ from dataclasses import dataclass, replace
 
 _DEEPEST = 5
 _LONGEST = 1 << 20
+#: No RUN that somebody wrote has more; the others of a longer one are not checked.
+_MOST_COMMANDS = 500
 _OPERATOR = re.compile(r"&&|\|\||;;|\|&|[;&|()]")
 _REDIRECTION = re.compile(r"\d*(?:<<<|<<-?|>>|>\||<>|[<>]&?)|&>>?")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
@@ -122,8 +125,9 @@ def parse(text: str, start: int, *, escape: str = "\\", is_lines: bool = False) 
     if len(text) > _LONGEST:
         return Script(())
     lexer = _Lexer(text, start, escape, is_lines)
-    commands = tuple(lexer.run(0))
-    return Script(commands, start + lexer.last if start >= 0 and lexer.closed else -1, is_lines)
+    commands = tuple(itertools.islice(lexer.run(0), _MOST_COMMANDS))
+    whole = lexer.closed and len(commands) < _MOST_COMMANDS
+    return Script(commands, start + lexer.last if start >= 0 and whole else -1, is_lines)
 
 
 class _Lexer:
@@ -182,7 +186,7 @@ class _Lexer:
         text = self._text
         while self._at < len(text):
             char = text[self._at]
-            if char == self._escape and re.match(r"[ \t]*(?:\n|$)", text[self._at + 1 :][:200]):
+            if char == self._escape and re.match(r"[ \t]*(?:\n|$)", text[self._at + 1 : self._at + 201]):
                 rest = text.find("\n", self._at)
                 self._at = len(text) if rest < 0 else rest + 1
             elif char == "\n" and self._is_lines:
@@ -237,7 +241,7 @@ class _Lexer:
             if char.isspace() or char in ";&|()<>":
                 break
             if char == "\\" and self._at + 1 < len(text) and self._escape != "`":
-                if re.match(r"[ \t]*\n", text[self._at + 1 :][:200]):
+                if re.match(r"[ \t]*\n", text[self._at + 1 : self._at + 201]):
                     break
                 value.append(text[self._at + 1])
                 self._at += 2
