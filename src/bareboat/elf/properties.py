@@ -1,4 +1,4 @@
-"""What an ELF file says about the machine that it needs: x86-64 levels, and the oldest kernel.
+"""The machine that an ELF file requires by its notes: x86-64 levels, and the oldest kernel.
 
 Sources: the x86-64 psABI, "Program Property" (GNU_PROPERTY_X86_ISA_1_NEEDED), and the LSB's ABI tag
 (https://refspecs.linuxfoundation.org/LSB_5.0.0/LSB-Core-generic/LSB-Core-generic/noteabitag.html).

@@ -185,7 +185,7 @@ RULES = (
     Rule(
         code="BB1601",
         title="A base image has no tag, or one that moves.",
-        why="The next build has another base, and nobody can say which.",
+        why="The next build has another base, and nobody knows which.",
         remedy="FROM NAME:VERSION@sha256:…",
         recipe=_untagged,
         bad="FROM debian:latest\n",
