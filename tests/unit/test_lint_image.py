@@ -18,7 +18,17 @@ from bareboat.images.lint import census, check, credentials, image, systems
 from bareboat.images.lint.entries import Item
 from bareboat.images.lint.registry import RULES
 from bareboat.images.lint.rule import Finding, Severity
-from bareboat.model import CudaCompat, HostLibrary, Image, MpiFacts, MpiFamily, Pmi, Process, SchedulerFacts
+from bareboat.model import (
+    CudaCompat,
+    HostLibrary,
+    Image,
+    MpiFacts,
+    MpiFamily,
+    Pmi,
+    Prefix,
+    Process,
+    SchedulerFacts,
+)
 from bareboat.model.fabric import FabricLibrary, Kind, Network, Port
 from bareboat.store import Store
 
@@ -233,6 +243,15 @@ def test_the_most_expensive_finding_comes_first(store: Store) -> None:
     found = findings(store, {"tmp/a": "x" * 10 * MB, "var/lib/apt/lists/b": "x" * 20 * MB, "opt/k.pem": KEY})
     assert [each.code for each in found] == ["BB1001", "BB1003", "BB1701"]
     assert found[0].share == pytest.approx(2 / 3, abs=0.01)
+
+
+def test_the_home_of_a_captured_environment_is_only_named(store: Store) -> None:
+    tree: dict[str, str | None] = {"home/ada/env/lib/a.so": "x" * MB}
+    prefixes = (Prefix(path="/home/ada/env", layer="sha256:" + "a" * 64),)
+    path = {"environment": {"PATH": "/home/ada/env/bin"}}
+    assert codes(store, tree, **path) == {"BB1101", "BB1104"}
+    (found,) = findings(store, tree, **path, prefixes=prefixes)
+    assert (found.code, found.severity, found.saves) == ("BB1101", Severity.INFO, False)
 
 
 def test_ignored_rules(store: Store) -> None:

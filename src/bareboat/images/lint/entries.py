@@ -24,8 +24,9 @@ _LONGEST_NAME = 4096
 
 
 class Item(NamedTuple):
-    """One entry. `path`: from the image's root, with a first slash; `kind`: `file`, `folder`, link, hard link,
-    whiteout, opaque or other; `size`: of a file's content; `gains`: it has file capabilities."""
+    """One entry. `path`: from the image's root, with a first slash; `kind`: `file`, `folder`, `link`,
+    `hard link`, `whiteout`, `opaque` or `other`; `size`: of a file's content; `gains`: it has file
+    capabilities."""
 
     path: str
     kind: str

@@ -91,16 +91,30 @@ def _image(subject: ImageSubject) -> Iterator[Hit]:
     for group in subject.census.labelled("home"):
         if group.size_bytes < _LEAST_BYTES and group.runs < 3:
             continue
+        kept = _is_kept(subject, group.place)
         yield Hit(
             message=f"{group.place} has {size(group.size_bytes)} in {files(group.files)}, "
-            f"{group.runs:,} of them "
-            "programs or libraries, which engines hide behind your own home",
+            f"{group.runs:,} of them programs or libraries, which "
+            + ("only Bareboat keeps visible" if kept else "engines hide behind your own home"),
             layer=group.layer,
             paths=group.paths,
             size_bytes=group.size_bytes,
             files=group.files,
-            severity=Severity.ERROR if group.runs and group.size_bytes >= SMALL_BYTES else None,
+            severity=Severity.INFO
+            if kept
+            else (Severity.ERROR if group.runs and group.size_bytes >= SMALL_BYTES else None),
+            remedy="for other engines, create the environment below /opt and capture it again"
+            if kept
+            else "",
         )
+
+
+def _is_kept(subject: ImageSubject, path: str) -> bool:
+    """Whether the path is in, or around, a directory of a captured environment: Bareboat keeps it visible."""
+    return any(
+        f"{prefix.path}/".startswith(f"{path}/") or f"{path}/".startswith(f"{prefix.path}/")
+        for prefix in subject.image.prefixes
+    )
 
 
 def _local(subject: RecipeSubject) -> Iterator[Hit]:
@@ -214,7 +228,7 @@ def _variables(subject: RecipeSubject) -> Iterator[Hit]:
 def _variables_image(subject: ImageSubject) -> Iterator[Hit]:
     for name, value in subject.image.environment.items():
         path = _hidden(name, value, None)
-        if path:
+        if path and not _is_kept(subject, path):
             yield Hit(message=f"the image's {name} has {path}, which engines hide")
 
 

@@ -25,15 +25,20 @@ def text(findings: Sequence[Finding], *, name: str, is_image: bool) -> str:
         lines.append(
             f"  {'see' if each.source == 'hadolint' else 'fix'}: {one_line(each.remedy, limit=1000)}"
         )
-    total = sum(each.size_bytes for each in findings)
+    total = saved(findings)
     found = f"{one_line(name)}: {summary(findings)}"
     if total:
-        share = sum(each.share for each in findings)
+        share = sum(each.share for each in findings if each.saves)
         found += f"; {size(total)}, {100 * share:.1f}% of the image, can be saved"
     fixable = len({(each.code, each.line) for each in findings if each.fixable})
     if fixable:
         found += f"; {fixable} can be corrected by --fix"
     return "\n".join([*lines, found])
+
+
+def saved(findings: Sequence[Finding]) -> int:
+    """The bytes that the image can be smaller."""
+    return sum(each.size_bytes for each in findings if each.saves)
 
 
 def summary(findings: Sequence[Finding]) -> str:
@@ -68,7 +73,7 @@ def as_json(
         "name": name,
         "kind": "image" if is_image else "dockerfile",
         "counts": {each.value: sum(f.severity is each for f in findings) for each in Severity},
-        "bytes": sum(each.size_bytes for each in findings),
+        "saved_bytes": saved(findings),
         "findings": [_entry(each) for each in findings],
         "notes": list(notes),
     }

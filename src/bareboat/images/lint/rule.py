@@ -90,6 +90,11 @@ class Finding:
     edits: tuple[Edit, ...] = field(default=(), repr=False)
 
     @property
+    def saves(self) -> bool:
+        """Whether its bytes are of no use, so that the image can be smaller."""
+        return self.code.startswith("BB10") or self.code == "BB1608"
+
+    @property
     def order(self) -> tuple[int, int, int, int, str]:
         """By bytes, then by severity and place."""
         return -self.size_bytes, -self.severity.rank, self.layer, self.line, self.code
