@@ -201,5 +201,44 @@ def expected(image: Image, contents: Contents, *, made: bool = False) -> Image:
     )
 
 
+def horovod_edits(versions: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """What Horovod's source lacks since 2023, as file, old and new text. `versions`: of the frameworks."""
+    edits: list[tuple[str, str, str]] = [
+        # Run-time requirements would need pip, which may not be installed.
+        ("setup.py", "setup_requires=require_list if is_build_action() else []", "setup_requires=[]"),
+        # The build path would stay in the library and be searched on every node.
+        (
+            "setup.py",
+            "cmake_args = ['-DCMAKE_BUILD_TYPE=' + config,",
+            "cmake_args = ['-DCMAKE_SKIP_RPATH=ON', '-DCMAKE_BUILD_TYPE=' + config,",
+        ),
+        # Removed in Python 3.12.
+        (
+            "horovod/torch/CMakeLists.txt",
+            "from distutils.sysconfig import get_python_inc; print(get_python_inc())",
+            "import sysconfig; print(sysconfig.get_paths()['include'])",
+        ),
+    ]
+    if _minor(versions.get("torch", "0")) >= (2, 1):  # its headers are C++17
+        edits += [
+            (each, "(CMAKE_CXX_STANDARD 14)", "(CMAKE_CXX_STANDARD 17)")
+            for each in ("CMakeLists.txt", "horovod/torch/CMakeLists.txt")
+        ]
+    tensorflow = max(
+        (_minor(v) for name, v in versions.items() if name.startswith("tensorflow")), default=(0,)
+    )
+    if tensorflow >= (2, 16):  # its XLA symbols are no longer exported
+        edits.append((
+            "horovod/tensorflow/CMakeLists.txt",
+            'list(APPEND TF_SOURCES "${PROJECT_SOURCE_DIR}/horovod/tensorflow/xla_mpi_ops.cc")',
+            "",
+        ))  # fmt: skip
+    return edits
+
+
+def _minor(version: str) -> tuple[int, ...]:
+    return numbers(version)[:2]
+
+
 def _line(version: str | None) -> tuple[int, ...]:
     return numbers(version or "")[:1]

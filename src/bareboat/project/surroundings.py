@@ -129,12 +129,24 @@ def _interpreter(folder: Path, python: Path, text: str) -> Interpreter:
 def missing(code: Code, local: frozenset[str], path: Iterable[str]) -> tuple[str, ...]:
     """The packages that the code needs and that no directory of `path`, the environment's, has. The standard
     library and local modules are not counted."""
-    asked = code.needed - local - set(sys.stdlib_module_names) - {"__future__", ""}
+    asked = _foreign(code, local)
     if not asked:
         return ()
     found = _installed(path)
-    lacking = sorted(name for name in asked if name.lower() not in found)
-    return tuple(dict.fromkeys(filter(None, (_PACKAGES.get(name, name) for name in lacking))))
+    return _distributions(name for name in asked if name.lower() not in found)
+
+
+def required(code: Code, local: frozenset[str]) -> tuple[str, ...]:
+    """The packages that the code needs, without the standard library and local modules."""
+    return _distributions(_foreign(code, local))
+
+
+def _foreign(code: Code, local: frozenset[str]) -> frozenset[str]:
+    return code.needed - local - set(sys.stdlib_module_names) - {"__future__", ""}
+
+
+def _distributions(modules: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(filter(None, (_PACKAGES.get(name, name) for name in sorted(modules)))))
 
 
 def _installed(path: Iterable[str]) -> set[str]:

@@ -20,11 +20,10 @@ from bareboat import execute, registry
 from bareboat.errors import ImageError, PlanError, ToolError
 from bareboat.images.inside.view import View
 from bareboat.model import Image, Mount, Site
-from bareboat.mpi.site_layer import HOROVOD, PREFIX, frameworks
+from bareboat.mpi.site_layer import HOROVOD, PREFIX, frameworks, horovod_edits
 from bareboat.site_layer import wheels
 from bareboat.site_layer.local_run import run_here
 from bareboat.store import Store
-from bareboat.versions import numbers
 
 #: Later versions lack features of setuptools and CMake that Horovod's build uses.
 SETUPTOOLS = "setuptools==75.8.0"
@@ -149,37 +148,7 @@ def build(
 
 def patch(source: Path, image: Image) -> None:
     """Patch the source for changes since 2023."""
-    edits: list[tuple[str, str, str]] = [
-        # Run-time requirements would need pip, which may not be installed.
-        ("setup.py", "setup_requires=require_list if is_build_action() else []", "setup_requires=[]"),
-        # The build path would stay in the library and be searched on every node.
-        (
-            "setup.py",
-            "cmake_args = ['-DCMAKE_BUILD_TYPE=' + config,",
-            "cmake_args = ['-DCMAKE_SKIP_RPATH=ON', '-DCMAKE_BUILD_TYPE=' + config,",
-        ),
-        # Removed in Python 3.12.
-        (
-            "horovod/torch/CMakeLists.txt",
-            "from distutils.sysconfig import get_python_inc; print(get_python_inc())",
-            "import sysconfig; print(sysconfig.get_paths()['include'])",
-        ),
-    ]
-    if _version(image.frameworks.get("torch", "0")) >= (2, 1):  # its headers are C++17
-        edits += [
-            (each, "(CMAKE_CXX_STANDARD 14)", "(CMAKE_CXX_STANDARD 17)")
-            for each in ("CMakeLists.txt", "horovod/torch/CMakeLists.txt")
-        ]
-    tensorflow = max(
-        (_version(v) for name, v in image.frameworks.items() if name.startswith("tensorflow")), default=(0,)
-    )
-    if tensorflow >= (2, 16):  # its XLA symbols are no longer exported
-        edits.append((
-            "horovod/tensorflow/CMakeLists.txt",
-            'list(APPEND TF_SOURCES "${PROJECT_SOURCE_DIR}/horovod/tensorflow/xla_mpi_ops.cc")',
-            "",
-        ))  # fmt: skip
-    for name, old, new in edits:
+    for name, old, new in horovod_edits(image.frameworks):
         file = source / name
         text = file.read_text()
         if old not in text:
@@ -262,10 +231,6 @@ def _extract(archive: Path, target: Path) -> None:
         raise ImageError(
             f"{archive.name} cannot be unpacked", context=str(error), remedy="download it again"
         ) from None
-
-
-def _version(text: str) -> tuple[int, ...]:
-    return numbers(text)[:2]
 
 
 def _tail(said: str) -> str:

@@ -13,6 +13,7 @@ EXAMPLE = "bareboat image pull docker.io/library/python:3.12-slim"
 #: In the order in which new users need them. Each module has `EXAMPLE`, `add(parser)` and `run(context)`.
 ACTIONS = {
     "pull": "pull an image into the store from a registry, archive, SIF or directory",
+    "init": "write a Dockerfile for a project and a site",
     "build": "build an image from a Dockerfile, without root",
     "lint": "find what makes a Dockerfile or an image large, unsafe, or fail on clusters",
     "ls": "list the store's images",

@@ -1,0 +1,173 @@
+"""bareboat image init: write a recipe for an image, from choices or from what a project has."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bareboat.cli import console
+from bareboat.cli.common import Context, add_common, add_dry_run
+from bareboat.errors import UsageError
+
+if TYPE_CHECKING:
+    from bareboat.session.recipes import Written
+
+EXAMPLE = "bareboat image init --framework torch --mpi auto --for leonardo.json"
+
+_FRAMEWORKS = ("torch", "tensorflow", "jax", "none")
+_FILES = {"dockerfile": "Dockerfile", "def": "image.def"}
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    add_common(parser)
+    parser.add_argument(
+        "project",
+        metavar="DIR|SCRIPT",
+        nargs="?",
+        help="directory whose package list is installed, or Python script whose imports are (default: .)",
+    )
+    parser.add_argument(
+        "--from",
+        dest="source",
+        metavar="LIST",
+        help="package list to install, instead of the one found; environment: the active Python "
+        "environment's packages; image:NAME: those of an image in the store",
+    )
+    parser.add_argument(
+        "--for",
+        dest="site",
+        metavar="SITE",
+        help="site whose facts decide: here, a name of facts in the store, or a file of doctor --json",
+    )
+    parser.add_argument(
+        "--framework", choices=_FRAMEWORKS, help="framework to install (default: what the project uses)"
+    )
+    parser.add_argument(
+        "--cuda", metavar="VERSION|auto|none", default="auto", help="CUDA of the framework (default: auto)"
+    )
+    parser.add_argument(
+        "--mpi",
+        metavar="NAME|auto|none",
+        help="MPI to install: auto, none, openmpi, mpich or a version such as openmpi-4.1.8 "
+        "(default: auto if the project uses MPI)",
+    )
+    parser.add_argument("--python", metavar="VERSION", help="version of Python, such as 3.11")
+    parser.add_argument("--base", metavar="IMAGE", help="base image, of Debian or Ubuntu")
+    parser.add_argument("--horovod", action="store_true", help="compile Horovod in the image")
+    parser.add_argument("--nccl", action="store_true", help="add NCCL, for programs without a framework")
+    parser.add_argument(
+        "--format",
+        choices=tuple(_FILES),
+        default="dockerfile",
+        help="Dockerfile or Apptainer definition file",
+    )
+    parser.add_argument("-o", "--output", metavar="FILE", help="file to write (default: DIR/Dockerfile)")
+    parser.add_argument("--force", action="store_true", help="replace an existing file")
+    add_dry_run(parser)
+
+
+def run(context: Context) -> int:
+    from bareboat.files import outputs
+    from bareboat.project.recipes.choices import Choices
+    from bareboat.session import recipes
+
+    options = context.options
+    top, script = recipes.place(options.project, Path.cwd())
+    target = outputs.check(options.output if options.output is not None else top / _FILES[options.format])
+    if not options.dry_run:
+        _check_free(target, force=options.force)
+    request = recipes.Request(
+        top=top,
+        script=script,
+        choices=Choices(
+            framework=options.framework,
+            cuda=options.cuda,
+            mpi=options.mpi,
+            python=options.python,
+            base=options.base,
+            horovod=options.horovod,
+            nccl=options.nccl,
+        ),
+        source=options.source,
+        site=options.site,
+        form=options.format,
+    )
+    if options.site == "here":
+        context.progress.say("probing this machine")
+    try:
+        written = recipes.write(context.session, request, _command(context))
+    finally:
+        context.progress.end()
+    if not options.dry_run:
+        _write(target, written.text.encode(), force=options.force)
+    _report(context, written, top, target)
+    return 0
+
+
+def _command(context: Context) -> str:
+    """How to write the recipe again, without paths of this machine."""
+    options = context.options
+    words = ["bareboat", "image", "init"]
+    if options.project:
+        words.append(os.path.basename(os.path.abspath(options.project)))
+    for flag, value in (
+        ("--from", options.source),
+        ("--for", os.path.basename(options.site) if options.site else None),
+        ("--framework", options.framework),
+        ("--cuda", options.cuda if options.cuda != "auto" else None),
+        ("--mpi", options.mpi),
+        ("--python", options.python),
+        ("--base", options.base),
+        ("--format", options.format if options.format != "dockerfile" else None),
+    ):
+        if value is not None:
+            words += [flag, value]
+    words += [f"--{name}" for name in ("horovod", "nccl") if getattr(options, name)]
+    return shlex.join(words)
+
+
+def _check_free(target: Path, *, force: bool) -> None:
+    if os.path.lexists(target) and not force:
+        raise UsageError(
+            f"{target} already exists",
+            remedy="name another: -o FILE; show the recipe: --dry-run; or replace it: --force",
+        )
+
+
+def _write(target: Path, data: bytes, *, force: bool) -> None:
+    """Write the file completely or not at all; without `force` only where there is none."""
+    from bareboat.files import outputs
+
+    with outputs.beside(target) as part:
+        part.write_bytes(data)
+        _check_free(target, force=force)
+
+
+def _report(context: Context, written: Written, top: Path, target: Path) -> None:
+    options = context.options
+    if options.json:
+        console.result_json(
+            {**written.facts, "file": str(target), "written": not options.dry_run, "text": written.text}
+        )
+    elif options.dry_run:
+        console.result(written.text.rstrip("\n"))
+    else:
+        console.result(f"wrote {os.path.relpath(target)}: {written.summary}")
+    if options.quiet:
+        return
+    for warning in written.warnings:
+        console.note(f"warning: {warning}")
+    if not (options.json or options.dry_run):
+        console.note(f"next:\n  {_next(options.format, top, target)}")
+
+
+def _next(form: str, top: Path, target: Path) -> str:
+    """The command that builds the image."""
+    file, folder = (shlex.quote(os.path.relpath(path)) for path in (target, top))
+    if form == "def":
+        return f"cd {folder} && apptainer build NAME.sif {shlex.quote(os.path.relpath(target, top))}"
+    named = "" if target == top / _FILES["dockerfile"] else f" -f {file}"
+    return f"bareboat image build{named} -t NAME {folder}"

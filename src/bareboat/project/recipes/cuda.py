@@ -1,0 +1,191 @@
+"""Which release of a framework a site's GPUs can run. Pure.
+
+A driver is judged by the rules that plan jobs: `bareboat.gpu.versions`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bareboat.errors import PlanError, UsageError
+from bareboat.gpu.versions import FIRST_DRIVERS, FIRST_OF_MAJOR, is_data_centre, judge_cuda
+from bareboat.model import CudaCompat, GpuDriver, Refusal
+from bareboat.project.recipes.catalogue import FOR_CPUS, WITH_CUDA, WITH_ROCM, Release
+from bareboat.project.recipes.ground import Ground
+from bareboat.versions import numbers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """`release`: None without a framework. `cuda`: what its packages bring, "" for none; `compat`: only the
+    forward-compatibility package of the base makes it work."""
+
+    release: Release | None
+    cuda: str = ""
+    reason: str = ""
+    warnings: tuple[str, ...] = ()
+    compat: bool = False
+
+
+def choose(framework: str, asked: str, ground: Ground | None, machine: str, base: str | None) -> Chosen:
+    """`framework`: "torch", "tensorflow", "jax" or "none"; `asked`: "auto", "none" or a version. Raises
+    UsageError for a version that no release has, PlanError where the site's GPUs can run none."""
+    if framework == "none":
+        return _without_framework(asked, ground)
+    if asked == "none":
+        return Chosen(release=FOR_CPUS[framework], reason="--cuda none")
+    found = [each for each in WITH_CUDA[framework] if machine in each.machines]
+    if asked != "auto":
+        fitting = [each for each in found if _within(each.cuda, asked)]
+        if not fitting:
+            raise UsageError(
+                f"no known release of {framework} for {machine} brings CUDA {asked} or older",
+                context="known: " + ", ".join(f"{each.requirement} with CUDA {each.cuda}" for each in found),
+                remedy=f"--cuda {found[0].cuda}" if found else "--cuda none",
+            )
+        found = fitting
+    if not found:
+        return Chosen(
+            release=FOR_CPUS[framework],
+            reason=f"no release of {framework} for {machine} brings CUDA",
+            warnings=(f"no release of {framework} for {machine} brings CUDA: the image computes on CPUs",),
+        )
+    if ground is None:
+        first = found[0]
+        return Chosen(release=first, cuda=first.cuda, reason=_unknown_driver(first.cuda, "no site was named"))
+    driver = ground.gpu
+    if driver is None:
+        return _without_gpu(framework, found[0], asked, ground)
+    if driver.vendor == "amd":
+        return _with_rocm(framework, driver, machine)
+    if driver.vendor != "nvidia":
+        raise PlanError(
+            f"no release of {framework} for GPUs of {driver.vendor} is known",
+            remedy="--cuda none, or --base with an image of the GPU's vendor",
+        )
+    return _for_driver(framework, found, driver, ground, base)
+
+
+def _for_driver(
+    framework: str, found: list[Release], driver: GpuDriver, ground: Ground, base: str | None
+) -> Chosen:
+    compat = compat_of(base)
+    refused: list[str] = []
+    newer = ""
+    for each in found:
+        if unfit := _unfit(each, ground):
+            refused.append(f"{each.requirement}: {unfit}")
+            continue
+        verdict = judge_cuda(each.cuda, driver, compat)
+        if isinstance(verdict, Refusal):
+            refused.append(f"{each.requirement}: {verdict.reason}")
+            newer = newer or each.cuda
+            continue
+        reason = verdict.reason.replace("the image has", "this release has")
+        if newer and _may_use_compat(driver):
+            reason += (
+                f"; on these data-centre GPUs, CUDA {newer} would run by forward compatibility in a base "
+                f"with cuda-compat: --base docker.io/nvidia/cuda:{newer}.0-base-ubuntu24.04 --cuda {newer}"
+            )
+        return Chosen(release=each, cuda=each.cuda, reason=reason, compat=verdict.compat)
+    oldest = FIRST_OF_MAJOR.get(numbers(found[-1].cuda)[0], FIRST_DRIVERS.get(found[-1].cuda, ""))
+    base_too = "; on data-centre GPUs also --base docker.io/nvidia/cuda:12.8.1-base-ubuntu24.04"
+    raise PlanError(
+        f"no known release of {framework} runs on the GPUs of {ground.title}",
+        context="\n".join(refused),
+        remedy=f"--cuda none, or nodes with driver {oldest} or newer"
+        + (base_too if _may_use_compat(driver) else ""),
+    )
+
+
+def compat_of(base: str | None) -> CudaCompat | None:
+    """The forward-compatibility package of a base, by the tag of NVIDIA's images, which bring it."""
+    named = re.search(r"(?:^|/)nvidia/cuda:(\d+\.\d+)(?:\.\d+)?-", base or "")
+    if named is None or named[1] not in FIRST_DRIVERS:
+        return None
+    return CudaCompat(folder="/usr/local/cuda/compat", driver=FIRST_DRIVERS[named[1]])
+
+
+def listed(packages: Mapping[str, str]) -> tuple[str, str] | None:
+    """A framework in a package list, and the CUDA that its release brings; None where neither is known."""
+    for framework, releases in WITH_CUDA.items():
+        version = packages.get(framework, "")
+        for each in releases:
+            if version and each.requirement.rpartition("==")[2] == version.partition("+")[0]:
+                tagged = re.search(r"\+cu(\d\d)(\d)$", version)
+                if "+" in version and tagged is None:
+                    return None
+                cuda = f"{tagged[1]}.{tagged[2]}" if tagged else each.cuda
+                return f"{framework} {version}", cuda
+    return None
+
+
+def judge_listed(packages: Mapping[str, str], ground: Ground | None, base: str | None) -> str:
+    """What is wrong with the listed framework on the site's GPUs; "" for nothing."""
+    found = listed(packages)
+    if found is None or ground is None or ground.gpu is None or ground.gpu.vendor != "nvidia":
+        return ""
+    verdict = judge_cuda(found[1], ground.gpu, compat_of(base))
+    return f"{found[0]} has CUDA {found[1]}: {verdict.reason}" if isinstance(verdict, Refusal) else ""
+
+
+def _without_framework(asked: str, ground: Ground | None) -> Chosen:
+    if asked not in ("auto", "none"):
+        return Chosen(release=None, cuda=asked, reason="asked for")
+    driver = ground.gpu if ground is not None else None
+    if asked == "none" or driver is None or driver.vendor != "nvidia":
+        return Chosen(release=None)
+    return Chosen(release=None, cuda=driver.cuda or "", reason=f"driver {driver.version} supports it")
+
+
+def _without_gpu(framework: str, first: Release, asked: str, ground: Ground) -> Chosen:
+    partition = ground.unseen_gpus
+    if not partition and asked == "auto":
+        return Chosen(release=FOR_CPUS[framework], reason=f"{ground.node.hostname} has no GPU")
+    what = f"{ground.node.hostname} has no GPU"
+    if partition:
+        what += f", and the nodes of partition {partition}, which have, were not probed"
+    return Chosen(
+        release=first,
+        cuda=first.cuda,
+        reason=_unknown_driver(first.cuda, what),
+        warnings=(f"{what}: the driver is not known   # bareboat doctor --compute"
+                  + (f" --partition {partition}" if partition else ""),),
+    )  # fmt: skip
+
+
+def _with_rocm(framework: str, driver: GpuDriver, machine: str) -> Chosen:
+    release = WITH_ROCM.get(framework)
+    if release is None or machine not in release.machines:
+        raise PlanError(
+            f"no release of {framework} for AMD's GPUs is known",
+            remedy="--framework none --base docker.io/rocm/dev-ubuntu-24.04, or another image of AMD",
+        )
+    reason = f"driver {driver.version} of AMD's GPUs; not tested on a real GPU"
+    return Chosen(release=release, reason=reason)
+
+
+def _unknown_driver(cuda: str, why: str) -> str:
+    first = FIRST_OF_MAJOR.get(numbers(cuda)[0], FIRST_DRIVERS.get(cuda, ""))
+    return f"{why}; it requires driver {first} or newer"
+
+
+def _unfit(release: Release, ground: Ground) -> str:
+    """Why the kernels of a release do not run on the site's GPUs; "" where they do."""
+    oldest, newest = release.capabilities
+    for each in ground.node.gpu_capabilities:
+        if numbers(each) < numbers(oldest):
+            return f"it has no code for GPUs of compute capability {each}, only from {oldest}"
+        if numbers(each)[0] > numbers(newest)[0]:
+            return f"it has no code for GPUs of compute capability {each}, only up to {newest}"
+    return ""
+
+
+def _within(cuda: str, asked: str) -> bool:
+    return numbers(cuda)[0] == numbers(asked)[0] and numbers(cuda) <= numbers(asked)
+
+
+def _may_use_compat(driver: GpuDriver) -> bool:
+    return bool(driver.models) and all(is_data_centre(model) for model in driver.models)

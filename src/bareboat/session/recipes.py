@@ -1,0 +1,312 @@
+"""A recipe for a project's image: its packages, a site's facts, and the base."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bareboat import codec
+from bareboat.errors import StoreError, UsageError
+from bareboat.files import untrusted
+from bareboat.project.recipes import choices as asked
+from bareboat.project.recipes import composition, definition, dockerfile, reading, wanted
+from bareboat.project.recipes.choices import Choices
+from bareboat.project.recipes.listed import Listed
+from bareboat.project.recipes.lists import KINDS
+from bareboat.project.recipes.python_lists import frozen
+
+if TYPE_CHECKING:
+    from bareboat.images.capture.interpreter import Interpreter
+    from bareboat.model import Image, Site
+    from bareboat.project.recipes.ground import Ground
+    from bareboat.project.recipes.wanted import Base, Wanted
+    from bareboat.session import Session
+
+#: Facts of a site with thousands of partitions.
+_LARGEST_FACTS = 64 << 20
+ENVIRONMENT = "environment"
+_IMAGE = "image:"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """`top`: the project's directory; `script`: relative to it, None for none. `source`: a package list,
+    "environment" or "image:NAME"; `site`: of --for."""
+
+    top: Path
+    script: str | None
+    choices: Choices
+    source: str | None = None
+    site: str | None = None
+    form: str = "dockerfile"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """A recipe, with a line and warnings for the user, and facts for programs."""
+
+    text: str
+    summary: str
+    warnings: tuple[str, ...]
+    facts: dict[str, Any]
+
+
+def place(text: str | None, here: Path) -> tuple[Path, str | None]:
+    """The project's directory and the script of an argument. Raises UsageError where there is neither."""
+    path = Path(os.path.abspath(here / (text or ".")))
+    if path.is_dir():
+        return path, None
+    if not os.path.lexists(path):
+        raise UsageError(f"{path} not found", remedy="bareboat image init DIR, or SCRIPT.py")
+    if path.suffix != ".py":
+        raise UsageError(
+            f"{path} is neither a directory nor a Python script",
+            remedy=f"bareboat image init {shlex.quote(str(path.parent))}",
+        )
+    top = here if path.is_relative_to(here) else path.parent
+    return top, os.path.relpath(path, top)
+
+
+def write(session: Session, request: Request, command: str) -> Written:
+    """The recipe. `command`: how to write it again. Raises UsageError and PlanError."""
+    asked.check(request.choices)
+    site = _ground(session, request.site) if request.site is not None else None
+    base = _base(session, request.choices.base) if request.choices.base is not None else None
+    listed, imported = _packages(session, request)
+    found = wanted.complete(
+        request.choices,
+        listed,
+        imported,
+        site,
+        base,
+        os.uname().machine,
+        reading.python_version(request.top),
+    )
+    if listed is None and not imported and not _chosen(request.choices):
+        raise UsageError(
+            f"nothing in {request.top} says what the image needs",
+            context=f"searched: {', '.join(sorted(KINDS))}, and a script",
+            remedy="bareboat image init SCRIPT.py, or choose: --framework torch --mpi auto",
+        )
+    recipe = composition.compose(found, command)
+    text = (definition if request.form == "def" else dockerfile).write(recipe)
+    warnings = list(found.warnings)
+    if site is not None and site.node.architecture != os.uname().machine:
+        warnings.append(
+            f"{site.title} has {site.node.architecture}: build the image on a machine with such a processor"
+        )
+    return Written(text=text, summary=_summary(found), warnings=tuple(warnings), facts=_facts(found))
+
+
+def _chosen(choices: Choices) -> bool:
+    return any((choices.framework, choices.mpi, choices.horovod, choices.nccl, choices.python))
+
+
+# -- the project -----------------------------------------------------------------------------------
+
+
+def _packages(session: Session, request: Request) -> tuple[Listed | None, dict[str, str]]:
+    """The package list, or what the script imports."""
+    source, top = request.source, request.top
+    if source is not None and source.startswith(_IMAGE):
+        return _of_image(session, source.removeprefix(_IMAGE)), {}
+    if source == ENVIRONMENT:
+        interpreter = _interpreter(session, top)
+        versions, left_out = reading.installed(interpreter.path, interpreter.prefix)
+        return frozen(versions, left_out, f"the environment {interpreter.prefix}", interpreter.version), {}
+    if source is not None:
+        return reading.read_list(top, source), {}
+    if request.choices.framework is None or request.script is None:
+        name = reading.find_list(top)
+        if name is not None and (request.script is None or request.choices.framework is None):
+            return reading.read_list(top, name), {}
+    if request.script is None:
+        return None, {}
+    return None, reading.imported(top, request.script, _interpreter(session, top).path)
+
+
+def _interpreter(session: Session, top: Path) -> Interpreter:
+    """The Python of the project's own environment, by its files, else the active one."""
+    from bareboat.images.capture.interpreter import ask, choose
+    from bareboat.project import surroundings
+
+    return surroundings.own_environment(top, session.environment) or ask(choose(None))
+
+
+def _of_image(session: Session, name: str) -> Listed:
+    """The Python packages of an image in the store, such as a captured environment."""
+    from bareboat.images.sbom import inventory
+
+    image = _stored(session, name)
+    if image is None:
+        raise UsageError(
+            f"image {name[:200]!r} not found in the store",
+            remedy="bareboat image ls; or: bareboat capture --name NAME",
+        )
+    with session.store.guarded():
+        packages = inventory.take([session.store.layer(each.diff_id) for each in image.layers]).packages
+    left = ("pip", "setuptools", "wheel", "bareboat")
+    versions = {
+        each.name: each.version
+        for each in packages
+        if each.kind == "pypi" and each.version and each.name not in left
+    }
+    if not versions:
+        raise UsageError(
+            f"the image {name[:200]} has no Python packages", remedy="--from FILE, or --framework NAME"
+        )
+    return frozen(versions, (), f"the image {name}", image.python_version or "")
+
+
+# -- the base --------------------------------------------------------------------------------------
+
+
+def _base(session: Session, name: str) -> Base:
+    """What is known of the base: all of an image in the store; of others, what their names say."""
+    from bareboat.images.oci import reference
+
+    image = _stored(session, name)
+    if image is not None:
+        _check_system(session, image, name)
+        return wanted.Base(
+            name=name,
+            python=image.python_version or "",
+            program=image.python or "python3",
+            glibc=image.glibc or "",
+            architecture=image.architecture,
+        )
+    reference.parse(name, folder=session.folder)
+    return wanted.base_of_name(name)
+
+
+def _stored(session: Session, name: str) -> Image | None:
+    from bareboat.images.transfer import locate
+
+    return locate.in_store(name, session.store, folder=session.folder)
+
+
+def _check_system(session: Session, image: Image, name: str) -> None:
+    """Raise UsageError for a base without apt."""
+    from bareboat.images.inside.view import View
+
+    with session.store.guarded():
+        view = View([session.store.layer(each.diff_id) for each in image.layers])
+        if view.is_file("/usr/bin/apt-get"):
+            return
+    raise UsageError(
+        f"the base {name[:200]} has no apt-get: recipes install Debian's or Ubuntu's packages",
+        remedy="--base with an image of Debian or Ubuntu",
+    )
+
+
+# -- the site --------------------------------------------------------------------------------------
+
+
+def _ground(session: Session, text: str) -> Ground:
+    """The site that --for names: this machine, facts in the store, or a file of `bareboat doctor --json`."""
+    from bareboat.project.recipes.ground import Ground
+    from bareboat.session import sites
+
+    if not text or not text.isprintable():
+        raise UsageError(
+            "--for has no site", remedy="--for here, or --for FACTS.json   # bareboat doctor --json"
+        )
+    if text == "here":
+        login = sites.probe(session)
+        node = sites.compute_node(session, _job_here(session, login), login)
+        return Ground(title="this machine", login=login, node=node or login, probed_node=node is not None)
+    stored = session.store.site(text)
+    if "/" not in text and not text.endswith(".json") and stored.exists():
+        from bareboat.model import Site
+
+        login = sites.probe(session)
+        return Ground(title=text, login=login, node=session.store.read(stored, Site), probed_node=True)
+    for path in (Path(text), Path(f"{text}.json")):
+        if os.path.lexists(path):
+            return _from_file(path)
+    known = sorted(each.stem for each in stored.parent.glob("*.json"))
+    raise UsageError(
+        f"no facts about the site {text[:200]!r}",
+        context=f"in the store: {', '.join(known) or 'none'}; files: {text[:200]}, {text[:200]}.json",
+        remedy="on the site: bareboat doctor --compute --json > SITE.json; then: --for SITE.json",
+    )
+
+
+def _job_here(session: Session, login: Site) -> Any:
+    from bareboat.model import Job, Scheduling
+
+    settings = session.settings
+    working = next((each.name for each in login.schedulers if each.works), None)
+    return Job(
+        name="init",
+        command=("true",),
+        workdir="/",
+        scheduler=settings["scheduler"] or working,
+        scheduling=Scheduling(partition=settings["partition"]),
+    )
+
+
+def _from_file(path: Path) -> Ground:
+    """The output of `doctor --json`, or of `doctor --compute --json`."""
+    import msgspec
+
+    from bareboat.model import Site
+    from bareboat.project.recipes.ground import Ground
+
+    remedy = "bareboat doctor --compute --json > SITE.json   # on the site"
+    try:
+        data = untrusted.read_bytes(path, limit=_LARGEST_FACTS, follow=True)
+    except OSError as error:
+        raise untrusted.unreadable(path, error) from None
+    try:
+        both = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+        parts = {
+            name: codec.from_json(bytes(both[name]), Site, what=f"{path}: {name}", remedy=remedy)
+            for name in ("login", "compute")
+            if name in both
+        }
+        only = None if parts else codec.from_json(data, Site, what=str(path), remedy=remedy)
+    except (msgspec.DecodeError, RecursionError):
+        raise UsageError(f"{path} has no facts about a site: it is not valid JSON", remedy=remedy) from None
+    except StoreError as error:
+        raise UsageError(error.message, remedy=remedy) from None
+    login = only or parts.get("login") or parts.get("compute")
+    node = parts.get("compute")
+    assert login is not None
+    return Ground(title=path.stem, login=login, node=node or login, probed_node=node is not None)
+
+
+# -- what is said ----------------------------------------------------------------------------------
+
+
+def _summary(found: Wanted) -> str:
+    parts = [f"from {found.base}"]
+    if found.listed is not None:
+        parts.append(found.listed.file)
+    if found.release is not None:
+        parts.append(found.release.requirement)
+    if found.cuda:
+        parts.append(f"CUDA {found.cuda}")
+    if found.mpi is not None:
+        parts.append(found.mpi.facts.title)
+    if found.choices.horovod:
+        parts.append("Horovod")
+    return ", ".join(parts)
+
+
+def _facts(found: Wanted) -> dict[str, Any]:
+    return {
+        "base": found.base,
+        "python": found.python,
+        "list": found.listed.file if found.listed is not None else None,
+        "locked": found.listed.locked if found.listed is not None else None,
+        "framework": found.release.requirement if found.release is not None else None,
+        "cuda": found.cuda or None,
+        "mpi": found.mpi.title if found.mpi is not None else None,
+        "site": found.ground.title if found.ground is not None else None,
+        "reasons": {name: why for name, why in found.why.items() if why},
+        "warnings": list(found.warnings),
+    }
