@@ -48,6 +48,12 @@ def oci(machine: str) -> str:
     return found.oci if found is not None else machine
 
 
+def machine(name: str) -> str:
+    """The name from `uname -m`; an unknown one's is unchanged."""
+    found = find(name)
+    return found.name if found is not None else name
+
+
 def of_elf(header: bytes) -> Architecture | None:
     """The architecture of an ELF file by its first bytes; None for other files and unknown machines."""
     if header[:4] != b"\x7fELF" or len(header) < ELF_BYTES:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bareboat import codec
+from bareboat import architectures, codec
 from bareboat.errors import StoreError, UsageError
 from bareboat.files import untrusted
 from bareboat.project.recipes import choices as asked
@@ -176,7 +176,7 @@ def _base(session: Session, name: str) -> Base:
             python=image.python_version or "",
             program=image.python or "python3",
             glibc=image.glibc or "",
-            architecture=image.architecture,
+            architecture=architectures.machine(image.architecture),
         )
     reference.parse(name, folder=session.folder)
     return wanted.base_of_name(name)

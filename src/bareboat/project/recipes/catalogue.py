@@ -36,6 +36,8 @@ SUITES = (
 )
 #: Of the official images `python:VERSION-slim-SUITE`.
 PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
+#: The same, those for which most packages have builds first.
+PREFERRED = ("3.12", "3.11", "3.13", "3.10", "3.14")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,7 @@ from bareboat.project.recipes.document import Arg, Copy, Env, Recipe, Run, Stage
 from bareboat.project.recipes.installing import CERTIFICATES, TOOLS
 from bareboat.project.recipes.wanted import Wanted
 
-#: The order of Debian's packages in a recipe, by what they are for.
-_APT_CLEAN = "rm -rf /var/lib/apt/lists/* /var/cache/apt/archives/*.deb /var/log/apt /var/log/dpkg.log"
+_APT_CLEAN = "rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/apt /var/log/dpkg.log"
 
 
 def compose(wanted: Wanted, command: str) -> Recipe:
@@ -50,11 +49,6 @@ def _head(wanted: Wanted, command: str) -> tuple[str, ...]:
             found.append(wanted.ground.fabric_title)
         found += [mpi.title for mpi in node.mpis]
         lines.append(f"For {wanted.ground.title}: " + "; ".join(each for each in found if each))
-    lines.append(
-        "Build it: bareboat image build -t NAME . ; behind a proxy with its own certificates, or with an "
-        "index of your site, add: --secret id=ca,src=/etc/ssl/certs/ca-certificates.crt "
-        "--secret id=pip,src=$HOME/.config/pip/pip.conf"
-    )
     return tuple(lines)
 
 
@@ -87,7 +81,7 @@ def _apt(wanted: Wanted, made: installing.Installation) -> Run:
         why.append(
             f"git: packages of {wanted.listed.file if wanted.listed else ''} come from git repositories."
         )
-    names = textwrap.wrap(" ".join(sorted(packages)), 90, break_long_words=False, break_on_hyphens=False)
+    names = textwrap.wrap(" ".join(sorted(packages)), 64, break_long_words=False, break_on_hyphens=False)
     install = "apt-get install -y --no-install-recommends " + " \\\n      ".join(names)
     return Run(
         why=tuple(why),

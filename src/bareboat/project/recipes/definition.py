@@ -19,12 +19,14 @@ def write(recipe: Recipe) -> str:
     """The whole file."""
     own = {stage.name for stage in recipe.stages}
     steps = [step for stage in recipe.stages for step in stage.steps]
-    blocks = [list(comments(recipe.head))]
+    arguments = _arguments(steps)
+    given = f" --build-arg MPI={arguments['MPI']}" if "MPI" in arguments else ""
+    build = f"Build it, in the directory of this file: apptainer build{given} NAME.sif image.def"
+    blocks = [list(comments((*recipe.head, build)))]
     blocks += [[*_header(image), f"Stage: {name}"] for name, image in recipe.images.items()]
     first = recipe.stages[0]
     stage = ["Stage: final"] if recipe.images else []
     blocks.append([*comments(first.why), *_header(first.base), *stage])
-    arguments = _arguments(steps)
     if arguments:
         blocks.append(["%arguments", *(f"    {name}={value}" for name, value in arguments.items())])
     for source, lines in _files(steps, own).items():
@@ -62,7 +64,12 @@ def _files(steps: list[Step], own: set[str]) -> dict[str, list[str]]:
 
 
 def _post(steps: list[Step]) -> Iterator[str]:
+    seen: set[Step] = set()
     for step in steps:
+        if isinstance(step, Arg) and step in seen:
+            continue
+        if isinstance(step, Arg):
+            seen.add(step)
         for line in comments(step.why):
             yield f"    {line}"
         match step:

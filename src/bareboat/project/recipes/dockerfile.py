@@ -14,11 +14,16 @@ _SECRETS = (
     "--mount=type=secret,id=pip,target=/etc/pip.conf",
     "--mount=type=secret,id=ca,target=/etc/ssl/certs/ca-certificates.crt",
 )
+_BUILD = (
+    "Build it: bareboat image build -t NAME .",
+    "Behind a proxy with its own certificates, or with an index of your site, add: "
+    "--secret id=ca,src=/etc/ssl/certs/ca-certificates.crt --secret id=pip,src=$HOME/.config/pip/pip.conf",
+)
 
 
 def write(recipe: Recipe) -> str:
     """The whole file."""
-    blocks = ["\n".join(comments(recipe.head))]
+    blocks = ["\n".join(comments((*recipe.head, *_BUILD)))]
     for name, image in recipe.images.items():
         blocks.append(f"FROM {image} AS {name}")
     for stage in recipe.stages:

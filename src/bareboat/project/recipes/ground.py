@@ -118,8 +118,8 @@ def suite(ground: Ground | None) -> tuple[Suite, str]:
 def outcomes(
     ground: Ground, glibc: str, mpis: Sequence[Mpi] = MPIS, machine: str | None = None
 ) -> tuple[Outcome, ...]:
-    """How the site would start each MPI, the best first: by the rung of the ladder, then whether the MPI
-    reaches the site's fabric, then the catalogue's order."""
+    """How the site would start each MPI, the best first: by whether it reaches the site's fabric, the rung of
+    the ladder, whether the launcher is of the MPI's own line, and the catalogue's order."""
     rungs = list(Rung)
     site = mpi_site_of(ground.node, plugins=ground.plugins, in_slurm=ground.in_slurm)
     found = []
@@ -127,12 +127,19 @@ def outcomes(
         taken = walk(image(each, glibc, machine or ground.node.architecture), site, _LAYOUT, asked=True)
         if isinstance(taken, Step):
             made = Outcome(mpi=each, step=taken, reason=taken.reason)
-            key = (not _reaches(ground, each), rungs.index(taken.rung), order)
+            key = (not _reaches(ground, each), rungs.index(taken.rung), _crosses(each, taken), order)
         else:
             made = Outcome(mpi=each, step=None, reason=taken.reason)
-            key = (True, len(rungs), order)
+            key = (True, len(rungs), False, order)
         found.append((key, made))
     return tuple(made for _, made in sorted(found, key=lambda pair: pair[0]))
+
+
+def _crosses(mpi: Mpi, step: Step) -> bool:
+    """Whether a launcher of the host is of another line than the MPI."""
+    if step.rung is not Rung.HOST_LAUNCHER or step.host is None:
+        return False
+    return numbers(step.host.version or "")[:1] != numbers(mpi.version)[:1]
 
 
 def image(mpi: Mpi, glibc: str, machine: str) -> Image:
@@ -204,10 +211,23 @@ def fabric(ground: Ground | None, machine: str) -> tuple[tuple[str, ...], str]:
     kinds = ground.fabrics
     if not kinds:
         return VERBS, f"no fast network was found on {ground.node.hostname}; another partition may have one"
+    if set(kinds) == {Kind.SLINGSHOT}:
+        return (), ""
     packages = list(VERBS)
     if Kind.OMNI_PATH in kinds and machine == "x86_64":
         packages.append("libpsm2-2")
     return tuple(sorted(packages)), ground.fabric_title
+
+
+def plug_in(ground: Ground | None) -> str:
+    """What NCCL and RCCL lack on the site's fabric; "" for nothing."""
+    for kind in ground.fabrics if ground is not None else ():
+        if kind in (Kind.SLINGSHOT, Kind.EFA):
+            return (
+                f"NCCL and RCCL reach {kind.value} only through the site's plug-in (aws-ofi-nccl), which the "
+                "image does not have: mount it in the job, else they use TCP"
+            )
+    return ""
 
 
 def instructions(ground: Ground | None) -> tuple[str, str]:

@@ -80,6 +80,8 @@ def _named(wanted: Wanted) -> Installation:
                 )
             )
             index = ' --index-url "$FRAMEWORK_INDEX"'
+        if wanted.why["plug-in"]:
+            why.append(f"{wanted.why['plug-in']}.")
         if release.cuda:
             why.append(
                 f"It brings CUDA {release.cuda}, cuDNN and NCCL as packages; the driver is the host's."

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from bareboat.errors import PlanError, UsageError
 from bareboat.project.recipes import cuda, ground
-from bareboat.project.recipes.catalogue import ARM, PYTHONS, X86, Mpi, Release, Suite
+from bareboat.project.recipes.catalogue import ARM, PREFERRED, PYTHONS, X86, Mpi, Release, Suite
 from bareboat.project.recipes.choices import AUTO, NONE, Choices
 from bareboat.project.recipes.ground import Ground
 from bareboat.project.recipes.listed import Listed
@@ -126,6 +126,9 @@ def complete(
     if not mpi and not chosen.cuda and framework == NONE:
         verbs = ()
     march, cpu = ground.instructions(site)
+    plug_in = ground.plug_in(site) if chosen.cuda or (release is not None and release.rocm) else ""
+    if plug_in:
+        warnings.append(plug_in)
     if listed is not None:
         warnings += [f"{listed.file}: {each}" for each in listed.left_out]
         if listed.loose and not listed.locked:
@@ -155,6 +158,7 @@ def complete(
             "mpi": mpi_why,
             "fabric": fabric_why,
             "cpu": cpu,
+            "plug-in": plug_in,
         },
         others=others,
         warnings=tuple(warnings),
@@ -220,7 +224,7 @@ def _python(
     ranges = listed.python if listed is not None else ""
     fixed = re.match(r"\s*(3\.\d+)", python_file)
     asked = choices.python or (fixed[1] if fixed else None)
-    usual = (suite.python, *(each for each in PYTHONS if each != suite.python))
+    usual = (suite.python, *(each for each in PREFERRED if each != suite.python))
     fitting = [each for each in usual if _satisfies(each, ranges) and _supports(release, each)]
     if asked is not None:
         if asked not in fitting:
@@ -241,7 +245,9 @@ def _python(
         )
     if ranges:
         return fitting[0], f"{listed.file if listed else ''} requires {ranges}"
-    return fitting[0], f"of Debian {suite.name}" if fitting[0] == suite.python else "the framework's builds"
+    if fitting[0] == suite.python or release is None:
+        return fitting[0], f"of Debian {suite.name}"
+    return fitting[0], f"{release.requirement} has builds for {' to '.join(release.pythons)}"
 
 
 def _satisfies(python: str, ranges: str) -> bool:

