@@ -1,4 +1,4 @@
-"""What a site's facts make of a recipe: CUDA, the MPI, the base and the fabric, by the rules that plan jobs."""
+"""What a site's facts make of a recipe: CUDA, MPI, base and fabric, by the rules that plan jobs."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def place(text: str | None, here: Path) -> tuple[Path, str | None]:
 def write(session: Session, request: Request, command: str) -> Written:
     """The recipe. `command`: how to write it again. Raises UsageError and PlanError."""
     asked.check(request.choices)
-    site = _ground(session, request.site) if request.site is not None else None
+    site = ground_of(session, request.site) if request.site is not None else None
     base = _base(session, request.choices.base) if request.choices.base is not None else None
     listed, imported = _packages(session, request)
     found = wanted.complete(
@@ -205,7 +205,7 @@ def _check_system(session: Session, image: Image, name: str) -> None:
 # -- the site --------------------------------------------------------------------------------------
 
 
-def _ground(session: Session, text: str) -> Ground:
+def ground_of(session: Session, text: str) -> Ground:
     """The site that --for names: this machine, facts in the store, or a file of `bareboat doctor --json`."""
     from bareboat.project.recipes.ground import Ground
     from bareboat.session import sites

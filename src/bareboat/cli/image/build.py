@@ -38,6 +38,12 @@ def add(parser: argparse.ArgumentParser) -> None:
         action="append",
         help="value of an ARG; without =VALUE, that of the environment variable",
     )
+    parser.add_argument(
+        "--matrix",
+        metavar="NAME=VALUE,…",
+        action="append",
+        help="build an image for each value of an ARG; --tag NAME:{mpi} names them",
+    )
     parser.add_argument("--target", metavar="STAGE", help="build this stage (default: the last)")
     parser.add_argument(
         "--secret",
@@ -76,7 +82,7 @@ def run(context: Context) -> int:
     from bareboat.session import builds
 
     options, store = context.options, context.store
-    if options.tag is not None:
+    if options.tag is not None and not options.matrix:
         check_image_name(options.tag)
     asked = _options(context)
     reach = access(context, "")  # wrong flags are an error even if no registry is contacted
@@ -84,6 +90,10 @@ def run(context: Context) -> int:
         from bareboat.images.signatures import policy
 
         policy.load(options.policy)
+    if options.matrix:
+        from bareboat.cli.image import matrix
+
+        return matrix.run(context, asked, reach)
     if options.dry_run:
         return _show(context, asked)
     reporter = BuildProgress(

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from bareboat.errors import PlanError
 from bareboat.fabric.settings import PROVIDERS
-from bareboat.model import GpuDriver, Image, Site
+from bareboat.model import GpuDriver, Image, MpiFacts, Refusal, Site
 from bareboat.model.fabric import Kind
-from bareboat.mpi.ladder import Rung, Step, mpi_site_of, walk
+from bareboat.mpi.ladder import Rung, Step, abi, mpi_site_of, walk
 from bareboat.mpi.rules import Layout
 from bareboat.project.recipes.catalogue import MPI_PREFIX, MPIS, SUITES, Mpi, Suite
 from bareboat.versions import numbers
@@ -115,31 +115,40 @@ def suite(ground: Ground | None) -> tuple[Suite, str]:
     )
 
 
+def start(ground: Ground, made: Image) -> Step | Refusal:
+    """How the site would start an image's ranks on two nodes."""
+    site = mpi_site_of(ground.node, plugins=ground.plugins, in_slurm=ground.in_slurm)
+    return walk(made, site, _LAYOUT, asked=True)
+
+
+def preference(ground: Ground, library: MpiFacts | None, taken: Step | Refusal) -> tuple[bool, int, bool]:
+    """Sorts ways to start ranks, the best first: by whether the MPI reaches the site's fabric, the rung of
+    the ladder, and whether the launcher is of the MPI's own line."""
+    rungs = list(Rung)
+    if not isinstance(taken, Step) or library is None:
+        return True, len(rungs), True
+    return not _reaches(ground, library), rungs.index(taken.rung), _crosses(library, taken)
+
+
 def outcomes(
     ground: Ground, glibc: str, mpis: Sequence[Mpi] = MPIS, machine: str | None = None
 ) -> tuple[Outcome, ...]:
     """How the site would start each MPI, the best first: by whether it reaches the site's fabric, the rung of
     the ladder, whether the launcher is of the MPI's own line, and the catalogue's order."""
-    rungs = list(Rung)
-    site = mpi_site_of(ground.node, plugins=ground.plugins, in_slurm=ground.in_slurm)
     found = []
     for order, each in enumerate(mpis):
-        taken = walk(image(each, glibc, machine or ground.node.architecture), site, _LAYOUT, asked=True)
-        if isinstance(taken, Step):
-            made = Outcome(mpi=each, step=taken, reason=taken.reason)
-            key = (not _reaches(ground, each), rungs.index(taken.rung), _crosses(each, taken), order)
-        else:
-            made = Outcome(mpi=each, step=None, reason=taken.reason)
-            key = (True, len(rungs), False, order)
-        found.append((key, made))
+        taken = start(ground, image(each, glibc, machine or ground.node.architecture))
+        step = taken if isinstance(taken, Step) else None
+        made = Outcome(mpi=each, step=step, reason=taken.reason)
+        found.append(((*preference(ground, each.facts, taken), order), made))
     return tuple(made for _, made in sorted(found, key=lambda pair: pair[0]))
 
 
-def _crosses(mpi: Mpi, step: Step) -> bool:
+def _crosses(mpi: MpiFacts, step: Step) -> bool:
     """Whether a launcher of the host is of another line than the MPI."""
     if step.rung is not Rung.HOST_LAUNCHER or step.host is None:
         return False
-    return numbers(step.host.version or "")[:1] != numbers(mpi.version)[:1]
+    return numbers(step.host.version or "")[:1] != numbers(mpi.version or "")[:1]
 
 
 def image(mpi: Mpi, glibc: str, machine: str) -> Image:
@@ -178,22 +187,18 @@ def choose_mpi(asked: str, ground: Ground | None, glibc: str) -> tuple[Mpi, str,
             remedy="ask for Slurm's PMIx plugin, or install an mpirun on the nodes   # srun --mpi=list",
         )
     why = best.text
-    if not _reaches(ground, best.mpi) or Kind.SLINGSHOT in ground.fabrics:
+    if Kind.SLINGSHOT in ground.fabrics:
         why += f"; {_unreached(ground)}"
     others = [f"{each.mpi.title}: {each.text}" for each in found[1:]]
     return best.mpi, why, tuple(others)
 
 
-def _reaches(ground: Ground, mpi: Mpi) -> bool:
+def _reaches(ground: Ground, mpi: MpiFacts) -> bool:
     """Whether ranks with this MPI can use the site's fabric: by UCX and libfabric of its own, or, on
     Slingshot, by the host's library in its place."""
     if Kind.SLINGSHOT not in ground.fabrics:
         return True
-    return any(_same_abi(mpi, each.family.value) for each in ground.node.mpis)
-
-
-def _same_abi(mpi: Mpi, family: str) -> bool:
-    return (mpi.name == "openmpi") == (family == "OpenMPI") and family != "unknown"
+    return any(abi(mpi) is not None and abi(mpi) == abi(each) for each in ground.node.mpis)
 
 
 def _unreached(ground: Ground) -> str:

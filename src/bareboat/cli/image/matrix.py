@@ -1,0 +1,134 @@
+"""bareboat image build --matrix: several images from one Dockerfile."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from bareboat.cli import console
+from bareboat.cli.common import Context
+from bareboat.store import check_image_name
+
+if TYPE_CHECKING:
+    from bareboat.images.build.options import Built, Options
+    from bareboat.images.transfer.locate import Access
+    from bareboat.session.variants import Result, Table, Variant
+
+
+def run(context: Context, asked: Options, reach: Access) -> int:
+    """Build all variants. The exit code is that of the first that fails."""
+    from bareboat.session import variants
+
+    options = context.options
+    matrix = variants.read(options.matrix)
+    planned = variants.plan(matrix, options.tag, lambda given: _unused(asked, given))
+    for variant in planned:
+        check_image_name(variant.tag)
+    if options.dry_run:
+        _show(context, planned)
+        return 0
+    results = variants.build(asked, planned, lambda given, each: _build(context, given, each, reach))
+    table = variants.judge(context.session, results)
+    context.progress.end()
+    for each in table.results:
+        if each.error is not None:
+            context.progress.warn(f"{each.variant.title} failed:")
+            console.show_error(each.error)
+    if options.json:
+        console.result_json(_as_json(table))
+    else:
+        console.result(_text(table))
+    if table.chosen is not None and not (options.quiet or options.json):
+        console.note(
+            f"on {table.site}, jobs should use {table.chosen.variant.tag}: {table.chosen.start}\n"
+            f"next:\n  bareboat run --image {shlex.quote(table.chosen.variant.tag)} …"
+        )
+    return next((each.error.code for each in table.results if each.error is not None), 0)
+
+
+def _unused(asked: Options, given: Mapping[str, str]) -> tuple[str, ...]:
+    """Build arguments that no ARG declares."""
+    import dataclasses
+
+    from bareboat.images.build import solver
+
+    unused = solver.parse(dataclasses.replace(asked, arguments=dict(given)), os.uname().machine).unused
+    return tuple(name for name in given if name in unused)
+
+
+def _build(context: Context, given: Options, variant: Variant, reach: Access) -> Built:
+    from bareboat.cli.image.build_progress import BuildProgress
+    from bareboat.session import builds
+
+    options = context.options
+    context.progress.note(f"{variant.title}: {variant.tag}")
+    reporter = BuildProgress(
+        context.progress, shows=not (options.quiet or options.no_progress), verbose=options.verbose
+    )
+    try:
+        built = builds.build(context.session, given, reach, reporter, pull=options.pull)
+    finally:
+        context.progress.end()
+    context.store.name_image(variant.tag, built.image.digest)
+    for warning in built.warnings:
+        context.progress.warn(f"warning: {warning}")
+    return built
+
+
+def _show(context: Context, planned: tuple[Variant, ...]) -> None:
+    if context.options.json:
+        console.result_json([{"name": each.tag, "arguments": dict(each.arguments)} for each in planned])
+        return
+    for each in planned:
+        arguments = " ".join(f"{name}={value}" for name, value in each.arguments.items())
+        console.result(f"{each.tag}  {arguments}")
+
+
+def _text(table: Table) -> str:
+    """One line for each variant."""
+    rows = [("variant", "image", "MB", "steps", "cached", "MPI", "start here")]
+    for each in table.results:
+        chosen = "* " if each is table.chosen else ""
+        if each.built is None:
+            rows.append((each.variant.title, "failed", "", "", "", "", ""))
+            continue
+        built = each.built
+        mpi = built.image.mpis[0].title if built.image.mpis else "none"
+        start = each.start if each.starts else f"no: {each.start}" if each.start else ""
+        rows.append(
+            (
+                f"{chosen}{each.variant.title}",
+                each.variant.tag,
+                f"{built.image.size_bytes / 1e6:,.0f}",
+                str(built.steps),
+                str(built.cached),
+                mpi,
+                start,
+            )
+        )
+    return console.table(rows, right=(2, 3, 4))
+
+
+def _as_json(table: Table) -> dict[str, Any]:
+    return {
+        "variants": [_result(each) for each in table.results],
+        "chosen": table.chosen.variant.tag if table.chosen is not None else None,
+    }
+
+
+def _result(each: Result) -> dict[str, Any]:
+    built = each.built
+    return {
+        "name": each.variant.tag,
+        "values": dict(each.variant.values),
+        "digest": built.image.digest if built is not None else None,
+        "size_bytes": built.image.size_bytes if built is not None else None,
+        "steps": built.steps if built is not None else None,
+        "cached": built.cached if built is not None else None,
+        "mpi": built.image.mpis[0].title if built is not None and built.image.mpis else None,
+        "start": each.start or None,
+        "starts": each.starts,
+        "error": each.error.message if each.error is not None else None,
+    }
