@@ -13,7 +13,7 @@ from recipe_sites import CRAY, HDR, OLD_GPUS, SITES, ground, host_mpi, port, slu
 from bareboat.errors import BareboatError, PlanError, UsageError
 from bareboat.gpu.versions import FIRST_DRIVERS, judge_cuda
 from bareboat.images.recipe import stages
-from bareboat.model import MpiFamily, Refusal, Site
+from bareboat.model import MpiFamily, Refusal, SchedulerFacts, Site
 from bareboat.model.fabric import Kind, Network
 from bareboat.mpi.ladder import Rung, Step, mpi_site_of, walk
 from bareboat.mpi.rules import Layout
@@ -191,7 +191,7 @@ def test_the_mpi_is_one_that_the_site_can_start(
     assert {each.mpi.title for each in found} == {each.title for each in catalogue.MPIS}
     best = found[0]
     assert best.step is not None
-    layout = Layout(nodes=2, ranks_per_node=2, container_per_rank=True)
+    layout = Layout(nodes=2 if in_slurm else 1, ranks_per_node=2, container_per_rank=True)
     offered = mpi_site_of(site, plugins=plugins if in_slurm else (), in_slurm=in_slurm)
     again = walk(grounds.image(best.mpi, "2.36", "x86_64"), offered, layout, asked=True)
     assert isinstance(again, Step)
@@ -217,11 +217,14 @@ def test_slingshot_gets_the_mpi_whose_place_the_host_can_take() -> None:
 
 
 def test_a_site_that_can_start_none() -> None:
-    site = make_site(schedulers=(slurm(),), other_tools={})
-    nothing = changed(site, mpis=())
-    where = ground(nothing)
-    found = grounds.outcomes(where, "2.36")
-    assert all(each.step is None or each.step.rung is Rung.IMAGE_LAUNCHER for each in found)
+    old = host_mpi(MpiFamily.OPENMPI, "2.1.1", glibc="2.28")
+    site = make_site(schedulers=(SchedulerFacts(name="pbspro", version="23"),), mpis=(), other_tools={})
+    for mpis in ((), (msgspec.structs.replace(old, launcher=None),)):
+        with pytest.raises(PlanError, match="can start no MPI") as caught:
+            grounds.choose_mpi("auto", ground(changed(site, mpis=mpis)), "2.36")
+        assert "neither srun nor ssh" in caught.value.context or "openmpi" in caught.value.context
+    alone = changed(site, schedulers=())
+    assert grounds.choose_mpi("auto", ground(alone), "2.36")[0].title == "openmpi-5.0.11"
 
 
 def test_what_an_mpi_is_chosen_for() -> None:

@@ -14,6 +14,7 @@ from bareboat.files import untrusted
 from bareboat.project.recipes import choices as asked
 from bareboat.project.recipes import composition, definition, dockerfile, reading, wanted
 from bareboat.project.recipes.choices import Choices
+from bareboat.project.recipes.document import Copy
 from bareboat.project.recipes.listed import Listed
 from bareboat.project.recipes.lists import KINDS
 from bareboat.project.recipes.python_lists import frozen
@@ -56,6 +57,11 @@ class Written:
 
 def place(text: str | None, here: Path) -> tuple[Path, str | None]:
     """The project's directory and the script of an argument. Raises UsageError where there is neither."""
+    if text is not None and (not text or not text.isprintable()):
+        found = repr(text[:60]) if text else "an empty name"
+        raise UsageError(
+            f"{found} is no directory and no script", remedy="bareboat image init DIR, or SCRIPT.py"
+        )
     path = Path(os.path.abspath(here / (text or ".")))
     if path.is_dir():
         return path, None
@@ -92,13 +98,23 @@ def write(session: Session, request: Request, command: str) -> Written:
             remedy="bareboat image init SCRIPT.py, or choose: --framework torch --mpi auto",
         )
     recipe = composition.compose(found, command)
+    copies_all = any(
+        "." in step.files for stage in recipe.stages for step in stage.steps if isinstance(step, Copy)
+    )
     text = (definition if request.form == "def" else dockerfile).write(recipe)
     warnings = list(found.warnings)
+    if copies_all and not (request.top / ".dockerignore").exists():
+        warnings.append(
+            "the recipe copies the whole directory, and it has no .dockerignore   "
+            "# printf '%s\\n' .git .venv '**/__pycache__' > .dockerignore"
+        )
     if site is not None and site.node.architecture != os.uname().machine:
         warnings.append(
             f"{site.title} has {site.node.architecture}: build the image on a machine with such a processor"
         )
-    return Written(text=text, summary=_summary(found), warnings=tuple(warnings), facts=_facts(found))
+    return Written(
+        text=text, summary=_summary(found), warnings=tuple(warnings), facts=_facts(found, warnings)
+    )
 
 
 def _chosen(choices: Choices) -> bool:
@@ -111,6 +127,11 @@ def _chosen(choices: Choices) -> bool:
 def _packages(session: Session, request: Request) -> tuple[Listed | None, dict[str, str]]:
     """The package list, or what the script imports."""
     source, top = request.source, request.top
+    if source is not None and (not source or not source.isprintable()):
+        found = repr(source[:60]) if source else "empty"
+        raise UsageError(
+            f"--from is {found}: not the name of a package list", remedy="--from requirements.txt"
+        )
     if source is not None and source.startswith(_IMAGE):
         return _of_image(session, source.removeprefix(_IMAGE)), {}
     if source == ENVIRONMENT:
@@ -211,8 +232,10 @@ def ground_of(session: Session, text: str) -> Ground:
     from bareboat.session import sites
 
     if not text or not text.isprintable():
+        found = repr(text[:60]) if text else "empty"
         raise UsageError(
-            "--for has no site", remedy="--for here, or --for FACTS.json   # bareboat doctor --json"
+            f"--for is {found}: not the name of a site",
+            remedy="--for here, or --for FACTS.json   # bareboat doctor --json",
         )
     if text == "here":
         login = sites.probe(session)
@@ -297,7 +320,7 @@ def _summary(found: Wanted) -> str:
     return ", ".join(parts)
 
 
-def _facts(found: Wanted) -> dict[str, Any]:
+def _facts(found: Wanted, warnings: list[str]) -> dict[str, Any]:
     return {
         "base": found.base,
         "python": found.python,
@@ -308,5 +331,5 @@ def _facts(found: Wanted) -> dict[str, Any]:
         "mpi": found.mpi.title if found.mpi is not None else None,
         "site": found.ground.title if found.ground is not None else None,
         "reasons": {name: why for name, why in found.why.items() if why},
-        "warnings": list(found.warnings),
+        "warnings": warnings,
     }

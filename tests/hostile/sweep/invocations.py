@@ -65,6 +65,7 @@ BASES: dict[str, tuple[str, ...]] = {
     "init": ("init", "train.py", "--dry-run"),
     "capture": ("capture", "--dry-run", "--python", "env/bin/python"),
     "image pull": ("image", "pull", "./tree"),
+    "image init": ("image", "init", "--framework=torch", "--dry-run"),
     "image build": ("image", "build", "./context", "--dry-run"),
     "image lint": ("image", "lint", "./context/Dockerfile"),
     "image ls": ("image", "ls"),

@@ -18,8 +18,6 @@ from bareboat.mpi.rules import Layout
 from bareboat.project.recipes.catalogue import MPI_PREFIX, MPIS, SUITES, Mpi, Suite
 from bareboat.versions import numbers
 
-#: Between nodes, with a container per rank where a launcher outside starts them.
-_LAYOUT = Layout(nodes=2, ranks_per_node=2, container_per_rank=True)
 #: Debian's packages with which the MPI and NCCL reach adapters; they load them at run time.
 VERBS = ("ibverbs-providers", "libibverbs1", "librdmacm1")
 #: Intel and AMD processors -> the level of their instructions (https://gitlab.com/x86-psABIs/x86-64-ABI).
@@ -116,9 +114,12 @@ def suite(ground: Ground | None) -> tuple[Suite, str]:
 
 
 def start(ground: Ground, made: Image) -> Step | Refusal:
-    """How the site would start an image's ranks on two nodes."""
+    """How the site would start an image's ranks, on two nodes where it has a scheduler."""
     site = mpi_site_of(ground.node, plugins=ground.plugins, in_slurm=ground.in_slurm)
-    return walk(made, site, _LAYOUT, asked=True)
+    # A container per rank, where a launcher outside starts them.
+    nodes = 2 if any(each.works for each in ground.login.schedulers) else 1
+    layout = Layout(nodes=nodes, ranks_per_node=2, container_per_rank=True)
+    return walk(made, site, layout, asked=True)
 
 
 def preference(ground: Ground, library: MpiFacts | None, taken: Step | Refusal) -> tuple[bool, int, bool]:

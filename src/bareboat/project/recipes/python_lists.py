@@ -72,11 +72,11 @@ def pdm(text: str, companion: str) -> Listed:
     return _of_packages("pdm", tomllib.loads(text).get("package"), companion)
 
 
-def _of_packages(kind: str, tables: Any, companion: str) -> Listed:
+def _of_packages(kind: str, listed: Any, companion: str) -> Listed:
     packages: dict[str, str] = {}
     left_out: list[str] = []
     git = False
-    for each in tables(tables):
+    for each in tables(listed):
         name = normal(word(each, "name"))
         packages[name] = str(each.get("version") or "")
         source = each.get("source") or {}

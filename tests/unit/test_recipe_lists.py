@@ -1,0 +1,323 @@
+"""Package lists: what is read of each format, and what a recipe makes of it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from recipe_sites import HDR, ground
+
+from bareboat.errors import UsageError
+from bareboat.images.recipe import stages
+from bareboat.project.recipes import composition, definition, dockerfile, lists, python_lists, wanted
+from bareboat.project.recipes.choices import Choices
+from bareboat.project.recipes.listed import Listed
+from bareboat.project.recipes.wanted import Wanted
+
+UV = """\
+version = 1
+revision = 2
+requires-python = ">=3.11, <3.13"
+
+[[package]]
+name = "mine"
+version = "0.1.0"
+source = { editable = "." }
+dependencies = [{ name = "numpy" }]
+
+[[package]]
+name = "numpy"
+version = "2.1.3"
+source = { registry = "https://example.org/simple" }
+
+[[package]]
+name = "Near_By"
+version = "1.0"
+source = { editable = "../near-by" }
+
+[[package]]
+name = "fork"
+version = "2.0"
+source = { git = "https://example.org/fork?rev=main#0123456789abcdef0123456789abcdef01234567" }
+"""
+PACKAGE = '[project]\nname = "mine"\nversion = "0.1.0"\n\n[build-system]\nrequires = ["hatchling"]\n'
+PYLOCK = """\
+lock-version = "1.0"
+requires-python = ">=3.11"
+created-by = "uv"
+
+[[packages]]
+name = "numpy"
+version = "2.1.3"
+"""
+POETRY = """\
+[[package]]
+name = "numpy"
+version = "2.1.3"
+
+[[package]]
+name = "local"
+version = "1.0"
+
+[package.source]
+type = "directory"
+url = "../local"
+
+[metadata]
+lock-version = "2.1"
+python-versions = ">=3.10"
+"""
+PDM = '[[package]]\nname = "numpy"\nversion = "2.1.3"\n\n[metadata]\nlock_version = "4.5.0"\n'
+PIPFILE = json.dumps(
+    {
+        "_meta": {"requires": {"python_version": "3.12"}},
+        "default": {"numpy": {"version": "==2.1.3", "hashes": ["sha256:00"]}, "mine": {"path": "../mine"}},
+    }
+)
+PIXI = """\
+version: 6
+environments:
+  default:
+    channels:
+    - url: https://conda.anaconda.org/conda-forge/
+    packages:
+      linux-64:
+      - conda: https://conda.anaconda.org/conda-forge/linux-64/python-3.12.7-hc5c86c4_0_cpython.conda
+      - conda: https://conda.anaconda.org/conda-forge/noarch/tzdata-2025a-h78e105d_0.conda
+      - pypi: https://example.org/numpy-2.1.3-cp312-cp312-manylinux_2_17_x86_64.whl
+"""
+CONDA_LOCK = """\
+version: 1
+package:
+- {name: python, version: 3.12.7, manager: conda, platform: linux-64}
+- {name: python, version: 3.12.7, manager: conda, platform: osx-64}
+- {name: wandb, version: 0.18.0, manager: pip, platform: linux-64}
+"""
+EXPLICIT = """\
+# platform: linux-64
+@EXPLICIT
+https://conda.anaconda.org/conda-forge/linux-64/python-3.12.7-hc5c86c4_0_cpython.conda#00112233445566778899aabbccddeeff
+"""
+CONDA = """\
+name: mine
+channels: [conda-forge]
+dependencies:
+- python=3.11
+- conda-forge::numpy>=2
+- scipy=1.14.1=py311h517d4fd_0
+- pip:
+  - wandb==0.18.0
+prefix: /home/ada/miniconda3/envs/mine
+"""
+RENV = json.dumps(
+    {
+        "R": {"Version": "4.3.1"},
+        "Packages": {
+            "renv": {"Package": "renv", "Version": "1.0.7", "Source": "Repository"},
+            "mine": {"Package": "mine", "Version": "0.1", "Source": "Local"},
+        },
+    }
+)
+JULIA = """\
+julia_version = "1.10.4"
+manifest_format = "2.0"
+
+[[deps.MPI]]
+version = "0.20.20"
+
+[[deps.Dates]]
+
+[[deps.Mine]]
+path = "../Mine.jl"
+"""
+REQUIREMENTS = "numpy==2.1.3 \\\n    --hash=sha256:" + "0" * 64 + "\n"
+
+TEXTS = {
+    "uv.lock": (UV, PACKAGE),
+    "pylock.toml": (PYLOCK, ""),
+    "poetry.lock": (POETRY, PACKAGE),
+    "pdm.lock": (PDM, PACKAGE),
+    "Pipfile.lock": (PIPFILE, ""),
+    "pixi.lock": (PIXI, ""),
+    "conda-lock.yml": (CONDA_LOCK, ""),
+    "conda-linux-64.lock": (EXPLICIT, ""),
+    "renv.lock": (RENV, ""),
+    "Manifest.toml": (JULIA, ""),
+    "requirements.txt": (REQUIREMENTS, ""),
+    "environment.yml": (CONDA, ""),
+    "environment.yaml": (CONDA, ""),
+    "pyproject.toml": (PACKAGE, ""),
+    "setup.py": ("from setuptools import setup\nsetup()\n", ""),
+}
+
+
+def read(name: str) -> Listed:
+    return lists.read(name, *TEXTS[name])
+
+
+def recipe(listed: Listed, **asked: str) -> Wanted:
+    return wanted.complete(Choices(**asked), listed, {}, ground(HDR), None, "x86_64")  # type: ignore[arg-type]
+
+
+def text(listed: Listed, **asked: str) -> str:
+    return dockerfile.write(composition.compose(recipe(listed, **asked), "bareboat image init"))
+
+
+def test_every_kind_is_here() -> None:
+    assert set(TEXTS) == set(lists.KINDS)
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_every_list_becomes_a_valid_recipe(name: str) -> None:
+    listed = read(name)
+    for mpi in (None, "auto"):
+        made = recipe(listed) if mpi is None else recipe(listed, mpi=mpi)
+        written = dockerfile.write(composition.compose(made, "bareboat image init"))
+        stages.read(written, given={}, builtin={"TARGETARCH": "amd64"})
+        assert name in written or listed.kind == "project"
+        assert definition.write(composition.compose(made, "bareboat image init")).count("%post") == 1
+        assert ("/opt/mpi" in written) == (mpi is not None)
+
+
+def test_uv() -> None:
+    found = read("uv.lock")
+    assert found.packages == {"numpy": "2.1.3", "near-by": "1.0", "fork": "2.0"}
+    assert found.python == ">=3.11, <3.13"
+    assert found.builds
+    assert found.needs_git
+    assert found.left_out == ("near-by: its source ../near-by is outside the project",)
+    written = text(found)
+    assert "uv sync --frozen --no-dev --no-install-workspace" in written
+    assert "uv sync --frozen --no-dev --no-editable" in written
+    assert "uv==0.13.9 --hash=sha256:" in written
+    assert " git" in written
+    plain = lists.read("uv.lock", UV, '[project]\nname = "mine"\nversion = "1"\n')
+    assert not plain.builds
+    assert "COPY . " not in text(plain)
+
+
+def test_other_locks_of_python() -> None:
+    assert read("pylock.toml").packages == {"numpy": "2.1.3"}
+    poetry = read("poetry.lock")
+    assert poetry.python == ">=3.10"
+    assert poetry.left_out == ("local: its source ../local is outside the project",)
+    assert "poetry install --no-interaction --only main &" not in text(poetry)
+    assert "--no-root" in text(lists.read("poetry.lock", POETRY, '[project]\nname = "x"\n'))
+    pipenv = read("Pipfile.lock")
+    assert pipenv.python == "==3.12.*"
+    assert recipe(pipenv).python == "3.12"
+    assert pipenv.left_out == ("mine: its source ../mine is outside the project",)
+
+
+@pytest.mark.parametrize("name", ["pixi.lock", "conda-lock.yml", "conda-linux-64.lock", "environment.yml"])
+def test_conda_brings_its_own_python(name: str) -> None:
+    found = read(name)
+    assert found.version.startswith("3.1")
+    made = recipe(found)
+    assert "debian:" in made.base
+    assert "-m venv" not in text(found)
+
+
+def test_conda() -> None:
+    assert read("pixi.lock").packages == {"python": "3.12.7", "tzdata": "2025a", "numpy": "2.1.3"}
+    assert read("conda-lock.yml").left_out == (
+        "wandb: from pip, which micromamba leaves out of a conda-lock.yml",
+    )
+    found = read("environment.yml")
+    assert found.packages == {"python": "3.11", "numpy": "", "scipy": "1.14.1", "wandb": "0.18.0"}
+    assert not found.locked
+    assert "prefix" in found.left_out[0]
+    assert any("conda-lock" in each for each in recipe(found).warnings)
+    other = CONDA_LOCK.replace("linux-64", "win-64")
+    assert any("not for linux-64" in each for each in lists.read("conda-lock.yml", other).left_out)
+
+
+def test_r_and_julia() -> None:
+    renv = read("renv.lock")
+    assert renv.left_out == ("mine: its source is Local, which is not in the lock file",)
+    assert recipe(renv).base == "docker.io/rocker/r-ver:4.3.1"
+    assert 'install_version("renv", "1.0.7"' in text(renv)
+    julia = read("Manifest.toml")
+    assert julia.left_out == ("Mine: a package in development at ../Mine.jl",)
+    assert recipe(julia).base == "docker.io/library/julia:1.10.4-bookworm"
+    assert "Pkg.instantiate()" in text(julia)
+
+
+@pytest.mark.parametrize(
+    ("line", "left"),
+    [
+        ("-e .", "an editable install"),
+        ("--editable=../x", "an editable install"),
+        ("-r more.txt", "another file"),
+        ("-c constraints.txt", "another file"),
+        ("--find-links /home/ada/wheels", "a directory of this machine"),
+        ("./wheels/x-1.0-py3-none-any.whl", "a path"),
+        ("x @ file:///home/ada/x", "a path of this machine"),
+        ("!!!", "not a valid requirement"),
+    ],
+)
+def test_what_an_image_cannot_be_given(line: str, left: str) -> None:
+    assert left in python_lists.requirements(f"numpy==1\n{line}\n").left_out[0]
+
+
+def test_requirements() -> None:
+    found = python_lists.requirements(
+        "# a comment\nnumpy == 2.1.3  # another\nPyYAML>=6\ntorch==2.*\n"
+        "pywin32==1 ; sys_platform == 'win32'\n--index-url https://example.org/simple\n"
+        "tool @ git+https://example.org/tool@0123456789abcdef0123456789abcdef01234567\n"
+    )
+    assert found.packages["numpy"] == "2.1.3"
+    assert found.loose == ("pyyaml", "torch")
+    assert "pywin32" not in found.packages
+    assert found.needs_git
+    assert not found.hashed
+    assert "--require-hashes" in text(read("requirements.txt"))
+    partly = python_lists.requirements(REQUIREMENTS + "scipy==1\n")
+    assert not partly.hashed
+
+
+def test_installed_packages_stand_in_the_recipe() -> None:
+    found = python_lists.frozen(
+        {"numpy": "2.1.3", "torch": "2.13.0+cpu"}, ["mine: an editable install"], "x", "3.12.1"
+    )
+    written = text(found)
+    assert "numpy==2.1.3" in written
+    assert recipe(found).python == "3.12"
+    assert recipe(found).warnings == ("x: mine: an editable install",)
+
+
+@pytest.mark.parametrize("name", [name for name in TEXTS if name not in ("requirements.txt", "setup.py")])
+@pytest.mark.parametrize(
+    "bad", ["\0", "[[", "{", "package: 1", '{"Packages": 1}', "[]", "package = 1\ndeps = 1"]
+)
+def test_a_damaged_list_is_one_error(name: str, bad: str) -> None:
+    try:
+        lists.read(name, bad, TEXTS[name][1])
+    except UsageError as error:
+        found = error
+    else:
+        return
+    assert name in found.message
+    assert found.remedy
+
+
+@given(st.sampled_from(sorted(TEXTS)), st.data())
+def test_any_text_is_a_list_or_one_error(name: str, data: st.DataObject) -> None:
+    whole, companion = TEXTS[name]
+    at = data.draw(st.integers(0, len(whole)))
+    inserted = data.draw(st.text(max_size=20))
+    try:
+        found = lists.read(
+            name, whole[:at] + inserted + whole[at + data.draw(st.integers(0, 30)) :], companion
+        )
+    except UsageError as error:
+        assert error.remedy  # noqa: PT017
+        return
+    assert all("\n" not in each for each in found.left_out)
+    try:
+        written = text(found)
+    except UsageError:
+        return
+    stages.read(written, given={}, builtin={"TARGETARCH": "amd64"})
