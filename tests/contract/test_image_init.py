@@ -1,0 +1,76 @@
+"""A recipe that `image init` writes is built for real, and its image starts two ranks; its variants, too."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from building import Builds
+from tools import tool
+
+pytestmark = pytest.mark.slow
+
+CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
+#: The wheel of mpi4py 4.1.2 for Python 3.11 on x86-64.
+MPI4PY = "de484475b80f9e1ffe98cb85e1b776eb9f42bb73ae4d79449d42953f80025bf4"
+RANKS = (
+    "from mpi4py import MPI; w = MPI.COMM_WORLD; print(w.allreduce(w.rank + 1), MPI.Get_library_version())"
+)
+
+
+@pytest.fixture(scope="module")
+def builds(tmp_path_factory: pytest.TempPathFactory) -> Builds:
+    """A store with `base`, a Debian."""
+    folder = tmp_path_factory.mktemp("recipes")
+    archive = folder / "base.tar"
+    done = subprocess.run(
+        [
+            tool("mmdebstrap"), "--quiet", "--mode=unshare", "--variant=minbase",
+            "--include=ca-certificates,python3-venv", "bookworm", str(archive),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    made = Builds(folder)
+    made.bareboat("image", "pull", f"rootfs:{archive}", "--name", "base")
+    archive.unlink()
+    return made
+
+
+def secrets() -> list[str]:
+    """Certificates of this machine, which a proxy may require."""
+    return ["--secret", f"id=ca,src={CERTIFICATES}"] if Path(CERTIFICATES).exists() else []
+
+
+def test_variants_of_a_locked_environment_start_two_ranks(builds: Builds, tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text(f"mpi4py==4.1.2 --hash=sha256:{MPI4PY}\n")
+    builds.bareboat("image", "init", tmp_path, "--base", "base", "--mpi", "auto", "--for", "here")
+    written = (tmp_path / "Dockerfile").read_text()
+    assert "pip install --no-cache-dir --require-hashes -r requirements.txt" in written
+    said = builds.bareboat(
+        "image", "build", tmp_path, "--matrix", "mpi=openmpi-4.1.8,mpich-5.0.2,gone-1", "--tag", "ranks:{mpi}",
+        "--json", *secrets(), code=2,
+    )  # fmt: skip
+    table = json.loads(said.out)
+    one, two, gone = table["variants"]
+    assert (one["mpi"], two["mpi"], gone["mpi"]) == ("OpenMPI 4.1.8", "MPICH 5.0.2", None)
+    assert "unknown MPI: gone-1" in said.err
+    assert two["cached"] > one["cached"]
+    assert table["chosen"] in (one["name"], two["name"])
+    for each, name in ((one, "Open MPI v4.1.8"), (two, "MPICH Version:      5.0.2")):
+        job = tmp_path / "job.toml"
+        job.write_text(
+            f'image = "{each["name"]}"\ncommand = ["python3", "-c", "{RANKS}"]\n'
+            "[topology]\nranks_per_node = 2\n"
+        )
+        ran = builds.bareboat("run", job)
+        assert ran.out.count("3 ") >= 2, ran
+        assert ran.out.count(name) == 2, ran
+    again = builds.bareboat(
+        "image", "build", tmp_path, "--build-arg", "MPI=openmpi-4.1.8", "--json", *secrets()
+    )
+    assert json.loads(again.out)["digest"] == one["digest"]
