@@ -52,8 +52,8 @@ def test_variants_of_a_locked_environment_start_two_ranks(builds: Builds, tmp_pa
     written = (tmp_path / "Dockerfile").read_text()
     assert "pip install --no-cache-dir --require-hashes -r requirements.txt" in written
     said = builds.bareboat(
-        "image", "build", tmp_path, "--matrix", "mpi=openmpi-4.1.8,mpich-5.0.2,gone-1", "--tag", "ranks:{mpi}",
-        "--json", *secrets(), code=2,
+        "image", "build", tmp_path, "--matrix", "mpi=openmpi-4.1.8,mpich-5.0.2,gone-1",
+        "--tag", "ranks:{mpi}", "--json", *secrets(), code=2,
     )  # fmt: skip
     table = json.loads(said.out)
     one, two, gone = table["variants"]

@@ -93,7 +93,7 @@ def write(session: Session, request: Request, command: str) -> Written:
     )
     if listed is None and not imported and not _chosen(request.choices):
         raise UsageError(
-            f"nothing in {request.top} says what the image needs",
+            f"nothing in {request.top} names the packages of an image",
             context=f"searched: {', '.join(sorted(KINDS))}, and a script",
             remedy="bareboat image init SCRIPT.py, or choose: --framework torch --mpi auto",
         )
@@ -186,7 +186,7 @@ def _of_image(session: Session, name: str) -> Listed:
 
 
 def _base(session: Session, name: str) -> Base:
-    """What is known of the base: all of an image in the store; of others, what their names say."""
+    """What is known of the base, by its files if it is in the store, else by its name."""
     from bareboat.images.oci import reference
 
     image = _stored(session, name)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """`why`: comments that stand above it, each a paragraph."""
+    """`why`: the comments above it, each a paragraph."""
 
     why: tuple[str, ...] = ()
 

@@ -92,7 +92,7 @@ def _is_tensorflow(wanted: Wanted) -> bool:
 
 
 def _edits(wanted: Wanted) -> list[str]:
-    """Commands that edit the source; each fails where the text is not there."""
+    """Commands that edit the source; each fails where the text is missing."""
     versions = dict(wanted.listed.packages) if wanted.listed is not None else {}
     if wanted.release is not None:
         name, _, version = wanted.release.requirement.partition("==")

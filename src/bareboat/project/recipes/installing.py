@@ -238,7 +238,7 @@ def _requirements(wanted: Wanted, listed: Listed) -> Installation:
 
 
 def _frozen(wanted: Wanted, listed: Listed) -> Installation:
-    """The packages of an environment: their versions stand in the recipe."""
+    """The packages of an environment, with their versions."""
     lines = [shlex.quote(line) for line in listed.text.splitlines()]
     steps = (
         _venv(wanted),

@@ -1,4 +1,4 @@
-"""What a project's directory says of its packages, by its files; nothing of it is run."""
+"""The packages of a project, by its files; nothing of it is run."""
 
 from __future__ import annotations
 
