@@ -11,7 +11,7 @@ from msgspec import UNSET
 
 from bareboat import digests, registry
 from bareboat.errors import PlanError, UsageError
-from bareboat.session import Prepared, Purpose, images, layers, sites
+from bareboat.session import Prepared, Purpose, images, layers, sites, variants
 
 if TYPE_CHECKING:
     from bareboat.model import CaptureRequest, Image, Job
@@ -57,6 +57,7 @@ def prepare(session: Session, job: Job, purpose: Purpose) -> Prepared:
             site = provide_py_spy(session.store, site)
     site = sites.with_filters(session, site)
     node = sites.compute_node(session, job, site)
+    job = variants.settle(session, job, site, node)
     if job.image != "capture":
         image = images.of_job(session, job, (node or site).architecture)
         return Prepared(job, site, layers.with_site_layer(session, job, image, site, node), node)

@@ -10,13 +10,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from bareboat.errors import BareboatError, UsageError
 
 if TYPE_CHECKING:
     from bareboat.images.build.options import Built, Options
-    from bareboat.model import Image
+    from bareboat.model import Image, Job, Site
     from bareboat.session import Session
 
+_PLACE = re.compile(r"\{[A-Za-z_][A-Za-z0-9_]*\}")
+_PLACE_OR_NOT = re.compile(rf"{_PLACE.pattern}|[^{{]+|\{{")
 #: More variants than this are a mistake.
 MOST = 64
 
@@ -145,6 +149,38 @@ def build(
         except BareboatError as error:
             results.append(Result(variant=each, error=error))
     return tuple(results)
+
+
+def settle(session: Session, job: Job, site: Site, node: Site | None) -> Job:
+    """The job with one image, where it names several: NAME:{mpi} is the stored variant that the site starts
+    most directly. Raises UsageError where the store has none."""
+    from bareboat.mpi.ladder import Step, library_of
+    from bareboat.project.recipes import ground
+
+    if not _PLACE.search(job.image):
+        return job
+    pattern = "".join(
+        "[A-Za-z0-9_.-]+" if _PLACE.fullmatch(part) else re.escape(part)
+        for part in _PLACE_OR_NOT.findall(job.image)
+    )
+    store = session.store
+    names = sorted(name for name in store.names() if re.fullmatch(pattern, name))
+    if not names:
+        raise UsageError(
+            f"the store has no variant of the image {job.image!r}",
+            remedy=f"bareboat image build --matrix mpi=openmpi-4.1.8,openmpi-5.0.11 --tag {job.image} .",
+            key="image",
+        )
+    where = ground.Ground(title="this site", login=site, node=node or site, probed_node=node is not None)
+    ranked = []
+    for name in names:
+        image = store.image(store.names()[name])
+        taken = ground.start(where, image)
+        text = taken.choice if isinstance(taken, Step) else taken.reason
+        ranked.append((ground.preference(where, library_of(image), taken), name, text))
+    _, name, text = min(ranked, key=lambda each: each[:2])
+    session.reporter.note(f"image {name}, of {len(names)} variants: {text}")
+    return msgspec.structs.replace(job, image=name)
 
 
 def judge(session: Session, results: Sequence[Result]) -> Table:

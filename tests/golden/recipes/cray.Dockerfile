@@ -8,10 +8,11 @@
 # Base: glibc 2.36; the host's Cray MPICH 8.1.27 requires 2.31 or newer.
 # To fix the base, add the digest that `bareboat image pull` prints: debian:bookworm-slim@sha256:…
 FROM docker.io/library/debian:bookworm-slim AS system
+# openssh-client: OpenMPI 4 ends a program that no launcher started where there is no ssh.
 # Python 3.11: of Debian bookworm.
 RUN export DEBIAN_FRONTEND=noninteractive && \
     apt-get update && \
-    apt-get install -y --no-install-recommends ca-certificates python3 python3-venv && \
+    apt-get install -y --no-install-recommends ca-certificates openssh-client python3 python3-venv && \
     rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/apt /var/log/dpkg.log
 
 FROM system AS tools
@@ -43,10 +44,6 @@ RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     rm /tmp/mpi.txt
 
 FROM system
-COPY --from=mpi /opt/mpi /opt/mpi
-RUN echo /opt/mpi/lib > /etc/ld.so.conf.d/000-mpi.conf && \
-    ldconfig
-ENV PATH=/opt/mpi/bin:$PATH
 RUN python3 -m venv /opt/env
 ARG PIP_CERT=/etc/ssl/certs/ca-certificates.crt
 ARG SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt
@@ -63,3 +60,9 @@ RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     /opt/env/bin/pip install --no-cache-dir mpi4py==4.1.2
 ENV VIRTUAL_ENV=/opt/env \
     PATH=/opt/env/bin:$PATH
+# After the environment, which all variants of the MPI share.
+COPY --from=mpi /opt/mpi /opt/mpi
+RUN echo /opt/mpi/lib > /etc/ld.so.conf.d/000-mpi.conf && \
+    ldconfig
+ENV OPAL_PREFIX=/opt/mpi \
+    PATH=/opt/mpi/bin:$PATH

@@ -47,11 +47,6 @@ RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     rm /tmp/mpi.txt
 
 FROM system
-COPY --from=mpi /opt/mpi /opt/mpi
-RUN echo /opt/mpi/lib > /etc/ld.so.conf.d/000-mpi.conf && \
-    ldconfig
-ENV OPAL_PREFIX=/opt/mpi \
-    PATH=/opt/mpi/bin:$PATH
 RUN python3 -m venv /opt/env
 ARG PIP_CERT=/etc/ssl/certs/ca-certificates.crt
 ARG SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt
@@ -68,3 +63,9 @@ RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     /opt/env/bin/pip install --no-cache-dir mpi4py==4.1.2
 ENV VIRTUAL_ENV=/opt/env \
     PATH=/opt/env/bin:$PATH
+# After the environment, which all variants of the MPI share.
+COPY --from=mpi /opt/mpi /opt/mpi
+RUN echo /opt/mpi/lib > /etc/ld.so.conf.d/000-mpi.conf && \
+    ldconfig
+ENV OPAL_PREFIX=/opt/mpi \
+    PATH=/opt/mpi/bin:$PATH

@@ -53,11 +53,6 @@ RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     rm /tmp/mpi.txt
 
 FROM system
-COPY --from=mpi /opt/mpi /opt/mpi
-RUN echo /opt/mpi/lib > /etc/ld.so.conf.d/000-mpi.conf && \
-    ldconfig
-ENV OPAL_PREFIX=/opt/mpi \
-    PATH=/opt/mpi/bin:$PATH
 WORKDIR /app
 ARG PIP_CERT=/etc/ssl/certs/ca-certificates.crt
 ARG SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt
@@ -81,3 +76,9 @@ RUN --mount=from=tools,source=/opt/tools,target=/opt/tools \
     /opt/tools/bin/uv sync --frozen --no-dev --no-editable
 ENV VIRTUAL_ENV=/opt/env \
     PATH=/opt/env/bin:$PATH
+# After the environment, which all variants of the MPI share.
+COPY --from=mpi /opt/mpi /opt/mpi
+RUN echo /opt/mpi/lib > /etc/ld.so.conf.d/000-mpi.conf && \
+    ldconfig
+ENV OPAL_PREFIX=/opt/mpi \
+    PATH=/opt/mpi/bin:$PATH

@@ -87,28 +87,22 @@ def _show(context: Context, planned: tuple[Variant, ...]) -> None:
 
 
 def _text(table: Table) -> str:
-    """One line for each variant."""
-    rows = [("variant", "image", "MB", "steps", "cached", "MPI", "start here")]
+    """One line for each variant, and why this site cannot start some."""
+    rows = [("  variant", "MB", "cached", "MPI", "start here")]
     for each in table.results:
-        chosen = "* " if each is table.chosen else ""
+        title = f"{'*' if each is table.chosen else ' '} {each.variant.title}"
         if each.built is None:
-            rows.append((each.variant.title, "failed", "", "", "", "", ""))
+            rows.append((title, "", "", "", "failed"))
             continue
-        built = each.built
-        mpi = built.image.mpis[0].title if built.image.mpis else "none"
-        start = each.start if each.starts else f"no: {each.start}" if each.start else ""
-        rows.append(
-            (
-                f"{chosen}{each.variant.title}",
-                each.variant.tag,
-                f"{built.image.size_bytes / 1e6:,.0f}",
-                str(built.steps),
-                str(built.cached),
-                mpi,
-                start,
-            )
-        )
-    return console.table(rows, right=(2, 3, 4))
+        image = each.built.image
+        mpi = image.mpis[0].title if image.mpis else "none"
+        rung = each.start.partition(":")[0] if each.starts else "no" if each.start else ""
+        cached = f"{each.built.cached}/{each.built.steps}"
+        rows.append((title, f"{image.size_bytes / 1e6:,.0f}", cached, mpi, rung))
+    refused = [
+        f"{each.variant.title}: {each.start}" for each in table.results if each.start and not each.starts
+    ]
+    return "\n".join([console.table(rows, right=(1, 2)), *refused])
 
 
 def _as_json(table: Table) -> dict[str, Any]:

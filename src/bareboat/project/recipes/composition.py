@@ -24,10 +24,9 @@ def compose(wanted: Wanted, command: str) -> Recipe:
     if wanted.mpi is not None:
         stages.append(Stage(base="tools", name="mpi", steps=_mpi_build(wanted)))
     stages += made.stages
-    final: list[Step] = []
+    final = list(made.steps)
     if wanted.mpi is not None:
-        final += _mpi_steps(wanted)
-    final += made.steps
+        final += _mpi_steps()
     stages.append(
         Stage(base="system", name="environment" if wanted.choices.horovod else "", steps=tuple(final))
     )
@@ -67,7 +66,7 @@ def _apt(wanted: Wanted, made: installing.Installation) -> Run:
     why = []
     if wanted.verbs:
         why.append(f"Fabric: {' '.join(wanted.verbs)}: {wanted.why['fabric']}.")
-    if wanted.mpi is not None and wanted.mpi.name == "openmpi":
+    if wanted.mpi is not None:
         packages.add("openssh-client")
         why.append("openssh-client: OpenMPI 4 ends a program that no launcher started where there is no ssh.")
     if wanted.system_python and (made.python or wanted.mpi is not None or made.tools):
@@ -124,14 +123,15 @@ def _mpi_build(wanted: Wanted) -> tuple[Step, ...]:
     )
 
 
-def _mpi_steps(wanted: Wanted) -> list[Step]:
-    assert wanted.mpi is not None
-    values = {}
-    if wanted.mpi.name == "openmpi":
-        values["OPAL_PREFIX"] = MPI_PREFIX
-    values["PATH"] = f"{MPI_PREFIX}/bin:$PATH"
+def _mpi_steps() -> list[Step]:
+    values = {"OPAL_PREFIX": MPI_PREFIX, "PATH": f"{MPI_PREFIX}/bin:$PATH"}
     return [
-        Copy(files=(MPI_PREFIX,), target=MPI_PREFIX, source="mpi"),
+        Copy(
+            files=(MPI_PREFIX,),
+            target=MPI_PREFIX,
+            source="mpi",
+            why=("After the environment, which all variants of the MPI share.",),
+        ),
         Run(commands=(f"echo {MPI_PREFIX}/lib > /etc/ld.so.conf.d/000-mpi.conf", "ldconfig")),
         Env(values=values),
     ]

@@ -39,7 +39,7 @@ class Base:
 
 
 def base_of_name(name: str) -> Base:
-    """What is known of a base by its name, where the store does not have it. Raises UsageError for systems without apt."""
+    """What is known of a base by its name. Raises UsageError for systems without apt."""
     repository, _, tag = name.partition("@")[0].rpartition(":")
     words = f"{repository or name}:{tag}".lower()
     for system in (
