@@ -70,14 +70,14 @@ def read(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
             raise UsageError(f"--matrix {text[:80]!r} is not NAME=VALUE,VALUE", remedy=example)
         if name in found:
             raise UsageError(f"--matrix {name} is given twice", remedy=f"{example}   # all values in one")
+        if "" in values or len(set(values)) < len(values):
+            what = "an empty value" if "" in values else "a value twice"
+            raise UsageError(f"--matrix {name[:60]} has {what}", remedy=example)
         if bad := next((each for each in values if not re.fullmatch(r"[A-Za-z0-9_.+-]{1,100}", each)), None):
             raise UsageError(
                 f"--matrix {name[:60]}: {bad[:60]!r} cannot be part of an image's name",
                 remedy="use letters, digits, '.', '_', '+' and '-'",
             )
-        if "" in values or len(set(values)) < len(values):
-            what = "an empty value" if "" in values else "a value twice"
-            raise UsageError(f"--matrix {name[:60]} has {what}", remedy=example)
         found[name] = values
     count = 1
     for values in found.values():

@@ -122,20 +122,26 @@ def start(ground: Ground, made: Image) -> Step | Refusal:
     return walk(made, site, layout, asked=True)
 
 
-def preference(ground: Ground, library: MpiFacts | None, taken: Step | Refusal) -> tuple[bool, int, bool]:
+def preference(ground: Ground, library: MpiFacts | None, taken: Step | Refusal) -> tuple[object, ...]:
     """Sorts ways to start ranks, the best first: by whether the MPI reaches the site's fabric, the rung of
-    the ladder, and whether the launcher is of the MPI's own line."""
+    the ladder, whether the launcher is of the MPI's own line, PMIx before PMI-2, and the newest version."""
     rungs = list(Rung)
     if not isinstance(taken, Step) or library is None:
-        return True, len(rungs), True
-    return not _reaches(ground, library), rungs.index(taken.rung), _crosses(library, taken)
+        return True, len(rungs), True, True, ()
+    return (
+        not _reaches(ground, library),
+        rungs.index(taken.rung),
+        _crosses(library, taken),
+        taken.plugin == "pmi2",
+        tuple(-number for number in numbers(library.version or "")),
+    )
 
 
 def outcomes(
     ground: Ground, glibc: str, mpis: Sequence[Mpi] = MPIS, machine: str | None = None
 ) -> tuple[Outcome, ...]:
     """How the site would start each MPI, the best first: by whether it reaches the site's fabric, the rung of
-    the ladder, whether the launcher is of the MPI's own line, and the catalogue's order."""
+    the ladder and so on, as `preference` does, and by the catalogue's order."""
     found = []
     for order, each in enumerate(mpis):
         taken = start(ground, image(each, glibc, machine or ground.node.architecture))
