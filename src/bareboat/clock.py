@@ -11,6 +11,11 @@ def utc_now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
+def moment(epoch_s: int) -> str:
+    """Seconds since 1970 as such a time."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(epoch_s))
+
+
 def epoch_s(moment: str) -> int:
     """Seconds since 1970 of such a time; 0 for other text."""
     try:

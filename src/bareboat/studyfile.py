@@ -131,6 +131,23 @@ def read_study(file: TomlFile, settings: Settings, *, image: str | None = None) 
     )
 
 
+def study_of_job(job: Job) -> StudyRequest:
+    """The study of a job without a study file: on bare metal, and in a container."""
+    bare = msgspec.structs.replace(job, engine=registry.BARE_METAL)
+    return StudyRequest(
+        name=job.name,
+        arms=(_BARE_METAL, _CONTAINER),
+        fixed=(frozenset({"engine"}), frozenset()),
+        factors=(),
+        points=((),),
+        metrics=((),),
+        contrasts=(Contrast(baseline=0, contender=1),),
+        prove=job.prove,
+        jobs=((bare, job),),
+        digest=codec.digest(job),
+    )
+
+
 def check_arms(request: StudyRequest) -> None:
     """Raise UsageError for two arms with the same job at a point, before anything is captured or pulled."""
     for point, jobs in zip(request.points, request.jobs, strict=True):

@@ -55,7 +55,9 @@ def with_flags(context: Context, job: Job) -> Job:
         if job.sweep is msgspec.UNSET:
             raise UsageError("--at-once needs a sweep, and the job has no [sweep]", remedy="remove --at-once")
         job = msgspec.structs.replace(job, sweep=msgspec.structs.replace(job.sweep, at_once=at_once))
-    job = with_settings(job, context.settings, scheduler=hasattr(options, "scheduler"))
+    # `prove` measures on this machine unless the job itself names a scheduler.
+    queued = hasattr(options, "scheduler") and (options.verb != "prove" or options.scheduler is not None)
+    job = with_settings(job, context.settings, scheduler=queued)
     if getattr(options, "python", None):
         job = msgspec.structs.replace(
             job, capture=msgspec.structs.replace(job.capture, python=os.path.abspath(options.python))

@@ -17,8 +17,8 @@ from bareboat.cli.common import (
     add_engine,
     add_job,
     add_python,
-    add_queue,
     add_root,
+    add_scheduling,
     add_trust,
 )
 from bareboat.cli.job import TOPOLOGY, read_job
@@ -27,13 +27,16 @@ from bareboat.errors import BareboatError, Terminated, UsageError
 from bareboat.model import Job, Plan, Study
 from bareboat.session import Purpose, planning, preparation
 
-EXAMPLE = "bareboat prove examples/digits.toml\n  bareboat prove --repeats 20 train.py"
+EXAMPLE = (
+    "bareboat prove examples/digits.toml\n  bareboat prove --repeats 20 train.py"
+    "\n  bareboat prove --scheduler slurm -N 2 -t 2h study.toml"
+)
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     add_common(parser)
     add_job(parser)
-    add_queue(parser)
+    add_scheduling(parser)
     add_engine(parser)
     add_python(parser)
     add_root(parser)
@@ -85,6 +88,11 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="TIME",
         help="time for a study of several arms or points, such as 2h: chooses the number of repeats",
     )
+    parser.add_argument(
+        "--no-wait",
+        action="store_true",
+        help="with a scheduler: print the study's name and do not follow its jobs",
+    )
     parser.add_argument("--list", action="store_true", help="list the built-in studies, which FILE can name")
     parser.add_argument(
         "--scale",
@@ -113,6 +121,11 @@ def run(context: Context) -> int:
         if builtin or published is not None:
             prove_builtin.show_published(context, published or [])
         return code
+    if options.no_wait:
+        raise UsageError(
+            "--no-wait is for studies in a scheduler's jobs",
+            remedy="add --scheduler NAME, or remove --no-wait",
+        )
     if options.within is not None:
         raise UsageError(
             "--within is for study files: with [arms], [sweep] or [metrics]", remedy="use --repeats N"

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from bareboat import render
+from bareboat import codec, render
 from bareboat.cli import console
 from bareboat.cli.common import Context
-from bareboat.cli.job import with_flags
+from bareboat.cli.job import read_job, with_flags
 from bareboat.errors import BareboatError, Terminated, UsageError
 from bareboat.model import Matrix
 from bareboat.model.matrix import told
 
 if TYPE_CHECKING:
-    from bareboat.model import Job
+    from bareboat.model import Job, Site
     from bareboat.study.matrix import Cell
     from bareboat.studyfile import StudyRequest
 
@@ -26,20 +26,29 @@ if TYPE_CHECKING:
 _DESIGN = (
     "repeats", "margin", "confidence", "seed", "engine", "launcher", "image", "python", "writable", "form",
     "nodes", "ranks_per_node", "cpus_per_rank", "gpus_per_rank", "time", "mem", "partition", "account",
-    "env_from", "policy", "require_digest",
+    "env_from", "policy", "require_digest", "scheduler", "qos", "reservation", "constraint", "delivery",
+    "node_scratch",
 )  # fmt: skip
 
 
 def request_of(context: Context) -> StudyRequest | None:
-    """The request of a study file; None for other job files, and without a file."""
+    """The request of a study file, or of any job for a scheduler; None for other jobs."""
     options = context.options
-    if not options.file or options.command:
-        return None
-    from bareboat import studyfile
+    from bareboat import registry, studyfile
     from bareboat.toml import TomlFile
 
+    asked = options.scheduler
+    if asked is not None:
+        registry.scheduler(asked)
+    if not options.file or options.command:
+        if asked in (None, registry.HERE):
+            return None
+        request = studyfile.study_of_job(read_job(context))
+        studyfile.check_arms(request)
+        return request
     file = TomlFile(Path(options.file))
-    if not studyfile.is_study(file):
+    queue = asked or file.values.get("scheduler")
+    if not studyfile.is_study(file) and queue in (None, registry.HERE):
         return None
     if options.engine and "arms" in file.values:
         raise UsageError(
@@ -57,7 +66,8 @@ def request_of(context: Context) -> StudyRequest | None:
         prove = msgspec.structs.replace(prove, within_s=options.within)
     elif options.repeats is not None:  # goes over the file's time
         prove = msgspec.structs.replace(prove, within_s=msgspec.UNSET)
-    request = dataclasses.replace(request, jobs=jobs, prove=prove)
+    digest = request.digest if asked is None else codec.digest([request.digest, asked])
+    request = dataclasses.replace(request, jobs=jobs, prove=prove, digest=digest)
     studyfile.check_arms(request)
     return request
 
@@ -81,10 +91,19 @@ def run(context: Context, request: StudyRequest) -> int:
     cells, site = studies.cells(context.session, request)
     if options.dry_run:
         matrix.check(request, cells)
-        _show(context, request, cells)
+        _show(context, request, cells, site)
         return 0
-    check_library()
-    return _measure(context, matrix.design(context.store, request, cells, site))
+    if not _is_queued(request.jobs[0][-1]):
+        if options.no_wait:
+            raise UsageError(
+                "--no-wait is for studies in a scheduler's jobs",
+                remedy="add --scheduler NAME, or remove --no-wait",
+            )
+        check_library()
+        return _measure(context, matrix.design(context.store, request, cells, site))
+    if not options.no_wait:
+        check_library()
+    return _follow(context, matrix.design(context.store, request, cells, site))
 
 
 def resume(context: Context, found: Matrix) -> int:
@@ -102,8 +121,16 @@ def resume(context: Context, found: Matrix) -> int:
             time = f", about {blocks.told(seconds)}" if seconds else ""
             console.result(f"{found.id}: {matrix.left_of(found, len(left))}{time}")
         return 0
+    if _is_queued(matrix.points(context.store, found)[0].job):
+        return _follow(context, found)
     check_library()
     return _measure(context, found)
+
+
+def _is_queued(job: Job) -> bool:
+    from bareboat import registry
+
+    return job.scheduler not in (None, registry.HERE)
 
 
 def _check_unchanged(context: Context, found: Matrix) -> None:
@@ -112,11 +139,14 @@ def _check_unchanged(context: Context, found: Matrix) -> None:
 
     options = context.options
     job = matrix.points(context.store, found)[0].job
-    same = {"python": job.capture.python, "image": job.image} | {
+    same = {"scheduler": job.scheduler, "python": job.capture.python, "image": job.image} | {
         name: getattr(found.prove, name) for name in ("repeats", "margin", "confidence", "seed")
     }
+    queued = _is_queued(job)
     for name in _DESIGN:
         asked = getattr(options, name, None)
+        if name == "time" and queued:  # of the next jobs
+            continue
         if name == "python" and asked:
             asked = os.path.abspath(asked)
         if asked is None or asked is False or asked in ([], same.get(name)):
@@ -133,7 +163,7 @@ def _check_unchanged(context: Context, found: Matrix) -> None:
         )
 
 
-def _show(context: Context, request: StudyRequest, cells: list[list[Cell]]) -> None:
+def _show(context: Context, request: StudyRequest, cells: list[list[Cell]], site: Site) -> None:
     """The design, and the plan of each arm at the first point."""
     prove = request.prove
     rows = [[plan for plan, _ in row] for row in cells]
@@ -153,6 +183,8 @@ def _show(context: Context, request: StudyRequest, cells: list[list[Cell]]) -> N
             }
         )
         return
+    if _is_queued(rows[0][0].job):
+        console.result(_first_script(context, request, cells, site))
     for name, plan in zip(request.arms, rows[0], strict=True):
         console.result(f"{console.bold('arm ' + name)}\n{render.text(plan)}\n")
     points = len(request.points)
@@ -174,6 +206,15 @@ def _show(context: Context, request: StudyRequest, cells: list[list[Cell]]) -> N
         f"margin {prove.margin:.1%}, seed {prove.seed}\n"
         "the time is known after the warm-up: bareboat prove --resume --dry-run"
     )
+
+
+def _first_script(context: Context, request: StudyRequest, cells: list[list[Cell]], site: Site) -> str:
+    """The job script of the first point."""
+    from bareboat.study import allocation, matrix
+
+    study = matrix.study_of(request, cells, site, 0, f"{request.name}.0")
+    repeats = 0 if request.prove.within_s else request.prove.repeats
+    return allocation.script(context.store, study, range(repeats + 1), study.job.walltime_s)
 
 
 def _measure(context: Context, found: Matrix) -> int:
@@ -201,3 +242,51 @@ def _measure(context: Context, found: Matrix) -> int:
     from bareboat.cli.study_result import report
 
     return report(context, found, context.options.output)
+
+
+def _follow(context: Context, found: Matrix) -> int:
+    """Measure in the scheduler's jobs: submit what has no job, and follow them."""
+    from bareboat.study import matrix
+    from bareboat.study.queue import Queue, live_jobs
+
+    options, store = context.options, context.store
+    queue = Queue(
+        store,
+        found,
+        say=context.progress.say,
+        note=context.progress.note,
+        limit_s=options.time,
+        within_s=options.within,
+    )
+    try:
+        found = queue.conduct(wait=not options.no_wait)
+    except (KeyboardInterrupt, Terminated, BareboatError) as error:
+        context.progress.end()
+        left = matrix.left_of(found, len(matrix.missing(store, found)))
+        live = live_jobs(store, found)
+        console.note(
+            f"\n{left}; the others are kept"
+            + (
+                f"\njobs that go on: {', '.join(live)}; to cancel: bareboat cancel {' '.join(live)}"
+                if live
+                else ""
+            )
+            + f"\nresume with: bareboat prove --resume {found.id}"
+        )
+        if not isinstance(error, BareboatError):
+            error.add_note("the study's jobs continue")
+        raise
+    context.progress.end()
+    if matrix.missing(store, found):
+        if options.json:
+            console.result_json({"study": found.id, "runs_left": len(matrix.missing(store, found))})
+        else:
+            console.result(found.id)
+            if not options.quiet:
+                console.note(f"  next: bareboat status {found.id}; then bareboat prove --resume {found.id}")
+        return 0
+    from bareboat.cli.libraries import check_library
+    from bareboat.cli.study_result import report
+
+    check_library()
+    return report(context, found, options.output)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import shlex
 import textwrap
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
 from msgspec import UNSET
 
@@ -18,20 +17,14 @@ from bareboat.model import Command, Plan, Start, sweep
 from bareboat.mpi.checks import STARTED
 from bareboat.render import delivery, fabric, notification, watchdog, words, world
 from bareboat.render.pieces import piece as piece
+from bareboat.render.place import GIVEN as GIVEN
+from bareboat.render.place import Place as Place
+from bareboat.render.place import run_and_folder, run_name
 from bareboat.render.summary import digest as digest
 from bareboat.render.summary import launch_of
 from bareboat.render.summary import shown as shown
 from bareboat.render.summary import text as text
 from bareboat.schedulers import Scheduler
-
-
-class Place(NamedTuple):
-    """Where a run is kept: its name and its folder, in which `control` is the script's own and `ranks` what
-    containers see. A script without one makes a folder for itself. Of a sweep it is the folder in which each
-    point has its own."""
-
-    run_id: str
-    folder: str
 
 
 def script(plan: Plan, place: Place | None = None, *, runs: str | None = None, rung: int = 1) -> str:
@@ -137,7 +130,7 @@ def _at_once(plan: Plan, rung: int) -> list[str]:
     modules = [piece("modules")] if plan.job.modules else []
     found = [
         _values(plan, rung),
-        f'BAREBOAT_RUN="${{1:-{_run_name(plan)}-$$}}"\nHERE=\n',
+        f'BAREBOAT_RUN="${{1:-{run_name(plan)}-$$}}"\nHERE=\n',
         *map(piece, ("processes", "stop", "need")),
         *modules,
         _needs(plan),
@@ -225,8 +218,8 @@ def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None, runs: str | 
         f"BAREBOAT_NODES={job.topology.nodes}\n"
         f"BAREBOAT_JOB={scheduler.ARRAY.job_id if sweeps else scheduler.JOB_ID}\n",
         piece("arguments"),
-        _run_and_folder(plan, scheduler, place, runs),
-        f"sweep_name={shlex.quote(place.run_id) if place else _run_name(plan)}\n" + piece("sweep_point")
+        run_and_folder(plan, scheduler, place, runs) + _logs(plan),
+        f"sweep_name={shlex.quote(place.run_id) if place else run_name(plan)}\n" + piece("sweep_point")
         if sweeps
         else "",
         piece("processes"),
@@ -294,29 +287,6 @@ def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None, runs: str | 
 def _rung(rung: int) -> str:
     """The beginning of the first part of a script that another one reads."""
     return "" if rung == 1 else piece("rung")
-
-
-def _run_and_folder(plan: Plan, scheduler: Scheduler, place: Place | None, runs: str | None) -> str:
-    """The first node finds the run's name and its folders, or takes the name that it is given."""
-    name = _run_name(plan)
-    # Without a folder of the host's to work in, where the job was submitted.
-    folder = '"$PWD"' if plan.job.workdir is None else shlex.quote(plan.job.workdir)
-    folder = f"{folder}/bareboat-runs" if runs is None else shlex.quote(runs)
-    run = shlex.quote(place.run_id) if place else name
-    if plan.job.sweep is not UNSET:
-        own = shlex.quote(place.folder) if place else f"{folder}/{name}"
-        run, folder = f"{run}.{scheduler.ARRAY.index}", f"{own}/points/${{BAREBOAT_RUN##*.}}"
-    elif place:
-        folder = shlex.quote(place.folder)
-    else:
-        run, folder = f"{name}-$BAREBOAT_JOB", f"{folder}/{name}-$BAREBOAT_JOB"
-    return (
-        'if [ "$part" = --first ]; then\n'
-        f'  BAREBOAT_RUN="${{1:-{run}}}"\n'
-        f"  BAREBOAT_CONTROL={folder}/control\n"
-        "fi\n"
-        "BAREBOAT_RUN_DIR=${BAREBOAT_CONTROL%/*}/ranks\n" + _logs(plan)
-    )
 
 
 def _sweep_values(plan: Plan) -> str:
@@ -438,10 +408,6 @@ def _exits(plan: Plan) -> str:
 
 def _first_failure(plan: Plan) -> list[str]:
     return [piece("first_failure"), *([piece("last_output")] if plan.keeps_output else [])]
-
-
-def _run_name(plan: Plan) -> str:
-    return "".join(c if c.isalnum() or c in "._-" else "-" for c in plan.job.name)
 
 
 def _one_line(text: str) -> str:

@@ -26,7 +26,7 @@ from msgspec import UNSET
 from bareboat import codec, execute, registry, render
 from bareboat.clock import utc_now
 from bareboat.errors import BareboatError, PlanError, StoreError, Terminated, ToolError, UsageError
-from bareboat.model import Outcome, Plan, Site, Submission
+from bareboat.model import Job, Outcome, Plan, Site, Submission
 from bareboat.printable import one_line
 from bareboat.runs import directory, mpi_checks, provenance
 from bareboat.schedulers import Scheduler, job_name
@@ -87,12 +87,12 @@ def describe(plan: Plan, site: Site, run_id: str) -> Submission:
     )
 
 
-def give_to(scheduler: Scheduler, plan: Plan, script: Path, log: str, *arguments: str) -> str:
+def give_to(scheduler: Scheduler, job: Job, script: Path, log: str, *arguments: str) -> str:
     """Submit the script with these arguments; return the job ID. Raises PlanError for a refusal."""
     argv = (*scheduler.submit(str(script), log), *arguments)
     stdin = script.read_text(errors="surrogateescape") if scheduler.SUBMITS_STDIN else None
     try:
-        number = scheduler.job_id(submit_by(argv, stdin, plan.job.workdir))
+        number = scheduler.job_id(submit_by(argv, stdin, job.workdir))
         if not is_job_id(scheduler, number):
             raise ToolError(
                 f"{argv[0]} returned {one_line(number)!r}, which is not a {scheduler.NAME} job ID"
@@ -101,7 +101,7 @@ def give_to(scheduler: Scheduler, plan: Plan, script: Path, log: str, *arguments
         raise ToolError(
             f"{error.message}: the job may or may not have been submitted",
             context=error.context,
-            remedy=f"{scheduler.LIST}   # if it lists {job_name(plan.job)}, cancel that job or let it run "
+            remedy=f"{scheduler.LIST}   # if it lists {job_name(job)}, cancel that job or let it run "
             "before you submit again",
         ) from None
     return number
@@ -172,7 +172,7 @@ def submit_script(
     # A stop in between would lose the ID of a queued job.
     with going_on(run_id), execute.interrupts_held():
         try:
-            job_id = give_to(scheduler, plan, script, str(output_log(store, run_id)))
+            job_id = give_to(scheduler, plan.job, script, str(output_log(store, run_id)))
         except PlanError:
             store.discard(store.run(run_id))
             raise

@@ -64,7 +64,7 @@ def submit(store: Store, plan: Plan, site: Site) -> Submission:
         try:
             with execute.interrupts_held(), store.guarded():
                 store.run(point).mkdir(parents=True)
-                job_id = submission.give_to(scheduler, plan, script, log, point)
+                job_id = submission.give_to(scheduler, plan.job, script, log, point)
                 own = msgspec.structs.replace(made, run_id=point, points=0, job_id=job_id)
                 submission.keep_job_id(store, scheduler, own)
         except (KeyboardInterrupt, Terminated):

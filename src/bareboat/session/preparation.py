@@ -137,6 +137,11 @@ def _in_allocation(session: Session, job: Job, purpose: Purpose) -> Job:
         session.reporter.note(
             f"this shell is in {where}: submit starts a new job; bareboat run uses the nodes of this one"
         )
+    if purpose is Purpose.PROVE and job.scheduler is not None:
+        session.reporter.note(
+            f"this shell is in {where}: prove starts new jobs; without a scheduler it measures on this node"
+        )
+        return job
     if purpose is Purpose.PROVE and not found.here:
         raise UsageError(
             f"this shell is in {where}, but not on one of its nodes: prove would measure this machine",

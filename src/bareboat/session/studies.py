@@ -14,6 +14,7 @@ from bareboat.session import Prepared, Purpose, planning, preparation
 
 if TYPE_CHECKING:
     from bareboat.model import Job, Plan, Site
+    from bareboat.model.matrix import Value
     from bareboat.session import Session
     from bareboat.study.matrix import Cell
     from bareboat.studyfile import StudyRequest
@@ -39,6 +40,7 @@ def cells(session: Session, request: StudyRequest) -> tuple[list[list[Cell]], Si
                 raise type(error)(
                     error.message, context=context, remedy=error.remedy, code=error.code
                 ) from None
+        _check_resources(request, point, row)
         found.append(row)
     site = next(iter(prepared.values())).site
     return found, site
@@ -46,11 +48,6 @@ def cells(session: Session, request: StudyRequest) -> tuple[list[list[Cell]], Si
 
 def _prepared(session: Session, job: Job, known: dict[str, Prepared]) -> Prepared:
     """The inputs of the job's plan; the image is captured or pulled once for all points that share it."""
-    if job.scheduler not in (None, registry.HERE):
-        raise UsageError(
-            f"the job has scheduler = {job.scheduler!r}, and prove measures on this machine",
-            remedy="remove scheduler; in a job of the scheduler, prove measures on that job's node",
-        )
     # What decides about the image: everything but the command's arguments and variables.
     shared = msgspec.structs.replace(job, command=job.command[:1], environment={})
     key = codec.digest(shared)
@@ -62,7 +59,37 @@ def _prepared(session: Session, job: Job, known: dict[str, Prepared]) -> Prepare
 
 
 def _plan(session: Session, prepared: Prepared) -> Plan:
-    """The plan of one arm. The watchdog is off, because the arms wait for each other."""
+    """The plan of one arm. The watchdog is off, because the arms wait for each other. In a job of a scheduler
+    an arm is started again for each run, and the job itself is what is requeued, and told of."""
     job = prepared.job
     scheduling = msgspec.structs.replace(job.scheduling, watchdog_s=UNSET)
+    if job.scheduler not in (None, registry.HERE):
+        if job.delivery == "node":
+            raise UsageError(
+                'delivery = "node" is not supported by prove: the copy on the nodes is removed after each run',
+                key="delivery",
+                remedy="--delivery shared",
+            )
+        scheduling = msgspec.structs.replace(scheduling, requeue=False, warning_s=0, after=())
+        job = msgspec.structs.replace(job, delivery="shared", notify=UNSET)
     return planning.plan(session, prepared._replace(job=msgspec.structs.replace(job, scheduling=scheduling)))
+
+
+def _check_resources(request: StudyRequest, point: tuple[Value, ...], row: list[Cell]) -> None:
+    """Raise UsageError for arms that cannot share one job of the scheduler."""
+    first = row[0][0]
+    for arm, (plan, _) in zip(request.arms, row, strict=True):
+        if (plan.scheduler, plan.job.topology, plan.directives) == (
+            first.scheduler, first.job.topology, first.directives,
+        ):  # fmt: skip
+            continue
+        if registry.scheduler(plan.scheduler).AT_ONCE and registry.scheduler(first.scheduler).AT_ONCE:
+            continue
+        where = told(request.factors, point)
+        differ = sorted({*plan.directives} ^ {*first.directives})
+        raise UsageError(
+            f"the arms {request.arms[0]!r} and {arm!r} request different resources, and all arms of a point "
+            "run in one job",
+            context="\n".join(filter(None, (f"point {where}" if where else "", *differ[:6]))),
+            remedy="set topology and scheduling for all arms, outside of [arms]",
+        )

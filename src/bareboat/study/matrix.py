@@ -21,7 +21,7 @@ from bareboat.model import Arm, Image, Job, Matrix, Plan, Record, Site, Study
 from bareboat.model.matrix import told, with_repeats
 from bareboat.runs import provenance
 from bareboat.store import LIST_RUNS, Store
-from bareboat.study import blocks, prove
+from bareboat.study import allocation, blocks, prove
 from bareboat.studyfile import StudyRequest, same_arms
 
 FILE = "matrix.json"
@@ -35,7 +35,7 @@ def design(store: Store, request: StudyRequest, cells: Sequence[Sequence[Cell]],
 
     Raises UsageError for two arms that would run the same.
     """
-    arms = check(request, cells)
+    check(request, cells)
     images = {image.digest: image for row in cells for _, image in row}
     run_id = store.new_run(request.name)
     matrix = Matrix(
@@ -57,22 +57,31 @@ def design(store: Store, request: StudyRequest, cells: Sequence[Sequence[Cell]],
     with store.whole_run(run_id):
         provenance.keep(store, run_id, request.jobs[0][-1], site)
         for point, row in enumerate(cells):
-            study = Study(
-                id=matrix.point_id(point),
-                created_at=matrix.created_at,
-                job=_job(request, point),
-                arms=arms[point],
-                image=row[-1][1],
-                site=site,
-                bareboat_version=__version__,
-                point=point,
-                metrics=request.metrics[point],
-            )
+            study = study_of(request, cells, site, point, matrix.point_id(point), matrix.created_at)
             store.run(study.id).mkdir(parents=True)
             prove.keep(store, study)
+            if allocation.is_queued(study):
+                allocation.write_arms(store, study, [plan for plan, _ in row])
         # Last, because a study without it never began.
         _keep(store, matrix)
     return matrix
+
+
+def study_of(
+    request: StudyRequest, cells: Sequence[Sequence[Cell]], site: Site, point: int, name: str, at: str = ""
+) -> Study:
+    """The study of a point, with all arms."""
+    return Study(
+        id=name,
+        created_at=at or utc_now(),
+        job=_job(request, point),
+        arms=_arms(request, point, cells[point]),
+        image=cells[point][-1][1],
+        site=site,
+        bareboat_version=__version__,
+        point=point,
+        metrics=request.metrics[point],
+    )
 
 
 def check(request: StudyRequest, cells: Sequence[Sequence[Cell]]) -> list[tuple[Arm, ...]]:
@@ -86,7 +95,7 @@ def _arms(request: StudyRequest, point: int, row: Sequence[Cell]) -> tuple[Arm, 
             name=name,
             engine=plan.engine,
             plan_digest=render.digest(plan),
-            script=render.script(plan),
+            script=allocation.arm_script(plan),
             image_digest=image.digest,
         )
         for name, (plan, image) in zip(request.arms, row, strict=True)
@@ -195,19 +204,34 @@ def conduct(
     with store.locked(matrix.id):
         left = missing(store, matrix)
         if matrix.repeats is None:
-            warm_ups = [(run, point) for run, point in left if not _is_done(store, matrix, point, run)]
-            _do(store, matrix, warm_ups, say)
-            within_s = within_s or matrix.prove.within_s or 0.0
-            taken = durations(store, matrix)
-            repeats = blocks.repeats_within(within_s, [taken[point][0] for point in sorted(taken)])
-            matrix = with_repeats(matrix, repeats)
-            for study in points(store, matrix):
-                prove.keep(store, _with_repeats(study, matrix))
-            _keep(store, matrix)
-            note(f"{repeats} repeats of {_counted(len(matrix.points), 'point')} fit into "
-                 f"{blocks.told(within_s)}")  # fmt: skip
+            _do(store, matrix, missing_warm_ups(store, matrix), say)
+            matrix = fix_repeats(store, matrix, within_s, note=note)
             left = missing(store, matrix)
         _do(store, matrix, left, say)
+    return matrix
+
+
+def missing_warm_ups(store: Store, matrix: Matrix) -> list[tuple[int, int]]:
+    """(0, point) of the points without one."""
+    return [
+        (run, point)
+        for run, point in blocks.schedule(matrix.prove.seed, len(matrix.points), 0)
+        if not _is_done(store, matrix, point, run)
+    ]
+
+
+def fix_repeats(
+    store: Store, matrix: Matrix, within_s: float | None, *, note: Callable[[str], None]
+) -> Matrix:
+    """Choose the number of repeats that fits into the time, by the warm-ups, and write it down."""
+    within_s = within_s or matrix.prove.within_s or 0.0
+    taken = durations(store, matrix)
+    repeats = blocks.repeats_within(within_s, [taken[point][0] for point in sorted(taken)])
+    matrix = with_repeats(matrix, repeats)
+    for study in points(store, matrix):
+        prove.keep(store, _with_repeats(study, matrix))
+    _keep(store, matrix)
+    note(f"{repeats} repeats of {_counted(len(matrix.points), 'point')} fit into {blocks.told(within_s)}")
     return matrix
 
 

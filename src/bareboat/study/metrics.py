@@ -35,15 +35,15 @@ class Reader:
         result of it."""
         self._marks = {m.file: _mark(self._path(m.file)) for m in self.metrics if m.file is not None}
 
-    def read(self, log: Path) -> tuple[dict[str, float], dict[str, Curve]]:
-        """The numbers and curves of a run that ended, by their names. Raises UsageError for the first that
-        cannot be read."""
+    def read(self, log: Path, kept: Path | None = None) -> tuple[dict[str, float], dict[str, Curve]]:
+        """The numbers and curves of a run that ended, by their names. `kept`: the directory of the files that
+        the run wrote, by their numbers in `files_of`. Raises UsageError for the first that cannot be read."""
         numbers: dict[str, float] = {}
         curves: dict[str, Curve] = {}
         output: str | None = None
         for metric in self.metrics:
             if metric.file is not None:
-                numbers[metric.name] = patterns.entry(metric, self._content(metric, metric.file))
+                numbers[metric.name] = patterns.entry(metric, self._content(metric, metric.file, kept))
                 continue
             if output is None:
                 output = _output(log)
@@ -63,13 +63,15 @@ class Reader:
     def _path(self, name: str) -> str:
         return os.path.join(self.folder, name)
 
-    def _content(self, metric: MetricRequest, name: str) -> bytes:
+    def _content(self, metric: MetricRequest, name: str, kept: Path | None) -> bytes:
         path = self._path(name)
+        if kept is not None:
+            path = str(kept / str(files_of(self.metrics, self.folder).index(path)))
         now = _mark(path)
         if now is None or now == self._marks.get(name):
             raise patterns.MissingMetricError(
-                f"metrics.{metric.name}: the run did not write {path}",
-                context="the file is older than the run" if now else "the file does not exist",
+                f"metrics.{metric.name}: the run did not write {self._path(name)}",
+                context="the file is older than the run" if now or kept else "the file does not exist",
                 remedy="make the command write it; a relative path is below workdir",
             )
         try:
@@ -79,6 +81,12 @@ class Reader:
                 f"metrics.{metric.name}: {path} cannot be read: {error.strerror or error}",
                 remedy=f"write a regular file of at most {_MOST_BYTES >> 20} MiB",
             ) from None
+
+
+def files_of(metrics: Sequence[MetricRequest], folder: str) -> tuple[str, ...]:
+    """The paths of the files that hold metrics."""
+    names = (metric.file for metric in metrics if metric.file is not None)
+    return tuple(dict.fromkeys(os.path.join(folder, name) for name in names))
 
 
 def _mark(path: str) -> _Mark:

@@ -106,6 +106,11 @@ def missing_runs(store: Store, study: Study) -> list[int]:
     return [run for run in _all_runs(study) if not _run_folder(store, study, run).is_dir()]
 
 
+def stored_runs(store: Store, study: Study) -> list[int]:
+    """The runs that are complete."""
+    return [run for run in _all_runs(study) if _run_folder(store, study, run).is_dir()]
+
+
 def conduct(store: Store, study: Study, *, say: Callable[[str], None]) -> Study:
     """Do all missing runs; run 0 is the warm-up. Returns the study with its complete design.
 
@@ -167,9 +172,14 @@ def measure(
             log = scratch / f"arm-{index}" / "output.log"
             if keep_logs and log.exists():
                 (done / f"{name}.log").write_bytes(untrusted.read_tail(log, limit=_KEPT_LOG_BYTES))
-        (done / _TOOK).write_text(f"{time.monotonic() - began:.3f}\n")
+        write_took_s(done, time.monotonic() - began)
         store.publish(done, _run_folder(store, study, run))
     return study
+
+
+def write_took_s(done: Path, seconds: float) -> None:
+    """Write the time of a run, all arms together, into its directory."""
+    (done / _TOOK).write_text(f"{seconds:.3f}\n")
 
 
 def took_s(store: Store, study: Study, run: int) -> float:
