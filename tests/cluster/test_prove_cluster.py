@@ -4,13 +4,13 @@ killed in the middle, resumed, no run counted twice."""
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from clusters import Cluster
 from desks import Desk
+from environments import make_environment
 
 #: A program of nobody's: it says which node and rank it is, and how fast it was.
 PROGRAM = """
@@ -27,9 +27,12 @@ METRIC = "[metrics.speed]\npattern = 'speed: ([0-9.]+)'\n"
 
 
 @pytest.fixture(params=["slurm", "gridengine"])
-def desk(request: pytest.FixtureRequest, python: Path, tmp_path: Path) -> Desk:
+def desk(request: pytest.FixtureRequest, tmp_path: Path) -> Desk:
     up = request.getfixturevalue(request.param)
     assert isinstance(up, Cluster)
+    python = up.home / "environment" / "bin" / "python"  # the nodes see it, for the arm on bare metal
+    if not python.exists():
+        make_environment(up.home / "environment")
     made = Desk(
         up=up, scheduler=request.param, path=up.path, python=python,
         folder=up.home / f"prove-{request.param}-{tmp_path.name}",
@@ -40,7 +43,13 @@ def desk(request: pytest.FixtureRequest, python: Path, tmp_path: Path) -> Desk:
 
 
 def study_file(
-    desk: Desk, *, seconds: float = 0.1, nodes: int = 2, repeats: int = 2, arms: str = ARMS, more: str = METRIC
+    desk: Desk,
+    *,
+    seconds: float = 0.1,
+    nodes: int = 2,
+    repeats: int = 2,
+    arms: str = ARMS,
+    more: str = METRIC,
 ) -> Path:
     return desk.write(
         "study.toml",
@@ -58,7 +67,9 @@ def records(desk: Desk, study: str, point: int = 0) -> list[dict[str, Any]]:
 
 
 def the_study(desk: Desk) -> str:
-    (found,) = (path.name for path in (desk.store / "runs").iterdir() if path.name.startswith(desk.folder.name))
+    (found,) = (
+        path.name for path in (desk.store / "runs").iterdir() if path.name.startswith(desk.folder.name)
+    )
     return found
 
 

@@ -15,7 +15,8 @@ from bareboat.schedulers import Scheduler
 class Allocation(NamedTuple):
     """What one job of a study measures. `folder`: the directory of the study, or of its point, with the arms'
     scripts in `arms/NUMBER`. `runs`: each run that the study has, with its arms in their order; the first is
-    the warm-up. `files`: what the program writes its metrics to. `number`: of the study's jobs; an older one ends."""
+    the warm-up. `files`: what the program writes its metrics to. `number`: of the study's jobs; an older one
+    ends."""
 
     study: str
     folder: str

@@ -66,7 +66,7 @@ def _plan(session: Session, prepared: Prepared) -> Plan:
     if job.scheduler not in (None, registry.HERE):
         if job.delivery == "node":
             raise UsageError(
-                'delivery = "node" is not supported by prove: the copy on the nodes is removed after each run',
+                'delivery = "node" is not supported by prove: each run would copy the image again',
                 key="delivery",
                 remedy="--delivery shared",
             )

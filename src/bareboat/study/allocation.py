@@ -49,7 +49,7 @@ def is_submitted(store: Store, study: Study) -> bool:
 
 
 def arm_script(plan: Plan) -> str:
-    """The script of an arm: in an allocation it is started again for each run, with a directory of its own."""
+    """The script of an arm: in an allocation it is started for each run, with a directory of its own."""
     is_here = registry.scheduler(plan.scheduler).AT_ONCE
     return render.script(plan) if is_here else render.script(plan, render.GIVEN)
 
