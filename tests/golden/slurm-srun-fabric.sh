@@ -807,9 +807,11 @@ run() { # $1: job or check
 }
 
 # Before the first step: do all ranks find each other? A wrong MPI starts N jobs of one rank each. If not, the
-# next launcher is tried, in this allocation, where there is a script for it.
+# next launcher is tried, in this allocation, where there is a script for it. The runs of a study are checked
+# once.
 failed=$BAREBOAT_CONTROL/mpi_check.$rung.log next=$BAREBOAT_CONTROL/rung.$((rung + 1)).sh
-if [ -e "$failed" ] || ! run check < /dev/null > "$BAREBOAT_CONTROL/mpi_check.log" 2>&1; then
+if [ -e "$failed" ] || ! { [ -e "$BAREBOAT_CONTROL/checked" ] ||
+  run check < /dev/null > "$BAREBOAT_CONTROL/mpi_check.log" 2>&1; }; then
   if [ ! -e "$failed" ]; then
     tail -n 20 "$BAREBOAT_CONTROL/mpi_check.log" >&2
     why='the ranks did not find each other'
