@@ -1,5 +1,6 @@
-"""`bareboat prove --scheduler` on real Slurm and Grid Engine: all arms of a point in one job on the same nodes,
-killed in the middle, resumed, no run counted twice."""
+"""`bareboat prove --scheduler` on real Slurm and Grid Engine: all arms of a point in one job on the same nodes.
+
+Killed in the middle and resumed, no run counts twice."""
 
 from __future__ import annotations
 
@@ -91,3 +92,121 @@ def test_two_arms_on_two_nodes_in_one_job(desk: Desk) -> None:
     assert (desk.folder / "report.html").exists()
     assert desk.status(study)["state"] == "complete"
     assert not (desk.store / "runs" / study / "points/0/control/runs/0001").exists()
+
+
+def complete(desk: Desk, study: str) -> int:
+    """The number of complete runs of the first point."""
+    folder = desk.store / "runs" / study / "points/0"
+    return len({path.name for place in (folder, folder / "control/runs") for path in place.glob("[0-9]???")})
+
+
+def resume(desk: Desk, study: str, *more: str) -> str:
+    """Resume the study until it is complete."""
+    return desk.bareboat("prove", "--resume", study, *more, timeout_s=400).stdout
+
+
+def check_counts(desk: Desk, study: str, arms: list[str], repeats: int) -> list[dict[str, Any]]:
+    """Each run is there once, with each arm once, all of them in one start of one job."""
+    found = records(desk, study)
+    assert sorted((each["run"], each["arm"]) for each in found) == [
+        (run, arm) for run in range(repeats + 1) for arm in sorted(arms)
+    ]
+    for run in range(repeats + 1):
+        own = [each for each in found if each["run"] == run]
+        assert sorted(each["position"] for each in own) == list(range(len(arms)))
+        assert len({json.dumps(each["starts"]) for each in own}) == 1
+    return found
+
+
+@pytest.mark.slow
+def test_a_node_killed_in_the_middle_costs_no_run_and_doubles_none(desk: Desk) -> None:
+    """Three arms, one of them udocker's, on two nodes."""
+    arms = ARMS + 'udocker = {engine = "udocker:P1"}\n'
+    done = desk.bareboat(
+        "prove",
+        "--scheduler",
+        desk.scheduler,
+        "--no-wait",
+        study_file(desk, seconds=0.5, repeats=4, arms=arms),
+    )
+    study = done.stdout.strip()
+    desk.up.wait(lambda: complete(desk, study) >= 2, "two complete runs")
+    assert "of 5 runs" in desk.bareboat("status", study).stdout
+    control = desk.store / "runs" / study / "points/0/control"
+    hosts = (control / "hosts").read_text().split()
+    before = complete(desk, study)
+    desk.up.kill_node(hosts[1])
+    out = resume(desk, study)
+    assert "speed of udocker / bare" in out
+    found = check_counts(desk, study, ["bare", "bubblewrap", "udocker"], 4)
+    assert all(each["exit_code"] == 0 for each in found), found
+    assert len({each["starts"][0]["at_epoch_s"] for each in found}) == 5
+    assert before < 5
+
+
+@pytest.mark.parametrize("desk", ["slurm"], indirect=True)
+def test_whoever_follows_the_study_may_be_killed_and_the_job_cancelled(desk: Desk) -> None:
+    file = study_file(desk, seconds=0.4, nodes=1, repeats=6)
+    following = desk.start("prove", "--scheduler", "slurm", file)
+    desk.up.wait(lambda: (desk.store / "runs").exists() and complete_of_any(desk) >= 1, "a complete run")
+    for process in desk.up.processes("login"):
+        if "prove" in process.command and "bareboat" in process.command:
+            desk.up.login(["kill", "-KILL", str(process.pid)], check=False)
+    assert following.wait(30) != 0
+    study = the_study(desk)
+    told = desk.status(study)
+    assert (told["state"], told["jobs"]) == ("measuring", "1 running"), told
+    assert f"{study}.0 is running" in desk.bareboat("rm", study, code=None).stderr
+    desk.bareboat("prove", "--resume", study, "--no-wait")  # the job that runs is enough
+    desk.bareboat("cancel", study)
+    desk.up.wait(lambda: desk.status(study)["jobs"] == "", "the end of the job")
+    assert desk.status(study)["state"] == "stopped"
+    assert 1 <= complete(desk, study) < 7
+    resume(desk, study)
+    found = check_counts(desk, study, ["bare", "bubblewrap"], 6)
+    assert len({each["job_id"] for each in found}) == 2
+
+
+def complete_of_any(desk: Desk) -> int:
+    """The number of complete runs of this desk's study; 0 before it began."""
+    found = [path.name for path in (desk.store / "runs").iterdir() if path.name.startswith(desk.folder.name)]
+    return complete(desk, found[0]) if found else 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("desk", ["slurm"], indirect=True)
+def test_what_does_not_fit_into_the_time_limit_goes_on_in_the_next_job(desk: Desk) -> None:
+    """Two points, each with a job of its own."""
+    more = f'{METRIC}[sweep]\n"environment.X" = ["a", "b"]\n'
+    file = study_file(desk, seconds=1.5, nodes=1, repeats=12, more=more)
+    done = desk.bareboat("prove", "--scheduler", "slurm", "--time", "60s", file, timeout_s=400)
+    study = the_study(desk)
+    for point in (0, 1):
+        found = records(desk, study, point)
+        assert [each["run"] for each in found] == [run for run in range(13) for _ in range(2)]
+        assert len({each["job_id"] for each in found}) >= 2
+        assert all(each["exit_code"] == 0 for each in found)
+    assert "2 of 2 points" in done.stdout
+
+
+@pytest.mark.parametrize("desk", ["slurm"], indirect=True)
+def test_what_cannot_be_measured_is_said(desk: Desk) -> None:
+    def refused(*flags: str, code: int, **changes: Any) -> str:
+        return desk.bareboat(
+            "prove", "--scheduler", "slurm", *flags, study_file(desk, **changes), code=code
+        ).stderr
+
+    arms = '[arms]\nbare = {engine = "native"}\nmore = {"topology.nodes" = 3}\n'
+    assert "the arms 'bare' and 'more' request different resources" in refused(code=2, arms=arms)
+    assert 'delivery = "node" is not supported by prove' in refused("--delivery", "node", code=2)
+    assert 'partition "nowhere" does not exist' in refused("-p", "nowhere", code=3)
+    assert not list((desk.store / "runs").glob(f"{desk.folder.name}*"))
+    desk.write(
+        "program.py", "import os, sys\nprint('no data'); sys.exit(4 if 'BAREBOAT_IMAGE' in os.environ else 0)"
+    )
+    said = refused(code=4, more="")
+    assert "bubblewrap: the job ended with exit code 4" in said
+    assert "no data" in said
+    assert "resume with: bareboat prove --resume" in said
+    desk.write("program.py", "print('enough')")
+    assert "wall time of bubblewrap / bare" in resume(desk, the_study(desk))

@@ -6,6 +6,7 @@ After a change that is meant: `pytest tests/golden --update-golden`, then read `
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from builders import make_site as make_bare_site
 from msgspec import UNSET, UnsetType
 from tools import tool
 
-from bareboat import render
+from bareboat import registry, render
 from bareboat.model import (
     EngineFacts,
     Image,
@@ -38,6 +39,7 @@ from bareboat.model.fabric import FabricLibrary, Interface, Kind, Network, Port
 from bareboat.model.sweep import Sweep
 from bareboat.plan import plan
 from bareboat.plan.guard import FILTERS
+from bareboat.render import allocation
 
 
 def make_site(**changes: Any) -> Site:
@@ -184,7 +186,42 @@ def _watched(launcher: str, scheduler: str = "slurm", **topology: int) -> Plan:
     return plan(job, MPI_IMAGE, make_rootfs(MPI_IMAGE), site)
 
 
-CASES = {
+def _study(name: str, **facts: Any) -> str:
+    """The script of a study's job: three arms, a warm-up and two runs, on two nodes."""
+    site = make_site(schedulers=(SchedulerFacts(name=name, version="1", **facts),))
+    job = make_job(
+        scheduler=name, walltime_s=5400, topology=Topology(nodes=2, ranks_per_node=2, cpus_per_rank=4),
+        scheduling=Scheduling(partition="long"),
+    )  # fmt: skip
+    scheduler = registry.scheduler(name)
+    return allocation.script(
+        scheduler,
+        allocation.Allocation(
+            study="ifca-20261123-120000.0",
+            folder="/scratch/ada/store/runs/ifca-20261123-120000/points/0",
+            nodes=2,
+            directives=scheduler.directives(job, site),
+            arms=("bare", "bubblewrap", "udocker"),
+            runs=((0, (1, 0, 2)), (1, (0, 2, 1)), (2, (2, 0, 1))),
+            time_limit_s=5400,
+            files=("/home/ada/digits/out put.json",),
+        ),
+    )
+
+
+def _arm() -> str:
+    """The script of an arm, which the script of the study's job starts for each run."""
+    return render.script(_mpi("srun"), render.GIVEN)
+
+
+CASES: dict[str, Callable[[], Plan | str]] = {
+    "study-slurm": lambda: _study("slurm"),
+    "study-gridengine": lambda: _study("gridengine", settings={"pe mpi8": "8 64"}),
+    "study-torque": lambda: _study("pbs", settings={"flavour": "torque"}),
+    "study-pbspro": lambda: _study("pbs", settings={"flavour": "pro"}),
+    "study-lsf": lambda: _study("lsf"),
+    "study-flux": lambda: _study("flux"),
+    "study-arm": _arm,
     "sweep-local": lambda: _sweep("local"),
     "sweep-slurm": lambda: _sweep("slurm"),
     "sweep-gridengine": lambda: _sweep("gridengine", settings={"pe each2": "2 64"}),
@@ -238,7 +275,8 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_job_script_is_the_golden_one(name: str, request: pytest.FixtureRequest) -> None:
-    script = render.script(CASES[name]())
+    made = CASES[name]()
+    script = made if isinstance(made, str) else render.script(made)
     golden = HERE / f"{name}.sh"
     if request.config.getoption("--update-golden"):
         golden.write_text(script, encoding="utf-8")

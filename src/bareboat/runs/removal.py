@@ -80,6 +80,7 @@ def _check(store: Store, name: str, *, force: bool) -> None:
         )
     if any(os.path.lexists(folder / study) for study in _STARTED[1:]):
         with store.locked(name):  # raises StoreError while it is measured
+            _check_jobs(store, name, force=force)
             return
     if not any(os.path.lexists(folder / each) for each in _STARTED):
         if not force and time.time() - newest_change(store, name) < _YOUNG_S:
@@ -87,6 +88,18 @@ def _check(store: Store, name: str, *, force: bool) -> None:
                 f"{name} may be about to start; nothing was removed", remedy=f"bareboat rm --force {name}"
             )
         return
+    _check_over(store, name, force=force)
+
+
+def _check_jobs(store: Store, name: str, *, force: bool) -> None:
+    """Raise BareboatError for a study of which a scheduler's job waits or runs."""
+    points = store.run(name) / "points"
+    for point in sorted(os.listdir(points)) if points.is_dir() else ():
+        if point.isdecimal() and os.path.lexists(points / point / "submission.json"):
+            _check_over(store, f"{name}.{point}", force=force)
+
+
+def _check_over(store: Store, name: str, *, force: bool) -> None:
     (status,) = sweeps.look(store, [name], must_answer=False)
     if status.over or (force and status.state is JobState.UNKNOWN):
         return

@@ -46,6 +46,8 @@ class Listed:
     verdict: Verdict | None = None
     started_at_epoch_s: int = 0
     changed_at_epoch_s: int = 0
+    #: Of a study in a scheduler's jobs: how many of them wait and run, such as "1 running".
+    jobs: str = ""
     #: Why it cannot be read; "" where it can.
     damage: str = ""
 
@@ -56,6 +58,8 @@ class Listed:
             return "unknown"
         if self.done == self.total:
             return "complete"
+        if self.jobs and "running" not in self.jobs:
+            return "pending"
         return "measuring" if self.is_measured else "stopped"
 
 
@@ -83,6 +87,7 @@ def look(store: Store, run_id: str) -> Listed:
     except (StoreError, OSError) as error:
         return Listed(run_id=run_id, damage=getattr(error, "message", str(error)))
     total = len(points) * (runs_of_each or study.job.prove.repeats + 1)
+    jobs = _jobs(store, points) if len(done) < total else ""
     started = epoch_s(study.created_at)
     return Listed(
         run_id=run_id,
@@ -91,15 +96,36 @@ def look(store: Store, run_id: str) -> Listed:
         host=study.site.hostname,
         done=min(len(done), total),
         total=total,
-        is_measured=store.is_locked(run_id),
+        is_measured=bool(jobs) or store.is_locked(run_id),
+        jobs=jobs,
         verdict=verdict,
         started_at_epoch_s=started,
         changed_at_epoch_s=max([started, *times]),
     )
 
 
+def _jobs(store: Store, points: Sequence[str]) -> str:
+    """How many of the points' jobs wait and run; "" for none."""
+    submitted = [point for point in points if os.path.lexists(store.run(point) / "submission.json")]
+    if not submitted:
+        return ""
+    from collections import Counter
+
+    from bareboat.runs import state
+
+    found = state.look(store, submitted, must_answer=False)
+    counts = Counter(status.state.value for status in found if not status.over)
+    return ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
+
+
 def _runs(folder: Path) -> list[Path]:
-    return [folder / name for name in os.listdir(folder) if len(name) == 4 and name.isdecimal()]
+    """The complete runs, also those that the nodes wrote and nobody collected."""
+    found: dict[str, Path] = {}
+    for place in (folder / "control" / "runs", folder):
+        if os.path.isdir(place):
+            names = (name for name in os.listdir(place) if len(name) == 4 and name.isdecimal())
+            found |= {name: place / name for name in names}
+    return list(found.values())
 
 
 def keep_verdicts(store: Store, found: Sequence[tuple[Study, Sequence[Record], Analysis]]) -> None:

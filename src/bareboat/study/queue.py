@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from bareboat.clock import epoch_s
-from bareboat.errors import BareboatError, RunError, ToolError
+from bareboat.errors import BareboatError, RunError, ToolError, UsageError
 from bareboat.model import JobState, Matrix, Study
 from bareboat.runs import interaction, state, submission
 from bareboat.runs.state import Status
@@ -239,6 +239,23 @@ def _cancelled(study: Study) -> AllocationError:
         f"the job of {study.id} was cancelled; its complete runs are kept",
         remedy=f"bareboat prove --resume {whole}",
     )
+
+
+def jobs_of(store: Store, name: str) -> list[str]:
+    """The runs of a name: of a study in a scheduler's jobs, its points with a job; else the run itself."""
+    if not matrix.is_matrix(store, name):
+        return [name]
+    found = [
+        study.id
+        for study in matrix.points(store, matrix.read(store, name))
+        if allocation.is_submitted(store, study)
+    ]
+    if not found:
+        raise UsageError(
+            f"{name} is a study without a scheduler's job",
+            remedy="press Ctrl-C where it is measured; bareboat status lists the runs",
+        )
+    return found
 
 
 def live_jobs(store: Store, found: Matrix) -> list[str]:

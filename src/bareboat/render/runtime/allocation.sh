@@ -67,8 +67,18 @@ nodes_answer() { # whether each node does, within a minute
   return 1
 }
 
+# An arm that never ends, as after a restart of one of its nodes, must not use up the job's time.
+longest_of=()
+end_if_late() { # $1: after so many seconds, the process $2
+  exec 7<> <(:) # nothing comes from there
+  read -r -t "$1" -u 7
+  [ "$?" -gt 128 ] || return
+  : > "$work/late"
+  kill -s TERM "$2" 2> /dev/null
+}
+
 measure_arm() { # $1: run, $2: arm, $3: its position in the run
-  local place=$work/$2 began number before=() code
+  local place=$work/$2 began began_cs number before=() code timer='' limit_s
   (umask 077 && mkdir -p "$place"/{control/logs,ranks,meter,files}) &&
     cp "$study/arms/$2"/*.sh "$place/control" || finish 3
   [ ! -d "$BAREBOAT_CONTROL/checks/$2" ] || cp "$BAREBOAT_CONTROL/checks/$2"/* "$place/control"
@@ -77,17 +87,33 @@ measure_arm() { # $1: run, $2: arm, $3: its position in the run
   uptime_s
   began="$uptime_cs ${EPOCHREALTIME:-none}"
   printf -v began '%s %(%s)T' "$began" -1
+  began_cs=$uptime_cs
   bash "$place/control/job.sh" "$BAREBOAT_RUN.$1.$2.$starts" "$place" < /dev/null > "$place/output.log" 2>&1 &
   child=$!
+  if [ -n "${longest_of[$2]:-}" ]; then
+    limit_s=$((longest_of[$2] / 20 + 60))
+    end_if_late "$limit_s" "$child" &
+    timer=$!
+  fi
   await
   code=$?
   child=
   uptime_s
+  if [ -n "$timer" ]; then
+    kill "$timer" 2> /dev/null
+    wait "$timer" 2> /dev/null
+  fi
   printf 'code %s\nposition %s\nbegan %s\nended %s %s\nload %s\n' "$code" "$3" "$began" \
     "$uptime_cs" "${EPOCHREALTIME:-none}" "$(cat /proc/loadavg)" > "$place/result" || finish 3
   # Schedulers end the arm's processes before or after this script is told.
   [ "$code" -lt 128 ] || sleep 2
   [ -z "$stopped" ] || finish "$stopped"
+  if [ -e "$work/late" ]; then
+    printf 'bareboat: an arm did not end within %s s, five times as long as before; this run is not counted\n' \
+      "$limit_s" >&2
+    finish 70
+  fi
+  [ "$((uptime_cs - began_cs))" -le "${longest_of[$2]:-0}" ] || longest_of[$2]=$((uptime_cs - began_cs))
   if [ "$code" -ne 0 ] && ! nodes_answer; then
     printf 'bareboat: not all nodes answer; this run is not counted\n' >&2
     finish 70
@@ -179,7 +205,7 @@ for entry in "${left[@]}"; do
   uptime_s
   [ "$((uptime_cs - run_began_cs))" -le "$longest_cs" ] || longest_cs=$((uptime_cs - run_began_cs))
   [[ $entry == warm-up* ]] || finished=$((finished + 1))
-  printf 'run %s: %s.%02d s; %s of %s runs\n' "${entry%% *}" "$(((uptime_cs - run_began_cs) / 100))" \
-    "$(((uptime_cs - run_began_cs) % 100))" "$finished" "${#schedule[@]}"
+  printf 'run %s: %s.%02d s; %s left\n' "${entry%% *}" "$(((uptime_cs - run_began_cs) / 100))" \
+    "$(((uptime_cs - run_began_cs) % 100))" "$((${#schedule[@]} - finished))"
 done
 finish 0
