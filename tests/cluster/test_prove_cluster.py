@@ -1,4 +1,4 @@
-"""`bareboat prove --scheduler` on real Slurm and Grid Engine: all arms of a point in one job on the same nodes.
+"""`bareboat prove --scheduler` on real Slurm and Grid Engine: all arms in one job on the same nodes.
 
 Killed in the middle and resumed, no run counts twice."""
 

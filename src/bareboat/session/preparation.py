@@ -40,7 +40,8 @@ def prepare(session: Session, job: Job, purpose: Purpose) -> Prepared:
     site = sites.probe(session)
     if purpose is Purpose.SUBMIT and job.scheduler in (None, registry.HERE):
         job = msgspec.structs.replace(job, scheduler=sites.scheduler_here(site))
-    if purpose is Purpose.PLAN:
+    queued = job.scheduler not in (None, registry.HERE)
+    if purpose is Purpose.PLAN or (purpose is Purpose.PROVE and session.looks and queued):
         job, site = sites.planned_for(session, job, site)
     if job.scheduler not in (None, registry.HERE):
         from bareboat.runs.programs import provide, provide_py_spy
