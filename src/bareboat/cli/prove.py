@@ -171,6 +171,8 @@ def _study_of_arms(context: Context) -> int | None:
     request = prove_study.request_of(context)
     if request is None:
         return None
+    if options.quick and prove_study.is_queued(request.jobs[0][-1]):
+        raise UsageError("--quick measures on this machine", remedy="use --repeats N, or remove --scheduler")
     if options.quick:
         raise UsageError(
             "--quick is for one container against bare metal", remedy="bareboat prove --within 5m …"

@@ -13,7 +13,7 @@ from bareboat import codec, render
 from bareboat.cli import console
 from bareboat.cli.common import Context
 from bareboat.cli.job import read_job, with_flags
-from bareboat.errors import BareboatError, Terminated, UsageError
+from bareboat.errors import BareboatError, PlanError, Terminated, UsageError
 from bareboat.model import Matrix
 from bareboat.model.matrix import told
 
@@ -93,7 +93,7 @@ def run(context: Context, request: StudyRequest) -> int:
         matrix.check(request, cells)
         _show(context, request, cells, site)
         return 0
-    if not _is_queued(request.jobs[0][-1]):
+    if not is_queued(request.jobs[0][-1]):
         if options.no_wait:
             raise UsageError(
                 "--no-wait is for studies in a scheduler's jobs",
@@ -103,7 +103,7 @@ def run(context: Context, request: StudyRequest) -> int:
         return _measure(context, matrix.design(context.store, request, cells, site))
     if not options.no_wait:
         check_library()
-    return _follow(context, matrix.design(context.store, request, cells, site))
+    return _follow(context, matrix.design(context.store, request, cells, site), new=True)
 
 
 def resume(context: Context, found: Matrix) -> int:
@@ -121,13 +121,14 @@ def resume(context: Context, found: Matrix) -> int:
             time = f", about {blocks.told(seconds)}" if seconds else ""
             console.result(f"{found.id}: {matrix.left_of(found, len(left))}{time}")
         return 0
-    if _is_queued(matrix.points(context.store, found)[0].job):
+    if is_queued(matrix.points(context.store, found)[0].job):
         return _follow(context, found)
     check_library()
     return _measure(context, found)
 
 
-def _is_queued(job: Job) -> bool:
+def is_queued(job: Job) -> bool:
+    """Whether the job is measured in a scheduler's jobs."""
     from bareboat import registry
 
     return job.scheduler not in (None, registry.HERE)
@@ -142,7 +143,7 @@ def _check_unchanged(context: Context, found: Matrix) -> None:
     same = {"scheduler": job.scheduler, "python": job.capture.python, "image": job.image} | {
         name: getattr(found.prove, name) for name in ("repeats", "margin", "confidence", "seed")
     }
-    queued = _is_queued(job)
+    queued = is_queued(job)
     for name in _DESIGN:
         asked = getattr(options, name, None)
         if name == "time" and queued:  # of the next jobs
@@ -183,7 +184,7 @@ def _show(context: Context, request: StudyRequest, cells: list[list[Cell]], site
             }
         )
         return
-    if _is_queued(rows[0][0].job):
+    if is_queued(rows[0][0].job):
         console.result(_first_script(context, request, cells, site))
     for name, plan in zip(request.arms, rows[0], strict=True):
         console.result(f"{console.bold('arm ' + name)}\n{render.text(plan)}\n")
@@ -244,10 +245,11 @@ def _measure(context: Context, found: Matrix) -> int:
     return report(context, found, context.options.output)
 
 
-def _follow(context: Context, found: Matrix) -> int:
-    """Measure in the scheduler's jobs: submit what has no job, and follow them."""
+def _follow(context: Context, found: Matrix, *, new: bool = False) -> int:
+    """Measure in the scheduler's jobs: submit what has no job, and follow them. A `new` study whose first job
+    is refused leaves nothing."""
     from bareboat.study import matrix
-    from bareboat.study.queue import Queue, live_jobs
+    from bareboat.study.queue import Queue, has_job, live_jobs
 
     options, store = context.options, context.store
     queue = Queue(
@@ -262,6 +264,9 @@ def _follow(context: Context, found: Matrix) -> int:
         found = queue.conduct(wait=not options.no_wait)
     except (KeyboardInterrupt, Terminated, BareboatError) as error:
         context.progress.end()
+        if new and isinstance(error, PlanError) and not has_job(store, found):
+            store.discard(store.run(found.id))
+            raise
         left = matrix.left_of(found, len(matrix.missing(store, found)))
         live = live_jobs(store, found)
         console.note(

@@ -215,7 +215,9 @@ class Queue:
             matrix.durations(self.store, self.matrix), [(run, point) for point in left for run in left[point]]
         )
         time_left = f", about {blocks.told(seconds)} of measuring" if seconds else ""
-        self.say(f"{matrix.left_of(self.matrix, runs)}{time_left}" + (f"; jobs: {jobs}" if jobs else ""))
+        self.say(
+            f"{matrix.left_of(self.matrix, runs)}{time_left}" + (f"; of the jobs {jobs}" if jobs else "")
+        )
 
     def _placed(self, error: BareboatError, number: int) -> BareboatError:
         """The error with its point."""
@@ -256,6 +258,11 @@ def jobs_of(store: Store, name: str) -> list[str]:
             remedy="press Ctrl-C where it is measured; bareboat status lists the runs",
         )
     return found
+
+
+def has_job(store: Store, found: Matrix) -> bool:
+    """Whether a job was submitted for any point."""
+    return any(allocation.is_submitted(store, study) for study in matrix.points(store, found))
 
 
 def live_jobs(store: Store, found: Matrix) -> list[str]:
