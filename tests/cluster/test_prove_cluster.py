@@ -199,7 +199,7 @@ def test_what_cannot_be_measured_is_said(desk: Desk) -> None:
     arms = '[arms]\nbare = {engine = "native"}\nmore = {"topology.nodes" = 3}\n'
     assert "the arms 'bare' and 'more' request different resources" in refused(code=2, arms=arms)
     assert 'delivery = "node" is not supported by prove' in refused("--delivery", "node", code=2)
-    assert 'partition "nowhere" does not exist' in refused("-p", "nowhere", code=3)
+    assert "partition 'nowhere' does not exist" in refused("-p", "nowhere", code=3)
     assert not list((desk.store / "runs").glob(f"{desk.folder.name}*"))
     desk.write(
         "program.py", "import os, sys\nprint('no data'); sys.exit(4 if 'BAREBOAT_IMAGE' in os.environ else 0)"

@@ -1,0 +1,351 @@
+#!/usr/bin/env bash
+#PBS -N digits
+#PBS -j oe
+#PBS -l select=2:ncpus=8:mpiprocs=2
+#PBS -l place=scatter
+#PBS -l walltime=01:30:00
+#PBS -q long
+#PBS -r y
+# ifca-20261123-120000.0: 2 nodes; 3 runs of each arm: bare, bubblewrap, udocker
+# Written by Bareboat 0.1.0. It needs bash, and on all nodes what its arms need, but no Bareboat.
+set -u
+
+# Every process of this run carries this mark in its environment, whatever session or container it moves
+# to. This shell itself does not: it got the mark as an argument, and does not export it.
+unset BAREBOAT_RUN
+
+study=/scratch/ada/store/runs/ifca-20261123-120000/points/0 allocation=1
+time_limit_s=5400
+metric_files=('/home/ada/digits/out put.json')
+# A run, and the numbers of its arms in their order.
+schedule=(
+  '0000 1 0 2'
+  '0001 0 2 1'
+  '0002 2 0 1'
+)
+
+[ "${1:-}" != --here ] || exit 0 # this node answers
+[ -e "$study/study.json" ] || {
+  printf 'bareboat: %s does not see the directory of the study: %s\n' "$HOSTNAME" "$study" >&2
+  printf '  try: --store DIR on a file system that all nodes share\n' >&2
+  exit 3
+}
+
+is_newest() { # whether no other job has been submitted for these runs meanwhile
+  local newest
+  read -r newest < "$study/control/allocation" && [ "$newest" = "$allocation" ] && return
+  printf 'bareboat: another job was submitted for these runs; this one ends\n' >&2
+  return 1
+}
+is_newest || exit 0
+
+BAREBOAT_NODES=2
+BAREBOAT_JOB="${PBS_JOBID:-${SLURM_JOB_ID:-$$}}"
+BAREBOAT_RUN=ifca-20261123-120000.0
+BAREBOAT_CONTROL=$study/control BAREBOAT_RUN_DIR=$study/ranks
+read -r BAREBOAT_HOST < /proc/sys/kernel/hostname
+
+# From here on: the first node.
+[ -d "$BAREBOAT_CONTROL" ] || (umask 077 && mkdir -p "$BAREBOAT_CONTROL") || exit 3
+printf '%(%s)T %s %s\n' -1 "$BAREBOAT_HOST" "$BAREBOAT_JOB" >> "$BAREBOAT_CONTROL/starts"
+# What this node is, for `bareboat lock` and `bareboat diff`.
+node_facts() {
+  local line
+  read -r line < /proc/sys/kernel/osrelease && printf 'kernel %s\n' "$line"
+  while IFS= read -r line; do
+    [[ $line != 'model name'* ]] || { printf 'cpu %s\n' "${line#*: }" && break; }
+  done < /proc/cpuinfo
+  while IFS= read -r line; do
+    [[ $line != PRETTY_NAME=* ]] || printf 'distribution %s\n' "${line#*=}"
+  done < /etc/os-release
+  read -r line < /proc/meminfo && printf 'memory %s\n' "$line"
+  read -r line < /proc/driver/nvidia/version && printf 'nvidia %s\n' "$line"
+  printf 'libc %s\n' "$(getconf GNU_LIBC_VERSION)"
+}
+node_facts > "$BAREBOAT_CONTROL/machine" 2> /dev/null
+mapfile -t begun < "$BAREBOAT_CONTROL/starts"
+starts=${#begun[@]}
+if [ "$starts" -gt 1 ]; then
+  rm -f "$BAREBOAT_CONTROL"/{exits,ends,over}.* "$BAREBOAT_CONTROL"/{exit_code,signals}
+  [ ! -d "$BAREBOAT_CONTROL/logs" ] || mv "$BAREBOAT_CONTROL/logs" "$BAREBOAT_CONTROL/logs.$((starts - 1))"
+  # Nothing that containers wrote is believed in a later start, nor a link of theirs followed.
+  [ ! -d "$BAREBOAT_RUN_DIR" ] || mv "$BAREBOAT_RUN_DIR" "$BAREBOAT_RUN_DIR.$((starts - 1))"
+fi
+[ -d "$BAREBOAT_RUN_DIR" ] || (umask 077 && mkdir "$BAREBOAT_RUN_DIR") || exit 3
+script=$BAREBOAT_CONTROL/job.sh
+# It holds values of environment variables.
+[ -e "$script" ] || (umask 077 && cp "$0" "$script") || exit 3
+
+hosts() {
+  if [ -r "${PBS_NODEFILE:-}" ]; then
+    awk '!seen[$1]++ { print $1 }' "$PBS_NODEFILE"
+  else
+    scontrol show hostnames "$SLURM_JOB_NODELIST"
+  fi
+}
+
+on_host() { # $1: the node; the rest is the command
+  local host=$1
+  shift
+  if [ -n "${SLURM_JOB_ID:-}" ]; then
+    srun --nodes=1 --ntasks=1 --nodelist="$host" --overlap --mpi=none "$@"
+  elif command -v pbs_tmrsh > /dev/null; then
+    pbs_tmrsh "$host" "$@"
+  elif command -v pbsdsh > /dev/null; then
+    pbsdsh -h "$host" "$@"
+  else
+    ssh -o BatchMode=yes "$host" "$(printf '%q ' "$@")"
+  fi
+}
+
+again() { # prints the number under which the job, or the array's element, goes on
+  local index=${PBS_ARRAY_INDEX:-${PBS_ARRAYID-}} number
+  if [ -n "${SLURM_JOB_ID:-}" ]; then
+    scontrol requeue "$SLURM_JOB_ID" && echo "$SLURM_JOB_ID"
+  elif qrerun "$BAREBOAT_JOB" 2> /dev/null; then
+    echo "$BAREBOAT_JOB"
+  else # not for users at most sites: a new job takes over
+    set --
+    [ -z "$index" ] || set -- -t "$index"
+    # Professional takes no array of one element, but a step that leaves one.
+    [ -z "${PBS_ARRAY_INDEX:-}" ] || set -- -J "$index-$((index + 1)):2"
+    number=$(qsub -j oe -o "${BAREBOAT_CONTROL%/*}/output.log" "$@" "$script") &&
+      echo "${number/\[\]/[$index]}"
+  fi
+}
+
+on_each_node() {
+  local script=$1 how=$2 number code=0 status children=()
+  shift 2
+  for number in "${!hosts[@]}"; do
+    (
+      exec < /dev/null
+      if [ "$number" -eq 0 ]; then
+        bash "$script" "$how" 0 "$@"
+      else
+        ! declare -F hand_on > /dev/null || exec < <(hand_on)
+        on_host "${hosts[number]}" bash "$script" "$how" "$number" "$@"
+      fi
+      status=$?
+      [ "$status" -eq 0 ] || pass_on TERM # the others would wait for this node for ever
+      exit "$status"
+    ) &
+    children+=("$!")
+  done
+  for number in "${children[@]}"; do
+    wait "$number" || {
+      status=$?
+      [ "$code" -ne 0 ] || code=$status
+    }
+  done
+  return "$code"
+}
+
+pass_on() { echo "$1" >> "$BAREBOAT_CONTROL/signals"; }
+
+finish() { # $1: exit code
+  rm -rf "$work"
+  printf '%s %(%s)T\n' "$1" -1 > "$BAREBOAT_CONTROL/exit_code"
+  exit "$1"
+}
+
+# A run is complete when its directory has its number: by one rename, after its last arm.
+complete=$BAREBOAT_CONTROL/runs work=$BAREBOAT_CONTROL/work.$BAREBOAT_JOB.$starts
+[ -d "$complete" ] || (umask 077 && mkdir "$complete") || exit 3
+rm -rf "$BAREBOAT_CONTROL"/work.* "$BAREBOAT_CONTROL/checks" "$BAREBOAT_CONTROL/failed"
+
+child='' stopped=''
+stop() { # $1: exit code; the arm that runs ends first, and its run is not counted
+  stopped=$1
+  [ -z "$child" ] || kill -s TERM "$child" 2> /dev/null
+}
+trap 'stop 143' TERM
+trap 'stop 130' INT
+trap 'stop 129' HUP
+trap : USR1
+
+await() { # the exit code of the child, through any number of signals
+  local status
+  while :; do
+    wait "$child"
+    status=$?
+    kill -0 "$child" 2> /dev/null || return "$status"
+  done
+}
+
+is_done() { # $1: a run
+  [ -d "$complete/$1" ] || [ -d "$study/$1" ]
+}
+
+uptime_s() { # hundredths of a second, whatever happens to the clock
+  local words
+  read -r words _ < /proc/uptime
+  uptime_cs=$((10#${words/./}))
+}
+
+file_marks() { # of the files that hold metrics
+  local file
+  marks=()
+  for file in ${metric_files[@]+"${metric_files[@]}"}; do
+    marks+=("$(stat -c '%d %i %s %y' -- "$file" 2> /dev/null)")
+  done
+}
+
+nodes_answer() { # whether each node does, within a minute
+  local pid tenths
+  [ "$BAREBOAT_NODES" -gt 1 ] || return 0
+  on_each_node "$script" --here < /dev/null > /dev/null 2>&1 &
+  pid=$!
+  for ((tenths = 0; tenths < 600; tenths++)); do
+    kill -0 "$pid" 2> /dev/null || {
+      wait "$pid"
+      return
+    }
+    sleep 0.1
+  done
+  kill "$pid" 2> /dev/null
+  return 1
+}
+
+# An arm that never ends, as after a restart of one of its nodes, must not use up the job's time.
+longest_of=()
+end_if_late() { # $1: after so many seconds, the process $2
+  exec 7<> <(:) # nothing comes from there
+  read -r -t "$1" -u 7
+  [ "$?" -gt 128 ] || return
+  : > "$work/late"
+  kill -s TERM "$2" 2> /dev/null
+}
+
+measure_arm() { # $1: run, $2: arm, $3: its position in the run
+  local place=$work/$2 began began_cs number before=() code timer='' limit_s
+  (umask 077 && mkdir -p "$place"/{control/logs,ranks,meter,files}) &&
+    cp "$study/arms/$2"/*.sh "$place/control" || finish 3
+  [ ! -d "$BAREBOAT_CONTROL/checks/$2" ] || cp "$BAREBOAT_CONTROL/checks/$2"/* "$place/control"
+  file_marks
+  before=(${marks[@]+"${marks[@]}"})
+  uptime_s
+  began="$uptime_cs ${EPOCHREALTIME:-none}"
+  printf -v began '%s %(%s)T' "$began" -1
+  began_cs=$uptime_cs
+  bash "$place/control/job.sh" "$BAREBOAT_RUN.$1.$2.$starts" "$place" < /dev/null > "$place/output.log" 2>&1 &
+  child=$!
+  if [ -n "${longest_of[$2]:-}" ]; then
+    limit_s=$((longest_of[$2] / 20 + 60))
+    end_if_late "$limit_s" "$child" &
+    timer=$!
+  fi
+  await
+  code=$?
+  child=
+  uptime_s
+  if [ -n "$timer" ]; then
+    kill "$timer" 2> /dev/null
+    wait "$timer" 2> /dev/null
+  fi
+  printf 'code %s\nposition %s\nbegan %s\nended %s %s\nload %s\n' "$code" "$3" "$began" \
+    "$uptime_cs" "${EPOCHREALTIME:-none}" "$(cat /proc/loadavg)" > "$place/result" || finish 3
+  # Schedulers end the arm's processes before or after this script is told.
+  [ "$code" -lt 128 ] || sleep 2
+  [ -z "$stopped" ] || finish "$stopped"
+  if [ -e "$work/late" ]; then
+    printf 'bareboat: an arm did not end within %s s, five times as long as before; this run is not counted\n' \
+      "$limit_s" >&2
+    finish 70
+  fi
+  [ "$((uptime_cs - began_cs))" -le "${longest_of[$2]:-0}" ] || longest_of[$2]=$((uptime_cs - began_cs))
+  if [ "$code" -ne 0 ] && ! nodes_answer; then
+    printf 'bareboat: not all nodes answer; this run is not counted\n' >&2
+    finish 70
+  fi
+  file_marks
+  for number in "${!marks[@]}"; do
+    [ "${marks[number]}" = "${before[number]}" ] || head -c 67108865 -- "${metric_files[number]}" > "$place/files/$number"
+  done
+  return "$code"
+}
+
+measure() { # $1: run, then its arms in their order
+  local run=$1 arm position=0 code=0
+  shift
+  rm -rf "$work"
+  (umask 077 && mkdir "$work") || finish 3
+  printf '%s %s\n' "$BAREBOAT_HOST" "$(getconf _NPROCESSORS_ONLN)" > "$work/node"
+  cp "$BAREBOAT_CONTROL/machine" "$work"
+  printf '%(%s)T %s %s\n' -1 "$BAREBOAT_HOST" "$BAREBOAT_JOB" > "$work/start"
+  for arm; do
+    measure_arm "$run" "$arm" "$position" || {
+      code=$?
+      [ "$run" != warm-up ] && [ "$run" != 0000 ] || break
+    }
+    position=$((position + 1))
+  done
+  return "$code"
+}
+
+keep_checks() { # the ranks were checked in the warm-up, on these nodes
+  local arm
+  for arm in "$work"/[0-9]*; do
+    [ -e "$arm/control/mpi_check.log" ] || continue
+    mkdir -p "$BAREBOAT_CONTROL/checks/${arm##*/}"
+    : > "$BAREBOAT_CONTROL/checks/${arm##*/}/checked"
+    cp "$arm"/control/mpi_check.[0-9]*.log "$BAREBOAT_CONTROL/checks/${arm##*/}" 2> /dev/null
+  done
+}
+
+mapfile -t hosts < <(if [ "$BAREBOAT_NODES" -gt 1 ]; then hosts; else echo "$BAREBOAT_HOST"; fi)
+if [ "${#hosts[@]}" -ne "$BAREBOAT_NODES" ]; then
+  printf 'bareboat: the job requires %s nodes but has: %s\n' "$BAREBOAT_NODES" "${hosts[*]}" >&2
+  finish 3
+fi
+printf '%s\n' "${hosts[@]}" > "$BAREBOAT_CONTROL/hosts"
+
+# A job that is started again and again, and completes no run, ends.
+left=() finished=0
+for entry in "${schedule[@]}"; do
+  if is_done "${entry%% *}"; then finished=$((finished + 1)); else left+=("$entry"); fi
+done
+echo "$finished" >> "$BAREBOAT_CONTROL/progress"
+if [ "$(grep -cx "$finished" "$BAREBOAT_CONTROL/progress")" -gt 2 ]; then
+  printf 'bareboat: two starts completed no run; the job is not started a third time\n' >&2
+  finish 70
+fi
+[ "${#left[@]}" -gt 0 ] || finish 0
+
+uptime_s
+began_cs=$uptime_cs longest_cs=0
+[ "${left[0]%% *}" = 0000 ] || left=("warm-up ${schedule[0]#* }" "${left[@]}") # of these nodes; not counted
+for entry in "${left[@]}"; do
+  is_newest || exit 0
+  uptime_s
+  run_began_cs=$uptime_cs
+  if [ -n "$time_limit_s" ] &&
+    [ "$((uptime_cs - began_cs + longest_cs * 5 / 4 + 1500))" -gt "$((time_limit_s * 100))" ] &&
+    [ "$longest_cs" -gt 0 ]; then
+    printf 'bareboat: the time limit of %s s leaves no time for the next run\n' "$time_limit_s" >&2
+    finish 0
+  fi
+  # shellcheck disable=SC2086
+  if ! measure $entry && [[ $entry == 0000* || $entry == warm-up* ]]; then
+    mv -T "$work" "$BAREBOAT_CONTROL/failed"
+    printf 'bareboat: the warm-up failed\n' >&2
+    finish 1
+  fi
+  case $entry in
+    warm-up*) keep_checks ;;
+    0000*)
+      keep_checks
+      mv -T "$work" "$complete/0000"
+      ;;
+    *)
+      is_newest || exit 0
+      mv -T "$work" "$complete/${entry%% *}"
+      ;;
+  esac
+  uptime_s
+  [ "$((uptime_cs - run_began_cs))" -le "$longest_cs" ] || longest_cs=$((uptime_cs - run_began_cs))
+  [[ $entry == warm-up* ]] || finished=$((finished + 1))
+  printf 'run %s: %s.%02d s; %s left\n' "${entry%% *}" "$(((uptime_cs - run_began_cs) / 100))" \
+    "$(((uptime_cs - run_began_cs) % 100))" "$((${#schedule[@]} - finished))"
+done
+finish 0
