@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import msgspec
 from msgspec import UNSET
 
-from bareboat import jobfile, model, render, studyfile
+from bareboat import jobfile, model, registry, render, studyfile
 from bareboat.api import opened
 from bareboat.api.keys import JobKeys, nested
 from bareboat.errors import UsageError
@@ -99,7 +99,13 @@ class Job:
                 "within_s, baseline_python, attribution and scaling under prove",
             )
         session = opened.session()
-        return prove(session, job._prepared(session, Purpose.PROVE))
+        prepared = job._prepared(session, Purpose.PROVE)
+        if prepared.job.scheduler not in (None, registry.HERE):
+            raise UsageError(
+                "the job names a scheduler, and Job.prove measures on this machine",
+                remedy="remove scheduler; or write the job to a file, and: bareboat prove FILE",
+            )
+        return prove(session, prepared)
 
     async def plan_async(self, **keys: Unpack[JobKeys]) -> Plan:
         """Like `plan`, for asyncio."""

@@ -252,6 +252,11 @@ def _follow(context: Context, found: Matrix, *, new: bool = False) -> int:
     from bareboat.study.queue import Queue, has_job, live_jobs
 
     options, store = context.options, context.store
+    if new and not matrix.points(store, found)[0].job.scheduling.exclusive:
+        context.progress.note(
+            "other jobs, also those of other points, may share the nodes and disturb the measurement; "
+            "to prevent this: exclusive = true under [scheduling]"
+        )
     queue = Queue(
         store,
         found,

@@ -108,6 +108,11 @@ def prepare(lock: Lock, job: Job, session: Session, choice: Choice) -> tuple[Pre
         if is_submitted(lock, choice)
         else Purpose.RUN
     )
+    if lock.kind == "study" and job.scheduler not in (None, registry.HERE):
+        raise NotReplayableError(
+            "a study is replayed on this machine only, and this one is for a scheduler's job",
+            remedy="measure it again from its study file: bareboat prove --scheduler NAME FILE",
+        )
     try:
         prepared = preparation.prepare(session, job, purpose)
         if lock.kind == "study":
