@@ -194,10 +194,9 @@ class Queue:
         point.had = self._done(number)
         made = allocation.submit(self.store, study, runs, limit_s)
         where = self.matrix.told(number)
+        what = f"{len(runs)} run{'s' * (len(runs) != 1)}"
         limit = "" if limit_s is None else f", time limit {blocks.told(limit_s)}"
-        self.note(
-            f"{study.id}{f' ({where})' if where else ''}: job {made.job_id}, {len(runs)} run{'s' * (len(runs) != 1)}{limit}"
-        )
+        self.note(f"{study.id}{f' ({where})' if where else ''}: job {made.job_id}, {what}{limit}")
 
     def _missing(self, number: int) -> list[int]:
         return self._left().get(number, [])
