@@ -20,7 +20,7 @@ from tools import tool
 from bareboat.errors import RunError, StoreError
 from bareboat.model import Arm, Job, MetricRequest, ProveRequest, Record, SchedulerFacts, Study, Topology
 from bareboat.store import Store
-from bareboat.study import allocation, collection, prove
+from bareboat.study import allocation, collection, prove, runs
 
 SITE = make_site(schedulers=(SchedulerFacts(name="slurm", version="1"),))
 #: What a point of a study is called.
@@ -60,8 +60,8 @@ def start(
     control = store.run(study.id) / "control"
     control.mkdir(exist_ok=True)
     (control / "allocation").write_text(f"{number}\n")
-    runs = range(study.job.prove.repeats + 1)
-    (control / "job.sh").write_text(allocation.script(store, study, runs, limit_s, number=number))
+    every = range(study.job.prove.repeats + 1)
+    (control / "job.sh").write_text(allocation.script(store, study, every, limit_s, number=number))
     return subprocess.Popen(
         [tool("bash"), control / "job.sh"],
         stdout=subprocess.PIPE,
@@ -100,6 +100,7 @@ def test_each_run_has_all_arms_in_the_order_of_its_seed(store: Store) -> None:
         for number in range(4)
         for each in sorted((one for one in found if one.run == number), key=lambda one: one.position)
     ]
+    assert order == [arm for number in range(4) for arm in runs.order(study, number, -1)]
     assert list(map(int, (store.root.parent / "order").read_text().split())) == order
     assert all(each.wall_s >= 0.02 for each in found if each.arm != "arm 2")
     assert found[0].scheduler == "slurm"
@@ -110,28 +111,28 @@ def test_each_run_has_all_arms_in_the_order_of_its_seed(store: Store) -> None:
 
 
 def test_killed_at_any_moment_no_run_counts_twice_and_none_is_half(store: Store) -> None:
-    study = make_study(store, *[f"echo {arm} >> count; sleep 0.05" for arm in range(2)], repeats=12)
+    study = make_study(store, *[f"echo {arm} >> count; sleep 0.1" for arm in range(2)], repeats=20)
     draw, kills = random.Random(7), 0
     control = store.run(study.id) / "control"
     while prove.missing_runs(store, study):
         (control / "progress").unlink(missing_ok=True)  # as for a new submission
         running = start(store, study)
-        time.sleep(draw.uniform(0.1, 0.9))
+        time.sleep(draw.uniform(0.3, 0.9))
         if running.poll() is None:
             kills += 1
-            if draw.random() < 0.5:
+            if kills % 2:
                 os.killpg(running.pid, signal.SIGKILL)
             else:
                 running.terminate()
         running.communicate(timeout=60)
         if draw.random() < 0.5:
             study = collection.collect(store, study)
-    assert kills > 1
+    assert kills > 3
     study = collection.collect(store, study)
     found = records(store, study)
-    assert [(each.run, each.arm) for each in found] == [(r, f"arm {a}") for r in range(13) for a in range(2)]
+    assert [(each.run, each.arm) for each in found] == [(r, f"arm {a}") for r in range(21) for a in range(2)]
     assert all(each.exit_code == 0 for each in found)
-    for number in range(13):
+    for number in range(21):
         assert len({each.starts for each in found if each.run == number}) == 1
 
 
@@ -220,9 +221,9 @@ with open(sys.argv[2], "w") as file:
     def say(**line): file.write(json.dumps(line) + "\\n")
     say(kind="process", rank=0, world_size=1, samples_per_step=8, loaded_ns=now, imported_ns=now + 1000)
     say(kind="start", at_ns=now + 2000)
-    say(kind="steps", opened_ns=now + 2000, ends_ns=[now + 2000 + n * {step} for n in range(1, 102)])
+    say(kind="steps", opened_ns=now + 2000, ends_ns=[now + 10**9 + n * {step} for n in range(1, 102)])
     say(kind="result", name="accuracy", value=0.5, step=3)
-    say(kind="end", opened_ns=now + 2000 + 101 * {step}, at_ns=now + 2000 + 101 * {step}, peak_rss_bytes=5)
+    say(kind="end", opened_ns=now + 10**9 + 101 * {step}, at_ns=now + 10**9 + 101 * {step}, peak_rss_bytes=5)
 END
 """
 
