@@ -74,24 +74,33 @@ def the_study(desk: Desk) -> str:
     return found
 
 
-def test_two_arms_on_two_nodes_in_one_job(desk: Desk) -> None:
-    done = desk.bareboat("prove", "--scheduler", desk.scheduler, study_file(desk))
+def test_one_two_and_three_nodes_each_point_in_one_job(desk: Desk) -> None:
+    """The same file on both."""
+    points = f'{METRIC}[sweep]\n"topology.nodes" = [1, 2, 3]\n'
+    done = desk.bareboat("prove", "--scheduler", desk.scheduler, study_file(desk, more=points))
     study = the_study(desk)
-    found = records(desk, study)
-    assert [(each["run"], each["position"]) for each in found] == [
-        (run, position) for run in range(3) for position in range(2)
-    ]
-    assert {each["arm"] for each in found} == {"bare", "bubblewrap"}
-    assert all(each["exit_code"] == 0 and each["results"] == {"speed": 7.5} for each in found), found
-    assert all(each["wall_s"] > 0.1 for each in found)
-    assert len({(each["job_id"], each["starts"][0]["node"]) for each in found}) == 1
-    nodes = [line.split()[0] for line in (desk.folder / "runs").read_text().splitlines()]
-    assert len(nodes) == 12
-    assert len(set(nodes)) == 2
-    assert "speed of bubblewrap / bare" in done.stdout
+    jobs = set()
+    for point in range(3):
+        found = records(desk, study, point)
+        assert [(each["run"], each["position"]) for each in found] == [
+            (run, position) for run in range(3) for position in range(2)
+        ]
+        assert {each["arm"] for each in found} == {"bare", "bubblewrap"}
+        assert all(each["exit_code"] == 0 and each["results"] == {"speed": 7.5} for each in found), found
+        assert all(each["wall_s"] > 0.1 for each in found)
+        assert {each["world_size"] for each in found} == {point + 1}
+        ((job, _),) = {(each["job_id"], each["starts"][0]["node"]) for each in found}
+        jobs.add(job)
+        assert not (desk.store / "runs" / study / f"points/{point}/control/runs/0001").exists()
+    assert len(jobs) == 3
+    said = [line.split() for line in (desk.folder / "runs").read_text().splitlines()]
+    assert len(said) == 6 * (1 + 2 + 3)
+    assert len({node for node, *_ in said}) == 3
+    assert sum(inside == "True" for *_, inside in said) == len(said) / 2
+    assert "speed of bubblewrap / bare: equivalent within 2 % at 3 of 3 points" in done.stdout
+    assert "speed-up" in done.stdout
     assert (desk.folder / "report.html").exists()
     assert desk.status(study)["state"] == "complete"
-    assert not (desk.store / "runs" / study / "points/0/control/runs/0001").exists()
 
 
 def complete(desk: Desk, study: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import statistics
@@ -17,6 +18,7 @@ from bareboat.clock import moment
 from bareboat.errors import BareboatError, RunError, UsageError
 from bareboat.files import untrusted
 from bareboat.model import Arm, JobStart, Phases, Record, Site, Study, Window, kept_result
+from bareboat.printable import one_line
 from bareboat.runs import directory
 from bareboat.store import Store
 from bareboat.study import allocation, prove
@@ -28,8 +30,11 @@ _RUN = re.compile(r"\d{4}", re.ASCII)
 _START = re.compile(r"(\d{1,11}) ([\w.-]{1,255}) (\S{1,256})", re.ASCII)
 #: A clock that was set during a run; the uptime counts hundredths of a second.
 _CLOCK_S = 0.05
+#: Three thousand years.
+_MOST_S = 1e11
 _TAIL_LINES, _TAIL_BYTES = 20, 1 << 16
 _KEPT_LOG_BYTES = 1 << 20
+_MOST_FACT = 200
 
 
 @dataclass(slots=True)
@@ -150,7 +155,15 @@ def _read(study: Study, number: int, folder: Path) -> _Arm:
         )
     except (LookupError, ValueError):
         raise directory.damaged(path, OSError(0, "it is not the result of a run")) from None
-    if found.wall_s < 0 or not 0 <= found.code <= 255:
+    is_valid = (
+        0 <= found.wall_s < _MOST_S
+        and 0 <= found.began_s < _MOST_S
+        and 0 <= found.started_at_epoch_s < _MOST_S
+        and 0 <= found.code <= 255
+        and 0 <= found.position < len(study.arms)
+        and math.isfinite(found.load)
+    )
+    if not is_valid:
         raise directory.damaged(path, OSError(0, "its times or its exit code are invalid"))
     return found
 
@@ -238,11 +251,11 @@ def _machine(site: Site, raw: Path) -> Site:
     )
     host, _, cpus = (directory.text(raw / "node", limit=4096) or "").strip().partition(" ")
     known = {
-        "hostname": host,
+        "hostname": one_line(host, limit=255),
         "cpus": int(cpus) if re.fullmatch(r"[1-9]\d{0,5}", cpus) else site.cpus,
-        "kernel": said.get("kernel", ""),
-        "cpu_model": said.get("cpu", ""),
-        "distribution": said.get("distribution", "").strip('"'),
+        "kernel": one_line(said.get("kernel", ""), limit=_MOST_FACT),
+        "cpu_model": one_line(said.get("cpu", ""), limit=_MOST_FACT),
+        "distribution": one_line(said.get("distribution", "").strip('"'), limit=_MOST_FACT),
     }
     return msgspec.structs.replace(site, **{key: value for key, value in known.items() if value})
 

@@ -177,11 +177,11 @@ class Queue:
                 remedy=f"bareboat prove --resume {self.matrix.id} --time {2 * limit_s}s",
             )
         said = collection.tail(submission.output_log(self.store, study.id))
-        reason = status.reason or f"exit code {status.exit_code}"
+        reason, end = status.reason or f"exit code {status.exit_code}", status.end
         remedy = f"bareboat logs {study.id}; then: bareboat prove --resume {self.matrix.id}"
-        if not status.starts and not said:
-            remedy = "check that all nodes see the store: bareboat doctor --compute"
-            reason += f"; the job wrote nothing to the store {self.store.root}"
+        if end is not None:
+            reason = f"{end.cause.value}: {end.text}"
+            remedy = end.remedy or remedy
         return AllocationError(
             f"the job of {study.id} ended and completed no run: {reason}", context=said, remedy=remedy
         )
