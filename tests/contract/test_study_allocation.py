@@ -249,7 +249,8 @@ def test_the_steps_of_the_meter_are_compared_in_windows(store: Store) -> None:
     "content",
     ["", "code 0\n", "code x\nposition 0\nbegan 1 2 3\nended 1 2\nload 1\n",
      "code 0\nposition 0\nbegan 500 1 3\nended 1 1\nload 1\n",
-     "code 0\nposition 0\nbegan 1 1 3\nended 5 1\nload nan\n", "code 0\nposition 2\nbegan 1 1 3\nended 5 1\nload 1\n",
+     "code 0\nposition 0\nbegan 1 1 3\nended 5 1\nload nan\n",
+     "code 0\nposition 2\nbegan 1 1 3\nended 5 1\nload 1\n",
      f"code 0\nposition 0\nbegan 1 1 {'9' * 30}\nended 5 1\nload 1\n",
      "code 999\nposition 0\nbegan 1 1 3\nended 5 1\nload 1\n"],
 )  # fmt: skip
