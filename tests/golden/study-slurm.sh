@@ -182,8 +182,8 @@ end_if_late() { # $1: after so many seconds, the process $2
 
 measure_arm() { # $1: run, $2: arm, $3: its position in the run
   local place=$work/$2 began began_cs number before=() code timer='' limit_s
-  (umask 077 && mkdir -p "$place"/{control/logs,ranks,meter,files}) &&
-    cp "$study/arms/$2"/*.sh "$place/control" || finish 3
+  (umask 077 && mkdir -p "$place"/{control/logs,ranks,meter,files}) || finish 3
+  cp "$study/arms/$2"/*.sh "$place/control" || finish 3
   [ ! -d "$BAREBOAT_CONTROL/checks/$2" ] || cp "$BAREBOAT_CONTROL/checks/$2"/* "$place/control"
   file_marks
   before=(${marks[@]+"${marks[@]}"})
@@ -239,7 +239,7 @@ measure() { # $1: run, then its arms in their order
   for arm; do
     measure_arm "$run" "$arm" "$position" || {
       code=$?
-      [ "$run" != warm-up ] && [ "$run" != 0000 ] || break
+      case $run in warm-up | 0000) break ;; esac
     }
     position=$((position + 1))
   done

@@ -60,7 +60,7 @@ def _prepared(session: Session, job: Job, known: dict[str, Prepared]) -> Prepare
 
 def _plan(session: Session, prepared: Prepared) -> Plan:
     """The plan of one arm. The watchdog is off, because the arms wait for each other. In a job of a scheduler
-    an arm is started again for each run, and the job itself is what is requeued, and told of."""
+    an arm is started for each run; requeues, warnings and notifications are those of the job."""
     job = prepared.job
     scheduling = msgspec.structs.replace(job.scheduling, watchdog_s=UNSET)
     if job.scheduler not in (None, registry.HERE):

@@ -85,9 +85,10 @@ def script(
 
 
 def _job(job: Job, time_limit_s: int | None) -> Job:
-    """The job that is requested: the arms write no checkpoints, and each run is told of by nobody."""
+    """The job that is requested: without a warning before its end, a watchdog and a command for its end."""
     scheduling = msgspec.structs.replace(job.scheduling, warning_s=0, watchdog_s=UNSET)
-    return msgspec.structs.replace(job, walltime_s=time_limit_s, scheduling=scheduling, notify=UNSET)
+    notify = job.notify if isinstance(job.notify, str) else UNSET
+    return msgspec.structs.replace(job, walltime_s=time_limit_s, scheduling=scheduling, notify=notify)
 
 
 def time_limit_s(asked_s: int | None, taken_s: Sequence[float], left: int) -> int | None:
