@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from bareboat.clock import epoch_s
-from bareboat.errors import BareboatError, RunError, ToolError, UsageError
+from bareboat.errors import BareboatError, RunError, StoreError, ToolError, UsageError
 from bareboat.model import JobState, Matrix, Study
 from bareboat.runs import interaction, state, submission
 from bareboat.runs.state import Status
@@ -272,3 +272,16 @@ def live_jobs(store: Store, found: Matrix) -> list[str]:
     return [
         status.submission.run_id for status in state.look(store, names, must_answer=False) if _is_live(status)
     ]
+
+
+def live_jobs_of_image(store: Store, digest: str) -> list[str]:
+    """The points, of any study, whose jobs wait or run with this image. Damaged studies are left out."""
+    jobs: list[str] = []
+    for name in store.runs():
+        try:
+            found = matrix.read(store, name) if matrix.is_matrix(store, name) else None
+            if found is not None and digest in {image.digest for image in found.images}:
+                jobs += live_jobs(store, found)
+        except StoreError:
+            continue
+    return jobs

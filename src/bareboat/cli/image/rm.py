@@ -28,7 +28,14 @@ def add(parser: argparse.ArgumentParser) -> None:
 def _check_unused(store: Store, wanted: list[str]) -> None:
     """Raise BareboatError for an image of a run that has not ended."""
     from bareboat.runs import submission, sweeps
+    from bareboat.study import queue
 
+    for digest in wanted:
+        for job in queue.live_jobs_of_image(store, digest):
+            raise BareboatError(
+                f"{digests.short(digest)} is in use: the job of {job} has not ended; nothing was removed",
+                remedy=f"bareboat cancel {job}; --force removes the image anyway",
+            )
     names = [
         name for name in submission.submitted(store) if not os.path.lexists(store.run(name) / "record.json")
     ]
