@@ -18,7 +18,7 @@ from hostile.sweep.worker import Asked, Workers
 #: Without --exhaustive: of the real processes one in so many, and in every surroundings so many bad
 #: invocations, which are others in each.
 _REAL_ONE_IN = 60
-_SAMPLE = 12
+_SAMPLE = 6
 _SHOWN = 4
 
 PLACES = [name for name, each in SURROUNDINGS.items() if not each.odd and name != "plain"]
