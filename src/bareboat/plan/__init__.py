@@ -1,6 +1,6 @@
 """The planner: (job, image, site) -> Plan. A pure function: no disk, no process, no environment.
 
-What can be known to fail fails here, with the reason and the command that mends it.
+What can be known to fail fails here, with the reason and the command that fixes it.
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ class RemoteBlob:
         found = _CONTENT_RANGE.fullmatch(text.strip())
         if found is None or int(found[1]) > self._at:
             raise ImageError(
-                f"{self._subject} cannot be had: {response.url.authority} gives another part than asked for",
+                f"{self._subject} is not available: {response.url.authority} sends a part not requested",
                 context=f"asked for bytes from {self._at:,}; Content-Range: {text[:80]!r}",
                 remedy="the registry, or a proxy before it, is out of order: try --mirrors REGISTRY=HOST",
             )

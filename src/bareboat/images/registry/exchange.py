@@ -72,7 +72,7 @@ class Patience:
         silence_s = time.monotonic() - self._progress_at - self._waited_s
         if self._failures >= most or silence_s > _LONGEST_SILENCE * self._options.read_timeout_s:
             raise ImageError(
-                f"{self._subject} cannot be had: {broken}",
+                f"{self._subject} is not available: {broken}",
                 context=f"{self._failures} tries in {silence_s:.0f} s without progress",
                 remedy=_REACH if broken.unreached else "try again: what has been transferred is kept",
             ) from None
@@ -92,13 +92,13 @@ class Patience:
             asks = "" if asked_s is None else f" and asks to wait {asked_s:.0f} s"
             if status == _TOO_MANY:
                 raise ImageError(
-                    f"{self._subject} cannot be had now: {who} limits how much it gives out (429){asks}",
+                    f"{self._subject} is not available now: {who} limits its requests (429){asks}",
                     context=said,
-                    remedy=f"log in, which mostly raises the limit (podman login {log_in_name(who)}); use a "
-                    "mirror (--mirrors REGISTRY=HOST); or try again later: what has come is kept",
+                    remedy=f"log in, which usually raises the limit (podman login {log_in_name(who)}); use a "
+                    "mirror (--mirrors REGISTRY=HOST); or try again later: what was downloaded is kept",
                 )
             raise ImageError(
-                f"{self._subject} cannot be had: {who} answers {status} each time{asks}",
+                f"{self._subject} is not available: {who} answers {status} each time{asks}",
                 context=said,
                 remedy="the registry is out of order: try again later, or use one of --mirrors REGISTRY=HOST",
             )
@@ -124,8 +124,8 @@ class Patience:
 
 
 _REACH = (
-    "check the name; if this machine has no way out (compute nodes often have none), pull on a login node, "
-    "or name a proxy: export HTTPS_PROXY=http://HOST:PORT"
+    "check the name; if this machine has no internet access (compute nodes often have none), pull on a login "
+    "node, or name a proxy: export HTTPS_PROXY=http://HOST:PORT"
 )
 
 
@@ -170,7 +170,7 @@ def _follow(transport: Transport, request: Request) -> Response:
             )
         url = _next(url, location, request)
     raise ImageError(
-        f"{request.subject} cannot be had: {request.url.authority} redirects in a circle",
+        f"{request.subject} is not available: {request.url.authority} redirects in a circle",
         context=f"{_MOST_REDIRECTS} redirects, the last to {url.authority}",
         remedy="the registry or a proxy is misconfigured; contact its administrator",
     )
@@ -186,7 +186,7 @@ def _next(url: Url, location: str, request: Request) -> Url:
         ) from None
     if url.scheme == "https" and found.scheme == "http":
         raise ImageError(
-            f"{request.subject} cannot be had: {url.authority} redirects from HTTPS to plain HTTP "
+            f"{request.subject} is not available: {url.authority} redirects from HTTPS to plain HTTP "
             f"({found.authority})",
             remedy="the registry or a proxy is misconfigured; contact its administrator",
         )

@@ -47,7 +47,7 @@ def explained(error: Exception, url: Url, *, way: str, connecting: bool, known: 
             return Broken(f"{way} has sent nothing for too long")
         case socket.gaierror():
             told = (error.strerror or "").lower()
-            return Broken(f"the name {way} is not known here: {told}", unreached=unreached)
+            return Broken(f"the host name {way} cannot be resolved: {told}", unreached=unreached)
         case ConnectionRefusedError():
             return Broken(f"{way} refuses the connection", unreached=unreached)
         case http.client.IncompleteRead():
