@@ -206,6 +206,49 @@ def test_a_changed_owner_becomes_a_flag_of_copy() -> None:
     assert fix.fixed(kept, findings)[0] == kept
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "RUN apt-get update\nRUN apt-get install -y gcc\n",  # the lists are needed
+        "RUN sudo apt-get update\n",  # as another user than root
+        "USER app\nRUN apt-get update\n",
+        "RUN apt-get update; exit 0\n",  # not reached
+        "RUN apt-get update # the end\n",
+        'RUN ["apt-get", "update"]\n',
+        "RUN go mod download\n",  # a later step builds
+        "USER app\nRUN pip install --no-cache-dir --user a==1\n",
+        "COPY a /app/a\nCOPY b /app\nRUN chown -R x /app\n",  # more is in the directory
+        "WORKDIR /app\nCOPY . /app\nRUN chown -R x /app\n",
+        "COPY app /app\nRUN chmod 755 /app\n",  # of a directory, or of all files in it
+    ],
+)
+def test_what_could_break_a_build_is_not_changed(text: str) -> None:
+    text = f"FROM debian:12.7\n{text}"
+    assert codes(text) - {"BB1602", "BB1604"}
+    assert fix.fixed(text, findings) == (text, [])
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("RUN apt-get update\nRUN apt-get update && apt install\n",
+         "RUN apt-get update \\\n    && {clean}\nRUN apt-get update && apt install \\\n    && {clean}\n"),
+        ("RUN apt-get update && \\\n  apt-get install a \\\n  # the end\n",
+         "RUN apt-get update && \\\n  apt-get install a \\\n  && {clean} \\\n  # the end\n"),
+        ("RUN <<E\napt-get update\nE\n", "RUN <<E\napt-get update\n{clean}\nE\n"),
+        ("RUN if a; then apt-get update; fi\n", "RUN if a; then apt-get update; fi \\\n    && {clean}\n"),
+        ("RUN pip install -e . --user\n", "RUN pip install --no-cache-dir .\n"),
+        ("RUN pip install \\\n  --user \\\n  a==1\n", "RUN pip install --no-cache-dir \\\n  \\\n  a==1\n"),
+        ("# escape=`\nFROM a:1\nRUN apt-get update\n",
+         "# escape=`\nFROM a:1\nRUN apt-get update `\n    && {clean}\n"),
+    ],
+)  # fmt: skip
+def test_corrections(before: str, after: str) -> None:
+    head = "" if before.startswith("#") else "FROM debian:12.7\n"
+    text, _ = fix.fixed(head + before, findings)
+    assert text == head + after.format(clean="apt-get clean && rm -rf /var/lib/apt/lists/*")
+
+
 # Sites.
 
 

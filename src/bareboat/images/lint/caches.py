@@ -40,7 +40,28 @@ def _recipe(subject: RecipeSubject, *, system: bool) -> Iterator[Hit]:
 def _edits(subject: RecipeSubject, step: Step, install: managers.Install) -> tuple[Edit, ...]:
     if install.manager.flag:
         return managers.flag(install)
+    if not install.manager.cleanup or _is_needed(subject, step, install):
+        return ()
+    by_sudo = any(command.program == "sudo" for command in step.commands)
+    if install.manager.system and (by_sudo or not step.is_root):
+        return ()
     return subject.appended(step, _cleanup(install))
+
+
+def _is_needed(subject: RecipeSubject, step: Step, install: managers.Install) -> bool:
+    """Whether a later RUN installs with the lists that this one fetched."""
+    if install.manager.name != "apt":
+        return False
+    for later in subject.steps[step.number + 1 :]:
+        if later.ships is not step.ships or later.name == "ONBUILD":
+            continue
+        for command in later.commands:
+            if command.program in install.manager.programs:
+                if "update" in command.plain[:1]:
+                    return False
+                if {"install", "build-dep", "upgrade", "dist-upgrade"} & set(command.plain[:1]):
+                    return True
+    return False
 
 
 def _cleanup(install: managers.Install) -> str:
@@ -50,6 +71,8 @@ def _cleanup(install: managers.Install) -> str:
 def _remedy(install: managers.Install) -> str:
     if install.manager.flag:
         return f"{install.command.program} {install.verb} {install.manager.flag} …".replace("  ", " ")
+    if not install.manager.cleanup:
+        return "build in another stage and copy the result, or use --mount=type=cache"
     return f"end the RUN with: && {_cleanup(install)}; or use --mount=type=cache"
 
 

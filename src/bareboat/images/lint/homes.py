@@ -130,7 +130,7 @@ def _local(subject: RecipeSubject) -> Iterator[Hit]:
                 message=f"pip installs to {step.home}/.local",
                 line=step.line,
                 last=step.last,
-                edits=_without(subject, word),
+                edits=_without(subject, word) if step.is_root else (),
             )
 
 

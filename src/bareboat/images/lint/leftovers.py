@@ -235,19 +235,18 @@ def _copied(subject: RecipeSubject) -> Iterator[Hit]:
 
 
 def _moved(subject: RecipeSubject, before: Step, step: Step, command: Command, flag: str) -> tuple[Edit, ...]:
-    """COPY with the flag, and without the RUN, where that is the same."""
-    octal = re.fullmatch(r"--chmod=[0-7]{3,4}", flag) or re.fullmatch(r"--chown=[\w.-]+(?::[\w.-]+)?", flag)
+    """COPY with the owner, and without the RUN, where that is the same: nothing else is in the directory."""
     path = location(command.plain[1], step)
     same = (
-        len(step.commands) == 1
+        re.fullmatch(r"--chown=[\w.-]+(?::[\w.-]+)?", flag) is not None
+        and len(step.commands) == 1
         and len(command.plain) == 2
-        and path == location(before.instruction.args[-1], before)
-        and before.instruction.flag(flag[2:7]) is None
-        and (flag.startswith("--chown") or not command.has("-R"))
-        and next(subject.before(step), None) is before
         and before.name == "COPY"
+        and before.instruction.flag("chown") is None
+        and path == location(before.instruction.args[-1], before)
+        and next(subject.before(step), None) is before
     )
-    if not same or octal is None:
+    if not same or any(_shares(each, path) for each in subject.before(before)) or before.workdir == path:
         return ()
     copy_start, _ = subject.source(before)
     match = re.compile(r"\s*COPY", re.IGNORECASE).match(subject.text, copy_start)
@@ -256,6 +255,13 @@ def _moved(subject: RecipeSubject, before: Step, step: Step, command: Command, f
         return ()
     end = min(end + 1, len(subject.text))
     return Edit(match.end(), match.end(), f" {flag}"), Edit(start, end, "")
+
+
+def _shares(step: Step, path: str) -> bool:
+    """Whether a step may have put something into a directory."""
+    if step.name == "WORKDIR":
+        return location(step.instruction.args[0], step) == path
+    return any(f"{each}/".startswith(f"{path}/") for each in _written_by(step))
 
 
 def _context(subject: RecipeSubject) -> Iterator[Hit]:

@@ -14,8 +14,8 @@ from bareboat.images.lint.shell import Command
 class Manager:
     """A package manager. `programs`; `verbs`: its words that install; `cache`: where it leaves files, `~` for
     the user's home; `system`: of a distribution; `off`: flags, and `off_variables`: variables that keep the
-    cache empty; `clean`: words of its own command that empties it; `cleanup`: what `--fix` appends, or, where
-    `flag` is set, the flag that it adds after the verb; `needs`: the words before which the cache is made."""
+    cache empty; `clean`: words of its own command that empties it; `cleanup`: what `--fix` appends, empty
+    where a later step may need the cache; `flag`: what it adds after the verb instead."""
 
     name: str
     programs: tuple[str, ...]
@@ -61,11 +61,9 @@ MANAGERS = (
             off=("--no-cache",), off_variables=("POETRY_NO_CACHE",), clean=(("cache", "clear"),),
             flag="--no-cache"),
     Manager(name="cargo", programs=("cargo",), verbs=("install", "build"),
-            cache=("~/.cargo/registry", "/usr/local/cargo/registry"),
-            cleanup='rm -rf "${{CARGO_HOME:-$HOME/.cargo}}/registry"'),
+            cache=("~/.cargo/registry", "/usr/local/cargo/registry")),
     Manager(name="go", programs=("go",), verbs=("install", "build", "get", "mod"),
-            cache=("~/.cache/go-build", "~/go/pkg/mod", "/go/pkg/mod"),
-            clean=(("clean",),), cleanup="go clean -cache -modcache"),
+            cache=("~/.cache/go-build", "~/go/pkg/mod", "/go/pkg/mod"), clean=(("clean",),)),
     Manager(name="spack", programs=("spack",), verbs=("install",), cache=("~/.spack/cache",),
             clean=(("clean",), ("gc",)), cleanup="spack clean --all"),
 )  # fmt: skip

@@ -63,6 +63,11 @@ class Step:
         name = self.user.partition(":")[0]
         return "/root" if name in ("", "root", "0") else f"/home/{name}"
 
+    @property
+    def is_root(self) -> bool:
+        """Whether its commands run as root, as far as the file shows."""
+        return self.user.partition(":")[0] in ("", "root", "0")
+
     def keeps(self, path: str) -> bool:
         """Whether a file at this path is in the layer: no mount covers it."""
         return not any(_inside(path, mount) for mount in self.mounted)
@@ -102,9 +107,10 @@ class RecipeSubject:
         return starts[step.line - 1], end
 
     def appended(self, step: Step, command: str) -> tuple[Edit, ...]:
-        """The edit that adds a command to the end of a RUN; nothing where that is not possible."""
+        """The edit that adds a command to the end of a RUN; nothing where that is not possible, or where it
+        would not be reached."""
         end = step.script.end
-        if end < 0:
+        if end < 0 or (step.commands and step.commands[-1].program in ("exit", "exec", "return")):
             return ()
         if step.script.is_lines:
             return (Edit(end, end, f"\n{command}"),)
