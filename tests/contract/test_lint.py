@@ -176,6 +176,13 @@ def test_hadolint(builds: Builds, dockerfile: Path) -> None:
     assert not any(code.startswith("DL") for code in codes(builds, dockerfile, "--no-hadolint"))
 
 
+def test_syntax_that_hadolint_cannot_parse_is_no_fault(builds: Builds, dockerfile: Path) -> None:
+    tool("hadolint")
+    dockerfile.write_text("FROM debian:12.7\nRUN <<E\ntrue\nE\nRUN <<E\ntrue\nE\nCOPY a /a\n")
+    found = lint(builds, dockerfile)["findings"]
+    assert {each["severity"] for each in found} == {"info"}
+
+
 def test_a_hadolint_that_is_missing_or_broken(dockerfile: Path, tmp_path: Path) -> None:
     """On PATH, for a Python whose own directory has none."""
     from bareboat.errors import ToolError

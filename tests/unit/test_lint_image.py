@@ -14,7 +14,7 @@ from builders import make_driver, make_site
 from stored import image_of
 
 from bareboat.elf import properties
-from bareboat.images.lint import census, check, credentials, image, systems
+from bareboat.images.lint import census, check, credentials, entries, image, systems
 from bareboat.images.lint.entries import Item
 from bareboat.images.lint.registry import RULES
 from bareboat.images.lint.rule import Finding, Severity
@@ -224,6 +224,26 @@ def test_compiled_for_newer_processors(store: Store) -> None:
     assert "BB1306" in codes(store, target, site=SITE)  # EPYC 7543
     assert "BB1306" not in codes(store, target, site=make_site(cpu_model="AMD EPYC 9654 96-Core Processor"))
     assert "BB1306" not in codes(store, target, site=make_site(cpu_model="unknown"))
+
+
+def test_links_of_a_layer_lead_nowhere_outside(store: Store, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "key.pem").write_text(KEY)
+    made = subject(store, {"opt/key.pem": f"-> {outside}/key.pem", "srv": f"-> {outside}"})
+    assert check.image(made) == []
+    assert made.head("/srv/key.pem", 2) == made.head("/opt/key.pem", 2) == b""
+    assert made.head("/srv/key.pem", 99) == b""
+
+
+def test_a_deep_tree_and_many_entries(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    deep = "/".join("d" * 1 for _ in range(1500))
+    items = [folder("/" + deep[: 2 * n + 1]) for n in range(1500)]
+    found = take(items, [file("/d/x"), gone("/", "opaque")], [gone("/d")])
+    assert not found.exists("/d")
+    monkeypatch.setattr(entries, "MOST_ENTRIES", 5)
+    made = subject(store, {"tmp/a": "x"})
+    assert "more than" in made.census.notes[0]
 
 
 def test_secrets_are_never_shown(store: Store) -> None:

