@@ -23,6 +23,8 @@ from building import Builds
 from tools import path_without, tool
 
 from bareboat import codec
+from bareboat.errors import ToolError
+from bareboat.images.lint import hadolint
 from bareboat.images.lint.registry import RULES
 
 KEY = "-----BEGIN OPENSSH PRIVATE KEY-----\nabc\n"
@@ -176,18 +178,19 @@ def test_hadolint(builds: Builds, dockerfile: Path) -> None:
     assert not any(code.startswith("DL") for code in codes(builds, dockerfile, "--no-hadolint"))
 
 
-def test_syntax_that_hadolint_cannot_parse_is_no_fault(builds: Builds, dockerfile: Path) -> None:
-    tool("hadolint")
-    dockerfile.write_text("FROM debian:12.7\nRUN <<E\ntrue\nE\nRUN <<E\ntrue\nE\nCOPY a /a\n")
-    found = lint(builds, dockerfile)["findings"]
-    assert {each["severity"] for each in found} == {"info"}
+def test_hadolint_and_heredocs(builds: Builds, dockerfile: Path) -> None:
+    """hadolint cannot parse an instruction that follows a heredoc at once."""
+    program = tool("hadolint")
+    text = "FROM debian:12.7\nRUN <<E\ntrue\nE\nRUN <<E\nsudo a\nE\nRUN cd /a\n"
+    dockerfile.write_text(text)
+    (unread,) = hadolint.run(program, text)
+    assert (unread.code, unread.severity.value) == ("DL1000", "info")
+    found = lint(builds, dockerfile, code=1)["findings"]
+    assert {(each["code"], each["line"]) for each in found} >= {("DL3004", 5), ("DL3003", 8)}
 
 
 def test_a_hadolint_that_is_missing_or_broken(dockerfile: Path, tmp_path: Path) -> None:
     """On PATH, for a Python whose own directory has none."""
-    from bareboat.errors import ToolError
-    from bareboat.images.lint import hadolint
-
     broken = tmp_path / "hadolint"
     for script in ("#!/bin/sh\necho no\n", "#!/bin/sh\necho '[{}]'\n", "#!/bin/sh\necho '{\"a\": 1}'\n"):
         broken.write_text(script)

@@ -256,7 +256,9 @@ def _recipe(context: Context, path: Path, ignored: frozenset[str]) -> tuple[list
     others: list[Finding] = []
     program = None if options.no_hadolint else hadolint.find()
     if program is not None and not options.dry_run:
-        others = [each for each in hadolint.run(program, text) if each.code not in ignored]
+        heredocs = [step.last for step in subject(text).steps if step.instruction.heredocs]
+        found = hadolint.run(program, text, heredocs=heredocs)
+        others = [each for each in found if each.code not in ignored]
     elif not options.no_hadolint and program is None:
         notes.append(f"hadolint is not installed; only Bareboat's rules were checked: {hadolint.INSTALL}")
     return check.together(own, others), notes

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import sysconfig
+from collections.abc import Sequence
 
 from bareboat import execute
 from bareboat.errors import ToolError
@@ -29,14 +30,22 @@ def find() -> str | None:
     return None
 
 
-def run(program: str, text: str) -> list[Finding]:
-    """Its findings in a Dockerfile. Raises ToolError."""
+def run(program: str, text: str, *, heredocs: Sequence[int] = ()) -> list[Finding]:
+    """Its findings in a Dockerfile. `heredocs`: the last lines of instructions with heredocs; hadolint
+    requires an empty line after them, which it is given. Raises ToolError."""
+    rows = text.split("\n")
+    for last in sorted(heredocs, reverse=True):
+        rows.insert(last, "")
     done = execute.run(
-        [program, "--no-fail", "--no-color", "--format", "json", "-"], stdin=text, timeout_s=_TIMEOUT_S
+        [program, "--no-fail", "--no-color", "--format", "json", "-"],
+        stdin="\n".join(rows),
+        timeout_s=_TIMEOUT_S,
     )
+    # Where the empty lines are.
+    added = [last + 1 + number for number, last in enumerate(sorted(heredocs))]
     try:
         listed = json.loads(done.stdout)
-        return [_finding(each) for each in listed]
+        return [_finding(each, added) for each in listed]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise ToolError(
             f"hadolint's output cannot be read (exit code {done.exit_code})",
@@ -45,9 +54,10 @@ def run(program: str, text: str) -> list[Finding]:
         ) from None
 
 
-def _finding(entry: dict[str, object]) -> Finding:
+def _finding(entry: dict[str, object], added: Sequence[int]) -> Finding:
     code, line = str(entry["code"])[:20], entry["line"]
     number = line if isinstance(line, int) and 0 < line < 1 << 31 else 1
+    number -= sum(each < number for each in added)
     message = one_line(str(entry["message"]), limit=400)
     if code == _UNREAD:
         message = f"hadolint cannot parse this line, and checked nothing: {message}"
