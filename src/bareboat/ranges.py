@@ -67,6 +67,7 @@ RANGES = {
     "--runs-older-than": Range(0, 1_000_000, "30", whole=False, unit="days"),
     "--max-unpacked": Range(1, 2**60, "107374182400", unit="bytes"),
     "--max-entries": Range(1, 10**9, "10000000"),
+    "--inode-quota": Range(1, 10**12, "1000000"),
     "--max-ratio": Range(1, 1_000_000, "2000", whole=False),
 }
 #: The limits of a job's ranks and of a sweep's points.

@@ -114,6 +114,8 @@ def test_an_image_that_was_pulled(builds: Builds, tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     (tree / "tmp").mkdir(parents=True)
     (tree / "tmp/a").write_bytes(b"x" * 2_000_000)
+    for name in ("bin", "etc", "usr"):
+        (tree / name).mkdir()
     builds.bareboat("image", "pull", tree, "--name", "pulled")
     assert "BB1003" in codes(builds, "pulled")
     assert "BB1003" in codes(builds, tree)  # by its reference
