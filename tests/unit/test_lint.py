@@ -210,6 +210,9 @@ def test_a_changed_owner_becomes_a_flag_of_copy() -> None:
     "text",
     [
         "RUN apt-get update\nRUN apt-get install -y gcc\n",  # the lists are needed
+        "RUN apt-get update\nRUN ./install.sh\n",
+        "RUN cd /tmp && wget https://e.org/a.tar.gz\nRUN tar -xf /tmp/a.tar.gz -C /opt\n",
+        "RUN git clone https://e.org/a.git /tmp/a\nRUN make -C /tmp/a install\n",
         "RUN sudo apt-get update\n",  # as another user than root
         "USER app\nRUN apt-get update\n",
         "RUN apt-get update; exit 0\n",  # not reached
@@ -235,6 +238,8 @@ def test_what_could_break_a_build_is_not_changed(text: str) -> None:
          "RUN apt-get update \\\n    && {clean}\nRUN apt-get update && apt install \\\n    && {clean}\n"),
         ("RUN apt-get update && \\\n  apt-get install a \\\n  # the end\n",
          "RUN apt-get update && \\\n  apt-get install a \\\n  && {clean} \\\n  # the end\n"),
+        ("RUN apt-get update && apt-get clean\n",
+         "RUN apt-get update && apt-get clean \\\n    && rm -rf /var/lib/apt/lists/*\n"),
         ("RUN <<E\napt-get update\nE\n", "RUN <<E\napt-get update\n{clean}\nE\n"),
         ("RUN if a; then apt-get update; fi\n", "RUN if a; then apt-get update; fi \\\n    && {clean}\n"),
         ("RUN pip install -e . --user\n", "RUN pip install --no-cache-dir .\n"),

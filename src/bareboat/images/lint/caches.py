@@ -45,7 +45,10 @@ def _edits(subject: RecipeSubject, step: Step, install: managers.Install) -> tup
     by_sudo = any(command.program == "sudo" for command in step.commands)
     if install.manager.system and (by_sudo or not step.is_root):
         return ()
-    return subject.appended(step, _cleanup(install))
+    command = _cleanup(install)
+    if any(each.program in install.manager.programs and "clean" in each.plain[:1] for each in step.commands):
+        command = command.removeprefix("apt-get clean && ")
+    return subject.appended(step, command)
 
 
 def _is_needed(subject: RecipeSubject, step: Step, install: managers.Install) -> bool:
@@ -61,6 +64,10 @@ def _is_needed(subject: RecipeSubject, step: Step, install: managers.Install) ->
                     return False
                 if {"install", "build-dep", "upgrade", "dist-upgrade"} & set(command.plain[:1]):
                     return True
+            elif command.words[0].value.startswith("./") or any(
+                word.value.endswith(".sh") for word in command.words[:2]
+            ):
+                return True  # a script that may install
     return False
 
 

@@ -87,7 +87,9 @@ def _temporary(subject: RecipeSubject) -> Iterator[Hit]:
                 line=step.line,
                 last=step.last,
                 remedy=f"remove it in the same RUN: && {extra or f'rm -f {path}'}",
-                edits=subject.appended(step, extra) if extra else (),
+                edits=subject.appended(step, extra)
+                if extra and not subject.named_later(step, posixpath.basename(path))
+                else (),
             )
 
 
@@ -110,7 +112,9 @@ def _sources(subject: RecipeSubject) -> Iterator[Hit]:
                     line=step.line,
                     last=step.last,
                     remedy=f"remove it in the same RUN: && rm -rf {path}",
-                    edits=subject.appended(step, f"rm -rf {path}") if "$" not in path else (),
+                    edits=subject.appended(step, f"rm -rf {path}")
+                    if "$" not in path and not subject.named_later(step, posixpath.basename(path))
+                    else (),
                 )
 
 

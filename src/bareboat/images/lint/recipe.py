@@ -100,6 +100,10 @@ class RecipeSubject:
         nearest = self.steps[max(step.number - _MOST_BEFORE, 0) : step.number]
         return (each for each in reversed(nearest) if each.ships == step.ships)
 
+    def named_later(self, step: Step, name: str) -> bool:
+        """Whether a later instruction has this text, such as a file's name."""
+        return any(name in each.instruction.text for each in self.steps[step.number + 1 :])
+
     def source(self, step: Step) -> tuple[int, int]:
         """Where the instruction is in the text, its last newline left out."""
         starts = self.starts
