@@ -179,6 +179,7 @@ def test_few_files_and_little_memory_are_enough_for_small_things(tmp_path: Path)
         "capture --save {}",
         "image save none {}",
         "image sbom none -o {}",
+        "image lint none -o {}",
         "image convert none oci-archive:{}",
     ],
 )
