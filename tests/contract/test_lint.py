@@ -227,6 +227,8 @@ def test_fix_writes_the_file_and_keeps_its_mode(builds: Builds, dockerfile: Path
     said = builds.bareboat("image", "lint", "--no-hadolint", "--fix", "--dry-run", link)
     assert "+    && apt-get clean && rm -rf /var/lib/apt/lists/*" in said.out
     assert dockerfile.read_text() == before
+    said = builds.bareboat("image", "lint", "--no-hadolint", "--fix", "--dry-run", "--json", link)
+    assert json.loads(said.out)["codes"] == ["BB1001"]
     said = builds.bareboat("image", "lint", "--no-hadolint", "--fix", link, "--ignore", "BB1601")
     assert "corrected 1 finding" in said.err
     assert link.is_symlink()
