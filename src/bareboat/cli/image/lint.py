@@ -303,8 +303,8 @@ def _write(context: Context, path: Path, raw: bytes, written: str, text: str, do
 
     plain = written.removeprefix("\ufeff").replace("\r\n", "\n")
     if context.options.dry_run and (context.options.json or context.options.format == "json"):
-        codes = sorted({each.code for each in done})
-        console.result_json({"diff": fix.diff(plain, text, path.name), "codes": codes})
+        corrected = sorted({each.code for each in done})
+        console.result_json({"diff": fix.diff(plain, text, path.name), "codes": corrected})
         return
     if text == plain:
         context.progress.note("nothing to correct")

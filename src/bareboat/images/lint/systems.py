@@ -18,7 +18,7 @@ from bareboat.versions import numbers
 #: matches counts.
 _PROCESSORS = (
     (r"EPYC \d{3}[45]|EPYC 9[A-Z]?\d{2}|Ryzen \w+ (?:[79]\d{3})|EPYC 8\d{2}4", 4),
-    (r"EPYC|Ryzen", 3),
+    (r"EPYC \d|Ryzen \w+ \d", 3),
     (r"Xeon.*(?:Platinum|Gold|Silver|Bronze|Max|Phi)|Xeon.* W-[23]\d{3}", 4),
     (r"Xeon.*\bE[357]-\d{4}L? v[3456]\b|Xeon.*\bD-1[56]", 3),
     (r"Xeon.*\bE[357]-\d{4}L?(?: v2)?\b|Opteron.*6[23]\d{2}|Xeon.*\b[EXL]5[56]\d{2}\b", 2),
