@@ -243,7 +243,7 @@ def test_a_deep_tree_and_many_entries(store: Store, monkeypatch: pytest.MonkeyPa
     assert not found.exists("/d")
     monkeypatch.setattr(entries, "MOST_ENTRIES", 5)
     made = subject(store, {"tmp/a": "x"})
-    assert "more than" in made.census.notes[0]
+    assert "more than" in made.unread[0]
 
 
 def test_secrets_are_never_shown(store: Store) -> None:

@@ -81,18 +81,24 @@ def run(context: Context) -> int:
     ignored = _ignored(options.ignore)
     threshold = None if options.fail_on == "never" else Severity(options.fail_on)
     file = _file(options.subject, context)
+    unread: tuple[str, ...] = ()
     if file is None:
         if options.fix:
             raise UsageError(
                 f"--fix corrects a Dockerfile, and {options.subject[:200]!r} is an image",
                 remedy="bareboat image lint --fix Dockerfile",
             )
-        findings, notes = _image(context, find(context, options.subject), ignored)
+        findings, notes, unread = _image(context, find(context, options.subject), ignored)
     else:
         findings, notes = _recipe(context, file, ignored)
         if options.fix and options.dry_run:
             return 0
     _report(context, findings, notes, path, name=options.subject, is_image=file is None)
+    if unread:
+        raise StoreError(
+            f"not all of {options.subject[:200]} was checked: {unread[0]}",
+            remedy=f"bareboat image verify {shlex.quote(options.subject)[:200]}",
+        )
     return FOUND if check.fails(findings, threshold) else 0
 
 
@@ -206,7 +212,10 @@ def _facts(text: str, context: Context) -> Site:
         ) from None
 
 
-def _image(context: Context, image: Image, ignored: frozenset[str]) -> tuple[list[Finding], list[str]]:
+def _image(
+    context: Context, image: Image, ignored: frozenset[str]
+) -> tuple[list[Finding], list[str], tuple[str, ...]]:
+    """The findings, notes, and what could not be read."""
     from bareboat.images.lint import check, credentials
     from bareboat.images.lint.image import read
 
@@ -223,12 +232,12 @@ def _image(context: Context, image: Image, ignored: frozenset[str]) -> tuple[lis
         findings = check.image(subject, ignore=ignored)
     finally:
         context.progress.end()
-    notes = [*subject.census.notes]
+    notes = list(subject.unread)
     if site is not None:
         notes.append(
             f"compared with {site.hostname} ({site.distribution}, {site.cpu_model}); others: --for SITE"
         )
-    return findings, notes
+    return findings, notes, subject.unread
 
 
 def _recipe(context: Context, path: Path, ignored: frozenset[str]) -> tuple[list[Finding], list[str]]:

@@ -96,7 +96,6 @@ class Census:
     hidden: dict[tuple[str, int, int], Hidden] = field(default_factory=dict)
     marked: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
     final: dict[str, dict[str, tuple[int, int, str, int]]] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
 
     def exists(self, path: str) -> bool:
         """Whether the path is in the final tree; links are not followed."""

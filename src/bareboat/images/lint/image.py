@@ -25,7 +25,8 @@ _MOST_HISTORY = 10_000
 @dataclass(frozen=True, kw_only=True)
 class ImageSubject:
     """An image. `history`: the instructions of its layers, as far as known; `commands`: of all instructions,
-    those without a layer too; `inode_quota`: of the user, where it was given."""
+    those without a layer too; `inode_quota`: of the user, where it was given; `unread`: what was not read,
+    and why."""
 
     image: Image
     census: Census
@@ -36,6 +37,7 @@ class ImageSubject:
     execution: Mapping[str, Any] = field(default_factory=dict)
     site: Site | None = None
     inode_quota: int | None = None
+    unread: tuple[str, ...] = ()
 
     def by(self, layer: int) -> str:
         """The instruction that made a layer; "" when unknown."""
@@ -80,7 +82,6 @@ def read(
             notes.append(f"layer {number + 1} was not read to its end: {error}")
 
     census = take([items(number) for number in range(count)], secret=secret)
-    census.notes += notes
     trees = [store.layer(layer.diff_id) for layer in image.layers]
     config = _config(store, image)
     by_layer, every = _history(config, count)
@@ -95,6 +96,7 @@ def read(
         execution=execution if isinstance(execution, dict) else {},
         site=site,
         inode_quota=inode_quota,
+        unread=tuple(notes),
     )
 
 
