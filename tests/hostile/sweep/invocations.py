@@ -275,6 +275,8 @@ def _of_positional(command: str, action: argparse.Action, base: tuple[str, ...])
     for name, value in {**_values(command, action), "a missing name": "no-such-thing-7"}.items():
         if name == "a missing name" and (action.dest in ("target", "reference", "file", "folder")):
             continue
+        if name == "a missing name" and (command, action.dest) == ("image tag", "name"):  # it is a new one
+            continue
         argv = (*base[: count + at], value, *base[count + at + 1 :]) if places else (*base, value)
         yield Case(
             kind="positional", mistake=f"{command} {action.metavar}: {name}", argv=argv,
