@@ -40,7 +40,8 @@ TREE: Files = {
 }
 TAR = images.tar({"t": None, "t/one": b"1", "t/two": "one"}, modes={"t/one": 0o640})
 
-#: What is built on a base of busybox, in both.
+#: What is built on a base of busybox, in both. Not here: COPY to a symbolic link to a file, which we follow, as
+#: BuildKit does, and buildah replaces.
 CASES: dict[str, tuple[str, Files]] = {
     "a file to a file": ("COPY f /x", TREE),
     "a file into a new directory": ("COPY f /x/y/", TREE),
@@ -54,7 +55,6 @@ CASES: dict[str, tuple[str, Files]] = {
         "RUN mkdir -p /x/e && echo old > /x/a && echo kept > /x/e/c\nCOPY d /x", TREE,
     ),
     "a file over a file": ("COPY f /x\nCOPY g /x", TREE),
-    "a file over a link": ("RUN echo 1 > /r && ln -s /r /x\nCOPY f /x", TREE),
     "into a link to a directory": ("RUN mkdir /r && ln -s /r /x\nCOPY d /x/", TREE),
     "patterns": ("COPY d/?.* d/*a /x/", TREE),
     "relative to the working directory": ("WORKDIR /w/v\nCOPY f .\nCOPY d e\nADD g ../", TREE),
