@@ -35,6 +35,50 @@ def build(session: Session, options: Options, reach: Access, reporter: Reporter,
     )
 
 
+def build_by(
+    session: Session,
+    builder: str,
+    options: Options,
+    reach: Access,
+    reporter: Reporter,
+    *,
+    secrets: tuple[str, ...],
+    sockets: tuple[str, ...],
+    pull: bool,
+) -> Built:
+    """Build with podman or buildah into the store. `secrets`, `sockets`: as on the command line. Raises
+    BareboatError."""
+    from bareboat import execute
+    from bareboat.images.build import peers
+
+    path = execute.which(builder)
+    if path is None:
+        raise PlanError(f"{builder} is not installed", remedy="remove --builder, or install it")
+    peer = peers.Peer(name=builder, path=path, secrets=secrets, sockets=sockets, pull=pull)
+    return peers.build(
+        session.store, peer, options, reporter,
+        lambda archive: _taken(session, archive, reach, options.command),
+    )  # fmt: skip
+
+
+def _taken(session: Session, archive: Path, reach: Access, command: str) -> Image:
+    """An image from an archive that is removed afterwards: built, and pinned to no reference."""
+    import msgspec
+
+    from bareboat import codec
+    from bareboat.images.oci.reference import Transport, at_path
+    from bareboat.images.upkeep import contents
+
+    store = session.store
+    found = at_path(Transport.OCI_ARCHIVE, str(archive), folder="/")
+    image = images.pull(session, found, reach, machine=os.uname().machine).image
+    contents.pin_file(store, str(found)).unlink(missing_ok=True)
+    if image.reference == str(found):
+        image = msgspec.structs.replace(image, reference="", built=command)
+        store.write(store.entry(image.digest), codec.to_json(image))
+    return image
+
+
 def _base(session: Session, name: str, reach: Access, machine: str, *, pull: bool) -> Image:
     """A base image: of the store, or pulled. It passes the same checks as the image of a job."""
     from bareboat.images.oci.reference import parse

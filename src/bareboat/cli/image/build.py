@@ -72,6 +72,12 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--shell-on-error", action="store_true", help="open a shell in the tree of a RUN that fails"
     )
+    parser.add_argument(
+        "--builder",
+        choices=("bareboat", "podman", "buildah"),
+        default="bareboat",
+        help="program that builds (default: bareboat, without other tools)",
+    )
     add_access(parser)
     add_trust(parser)
     add_dry_run(parser)
@@ -90,6 +96,13 @@ def run(context: Context) -> int:
         from bareboat.images.signatures import policy
 
         policy.load(options.policy)
+    if options.builder != "bareboat":
+        for flag in ("matrix", "shell_on_error"):
+            if getattr(options, flag):
+                raise UsageError(
+                    f"--{flag.replace('_', '-')} does not work with --builder {options.builder}",
+                    remedy="remove one of them",
+                )
     if options.matrix:
         from bareboat.cli.image import matrix
 
@@ -100,7 +113,19 @@ def run(context: Context) -> int:
         context.progress, shows=not (options.quiet or options.no_progress), verbose=options.verbose
     )
     try:
-        built = builds.build(context.session, asked, reach, reporter, pull=options.pull)
+        if options.builder == "bareboat":
+            built = builds.build(context.session, asked, reach, reporter, pull=options.pull)
+        else:
+            built = builds.build_by(
+                context.session,
+                options.builder,
+                asked,
+                reach,
+                reporter,
+                secrets=tuple(options.secret or ()),
+                sockets=tuple(options.ssh or ()),
+                pull=options.pull,
+            )
     finally:
         context.progress.end()
     image = built.image
@@ -122,9 +147,10 @@ def run(context: Context) -> int:
         )
         return 0
     named = f"{options.tag}: " if options.tag else ""
+    steps = f"; {built.cached} of {built.steps} steps from the cache" if options.builder == "bareboat" else ""
     console.result(
         f"{console.bold(image.digest)}\n  {named}{len(image.layers)} layers, "
-        f"{image.size_bytes / 1e6:,.0f} MB; {built.cached} of {built.steps} steps from the cache"
+        f"{image.size_bytes / 1e6:,.0f} MB{steps}"
     )
     if options.tag is None:
         context.progress.note("note: the image has no name; to give it one: --tag NAME")
@@ -202,7 +228,10 @@ def _command(options: argparse.Namespace, path: Path, folder: Path) -> str:
     from bareboat.images.recipe.stages import PROXIES
 
     words = ["bareboat", "image", "build", "--no-cache", "-f", str(path.absolute())]
-    for flag, value in (("--target", options.target), ("--platform", options.platform)):
+    builder = None if options.builder == "bareboat" else options.builder
+    for flag, value in (
+        ("--builder", builder), ("--target", options.target), ("--platform", options.platform)
+    ):  # fmt: skip
         words += [flag, value] if value else []
     if options.network != "default":
         words += ["--network", options.network]
