@@ -40,8 +40,8 @@ TREE: Files = {
 }
 TAR = images.tar({"t": None, "t/one": b"1", "t/two": "one"}, modes={"t/one": 0o640})
 
-#: What is built on a base of busybox, in both. Not here: COPY to a symbolic link to a file, which we follow
-#: as BuildKit does, and which buildah replaces; CMD in the shell form after SHELL, which buildah 1.28 ignores.
+#: What is built on a base of busybox, in both. Not here: COPY to a link to a file, which we follow, as
+#: BuildKit does, and which buildah replaces; CMD in the shell form after SHELL, which buildah 1.28 ignores.
 CASES: dict[str, tuple[str, Files]] = {
     "a file to a file": ("COPY f /x", TREE),
     "a file into a new directory": ("COPY f /x/y/", TREE),

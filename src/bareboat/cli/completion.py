@@ -114,7 +114,7 @@ def _values(
         found = {example.name: example.meaning for example in EXAMPLES}
     elif metavar == "RUN":
         found = dict.fromkeys(reversed(_store(store).runs()), "")
-    elif metavar in ("IMAGE", "REF"):
+    elif metavar in ("IMAGE", "REF") or action.dest in ("image", "other_image"):
         found = dict(_store(store).names())
     elif metavar == "DIR":
         yield DIRECTORIES, ""

@@ -264,9 +264,13 @@ def _of_positional(command: str, action: argparse.Action, base: tuple[str, ...])
     required = action.nargs not in ("?", "*")
     places = [each for each in base[count:] if not each.startswith("-")]
     # The base's word that this positional is, or one more.
-    at = {"image": 0, "reference": 0 if command == "image pull" else 1, "target": 1, "name": 1}.get(
-        action.dest, 0
-    )
+    at = {
+        "image": 0,
+        "reference": 0 if command == "image pull" else 1,
+        "target": 1,
+        "name": 1,
+        "other_image": 1,
+    }.get(action.dest, 0)
     if (command, action.dest) == ("image save", "file"):
         at = 1
     if required:

@@ -28,8 +28,8 @@ _MARKS = {"added": "+", "removed": "-", "changed": "~"}
 
 def add(parser: argparse.ArgumentParser) -> None:
     add_common(parser)
-    parser.add_argument("first", metavar="A", help="name, digest or reference of an image in the store")
-    parser.add_argument("second", metavar="B", help="the image to compare with it")
+    parser.add_argument("image", metavar="A", help="name, digest or reference of an image in the store")
+    parser.add_argument("other_image", metavar="B", help="the image to compare with it")
     parser.add_argument("--files", action="store_true", help="list each file that differs")
     parser.add_argument(
         "--depth",
@@ -45,7 +45,7 @@ def run(context: Context) -> int:
     from bareboat.images.comparison import configuration, files, packages
 
     options, store = context.options, context.store
-    images = [find(context, options.first), find(context, options.second)]
+    images = [find(context, options.image), find(context, options.other_image)]
     settings = configuration.compare(*(_configuration(context, image) for image in images))
     try:
         with store.guarded():

@@ -23,7 +23,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_common(parser)
     add_dry_run(parser)
     parser.add_argument(
-        "source",
+        "image",
         metavar="SOURCE",
         help="name, digest or its first digits, or the reference it was pulled by",
     )
@@ -37,7 +37,7 @@ def run(context: Context) -> int:
     """Name the image; a name that another image has moves to this one."""
     options, store = context.options, context.store
     check_image_name(options.name)
-    image = find(context, options.source)
+    image = find(context, options.image)
     before = store.names().get(options.name)
     if before not in (None, image.digest) and not options.force:
         _check_owner(store, options.name, before or "")
