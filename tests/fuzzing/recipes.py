@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bareboat.errors import BareboatError
 from bareboat.images.build import config
-from bareboat.images.recipe import expansion, ignore, mounts, stages
+from bareboat.images.recipe import definition, expansion, ignore, mounts, stages
 from bareboat.images.recipe.faults import RecipeError
 from fuzzing import Finding, Reader
 
@@ -39,6 +39,24 @@ def read_dockerfile(data: bytes, _scratch: Path) -> None:
         raise BareboatError(str(error), remedy="-") from None
 
 
+def read_definition(data: bytes, _scratch: Path) -> None:
+    """As a definition file, with everything that needs no image."""
+    try:
+        recipe = definition.read(data.decode("utf-8", "surrogateescape"), given={"A": "1"})
+        for stage in recipe.stages:
+            recipe.closure(stage)
+            for step in stage.steps:
+                mounts.read(step, lambda each: each)
+                for _, value in step.pairs:
+                    expansion.expand(value or "", _BUILTIN)
+    except RecipeError as error:
+        if error.line < 1:
+            raise Finding("an error without a line") from None
+        raise
+    except expansion.ExpansionError as error:
+        raise BareboatError(str(error), remedy="-") from None
+
+
 def read_dockerignore(data: bytes, _scratch: Path) -> None:
     """Patterns, and paths that they are compared with."""
     rules = ignore.read(data.decode("utf-8", "surrogateescape"))
@@ -59,11 +77,22 @@ def _dockerfiles() -> dict[str, bytes]:
     }
 
 
+def _definitions() -> dict[str, bytes]:
+    return {
+        "stages": b"Bootstrap: docker\nFrom: a:{{ A }}\nStage: b\n%post -c /bin/bash\n  x\n\n"
+        b"bootstrap: scratch\n"
+        b"%files from b\n  /a/*.c /d\n%files\n  'a b' /c\n%arguments\n  B=1\n",
+        "settings": b'# c\nBootstrap: localimage\nFrom: a.sif\n%environment\n  export A=1 B="x y"\n  C=$A\n'
+        b"  export C;\n%labels\n  a b $c\n%runscript\n  x\n%help\n  h\n%test\n  true\n",
+    }
+
+
 def _ignores() -> dict[str, bytes]:
     return {"patterns": b"# c\n*.md\n!README.md\n**/x?[a-z]\n/a/**/b\n\\#d\n"}
 
 
 READERS = (
     Reader(name="dockerfiles", read=read_dockerfile, seeds=_dockerfiles, modules=("bareboat.images.recipe",)),
+    Reader(name="definitions", read=read_definition, seeds=_definitions, modules=("bareboat.images.recipe",)),
     Reader(name="dockerignores", read=read_dockerignore, seeds=_ignores, modules=("bareboat.images.recipe",)),
 )
