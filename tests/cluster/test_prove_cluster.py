@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from clusters import Cluster
-from desks import Desk
+from desks import Desk, on_nodes
 from environments import make_environment
 
 #: A program of nobody's: it says which node and rank it is, and how fast it was.
@@ -184,6 +184,22 @@ def complete_of_any(desk: Desk) -> int:
     return complete(desk, found[0]) if found else 0
 
 
+@pytest.mark.parametrize("launcher", ["ranks", "srun"])
+@pytest.mark.parametrize("desk", ["slurm"], indirect=True)
+def test_the_runs_share_the_copy_on_the_nodes(desk: Desk, launcher: str) -> None:
+    file = study_file(desk)
+    file.write_text(file.read_text().replace('launcher = "ranks"', f'launcher = "{launcher}"'))
+    desk.bareboat("prove", "--scheduler", "slurm", "--delivery", "node", file)
+    found = [each for each in records(desk, the_study(desk)) if each["arm"] == "bubblewrap"]
+    assert [{one["how"] for one in each["deliveries"]} for each in found] == [
+        {"unpacked"},
+        {"found"},
+        {"found"},
+    ]
+    assert all(len({one["node"] for one in each["deliveries"]}) == 2 for each in found)
+    assert on_nodes(desk.up) == []
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("desk", ["slurm"], indirect=True)
 def test_what_does_not_fit_into_the_time_limit_goes_on_in_the_next_job(desk: Desk) -> None:
@@ -209,7 +225,6 @@ def test_what_cannot_be_measured_is_said(desk: Desk) -> None:
 
     arms = '[arms]\nbare = {engine = "native"}\nmore = {"topology.nodes" = 3}\n'
     assert "the arms 'bare' and 'more' request different resources" in refused(code=2, arms=arms)
-    assert 'delivery = "node" is not supported by prove' in refused("--delivery", "node", code=2)
     assert "partition 'nowhere' does not exist" in refused("-p", "nowhere", code=3)
     assert not list((desk.store / "runs").glob(f"{desk.folder.name}*"))
     desk.write(

@@ -371,6 +371,10 @@ BAREBOAT_OWN_TREE=${image_own%/tree}
 BAREBOAT_OWN_TREE=$image_tree.own-${BAREBOAT_OWN_TREE##*/}
 read -r boot < /proc/sys/kernel/random/boot_id
 
+keeps_image() { # whether the copy stays, whole: the next run of a study uses it, and its job removes it
+  [ -e "$BAREBOAT_CONTROL/keep_image" ] && image_is_whole
+}
+
 image_is_whole() { # unpacked to the end, and since the machine started: what a crash leaves may have holes
   [ -d "$image_tree" ] && [ "$(cat "$image_tree.whole" 2> /dev/null)" = "$boot" ]
 }
@@ -579,7 +583,7 @@ bring_image() { # have it on this node, with its lock shared; or read the store'
     read_shared "$why"
     return
   fi
-  sweep_images "$image_tree.lock"
+  keeps_image || sweep_images "$image_tree.lock"
   told_delivery "$how" "$((SECONDS - began))"
   if [ "$how" = found ]; then
     printf 'bareboat: the image is on this node%s already, in %s\n' "$HERE" "$image_tree" >&2
@@ -596,7 +600,7 @@ drop_image() { # who can have the lock alone was the last: it removes the tree
     wait "$unpacking"
     unpacking=
   fi
-  if flock -x -n "$image_lock" && is_lock_of "$image_tree" "$image_lock"; then
+  if ! keeps_image && flock -x -n "$image_lock" && is_lock_of "$image_tree" "$image_lock"; then
     remove_image "$image_tree"
     rm -f "$image_tree.lock"
   fi
@@ -605,6 +609,10 @@ drop_image() { # who can have the lock alone was the last: it removes the tree
   rmdir "${image_tree%/*}" "${image_tree%/*/*}" 2> /dev/null
 }
 
+if [ "$part" = --leave ]; then # after the last run of a study
+  sweep_images
+  exit 0
+fi
 at_exit drop_image
 bring_image
 

@@ -64,14 +64,8 @@ def _plan(session: Session, prepared: Prepared) -> Plan:
     job = prepared.job
     scheduling = msgspec.structs.replace(job.scheduling, watchdog_s=UNSET)
     if job.scheduler not in (None, registry.HERE):
-        if job.delivery == "node":
-            raise UsageError(
-                'delivery = "node" is not supported by prove: each run would copy the image again',
-                key="delivery",
-                remedy="--delivery shared",
-            )
         scheduling = msgspec.structs.replace(scheduling, requeue=False, warning_s=0, after=())
-        job = msgspec.structs.replace(job, delivery="shared", notify=UNSET)
+        job = msgspec.structs.replace(job, notify=UNSET)
     return planning.plan(session, prepared._replace(job=msgspec.structs.replace(job, scheduling=scheduling)))
 
 

@@ -19,7 +19,7 @@ from bareboat.errors import BareboatError, RunError, UsageError
 from bareboat.files import untrusted
 from bareboat.model import Arm, JobStart, Phases, Record, Site, Study, Window, kept_result
 from bareboat.printable import one_line
-from bareboat.runs import directory
+from bareboat.runs import deliveries, directory
 from bareboat.store import Store
 from bareboat.study import allocation, prove
 from bareboat.study.meterlog import Process, read_rank
@@ -297,6 +297,7 @@ def _record(study: Study, run: int, arm: _Arm, run_began_s: float, start: JobSta
         job_id=start.job_id,
         starts=(start,),
         ended_because="" if arm.fault is None else arm.fault.message,
+        deliveries=deliveries.read(arm.folder),
         world_mark=directory.world_mark(arm.folder),
     )
 

@@ -5,6 +5,7 @@
 
 finish() { # $1: exit code
   rm -rf "$work"
+  [ "$1" -eq 70 ] || leave_images
   printf '%s %(%s)T\n' "$1" -1 > "$BAREBOAT_CONTROL/exit_code"
   exit "$1"
 }
@@ -51,10 +52,23 @@ file_marks() { # of the files that hold metrics
   done
 }
 
-nodes_answer() { # whether each node does, within a minute
-  local pid tenths
-  [ "$BAREBOAT_NODES" -gt 1 ] || return 0
-  on_each_node "$script" --here < /dev/null > /dev/null 2>&1 &
+leave_images() { # the copies that the runs shared
+  local each
+  for each in "$study"/arms/*/job.sh; do
+    grep -q '^image_archive=' "$each" || continue
+    within_a_minute "$each" --leave "$BAREBOAT_RUN" "$BAREBOAT_CONTROL" 1
+    return
+  done
+}
+
+within_a_minute() { # start a part of a script on each node; whether all end well, in time
+  local pid tenths how=$2 run_script=$1
+  shift 2
+  if [ "$BAREBOAT_NODES" -eq 1 ]; then
+    bash "$run_script" "$how" 0 "$@" < /dev/null > /dev/null 2>&1 &
+  else
+    on_each_node "$run_script" "$how" "$@" < /dev/null > /dev/null 2>&1 &
+  fi
   pid=$!
   for ((tenths = 0; tenths < 600; tenths++)); do
     kill -0 "$pid" 2> /dev/null || {
@@ -65,6 +79,10 @@ nodes_answer() { # whether each node does, within a minute
   done
   kill "$pid" 2> /dev/null
   return 1
+}
+
+nodes_answer() {
+  [ "$BAREBOAT_NODES" -eq 1 ] || within_a_minute "$script" --here
 }
 
 # An arm that never ends, as after a restart of one of its nodes, must not use up the job's time.
@@ -81,6 +99,7 @@ measure_arm() { # $1: run, $2: arm, $3: its position in the run
   local place=$work/$2 began began_cs number before=() code timer='' limit_s
   (umask 077 && mkdir -p "$place"/{control/logs,ranks,meter,files}) || finish 3
   cp "$study/arms/$2"/*.sh "$place/control" || finish 3
+  : > "$place/control/keep_image"
   [ ! -d "$BAREBOAT_CONTROL/checks/$2" ] || cp "$BAREBOAT_CONTROL/checks/$2"/* "$place/control"
   file_marks
   before=(${marks[@]+"${marks[@]}"})
@@ -185,8 +204,17 @@ for entry in "${left[@]}"; do
     printf 'bareboat: the time limit of %s s leaves no time for the next run\n' "$time_limit_s" >&2
     finish 0
   fi
-  # shellcheck disable=SC2086
-  if ! measure $entry && [[ $entry == 0000* || $entry == warm-up* ]]; then
+  for attempt in 1 2 3; do
+    code=0
+    # shellcheck disable=SC2086
+    measure $entry || code=$?
+    [[ $entry != 0000* && $entry != warm-up* ]] || break
+    # Another job of the user on a node removed the copy that the runs share.
+    grep -qs ' unpacked ' "$work"/*/control/deliveries.* || break
+    [ "$attempt" -lt 3 ] || break
+    printf 'bareboat: run %s copied the image again, and is repeated\n' "${entry%% *}" >&2
+  done
+  if [ "$code" -ne 0 ] && [[ $entry == 0000* || $entry == warm-up* ]]; then
     mv -T "$work" "$BAREBOAT_CONTROL/failed"
     printf 'bareboat: the warm-up failed\n' >&2
     finish 1
