@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from builders import make_driver, make_site
+from builders import make_driver, make_image, make_site
 from recipe_sites import CRAY, HDR, OLD_GPUS, SITES, ground, host_mpi, port, slurm
 
 from bareboat.errors import BareboatError, PlanError, UsageError
 from bareboat.gpu.versions import FIRST_DRIVERS, judge_cuda
 from bareboat.images.recipe import stages
-from bareboat.model import MpiFamily, Refusal, SchedulerFacts, Site
+from bareboat.model import CudaCompat, MpiFamily, Refusal, SchedulerFacts, Site
 from bareboat.model.fabric import Kind, Network
 from bareboat.mpi.ladder import Rung, Step, mpi_site_of, walk
 from bareboat.mpi.rules import Layout
@@ -360,3 +360,44 @@ def test_horovod_is_edited_for_the_framework() -> None:
     written = text(complete(None, framework="tensorflow", horovod=True, cuda="none"))
     assert "xla_mpi_ops.cc" in written
     assert "HOROVOD_WITH_TENSORFLOW=1" in written
+
+
+# -- a base that has the framework -----------------------------------------------------------------
+
+
+def ngc(**changes: Any) -> Base:
+    """Like an image of NGC in the store."""
+    facts = {
+        "frameworks": {"torch": "2.10.0a0+b4e4ee81d3"},
+        "cuda": "13.1",
+        "cuda_compat": CudaCompat(folder="/usr/local/cuda/compat", driver="590.44.01"),
+        "mpis": (catalogue.MPIS[1].facts,),
+        "mpi_users": {},
+    } | changes
+    return Base(name="pytorch", python="3.12.3", program="/usr/bin/python3", image=make_image(**facts))
+
+
+def test_the_framework_of_the_base_is_kept() -> None:
+    made = complete(HDR, imported={"torch": "", "numpy": "2.0.0", "mpi4py": ""}, base=ngc())
+    written = text(made)
+    assert "It has torch 2.10.0a0+b4e4ee81d3, CUDA 13.1" in written
+    assert "--system-site-packages" in written
+    assert "install --no-cache-dir torch" not in written
+    assert made.mpi is None
+    assert not made.warnings
+    assert complete(HDR, framework="torch", mpi="mpich", base=ngc()).mpi is not None
+    assert complete(None, mpi="auto", base=ngc()).release is None
+
+
+def test_a_base_that_the_site_cannot_use_is_warned_of() -> None:
+    made = complete(HDR, framework="torch", base=ngc(cuda_compat=None))
+    assert any("driver 535" in each for each in made.warnings)
+    without = changed(HDR, schedulers=(SchedulerFacts(name="pbspro", version="23"),), mpis=(), other_tools={})
+    made = complete(without, framework="torch", base=ngc())
+    assert any("cannot start its OpenMPI 4.1.8" in each for each in made.warnings)
+
+
+def test_a_base_of_ngc_is_pulled_first() -> None:
+    with pytest.raises(UsageError, match="not in the store") as caught:
+        wanted.base_of_name("nvcr.io/nvidia/pytorch:25.12-py3")
+    assert caught.value.remedy == "bareboat image pull nvcr.io/nvidia/pytorch:25.12-py3"

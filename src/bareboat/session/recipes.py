@@ -203,6 +203,7 @@ def _base(session: Session, name: str) -> Base:
             program=image.python or "python3",
             glibc=image.glibc or "",
             architecture=architectures.machine(image.architecture),
+            image=image,
         )
     reference.parse(name, folder=session.folder)
     return wanted.base_of_name(name)

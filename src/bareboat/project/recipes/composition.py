@@ -53,6 +53,10 @@ def _head(wanted: Wanted, command: str) -> tuple[str, ...]:
 
 def _base_comment(wanted: Wanted) -> tuple[str, ...]:
     lines = [f"Base: {wanted.why['base']}."] if wanted.why["base"] else []
+    if wanted.why["inside"]:
+        lines.append(f"It has {wanted.why['inside']}.")
+    if wanted.inherits and wanted.mpi is None and wanted.why["mpi"]:
+        lines.append(f"MPI: {wanted.why['mpi']}.")
     if "@sha256:" not in wanted.base and "/" in wanted.base:
         lines.append(
             "To fix the base, add the digest that `bareboat image pull` prints: "

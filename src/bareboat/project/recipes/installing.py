@@ -305,6 +305,11 @@ def _project(wanted: Wanted, listed: Listed) -> Installation:
 
 
 def _venv(wanted: Wanted) -> Run:
+    if wanted.inherits:
+        return Run(
+            why=("The environment sees the packages of the base.",),
+            commands=(f"{wanted.program} -m venv --system-site-packages {ENVIRONMENT}",),
+        )
     return Run(commands=(f"{wanted.program} -m venv {ENVIRONMENT}",))
 
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bareboat.errors import PlanError, UsageError
-from bareboat.project.recipes import cuda, ground
+from bareboat.model import Image
+from bareboat.project.recipes import cuda, ground, inheritance
 from bareboat.project.recipes.catalogue import ARM, PREFERRED, PYTHONS, X86, Mpi, Release, Suite
 from bareboat.project.recipes.choices import AUTO, NONE, Choices
 from bareboat.project.recipes.ground import Ground
@@ -30,14 +31,14 @@ OWN_PYTHON = ("pixi", "conda-lock", "conda-explicit", "conda", "renv", "julia")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Base:
     """What is known of `--base`. `python`: its version, "" where it has none or is not known; `program`: how
-    it is called. `glibc`: "" for unknown; `system`: its distribution's ID, as /etc/os-release has it."""
+    it is called. `glibc`: "" for unknown; `image`: with its facts, where the store has it."""
 
     name: str
     python: str = ""
     program: str = "python3"
     glibc: str = ""
-    system: str = ""
     architecture: str = ""
+    image: Image | None = None
 
 
 def base_of_name(name: str) -> Base:
@@ -60,14 +61,19 @@ def base_of_name(name: str) -> Base:
                 f"the base {name[:200]} is {system}: recipes install Debian's or Ubuntu's packages",
                 remedy="--base docker.io/library/debian:bookworm-slim, or an image of Ubuntu",
             )
+    if re.search(r"nvcr\.io/nvidia/(pytorch|tensorflow|jax)\b", name):
+        raise UsageError(
+            f"the contents of the base {name[:200]} decide, and it is not in the store",
+            remedy=f"bareboat image pull {name[:200]}",
+        )
     found = re.search(r"(?:^|/)python:(3\.\d+)", name)
     return Base(name=name, python=found[1] if found else "", program="python3")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """`system_python`: Python is the distribution's package; `pins`: packages to install where no list names
-    them. Values of `why` are reasons, by subject."""
+    """`system_python`: Python is the distribution's package; `packages`: requirements beside the list;
+    `inherits`: the base has the framework. Values of `why` are reasons, by subject."""
 
     choices: Choices
     listed: Listed | None
@@ -82,6 +88,7 @@ class Wanted:
     cuda: str
     mpi: Mpi | None
     packages: tuple[str, ...]
+    inherits: bool
     verbs: tuple[str, ...]
     march: str
     why: Mapping[str, str]
@@ -103,7 +110,16 @@ def complete(
     machine = _machine(site, base, machine)
     named = dict(listed.packages) if listed is not None else dict(imported)
     framework = choices.framework or _framework(imported if listed is None else {})
-    chosen = cuda.choose(framework, choices.cuda, site, machine, choices.base)
+    inherited = None
+    if listed is None and base is not None and base.image is not None:
+        if choices.framework is None and framework == NONE:
+            framework = _framework(base.image.frameworks)
+        if inheritance.has(base.image, _NAMES.get(framework, ())):
+            inherited = inheritance.inherit(base.image, base.name, _NAMES[framework], site)
+    if inherited is not None:
+        chosen = cuda.Chosen(release=None, cuda=inherited.cuda, warnings=inherited.warnings)
+    else:
+        chosen = cuda.choose(framework, choices.cuda, site, machine, choices.base)
     release = chosen.release
     warnings = list(chosen.warnings)
     if listed is not None and (inside := _framework(named)) != NONE:
@@ -122,7 +138,9 @@ def complete(
     mpi: Mpi | None = None
     mpi_why = ""
     others: tuple[str, ...] = ()
-    if _needs_mpi(choices, named):
+    if inherited is not None and inherited.mpi and choices.mpi in (None, AUTO):
+        mpi_why = inherited.start
+    elif _needs_mpi(choices, named):
         mpi, mpi_why, others = _mpi(choices, site, glibc, machine)
     verbs, fabric_why = ground.fabric(site, machine)
     if not mpi and not chosen.cuda and framework == NONE:
@@ -151,6 +169,7 @@ def complete(
         cuda=chosen.cuda,
         mpi=mpi,
         packages=_packages(choices, listed, imported, framework, release, mpi),
+        inherits=inherited is not None,
         verbs=verbs,
         march=march,
         why={
@@ -161,6 +180,7 @@ def complete(
             "fabric": fabric_why,
             "cpu": cpu,
             "plug-in": plug_in,
+            "inside": inherited.text if inherited is not None else "",
         },
         others=others,
         warnings=tuple(warnings),
