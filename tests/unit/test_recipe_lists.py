@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 
 import pytest
@@ -330,3 +331,10 @@ def test_any_text_is_a_list_or_one_error(name: str, data: st.DataObject) -> None
     except UsageError:
         return
     stages.read(written, given={}, builtin={"TARGETARCH": "amd64"})
+
+
+def test_aliases_of_yaml_cost_nothing() -> None:
+    bomb = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 60))
+    for name, key in (("environment.yml", "dependencies"), ("conda-lock.yml", "package"), ("pixi.lock", "x")):
+        with contextlib.suppress(UsageError):
+            lists.read(name, f"{bomb}{key}: *a59\n")

@@ -57,7 +57,7 @@ def tables(value: Any) -> Iterator[dict[str, Any]]:
     """The entries of a list of tables. Raises ValueError for other entries."""
     for each in value or ():
         if not isinstance(each, dict):
-            raise ValueError(f"{one_line(str(each))!r} is not a table")
+            raise ValueError("a package is not a table")
         yield each
 
 
@@ -67,6 +67,13 @@ def word(table: Mapping[str, Any], key: str) -> str:
     if not isinstance(value, str) or not value or not value.isprintable():
         raise ValueError(f"a package has no {key}")
     return value
+
+
+def text(value: object) -> str:
+    """Text, and "" for nothing. Raises ValueError for other values: aliases of YAML may make them huge."""
+    if value is None or isinstance(value, str | int | float):
+        return "" if value is None else str(value)
+    raise ValueError("a value is not text")
 
 
 def version(value: object) -> str:

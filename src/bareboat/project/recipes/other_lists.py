@@ -12,20 +12,20 @@ from typing import Any
 
 from bareboat.printable import one_line
 from bareboat.project.recipes import python_lists
-from bareboat.project.recipes.listed import Listed, normal, outside, tables, unique, version, word
+from bareboat.project.recipes.listed import Listed, normal, outside, tables, text, unique, version, word
 
 _PLATFORMS = ("linux-64", "linux-aarch64")
 
 
-def pixi(text: str, _companion: str) -> Listed:
-    data = _yaml(text)
+def pixi(content: str, _companion: str) -> Listed:
+    data = _yaml(content)
     default = (data.get("environments") or {}).get("default") or {}
     by_platform = default.get("packages") or {}
     mine = next((by_platform[name] for name in _PLATFORMS if name in by_platform), None)
     left_out = [] if mine is not None else ["the environment default is not locked for linux-64"]
     packages: dict[str, str] = {}
     for each in tables(mine):
-        location = str(each.get("conda") or each.get("pypi") or "")
+        location = text(each.get("conda") or each.get("pypi"))
         name, version = _of_file(location)
         packages[normal(name)] = version
         left_out += outside(name or location, location)
@@ -34,16 +34,16 @@ def pixi(text: str, _companion: str) -> Listed:
                   left_out=unique(left_out))  # fmt: skip
 
 
-def conda_lock(text: str, _companion: str) -> Listed:
-    data = _yaml(text)
+def conda_lock(content: str, _companion: str) -> Listed:
+    data = _yaml(content)
     packages: dict[str, str] = {}
     left_out: list[str] = []
     platforms: set[str] = set()
     for each in tables(data.get("package")):
-        platforms.add(str(each.get("platform")))
+        platforms.add(text(each.get("platform")))
         if each.get("platform") not in _PLATFORMS:
             continue
-        packages[normal(word(each, "name"))] = str(each.get("version") or "")
+        packages[normal(word(each, "name"))] = text(each.get("version"))
         if each.get("manager") == "pip":
             left_out.append(f"{each['name']}: from pip, which micromamba leaves out of a conda-lock.yml")
     if platforms and not platforms & set(_PLATFORMS):
@@ -52,32 +52,32 @@ def conda_lock(text: str, _companion: str) -> Listed:
                   version=packages.get("python", ""), left_out=unique(left_out))  # fmt: skip
 
 
-def conda_explicit(text: str, _companion: str) -> Listed:
-    if "@EXPLICIT" not in text:
+def conda_explicit(content: str, _companion: str) -> Listed:
+    if "@EXPLICIT" not in content:
         raise ValueError("it has no line @EXPLICIT")
     packages: dict[str, str] = {}
-    for line in text.splitlines():
+    for line in content.splitlines():
         if line.startswith(("http://", "https://")):
             name, version = _of_file(line.partition("#")[0])
             packages[normal(name)] = version
-    return Listed(kind="conda-explicit", packages=packages, hashed="#" in text,
+    return Listed(kind="conda-explicit", packages=packages, hashed="#" in content,
                   version=packages.get("python", ""))  # fmt: skip
 
 
-def conda(text: str, _companion: str) -> Listed:
-    data = _yaml(text)
+def conda(content: str, _companion: str) -> Listed:
+    data = _yaml(content)
     packages: dict[str, str] = {}
     left_out: list[str] = []
     for each in data.get("dependencies") or ():
         if isinstance(each, dict):
             for line in each.get("pip") or ():
-                packages |= python_lists.requirements(str(line)).packages
-                left_out += python_lists.requirements(str(line)).left_out
+                packages |= python_lists.requirements(text(line)).packages
+                left_out += python_lists.requirements(text(line)).left_out
             continue
-        name, version = _of_spec(str(each))
+        name, version = _of_spec(text(each))
         packages[normal(name)] = version
     if data.get("prefix"):
-        left_out.append(f"prefix: {one_line(str(data['prefix']))}: a directory of this machine; ignored")
+        left_out.append(f"prefix: {one_line(text(data['prefix']))}: a directory of this machine; ignored")
     return Listed(kind="conda", packages=packages,
                   version=packages.get("python", ""), left_out=unique(left_out))  # fmt: skip
 
@@ -101,10 +101,10 @@ def _of_file(location: str) -> tuple[str, str]:
     return (parts[0], parts[1]) if len(parts) == 3 else (stem, "")
 
 
-def renv(text: str, _companion: str) -> Listed:
+def renv(content: str, _companion: str) -> Listed:
     import json
 
-    data = json.loads(text)
+    data = json.loads(content)
     packages: dict[str, str] = {}
     left_out: list[str] = []
     for name, each in (data.get("Packages") or {}).items():
@@ -115,8 +115,8 @@ def renv(text: str, _companion: str) -> Listed:
     return Listed(kind="renv", packages=packages, version=found, left_out=unique(left_out))
 
 
-def julia(text: str, _companion: str) -> Listed:
-    data = tomllib.loads(text)
+def julia(content: str, _companion: str) -> Listed:
+    data = tomllib.loads(content)
     packages: dict[str, str] = {}
     left_out: list[str] = []
     for name, entries in (data.get("deps") or {}).items():
@@ -128,11 +128,11 @@ def julia(text: str, _companion: str) -> Listed:
                   version=version(data.get("julia_version")), left_out=unique(left_out))  # fmt: skip
 
 
-def _yaml(text: str) -> dict[str, Any]:
+def _yaml(content: str) -> dict[str, Any]:
     import yaml
 
     try:
-        data = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        data = yaml.load(content, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except yaml.YAMLError as error:
         raise ValueError(str(error)) from None
     if not isinstance(data, dict):
