@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from building import Builds
 from tools import tool
 
-pytestmark = pytest.mark.slow
+from bareboat.errors import ImageError
 
 CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
 #: The wheel of mpi4py 4.1.2 for Python 3.11 on x86-64.
@@ -46,6 +48,7 @@ def secrets() -> list[str]:
     return ["--secret", f"id=ca,src={CERTIFICATES}"] if Path(CERTIFICATES).exists() else []
 
 
+@pytest.mark.slow
 def test_variants_of_a_locked_environment_start_two_ranks(builds: Builds, tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text(f"mpi4py==4.1.2 --hash=sha256:{MPI4PY}\n")
     builds.bareboat("image", "init", tmp_path, "--base", "base", "--mpi", "auto", "--for", "here")
@@ -53,7 +56,7 @@ def test_variants_of_a_locked_environment_start_two_ranks(builds: Builds, tmp_pa
     assert "pip install --no-cache-dir --require-hashes -r requirements.txt" in written
     said = builds.bareboat(
         "image", "build", tmp_path, "--matrix", "mpi=openmpi-4.1.8,mpich-5.0.2,gone-1",
-        "--tag", "ranks:{mpi}", "--json", *secrets(), code=2,
+        "--tag", "ranks:{mpi}", "--json", *secrets(), code=ImageError.code,
     )  # fmt: skip
     table = json.loads(said.out)
     one, two, gone = table["variants"]
@@ -74,3 +77,37 @@ def test_variants_of_a_locked_environment_start_two_ranks(builds: Builds, tmp_pa
         "image", "build", tmp_path, "--build-arg", "MPI=openmpi-4.1.8", "--json", *secrets()
     )
     assert json.loads(again.out)["digest"] == one["digest"]
+
+
+@pytest.mark.compiles
+def test_horovod_is_compiled_by_a_recipe(builds: Builds, tmp_path: Path) -> None:
+    builds.bareboat(
+        "image",
+        "init",
+        tmp_path,
+        "--base",
+        "base",
+        "--framework",
+        "tensorflow",
+        "--cuda",
+        "none",
+        "--horovod",
+    )
+    done = subprocess.run(
+        [
+            sys.executable, "-m", "bareboat", "image", "build", str(tmp_path), "-t", "horovod", "--quiet",
+            *secrets(),
+        ],
+        env=os.environ | {"BAREBOAT_STORE": str(builds.folder / "store")},
+        capture_output=True,
+        text=True,
+        timeout=3600,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    job = tmp_path / "job.toml"
+    job.write_text(
+        'image = "horovod"\ncommand = ["python3", "-c", "import horovod.tensorflow as h; h.init(); '
+        'print(h.size(), h.mpi_built())"]\n[topology]\nranks_per_node = 2\n'
+    )
+    assert builds.bareboat("run", job).out.count("2 True") == 2

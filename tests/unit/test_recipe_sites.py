@@ -356,10 +356,11 @@ def test_every_download_of_the_recipe_itself_is_pinned() -> None:
 def test_horovod_is_edited_for_the_framework() -> None:
     written = text(complete(None, framework="torch", horovod=True))
     assert "CMAKE_CXX_STANDARD 17" in written
-    assert "HOROVOD_WITH_PYTORCH=1" in written
+    assert 'HOROVOD_WITH_PYTORCH="1"' in written
     written = text(complete(None, framework="tensorflow", horovod=True, cuda="none"))
     assert "xla_mpi_ops.cc" in written
-    assert "HOROVOD_WITH_TENSORFLOW=1" in written
+    assert 'HOROVOD_WITH_TENSORFLOW="1"' in written
+    assert "tf-keras~=2.20.0" in written
 
 
 # -- a base that has the framework -----------------------------------------------------------------

@@ -8,14 +8,28 @@ from __future__ import annotations
 import shlex
 
 from bareboat.mpi.site_layer import HOROVOD, horovod_edits
-from bareboat.project.recipes.catalogue import MPI_PREFIX
-from bareboat.project.recipes.document import Arg, Run, Stage, Step
+from bareboat.project.recipes.catalogue import ARM, MPI_PREFIX, X86, Wheel
+from bareboat.project.recipes.document import Env, Run, Stage, Step
 from bareboat.project.recipes.installing import CERTIFICATES, ENVIRONMENT
 from bareboat.project.recipes.wanted import Wanted
+from bareboat.versions import numbers
 
 _SOURCE = "92a43f5a94c43907a56805bad15f19700c62ffc83b7ca483f9e104e229f67ef0"
-_SETUPTOOLS = (
-    "setuptools==75.8.0 --hash=sha256:e3982f444617239225d675215d51f6ba05f845d4eec313da4418fdbb56fb27e3"
+#: Later versions lack features that its build uses.
+_TOOLS = (
+    Wheel(
+        name="setuptools",
+        version="75.8.0",
+        sha256={"any": "e3982f444617239225d675215d51f6ba05f845d4eec313da4418fdbb56fb27e3"},
+    ),
+    Wheel(
+        name="cmake",
+        version="3.25.2",
+        sha256={
+            X86: "f9587645cea5298d5eb20649f58a83cc53c9efa7d57b0716449a39f366a74986",
+            ARM: "c94571e1225e54e9444f8e8c47987932194fa4ab45ce96dc4de4fe5dfcc89afa",
+        },
+    ),
 )
 _WHEELS = "/opt/wheels"
 #: What Horovod imports at run time.
@@ -24,36 +38,44 @@ _NEEDS = "cloudpickle psutil pyyaml packaging"
 
 def stages(wanted: Wanted) -> list[Stage]:
     """The stage that compiles, and the last one, which installs its wheel."""
-    framework = "TENSORFLOW" if _is_tensorflow(wanted) else "PYTORCH"
+    framework, other = ("TENSORFLOW", "PYTORCH") if _is_tensorflow(wanted) else ("PYTORCH", "TENSORFLOW")
     pip = f"{ENVIRONMENT}/bin/pip"
-    compile_steps: list[Step] = [
+    packages = "g++ make python3-dev" if wanted.system_python else "g++ make"
+    flags = f" -O2 -march={wanted.march}" if wanted.march else ""
+    why = [
+        f"Horovod {HOROVOD}, its last release, is of 2023: edited for later versions of PyTorch, TensorFlow "
+        "and Python. It is compiled with MPI and Gloo, without NCCL: tensors on GPUs pass through the memory "
+        "of the host."
+    ]
+    if flags:
+        why.append(f"{flags.strip()}: for the site's processors, {wanted.why['cpu']}.")
+    settings = {
+        f"HOROVOD_WITH_{framework}": "1",
+        f"HOROVOD_WITHOUT_{other}": "1",
+        "HOROVOD_WITHOUT_MXNET": "1",
+        "HOROVOD_WITH_MPI": "1",
+        "HOROVOD_WITH_GLOO": "1",
+        "HOROVOD_CMAKE": f"{ENVIRONMENT}/bin/cmake",
+        "MAKEFLAGS": "-j$(nproc)",
+        "CXXFLAGS": f"-DOMPI_SKIP_MPICXX{flags}",
+        "LDFLAGS": f"-Wl,-rpath,{MPI_PREFIX}/lib -Wl,--strip-debug",
+    }
+    exported = " ".join(f'{name}="{value}"' for name, value in settings.items())
+    pins = " ".join(shlex.quote(each.pinned()) for each in _TOOLS)
+    compile_steps: tuple[Step, ...] = (
         *CERTIFICATES,
         Run(
             commands=(
                 "export DEBIAN_FRONTEND=noninteractive",
                 "apt-get update",
-                "apt-get install -y --no-install-recommends cmake g++ make python3-dev",
+                f"apt-get install -y --no-install-recommends {packages}",
             ),
         ),
-    ]
-    if wanted.march:
-        compile_steps.append(
-            Arg(
-                name="CXXFLAGS",
-                value=f"-O2 -march={wanted.march}",
-                why=(f"For the site's processors: {wanted.why['cpu']}.",),
-            )
-        )
-    compile_steps.append(
         Run(
-            why=(
-                f"Horovod {HOROVOD}, its last release, is of 2023: edited for later versions of PyTorch, "
-                "TensorFlow and Python. It is compiled with MPI and Gloo, without NCCL: tensors on GPUs pass "
-                "through the memory of the host.",
-            ),
+            why=tuple(why),
             commands=(
                 f"echo '{_pin()}' > /tmp/source.txt",
-                f"echo '{_SETUPTOOLS}' > /tmp/tools.txt",
+                f"printf '%s\\n' {pins} > /tmp/tools.txt",
                 f"{pip} install --no-cache-dir --require-hashes -r /tmp/tools.txt",
                 f"{pip} download --no-deps --no-build-isolation --no-binary=:all: --require-hashes -d /tmp "
                 "-r /tmp/source.txt",
@@ -61,22 +83,32 @@ def stages(wanted: Wanted) -> list[Stage]:
                 f"cd /tmp/horovod-{HOROVOD}",
                 *_edits(wanted),
                 f"{pip} install --no-cache-dir {_NEEDS}",
-                f"HOROVOD_WITH_{framework}=1 HOROVOD_WITH_MPI=1 HOROVOD_WITH_GLOO=1 MPI_HOME={MPI_PREFIX} "
-                f"{pip} wheel --no-deps --no-build-isolation -w {_WHEELS} .",
+                f"export {exported}",
+                f"{ENVIRONMENT}/bin/python setup.py --quiet bdist_wheel --dist-dir {_WHEELS}",
             ),
             network=True,
-        )
+        ),
     )
     install = f"{pip} install --no-cache-dir {_WHEELS}/*.whl {_NEEDS}"
-    return [
-        Stage(base="environment", name="horovod", steps=tuple(compile_steps)),
-        Stage(
-            base="environment",
-            steps=(
-                *CERTIFICATES,
-                Run(commands=(install,), network=True, mounts=(("horovod", _WHEELS),)),
+    last: tuple[Step, ...] = (
+        *CERTIFICATES,
+        Run(commands=(install,), network=True, mounts=(("horovod", _WHEELS),)),
+    )
+    version = _version(wanted, "tensorflow")
+    if framework == "TENSORFLOW" and numbers(version)[:2] >= (2, 16):
+        keras = ".".join(map(str, numbers(version)[:2]))
+        last = (
+            *last,
+            Run(
+                why=("Horovod cannot use Keras 3: it trains with the former Keras.",),
+                commands=(f"{pip} install --no-cache-dir tf-keras~={keras}.0",),
+                network=True,
             ),
-        ),
+            Env(values={"TF_USE_LEGACY_KERAS": "1"}),
+        )
+    return [
+        Stage(base="environment", name="horovod", steps=compile_steps),
+        Stage(base="environment", steps=last),
     ]
 
 
@@ -91,15 +123,24 @@ def _is_tensorflow(wanted: Wanted) -> bool:
     return any(name.startswith("tensorflow") for name in names)
 
 
-def _edits(wanted: Wanted) -> list[str]:
-    """Commands that edit the source; each fails where the text is missing."""
+def _version(wanted: Wanted, framework: str) -> str:
+    """Of the framework, "" where it is not known."""
+    return next((version for name, version in _versions(wanted).items() if name.startswith(framework)), "")
+
+
+def _versions(wanted: Wanted) -> dict[str, str]:
     versions = dict(wanted.listed.packages) if wanted.listed is not None else {}
     if wanted.release is not None:
         name, _, version = wanted.release.requirement.partition("==")
         versions[name.partition("[")[0]] = version
+    return versions
+
+
+def _edits(wanted: Wanted) -> list[str]:
+    """Commands that edit the source; each fails where the text is missing."""
     program = (
         "import sys; name, old, new = sys.argv[1:]; text = open(name).read(); assert old in text, name; "
         'open(name, "w").write(text.replace(old, new))'
     )
     edits = [f'edit() {{ python3 -c {shlex.quote(program)} "$@"; }}']
-    return edits + [" ".join(map(shlex.quote, ("edit", *each))) for each in horovod_edits(versions)]
+    return edits + [" ".join(map(shlex.quote, ("edit", *each))) for each in horovod_edits(_versions(wanted))]
