@@ -12,7 +12,7 @@ import pytest
 from building import Builds
 from tools import tool
 
-from bareboat.errors import ImageError
+from bareboat.errors import RunError
 
 CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
 #: The wheel of mpi4py 4.1.2 for Python 3.11 on x86-64.
@@ -56,7 +56,7 @@ def test_variants_of_a_locked_environment_start_two_ranks(builds: Builds, tmp_pa
     assert "pip install --no-cache-dir --require-hashes -r requirements.txt" in written
     said = builds.bareboat(
         "image", "build", tmp_path, "--matrix", "mpi=openmpi-4.1.8,mpich-5.0.2,gone-1",
-        "--tag", "ranks:{mpi}", "--json", *secrets(), code=ImageError.code,
+        "--tag", "ranks:{mpi}", "--json", *secrets(), code=RunError.code,
     )  # fmt: skip
     table = json.loads(said.out)
     one, two, gone = table["variants"]

@@ -4,6 +4,7 @@
 # Build it: bareboat image build -t NAME .
 # Behind a proxy with its own certificates, or with an index of your site, add: --secret
 #   id=ca,src=/etc/ssl/certs/ca-certificates.crt --secret id=pip,src=$HOME/.config/pip/pip.conf
+# Other MPIs: bareboat image build --matrix mpi=openmpi-5.0.11,openmpi-4.1.8,mpich-5.0.2 --tag NAME:{mpi} .
 
 # Base: glibc 2.36; the host's Cray MPICH 8.1.27 requires 2.31 or newer.
 # To fix the base, add the digest that `bareboat image pull` prints: debian:bookworm-slim@sha256:…
@@ -26,8 +27,7 @@ FROM tools AS mpi
 # Others at cray: openmpi-5.0.11: the image's own launcher: mpirun (PRRTE) 5.0.11: OpenMPI 5.0.11 and mpirun
 #   (PRRTE) 5.0.11 both support PMIx; openmpi-4.1.8: the image's own launcher: mpirun (ORTE) 4.1.8: OpenMPI
 #   4.1.8 and mpirun (ORTE) 4.1.8 both support PMIx.
-# It brings UCX, libfabric and PMIx, and is pinned by SHA-256. Variants: bareboat image build --matrix
-#   mpi=openmpi-5.0.11,openmpi-4.1.8,mpich-5.0.2 --tag NAME:{mpi} .
+# It brings UCX, libfabric and PMIx, and is pinned by SHA-256.
 ARG MPI=mpich-5.0.2
 ARG PIP_CERT=/etc/ssl/certs/ca-certificates.crt
 ARG SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt

@@ -4,6 +4,7 @@
 # Build it: bareboat image build -t NAME .
 # Behind a proxy with its own certificates, or with an index of your site, add: --secret
 #   id=ca,src=/etc/ssl/certs/ca-certificates.crt --secret id=pip,src=$HOME/.config/pip/pip.conf
+# Other MPIs: bareboat image build --matrix mpi=openmpi-5.0.11,openmpi-4.1.8,mpich-5.0.2 --tag NAME:{mpi} .
 
 # Base: Python 3.11, which Debian trixie does not have; glibc 2.41; the host's OpenMPI 4.1.4 requires 2.38 or
 #   newer.
@@ -29,8 +30,7 @@ FROM tools AS mpi
 # Others at old-gpus: openmpi-5.0.11: the host's launcher: mpirun (ORTE) 4.1.4: OpenMPI 5.0.11 and mpirun
 #   (ORTE) 4.1.4 both support PMIx; mpich-5.0.2: the image's own launcher: mpiexec (Hydra) 5.0.2: both support
 #   pmi1.
-# It brings UCX, libfabric and PMIx, and is pinned by SHA-256. Variants: bareboat image build --matrix
-#   mpi=openmpi-5.0.11,openmpi-4.1.8,mpich-5.0.2 --tag NAME:{mpi} .
+# It brings UCX, libfabric and PMIx, and is pinned by SHA-256.
 ARG MPI=openmpi-4.1.8
 ARG PIP_CERT=/etc/ssl/certs/ca-certificates.crt
 ARG SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt

