@@ -111,6 +111,21 @@ def test_a_script_without_a_list(project: Project) -> None:
     assert project.facts("train.py", "--mpi", "none")["mpi"] is None
 
 
+def test_the_only_script_of_a_directory(project: Project) -> None:
+    main = 'if __name__ == "__main__":\n    print()\n'
+    project.write(train__py=f"import torch\n{main}")
+    assert project.facts()["framework"].startswith("torch==")
+    project.write(test__py=main, other__py=f"import jax\n{main}")
+    _, err = project.init(code=2)
+    assert "scripts with a main part" in err
+    assert "bareboat image init SCRIPT.py" in err
+
+
+def test_a_script_without_packages_needs_python(project: Project) -> None:
+    project.write(train__py="import json\n")
+    assert "python3 -m venv /opt/env" in project.facts("train.py")["text"]
+
+
 def test_the_versions_of_the_projects_environment(project: Project) -> None:
     make_environment(project.folder / ".venv")
     for name, version in (("numpy", "2.0.1"), ("mine", "1.0")):

@@ -91,12 +91,6 @@ def write(session: Session, request: Request, command: str) -> Written:
         os.uname().machine,
         reading.python_version(request.top),
     )
-    if listed is None and not imported and not _chosen(request.choices):
-        raise UsageError(
-            f"nothing in {request.top} names the packages of an image",
-            context=f"searched: {', '.join(sorted(KINDS))}, and a script",
-            remedy="bareboat image init SCRIPT.py, or choose: --framework torch --mpi auto",
-        )
     recipe = composition.compose(found, command)
     copies_all = any(
         "." in step.files for stage in recipe.stages for step in stage.steps if isinstance(step, Copy)
@@ -149,9 +143,26 @@ def _packages(session: Session, request: Request) -> tuple[Listed | None, dict[s
         name = reading.find_list(top)
         if name is not None and (request.script is None or request.choices.framework is None):
             return reading.read_list(top, name), {}
-    if request.script is None:
+    script = request.script
+    if script is None and not _chosen(request.choices):
+        script = _only_script(top)
+    if script is None:
         return None, {}
-    return None, reading.imported(top, request.script, _interpreter(session, top).path)
+    return None, reading.imported(top, script, _interpreter(session, top).path)
+
+
+def _only_script(top: Path) -> str:
+    """The only script of a directory without a package list. Raises UsageError."""
+    from bareboat.project import scripts
+
+    try:
+        return scripts.find(top)
+    except UsageError as error:
+        raise UsageError(
+            f"nothing in {top} names the packages of an image",
+            context=f"no package list ({', '.join(KINDS)}); {error.message}",
+            remedy="bareboat image init SCRIPT.py, or choose: --framework torch --mpi auto",
+        ) from None
 
 
 def _interpreter(session: Session, top: Path) -> Interpreter:

@@ -63,8 +63,6 @@ def _named(wanted: Wanted) -> Installation:
     """The framework and what the script imports."""
     release = wanted.release
     if release is None and not wanted.packages:
-        if wanted.choices.python is None and wanted.choices.framework is None:
-            return Installation()
         return Installation(python=True, steps=(_venv(wanted), _path()))
     steps: list[Step] = [_venv(wanted), *CERTIFICATES]
     if release is not None:
