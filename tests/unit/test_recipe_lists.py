@@ -333,6 +333,12 @@ def test_any_text_is_a_list_or_one_error(name: str, data: st.DataObject) -> None
     stages.read(written, given={}, builtin={"TARGETARCH": "amd64"})
 
 
+@pytest.mark.parametrize("name", ["pixi.lock", "conda-lock.yml", "environment.yml"])
+def test_yaml_that_is_no_mapping(name: str) -> None:
+    with pytest.raises(UsageError, match="cannot be read"):
+        lists.read(name, "[]")
+
+
 def test_aliases_of_yaml_cost_nothing() -> None:
     bomb = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 60))
     for name, key in (("environment.yml", "dependencies"), ("conda-lock.yml", "package"), ("pixi.lock", "x")):

@@ -196,6 +196,8 @@ def test_the_mpi_is_one_that_the_site_can_start(
     again = walk(grounds.image(best.mpi, "2.36", "x86_64"), offered, layout, asked=True)
     assert isinstance(again, Step)
     assert again.rung is best.step.rung
+    if fabric is Kind.SLINGSHOT and any(mpi.family is MpiFamily.CRAY for mpi in hosts):
+        assert best.mpi.name == "mpich"
     if fabric is not Kind.SLINGSHOT:
         order = list(Rung)
         assert all(
@@ -326,9 +328,12 @@ def test_instructions(model: str, level: str) -> None:
 
 
 def test_facts_of_a_site_cannot_leave_their_comment() -> None:
-    evil = changed(HDR, cpu_model="x\nRUN rm -rf /\\", hostname="a\nRUN b", distribution="d\r\nUSER root")
+    evil = changed(
+        HDR, cpu_model="x\nRUN rm -rf /\x1b[2J\u2028\\", hostname="a\nRUN b", distribution="d\r\nUSER root"
+    )
     made = complete(evil, framework="torch", mpi="auto")
     for written in (text(made), definition.write(composition.compose(made, "x\nRUN y"))):
+        assert all(line.isprintable() for line in written.split("\n"))
         assert not [
             line for line in written.splitlines() if line.startswith(("RUN rm", "RUN b", "RUN y", "USER"))
         ]
