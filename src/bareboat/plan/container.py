@@ -8,7 +8,7 @@ from collections.abc import Callable
 import msgspec
 
 from bareboat import digests, registry
-from bareboat.engines import HOST_FILES, Container, Enclosure, Engine
+from bareboat.engines import HOST_FILES, Container, Enclosure, Engine, run_directories
 from bareboat.engines.places import planned
 from bareboat.errors import PlanError
 from bareboat.gpu import inject
@@ -21,6 +21,7 @@ from bareboat.plan.process import image_workdir
 
 #: Where programs write although nobody told them to; in a read-only tree these become scratch.
 _SCRATCH = ("/tmp", "/var/tmp", "/run")
+_SYSTEM = ("/dev", "/proc", "/sys")
 
 #: What lowerdir= may take of the page of options that mount(2) has.
 _MOUNT_OPTIONS_BYTES = 3800
@@ -277,11 +278,15 @@ def _is_hidden(
 
 def mount_points(container: Container, *, all_places: bool) -> tuple[Mount, ...]:
     """What must have a place in the image beforehand: what lies in a folder that is mounted out of the image,
-    where nobody can make one any more, and, with `all_places`, whatever lies in no mount and no scratch."""
+    where nobody can make one any more, and, with `all_places`, whatever lies in no mount and no scratch. Of
+    stacked layers, all: the engine makes them there."""
+    if container.layers:
+        made = (*_SYSTEM, run_directories.PLACE, *HOST_FILES, container.home, *container.missing)
+        return (*(Mount(source="/", target=path) for path in made), *container.planned_mounts)
     if container.root is None:
         return ()
     root = planned(container.root)
-    folders = [Mount(source="/", target=path) for path in ("/dev", "/proc", "/sys", *container.scratch)]
+    folders = [Mount(source="/", target=path) for path in (*_SYSTEM, *container.scratch)]
     files = [Mount(source=path, target=path) for path in HOST_FILES]
     if container.identity is not None:
         for name in ("passwd", "group"):

@@ -37,7 +37,7 @@ def plan(session: Session, prepared: Prepared) -> Plan:
 
             return msgspec.structs.replace(made, missing=(capture.expected(with_program(job)),))
         return made
-    if made.needs_flat or made.packs is not None:
+    if made.needs_flat or made.packs is not None or made.mount_points:
         from bareboat.images.deployment import roots
 
         if session.looks and (missing := roots.missing(store, image, made)):

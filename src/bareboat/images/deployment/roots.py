@@ -22,7 +22,7 @@ import msgspec
 from bareboat import registry
 from bareboat.images.layers.copies import FOLDER, copy_entry
 from bareboat.images.layers.flatten import NO_LINK, copy_metadata, flatten, make_flat
-from bareboat.images.layers.places import make_mount_points, resolve
+from bareboat.images.layers.places import check_stacked, make_mount_points, resolve
 from bareboat.images.progress import Progress
 from bareboat.model import Image, Mount, OwnTree, Plan, Rootfs
 from bareboat.store import Store
@@ -58,6 +58,7 @@ def settle(
             return made
         return plan_again(msgspec.structs.replace(rootfs, packed={**rootfs.packed, made.packs: file}))
     if not made.needs_flat:
+        check_stacked([Path(layer) for layer in rootfs.layers.values()], made.mount_points)
         return made
     if not store.flat(image.digest).is_dir():
         progress("unpacking the image", 0, 0)

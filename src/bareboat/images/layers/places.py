@@ -13,9 +13,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from bareboat.errors import PlanError
-from bareboat.files.links import MOST_LINKS
+from bareboat.files.links import MOST_LINKS, follow
 from bareboat.files.root import Root
+from bareboat.images.inside.view import View
 from bareboat.model import Mount
+from bareboat.paths import lies_in
 
 
 def make_mount_points(tree: Path, mounts: Sequence[Mount]) -> None:
@@ -46,6 +48,25 @@ def make_mount_points(tree: Path, mounts: Sequence[Mount]) -> None:
         _make(place, mount, is_folder=is_folder)
 
 
+def check_stacked(layers: Sequence[Path], mounts: Sequence[Mount]) -> None:
+    """Raise PlanError where bubblewrap, which makes what is missing in stacked layers, would follow a link of
+    the image to the host's files: while it mounts, the image is at /newroot and the host at /oldroot."""
+    view = View(layers)
+
+    def target(step: str) -> str | None:
+        parent, _, name = step.removeprefix("/newroot").rpartition("/")
+        node = view.names(parent or "/").get(name) if step.startswith("/newroot/") else None
+        return os.readlink(node.places[0]) if node is not None and node.kind == "link" else None
+
+    for mount in mounts:
+        real = follow(f"/newroot/{mount.target}", target)
+        if real is not None and lies_in(real, "/oldroot"):
+            raise PlanError(
+                f"nothing can be mounted at {mount.target}: a link on the way leads out of the image",
+                remedy="do not use this image; ask its publisher to rebuild it",
+            )
+
+
 def resolve(tree: Path, mount: Mount) -> Path:
     """Where in the tree a mount's target is, once the links on its way are followed."""
     pending = [part for part in reversed(mount.target.split("/")) if part]
@@ -56,6 +77,11 @@ def resolve(tree: Path, mount: Mount) -> Path:
         if part == ".":
             continue
         if part == "..":
+            if place == tree and links:
+                raise PlanError(
+                    f"the engine cannot mount at {mount.target}: a link on the way leads out of the image",
+                    remedy="mount elsewhere",
+                )
             place = place if place == tree else place.parent
             continue
         path = place / part

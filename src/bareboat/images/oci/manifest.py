@@ -256,7 +256,7 @@ def config(document: Document, *, name: str) -> Config:
         process=Process(
             entrypoint=tuple(execution.entrypoint or ()),
             command=tuple(execution.cmd or ()),
-            workdir=posixpath.join("/", execution.working_dir or ""),
+            workdir="/" + posixpath.normpath(f"/{execution.working_dir or ''}").lstrip("/"),
             user=execution.user or "",
         ),
         comments=tuple(_plain(each.created_by) for each in read.history or () if not each.empty_layer),
