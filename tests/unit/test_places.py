@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bareboat.errors import PlanError
-from bareboat.images.layers.places import make_mount_points
+from bareboat.images.layers.places import check_stacked, make_mount_points
 from bareboat.model import Mount
 
 
@@ -49,6 +49,22 @@ def test_links_within_the_image_are_followed(tree: Path) -> None:
     make_mount_points(tree, [folder("/lib/data"), folder("/usr/up/lib/more")])
     assert (tree / "usr/lib/data").is_dir()
     assert (tree / "usr/lib/more").is_dir()
+
+
+@pytest.mark.parametrize(
+    "leads",
+    ["../oldroot/x", "../../newroot/../oldroot/x", "usr/../../oldroot", "../newroot/usr/../../oldroot"],
+)
+def test_a_link_that_leads_to_the_host_while_an_engine_mounts_is_an_error(tree: Path, leads: str) -> None:
+    (tree / "usr").mkdir()
+    (tree / "out").symlink_to(leads)
+    with pytest.raises(PlanError, match="leads to the host"):
+        make_mount_points(tree, [folder("/out/new")])
+    with pytest.raises(PlanError, match="leads to the host"):
+        check_stacked([tree], [folder("/out/new")])
+    with pytest.raises(PlanError, match="leads to the host"):
+        check_stacked([tree], [folder("/../oldroot/new")])
+    check_stacked([tree], [folder("/usr/new"), folder("/none"), file("/usr/x")])
 
 
 def test_a_link_that_leads_nowhere_gives_way(tree: Path, tmp_path: Path) -> None:

@@ -76,7 +76,8 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     `keeps_output`: each rank's output is kept separately, in logs/RANK.out and .err below the run's
     directory. `needs_flat`: the image must be unpacked before the run, with a mount point at each of the
-    targets `mount_points` (a directory or a file, like its source); `own_points` are in a separate tree,
+    targets `mount_points` (a directory or a file, like its source; without `needs_flat` the engine makes
+    them); `own_points` are in a separate tree,
     since other jobs lack them; `inner_points`: some of these are in directories that the container gets from
     that tree. `relinked`: use the tree with relative links. `packs`: the kind of file to pack the image as
     instead, with those mount points.

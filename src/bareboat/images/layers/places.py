@@ -19,6 +19,10 @@ from bareboat.images.inside.view import View
 from bareboat.model import Mount
 from bareboat.paths import lies_in
 
+#: While bubblewrap mounts, the host is here, and the image in a directory beside it: there, a link that leads
+#: above the image's root leads to the host.
+_HOST = "oldroot"
+
 
 def make_mount_points(tree: Path, mounts: Sequence[Mount]) -> None:
     """A folder or an empty file at each mount's target, as its source is one or the other.
@@ -50,7 +54,7 @@ def make_mount_points(tree: Path, mounts: Sequence[Mount]) -> None:
 
 def check_stacked(layers: Sequence[Path], mounts: Sequence[Mount]) -> None:
     """Raise PlanError where bubblewrap, which makes what is missing in stacked layers, would follow a link of
-    the image to the host's files: while it mounts, the image is at /newroot and the host at /oldroot."""
+    the image to the host's files."""
     view = View(layers)
 
     def target(step: str) -> str | None:
@@ -60,11 +64,15 @@ def check_stacked(layers: Sequence[Path], mounts: Sequence[Mount]) -> None:
 
     for mount in mounts:
         real = follow(f"/newroot/{mount.target}", target)
-        if real is not None and lies_in(real, "/oldroot"):
-            raise PlanError(
-                f"nothing can be mounted at {mount.target}: a link on the way leads out of the image",
-                remedy="do not use this image; ask its publisher to rebuild it",
-            )
+        if real is not None and lies_in(real, f"/{_HOST}"):
+            raise _leads_out(mount)
+
+
+def _leads_out(mount: Mount) -> PlanError:
+    return PlanError(
+        f"nothing can be mounted at {mount.target}: a link of the image on the way leads to the host",
+        remedy="do not use this image; ask its publisher to rebuild it",
+    )
 
 
 def resolve(tree: Path, mount: Mount) -> Path:
@@ -72,18 +80,17 @@ def resolve(tree: Path, mount: Mount) -> Path:
     pending = [part for part in reversed(mount.target.split("/")) if part]
     place = tree
     links = 0
+    is_above = False
     while pending:
         part = pending.pop()
         if part == ".":
             continue
         if part == "..":
-            if place == tree and links:
-                raise PlanError(
-                    f"the engine cannot mount at {mount.target}: a link on the way leads out of the image",
-                    remedy="mount elsewhere",
-                )
+            is_above = is_above or place == tree
             place = place if place == tree else place.parent
             continue
+        if is_above and place == tree and part == _HOST:
+            raise _leads_out(mount)
         path = place / part
         if not path.is_symlink():
             place = path
