@@ -1,19 +1,22 @@
-"""A lock comes from a stranger: no text of it becomes a path or a command of the shell."""
+"""Locks are shared: no text of a stranger's becomes a path or a command, and none of yours has a secret."""
 
 from __future__ import annotations
 
 import os
 import shlex
+import time
 from pathlib import Path
 
 import msgspec
 import pytest
-from locked import make_code, make_lock, make_locked_image
+from builders import make_job, make_site
+from locked import make_code, make_file, make_lock, make_locked_image, make_results
 
 from bareboat.errors import UsageError
 from bareboat.model.provenance import Repository
 from bareboat.reproduction import making, reading, retrieval
-from bareboat.reproduction.document import Lock
+from bareboat.reproduction.document import Lock, LockedLayer
+from bareboat.runs import provenance, withheld
 from bareboat.store import Store
 
 EVIL = (
@@ -98,3 +101,135 @@ def test_a_remote_that_names_a_program_is_not_cloned(tmp_path: Path) -> None:
     repository = Repository(commit="a" * 40, remote="ext::touch PWNED", difference="")
     remedies = _remedies(_read(make_lock(job=job, code=make_code(repository=repository))), tmp_path)
     assert not any("git clone" in remedy for remedy in remedies)
+
+
+# --- secrets ------------------------------------------------------------------------------------------------
+
+GITHUB = "ghp_" + "aB3" * 12
+SECRETS = (
+    GITHUB,
+    "hf_" + "A" * 34,
+    "sk-proj-" + "a1B2" * 10,
+    "AKIA" + "A1" * 8,
+    "amqp://user:hunter2@broker.example.org/q",
+    "-----BEGIN OPENSSH PRIVATE KEY-----",
+)
+
+
+def _made(lock: Lock, tmp_path: Path) -> str:
+    """The document of a lock, as `lock` would write it."""
+    maker = making.Maker(Store(tmp_path / "store"))
+    return making.written(maker._checked(lock)).decode()
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+def test_no_part_of_a_lock_has_a_secret(secret: str, tmp_path: Path) -> None:
+    """Each part that is recorded without a question is left out, by its digest or its name alone."""
+    text = f"x = {secret!r}\n"
+    repository = Repository(commit="a" * 40, difference=f"+{text}")
+    lock = make_lock(
+        job=make_job(
+            command=("python", "train.py", "--config", "c.yml"), environment={"BROKER": secret, "A": "1"}
+        ),
+        code=make_code(files=(make_file("train.py", text), make_file("c.yml", text)), repository=repository),
+        image=make_locked_image(layers=(LockedLayer(diff_id="x", step=f"RUN curl {secret}"),)),
+        results=make_results(ended_because=f"cannot log in with {secret}"),
+    )
+    made = _made(lock, tmp_path)
+    assert secret not in made
+    assert "hunter2" not in made
+    back = reading.parse(made.encode(), what="run.lock")
+    assert back.withheld == ("BROKER",)
+    assert back.job.environment == {"A": "1"}
+    assert back.code is not None
+    assert [bool(file.sha256) and file.text is None for file in back.code.files] == [True, True]
+    assert len([note for note in back.not_recorded if "it has" in note]) == 4
+
+
+@pytest.mark.parametrize(
+    ("changes", "place"),
+    [
+        ({"patterns": {"loss": f"({GITHUB})"}}, "patterns.loss"),
+        ({"patterns": {GITHUB: "(x)"}}, "patterns of"),
+        ({"nodes": (GITHUB,)}, "nodes[0]"),
+        ({"results": make_results(metrics={GITHUB: 1.0}, curves={})}, "results.metrics of"),
+        ({"image": make_locked_image(reference=f"https://ada:{GITHUB}@example.org/x")}, "image.reference"),
+        ({"job": make_job(command=("x",), name="job-" + GITHUB)}, "job.name"),
+    ],
+)
+def test_the_place_of_any_other_secret_is_named(
+    changes: dict[str, object], place: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError) as error:
+        _made(make_lock(**changes), tmp_path)
+    assert place in error.value.message
+    assert GITHUB not in str(error.value)
+    assert error.value.remedy
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["token.txt", "secrets.yml", ".env", "prod.env", "credentials.json", "id_rsa", ".netrc", "api_key"],
+)
+def test_files_that_are_secrets_by_name_are_recorded_by_digest(name: str) -> None:
+    (file,) = withheld.of_code(make_code(files=(make_file(name, "abc"),))).files
+    assert (file.text, bool(file.sha256)) == (None, True)
+
+
+@pytest.mark.parametrize(
+    "name", ["tokenizer.json", "train.py", "token.py", "environment.yml", "keys.csv", "c.yml"]
+)
+def test_other_files_are_recorded(name: str) -> None:
+    file = make_file(
+        name, "learning_rate: 0.1\nhomepage: https://example.org:8080/desk-experiments-of-2024-11\n"
+    )
+    assert withheld.of_code(make_code(files=(file,))).files == (file,)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "RUN |1 TOKEN=abc /bin/sh -c pip install x",
+        "ARG API_KEY=abc",
+        "ENV WANDB_API_KEY abc",
+        "/bin/sh -c #(nop)  ENV DB_PASSWORD=x",
+        f"RUN git clone https://ada:{GITHUB}@example.org/x",
+    ],
+)
+def test_steps_that_set_secrets_are_not_recorded(step: str) -> None:
+    assert withheld.step(step) == "(not shown)"
+    assert withheld.step("RUN apt-get install --yes git") != "(not shown)"
+
+
+def test_what_is_kept_of_a_run_has_no_secret_either(tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "train.py").write_text(f"KEY = {GITHUB!r}\n")
+    (folder / "token.txt").write_text("hf_" + "A" * 34)
+    store = Store(tmp_path / "store")
+    job = make_job(
+        command=("python", "train.py", "--config", "token.txt"), workdir=str(folder),
+        environment={"WANDB": GITHUB, "SEED": "1"},
+    )  # fmt: skip
+    (store.run("x-20260101-000000")).mkdir(parents=True)
+    provenance.keep(store, "x-20260101-000000", job, make_site())
+    text = (store.run("x-20260101-000000") / "provenance.json").read_text()
+    assert GITHUB not in text
+    assert "hf_" not in text
+    found = provenance.read(store, "x-20260101-000000")
+    assert found is not None
+    assert found.code is not None
+    assert {file.path: file.text for file in found.code.files} == {"train.py": None, "token.txt": None}
+    assert found.withheld == ("WANDB",)
+
+
+@pytest.mark.parametrize(
+    "part",
+    ["a", "sk-", "hf_", "://:", "a://", "-----BEGIN ", "A", "xoxb-", "github_pat_", "a=", "ENV ", "sk-a-"],
+)
+def test_the_search_is_linear_in_the_text(part: str) -> None:
+    text = part * (200_000 // len(part))
+    began = time.process_time()
+    withheld.form(text)
+    withheld.step(text)
+    assert time.process_time() - began < 20  # quadratic: hours

@@ -11,6 +11,7 @@ from bareboat.images.sbom import inventory
 from bareboat.images.sbom.package import Package
 from bareboat.model import Image
 from bareboat.reproduction.document import LockedImage, LockedLayer, LockedPackage
+from bareboat.runs import withheld
 from bareboat.store import Store
 
 _LARGEST_RECORD = 32 << 20
@@ -48,7 +49,10 @@ def of_image(store: Store, image: Image, *, packages: bool, say: Callable[[str],
         added=layer.contents if layer is not None else (),
         architecture=image.architecture,
         size_bytes=image.size_bytes,
-        layers=tuple(LockedLayer(diff_id=each.diff_id, step=each.comment[:1000]) for each in image.layers),
+        layers=tuple(
+            LockedLayer(diff_id=each.diff_id, step=withheld.step(each.comment)[:1000])
+            for each in image.layers
+        ),
         python=image.python or "",
         python_version=image.python_version or "",
         glibc=image.glibc or "",

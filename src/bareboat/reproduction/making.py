@@ -12,7 +12,7 @@ from bareboat import __version__, codec, digests
 from bareboat.clock import epoch_s
 from bareboat.errors import StoreError, UsageError
 from bareboat.files import untrusted
-from bareboat.model import Job, Record, Study, looks_secret, sweep
+from bareboat.model import Job, Record, Study, sweep
 from bareboat.model.provenance import Provenance
 from bareboat.model.record import NotFinite
 from bareboat.printable import one_line
@@ -32,10 +32,18 @@ from bareboat.reproduction.document import (
 from bareboat.runs import directory, provenance, submission, sweeps
 from bareboat.runs import results as reported
 from bareboat.runs.state import Status
+from bareboat.runs.withheld import names
 from bareboat.store import Store
 
 #: The parts that can be left out.
 PARTS = ("packages", "code", "curves")
+#: Part of a lock -> how it is made without a secret.
+_REMEDIES = {
+    "code": "bareboat lock … --without code",
+    "patterns": "use another pattern: --metric NAME=PATTERN",
+    "data": "remove --data, or move the data to another path",
+    "image": "build the image again; RUN --mount=type=secret passes secrets to a step",
+}
 _MOST_CURVES, _MOST_VALUES = 20, 1000
 _MOST_OUTPUT_BYTES = 16 << 20
 
@@ -158,7 +166,7 @@ class Maker:
         records = prove.read_records(self.store, study)
         found = provenance.read(self.store, run_id)
         lacks = _lacks(found, study=True)
-        withheld = tuple(sorted(name for name in study.job.environment if looks_secret(name)))
+        withheld = names(study.job.environment)
         kept = {name: value for name, value in study.job.environment.items() if name not in withheld}
         judged = analysis.analyse(study, records)
         primary = judged.primary
@@ -252,11 +260,21 @@ class Maker:
         return tuple(names or [start.node for start in (record.starts or status.starts)[-1:]])
 
     def _checked(self, lock: Lock) -> Lock:
-        """Raise UsageError for a lock that holds a secret or is too large."""
+        """The lock without secrets that can be left out.
+
+        Raises UsageError for a lock that still holds one, or is too large."""
+        lock = secrets.without(lock)
         if (secret := secrets.found_in(lock.job.command)) is not None:
             raise UsageError(
                 f"{secret}, and a lock is made to be shared",
                 remedy="pass it by an environment variable of environment_from, and run the job again",
+            )
+        if (found := secrets.place_in(lock)) is not None:
+            place, what = one_line(found[0], limit=100), found[1]
+            part = place.partition(".")[0].partition("[")[0]
+            raise UsageError(
+                f"{place} of the lock has {what}, and a lock is made to be shared",
+                remedy=_REMEDIES.get(part, "run the job again without it"),
             )
         size = len(written(lock))
         if size > MOST_BYTES:

@@ -1,18 +1,18 @@
-"""Pure: words of a command that may be secrets. A lock is made to be shared, so none may be in it."""
+"""Pure: what of a lock may be a secret. A lock is made to be shared, so none may be in it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
 
 from bareboat.model import looks_secret
+from bareboat.model.variables import NOT_SHOWN
+from bareboat.reproduction.document import Lock
+from bareboat.runs import withheld
 
-#: Forms of tokens that their issuers document: GitHub, GitLab, Hugging Face, Slack, AWS, OpenAI.
-_TOKEN = re.compile(
-    r"gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{20,}|hf_[A-Za-z0-9]{20,}|xox[abprs]-[\w-]{10,}"
-    r"|AKIA[0-9A-Z]{16}|sk-[\w-]{20,}|-----BEGIN [A-Z ]*PRIVATE KEY-----"
-)
-_PASSWORD_IN_URL = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s:@]*:[^/\s@]+@", re.IGNORECASE)
 #: Flags whose names look like secrets and whose values are not.
 _HARMLESS = re.compile(
     r"--?(max[-_].*|n[-_].*|num[-_].*|.*[-_]tokens?[-_](len|length|count|size)|keys?|.*tokenizer.*)",
@@ -23,10 +23,8 @@ _HARMLESS = re.compile(
 def found_in(command: Sequence[str]) -> str | None:
     """What looks like a secret, named without its value; None: nothing."""
     for at, word in enumerate(command):
-        if _TOKEN.search(word):
-            return f"word {at + 1} of the command has the form of an access token"
-        if _PASSWORD_IN_URL.search(word):
-            return f"word {at + 1} of the command is a URL with a password"
+        if (what := withheld.form(word)) is not None:
+            return f"word {at + 1} of the command has {what}"
         flag, equals, value = word.partition("=")
         value = value if equals else (command[at + 1] if at + 1 < len(command) else "")
         if not flag.startswith("-") or not value or value.startswith("-"):
@@ -35,3 +33,56 @@ def found_in(command: Sequence[str]) -> str | None:
         if looks_secret(name) and not _HARMLESS.fullmatch(flag) and not value.isdecimal():
             return f"{flag} of the command has the name of a secret"
     return None
+
+
+def without(lock: Lock) -> Lock:
+    """The lock without the values of variables and the texts that can be left out."""
+    notes: list[str] = []
+    job = lock.job
+    left_out = {name for name, value in job.environment.items() if withheld.form(value)}
+    kept = {name: value for name, value in job.environment.items() if name not in left_out}
+    code = lock.code
+    if code is not None:
+        code = withheld.of_code(code)
+        notes += code.notes
+    image = lock.image
+    if image is not None:
+        layers = tuple(msgspec.structs.replace(each, step=withheld.step(each.step)) for each in image.layers)
+        if any(each.step == NOT_SHOWN for each in layers):
+            notes.append("steps of the image's recipe: they may set secrets")
+        image = msgspec.structs.replace(image, layers=layers)
+    results = lock.results
+    if withheld.form(results.ended_because):
+        notes.append("the reason of the end: it has a secret")
+        results = msgspec.structs.replace(results, ended_because="")
+    return msgspec.structs.replace(
+        lock,
+        job=msgspec.structs.replace(job, environment=kept),
+        withheld=tuple(sorted({*lock.withheld, *left_out})),
+        code=code,
+        image=image,
+        results=results,
+        not_recorded=tuple(dict.fromkeys((*lock.not_recorded, *notes))),
+    )
+
+
+def place_in(lock: Lock) -> tuple[str, str] | None:
+    """The place of a text that is a secret, and what it has; None: no text of the lock has a known form."""
+    for place, text in _texts(msgspec.to_builtins(lock), ""):
+        if (what := withheld.form(text)) is not None:
+            return place, what
+    return None
+
+
+def _texts(value: Any, place: str) -> Iterator[tuple[str, str]]:
+    """Every text, with its place; of a name in a table, the table's."""
+    if isinstance(value, str):
+        yield place, value
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield place, str(key)
+            own = key if not withheld.form(str(key)) else "…"
+            yield from _texts(inner, f"{place}.{own}" if place else str(own))
+    elif isinstance(value, list | tuple):
+        for at, inner in enumerate(value):
+            yield from _texts(inner, f"{place}[{at}]")

@@ -9,9 +9,9 @@ import logging
 import os
 
 from bareboat import __version__, codec
-from bareboat.model import Job, Site, looks_secret
+from bareboat.model import Job, Site
 from bareboat.model.provenance import Provenance
-from bareboat.runs import code
+from bareboat.runs import code, withheld
 from bareboat.store import Store
 
 log = logging.getLogger("bareboat")
@@ -22,14 +22,15 @@ def keep(store: Store, run_id: str, job: Job, site: Site) -> None:
     """Write it into the directory of a run that begins. Code that cannot be read does not stop the run."""
     try:
         found = code.look(job)
+        found = withheld.of_code(found) if found is not None else None
     except OSError as error:
         log.debug("the code is not recorded: %s", error)
         found = None
-    withheld = tuple(sorted(name for name in job.environment if looks_secret(name)))
+    secret = withheld.names(job.environment)
     made = Provenance(
         bareboat_version=__version__,
-        environment={name: value for name, value in job.environment.items() if name not in withheld},
-        withheld=withheld,
+        environment={name: value for name, value in job.environment.items() if name not in secret},
+        withheld=secret,
         code=found,
         site=site,
     )

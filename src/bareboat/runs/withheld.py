@@ -1,0 +1,76 @@
+"""Pure: texts that may hold a secret. What is recorded of a run is made to be shared, so none may be in it.
+
+A secret without a known form cannot be told from other text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+
+import msgspec
+
+from bareboat.model import looks_secret
+from bareboat.model.provenance import Code, CodeFile
+from bareboat.model.variables import NOT_SHOWN
+
+#: Forms of tokens that their issuers document: GitHub, GitLab, Hugging Face, Slack, AWS, OpenAI, Google,
+#: Docker Hub, npm and PyPI. Each part is bounded, so that the time is linear in the text.
+_TOKEN = re.compile(
+    r"(?<![A-Za-z0-9])(?:gh[pousr]_[A-Za-z0-9]{20}|github_pat_\w{20}|glpat-[\w-]{20}|hf_[A-Za-z0-9]{20}"
+    r"|xox[abprs]-[\w-]{10}|A[KS]IA[0-9A-Z]{16}|sk-(?:[a-z0-9]{1,12}-){0,3}[A-Za-z0-9_]{20}"
+    r"|AIza[\w-]{35}|dckr_pat_[\w-]{20}|npm_[A-Za-z0-9]{36}|pypi-[\w-]{40})"
+    r"|-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----"
+)
+_PASSWORD_IN_URL = re.compile(r"[a-z][a-z0-9+.-]{0,20}://[^/\s:@]{0,200}:[^/\s@]{1,500}@", re.IGNORECASE)
+#: Files whose names say that they hold nothing else.
+_SECRET_FILE = re.compile(
+    r"(.*[._-])?(tokens?|secrets?|credentials?|passw(or)?ds?|api_?keys?|netrc|pgpass|env|id_(rsa|ed25519|ecdsa))"
+    r"(\.(txt|json|ya?ml|toml|ini|cfg|conf|env|key|pem))?",
+    re.IGNORECASE,
+)
+
+
+def form(text: str) -> str | None:
+    """What the text has in it, to follow "it has"; None: nothing that is known."""
+    if _TOKEN.search(text):
+        return "the form of an access token or a private key"
+    if _PASSWORD_IN_URL.search(text):
+        return "a URL with a password"
+    return None
+
+
+def names(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """The variables whose names or values may be secrets, sorted."""
+    return tuple(sorted(key for key, value in environment.items() if looks_secret(key) or form(value)))
+
+
+def step(text: str) -> str:
+    """A step of an image's recipe, or the text in place of one that sets a secret."""
+    sets = any(looks_secret(found[1]) for found in re.finditer(r"(?<!\w)([A-Za-z_]\w{0,100})=", text))
+    declares = any(
+        looks_secret(found[1]) for found in re.finditer(r"(?<!\w)ENV\s{1,9}([A-Za-z_]\w{0,100})\s", text)
+    )
+    return NOT_SHOWN if sets or declares or form(text) else text
+
+
+def of_code(code: Code) -> Code:
+    """The code with the digests alone of files that may hold secrets, and without such a difference."""
+    notes = list(code.notes)
+    files = tuple(_file(file, notes) for file in code.files)
+    found = code.repository
+    if found is not None and found.difference and (what := form(found.difference)) is not None:
+        notes.append(f"the difference to the commit: it has {what}")
+        found = msgspec.structs.replace(found, difference=None)
+    return msgspec.structs.replace(code, repository=found, files=files, notes=tuple(notes))
+
+
+def _file(file: CodeFile, notes: list[str]) -> CodeFile:
+    if file.text is None:
+        return file
+    what = form(file.text)
+    if what is None and not _SECRET_FILE.fullmatch(PurePosixPath(file.path).name):
+        return file
+    notes.append(f"the content of {file.path}: it has {what or 'the name of a secret'}"[:300])
+    return msgspec.structs.replace(file, text=None)
