@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 
 import msgspec
 import pytest
 from builders import make_records, make_study
 
 from bareboat import codec
+from bareboat.cli import report_text
 from bareboat.errors import UsageError
 from bareboat.model import Record, Study, Window, kept_result
-from bareboat.study import analysis
+from bareboat.store import Store
+from bareboat.study import analysis, listing, report_paper, report_tables
 from bareboat.study.report import render_report
 from bareboat.study.statistics import Verdict
 
@@ -207,6 +210,38 @@ def test_a_training_that_diverged_is_a_result_and_no_equivalence(study: Study, r
     page = render_report([(study, diverged(records, arms, 3), found)])
     assert "training diverged" in page
     assert 'class="word">equivalent' not in page
+
+
+def test_no_output_gives_a_training_that_diverged_another_verdict(
+    study: Study, records: list[Record], tmp_path: Path
+) -> None:
+    """Every table, export and list has the verdict of the study's primary metric from one function."""
+    arms = tuple(arm.name for arm in study.arms)
+    own = diverged(records, arms, 4)
+    found = analysis.analyse(study, own)
+    assert found.primary.comparison.verdict is Verdict.EQUIVALENT
+    assert found.verdict is Verdict.DIVERGED
+
+    store = Store(tmp_path)
+    store.run(study.id).mkdir(parents=True)
+    listing.keep_verdicts(store, [(study, own, found)])
+    kept = store.read(store.run(study.id) / "verdict.json", listing.Verdict)
+    assert kept.verdict == "training diverged"
+
+    name = found.primary.name
+    rows = {
+        "summary.csv": report_tables.tables(study, own, found)["summary.csv"],
+        "latex": report_paper.latex_table(study, found),
+        "markdown": report_paper.markdown_report(study, found),
+        "text": report_text.study_text(study, found, None),
+    }
+    for form, text in rows.items():
+        lines = [line for line in text.splitlines() if name in line and "diverged:" not in line]
+        row = next(line for line in lines if "training diverged" in line)
+        assert "equivalent" not in row, form
+    page = render_report([(study, own, found)])
+    assert '<b class="first">training diverged</b>' in page
+    assert '<b class="first">equivalent' not in page
 
 
 def test_it_is_said_which_arm_diverged(study: Study, records: list[Record]) -> None:

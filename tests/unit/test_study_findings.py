@@ -99,6 +99,62 @@ def test_a_container_without_cost_is_equivalent_at_every_point_and_pooled() -> N
     assert any("Holm" in note for note in found.notes)
 
 
+def with_loss(records: list[list[Record]], points: set[int], arm: str) -> list[list[Record]]:
+    """The records with a loss, which is not a number in all runs of an arm at some points."""
+    return [
+        [
+            msgspec.structs.replace(
+                record,
+                results={**record.results, "loss": "nan" if point in points and record.arm == arm else 0.5},
+                diverged={"loss": 7} if point in points and record.arm == arm else {},
+            )
+            for record in own
+        ]
+        for point, own in enumerate(records)
+    ]
+
+
+def test_points_whose_training_diverged_are_equivalent_nowhere() -> None:
+    matrix = make_matrix()
+    studies = make_points(matrix)
+    records = make_records(matrix, studies, {"bare": 1.0, "sif": 1.0})
+    every = findings.find(matrix, studies, with_loss(records, set(range(6)), "sif"))
+    (contrast,) = every.contrasts
+    assert (contrast.count(Verdict.EQUIVALENT), contrast.count(Verdict.DIVERGED)) == (0, 6)
+    assert contrast.pooled is None
+    (sentence,) = every.sentences
+    assert sentence == (
+        "speed of sif / bare: equivalent within 2 % at 0 of 6 points, the training diverged at 6"
+    )
+    shown = "\n".join(text.lines(every))
+    assert shown.count("] diverged") == 6
+    assert "] equivalent" not in shown
+    values = text.values(every)["contrasts"][0]
+    assert (values["equivalent"], values["diverged"]) == (0, 6)
+    assert {point["verdict"] for point in values["points"]} == {"training diverged"}
+
+    some = findings.find(matrix, studies, with_loss(records, {1, 4}, "sif"))
+    assert "at 4 of 6 points, the training diverged at 2; pooled" in some.sentences[0]
+    assert some.contrasts[0].pooled is not None
+    assert some.contrasts[0].pooled.points == 4
+
+
+def test_a_primary_metric_that_is_no_number_is_no_verdict() -> None:
+    matrix = make_matrix()
+    studies = make_points(matrix)
+    records = make_records(matrix, studies, {"bare": 1.0, "sif": 1.0})
+    nan = [
+        [
+            msgspec.structs.replace(each, results={"speed": "nan"}) if each.arm == "sif" else each
+            for each in own
+        ]
+        for own in records
+    ]
+    found = findings.find(matrix, studies, nan)
+    assert "not measured at 6" in found.sentences[0]
+    assert "speed, the primary metric, is not a number above 0" in found.contrasts[0].points[0].reason
+
+
 def test_verdicts_are_corrected_for_all_points_and_contrasts() -> None:
     matrix = make_matrix(
         arms=("bare", "sif", "slow"),

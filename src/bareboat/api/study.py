@@ -52,8 +52,8 @@ class Study:
 
     @property
     def verdict(self) -> Verdict:
-        """That of the primary metric."""
-        return self.analysis.primary.comparison.verdict
+        """That of the primary metric, or that the training diverged."""
+        return self.analysis.verdict
 
     @property
     def sentence(self) -> str:
@@ -80,14 +80,15 @@ class Study:
     def _repr_html_(self) -> str:
         from bareboat.study.page import escape, table, tag
 
+        found = self.analysis
         rows = [
             (
                 f"{metric.name}{f', {metric.unit}' if metric.unit else ''}",
                 f"{metric.comparison.ratio:.3f}",
                 f"[{metric.comparison.low:.3f}, {metric.comparison.high:.3f}]",
-                metric.comparison.verdict.value,
+                found.verdict_of(metric).value,
             )
-            for metric in self.metrics
+            for metric in found.metrics
         ]
         shown = table("Container against bare metal", ("metric", "ratio", "interval", "verdict"), rows)
         return tag("p", tag("b", escape(self.sentence))) + shown

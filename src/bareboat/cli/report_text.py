@@ -70,15 +70,15 @@ def _table(study: Study, analysis: Analysis, width: int | None) -> list[str]:
     names = [" ".join(arm.name.split()) for arm in study.arms]
     for is_short in (False, True):
         head = ["", *names, "ratio", "interval", "verdict"]
-        lines = _columns([head, *(_row(metric, is_short=is_short) for metric in metrics)])
+        lines = _columns([head, *(_row(analysis, metric, is_short=is_short) for metric in metrics)])
         if width is None or max(map(len, lines)) <= width:
             return lines
-    return [line for metric in metrics for line in _folded(metric, names, width or 80)]
+    return [line for metric in metrics for line in _folded(analysis, metric, names, width or 80)]
 
 
-def _row(metric: Metric, *, is_short: bool) -> list[str]:
+def _row(analysis: Analysis, metric: Metric, *, is_short: bool) -> list[str]:
     values = [quantity(mean, metric.unit) for mean in (metric.baseline_mean, metric.contender_mean)]
-    name, word = metric.name, metric.comparison.verdict.value
+    name, word = metric.name, analysis.verdict_of(metric).value
     if is_short:
         values = [f"{value}/s" if metric.unit.endswith("/s") else value for value in values]
         word = _SHORT.get(word, word)
@@ -99,8 +99,8 @@ def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-def _folded(metric: Metric, names: Sequence[str], width: int) -> Iterator[str]:
-    name, *values, ratio, interval, word = _row(metric, is_short=False)
+def _folded(analysis: Analysis, metric: Metric, names: Sequence[str], width: int) -> Iterator[str]:
+    name, *values, ratio, interval, word = _row(analysis, metric, is_short=False)
     yield from _wrapped(f"{name}: {word}", width)
     parts = [f"{arm} {value}" for arm, value in zip(names, values, strict=True)]
     for part in [*parts, f"ratio {ratio} {interval}"]:

@@ -92,7 +92,8 @@ def _in_a_word(study: Listed) -> str:
     """The verdict, in a column of ten."""
     if study.verdict is None:
         return study.state
-    return {"not enough evidence": "unclear"}.get(study.verdict.verdict, study.verdict.verdict)
+    short = {"not enough evidence": "unclear", "training diverged": "diverged"}
+    return short.get(study.verdict.verdict, study.verdict.verdict)
 
 
 def placed(rows: list[tuple[str, ...]], details: list[str], width: int | None) -> list[str]:

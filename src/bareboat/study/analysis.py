@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from bareboat.errors import UsageError
 from bareboat.model import Phases, Record, Study, Window
 from bareboat.study import verdicts
-from bareboat.study.statistics import Comparison, compare, geometric_mean, kept_blocks, run_effect
+from bareboat.study.statistics import Comparison, Verdict, compare, geometric_mean, kept_blocks, run_effect
 
 #: The records of one measured run, baseline first.
 Pair = tuple[Record, Record]
@@ -77,9 +77,18 @@ class Analysis:
     warnings: tuple[str, ...] = ()
 
     @property
+    def verdict(self) -> Verdict:
+        """That of the study. A training that diverged is never equivalent."""
+        return self.verdict_of(self.primary)
+
+    def verdict_of(self, metric: Metric) -> Verdict:
+        """That of a metric; that of the primary one is the study's."""
+        return Verdict.DIVERGED if metric.primary and self.diverged else metric.comparison.verdict
+
+    @property
     def word(self) -> str:
-        """The outcome in a few words. A training that diverged is never equivalent."""
-        return "training diverged" if self.diverged else verdicts.word(self.primary.comparison)
+        """The verdict in a few words."""
+        return self.verdict.value if self.diverged else verdicts.word(self.primary.comparison)
 
     @property
     def text(self) -> str:

@@ -41,7 +41,8 @@ class PointFinding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContrastFinding:
-    """Two arms at all points. `pooled`: over the points; None where fewer than two have an analysis."""
+    """Two arms at all points. `pooled`: over the points whose training did not diverge; None for fewer than
+    two."""
 
     contrast: Contrast
     baseline: str
@@ -172,6 +173,8 @@ def analyse(study: Study, records: Sequence[Record]) -> Analysis:
         and (made := _metric(study, metric, built_in.pairs, primary=metric is primary)) is not None
     ]
     own.sort(key=lambda metric: not metric.primary)
+    if not (own and own[0].primary):
+        raise UsageError(f"{primary.name}, the primary metric, is not a number above 0 in every run")
     others = [dataclasses.replace(metric, primary=False) for metric in built_in.metrics]
     notes = [note for note in built_in.notes if "no meter" not in note]
     left_out = {m.name for m in study.metrics if not m.is_curve} - {m.name for m in own}
@@ -220,7 +223,9 @@ def _corrected(rows: Sequence[Sequence[PointFinding]]) -> list[list[PointFinding
     for each, comparison, equal_p, differ_p in zip(known, comparisons, equivalence, difference, strict=True):
         alpha = 1 - comparison.confidence
         verdict = (
-            Verdict.EQUIVALENT
+            Verdict.DIVERGED
+            if each.analysis is not None and each.analysis.diverged
+            else Verdict.EQUIVALENT
             if equal_p <= alpha
             else Verdict.DIFFERENT
             if differ_p <= alpha
@@ -233,7 +238,9 @@ def _corrected(rows: Sequence[Sequence[PointFinding]]) -> list[list[PointFinding
 
 
 def _pooled(matrix: Matrix, row: Sequence[PointFinding]) -> Pooled | None:
-    effects = [each.analysis.primary.effects for each in row if each.analysis is not None]
+    # The speed of a training that diverged is not that of the training.
+    measured = [each.analysis for each in row if each.analysis is not None and not each.analysis.diverged]
+    effects = [each.primary.effects for each in measured]
     if len(effects) < 2:
         return None
     errors = pooling.common_errors(
@@ -338,6 +345,7 @@ def _sentence(matrix: Matrix, found: ContrastFinding) -> str:
     for verdict, words in (
         (Verdict.DIFFERENT, "different at {}"),
         (Verdict.NOT_ENOUGH, "not enough evidence at {}"),
+        (Verdict.DIVERGED, "the training diverged at {}"),
         (None, "not measured at {}"),
     ):
         if number := found.count(verdict):

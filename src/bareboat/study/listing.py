@@ -132,5 +132,5 @@ def keep_verdicts(store: Store, found: Sequence[tuple[Study, Sequence[Record], A
     """Store what the analysis found, for the list of runs."""
     for study, _, analysis in found:
         comparison = analysis.primary.comparison
-        kept = Verdict(verdict=comparison.verdict.value, sentence=analysis.sentence, runs=comparison.runs)
+        kept = Verdict(verdict=analysis.verdict.value, sentence=analysis.sentence, runs=comparison.runs)
         store.write(store.run(study.id) / _VERDICT, codec.to_json(kept))

@@ -138,14 +138,14 @@ def _metrics(study: Study, analysis: Analysis) -> Markup:
         "Only the first row is the verdict of the study; the others are secondary metrics, not "
         "corrected for multiple comparisons."
     )
-    return table(caption, head, [_metric_row(metric) for metric in metrics], texts=3)
+    return table(caption, head, [_metric_row(analysis, metric) for metric in metrics], texts=3)
 
 
-def _metric_row(metric: Metric) -> tuple[str, ...]:
+def _metric_row(analysis: Analysis, metric: Metric) -> tuple[str, ...]:
     scale, unit = unit_of(metric)
     kind = "the verdict" if metric.primary else "secondary metric"
     sense = "higher is better" if metric.higher_is_better else "lower is better"
-    word = metric.comparison.verdict.value
+    word = analysis.verdict_of(metric).value
     return (
         join((metric.name, tag("small", sense))),
         join((tag("b", word, class_="first") if metric.primary else word, tag("small", kind))),

@@ -30,7 +30,9 @@ def latex_table(study: Study, analysis: Analysis) -> str:
     )
     first, *others = sorted(analysis.metrics, key=lambda metric: not metric.primary)
     head = ("Metric", "Unit", *(arm.name for arm in study.arms), "Ratio", "Verdict")
-    rows = latex_rows("llrrrl", head, [[_cells(first)], [_cells(metric) for metric in others]])
+    rows = latex_rows(
+        "llrrrl", head, [[_cells(analysis, first)], [_cells(analysis, metric) for metric in others]]
+    )
     lines = [
         f"% Bareboat {study.bareboat_version}, study {_comment(study.id)}; requires \\usepackage{{booktabs}}",
         r"\begin{table*}",
@@ -43,10 +45,10 @@ def latex_table(study: Study, analysis: Analysis) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _cells(metric: Metric) -> tuple[str, ...]:
+def _cells(analysis: Analysis, metric: Metric) -> tuple[str, ...]:
     scale, unit = unit_of(metric)
     means = (digits(mean / scale) for mean in (metric.baseline_mean, metric.contender_mean))
-    return metric.name, unit, *means, interval_text(metric), metric.comparison.verdict.value
+    return metric.name, unit, *means, interval_text(metric), analysis.verdict_of(metric).value
 
 
 def latex_methods(study: Study, analysis: Analysis) -> str:
@@ -97,7 +99,7 @@ def markdown_report(study: Study, analysis: Analysis) -> str:
     baseline, contender = (markdown(arm.name) for arm in study.arms)
     head = ("metric", "unit", baseline, contender, "ratio [interval]", "verdict")
     metrics = sorted(analysis.metrics, key=lambda metric: not metric.primary)
-    rows = [tuple(map(markdown, _cells(metric))) for metric in metrics]
+    rows = [tuple(map(markdown, _cells(analysis, metric))) for metric in metrics]
     parts = [
         f"## {markdown(study.job.name)}: {markdown(analysis.word)}",
         markdown(analysis.text),

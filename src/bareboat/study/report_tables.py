@@ -33,7 +33,8 @@ def _summary(study: Study, analysis: Analysis) -> Iterable[Sequence[object]]:
         yield (
             study.id, metric.name, metric.unit, _flag(metric.primary), _flag(metric.higher_is_better),
             baseline, contender, metric.baseline_mean, metric.contender_mean, c.ratio, c.low, c.high,
-            c.confidence, c.margin, c.equivalence_p, c.difference_p, c.runs, c.verdict.value,
+            c.confidence, c.margin, c.equivalence_p, c.difference_p, c.runs,
+            analysis.verdict_of(metric).value,
         )  # fmt: skip
 
 

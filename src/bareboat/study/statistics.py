@@ -29,11 +29,13 @@ _SLICES = (np.arange(200) + 0.5) / 200
 
 
 class Verdict(StrEnum):
-    """The three verdicts of a study. A lack of evidence is never reported as equivalence."""
+    """The verdicts of a study. A lack of evidence is never reported as equivalence, nor is the equal speed of
+    a training that diverged."""
 
     EQUIVALENT = "equivalent"
     DIFFERENT = "different"
     NOT_ENOUGH = "not enough evidence"
+    DIVERGED = "training diverged"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

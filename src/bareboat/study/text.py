@@ -12,7 +12,7 @@ from bareboat.study.statistics import Verdict
 
 _WIDEST_LABEL = 20
 _MOST_FAILURES = 5
-_SHORT = {Verdict.NOT_ENOUGH: "not enough", None: "no verdict"}
+_SHORT = {Verdict.NOT_ENOUGH: "not enough", Verdict.DIVERGED: "diverged", None: "no verdict"}
 
 
 def lines(found: StudyFindings) -> Iterator[str]:
@@ -48,7 +48,7 @@ def _metrics(contrast: ContrastFinding) -> Iterator[str]:
         return
     yield _head("", contrast)
     for metric in point.analysis.metrics:
-        verdict = point.verdict if metric.primary else metric.comparison.verdict
+        verdict = point.verdict if metric.primary else point.analysis.verdict_of(metric)
         unit = f", {metric.unit}" if metric.unit not in ("bytes", "s", "") else ""
         yield from _row(metric.name + unit, metric, verdict)
 
@@ -157,6 +157,7 @@ def _contrast(found: ContrastFinding) -> dict[str, Any]:
         "equivalent": found.count(Verdict.EQUIVALENT),
         "different": found.count(Verdict.DIFFERENT),
         "not_enough": found.count(Verdict.NOT_ENOUGH),
+        "diverged": found.count(Verdict.DIVERGED),
         "pooled": found.pooled,
         "points": [_point(each) for each in found.points],
     }

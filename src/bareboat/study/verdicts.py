@@ -37,7 +37,7 @@ def sentence(found: Comparison, *, metric: str, baseline: str, contender: str) -
                 f"{extent(found)}; ratio {found.ratio:.4f}, {interval(found)}, {runs} "
                 f"(p = {found.difference_p:.2g})"
             )
-        case Verdict.NOT_ENOUGH:
+        case _:
             what = "too noisy to decide" if is_too_noisy(found) else "not enough evidence"
             return f"{what} at {margin}: {of}; {_more(found)}"
 
