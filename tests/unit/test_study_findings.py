@@ -17,6 +17,7 @@ from bareboat import codec
 from bareboat.errors import UsageError
 from bareboat.model import Arm, Contrast, Matrix, MetricRequest, ProveRequest, Record, Study, Topology
 from bareboat.study import blocks, findings, text
+from bareboat.study.report import render_report
 from bareboat.study.statistics import Verdict
 
 SPEED = MetricRequest(name="speed", pattern="v=(.*)", unit="images/s")
@@ -139,6 +140,45 @@ def test_points_whose_training_diverged_are_equivalent_nowhere() -> None:
     assert some.contrasts[0].pooled.points == 4
 
 
+def test_the_page_has_the_corrected_verdicts_and_the_whole_answer() -> None:
+    matrix = make_matrix()
+    studies = make_points(matrix)
+    # Each point alone is near the limit of equivalence; the correction takes some verdicts back.
+    records = make_records(matrix, studies, {"bare": 1.0, "sif": 0.985})
+    records[5] = [
+        msgspec.structs.replace(each, exit_code=3, ended_because="the disk was full")
+        if each.run == 2 and each.arm == "sif"
+        else each
+        for each in records[5]
+    ]
+    found = findings.find(matrix, studies, records)
+    (contrast,) = found.contrasts
+    sections = [
+        (
+            *findings.pair_of(matrix, contrast.contrast, studies[each.point], records[each.point]),
+            each.analysis,
+        )
+        for each in contrast.points
+        if each.analysis is not None
+    ]
+    changed = [
+        each
+        for each in contrast.points
+        if each.analysis and each.verdict is not each.analysis.primary.comparison.verdict
+    ]
+    assert changed
+    page = render_report(sections, found)
+    for each in contrast.points:
+        assert each.analysis is not None
+        assert each.analysis.verdict is each.verdict
+    shown = [word.partition("<")[0] for word in page.split('<p class="word">')[1:]]
+    assert shown == [str(each.verdict) for each in contrast.points]
+    assert "Holm" in page
+    assert "Pooled over the points" in page
+    assert "the disk was full" in page
+    assert found.sentences[0].replace("'", "&#x27;") in page
+
+
 def test_a_primary_metric_that_is_no_number_is_no_verdict() -> None:
     matrix = make_matrix()
     studies = make_points(matrix)
@@ -215,7 +255,9 @@ def test_failed_runs_are_counted_and_in_no_number() -> None:
     assert contrast.points[0].analysis.primary.comparison.runs == 4
     assert contrast.points[1].analysis is None
     assert contrast.points[1].reason == "1 complete run; a comparison requires at least 2"
-    assert contrast.points[2].analysis == before.contrasts[0].points[2].analysis
+    for whole in (contrast, before.contrasts[0]):
+        assert whole.points[2].analysis is not None
+    assert contrast.points[2].analysis.metrics == before.contrasts[0].points[2].analysis.metrics  # type: ignore[union-attr]
     assert len(found.failures) == 2 + 10
     assert "not measured at 1" in found.sentences[0]
     shown = "\n".join(text.lines(found))

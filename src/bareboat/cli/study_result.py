@@ -90,5 +90,5 @@ def _write_page(context: Context, found: Matrix, result: StudyFindings, output: 
                 f"no page: the study has {len(sections)} comparisons, a page at most {_MOST_COMPARISONS}"
             )
         return False
-    outputs.write(output, render_report(sections).encode())
+    outputs.write(output, render_report(sections, result).encode())
     return True

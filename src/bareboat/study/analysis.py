@@ -63,9 +63,19 @@ class Divergence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Correction:
+    """What several comparisons make of the primary metric's verdict (Holm)."""
+
+    comparisons: int
+    verdict: Verdict
+    equivalence_p: float
+    difference_p: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Analysis:
     """The analysis of a study's records. `pairs`: the measured runs, of which every number is made.
-    `warnings`: what makes the verdict doubtful."""
+    `warnings`: what makes the verdict doubtful. `corrected`: one of several comparisons."""
 
     study: str
     pairs: tuple[Pair, ...]
@@ -75,6 +85,7 @@ class Analysis:
     notes: tuple[str, ...]
     diverged: tuple[Divergence, ...] = ()
     warnings: tuple[str, ...] = ()
+    corrected: Correction | None = None
 
     @property
     def verdict(self) -> Verdict:
@@ -83,12 +94,17 @@ class Analysis:
 
     def verdict_of(self, metric: Metric) -> Verdict:
         """That of a metric; that of the primary one is the study's."""
-        return Verdict.DIVERGED if metric.primary and self.diverged else metric.comparison.verdict
+        if metric.primary and self.diverged:
+            return Verdict.DIVERGED
+        if metric.primary and self.corrected is not None:
+            return self.corrected.verdict
+        return metric.comparison.verdict
 
     @property
     def word(self) -> str:
         """The verdict in a few words."""
-        return self.verdict.value if self.diverged else verdicts.word(self.primary.comparison)
+        single = self.primary.comparison
+        return verdicts.word(single) if self.verdict is single.verdict else self.verdict.value
 
     @property
     def text(self) -> str:

@@ -15,7 +15,7 @@ from bareboat.model import Contrast, Matrix, MetricRequest, Record, Study
 from bareboat.model.matrix import Value, told
 from bareboat.model.metric import primary_of
 from bareboat.study import analysis, families, pooling, scaling
-from bareboat.study.analysis import Analysis, Metric, Pair
+from bareboat.study.analysis import Analysis, Correction, Metric, Pair
 from bareboat.study.pooling import Pooled
 from bareboat.study.scaling import Scaling
 from bareboat.study.statistics import Verdict, compare, geometric_mean
@@ -223,18 +223,38 @@ def _corrected(rows: Sequence[Sequence[PointFinding]]) -> list[list[PointFinding
     for each, comparison, equal_p, differ_p in zip(known, comparisons, equivalence, difference, strict=True):
         alpha = 1 - comparison.confidence
         verdict = (
-            Verdict.DIVERGED
-            if each.analysis is not None and each.analysis.diverged
-            else Verdict.EQUIVALENT
+            Verdict.EQUIVALENT
             if equal_p <= alpha
             else Verdict.DIFFERENT
             if differ_p <= alpha
             else Verdict.NOT_ENOUGH
         )
+        assert each.analysis is not None
+        analysed = each.analysis
+        if len(known) > 1:
+            correction = Correction(
+                comparisons=len(known), verdict=verdict, equivalence_p=equal_p, difference_p=differ_p
+            )
+            analysed = _with(analysed, correction)
         made[id(each)] = dataclasses.replace(
-            each, equivalence_p=equal_p, difference_p=differ_p, verdict=verdict
+            each, analysis=analysed, equivalence_p=equal_p, difference_p=differ_p, verdict=analysed.verdict
         )
     return [[made.get(id(each), each) for each in row] for row in rows]
+
+
+def _with(analysed: Analysis, correction: Correction) -> Analysis:
+    """The analysis of one of several comparisons, in its own words."""
+    made = dataclasses.replace(
+        analysed, corrected=correction, notes=(_holm(correction.comparisons), *analysed.notes)
+    )
+    if made.diverged or made.verdict is made.primary.comparison.verdict:
+        return made
+    text = f"{made.verdict.value} after the correction for several comparisons; alone: "
+    return dataclasses.replace(made, sentence=text + made.sentence)
+
+
+def _holm(comparisons: int) -> str:
+    return f"The verdict is corrected for {comparisons} comparisons (Holm); the interval is that of this one."
 
 
 def _pooled(matrix: Matrix, row: Sequence[PointFinding]) -> Pooled | None:
@@ -333,12 +353,7 @@ def _sentence(matrix: Matrix, found: ContrastFinding) -> str:
         (point,) = found.points
         if point.analysis is None:
             return f"{effect}no verdict about {found.contender} / {found.baseline}: {point.reason}"
-        if point.verdict is point.analysis.primary.comparison.verdict or point.analysis.diverged:
-            return effect + point.analysis.sentence
-        return (
-            f"{effect}not enough evidence after the correction for several comparisons; "
-            f"alone: {point.analysis.sentence}"
-        )
+        return effect + point.analysis.sentence
     margin = f"{matrix.prove.margin * 100:g} %"
     total = len(found.points)
     counts = [f"equivalent within {margin} at {found.count(Verdict.EQUIVALENT)} of {total} points"]

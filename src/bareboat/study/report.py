@@ -14,6 +14,7 @@ from bareboat.model import Record, Study
 from bareboat.study import quick
 from bareboat.study.analysis import Analysis, Goal, Metric
 from bareboat.study.drawing import Drawing, label, plot
+from bareboat.study.findings import StudyFindings
 from bareboat.study.numbers import digits, interval_text, lowest, p_value, percent, size, unit_of
 from bareboat.study.page import Markup, document, facts, join, table, tag
 from bareboat.study.plots import PHASES, figures, forest, throughputs
@@ -22,11 +23,14 @@ _NONE = "none"
 _TONES = {"equivalent": "equivalent", "different": "different", "training diverged": "training-diverged"}
 
 
-def render_report(studies: Sequence[tuple[Study, Sequence[Record], Analysis]]) -> str:
+def render_report(
+    studies: Sequence[tuple[Study, Sequence[Record], Analysis]], findings: StudyFindings | None = None
+) -> str:
     """One page for one or several studies, in the order given. Pure: equal arguments give equal text.
 
     Records may come in any order and hold warm-ups: these are listed, but not in figures. Environment
-    variables of the job appear only where a script sets them.
+    variables of the job appear only where a script sets them. `findings`: of the study of several arms or
+    points whose comparisons these are.
     """
     heading = "Container against bare metal: what was measured"
     articles = [
@@ -36,7 +40,12 @@ def render_report(studies: Sequence[tuple[Study, Sequence[Record], Analysis]]) -
     versions = sorted({study.bareboat_version for study, _, _ in studies})
     body = (
         tag("header", tag("h1", heading)),
-        tag("main", _overview(studies) if len(studies) > 1 else "", *articles),
+        tag(
+            "main",
+            _answer(findings) if findings is not None else "",
+            _overview(studies) if len(studies) > 1 else "",
+            *articles,
+        ),
         tag(
             "footer", f"Written by Bareboat {', '.join(versions)}. This page loads nothing from the network."
         ),
@@ -44,6 +53,39 @@ def render_report(studies: Sequence[tuple[Study, Sequence[Record], Analysis]]) -
     names = ", ".join(study.job.name for study, _, _ in studies)
     title = f"{names}: container against bare metal" if names else heading
     return document(title, join(body), runs=[study.id for study, _, _ in studies])
+
+
+def _answer(findings: StudyFindings) -> Markup:
+    """The answer of a study of several arms or points: its sentences, what was pooled, what failed."""
+    pooled = [
+        (
+            f"{each.contender} / {each.baseline}",
+            tag("b", each.pooled.verdict),
+            f"{each.pooled.ratio:.4f} [{each.pooled.low:.4f}, {each.pooled.high:.4f}]",
+            str(each.pooled.points),
+            f"{each.pooled.tau:.2%}",
+            f"{each.pooled.i2:.0%}",
+        )
+        for each in findings.contrasts
+        if each.pooled is not None
+    ]
+    failed = [
+        (each.label or _NONE, label(each.arm, 40), str(each.run), str(each.exit_code), each.reason)
+        for each in findings.failures
+    ]
+    left = f"{findings.missing} runs are left: the study is not complete." if findings.missing else ""
+    head = ("arms", "verdict", "ratio [interval]", "points", "tau", "I²")
+    return tag(
+        "article",
+        tag("h2", findings.study),
+        *(tag("p", sentence, class_="sentence") for sentence in findings.sentences),
+        tag("p", left, class_="warning") if left else "",
+        table("Pooled over the points", head, pooled, texts=2) if pooled else "",
+        table("Failed runs, in no number", ("point", "arm", "run", "exit code", "reason"), failed, texts=2)
+        if failed
+        else "",
+        _notes(findings.notes),
+    )
 
 
 def _overview(studies: Sequence[tuple[Study, Sequence[Record], Analysis]]) -> Markup:
@@ -110,6 +152,11 @@ def _verdict(analysis: Analysis) -> Markup:
         ("equivalence p (TOST)", p_value(c.equivalence_p)),
         ("difference p", p_value(c.difference_p)),
     ]
+    if (corrected := analysis.corrected) is not None:
+        tiles += [
+            ("equivalence p, corrected", p_value(corrected.equivalence_p)),
+            ("difference p, corrected", p_value(corrected.difference_p)),
+        ]
     if c.more_runs is not None:
         tiles.append(("more runs needed", f"about {c.more_runs}"))
     return tag(
