@@ -25,7 +25,7 @@ from bareboat.model import Topology
 from bareboat.reproduction import comparison
 from bareboat.reproduction.comparison import Tolerances, of_runs, of_studies
 from bareboat.reproduction.difference import UNKNOWN, Weight, compare
-from bareboat.reproduction.document import Curve, Lock, LockedPackage
+from bareboat.reproduction.document import Curve, Datum, Lock, LockedPackage
 
 NUMPY = LockedPackage(purl="pkg:pypi/numpy@2.2.0", sha256="4" * 64)
 TORCH = LockedPackage(purl="pkg:pypi/torch@2.13.0%2Bcpu", sha256="2" * 64)
@@ -43,6 +43,73 @@ def found(first: Lock, second: Lock) -> list[tuple[str, str]]:
 def test_a_lock_does_not_differ_from_itself() -> None:
     assert compare(make_lock(), make_lock()) == []
     assert "identical" in diff.text(make_lock(), make_lock(), [])
+
+
+LONG = "x" * 300
+
+
+def with_job(**changes: object) -> Lock:
+    lock = make_lock()
+    return msgspec.structs.replace(lock, job=msgspec.structs.replace(lock.job, **changes))
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({"command": ("train", LONG + "a")}, {"command": ("train", LONG + "b")}),
+        ({"command": ("a b",)}, {"command": ("a", "b")}),
+        ({"command": ("train", "a  b")}, {"command": ("train", "a b")}),
+        ({"command": ("y" * 50,) * 9 + ("1",)}, {"command": ("y" * 50,) * 9 + ("2",)}),
+        ({"environment": {"A": LONG + "a"}}, {"environment": {"A": LONG + "b"}}),
+        ({"environment": {"A": "none"}}, {"environment": {}}),
+        ({"environment": {"A": ""}}, {"environment": {}}),
+        ({"environment": {"A": "not recorded"}}, {"environment": {"A": "1"}}),
+        ({"environment": {"A": "a, b"}}, {"environment": {"A": "a,  b"}}),
+        ({"modules": ("m" * 60,) * 9 + ("a",)}, {"modules": ("m" * 60,) * 9 + ("b",)}),
+    ],
+)
+def test_values_that_look_the_same_when_shortened_differ(first: object, second: object) -> None:
+    """Whole values are compared, and the texts that are shown differ, too."""
+    differences = compare(with_job(**first), with_job(**second))  # type: ignore[arg-type]
+    assert len(differences) == 1
+    (only,) = differences
+    assert only.first != only.second
+    assert max(len(only.first), len(only.second)) <= 200
+    assert only.weight > Weight.UNLIKELY
+
+
+@given(
+    st.lists(st.text(max_size=80), min_size=1, max_size=6),
+    st.lists(st.text(max_size=80), min_size=1, max_size=6),
+)
+def test_two_commands_differ_exactly_where_their_words_do(first: list[str], second: list[str]) -> None:
+    words = [tuple(word.replace("\0", "") for word in each) for each in (first, second)]
+    differences = compare(with_job(command=("x", *words[0])), with_job(command=("x", *words[1])))
+    assert bool(differences) == (words[0] != words[1])
+    assert all(each.first != each.second for each in differences)
+
+
+def test_digests_and_numbers_are_compared_whole() -> None:
+    files = [
+        make_code(files=(msgspec.structs.replace(make_file(), sha256="a" * 60 + end),))
+        for end in ("0000", "1111")
+    ]
+    (code,) = compare(make_lock(code=files[0]), make_lock(code=files[1]))
+    assert code.first != code.second
+    (metric,) = compare(
+        make_lock(results=make_results(metrics={"loss": 0.12345678}, curves={})),
+        make_lock(results=make_results(metrics={"loss": 0.12345679}, curves={})),
+    )
+    assert (metric.first, metric.second) == ("0.12345678", "0.12345679")
+    data = [
+        tuple(
+            Datum(path=f"/d/{at}", sha256=digit * 64, size_bytes=1, files=1)
+            for at, digit in enumerate(digits)
+        )
+        for digits in ("112", "122")
+    ]
+    (datum,) = compare(make_lock(data=data[0]), make_lock(data=data[1]))
+    assert datum.item == "/d/1"
 
 
 def test_packages_that_compute_rank_before_others() -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import IntEnum
+from typing import Any
 from urllib.parse import unquote
 
 from msgspec import Struct
@@ -16,6 +19,9 @@ from bareboat.reproduction.document import Lock, LockedImage, Machine
 #: In the place of a value that a run did not record.
 UNKNOWN = "not recorded"
 NOTHING = "none"
+NOT_SET = "not set"
+#: A variable that is not set, which is not one with the value "none".
+_ABSENT = object()
 
 
 class Weight(IntEnum):
@@ -50,13 +56,27 @@ def compare(first: Lock, second: Lock) -> list[Difference]:
 
 
 def _differ(
-    section: str, item: str, first: object, second: object, weight: Weight, reason: str
+    section: str,
+    item: str,
+    first: object,
+    second: object,
+    weight: Weight,
+    reason: str,
+    *,
+    show: Callable[[Any], str] | None = None,
 ) -> Iterator[Difference]:
-    """A difference where both are known; with one unknown, it cannot be excluded."""
-    a, b = _shown(first), _shown(second)
-    if a == b:
+    """A difference where both are known; with one unknown, it cannot be excluded. The whole values are
+    compared; `show` makes short texts of them."""
+    if _whole(first) == _whole(second):
         return
-    if UNKNOWN in (a, b):
+    a, b = (
+        show(value) if show is not None and value not in (None, NOTHING) else _shown(value)
+        for value in (first, second)
+    )
+    if a == b:
+        is_number = isinstance(first, int | float) and isinstance(second, int | float)
+        a, b = (repr(first), repr(second)) if is_number else _apart(_text(first), _text(second))
+    if first is None or second is None:
         yield Difference(
             section=section, item=item, first=a, second=b, weight=Weight.UNLIKELY, reason="cannot be compared"
         )
@@ -64,9 +84,43 @@ def _differ(
     yield Difference(section=section, item=item, first=a, second=b, weight=weight, reason=reason)
 
 
+def _whole(value: object) -> object:
+    """What is compared: an empty text or list is nothing."""
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, tuple | list):
+        return tuple(map(str, value)) or NOTHING
+    return str(value) or NOTHING
+
+
+def _text(value: object) -> str:
+    if isinstance(value, tuple | list):
+        return shlex.join(map(str, value))
+    return NOT_SET if value is _ABSENT else str(value)
+
+
+def _apart(first: str, second: str) -> tuple[str, str]:
+    """Two texts that look the same when shortened: the part where they begin to differ, and their digests."""
+    pairs = enumerate(zip(first, second, strict=False))
+    at = next((place for place, (x, y) in pairs if x != y), min(len(first), len(second)))
+    begin = max(0, at - 20)
+    return _excerpt(first, begin), _excerpt(second, begin)
+
+
+def _excerpt(text: str, begin: int) -> str:
+    part = text[begin : begin + 60]
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    before, after = "…" * (begin > 0), "…" * (begin + 60 < len(text))
+    return one_line(f"{before}{part!r}{after} ({len(text):,} characters, sha256:{digest})")
+
+
 def _shown(value: object) -> str:
     if value is None:
         return UNKNOWN
+    if value is _ABSENT:
+        return NOTHING
+    if isinstance(value, float):
+        return f"{value:.6g}"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, tuple | list):
@@ -76,13 +130,13 @@ def _shown(value: object) -> str:
 
 def _command(first: Lock, second: Lock) -> Iterator[Difference]:
     yield from _differ(
-        "command", "command", _joined(first.job.command), _joined(second.job.command), Weight.STRONG,
-        "another command does other work",
+        "command", "command", first.job.command, second.job.command, Weight.STRONG,
+        "another command does other work", show=_joined,
     )  # fmt: skip
 
 
 def _joined(words: Iterable[str]) -> str:
-    """A command as text. Long ones that differ late differ in this, too."""
+    """A command as a short text."""
     text = " ".join(one_line(word, limit=60) for word in words)
     return text if len(text) <= 180 else f"{text[:120]}… ({len(text):,} characters)"
 
@@ -95,7 +149,7 @@ def _environment(first: Lock, second: Lock) -> Iterator[Difference]:
             weight, reason = Weight.STRONG, "a seed of random numbers"
         elif re.search(r"THREADS|AFFINITY|PROC_BIND|PLACES", name):
             weight, reason = Weight.STRONG, "threads change speed, and the order of sums"
-        yield from _differ("environment", name, a.get(name, NOTHING), b.get(name, NOTHING), weight, reason)
+        yield from _differ("environment", name, a.get(name, _ABSENT), b.get(name, _ABSENT), weight, reason)
     names = (tuple(first.withheld), tuple(second.withheld))
     yield from _differ(
         "environment",
@@ -107,12 +161,15 @@ def _environment(first: Lock, second: Lock) -> Iterator[Difference]:
 
 
 def _data(first: Lock, second: Lock) -> Iterator[Difference]:
-    a = {datum.path: f"sha256:{datum.sha256[:12]}" for datum in first.data}
-    b = {datum.path: f"sha256:{datum.sha256[:12]}" for datum in second.data}
-    if set(a.values()) == set(b.values()) or not (a and b):
+    a = {datum.path: f"sha256:{datum.sha256}" for datum in first.data}
+    b = {datum.path: f"sha256:{datum.sha256}" for datum in second.data}
+    is_moved = a.keys() != b.keys() and sorted(a.values()) == sorted(b.values())
+    if is_moved or not (a and b):
         return
     for path in sorted(a.keys() | b.keys()):
-        yield from _differ("data", path, a.get(path), b.get(path), Weight.STRONG, "other data, other results")
+        yield from _differ(
+            "data", path, a.get(path), b.get(path), Weight.STRONG, "other data, other results", show=_short
+        )
 
 
 def _code(first: Lock, second: Lock) -> Iterator[Difference]:
@@ -127,28 +184,31 @@ def _code(first: Lock, second: Lock) -> Iterator[Difference]:
     changed = [path for path in sorted(files[0].keys() & files[1].keys()) if files[0][path] != files[1][path]]
     # Of files that both have, the content counts; the commit also covers files that no run used.
     for path in changed:
-        yield from _differ("code", path, files[0][path], files[1][path], Weight.STRONG, why)
+        yield from _differ("code", path, files[0][path], files[1][path], Weight.STRONG, why, show=_short)
     for path in sorted(files[0].keys() ^ files[1].keys()):
         found = (files[0].get(path, NOTHING), files[1].get(path, NOTHING))
-        yield from _differ("code", path, *found, Weight.POSSIBLE, why)
+        yield from _differ("code", path, *found, Weight.POSSIBLE, why, show=_short)
     if a.repository is not None and b.repository is not None:
         weight = Weight.STRONG if changed or not files[0] else Weight.POSSIBLE
         yield from _differ("code", "commit", a.repository.commit, b.repository.commit, weight, why)
         yield from _differ(
-            "code", "changes since the commit", _change(a.repository.difference),
-            _change(b.repository.difference), weight, why,
+            "code", "changes since the commit", a.repository.difference, b.repository.difference, weight,
+            why, show=_change,
         )  # fmt: skip
 
 
 def _files(code: Code) -> dict[str, str]:
-    return {file.path: f"sha256:{file.sha256[:12]}" if file.sha256 else "too large" for file in code.files}
+    return {
+        file.path: f"sha256:{file.sha256}" if file.sha256 else f"{file.size_bytes:,} bytes, too large"
+        for file in code.files
+    }
 
 
-def _change(difference: str | None) -> str | None:
-    if difference is None:
-        return None
-    import hashlib
+def _short(digest: str) -> str:
+    return digest[:19] if digest.startswith("sha256:") else one_line(digest)
 
+
+def _change(difference: str) -> str:
     if not difference:
         return NOTHING
     lines = difference.count("\n")
@@ -158,14 +218,16 @@ def _change(difference: str | None) -> str | None:
 def _image(first: Lock, second: Lock) -> Iterator[Difference]:
     a, b = first.image, second.image
     if a is None or b is None:
-        words = tuple("no container" if image is None else image.digest[:19] for image in (a, b))
-        yield from _differ("image", "image", words[0], words[1], Weight.POSSIBLE, "other programs")
+        words = tuple("no container" if image is None else image.digest for image in (a, b))
+        yield from _differ(
+            "image", "image", words[0], words[1], Weight.POSSIBLE, "other programs", show=_short
+        )
         return
     if a.digest == b.digest:
         return
     weight = Weight.UNLIKELY if a.packages and a.packages == b.packages else Weight.POSSIBLE
     why = "the packages are equal" if weight is Weight.UNLIKELY else "other programs and libraries"
-    yield from _differ("image", "digest", a.digest[:19], b.digest[:19], weight, why)
+    yield from _differ("image", "digest", a.digest, b.digest, weight, why, show=_short)
     for item, x, y, level, reason in (
         ("origin", a.origin, b.origin, Weight.UNLIKELY, "how it was made"),
         ("architecture", a.architecture, b.architecture, Weight.STRONG, "other machine code"),
@@ -364,7 +426,10 @@ def _job(first: Lock, second: Lock) -> Iterator[Difference]:
     yield from _differ(
         "job", "modules", first.job.modules, second.job.modules, Weight.POSSIBLE, "programs, libraries"
     )
-    mounts = [tuple(f"{m.source}:{m.target}" for m in job.mounts) for job in (first.job, second.job)]
+    mounts = [
+        tuple(f"{m.source}:{m.target}{':rw' * m.writable}" for m in job.mounts)
+        for job in (first.job, second.job)
+    ]
     yield from _differ("job", "mounts", mounts[0], mounts[1], Weight.POSSIBLE, "other files")
 
 
@@ -373,7 +438,7 @@ def _results(first: Lock, second: Lock) -> Iterator[Difference]:
     yield from _differ("results", "exit code", a.exit_code, b.exit_code, Weight.RESULT, "")
     for name in sorted(a.metrics.keys() | b.metrics.keys()):
         x, y = a.metrics.get(name), b.metrics.get(name)
-        yield from _differ("results", name, _number(x), _number(y), Weight.RESULT, _ratio(x, y))
+        yield from _differ("results", name, x, y, Weight.RESULT, _ratio(x, y))
     if a.wall_s and b.wall_s:
         yield from _differ(
             "results", "wall time", f"{a.wall_s:.1f} s", f"{b.wall_s:.1f} s", Weight.RESULT,
@@ -381,10 +446,6 @@ def _results(first: Lock, second: Lock) -> Iterator[Difference]:
         )  # fmt: skip
     if first.study is not None and second.study is not None:
         yield from _differ("results", "verdict", first.study.verdict, second.study.verdict, Weight.RESULT, "")
-
-
-def _number(value: float | str | None) -> str | None:
-    return f"{value:.6g}" if isinstance(value, int | float) else value
 
 
 def _ratio(first: float | str | None, second: float | str | None) -> str:
