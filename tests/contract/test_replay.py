@@ -217,12 +217,14 @@ def test_data_with_another_checksum_is_refused(desk: Desk) -> None:
     assert "equal: replay" in desk.do("replay", "run.lock", "--yes", "--path", moved, API_TOKEN="x")
 
 
-def test_a_failed_run_is_locked_and_equal_to_itself(desk: Desk) -> None:
+def test_without_a_metric_nothing_is_equal(desk: Desk) -> None:
     (desk.folder / "train.py").write_text("raise SystemExit(7)\n")
     desk.do("run", f"{desk.folder.name}.toml", "--quiet", code=7)
     desk.do("lock", desk.folder.name, "-o", "run.lock")
-    done = desk.do("replay", "run.lock", "--yes", API_TOKEN="x")
+    done = desk.do("replay", "run.lock", "--yes", API_TOKEN="x", code=13)
+    assert "no metric to compare: replay" in done
     assert "equal      exit code: 7" in done
+    assert "bareboat lock RUN --metric" in " ".join(done.split())
 
 
 def test_an_image_whose_origin_was_captured_again_is_another(desk: Desk) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import msgspec
 import pytest
-from builders import make_job
+from builders import make_job, make_study
 from hypothesis import given
 from hypothesis import strategies as st
 from locked import (
@@ -19,13 +20,15 @@ from locked import (
     make_results,
 )
 
+from bareboat import codec
 from bareboat.cli import diff
 from bareboat.errors import UsageError
-from bareboat.model import Topology
-from bareboat.reproduction import comparison
+from bareboat.model import MetricRequest, Topology
+from bareboat.reproduction import comparison, making, replay
 from bareboat.reproduction.comparison import Tolerances, of_runs, of_studies
 from bareboat.reproduction.difference import UNKNOWN, Weight, compare
 from bareboat.reproduction.document import Curve, Datum, Lock, LockedPackage
+from bareboat.store import Store
 
 NUMPY = LockedPackage(purl="pkg:pypi/numpy@2.2.0", sha256="4" * 64)
 TORCH = LockedPackage(purl="pkg:pypi/torch@2.13.0%2Bcpu", sha256="2" * 64)
@@ -110,6 +113,51 @@ def test_digests_and_numbers_are_compared_whole() -> None:
     ]
     (datum,) = compare(make_lock(data=data[0]), make_lock(data=data[1]))
     assert datum.item == "/d/1"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "code"),
+    [
+        ({"metrics": {}, "curves": {}}, {"metrics": {}, "curves": {}}, replay.NOT_COMPARED),
+        ({"exit_code": 1, "metrics": {}, "curves": {}}, {"exit_code": 1, "metrics": {}, "curves": {}},
+         replay.NOT_COMPARED),
+        ({"metrics": {}, "curves": {}}, {"exit_code": 1, "metrics": {}, "curves": {}}, replay.DIFFERENT),
+        ({"metrics": {"loss": 1.0}, "curves": {}}, {"metrics": {"loss": 1.0}, "curves": {}}, replay.EQUAL),
+        ({"metrics": {"loss": 1.0}, "curves": {}}, {"metrics": {"loss": 2.0}, "curves": {}},
+         replay.DIFFERENT),
+    ],
+)  # fmt: skip
+def test_equal_exit_codes_alone_are_not_equal_results(
+    first: dict[str, object], second: dict[str, object], code: int
+) -> None:
+    assert replay.of_runs(of_runs(make_results(**first), make_results(**second), Tolerances())) == code
+
+
+def test_results_whose_metrics_are_all_ignored_are_not_compared() -> None:
+    results = make_results(metrics={"loss": 1.0}, curves={})
+    ignored = of_runs(results, results, Tolerances(ignored=frozenset({"loss"})))
+    assert replay.of_runs(ignored) == replay.NOT_COMPARED
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"point": 0},
+        {"metrics": (MetricRequest(name="speed", pattern="v=(.*)"),)},
+        {"arms": (make_study().arms[0],)},
+        {"arms": (*make_study().arms, make_study().arms[0])},
+    ],
+)
+def test_a_study_whose_arms_or_metrics_a_lock_lacks_is_refused(
+    changes: dict[str, object], tmp_path: Path
+) -> None:
+    store = Store(tmp_path)
+    study = make_study(id="s-20260101-000000", **changes)
+    store.run(study.id).mkdir(parents=True)
+    store.write(store.run(study.id) / "study.json", codec.to_json(study))
+    with pytest.raises(UsageError, match="several arms, points or metrics") as error:
+        making.Maker(store).lock(study.id)
+    assert error.value.remedy.startswith(f"bareboat report {study.id} --json")
 
 
 def test_packages_that_compute_rank_before_others() -> None:

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from bareboat.reproduction.retrieval import Found
 
 EXAMPLE = "bareboat replay run.lock\n  bareboat replay run.lock --scheduler slurm --tolerance loss=0.05"
+_NO_METRIC = (
+    "the lock has no metric to compare, and equal exit codes show nothing about the results; "
+    "make it again: bareboat lock RUN --metric NAME=PATTERN"
+)
 _WIDTH = 79
 
 
@@ -66,7 +70,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(context: Context) -> int:
     """Exit with 0 for equal results, 10 for different ones, 11 where it cannot be replayed here, 12 where a
-    study's samples do not decide."""
+    study's samples do not decide, 13 where there is no metric to compare."""
     from bareboat.reproduction import comparison, reading, replay, retrieval
 
     options, session = context.options, context.session
@@ -88,6 +92,8 @@ def run(context: Context) -> int:
         return _dry_run(context, lock, found, job, choice)
     if not options.quiet:
         console.note(shown(lock, found, job))
+        if lock.kind == "run" and not lock.results.metrics:
+            console.note(f"warning: {_NO_METRIC}")
     replay.check(found)
     _agree(context, lock, digest)
     if lock.kind == "study":
@@ -219,16 +225,20 @@ def _verdict(lock: Lock, judged: Judgement) -> str:
     lines = ["", console.bold(f"{judged.word}: replay {judged.run} of {one_line(lock.name)}"), ""]
     for each in judged.compared:
         lines += _line(each)
+    if judged.word.startswith("no metric"):
+        lines += textwrap.wrap(_NO_METRIC, _WIDTH, initial_indent="  ", subsequent_indent="  ")
     found = [each for each in judged.differences if each.weight in (Weight.STRONG, Weight.POSSIBLE)]
     if found:
         title = (
-            "what differs, and could explain it" if judged.code else "what differs between lock and replay"
+            "what differs, and could explain it"
+            if judged.word == "different"
+            else "what differs between lock and replay"
         )
         lines += ["", title]
         for difference in found:
             lines += entry(difference)
         lines.append("  (A: the lock, B: the replay)")
-    elif judged.code:
+    elif judged.word == "different":
         lines += ["", "nothing that was recorded explains the difference"]
     return "\n".join(lines)
 

@@ -15,6 +15,7 @@ from bareboat.reproduction.document import Curve, LockedStudy, Results
 
 #: The relative difference that counts as equal, unless the user gives another.
 TOLERANCE = 0.01
+EXIT_CODE = "exit code"
 
 
 class Compared(Struct, frozen=True, kw_only=True):
@@ -63,7 +64,7 @@ def of_runs(first: Results, second: Results, tolerances: Tolerances) -> list[Com
     """Exit code, metrics and curves; times are only shown. `first`: the locked one."""
     found = [
         Compared(
-            item="exit code",
+            item=EXIT_CODE,
             first=str(first.exit_code),
             second=str(second.exit_code),
             equal=first.exit_code == second.exit_code,

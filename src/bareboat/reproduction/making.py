@@ -87,10 +87,7 @@ class Maker:
         if os.path.lexists(self.store.run(name) / "study.json"):
             return self._of_study(name)
         if os.path.lexists(self.store.run(name) / "matrix.json"):
-            raise UsageError(
-                f"{name} is a study of several arms or points; a lock holds one point",
-                remedy=f"bareboat lock {name}.0   # one point; each has a number",
-            )
+            raise _several(name)
         return self._of_run(name)
 
     def _of_run(self, run_id: str) -> Lock:
@@ -161,6 +158,9 @@ class Maker:
         from bareboat.study import analysis, prove
 
         study = self.store.read(self.store.run(run_id) / "study.json", Study)
+        if study.point is not UNSET or study.metrics or len(study.arms) != 2:
+            # A lock has neither the arms nor the declared metrics: a replay would answer another question.
+            raise _several(run_id)
         if self._metrics:
             raise UsageError("--metric is for runs, and this is a study", remedy="remove --metric")
         records = prove.read_records(self.store, study)
@@ -291,6 +291,16 @@ class Maker:
                 else "shorten the command or the environment variables of the job",
             )
         return lock
+
+
+def _several(name: str) -> UsageError:
+    study = name.rpartition(".")[0] if name.rpartition(".")[2].isdecimal() else name
+    return UsageError(
+        f"{name} is of a study of several arms, points or metrics of its own, which lock, replay and diff do "
+        "not support",
+        context="a lock holds bare metal and one container, and Bareboat's own metrics",
+        remedy=f"bareboat report {study} --json   # has every number",
+    )
 
 
 def written(lock: Lock) -> bytes:

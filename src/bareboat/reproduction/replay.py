@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -23,7 +23,13 @@ if TYPE_CHECKING:
     from bareboat.session import Prepared, Session
 
 #: Exit codes.
-EQUAL, DIFFERENT, NOT_REPLAYABLE, UNDECIDED = 0, 10, 11, 12
+EQUAL, DIFFERENT, NOT_REPLAYABLE, UNDECIDED, NOT_COMPARED = 0, 10, 11, 12, 13
+_WORDS = {
+    EQUAL: "equal",
+    DIFFERENT: "different",
+    UNDECIDED: "not enough evidence",
+    NOT_COMPARED: "no metric to compare",
+}
 
 
 class NotReplayableError(BareboatError):
@@ -167,6 +173,13 @@ def run(
     return made.run_id
 
 
+def of_runs(found: Sequence[Compared]) -> int:
+    """The exit code of compared runs. Equal exit codes alone show nothing about the results."""
+    if any(each.equal is False for each in found):
+        return DIFFERENT
+    return EQUAL if any(each.equal and each.item != comparison.EXIT_CODE for each in found) else NOT_COMPARED
+
+
 def judge(lock: Lock, run_id: str, session: Session, tolerances: Tolerances) -> Judgement:
     """Compare the lock with the run that replayed it."""
     maker = making.Maker(
@@ -188,12 +201,11 @@ def judge(lock: Lock, run_id: str, session: Session, tolerances: Tolerances) -> 
         code = DIFFERENT if False in decided else EQUAL if True in decided else UNDECIDED
     else:
         found = comparison.of_runs(lock.results, replayed.results, tolerances)
-        code = DIFFERENT if any(each.equal is False for each in found) else EQUAL
-    word = {EQUAL: "equal", DIFFERENT: "different", UNDECIDED: "not enough evidence"}[code]
+        code = of_runs(found)
     return Judgement(
         run=run_id,
         code=code,
-        word=word,
+        word=_WORDS[code],
         compared=tuple(found),
         differences=tuple(compare(lock, replayed)),
     )
