@@ -58,6 +58,14 @@ def test_a_result_that_cannot_be_written_is_an_error(tmp_path: Path, words: str)
     refused(shell(f"bareboat {words} >&-", tmp_path), "standard output", "closed", code=1)
 
 
+@pytest.mark.parametrize("flags", ["", "--json", "-f"])
+def test_a_run_s_output_that_cannot_be_written_is_not_the_run_s_fault(tmp_path: Path, flags: str) -> None:
+    run = "bareboat run --engine native -- echo hello"
+    assert shell(f"{run} | cat", tmp_path).returncode == 0
+    refused(shell(f"bareboat logs {flags} echo >/dev/full", tmp_path), "standard output", "No space", code=1)
+    assert "hello" in shell(f"bareboat logs {flags} echo", tmp_path).stdout
+
+
 def test_notes_that_cannot_be_written_are_not_silence(tmp_path: Path) -> None:
     assert shell("bareboat report 2>/dev/full", tmp_path).returncode == 1
     assert shell("bareboat report 2>&-", tmp_path).returncode == 0

@@ -17,7 +17,7 @@ from bareboat.cli.main import main
 from bareboat.errors import PlanError, ToolError, UsageError
 from bareboat.model import JobState, SchedulerFacts, Submission, Topology
 from bareboat.plan import plan
-from bareboat.runs import interaction, records, state, submission
+from bareboat.runs import dependencies, interaction, records, state, submission
 from bareboat.store import Store
 
 Says = Callable[..., None]
@@ -53,8 +53,10 @@ def asked(tmp_path: Path) -> list[str]:
     return [line.split()[0] for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def make(store: Store, job_id: str | None = "17", *, starts: str = "", code: str = "") -> str:
-    run = store.new_run("train")
+def make(
+    store: Store, job_id: str | None = "17", *, starts: str = "", code: str = "", name: str = "train"
+) -> str:
+    run = store.new_run(name)
     folder = store.run(run)
     (folder / "control").mkdir()
     (folder / "ranks").mkdir()
@@ -87,6 +89,18 @@ def test_a_refused_job_leaves_no_run(store: Store, says: Says, tmp_path: Path) -
     assert submission.read(store, kept.run_id) == kept
     assert (
         (store.run(kept.run_id) / "control" / "job.sh").read_text().startswith("#!/usr/bin/env bash\n#SBATCH")
+    )
+
+
+def test_a_job_name_with_dots_is_found_as_a_dependency(store: Store, says: Says) -> None:
+    says(squeue="21|RUNNING|None|c1\n")
+    dotted, plain = make(store, "17", name="lr.0.1"), make(store, "18")
+    assert dependencies.job_ids(store, "slurm", [dotted, plain, "21"]) == ("17", "18", "21")
+    with pytest.raises(UsageError) as caught:
+        dependencies.job_ids(store, "slurm", ["lr.0"])
+    assert (
+        caught.value.message
+        == 'scheduling.after: "lr.0" is neither a run in this store nor a job known to slurm'
     )
 
 

@@ -14,7 +14,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -86,10 +86,23 @@ def _write(text: str, stream: Any) -> None:
 
 
 def _print(text: str, stream: Any) -> None:
+    with _writing(stream):
+        print(text, file=stream, flush=True)
+
+
+def result_bytes(data: bytes) -> None:
+    """Print a part of a result unchanged."""
+    with _writing(sys.stdout):
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+
+
+@contextlib.contextmanager
+def _writing(stream: Any) -> Iterator[None]:
     """Raise BareboatError when a result cannot be written; notes do not stop the work."""
     global _lost
     try:
-        print(text, file=stream, flush=True)
+        yield
     except OSError as error:
         is_broken_pipe = isinstance(error, BrokenPipeError)
         if is_broken_pipe and stream is not sys.stderr:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 from bareboat.cli import console
 from bareboat.cli.command_line import number
@@ -165,23 +165,29 @@ def _copy(path: Path, position: int, lines: _Lines | None, *, to_end: bool = Tru
     """Copy the file from `position` on to stdout unchanged; return the new position. `to_end`: the file is
     complete. Raises StoreError for what is not a regular file, since a job may replace it."""
     try:
-        with open(untrusted.open_regular(path), "rb") as stream:
-            if os.fstat(stream.fileno()).st_size < position:
-                position = 0  # the job restarted and so did its log
-            stream.seek(position)
-            while data := stream.read(1 << 16):
-                position += len(data)
-                if lines is None:
-                    sys.stdout.buffer.write(data)
-                else:
-                    lines.write(data)
+        stream = open(untrusted.open_regular(path), "rb")  # noqa: SIM115  (closed below)
     except (FileNotFoundError, NotADirectoryError):
         return position
-    except BrokenPipeError:
-        raise
     except OSError as error:
         raise directory.damaged(path, error) from None
+    with stream:
+        if os.fstat(stream.fileno()).st_size < position:
+            position = 0  # the job restarted and so did its log
+        stream.seek(position)
+        while data := _read(stream, path):
+            position += len(data)
+            if lines is None:
+                console.result_bytes(data)
+            else:
+                lines.write(data)
     if lines is not None and to_end:
         lines.end()
-    sys.stdout.flush()
     return position
+
+
+def _read(stream: BinaryIO, path: Path) -> bytes:
+    """The next part. Only errors of the file are the run's; those of the output are not."""
+    try:
+        return stream.read(1 << 16)
+    except OSError as error:
+        raise directory.damaged(path, error) from None

@@ -16,7 +16,8 @@ def job_ids(store: Store, scheduler: str, after: Sequence[str]) -> tuple[str, ..
     found: list[str] = []
     numbers: list[str] = []
     for each in after:
-        if each.partition(".")[0] in runs and (named := _of_run(store, scheduler, each, runs)):
+        # A dot is also part of a job's name, and of some job IDs; a point's number follows the last one.
+        if runs & {each, each.rpartition(".")[0]} and (named := _of_run(store, scheduler, each, runs)):
             found += named
         else:
             numbers.append(each)
@@ -25,9 +26,8 @@ def job_ids(store: Store, scheduler: str, after: Sequence[str]) -> tuple[str, ..
     for each in numbers:
         if each not in known:
             raise UsageError(
-                f'scheduling.after: "{each}" is neither a run in this store nor a job known to {scheduler}'
-                "knows",
-                remedy="bareboat status --all  # lists runs; remove jobs that completed",
+                f'scheduling.after: "{each}" is neither a run in this store nor a job known to {scheduler}',
+                remedy="bareboat status --all   # lists runs; remove jobs that completed from `after`",
             )
     return tuple(dict.fromkeys(found))
 
