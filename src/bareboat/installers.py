@@ -186,10 +186,7 @@ def check_tarball(tarball: str | None) -> str | None:
         return tarball
     path = os.path.abspath(tarball)
     if not os.path.isfile(path):
-        raise UsageError(
-            f"file {tarball} with udocker's engine not found",
-            remedy="bareboat doctor --fix   # with internet access, udocker downloads it itself",
-        )
+        raise UsageError(f"file {tarball} with udocker's engine not found", remedy=_TARBALL)
     return path
 
 

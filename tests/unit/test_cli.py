@@ -446,7 +446,7 @@ def test_doctor_ends_with_what_is_ready_and_what_is_not() -> None:
         "  try: ask for a range in /etc/subuid",
     ]
     assert found[3].startswith("not ready: Slurm, because slurmctld does not answer")
-    assert found[-1] == "  try: bareboat doctor --compute"
+    assert found[-1] == "  try: scontrol ping; if it is slow: export BAREBOAT_TOOL_TIMEOUT_S=60"
     assert max(map(len, found)) <= 80
     up = msgspec.structs.replace(slurm, works=True)
     last = doctor._text(make_site(engines=(works,), schedulers=(up,)), []).splitlines()[-1]

@@ -147,7 +147,7 @@ def test_nothing_is_overwritten(
     code, out, err = bareboat(capsys, "new", "jax", str(target))
     assert (code, out) == (2, "")
     assert message in err
-    assert "\n  try: " in err
+    assert "\n  try: bareboat new jax OTHER-DIR\n" in err
     assert [(each, os.lstat(each).st_mtime_ns) for each in sorted(tmp_path.rglob("*"))] == before
 
 

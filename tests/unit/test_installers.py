@@ -148,8 +148,9 @@ def test_py_spy_is_missing_where_nobody_has_it() -> None:
 
 def test_the_tarball_is_in_the_command_quoted() -> None:
     assert "UDOCKER_TARBALL='/a b.tar.gz' UDOCKER_DIR=" in fix_of("udocker", "/a b.tar.gz").commands[1]
-    with pytest.raises(UsageError, match=r"file nowhere\.tar\.gz with"):
+    with pytest.raises(UsageError, match=r"file nowhere\.tar\.gz with") as caught:
         installers.check_tarball("nowhere.tar.gz")
+    assert "--fix --tarball FILE" in caught.value.remedy
     pinned = "https://mirror.example/e.tar.gz#sha256=" + "a" * 64
     assert installers.check_tarball(pinned) == pinned
 

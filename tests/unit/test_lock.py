@@ -270,6 +270,22 @@ def test_a_module_is_found_by_its_name(project: Path) -> None:
     assert [file.path for file in found.files] == ["inner/part.py"]
 
 
+@pytest.mark.parametrize(
+    ("source", "words", "found"),
+    [
+        ("import torch\nnet = torch.compile(net)\n", (), True),
+        ("from torch import nn, compile\n", (), True),
+        ("import triton\n", (), True),
+        ("import torch\n", ("--torch_compile",), True),
+        ("import torch\nre.compile('x')\n", (), False),
+    ],
+)
+def test_code_that_compiles_is_known(project: Path, source: str, words: tuple[str, ...], found: bool) -> None:
+    (project / "inner" / "part.py").write_text(source)
+    assert code.compiles(job_in(project, "python", "train.py", *words)) == found
+    assert not code.compiles(job_in(project, "python", "unused.py"))
+
+
 def test_links_out_of_the_directory_are_not_followed(project: Path, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("geheim")
     (project / "link").symlink_to(tmp_path / "secret")

@@ -29,7 +29,7 @@ from bareboat.model import (
     Topology,
 )
 from bareboat.plan import plan
-from bareboat.plan.warnings import image_warnings, site_warnings
+from bareboat.plan.warnings import compiler_missing, image_warnings, site_warnings
 from bareboat.probe import permits
 from bareboat.probe.host import RealHost
 from bareboat.probe.permits import Answer
@@ -314,8 +314,8 @@ def test_a_run_waits_for_no_trial_that_nobody_needs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("frameworks", "has_compiler", "asked", "told"),
     [
-        ({"torch": "2.5", "triton": "3.1"}, False, UNSET, "Triton's kernels and torch.compile"),
-        ({"torch": "2.5"}, False, UNSET, "torch.compile"),
+        ({"torch": "2.5", "triton": "3.1"}, False, UNSET, "Triton's kernels and torch.compile require"),
+        ({"torch": "2.5"}, False, UNSET, "torch.compile requires"),
         ({"torch": "2.5"}, False, False, None),
         ({"torch": "2.5"}, True, UNSET, None),
         ({"torch": "2.5"}, None, UNSET, None),
@@ -327,12 +327,14 @@ def test_a_missing_compiler_is_a_warning(
 ) -> None:
     job = make_job(capture=CaptureRequest(compiler=asked))
     image = msgspec.structs.replace(make_image(frameworks=frameworks), compiler=has_compiler)
-    found = image_warnings(job, image)
+    found = image_warnings(job, image, compiles=True)
+    assert image_warnings(job, image, compiles=False) == ()
+    assert compiler_missing(job, image) == found
     if told is None:
         assert found == ()
     else:
-        assert f"no C compiler, which {told} start: set compiler = true" in found[0]
-    pulled = image_warnings(msgspec.structs.replace(job, image="debian:12"), image)
-    assert [each.endswith("use an image that has gcc, when the job needs them") for each in pulled] == [
+        assert f"no C compiler, which {told}: set compiler = true" in found[0]
+    pulled = image_warnings(msgspec.structs.replace(job, image="debian:12"), image, compiles=True)
+    assert [each.endswith("use an image that has gcc, if the job uses it") for each in pulled] == [
         True for _ in found
     ]

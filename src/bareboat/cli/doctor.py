@@ -20,6 +20,7 @@ from bareboat.cli.common import (
 from bareboat.cli.folding import folded
 from bareboat.errors import StoreError, UsageError
 from bareboat.model import EngineFacts, FileSystem, GpuDriver, MpiFacts, Partition, Site
+from bareboat.schedulers import by_partition
 from bareboat.session import sites
 
 if TYPE_CHECKING:
@@ -291,7 +292,7 @@ def _conclusion(site: Site) -> list[str]:
         (each.name, each.detail, each.remedy) for each in engines if not each.works and each.name not in works
     ]
     faults += [
-        (registry.scheduler(each.name).TITLE, each.detail, "bareboat doctor --compute")
+        (registry.scheduler(each.name).TITLE, each.detail, by_partition.ask_again(each.name))
         for each in site.schedulers
         if not each.works
     ]

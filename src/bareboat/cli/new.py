@@ -31,7 +31,7 @@ def run(context: Context) -> int:
         _list(context)
         return 0
     example = gallery.find(options.example)
-    target = gallery.check(options.folder or example.name)
+    target = gallery.check(options.folder or example.name, f"bareboat new {example.name} OTHER-DIR")
     names = list(gallery.files(example))
     if not options.dry_run:
         gallery.copy(example, target)

@@ -15,9 +15,10 @@ from bareboat.files.trees import remove_tree
 from bareboat.paths import lies_in
 
 
-def check(text: str | Path, *, needed_bytes: int = 0, is_folder: bool = False) -> Path:
+def check(text: str | Path, *, needed_bytes: int = 0, is_folder: bool = False, other: str = "") -> Path:
     """Return the absolute path of an output. Raises UsageError when it cannot be written, and StoreError when
-    its file system has less than `needed_bytes` free. `is_folder`: a directory that must not exist yet."""
+    its file system has less than `needed_bytes` free. `is_folder`: a directory that must not exist yet.
+    `other`: the command that gives another name."""
     if not str(text):
         raise UsageError("the path of the output is empty", remedy="give a file name, for example ./result")
     if failures.working_directory() is None and not os.path.isabs(text):
@@ -32,8 +33,8 @@ def check(text: str | Path, *, needed_bytes: int = 0, is_folder: bool = False) -
             raise UsageError(f"the directory {parent} does not exist", remedy=f"mkdir -p {shown}")
         if is_folder:
             if os.path.lexists(path):
-                quoted = shlex.quote(str(path))
-                raise UsageError(f"{path} already exists", remedy=f"use another name, or:  rm -r {quoted}")
+                free = f"use another name, for example {shlex.quote(f'{path}-2')}"
+                raise UsageError(f"{path} already exists", remedy=other or free)
         elif path.is_dir():
             raise UsageError(f"{path} is a directory, not a file", remedy=f"name a file in it:  {path}/NAME")
         elif path.exists() and not path.is_file():

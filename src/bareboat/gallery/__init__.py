@@ -76,19 +76,19 @@ def _files(folder: Traversable) -> Iterator[tuple[str, Traversable]]:
             yield each.name, each
 
 
-def check(directory: str) -> Path:
-    """The absolute path of a directory to create, or of an empty one. Raises UsageError when it cannot be
-    created, or has files."""
+def check(directory: str, other: str = "") -> Path:
+    """The absolute path of a directory to create, or of an empty one. `other`: the command that gives another
+    name. Raises UsageError when it cannot be created, or has files."""
     path = Path(os.path.abspath(directory)) if directory else None
     if path is not None and path.is_dir() and not path.is_symlink():
         outputs.check(path / "job.toml")
         if any(path.iterdir()):
             raise UsageError(
                 f"{path} is not empty",
-                remedy=f"name a new directory, or check what is there: ls -A {shlex.quote(str(path))}",
+                remedy=other or f"name a new directory, for example {shlex.quote(f'{path}-2')}",
             )
         return path
-    return outputs.check(directory, is_folder=True)
+    return outputs.check(directory, is_folder=True, other=other)
 
 
 def copy(example: Example, target: Path) -> None:

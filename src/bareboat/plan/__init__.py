@@ -42,7 +42,7 @@ from bareboat.plan.memory import choose_memory
 from bareboat.plan.process import Workload, choose_process
 from bareboat.plan.program import check_program, check_starters
 from bareboat.plan.scheduler import choose_scheduler, notification_decision, topology_decision
-from bareboat.plan.warnings import image_warnings, site_warnings
+from bareboat.plan.warnings import compiler_missing, image_warnings, site_warnings
 from bareboat.plan.watchdog import choose_watchdog
 from bareboat.schedulers import Scheduler
 
@@ -63,15 +63,18 @@ def plan(
     node: Site | None = None,
     mpi_checks: tuple[CheckResult, ...] = (),
     program: Executable | None = None,
+    compiles: bool = False,
 ) -> Plan:
     """Decide everything, and what the job does when its MPI check fails. `image` and `rootfs` are None for a
     job on bare metal without a capture. `site` is where the job is submitted, `node` a machine of those
     that run it, when that is another and was seen; `mpi_checks`: what MPI checks found there; `program`: what
-    the job's command starts, if that was looked up.
+    the job's command starts, if that was looked up; `compiles`: its code compiles C while it runs.
 
     Raises PlanError when the job cannot run as asked.
     """
-    made = _plan(job, image, rootfs, site, node=node, mpi_checks=mpi_checks, program=program)
+    made = _plan(
+        job, image, rootfs, site, node=node, mpi_checks=mpi_checks, program=program, compiles=compiles
+    )
     others: list[Plan] = []
     last, known = made, mpi_checks
     while last.check_subject is not None and last.start is Start.PROGRAM:
@@ -80,7 +83,9 @@ def plan(
         )
         known = (*known, failed)
         try:
-            last = _plan(job, image, rootfs, site, node=node, mpi_checks=known, program=program)
+            last = _plan(
+                job, image, rootfs, site, node=node, mpi_checks=known, program=program, compiles=compiles
+            )
         except PlanError:
             break
         launcher = registry.launcher(last.launcher)
@@ -109,6 +114,7 @@ def _plan(
     node: Site | None,
     mpi_checks: tuple[CheckResult, ...],
     program: Executable | None,
+    compiles: bool,
 ) -> Plan:
     scheduler, about_scheduler = choose_scheduler(job, site)
     runs_on = node or site
@@ -136,7 +142,18 @@ def _plan(
         image,
         runs_on,
         lambda engine, enclosure: _under(
-            engine, enclosure, job, image, rootfs, site, node, scheduler, warnings, mpi_checks, program
+            engine,
+            enclosure,
+            job,
+            image,
+            rootfs,
+            site,
+            node,
+            scheduler,
+            warnings,
+            mpi_checks,
+            program,
+            compiles,
         ),
     )
     return msgspec.structs.replace(made, decisions=(*decisions, about_engine, *made.decisions))
@@ -154,6 +171,7 @@ def _under(
     warnings: tuple[str, ...],
     mpi_checks: tuple[CheckResult, ...],
     program: Executable | None,
+    compiles: bool,
 ) -> Plan:
     """The plan with this engine, and the decisions that follow from it. Raises Unfit where another engine
     might do, PlanError where none can."""
@@ -261,7 +279,11 @@ def _under(
             *gpu.warnings,
             *_not_seen(scheduler.AT_ONCE, node),
             *site_warnings(job, image, runs_on),
-            *((*covering.warnings(job), *image_warnings(job, image)) if engine.CONTAINS else ()),
+            *(
+                (*covering.warnings(job), *image_warnings(job, image, compiles=compiles))
+                if engine.CONTAINS
+                else ()
+            ),
             *fabric.warnings,
             *settled.warnings,
             *starts_warnings,
@@ -289,7 +311,10 @@ def _under(
         executable=executable,
         shell=shell,
         check_subject=launch.check_subject,
-        notes=(launch.note,) if launch.note else (),
+        notes=(
+            *((launch.note,) if launch.note else ()),
+            *(compiler_missing(job, image) if engine.CONTAINS and not compiles else ()),
+        ),
         delivery=delivery,
         py_spy=py_spy,
         watches_world=True if about_world else UNSET,

@@ -15,26 +15,28 @@ _COMPILE = {
 }
 
 
-def image_warnings(job: Job, image: Image | None) -> tuple[str, ...]:
-    """What the image lacks that its packages start: a C compiler, and other programs. A job that says
-    `capture.compiler = false` or lists its `capture.programs` does without."""
+def image_warnings(job: Job, image: Image | None, *, compiles: bool) -> tuple[str, ...]:
+    """What the image lacks that its packages start: a C compiler, where the job's code `compiles`, and other
+    programs. A job that says `capture.compiler = false` or lists its `capture.programs` does without."""
     if image is None:
         return ()
-    return (*_compiler_warning(job, image), *_program_warnings(job, image))
+    return (*(compiler_missing(job, image) if compiles else ()), *_program_warnings(job, image))
 
 
-def _compiler_warning(job: Job, image: Image) -> tuple[str, ...]:
-    if image.compiler is not False or job.capture.compiler is False:
+def compiler_missing(job: Job, image: Image | None) -> tuple[str, ...]:
+    """What does not work without a C compiler; nothing where the image has one, or the job needs none."""
+    if image is None or image.compiler is not False or job.capture.compiler is False:
         return ()
     what = next((what for package, what in _COMPILE.items() if package in image.frameworks), None)
     if what is None:
         return ()
     remedy = (
-        "set compiler = true under [capture], or false when the job does not need them"
+        "set compiler = true under [capture], or false if the job does not use it"
         if job.image == "capture"
-        else "use an image that has gcc, when the job needs them"
+        else "use an image that has gcc, if the job uses it"
     )
-    return (f"the image has no C compiler, which {what} start: {remedy}",)
+    requires = "require" if " and " in what or what.endswith("s") else "requires"
+    return (f"the image has no C compiler, which {what} {requires}: {remedy}",)
 
 
 def _program_warnings(job: Job, image: Image) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import re
 from collections.abc import Iterator
@@ -21,6 +22,32 @@ _MOST_BYTES = 64 << 20
 _KEPT_FILE_BYTES = 128 << 10
 _KEPT_BYTES = 256 << 10
 _IMPORT = re.compile(r"^[ \t]*(?:from[ \t]+([.\w]+)[ \t]+import[ \t]+([^#\n]*)|import[ \t]+([^#\n]+))", re.M)
+
+
+#: Compiles C while it runs, or may by an option of Hugging Face's Trainer.
+_COMPILES = re.compile(
+    r"\btorch[._]compile\b|\btorch[ \t]+import[^\n]*\bcompile\b|\btriton\b|\bdeepspeed\b|\bcpp_extension\b",
+    re.IGNORECASE,
+)
+
+
+def compiles(job: Job) -> bool:
+    """Whether the job's command, or a Python file that it uses, names something that compiles C."""
+    if any(map(_COMPILES.search, job.command)):
+        return True
+    if job.workdir is None or not os.path.isdir(job.workdir):
+        return False
+    folder = Path(os.path.realpath(job.workdir))
+    for path in itertools.islice(_used(folder, job), _MOST_FILES):
+        if not path.endswith(".py"):
+            continue
+        try:
+            text = untrusted.read_text(folder / path, limit=_KEPT_FILE_BYTES)
+        except OSError:
+            continue
+        if _COMPILES.search(text):
+            return True
+    return False
 
 
 def look(job: Job) -> Code | None:

@@ -14,6 +14,18 @@ from bareboat.schedulers import clock, cpus_per_node, gpus_per_node
 MAX_ARRAY = "max_array"
 
 
+#: What asks a scheduler's server whether it is up.
+_PINGS = {"slurm": "scontrol ping", "gridengine": "qstat -g c", "pbs": "qstat -B", "lsf": "lsid",
+          "flux": "flux resource list"}  # fmt: skip
+
+
+def ask_again(name: str) -> str:
+    """The remedy for a scheduler that does not answer."""
+    slow = "export BAREBOAT_TOOL_TIMEOUT_S=60"
+    ping = _PINGS.get(name)
+    return f"{ping}; if it is slow: {slow}" if ping else f"if it is slow: {slow}"
+
+
 def objection(
     name: str, job: Job, site: Site, *, word: str = "partition", needs_default: bool = True
 ) -> Refusal | None:
@@ -25,7 +37,7 @@ def objection(
             f"{name} is not installed on this machine", "log in to the cluster, or run it here: bareboat run"
         )
     if not facts.works:
-        return Refusal(facts.detail, "bareboat doctor   # shows whether it answers again")
+        return Refusal(facts.detail, ask_again(name))
     partition = None
     if facts.partitions:
         partition = facts.partition(job.scheduling.partition)

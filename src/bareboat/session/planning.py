@@ -20,7 +20,7 @@ def plan(session: Session, prepared: Prepared) -> Plan:
     from bareboat.images.inside.executable import look
     from bareboat.mpi.ladder import needs_mpi
     from bareboat.plan import plan
-    from bareboat.runs import mpi_checks
+    from bareboat.runs import code, mpi_checks
 
     job, site, image, node = prepared
     store, reporter = session.store, session.reporter
@@ -29,7 +29,8 @@ def plan(session: Session, prepared: Prepared) -> Plan:
         rootfs = present(store, image, site, job, node=node)
     before = mpi_checks.gather(store) if image.mpis or needs_mpi(image) else ()
     program = look(store, image, node or site, job)
-    made = plan(job, image, rootfs, site, node=node, mpi_checks=before, program=program)
+    compiles = code.compiles(job)
+    made = plan(job, image, rootfs, site, node=node, mpi_checks=before, program=program, compiles=compiles)
     if rootfs is None:
         if session.looks and registry.contains(made.engine) and image.digest == "":
             from bareboat.images import capture
@@ -48,7 +49,16 @@ def plan(session: Session, prepared: Prepared) -> Plan:
                 image,
                 rootfs,
                 made,
-                lambda rootfs: plan(job, image, rootfs, site, node=node, mpi_checks=before, program=program),
+                lambda rootfs: plan(
+                    job,
+                    image,
+                    rootfs,
+                    site,
+                    node=node,
+                    mpi_checks=before,
+                    program=program,
+                    compiles=compiles,
+                ),
                 progress=reporter.bytes,
             )
         finally:
