@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -22,8 +25,8 @@ from bareboat.store import Store
 ENGINES = ("podman", "podman-hpc")
 
 
-def processes() -> set[str]:
-    """This user's processes of Podman, with the time when each was started."""
+def processes(*names: str) -> set[str]:
+    """This user's processes of Podman, or of these names, with the time when each was started."""
     found = set()
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -32,7 +35,7 @@ def processes() -> set[str]:
             if (
                 folder.stat().st_uid == os.getuid()
                 and state[0] != "Z"
-                and name.startswith(("podman", "conmon"))
+                and name.startswith(names or ("podman", "conmon"))
             ):
                 found.add(f"{name} {folder.name} {state[19]}")
         except OSError:
@@ -126,3 +129,31 @@ def test_what_builds_a_site_layer_leaves_nothing(captured: Captured, tmp_path: P
     assert (ended.exit_code, ended.said.strip()) == (0, "42")
     assert wait_until(lambda: processes() <= before[0], limit_s=5), processes() - before[0]
     assert folders() <= before[1]
+
+
+_SLOW = """
+from pathlib import Path
+from bareboat import execute
+from bareboat.engines import podman
+from bareboat.probe.host import RealHost
+podman._TRIAL = "sleep 120"
+with execute.side_by_side(1) as pool:
+    pool.submit(podman.probe, RealHost(Path("."))).result()
+"""
+
+
+def containers() -> set[str]:
+    return set(execute.run([tool("podman"), "ps", "--all", "--quiet"]).stdout.split())
+
+
+@pytest.mark.parametrize("moment", ["conmon", "sleep"])
+def test_an_interrupted_probe_leaves_nothing(moment: str, tmp_path: Path) -> None:
+    """conmon is in no session of Podman's, and would stay with its container."""
+    names = ("podman", "conmon", "runc", "crun", "sleep")
+    listed, before = containers(), processes(*names)
+    probing = subprocess.Popen([sys.executable, "-c", _SLOW], cwd=tmp_path, stderr=subprocess.DEVNULL)
+    assert wait_until(lambda: any(each.startswith(moment) for each in processes(*names) - before), limit_s=20)
+    probing.send_signal(signal.SIGINT)
+    probing.wait(30)
+    assert wait_until(lambda: processes(*names) <= before, limit_s=5), processes(*names) - before
+    assert containers() <= listed

@@ -42,7 +42,7 @@ from bareboat.engines import (
 from bareboat.engines.costs import Cost
 from bareboat.engines.places import join, planned
 from bareboat.engines.run_directories import inside, inside_name
-from bareboat.errors import PlanError
+from bareboat.errors import PlanError, ToolError
 from bareboat.model import (
     HELPER_VARIABLE,
     Command,
@@ -116,6 +116,22 @@ _LONGEST_RUNTIME_DIR = 39
 #: Then removes the directories after it, up to "", unless a Podman of the user's runs now, or they hold
 #: images, volumes, secrets or networks, which the user made meanwhile; and those after "", if they are empty.
 _CLEAN = r"""
+declare -A doomed=()
+# conmon has a session and an environment of its own, and the container's name among its words.
+for path in $(grep -lzF "${1#*=}" /proc/[0-9]*/cmdline 2>/dev/null); do
+  path=${path%/cmdline} comm=
+  { read -r comm < "$path/comm"; } 2>/dev/null
+  [ "$comm" != conmon ] || doomed[${path#/proc/}]=1
+done
+for ((level = 0; level < 4 && ${#doomed[@]}; level++)); do # the runtime and the container below it
+  for path in /proc/[0-9]*/stat; do
+    { IFS= read -r words < "$path"; } 2>/dev/null || continue
+    read -r -a words <<< "${words##*) }"
+    path=${path%/stat}
+    [ -z "${doomed[${words[1]}]-}" ] || doomed[${path#/proc/}]=1
+  done
+done
+[ ${#doomed[@]} = 0 ] || kill -KILL "${!doomed[@]}" 2>/dev/null
 for path in $(grep -lzxF "$1" /proc/[0-9]*/environ 2>/dev/null); do
   path=${path%/environ}
   kill -KILL "${path#/proc/}"
@@ -219,11 +235,19 @@ def _try(
     if os.getuid() == 0:
         ways += tuple({**way, "ulimit": _ULIMIT_OF_ROOT} for way in ways)
     said = []
-    for way in ways:
-        outcome = host.run(
-            [*clean, path, *_options(way, os.getuid()), _tmpfs("/run"), *mounts, str(image),
-             "/bin/sh", "-c", _TRIAL]
-        )  # fmt: skip
+    for number, way in enumerate(ways):
+        called = f"{mark.partition('=')[2]}-{number}"
+        try:
+            outcome = host.run(
+                [*clean, path, *_options(way, os.getuid()), f"--name={called}", _tmpfs("/run"), *mounts,
+                 str(image), "/bin/sh", "-c", _TRIAL]
+            )  # fmt: skip
+        except BaseException:  # interrupted, or too slow: conmon and the container go on without Podman
+            with contextlib.suppress(ToolError):
+                _afterwards(host).run(
+                    [*clean, podman, "rm", *_own_options(way), "--force", "--ignore", "--time=0", called]
+                )
+            raise
         seen, _, groups = outcome.stdout.partition("\n")
         if outcome.ok and seen == "written":
             settings = {**way, **{path: "host" for path in HOST_FILES if os.path.exists(path)}}
@@ -264,7 +288,13 @@ def leaving_nothing(host: Host) -> Iterator[str]:
     try:
         yield mark
     finally:
-        host.run(["bash", "-c", _CLEAN, "bash", mark, *new, "", *new_above])
+        _afterwards(host).run(["bash", "-c", _CLEAN, "bash", mark, *new, "", *new_above])
+
+
+def _afterwards(host: Host) -> Host:
+    """The machine, for cleaning up: the time for questions may be over."""
+    anew = getattr(host, "for_one_subject", None)
+    return host if anew is None else anew()
 
 
 def _state() -> tuple[list[str], list[str]]:
@@ -368,9 +398,8 @@ def _user() -> str:
 
 def _options(settings: Mapping[str, str], uid: int) -> list[str]:
     """Podman's own, then those of `run` that are the same for every command."""
-    own = [f"--{name}={value}" for name, value in settings.items() if name in _OWN_OPTIONS]
     return [
-        "run", "--log-level=error", "--events-backend=none", *own,
+        "run", *_own_options(settings),
         "--rm", "--interactive", "--detach-keys=", "--log-driver=none", "--rootfs",
         "--read-only", "--read-only-tmpfs=false",
         *(["--userns=keep-id", "--group-add=keep-groups"] if uid != 0 else []),
@@ -381,6 +410,11 @@ def _options(settings: Mapping[str, str], uid: int) -> list[str]:
         # Where cgroups can limit, Podman would allow 2048 processes and threads.
         *(["--pids-limit=-1"] if settings.get("cgroups") == "v2" else []),
     ]  # fmt: skip
+
+
+def _own_options(settings: Mapping[str, str]) -> list[str]:
+    own = [f"--{name}={value}" for name, value in settings.items() if name in _OWN_OPTIONS]
+    return ["--log-level=error", "--events-backend=none", *own]
 
 
 def _scratch(container: Container, targets: Collection[str]) -> list[str]:

@@ -41,8 +41,9 @@ _TERM_GRACE_S = 1.0
 #: Interval of checks whether a silent tool ended, and how long its output may stay open then.
 _LOOK_S = 0.1
 _LEFT_OPEN_S = 0.5
-#: The time that tools get when Bareboat exits.
+#: The time that tools get when Bareboat exits, and what is started then, to clean up.
 _STOPPED_S = 0.5
+_CLEANING_S = 3.0
 _CHUNK_BYTES = 2**16
 _MOST_SHOWN = 400
 #: Set when the threads of `side_by_side` must terminate their tools.
@@ -171,6 +172,7 @@ def _converse(
     out, err = process.stdout.fileno(), process.stderr.fileno()
     kept = {out: bytearray(), err: bytearray()}
     reading, left, hurried = {out, err}, memoryview(given), False
+    stopped_s = _CLEANING_S if _stopped.is_set() else _STOPPED_S
     poll = select.poll()
     for descriptor in reading:
         poll.register(descriptor, select.POLLIN)
@@ -188,7 +190,7 @@ def _converse(
                 log.warning("%s", notice[1])
                 notice = None
             if _stopped.is_set() and not hurried:  # time to clean up
-                hurried, deadline = True, min(deadline, now + _STOPPED_S)
+                hurried, deadline = True, min(deadline, now + stopped_s)
             for descriptor, _ in poll.poll(1000 * min(deadline - now, _LOOK_S)):
                 if process.stdin is not None and descriptor == process.stdin.fileno():
                     try:
