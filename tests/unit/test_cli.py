@@ -19,7 +19,7 @@ from stored import image_of
 from bareboat import __version__, config
 from bareboat.cli import console, doctor
 from bareboat.cli.image import ACTIONS
-from bareboat.cli.main import VERBS, main
+from bareboat.cli.main import VERBS, _note_stop, main
 from bareboat.cli.site import ACTIONS as SITE_ACTIONS
 from bareboat.config import KNOWN
 from bareboat.files import ownership
@@ -594,6 +594,15 @@ def test_a_run_told_as_json_keeps_stdout_for_that(tmp_path: Path) -> None:
     )
     assert json.loads(done.stdout)["exit_code"] == 0
     assert b"hello\n" in done.stderr
+
+
+def test_the_end_of_all_processes_is_reported_after_a_look(capsys: pytest.CaptureFixture[str]) -> None:
+    with subprocess.Popen(["sleep", "60"]) as left:
+        _note_stop("stopped", KeyboardInterrupt())
+        assert f"processes that it started go on: {left.pid}" in capsys.readouterr().err
+        left.kill()
+    _note_stop("stopped", KeyboardInterrupt())
+    assert capsys.readouterr().err == "\nbareboat: stopped; all its processes have ended\n"
 
 
 def test_a_dry_run_runs_nothing(bareboat: Bareboat) -> None:

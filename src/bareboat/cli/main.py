@@ -137,7 +137,13 @@ def entry() -> None:
 
 def _note_stop(how: str, error: BaseException) -> None:
     """Note what goes on: a scheduler's runs, the notes of the exception, do not end with Bareboat."""
-    left = getattr(error, "__notes__", None) or ["all processes that it started have ended"]
+    from bareboat import execute
+
+    left = list(getattr(error, "__notes__", ()))
+    if not left:
+        running = execute.descendants(os.getpid())
+        shown = ", ".join(map(str, running[:10]))
+        left = [f"processes that it started go on: {shown}" if running else "all its processes have ended"]
     console.note(f"\nbareboat: {how}; {'; '.join(left)}")
 
 
