@@ -91,7 +91,7 @@ def _run(peer: Peer, words: list[str], title: str, reporter: Reporter) -> None:
         del tail[:-_KEPT_BYTES]
 
     reporter.begin(title, words[1])
-    code = execute.run_step(words, {}, environment=os.environ, show=show)
+    code = execute.run_step(words, environment=os.environ, show=show)
     if code:
         last = tail.decode(errors="replace").splitlines()[-_LAST_LINES:]
         raise BareboatError(
