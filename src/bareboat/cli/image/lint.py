@@ -338,7 +338,7 @@ def _write(context: Context, path: Path, raw: bytes, written: str, text: str, do
         part.write_bytes(text.encode("utf-8", "surrogateescape"))
         part.chmod(mode)
     codes = ", ".join(sorted({each.code for each in done}))
-    context.progress.note(f"corrected {len(done)} findings in {path}: {codes}")
+    context.progress.note(f"corrected {len(done)} finding{'' if len(done) == 1 else 's'} in {path}: {codes}")
 
 
 def _report(
