@@ -138,8 +138,9 @@ def peer() -> Iterator[Peer]:
         yield made
     finally:
         if os.geteuid() != 0:
-            made("unshare", "rm", "-rf", top / "graph")
-        shutil.rmtree(top, ignore_errors=True)
+            made("unshare", "rm", "-rf", top / "graph", top / ".local")
+        subprocess.run(["chmod", "-R", "u+rwX", str(top)], check=False, capture_output=True)
+        shutil.rmtree(top)
 
 
 @pytest.fixture(scope="module")
