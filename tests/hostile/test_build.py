@@ -67,6 +67,7 @@ REFUSED: list[tuple[str, Files, int, str]] = [
     ("COPY --from=docker.invalid/none:1 / /", {}, 6, "docker.invalid"),
     ("RUN --mount=from=9,target=/m true", {}, 2, "9 is not one of"),
     ("ARG S=base\nRUN --mount=from=$S,target=/m true", {}, 2, "from= does not take variables"),
+    ("RUN --mount=type=tmpfs,target=/etc/passwd/x true", {}, 2, "/etc/passwd is not a directory"),
     ("ADD http://localhost:abc/f /x", {}, 6, "cannot be downloaded"),
     ("COPY a /x", {"a": "1", ".dockerignore": "-> none"}, 2, ".dockerignore not found"),
     ("COPY d* /x/", {"d/a": "1", "e": "1", ".dockerignore": "*\n!e\n"}, 2, "not found in the context"),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bareboat.files.trees import remove_tree
 from bareboat.images.build.layer import is_empty
-from bareboat.images.build.places import Place, PlaceError, locate
+from bareboat.images.build.places import Place, locate
 from bareboat.images.build.tree import Tree
 from bareboat.images.inside.view import View
 from bareboat.images.layers import flatten
@@ -101,22 +101,20 @@ class Stubs:
     """The mount points of a step that its tree lacks: bubblewrap makes them, and they are no change."""
 
     def __init__(self, view: View, targets: Iterable[str]) -> None:
+        """Raises PlaceError for a target that cannot be a place."""
         self._view = view
         #: What will be made, deepest last.
         self._made: list[str] = []
         self.places: dict[str, Place] = {}
         for target in targets:
-            try:
-                place = locate(view, target)
-            except PlaceError:
-                continue
+            place = locate(view, target)
             self.places[target] = place
             if place.node is None:
                 self._made += [each for each in (*place.missing, place.path) if each not in self._made]
 
     def path(self, target: str) -> str:
         """Where to mount: the target without links."""
-        return self.places[target].path if target in self.places else target
+        return self.places[target].path
 
     def remove(self, upper: Path) -> None:
         """Remove what is still as bubblewrap made it, and directories that did not change otherwise. The step
