@@ -33,6 +33,24 @@ def windows(*means: float, steps: int = 10, settle: int = 2) -> tuple[Window, ..
     )
 
 
+def test_each_arm_counts_its_own_samples(study: Study, records: list[Record]) -> None:
+    """Half the samples in each step of equal length is half the throughput, and is warned of."""
+    contender = study.arms[1].name
+    equal = analysis.analyse(study, [msgspec.structs.replace(r, samples_per_step=64) for r in records])
+    assert equal.warnings == ()
+    own = [msgspec.structs.replace(r, samples_per_step=32 if r.arm == contender else 64) for r in records]
+    found = analysis.analyse(study, own)
+    assert found.primary.contender_mean == pytest.approx(equal.primary.contender_mean / 2)
+    assert found.primary.baseline_mean == pytest.approx(equal.primary.baseline_mean)
+    assert found.primary.comparison.ratio == pytest.approx(equal.primary.comparison.ratio / 2)
+    for a, b, effect in zip(
+        found.primary.baseline, found.primary.contender, found.primary.effects, strict=True
+    ):
+        assert b / a == pytest.approx(math.exp(effect))
+    assert found.word == "different"
+    assert "trains 64 samples per step" in found.warnings[0]
+
+
 def with_windows(records: list[Record], arm: str, made: tuple[Window, ...]) -> list[Record]:
     return [msgspec.structs.replace(r, windows=made) if r.arm == arm else r for r in records]
 

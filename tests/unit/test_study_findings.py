@@ -115,6 +115,32 @@ def with_loss(records: list[list[Record]], points: set[int], arm: str) -> list[l
     ]
 
 
+def test_shapes_with_equal_numbers_of_workers_are_series_of_their_own() -> None:
+    """1 x 4 and 2 x 2 have four workers each; neither is left out."""
+    shapes = tuple((nodes, ranks) for nodes in (1, 2, 4) for ranks in (1, 2, 4))
+    matrix = make_matrix(factors=("topology.nodes", "topology.ranks_per_node"), points=shapes)
+    studies = [
+        msgspec.structs.replace(
+            study,
+            job=msgspec.structs.replace(study.job, topology=Topology(nodes=nodes, ranks_per_node=ranks)),
+        )
+        for study, (nodes, ranks) in zip(make_points(matrix), shapes, strict=True)
+    ]
+    # Nodes scale, ranks on a node do not.
+    records = make_records(
+        matrix, studies, {"bare": 1.0, "sif": 1.0}, scale=lambda point: float(shapes[point][0])
+    )
+    found = findings.find(matrix, studies, records)
+    own = [each for each in found.scalings if each.arm == "bare"]
+    assert len(own) == 6
+    for each in own[:3]:
+        assert "ranks_per_node" in each.at
+        assert each.scaling.speed_ups[2].efficiency == pytest.approx(1, abs=0.02)
+    for each in own[3:]:
+        assert "nodes" in each.at
+        assert each.scaling.speed_ups[2].speed_up == pytest.approx(1, abs=0.02)
+
+
 def test_points_whose_training_diverged_are_equivalent_nowhere() -> None:
     matrix = make_matrix()
     studies = make_points(matrix)

@@ -166,8 +166,10 @@ def measured_pairs(study: Study, records: Sequence[Record]) -> list[Pair]:
 def block_log_ratios(pair: Pair) -> list[float]:
     """log(throughput of contender / baseline) for each block of a run that both arms completed."""
     steps = [{window.block: mean_step_s(window) for window in record.windows} for record in pair]
+    samples = [record.samples_per_step or 1.0 for record in pair]
     return [
-        math.log(steps[0][block] / steps[1][block]) for block in sorted(steps[0].keys() & steps[1].keys())
+        math.log(steps[0][block] / steps[1][block] * (samples[1] / samples[0]))
+        for block in sorted(steps[0].keys() & steps[1].keys())
     ]
 
 
@@ -209,8 +211,10 @@ def _speeds(pair: Pair) -> tuple[float, float]:
         raise UsageError(
             "a run without a complete block has no effect to measure", remedy="train for more steps"
         )
-    per_step = pair[0].samples_per_step or 1.0
-    first, second = (per_step / geometric_mean([arm[block] for block in kept]) for arm in steps)
+    first, second = (
+        (record.samples_per_step or 1.0) / geometric_mean([arm[block] for block in kept])
+        for record, arm in zip(pair, steps, strict=True)
+    )
     return first, second
 
 
@@ -332,6 +336,13 @@ def _sentence(study: Study, metric: Metric) -> str:
 
 
 def _warnings(study: Study, pairs: Sequence[Pair]) -> Iterator[str]:
+    samples = [sorted({pair[arm].samples_per_step or 1.0 for pair in pairs}) for arm in (0, 1)]
+    if samples[0] != samples[1]:
+        of = [", ".join(f"{number:g}" for number in numbers) for numbers in samples]
+        yield (
+            f"The arms do not do the same work: {study.arms[0].name} trains {of[0]} samples per step, "
+            f"{study.arms[1].name} {of[1]}; the throughput counts the samples of each"
+        )
     busy = max(record.load_1min for pair in pairs for record in pair)
     expected = study.job.topology.world_size + 1
     if busy > max(expected, study.site.cpus) * 1.5:

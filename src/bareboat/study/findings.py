@@ -280,13 +280,28 @@ def _scalings(
     factors = _worker_factors(matrix)
     if not factors:
         return []
+    found = _scalings_over(matrix, studies, contrasts, factors)
+    if found is None:
+        # Different shapes have equal numbers of workers, such as 1 x 4 and 2 x 2: one factor after the other.
+        found = [
+            each for factor in factors for each in _scalings_over(matrix, studies, contrasts, (factor,)) or ()
+        ]
+    return found
+
+
+def _scalings_over(
+    matrix: Matrix, studies: Sequence[Study], contrasts: Sequence[ContrastFinding], factors: Sequence[str]
+) -> list[ScalingFinding] | None:
+    """How each arm scales with these factors, at each value of the others. None where two points of a series
+    have equal numbers of workers."""
     rest = [at for at, name in enumerate(matrix.factors) if name not in factors]
     groups: dict[tuple[str, tuple[Value, ...]], dict[float, list[float]]] = {}
     for arm, point, metric, values in _values(contrasts):
         number = _workers(matrix, studies[point], point)
         key = (arm, tuple(matrix.points[point][at] for at in rest))
-        speeds = [value if metric.higher_is_better else 1 / value for value in values]
-        groups.setdefault(key, {}).setdefault(number, speeds)
+        if number in groups.setdefault(key, {}):
+            return None
+        groups[key][number] = [value if metric.higher_is_better else 1 / value for value in values]
     found = []
     for (arm, others), speeds_of in groups.items():
         try:
