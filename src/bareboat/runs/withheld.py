@@ -1,6 +1,6 @@
 """Pure: texts that may hold a secret. What is recorded of a run is made to be shared, so none may be in it.
 
-A secret without a known form cannot be told from other text.
+A secret without a known form looks like other text.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class _Rank:
     buffer: bytes = field(default=b"")
 
     def read(self, line: bytes) -> bool:
-        """Note what the rank says; whether the line is one of the protocol."""
+        """Read a line of the rank; whether it is one of the protocol."""
         words = line.split()
         if words == [b"bye"]:
             self.done = True
