@@ -21,7 +21,7 @@ SIGNS = {
     "training diverged": ("✘", "31"),
 }
 _NOTE = "Geometric means. The first row is the primary metric, the others are secondary."
-_SHORT = {"not enough evidence": "not enough"}
+_SHORT = {"not enough evidence": "not enough", "training diverged": "diverged"}
 _RIGHT = (1, 2)
 
 

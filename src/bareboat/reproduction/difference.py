@@ -151,13 +151,8 @@ def _environment(first: Lock, second: Lock) -> Iterator[Difference]:
             weight, reason = Weight.STRONG, "threads change speed, and the order of sums"
         yield from _differ("environment", name, a.get(name, _ABSENT), b.get(name, _ABSENT), weight, reason)
     names = (tuple(first.withheld), tuple(second.withheld))
-    yield from _differ(
-        "environment",
-        "variables that may be secrets",
-        *names,
-        Weight.UNLIKELY,
-        "their values are not in locks",
-    )
+    why = "their values are not in locks"
+    yield from _differ("environment", "variables that may be secrets", *names, Weight.UNLIKELY, why)
 
 
 def _data(first: Lock, second: Lock) -> Iterator[Difference]:
@@ -257,9 +252,7 @@ def _packages(first: Lock, second: Lock) -> Iterator[Difference]:
     if a is None or b is None or a.digest == b.digest:
         return
     if a.packages is None or b.packages is None:
-        yield from _differ(
-            "packages", "packages", _count(a), _count(b), Weight.UNLIKELY, ""
-        )  # fmt: skip
+        yield from _differ("packages", "packages", _count(a), _count(b), Weight.UNLIKELY, "")
         return
     versions = _versions(a), _versions(b)
     for name in sorted(versions[0].keys() | versions[1].keys()):
