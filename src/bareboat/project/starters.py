@@ -184,7 +184,7 @@ def _several(name: str, word: str, words: Sequence[str]) -> UsageError:
 def _shape(
     words: Sequence[str], hosts: str, nodes: int | None, ranks: int | None, each: int | None
 ) -> tuple[int | None, int | None, int | None]:
-    """The nodes, the ranks, and those of each node, as far as the numbers tell. Raises UsageError where the
+    """The nodes, the ranks, and those of each node, as far as they are known. Raises UsageError where the
     nodes would have different numbers of ranks."""
     if hosts:
         counts = _on_hosts(hosts, ranks)
