@@ -87,6 +87,8 @@ def test_a_definition_file(project: Project) -> None:
     assert "wrote image.def" in out
     assert "apptainer build NAME.sif image.def" in err
     assert (project.folder / "image.def").read_text().count("Bootstrap: docker") == 1
+    project.init("--mpi", "auto", "--base", "./base.sif", "--format", "def", "-o", "other.def")
+    assert "Bootstrap: localimage\nFrom: ./base.sif" in (project.folder / "other.def").read_text()
 
 
 def test_lists_have_an_order(project: Project) -> None:
@@ -181,6 +183,7 @@ def test_facts_in_the_store(project: Project, tmp_path: Path) -> None:
         (("--nccl",), "requires a CUDA version"),
         (("--base", "alpine:3.20", "--mpi", "auto"), "Debian's or Ubuntu's"),
         (("--base", "a b"), "not the name of an image"),
+        (("--base", "./base.sif", "--mpi", "auto"), "which FROM cannot name"),
         (("--for", "gone"), "no facts about the site"),
         (("--for", "notes.txt"), "not valid JSON"),
         (("--for", "empty.json"), "cannot be read"),

@@ -80,7 +80,7 @@ def write(session: Session, request: Request, command: str) -> Written:
     """The recipe. `command`: how to write it again. Raises UsageError and PlanError."""
     asked.check(request.choices)
     site = ground_of(session, request.site) if request.site is not None else None
-    base = _base(session, request.choices.base) if request.choices.base is not None else None
+    base = _base(session, request.choices.base, request.form) if request.choices.base is not None else None
     listed, imported = _packages(session, request)
     found = wanted.complete(
         request.choices,
@@ -201,7 +201,7 @@ def _of_image(session: Session, name: str) -> Listed:
 # -- the base --------------------------------------------------------------------------------------
 
 
-def _base(session: Session, name: str) -> Base:
+def _base(session: Session, name: str, form: str) -> Base:
     """What is known of the base, by its files if it is in the store, else by its name."""
     from bareboat.images.oci import reference
 
@@ -216,6 +216,13 @@ def _base(session: Session, name: str) -> Base:
             architecture=architectures.machine(image.architecture),
             image=image,
         )
+    if reference.looks_like_path(name):
+        if form != "def":
+            raise UsageError(
+                f"the base {name[:200]} is a file, which FROM cannot name",
+                remedy=f"bareboat image pull {shlex.quote(name[:200])} --name base, and --base base",
+            )
+        return wanted.base_of_name(name)
     reference.parse(name, folder=session.folder)
     return wanted.base_of_name(name)
 
