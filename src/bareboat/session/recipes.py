@@ -97,9 +97,9 @@ def write(session: Session, request: Request, command: str) -> Written:
     )
     text = (definition if request.form == "def" else dockerfile).write(recipe)
     warnings = list(found.warnings)
-    if request.form == "def" and request.choices.base and _stored(session, request.choices.base) is not None:
+    if request.form == "def" and base is not None and base.image is not None:
         warnings.append(
-            f"apptainer cannot read the store: bareboat image convert {shlex.quote(request.choices.base)} "
+            f"apptainer cannot read the store: bareboat image convert {shlex.quote(base.name)} "
             "sif:base.sif, and --base ./base.sif"
         )
     if copies_all and not (request.top / ".dockerignore").exists():
@@ -205,6 +205,13 @@ def _base(session: Session, name: str, form: str) -> Base:
     """What is known of the base, by its files if it is in the store, else by its name."""
     from bareboat.images.oci import reference
 
+    if reference.looks_like_path(name):
+        if form != "def":
+            raise UsageError(
+                f"the base {name[:200]} is a file, which FROM cannot name",
+                remedy=f"bareboat image pull {shlex.quote(name[:200])} --name base, and --base base",
+            )
+        return wanted.base_of_name(name)
     image = _stored(session, name)
     if image is not None:
         _check_system(session, image, name)
@@ -216,13 +223,6 @@ def _base(session: Session, name: str, form: str) -> Base:
             architecture=architectures.machine(image.architecture),
             image=image,
         )
-    if reference.looks_like_path(name):
-        if form != "def":
-            raise UsageError(
-                f"the base {name[:200]} is a file, which FROM cannot name",
-                remedy=f"bareboat image pull {shlex.quote(name[:200])} --name base, and --base base",
-            )
-        return wanted.base_of_name(name)
     reference.parse(name, folder=session.folder)
     return wanted.base_of_name(name)
 
