@@ -1,7 +1,7 @@
 # shellcheck shell=bash disable=SC2034,SC2154,SC2317
 # The first node: the runs of a study, one after another, each with all arms on the same nodes.
-# Expects: allocation_seen.sh; $study, $schedule, $time_limit_s, $metric_files, $BAREBOAT_RUN, $BAREBOAT_CONTROL, $BAREBOAT_NODES,
-#   $BAREBOAT_HOST, $BAREBOAT_JOB, $script, $starts; hosts and on_each_node of the scheduler.
+# Expects: allocation_seen.sh; $study, $schedule, $time_limit_s, $metric_files, $BAREBOAT_RUN, $BAREBOAT_CONTROL,
+#   $BAREBOAT_NODES, $BAREBOAT_HOST, $BAREBOAT_JOB, $script, $starts; hosts and on_each_node of the scheduler.
 
 finish() { # $1: exit code
   rm -rf "$work"
@@ -26,12 +26,18 @@ trap 'stop 129' HUP
 trap : USR1
 
 await() { # the exit code of the child, through any number of signals
-  local status
+  local status again
   while :; do
     wait "$child"
     status=$?
-    kill -0 "$child" 2> /dev/null || return "$status"
+    kill -0 "$child" 2> /dev/null || break
   done
+  if [ "$status" -gt 128 ]; then # that of the signal, where the child ended at the same time
+    wait "$child" 2> /dev/null
+    again=$?
+    [ "$again" -eq 127 ] || status=$again
+  fi
+  return "$status"
 }
 
 is_done() { # $1: a run
@@ -62,15 +68,16 @@ leave_images() { # the copies that the runs shared
 }
 
 within_a_minute() { # start a part of a script on each node; whether all end well, in time
-  local pid tenths how=$2 run_script=$1
+  local pid tenths how=$2 run_script=$1 most=600
   shift 2
+  [ -z "$stopped" ] || most=100 # the scheduler kills this script soon
   if [ "$BAREBOAT_NODES" -eq 1 ]; then
     bash "$run_script" "$how" 0 "$@" < /dev/null > /dev/null 2>&1 &
   else
     on_each_node "$run_script" "$how" "$@" < /dev/null > /dev/null 2>&1 &
   fi
   pid=$!
-  for ((tenths = 0; tenths < 600; tenths++)); do
+  for ((tenths = 0; tenths < most; tenths++)); do
     kill -0 "$pid" 2> /dev/null || {
       wait "$pid"
       return
@@ -97,6 +104,7 @@ end_if_late() { # $1: after so many seconds, the process $2
 
 measure_arm() { # $1: run, $2: arm, $3: its position in the run
   local place=$work/$2 began began_cs number before=() code timer='' limit_s
+  [ -z "$stopped" ] || finish "$stopped"
   (umask 077 && mkdir -p "$place"/{control/logs,ranks,meter,files}) || finish 3
   cp "$study/arms/$2"/*.sh "$place/control" || finish 3
   : > "$place/control/keep_image"
