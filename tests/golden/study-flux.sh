@@ -214,8 +214,8 @@ measure_arm() { # $1: run, $2: arm, $3: its position in the run
   child=
   uptime_s
   if [ -n "$timer" ]; then
-    kill "$timer" 2> /dev/null
-    wait "$timer" 2> /dev/null
+    # A process that was just made may lose another signal.
+    { kill -KILL "$timer" && wait "$timer"; } 2> /dev/null
   fi
   printf 'code %s\nposition %s\nbegan %s\nended %s %s\nload %s\n' "$code" "$3" "$began" \
     "$uptime_cs" "${EPOCHREALTIME:-none}" "$(cat /proc/loadavg)" > "$place/result" || finish 3
