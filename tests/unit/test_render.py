@@ -164,7 +164,7 @@ def contained(command: Sequence[str], folder: Path, **changes: Any) -> Plan:
     return msgspec.structs.replace(made, requirements=())
 
 
-PATHS = WORDS.map(lambda word: "/" + word.replace("/", ""))
+PATHS = WORDS.map(lambda word: "/-" + word.replace("/", ""))
 
 
 @settings(max_examples=40, deadline=None)

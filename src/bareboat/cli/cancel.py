@@ -51,7 +51,9 @@ def run(context: Context) -> int:
         console.result_json(
             [{"run_id": each.run_id, "scheduler": each.scheduler, "job_id": each.job_id} for each in ended]
         )
-    else:
-        for line in told:
+    for line in told:
+        if context.options.json:
+            context.progress.note(line)
+        else:
             console.result(line)
     return 0

@@ -1,7 +1,7 @@
 """The system calls that a container may make: Podman's default list, with our differences marked.
 
-One line of calls.txt for each call: its name, the verdict, and its numbers in the four ABIs. A call that
-is not there is answered with ENOSYS, as if the kernel were older than the call; so is every call of x32.
+One line of calls.txt for each call: its name, the verdict, and its numbers in the four ABIs. A call without
+a line is answered with ENOSYS, as if the kernel were older than the call; so is every call of x32.
 Verdicts:
 
 - allow; eperm: refused with EPERM.
