@@ -56,7 +56,7 @@ def run(context: Context) -> int:
 
     runs = list(dict.fromkeys(find(context, name) for name in options.runs))
     for name in runs:
-        if not _is_run(store, name):
+        if not os.path.lexists(store.run(name)):
             raise store.missing_run(name)
         is_sweep = sweeps.find(store, name) is not None
         if not is_sweep and _is_study(store, name):
