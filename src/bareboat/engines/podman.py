@@ -18,8 +18,7 @@ import functools
 import os
 import pwd
 import re
-import uuid
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from bareboat.engines import (
@@ -41,6 +40,7 @@ from bareboat.engines import (
 )
 from bareboat.engines.costs import Cost
 from bareboat.engines.places import join, planned
+from bareboat.engines.podman_state import RUNTIME_DIR, afterwards, is_short, leaving_nothing
 from bareboat.engines.run_directories import inside, inside_name
 from bareboat.errors import PlanError, ToolError
 from bareboat.model import (
@@ -90,10 +90,9 @@ _RUN = RUN_VARIABLES[0]
 #: Variables that Podman and podman-hpc put into every container.
 _UNASKED = ("HOSTNAME", "PODMANHPC_MODULES_DIR")
 
-_RUNTIME_DIR = "XDG_RUNTIME_DIR"
 #: What Podman itself is given of the caller's environment, when it is set: where it keeps its state.
 _CALLERS = (
-    _RUNTIME_DIR,
+    RUNTIME_DIR,
     "XDG_DATA_HOME",
     "XDG_CONFIG_HOME",
     "CONTAINERS_CONF",
@@ -102,65 +101,6 @@ _CALLERS = (
     "SCRATCH",
     "SQUASH_DIR",
 )
-
-#: Where Podman and podman-hpc keep what a user's containers share, when no XDG_RUNTIME_DIR says where.
-_STATE = ("/tmp/podman-run-{uid}", "/tmp/containers-user-{uid}", "/tmp/storage-run-{uid}", "/tmp/{uid}_hpc")
-
-#: What Podman makes below the runtime directory, the data directory and that of its settings.
-_RUNTIME_STATE = ("containers", "libpod", "crun", "runc")
-#: Podman 4.3.1 does not see the end of a container below a longer runtime directory (measured: with 40
-#: characters it waits for ever). Without one it takes a directory of its own in /tmp.
-_LONGEST_RUNTIME_DIR = 39
-
-#: Ends what Podman left behind: the process that holds the user's namespace, known by $1 in its environment.
-#: Then removes the directories after it, up to "", unless a Podman of the user's runs now, or they hold
-#: images, volumes, secrets or networks, which the user made meanwhile; and those after "", if they are empty.
-_CLEAN = r"""
-declare -A doomed=()
-# conmon has a session and an environment of its own, and the container's name among its words.
-for path in $(grep -lzF "${1#*=}" /proc/[0-9]*/cmdline 2>/dev/null); do
-  path=${path%/cmdline} comm=
-  { read -r comm < "$path/comm"; } 2>/dev/null
-  [ "$comm" != conmon ] || doomed[${path#/proc/}]=1
-done
-for ((level = 0; level < 4 && ${#doomed[@]}; level++)); do # the runtime and the container below it
-  for path in /proc/[0-9]*/stat; do
-    { IFS= read -r words < "$path"; } 2>/dev/null || continue
-    read -r -a words <<< "${words##*) }"
-    path=${path%/stat}
-    [ -z "${doomed[${words[1]}]-}" ] || doomed[${path#/proc/}]=1
-  done
-done
-[ ${#doomed[@]} = 0 ] || kill -KILL "${!doomed[@]}" 2>/dev/null
-for path in $(grep -lzxF "$1" /proc/[0-9]*/environ 2>/dev/null); do
-  path=${path%/environ}
-  kill -KILL "${path#/proc/}"
-done
-shift
-[ $# -gt 0 ] || exit 0
-running() {
-  local path words
-  for path in $(grep -lxE 'podman|conmon' /proc/[0-9]*/comm); do
-    path=${path%/comm} words=
-    IFS= read -r -d '' words < "$path/cmdline" # nothing: it has ended
-    if [ -O "$path" ] && [ -n "$words" ]; then return 0; fi
-  done 2>/dev/null
-  return 1
-}
-for ((tries = 0; tries < 50; tries++)); do # conmon has another Podman clean up
-  running || break
-  sleep 0.02
-done
-running && exit
-for path; do
-  [ -n "$path" ] || break
-  [ -n "$(find "$path" -xdev \( -name images.json -o -path '*/volumes/*' -o -path '*/secrets/*' \
-    -o -name '*.conf*' \) -print -quit 2>/dev/null)" ] || rm -rf --one-file-system -- "$path"
-  shift
-done
-[ $# -lt 2 ] || rmdir -- "${@:2}" 2>/dev/null
-true
-"""
 
 #: Tried one after another: the site's own way first. crun refuses hybrid cgroups, which runc takes; without
 #: a session of systemd's only cgroupfs works.
@@ -215,7 +155,7 @@ def _try(
     name: str, host: Host, path: str, podman: str, ways: tuple[dict[str, str], ...], mark: str
 ) -> EngineFacts:
     facts = functools.partial(_facts, name)
-    passed = [each for each in _CALLERS if each != _RUNTIME_DIR or _is_short(os.environ.get(each, ""))]
+    passed = [each for each in _CALLERS if each != RUNTIME_DIR or is_short(os.environ.get(each, ""))]
     clean = ["env", "-i", f"PATH={_path(path)}", f"HOME={os.path.expanduser('~')}", f"USER={_user()}", mark,
              *(f"{each}={os.environ[each]}" for each in passed if os.environ.get(each))]  # fmt: skip
     outcome = host.run([*clean, podman, "--version"])
@@ -244,7 +184,7 @@ def _try(
             )  # fmt: skip
         except BaseException:  # interrupted, or too slow: conmon and the container go on without Podman
             with contextlib.suppress(ToolError):
-                _afterwards(host).run(
+                afterwards(host).run(
                     [*clean, podman, "rm", *_own_options(way), "--force", "--ignore", "--time=0", called]
                 )
             raise
@@ -253,7 +193,7 @@ def _try(
             settings = {**way, **{path: "host" for path in HOST_FILES if os.path.exists(path)}}
             if len(groups.split()) < len(os.getgroups()):
                 settings["groups"] = "lost"
-            if _RUNTIME_DIR not in passed:
+            if RUNTIME_DIR not in passed:
                 settings["runtime directory"] = "Podman's own"
             if Path("/sys/fs/cgroup/cgroup.controllers").exists():
                 settings["cgroups"] = "v2"
@@ -278,42 +218,6 @@ def _try(
     return facts(path, version[0], f"it failed with: {unique}", remedy)
 
 
-@contextlib.contextmanager
-def leaving_nothing(host: Host) -> Iterator[str]:
-    """What Podman makes for itself inside is removed, and processes that it leaves behind are killed if they
-    have the given assignment in their environment."""
-    mark = f"{HELPER_VARIABLE}=probe-{uuid.uuid4()}"
-    trees, above = _state()
-    new, new_above = host.absent(trees), host.absent(above)
-    try:
-        yield mark
-    finally:
-        _afterwards(host).run(["bash", "-c", _CLEAN, "bash", mark, *new, "", *new_above])
-
-
-def _afterwards(host: Host) -> Host:
-    """The machine, for cleaning up: the time for questions may be over."""
-    anew = getattr(host, "for_one_subject", None)
-    return host if anew is None else anew()
-
-
-def _state() -> tuple[list[str], list[str]]:
-    """Where Podman keeps its own files, and the directories above that it makes for them, inner first."""
-    home = os.path.expanduser("~")
-    data = os.environ.get("XDG_DATA_HOME") or f"{home}/.local/share"
-    settings = os.environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
-    trees = [each.format(uid=os.getuid()) for each in _STATE]
-    if _is_short(runtime := os.environ.get(_RUNTIME_DIR, "")) and runtime:
-        trees += [f"{runtime}/{name}" for name in _RUNTIME_STATE]
-    # Of its settings only what CNI's lock needs: a file of the user's there is none of these.
-    trees += [f"{data}/containers", f"{settings}/cni"]
-    return trees, [data, os.path.dirname(data), settings]
-
-
-def _is_short(runtime_dir: str) -> bool:
-    return len(os.fsencode(runtime_dir)) <= _LONGEST_RUNTIME_DIR
-
-
 def _facts(name: str, path: str, version: str, detail: str, remedy: str = "") -> EngineFacts:
     return EngineFacts(
         name=name, path=path, version=version, origin="on PATH", works=False, detail=detail, remedy=remedy
@@ -335,7 +239,7 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
     # the command gets it itself, and Podman waits for its end.
     words: list[Word] = ["env", "-i", "-S", variables.split(carried)]
     words += [f"PATH={_path(facts.path)}", f"HOME={site.home}", f"USER={site.user}"]
-    callers = [each for each in _CALLERS if each != _RUNTIME_DIR or "runtime directory" not in facts.settings]
+    callers = [each for each in _CALLERS if each != RUNTIME_DIR or "runtime directory" not in facts.settings]
     words += [IfSet(each, (Joined((f"{each}=", Variable(each))),)) for each in callers]
     words.append(IfSet(_RUN, (Joined((f"{HELPER_VARIABLE}=", Variable(_RUN))),)))
     # Where the probe found no limits to be needed, the caller's are named.

@@ -8,7 +8,7 @@ Manual: https://github.com/NERSC/podman-hpc
 
 from __future__ import annotations
 
-from bareboat.engines import Enclosure, Host, podman
+from bareboat.engines import Enclosure, Host, podman, podman_state
 from bareboat.model import EngineFacts, Image, Refusal, Site
 
 NAME = "podman-hpc"
@@ -34,7 +34,7 @@ _WAYS: tuple[dict[str, str], ...] = (
 )
 
 
-leaving_nothing = podman.leaving_nothing
+leaving_nothing = podman_state.leaving_nothing
 
 
 def probe(host: Host) -> tuple[EngineFacts, ...]:

@@ -1,0 +1,50 @@
+# shellcheck shell=bash disable=SC2013
+# Ends what Podman left behind: the process that holds the user's namespace, known by $1 in its environment, and
+# the containers' conmon, known by $1 among its words. Then removes the directories after it, up to "", unless a
+# Podman of the user's runs now, or they hold images, volumes, secrets or networks, which the user made
+# meanwhile; and those after "", if they are empty.
+
+declare -A doomed=()
+# conmon has a session and an environment of its own, and the container's name among its words.
+for path in $(grep -lzF "${1#*=}" /proc/[0-9]*/cmdline 2> /dev/null); do
+  path=${path%/cmdline} comm=
+  { read -r comm < "$path/comm"; } 2> /dev/null
+  [ "$comm" != conmon ] || doomed[${path#/proc/}]=1
+done
+for ((level = 0; level < 4 && ${#doomed[@]}; level++)); do # the runtime and the container below it
+  for path in /proc/[0-9]*/stat; do
+    { IFS= read -r words < "$path"; } 2> /dev/null || continue
+    read -r -a words <<< "${words##*) }"
+    path=${path%/stat}
+    [ -z "${doomed[${words[1]}]-}" ] || doomed[${path#/proc/}]=1
+  done
+done
+[ ${#doomed[@]} = 0 ] || kill -KILL "${!doomed[@]}" 2> /dev/null
+for path in $(grep -lzxF "$1" /proc/[0-9]*/environ 2> /dev/null); do
+  path=${path%/environ}
+  kill -KILL "${path#/proc/}"
+done
+shift
+[ $# -gt 0 ] || exit 0
+running() {
+  local path words
+  for path in $(grep -lxE 'podman|conmon' /proc/[0-9]*/comm); do
+    path=${path%/comm} words=
+    IFS= read -r -d '' words < "$path/cmdline" # nothing: it has ended
+    if [ -O "$path" ] && [ -n "$words" ]; then return 0; fi
+  done 2> /dev/null
+  return 1
+}
+for ((tries = 0; tries < 50; tries++)); do # conmon has another Podman clean up
+  running || break
+  sleep 0.02
+done
+running && exit
+for path; do
+  [ -n "$path" ] || break
+  [ -n "$(find "$path" -xdev \( -name images.json -o -path '*/volumes/*' -o -path '*/secrets/*' \
+    -o -name '*.conf*' \) -print -quit 2> /dev/null)" ] || rm -rf --one-file-system -- "$path"
+  shift
+done
+[ $# -lt 2 ] || rmdir -- "${@:2}" 2> /dev/null
+true
