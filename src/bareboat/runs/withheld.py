@@ -1,7 +1,4 @@
-"""Pure: texts that may hold a secret. What is recorded of a run is made to be shared, so none may be in it.
-
-A secret without a known form looks like other text.
-"""
+"""Pure: texts that may hold a secret. What is recorded of a run is made to be shared, so it may hold none."""
 
 from __future__ import annotations
 
@@ -11,19 +8,11 @@ from pathlib import PurePosixPath
 
 import msgspec
 
+from bareboat import secret_forms
 from bareboat.model import looks_secret
 from bareboat.model.provenance import Code, CodeFile
 from bareboat.model.variables import NOT_SHOWN
 
-#: Forms of tokens that their issuers document: GitHub, GitLab, Hugging Face, Slack, AWS, OpenAI, Google,
-#: Docker Hub, npm and PyPI. Each part is bounded, so that the time is linear in the text.
-_TOKEN = re.compile(
-    r"(?<![A-Za-z0-9])(?:gh[pousr]_[A-Za-z0-9]{20}|github_pat_\w{20}|glpat-[\w-]{20}|hf_[A-Za-z0-9]{20}"
-    r"|xox[abprs]-[\w-]{10}|A[KS]IA[0-9A-Z]{16}|sk-(?:[a-z0-9]{1,12}-){0,3}[A-Za-z0-9_]{20}"
-    r"|AIza[\w-]{35}|dckr_pat_[\w-]{20}|npm_[A-Za-z0-9]{36}|pypi-[\w-]{40})"
-    r"|-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----"
-)
-_PASSWORD_IN_URL = re.compile(r"[a-z][a-z0-9+.-]{0,20}://[^/\s:@]{0,200}:[^/\s@]{1,500}@", re.IGNORECASE)
 #: Files whose names say that they hold nothing else.
 _SECRET_FILE = re.compile(
     r"(.*[._-])?(tokens?|secrets?|credentials?|passw(or)?ds?|api_?keys?|netrc|pgpass|env|id_(rsa|ed25519|ecdsa))"
@@ -34,9 +23,9 @@ _SECRET_FILE = re.compile(
 
 def form(text: str) -> str | None:
     """What the text has in it, to follow "it has"; None: nothing that is known."""
-    if _TOKEN.search(text):
+    if next(secret_forms.tokens(text), None) or secret_forms.PRIVATE_KEY.search(text):
         return "the form of an access token or a private key"
-    if _PASSWORD_IN_URL.search(text):
+    if secret_forms.PASSWORD_IN_URL.search(text):
         return "a URL with a password"
     return None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from bareboat import secret_forms
 from bareboat.images.lint.image import ImageSubject
 from bareboat.images.lint.recipe import RecipeSubject
 from bareboat.images.lint.rule import Hit, Rule, Severity
@@ -18,26 +19,6 @@ NAMES = re.compile(
     r"|service[-_]account.*\.json|\.s3cfg|\.boto|\.htpasswd|\.vault-token|kaggle\.json|cookies\.txt|\.bash_history"
     r"|rclone\.conf|netrc)$"
 )
-_KEY = re.compile(
-    rb"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----|^PuTTY-User-Key-File", re.MULTILINE
-)
-#: Tokens by the prefixes that their issuers give them.
-_TOKENS = (
-    (r"AKIA[0-9A-Z]{16}|ASIA[0-9A-Z]{16}", "an AWS access key"),
-    (r"gh[pousr]_[A-Za-z0-9]{36,}|github_pat_[A-Za-z0-9_]{60,}", "a GitHub token"),
-    (r"glpat-[A-Za-z0-9_-]{20,}", "a GitLab token"),
-    (r"hf_[A-Za-z0-9]{30,}", "a Hugging Face token"),
-    (r"xox[baprs]-[A-Za-z0-9-]{20,}", "a Slack token"),
-    (r"npm_[A-Za-z0-9]{36}", "an npm token"),
-    (r"pypi-AgEI[A-Za-z0-9_-]{50,}", "a PyPI token"),
-    (r"dckr_pat_[A-Za-z0-9_-]{20,}", "a Docker Hub token"),
-    (r"sk-(?:proj-|ant-)?[A-Za-z0-9_-]{32,}", "an API key"),
-    (r"AIza[0-9A-Za-z_-]{35}", "a Google API key"),
-    (r"nvapi-[A-Za-z0-9_-]{40,}", "an NVIDIA API key"),
-    (r"eyJ[A-Za-z0-9_-]{10,1000}\.eyJ[A-Za-z0-9_-]{10,1000}\.[A-Za-z0-9_-]{10,}", "a JSON web token"),
-)
-_TOKEN = re.compile("|".join(f"(?P<t{n}>\\b(?:{pattern}))" for n, (pattern, _) in enumerate(_TOKENS)))
-_IN_URL = re.compile(r"\b[a-z][a-z0-9+.-]{1,15}://[^\s/:@\"'$]{0,100}:(?P<password>[^\s/@\"'$]{3,200})@")
 _CONTENT = re.compile(
     rb"aws_secret_access_key\s*=\s*\S{20,}|_authToken\s*=\s*[^\s$]{10,}|\"auth\"\s*:\s*\"[A-Za-z0-9+/=]{8,}\""
     rb"|^\s*password\s*[:=]\s*[^\s$]{3,}|^machine\s+\S+[\s\S]{0,200}?password\s+\S+|\"private_key\"\s*:\s*\"-----BEGIN"
@@ -58,16 +39,16 @@ _TEST = re.compile(
 )
 _MOST_READ = 2000
 _MOST_SEARCHED = 1 << 17
+_LEAST_PASSWORD = 3
 
 
 def tokens(text: str) -> Iterator[str]:
     """What kinds of secret a text has, in its beginning."""
     text = text[:_MOST_SEARCHED]
-    for match in _TOKEN.finditer(text):
-        number = next(n for n in range(len(_TOKENS)) if match[f"t{n}"])
-        yield _TOKENS[number][1]
-    for match in _IN_URL.finditer(text):
-        if not _HARMLESS.match(match["password"]):
+    yield from secret_forms.tokens(text)
+    for match in secret_forms.PASSWORD_IN_URL.finditer(text):
+        password = match["password"].strip("\"'")
+        if len(password) >= _LEAST_PASSWORD and not _HARMLESS.match(password):
             yield "a URL with a password"
 
 
@@ -159,7 +140,9 @@ def _copied(subject: RecipeSubject) -> Iterator[Hit]:
 def _files(subject: ImageSubject, *, keys: bool) -> Iterator[Hit]:
     for path, layer in subject.census.marked.get("secret", ())[:_MOST_READ]:
         data = subject.head(path, layer)
-        is_key = _KEY.search(data) is not None or path.endswith((".p12", ".pfx", ".ppk", ".kdbx"))
+        is_key = secret_forms.PRIVATE_KEY.search(data.decode("latin-1")) is not None or path.endswith(
+            (".p12", ".pfx", ".ppk", ".kdbx")
+        )
         if not data or is_key is not keys:
             continue
         if not keys and not _credentials(path, data):
