@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits, 2 ranks: 1 node x 2 ranks; engine apptainer, launcher torchrun, scheduler local
-# Written by Bareboat 0.1.0, plan sha256:bd9bafac2d57.
+# Written by Bareboat 0.1.0, plan sha256:0d659d2c9df9.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 

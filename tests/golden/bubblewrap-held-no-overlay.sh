@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits, 2 ranks: 1 node x 2 ranks; engine bubblewrap, launcher torchrun, scheduler local
-# Written by Bareboat 0.1.0, plan sha256:344c6ed26e17.
+# Written by Bareboat 0.1.0, plan sha256:2bf5fd76350f.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits, 2 ranks: 1 node x 2 ranks; engine bubblewrap, launcher torchrun, scheduler local
-# Written by Bareboat 0.1.0, plan sha256:9a49ffcff587.
+# Written by Bareboat 0.1.0, plan sha256:77079cfcaca5.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 

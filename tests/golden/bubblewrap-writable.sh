@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits, 2 ranks: 1 node x 2 ranks; engine bubblewrap, launcher torchrun, scheduler local
-# Written by Bareboat 0.1.0, plan sha256:e6bbf3f4d68f.
+# Written by Bareboat 0.1.0, plan sha256:11a4b38987ca.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits, 2 ranks: 1 node x 2 ranks; engine charliecloud, launcher torchrun, scheduler local
-# Written by Bareboat 0.1.0, plan sha256:ee39514cf94c.
+# Written by Bareboat 0.1.0, plan sha256:492939ab75ae.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 

@@ -9,7 +9,7 @@
 #flux: --exclusive
 #flux: --dependency=afterok:17
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher torchrun, scheduler flux
-# Written by Bareboat 0.1.0, plan sha256:5ad544691e58.
+# Written by Bareboat 0.1.0, plan sha256:e6ecb8838547.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 

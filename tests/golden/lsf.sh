@@ -11,7 +11,7 @@
 #BSUB -w "done(17)"
 #BSUB -r
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher torchrun, scheduler lsf
-# Written by Bareboat 0.1.0, plan sha256:8d05dda0e49c.
+# Written by Bareboat 0.1.0, plan sha256:b86b56333bca.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 

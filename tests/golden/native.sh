@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits, 2 ranks: 1 node x 2 ranks; engine native, launcher torchrun, scheduler local
-# Written by Bareboat 0.1.0, plan sha256:fae1459795b5.
+# Written by Bareboat 0.1.0, plan sha256:b435855ae7ef.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 

@@ -9,7 +9,7 @@
 #PBS -W depend=afterok:17
 #PBS -r y
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher torchrun, scheduler pbs
-# Written by Bareboat 0.1.0, plan sha256:e1b29110d495.
+# Written by Bareboat 0.1.0, plan sha256:4b5c1e4bfd37.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 

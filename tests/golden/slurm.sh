@@ -14,7 +14,7 @@
 #SBATCH --signal=B:USR1@300
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher torchrun, scheduler slurm
-# Written by Bareboat 0.1.0, plan sha256:e14070cbea50.
+# Written by Bareboat 0.1.0, plan sha256:179eda0a216e.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 

@@ -10,7 +10,7 @@
 #PBS -W depend=afterok:17
 #PBS -r y
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher torchrun, scheduler pbs
-# Written by Bareboat 0.1.0, plan sha256:1695bef0db4a.
+# Written by Bareboat 0.1.0, plan sha256:0fedc8132bb3.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 
