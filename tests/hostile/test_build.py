@@ -562,13 +562,6 @@ def test_an_unreadable_directory_is_named(builds: Builds) -> None:
     assert "chmod -R u+rX it, or leave it out by .dockerignore" in said.err
 
 
-def test_a_stage_that_a_trigger_of_an_image_names_is_refused(builds: Builds) -> None:
-    builds.build("FROM base\nONBUILD COPY --from=art /a /a\n", {}, "-t", "by-trigger:1")
-    said = builds.build("FROM base AS art\nRUN touch /a\nFROM by-trigger:1\n", {}, code=2)
-    assert "'art' is named by a variable, or by a trigger" in said.err
-    builds.build("FROM base AS art\nRUN touch /a\nFROM by-trigger:1\nCOPY --from=art /a /b\n", {})
-
-
 def test_caches_in_opposite_orders_end(builds: Builds) -> None:
     one, two = ("--mount=type=cache,sharing=locked,id=order-1,target=/a",
                 "--mount=type=cache,sharing=locked,id=order-2,target=/b")  # fmt: skip

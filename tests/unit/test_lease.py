@@ -489,3 +489,16 @@ with lease.hold(path, until=done.exists) as mine:
         assert process.returncode in (0, -9), stderr
     assert [process.returncode for process in processes].count(-9) == 5
     assert files(path) == []
+
+
+def test_only_leases_of_the_dead_are_cleared(tmp_path: Path) -> None:
+    program = "from bareboat.store import owner; print(owner())"
+    dead = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    for name, holder in (
+        ("build-dead", dead), (".build-dead.breaking", dead), ("build-alive", f"{owner()}\n"),
+        ("build-elsewhere", f"{ELSEWHERE}\n"), ("pull-dead", dead),
+    ):  # fmt: skip
+        (tmp_path / name).write_text(f"{holder}token\n")
+    lease.clear(tmp_path, "build-")
+    assert sorted(os.listdir(tmp_path)) == ["build-alive", "build-elsewhere", "pull-dead"]
+    lease.clear(tmp_path / "missing", "build-")

@@ -54,6 +54,20 @@ def hold(
         _release(path, mine)
 
 
+def clear(folder: Path, prefix: str) -> None:
+    """Take away the leases of dead holders: of work that was published, but whose lease was not released."""
+    with contextlib.suppress(OSError):
+        for path in sorted([*folder.glob(f".{prefix}*"), *folder.glob(f"{prefix}*")]):
+            lease, breaking = _Watch(path), _Watch(path.with_name(f".{path.name}.breaking"))
+            lease.look()
+            if lease.found is None or not is_dead(lease.found.holder):
+                continue
+            if path.name.startswith("."):  # nobody else makes or breaks a lease by this file
+                path.unlink(missing_ok=True)
+            else:
+                _break(lease, breaking, _new_mark())
+
+
 @dataclass(frozen=True, slots=True)
 class _Seen:
     """A lease at one look. `mark` and `touched_ns` tell one touch from the next."""

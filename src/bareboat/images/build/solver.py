@@ -11,6 +11,7 @@ import msgspec
 
 from bareboat import architectures, execute
 from bareboat.errors import ImageError, UsageError
+from bareboat.images import lease
 from bareboat.images.build import config
 from bareboat.images.build.options import Built, Machine, Options, Reporter
 from bareboat.images.build.rootfs import Rootfs
@@ -79,6 +80,7 @@ def build(store: Store, options: Options, machine: Machine, reporter: Reporter) 
         work = Work(store, scratch, options, machine, reporter, moment)
         done = _build_stages(work, recipe, target)
         image = _image(work, done[target.number])
+    lease.clear(store.lease("any").parent, "build-")
     warnings = tuple(f"build argument {name} is not used: no ARG declares it" for name in recipe.unused)
     return Built(image=image, steps=work.steps, cached=work.cached, warnings=warnings)
 
