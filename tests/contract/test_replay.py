@@ -152,8 +152,9 @@ def test_a_difference_has_its_exit_code_and_is_named(desk: Desk) -> None:
     done = desk.do("replay", first, "--yes", code=10, API_TOKEN="x")
     assert "DIFFERENT  curve of loss" in done
     assert "different: replay" in done
-    loose = desk.do("replay", first, "--tolerance", "loss=1", "--ignore", "loss", code=0, API_TOKEN="x")
+    loose = desk.do("replay", first, "--tolerance", "loss=1", "--ignore", "loss", code=13, API_TOKEN="x")
     assert "ignored" in loose
+    assert "--ignore leaves no metric to compare" in loose
 
 
 def test_code_that_changed_is_named_and_found_elsewhere(desk: Desk) -> None:

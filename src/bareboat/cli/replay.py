@@ -226,7 +226,8 @@ def _verdict(lock: Lock, judged: Judgement) -> str:
     for each in judged.compared:
         lines += _line(each)
     if judged.word.startswith("no metric"):
-        lines += textwrap.wrap(_NO_METRIC, _WIDTH, initial_indent="  ", subsequent_indent="  ")
+        why = "--ignore leaves no metric to compare" if lock.results.metrics else _NO_METRIC
+        lines += textwrap.wrap(why, _WIDTH, initial_indent="  ", subsequent_indent="  ")
     found = [each for each in judged.differences if each.weight in (Weight.STRONG, Weight.POSSIBLE)]
     if found:
         title = (
