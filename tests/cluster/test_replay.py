@@ -127,7 +127,8 @@ def test_ranks_on_three_nodes_are_submitted_by_themselves(slurm_desk: Desk) -> N
     )
     run = slurm_desk.submit(job)
     slurm_desk.wait(run)
-    slurm_desk.bareboat("lock", run, "-o", "ranks.lock", "--without", "packages")
+    of_one = METRIC.replace("loss=", r"loss=\[rank 0\] ")
+    slurm_desk.bareboat("lock", run, "-o", "ranks.lock", "--without", "packages", "--metric", of_one)
     lock = json.loads((slurm_desk.folder / "ranks.lock").read_text())
     assert len(lock["nodes"]) == 3
     done = slurm_desk.bareboat("replay", "ranks.lock", "--yes")

@@ -101,8 +101,8 @@ def test_three_arms_at_two_points_with_metrics_of_an_unmodified_program(place: P
     code, again, _ = bareboat("report", "--json", found.id, store=place / "store", cwd=work)
     assert code == 0
     assert json.loads(again)["contrasts"][1]["equivalent"] == 2
-    code, listed, _ = bareboat("report", store=place / "store", cwd=work)
-    assert f"{found.id}  study, complete" in listed
+    code, listed, _ = bareboat("report", "--json", store=place / "store", cwd=work)
+    assert [(each["run_id"], each["state"]) for each in json.loads(listed)] == [(found.id, "complete")]
 
 
 def test_metered_arms_take_turns_three_at_a_time(place: Path, work: Path) -> None:
