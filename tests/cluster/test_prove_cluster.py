@@ -205,7 +205,7 @@ def test_the_runs_share_the_copy_on_the_nodes(desk: Desk, launcher: str) -> None
 def test_what_does_not_fit_into_the_time_limit_goes_on_in_the_next_job(desk: Desk) -> None:
     """Two points, each with a job of its own."""
     more = f'{METRIC}[sweep]\n"environment.X" = ["a", "b"]\n'
-    file = study_file(desk, seconds=1.5, nodes=1, repeats=12, more=more)
+    file = study_file(desk, seconds=2.5, nodes=1, repeats=12, more=more)  # over 60 s in all
     done = desk.bareboat("prove", "--scheduler", "slurm", "--time", "60s", file, timeout_s=400)
     study = the_study(desk)
     for point in (0, 1):

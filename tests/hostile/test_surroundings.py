@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from builders import fake_digest, make_image
+from builders import fake_digest, make_image, make_study
 
 from bareboat import codec
 from bareboat.cli.main import main
@@ -245,12 +245,14 @@ def test_a_damaged_entry_costs_its_own_line(tmp_path: Path) -> None:
 def test_a_damaged_run_is_listed_among_others(tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
     runs = [store.new_run(name) for name in ("first", "second", "third")]
-    for run_id, data in zip(runs, (b"{}", b"{", b"{}"), strict=True):
-        name = "study.json" if run_id == runs[1] else "record.json"
-        store.write(store.run(run_id) / name, data)
-    done = shell("bareboat report", tmp_path)
+    for run_id in runs:
+        study = codec.to_json(make_study(id=run_id))
+        store.write(store.run(run_id) / "study.json", b"{" if run_id == runs[1] else study)
+    done = shell("bareboat report --json", tmp_path)
     assert done.returncode == 4
-    lines = done.stdout.splitlines()
-    assert [line.split()[0] for line in lines] == runs
-    assert ["damaged" in line for line in lines] == [False, True, False]
+    found = json.loads(done.stdout)
+    assert [each["run_id"] for each in found] == runs
+    assert [each["damaged"] for each in found] == [False, True, False]
+    lines = shell("bareboat report", tmp_path).stdout.splitlines()
+    assert [line.split()[0] for line in lines if line[:1].strip()] == ["run", *runs]
     assert "restore it from a backup" in shell(f"bareboat report {runs[1]}", tmp_path).stderr

@@ -108,7 +108,7 @@ def test_flags_beside_resume(capsys: pytest.CaptureFixture[str], home: Path) -> 
     resume = ["prove", "--resume", study.id, "--dry-run", "--json"]
     assert main([*resume, "--seed", str(seed)]) == 0
     out = json.loads(capsys.readouterr().out)
-    assert out["study"] == study.id
+    assert out["run_id"] == study.id
     for flags in (["--seed", str(seed + 1)], ["--repeats", "77"], ["--engine", "podman"],
                   ["--image", "other"], ["--writable"], ["--policy", "x"], ["--require-digest"],
                   ["--python", "other"],
