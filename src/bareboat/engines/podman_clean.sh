@@ -1,8 +1,9 @@
 # shellcheck shell=bash disable=SC2013
-# Ends what Podman left behind: the process that holds the user's namespace, known by $1 in its environment, and
-# the containers' conmon, known by $1 among its words. Then removes the directories after it, up to "", unless a
-# Podman of the user's runs now, or they hold images, volumes, secrets or networks, which the user made
-# meanwhile; and those after "", if they are empty.
+# Ends what Podman left behind: the process that holds the user's namespace, and the containers' conmon. Then
+# removes Podman's directories, unless a Podman of the user's runs now, or they hold images, volumes, secrets or
+# networks, which the user made meanwhile; and the directories above them, if they are empty.
+# Expects: $1, an assignment in the environment of the former, whose value is among the words of the latter; the
+#   directories, "", and those above them.
 
 declare -A doomed=()
 # conmon has a session and an environment of its own, and the container's name among its words.
