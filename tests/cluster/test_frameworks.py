@@ -178,6 +178,7 @@ trainer.fit(Model(), torch.utils.data.DataLoader(data, batch_size=4))
 print("lightning", trainer.global_rank, trainer.world_size, flush=True)
 found = Accelerator()
 print("accelerate", found.process_index, found.num_processes, flush=True)
+torch.distributed.destroy_process_group()  # without it PyTorch may abort at its exit
 """
 
 
