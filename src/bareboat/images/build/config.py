@@ -242,7 +242,7 @@ def _nanoseconds(step: Instruction, flag: str, value: str) -> int:
         return 0
     if not parts or "".join(number + unit for number, unit in parts) != value:
         raise step.fault(f"--{flag}={value[:40]!r} is not a time", remedy=f"--{flag}=30s")
-    total = sum(int(float(number) * _NANOSECONDS[unit]) for number, unit in parts)
+    total = sum(float(number) * _NANOSECONDS[unit] for number, unit in parts)
     if 0 < total < 10**6 or total >= 1 << 63:
         raise step.fault(f"--{flag}={value[:40]!r} is shorter than 1ms, or too long", remedy=f"--{flag}=30s")
-    return total
+    return int(total)

@@ -59,8 +59,14 @@ def read(instruction: Instruction, expand: Callable[[str], str]) -> tuple[RunMou
 
 
 def _fields(instruction: Instruction, text: str) -> dict[str, str]:
+    try:
+        fields = next(csv.reader([text]), [])
+    except csv.Error:  # a line break in it
+        raise instruction.fault(
+            f"--mount: {text[:40]!r} cannot be read", remedy="--mount=type=bind,target=/PATH"
+        ) from None
     values: dict[str, str] = {}
-    for field in next(csv.reader([text]), []):
+    for field in fields:
         key, equals, value = field.partition("=")
         key = key.strip().lower()
         if not equals and key not in _SWITCHES:
