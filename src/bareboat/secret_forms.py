@@ -19,7 +19,7 @@ _TOKENS = (
     (r"npm_[A-Za-z0-9]{36}", "an npm token"),
     (r"pypi-[\w-]{40}", "a PyPI token"),
     (r"dckr_pat_[\w-]{20}", "a Docker Hub token"),
-    (r"sk-(?:[a-z0-9]{1,12}-){0,3}[A-Za-z0-9_]{20}", "an API key"),
+    (r"sk-(?:[a-z0-9]{1,12}-){0,3}[A-Za-z0-9_]{20}|sk-[\w-]{32}", "an API key"),
     (r"AIza[\w-]{35}", "a Google API key"),
     (r"nvapi-[\w-]{40}", "an NVIDIA API key"),
     (r"eyJ[\w-]{10,1000}\.eyJ[\w-]{10,1000}\.[\w-]{10}", "a JSON web token"),
@@ -28,11 +28,9 @@ _TOKEN = re.compile(
     "(?<![A-Za-z0-9])(?:" + "|".join(f"(?P<t{n}>{form})" for n, (form, _) in enumerate(_TOKENS)) + ")"
 )
 PRIVATE_KEY = re.compile(
-    r"-----BEGIN (?:[A-Z0-9]{1,20} ){0,4}PRIVATE KEY(?: BLOCK)?-----|^PuTTY-User-Key-File", re.MULTILINE
+    r"-----BEGIN [A-Z0-9 ]{0,80}PRIVATE KEY(?: BLOCK)?-----|^PuTTY-User-Key-File", re.MULTILINE
 )
-PASSWORD_IN_URL = re.compile(
-    r"(?<![a-z0-9+.-])[a-z][a-z0-9+.-]{0,20}://[^/\s:@]{0,200}:(?P<password>[^/\s@]{1,500})@", re.IGNORECASE
-)
+PASSWORD_IN_URL = re.compile(r"(?<=[A-Za-z0-9+.-])://[^/\s:@]{0,200}:(?P<password>[^/\s@]{1,500})@")
 
 
 def tokens(text: str) -> Iterator[str]:
