@@ -6,16 +6,14 @@ import argparse
 import os
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from bareboat.cli import console
+from bareboat.cli import drafts
 from bareboat.cli.common import Context, add_common, add_dry_run
 from bareboat.errors import UsageError
 
-if TYPE_CHECKING:
-    from bareboat.session.drafting import Drafted
-
 EXAMPLE = "bareboat init train.py\n  bareboat init -- torchrun --nproc-per-node 4 train.py --epochs 3"
+
+_OTHER = "name another: -o OTHER.toml"
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -39,51 +37,14 @@ def run(context: Context) -> int:
     target = Path(os.path.abspath(options.output or request.default_name))
     outputs.check(target)
     if not options.dry_run:
-        _check_free(target, force=options.force)
+        outputs.check_free(target, force=options.force, other=_OTHER)
     context.progress.say("reading the project and this site")
     try:
         drafted = drafting.draft(context.session, request, target)
     finally:
         context.progress.end()
     if not options.dry_run:
-        _write(target, drafted.text.encode(), force=options.force)
-    _report(context, drafted, target)
+        outputs.write_new(target, drafted.text.encode(), force=options.force, other=_OTHER)
+    file = shlex.quote(os.path.relpath(target))
+    drafts.report(context, drafted, target, f"bareboat plan {file}\n  bareboat run {file}")
     return 0
-
-
-def _check_free(target: Path, *, force: bool) -> None:
-    if os.path.lexists(target) and not force:
-        raise UsageError(
-            f"{target} already exists",
-            remedy="name another: -o OTHER.toml; or replace it: --force",
-        )
-
-
-def _write(target: Path, data: bytes, *, force: bool) -> None:
-    """Write the file completely or not at all; without `force` only where there is none."""
-    from bareboat.files import outputs
-
-    if force:
-        outputs.write(target, data)
-        return
-    with outputs.beside(target) as part:
-        part.write_bytes(data)
-        _check_free(target, force=False)
-
-
-def _report(context: Context, drafted: Drafted, target: Path) -> None:
-    options = context.options
-    shown: dict[str, Any] = {**drafted.facts, "file": str(target), "written": not options.dry_run}
-    if options.json:
-        console.result_json({**shown, "text": drafted.text})
-    elif options.dry_run:
-        console.result(drafted.text.rstrip("\n"))
-    else:
-        console.result(f"wrote {os.path.relpath(target)}: {drafted.summary}")
-    if options.quiet:
-        return
-    for warning in drafted.warnings:
-        console.note(f"warning: {warning}")
-    if not (options.json or options.dry_run):
-        file = shlex.quote(os.path.relpath(target))
-        console.note(f"next:\n  bareboat plan {file}\n  bareboat run {file}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import shlex
 import sys
 from pathlib import Path
@@ -104,11 +103,7 @@ def _output(text: str | None, *, force: bool) -> Path | None:
     if text is None:
         return None
     path = outputs.check(text)
-    if os.path.lexists(path) and not force:
-        raise UsageError(
-            f"{path} already exists",
-            remedy=f"use another name, or overwrite it: --force -o {shlex.quote(text)}",
-        )
+    outputs.check_free(path, force=force)
     return path
 
 

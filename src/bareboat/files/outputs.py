@@ -53,6 +53,13 @@ def check(text: str | Path, *, needed_bytes: int = 0, is_folder: bool = False, o
     return path
 
 
+def check_free(path: Path, *, force: bool, other: str = "use another name") -> None:
+    """Raise UsageError when something is at this path that `force` does not replace. `other`: how to name
+    another output."""
+    if os.path.lexists(path) and not force:
+        raise UsageError(f"{path} already exists", remedy=f"{other}; or replace it: --force")
+
+
 def check_room(path: Path, needed_bytes: int) -> None:
     """Raise StoreError when the output does not fit on its file system."""
     state = os.statvfs(path.parent)
@@ -72,6 +79,14 @@ def write(path: Path, data: bytes, *, mode: int = 0o666) -> None:
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         with open(descriptor, "wb") as stream:
             stream.write(data)
+
+
+def write_new(path: Path, data: bytes, *, force: bool, other: str = "use another name") -> None:
+    """Write a file completely or not at all; raises UsageError as `check_free` does, also when the file
+    came to be since then."""
+    with beside(path) as part:
+        part.write_bytes(data)
+        check_free(path, force=force, other=other)
 
 
 def write_settings(path: Path, data: bytes) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from bareboat.model import Image, Partition, SchedulerFacts, Site
 from bareboat.project.code import Code
@@ -50,3 +51,13 @@ class Draft:
     launcher: str | None = None
     scheduler: str | None = None
     why: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drafted:
+    """A job file or a recipe, with a line and warnings for the user, and facts for programs."""
+
+    text: str
+    summary: str
+    warnings: tuple[str, ...]
+    facts: dict[str, Any]

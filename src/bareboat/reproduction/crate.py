@@ -88,8 +88,7 @@ def check(text: str, *, force: bool) -> Path:
     """The path of the crate, once it can be written. Raises UsageError."""
     if text.endswith(".zip"):
         path = outputs.check(text)
-        if os.path.lexists(path) and not force:
-            raise UsageError(f"{path} already exists", remedy="use another name, or overwrite it: --force")
+        outputs.check_free(path, force=force)
         return path
     return outputs.check(text, is_folder=True)
 

@@ -9,13 +9,13 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bareboat import jobfile, registry
 from bareboat.errors import PlanError, ProgramError, UsageError
 from bareboat.files import untrusted
 from bareboat.project import code, drafts, scripts, starters, surroundings, text, world
-from bareboat.project.findings import Draft, Findings
+from bareboat.project.findings import Draft, Drafted, Findings
 from bareboat.session import layers, sites
 
 if TYPE_CHECKING:
@@ -42,16 +42,6 @@ class Request:
     def default_name(self) -> str:
         name = f"{self.named}.toml"
         return f"{self.named}-job.toml" if name in _RESERVED else name
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Drafted:
-    """A job file, with a line and warnings for the user, and facts for programs."""
-
-    text: str
-    summary: str
-    warnings: tuple[str, ...]
-    facts: dict[str, Any]
 
 
 def choose(script: str | None, command: Sequence[str], here: Path) -> Request:

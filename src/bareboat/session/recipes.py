@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from bareboat import architectures, codec
 from bareboat.errors import StoreError, UsageError
 from bareboat.files import untrusted
+from bareboat.project.findings import Drafted
 from bareboat.project.recipes import choices as asked
 from bareboat.project.recipes import composition, definition, dockerfile, reading, wanted
 from bareboat.project.recipes.choices import Choices
@@ -45,16 +46,6 @@ class Request:
     form: str = "dockerfile"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
-    """A recipe, with a line and warnings for the user, and facts for programs."""
-
-    text: str
-    summary: str
-    warnings: tuple[str, ...]
-    facts: dict[str, Any]
-
-
 def place(text: str | None, here: Path) -> tuple[Path, str | None]:
     """The project's directory and the script of an argument. Raises UsageError where there is neither."""
     if text is not None and (not text or not text.isprintable()):
@@ -76,7 +67,7 @@ def place(text: str | None, here: Path) -> tuple[Path, str | None]:
     return top, os.path.relpath(path, top)
 
 
-def write(session: Session, request: Request, command: str) -> Written:
+def write(session: Session, request: Request, command: str) -> Drafted:
     """The recipe. `command`: how to write it again. Raises UsageError and PlanError."""
     asked.check(request.choices)
     site = ground_of(session, request.site) if request.site is not None else None
@@ -111,7 +102,7 @@ def write(session: Session, request: Request, command: str) -> Written:
         warnings.append(
             f"{site.title} has {site.node.architecture}: build the image on a machine with such a processor"
         )
-    return Written(
+    return Drafted(
         text=text, summary=_summary(found), warnings=tuple(warnings), facts=_facts(found, warnings)
     )
 

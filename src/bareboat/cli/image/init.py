@@ -6,19 +6,15 @@ import argparse
 import os
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from bareboat.cli import console
+from bareboat.cli import drafts
 from bareboat.cli.common import Context, add_common, add_dry_run
-from bareboat.errors import UsageError
-
-if TYPE_CHECKING:
-    from bareboat.session.recipes import Written
 
 EXAMPLE = "bareboat image init --framework torch --mpi auto --for leonardo.json"
 
 _FRAMEWORKS = ("torch", "tensorflow", "jax", "none")
 _FILES = {"dockerfile": "Dockerfile", "def": "image.def"}
+_OTHER = "name another: -o FILE; show the recipe: --dry-run"
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -78,7 +74,7 @@ def run(context: Context) -> int:
     top, script = recipes.place(options.project, Path.cwd())
     target = outputs.check(options.output if options.output is not None else top / _FILES[options.format])
     if not options.dry_run:
-        _check_free(target, force=options.force)
+        outputs.check_free(target, force=options.force, other=_OTHER)
     request = recipes.Request(
         top=top,
         script=script,
@@ -98,12 +94,12 @@ def run(context: Context) -> int:
     if options.site == "here":
         context.progress.say("probing this machine")
     try:
-        written = recipes.write(context.session, request, _command(context))
+        drafted = recipes.write(context.session, request, _command(context))
     finally:
         context.progress.end()
     if not options.dry_run:
-        _write(target, written.text.encode(), force=options.force)
-    _report(context, written, top, target)
+        outputs.write_new(target, drafted.text.encode(), force=options.force, other=_OTHER)
+    drafts.report(context, drafted, target, _next(options.format, top, target))
     return 0
 
 
@@ -127,41 +123,6 @@ def _command(context: Context) -> str:
             words += [flag, value]
     words += [f"--{name}" for name in ("horovod", "nccl") if getattr(options, name)]
     return shlex.join(words)
-
-
-def _check_free(target: Path, *, force: bool) -> None:
-    if os.path.lexists(target) and not force:
-        raise UsageError(
-            f"{target} already exists",
-            remedy="name another: -o FILE; show the recipe: --dry-run; or replace it: --force",
-        )
-
-
-def _write(target: Path, data: bytes, *, force: bool) -> None:
-    """Write the file completely or not at all; without `force` only where there is none."""
-    from bareboat.files import outputs
-
-    with outputs.beside(target) as part:
-        part.write_bytes(data)
-        _check_free(target, force=force)
-
-
-def _report(context: Context, written: Written, top: Path, target: Path) -> None:
-    options = context.options
-    if options.json:
-        console.result_json(
-            {**written.facts, "file": str(target), "written": not options.dry_run, "text": written.text}
-        )
-    elif options.dry_run:
-        console.result(written.text.rstrip("\n"))
-    else:
-        console.result(f"wrote {os.path.relpath(target)}: {written.summary}")
-    if options.quiet:
-        return
-    for warning in written.warnings:
-        console.note(f"warning: {warning}")
-    if not (options.json or options.dry_run):
-        console.note(f"next:\n  {_next(options.format, top, target)}")
 
 
 def _next(form: str, top: Path, target: Path) -> str:
