@@ -10,7 +10,9 @@ from pathlib import Path
 
 import engine_page
 import pytest
+from building import Builds
 from environments import Captured, make_captured
+from tools import tool
 
 from bareboat.store import Store
 
@@ -124,3 +126,12 @@ def store(tmp_path: Path) -> Store:
 def captured(tmp_path_factory: pytest.TempPathFactory) -> Captured:
     """A small environment and its image, for tests that only look and run."""
     return make_captured(tmp_path_factory.mktemp("captured"))
+
+
+@pytest.fixture(scope="module")
+def builds(tmp_path_factory: pytest.TempPathFactory) -> Builds:
+    """A store with the image `base`, on which commands run."""
+    tool("busybox")
+    made = Builds(tmp_path_factory.mktemp("builds"))
+    made.base()
+    return made

@@ -34,13 +34,6 @@ def _busybox() -> None:
     tool("busybox")
 
 
-@pytest.fixture(scope="module")
-def builds(tmp_path_factory: pytest.TempPathFactory, _busybox: None) -> Builds:
-    made = Builds(tmp_path_factory.mktemp("builds"))
-    made.base()
-    return made
-
-
 def archive(files: Files) -> bytes:
     return images.tar(files)
 

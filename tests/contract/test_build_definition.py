@@ -52,14 +52,6 @@ FILES: dict[str, bytes | str | None] = {
 
 
 @pytest.fixture(scope="module")
-def builds(tmp_path_factory: pytest.TempPathFactory) -> Builds:
-    tool("busybox")
-    made = Builds(tmp_path_factory.mktemp("builds"))
-    made.base()
-    return made
-
-
-@pytest.fixture(scope="module")
 def built(builds: Builds) -> str:
     builds.build(TEXT, FILES, "-t", "app:def")
     return "app:def"

@@ -198,14 +198,6 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
         thread.join()
 
 
-@pytest.fixture(scope="module")
-def builds(tmp_path_factory: pytest.TempPathFactory) -> Builds:
-    tool("busybox")
-    made = Builds(tmp_path_factory.mktemp("builds"))
-    made.base()
-    return made
-
-
 @pytest.mark.parametrize("row", BUILT, ids=" ".join)
 def test_what_is_supported_is_built(builds: Builds, served: dict[str, str], row: Row) -> None:
     text = f"ARG ONE=1\nFROM base AS first\n{BUILT[row]}\n"

@@ -9,22 +9,17 @@ from pathlib import Path
 
 import pytest
 from building import Builds
-from tools import tool
 
 
 @pytest.fixture(scope="module")
-def builds(tmp_path_factory: pytest.TempPathFactory) -> Builds:
-    tool("busybox")
-    made = Builds(tmp_path_factory.mktemp("builds"))
-    made.base()
+def builds(builds: Builds) -> Builds:
     text = (
         "FROM base\nENV A=1\nCOPY {0} /srv/data\n"
         "RUN mkdir -p /opt/app && echo {0} > /opt/app/x && echo {0} > /{0}\nLABEL v={0}\n"
     )
     for name in ("one", "two"):
-        made.build(text.format(name), {name: name * 1000},
-                   "-t", f"app:{name}")  # fmt: skip
-    return made
+        builds.build(text.format(name), {name: name * 1000}, "-t", f"app:{name}")
+    return builds
 
 
 def test_a_tag_is_another_name(builds: Builds) -> None:

@@ -23,14 +23,6 @@ from tools import path_without, tool
 SEED = 20261123
 
 
-@pytest.fixture(scope="module")
-def builds(tmp_path_factory: pytest.TempPathFactory) -> Builds:
-    tool("busybox")
-    made = Builds(tmp_path_factory.mktemp("builds"))
-    made.base()
-    return made
-
-
 Files = dict[str, bytes | str | None]
 
 #: Dockerfile below FROM -> files, exit code, and what is said with its line.

@@ -12,10 +12,10 @@ from bareboat.images.lint.shell import Command
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manager:
-    """A package manager. `programs`; `verbs`: its words that install; `cache`: where it leaves files, `~` for
-    the user's home; `system`: of a distribution; `off`: flags, and `off_variables`: variables that keep the
-    cache empty; `clean`: words of its own command that empties it; `cleanup`: what `--fix` appends, empty
-    where a later step may need the cache; `flag`: what it adds after the verb instead."""
+    """A package manager. `programs`; `verbs`: its subcommands that install; `cache`: where it leaves files,
+    `~` for the user's home; `system`: of a distribution; `off`: flags, and `off_variables`: variables that
+    keep the cache empty; `clean`: words of its own command that empties it; `cleanup`: what `--fix` appends,
+    empty where a later step may need the cache; `flag`: what it adds after the verb instead."""
 
     name: str
     programs: tuple[str, ...]
@@ -71,7 +71,7 @@ MANAGERS = (
 
 @dataclass(frozen=True, slots=True)
 class Install:
-    """A command that fills a manager's cache. `verb`: its word, as it is written."""
+    """A command that fills a manager's cache. `verb`: its subcommand, as written."""
 
     manager: Manager
     command: Command
