@@ -7,6 +7,7 @@ import signal
 from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import engine_page
 import pytest
@@ -75,7 +76,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.write_line(f"hostile cases passed: {hostile}")
     if config.getoption("--require"):
         terminalreporter.write_line(f"CPU time: {sum(_cpu_s.values()):.0f} s, most of it in")
-        for test, cost_s in _cpu_s.most_common(15):
+        for test, cost_s in _cpu_s.most_common(40):
             terminalreporter.write_line(f"  {cost_s:6.1f} s  {test}")
 
 
@@ -89,6 +90,17 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     result = yield
     _cpu_s[item.nodeid.partition("[")[0]] += sum(os.times()[:4]) - before
     return result
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Give the times to the process that prints them, if pytest-xdist runs several."""
+    if (output := getattr(session.config, "workeroutput", None)) is not None:
+        output["cpu_s"] = dict(_cpu_s)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    _cpu_s.update(getattr(node, "workeroutput", {}).get("cpu_s", {}))
 
 
 @pytest.hookimpl(wrapper=True)

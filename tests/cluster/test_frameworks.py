@@ -10,6 +10,8 @@ from cluster_jobs import LAB, pip_finds, run_job, write_job
 from clusters import Cluster
 from environments import make_environment, site_packages
 
+pytestmark = pytest.mark.frameworks
+
 HOROVOD = LAB / "horovod" / "env"
 FRAMEWORKS = LAB / "frameworks"
 

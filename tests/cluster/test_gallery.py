@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import tomllib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -128,6 +129,12 @@ EXPECTED = {
 }
 
 
+def cases(names: Iterable[str]) -> list[object]:
+    """The examples, of which most need a framework of the lab."""
+    marked = {name: [pytest.mark.frameworks] if EXPECTED[name].environment else [] for name in names}
+    return [pytest.param(name, marks=marks) for name, marks in marked.items()]
+
+
 @pytest.fixture(scope="session")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An environment with NumPy, and nothing that starts ranks."""
@@ -186,7 +193,7 @@ def check(name: str, output: str, size: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["native", "bubblewrap"])
-@pytest.mark.parametrize("name", EXPECTED)
+@pytest.mark.parametrize("name", cases(EXPECTED))
 def test_an_example_on_one_machine(slurm: Cluster, small: Path, name: str, engine: str) -> None:
     expected = EXPECTED[name]
     copied = Copied(slurm, name, environment(expected.environment, small), engine)
@@ -199,7 +206,9 @@ def test_an_example_on_one_machine(slurm: Cluster, small: Path, name: str, engin
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["pytorch-ddp", "jax", "tensorflow-multiworker", "horovod", "mpi4py", "r"])
+@pytest.mark.parametrize(
+    "name", cases(["pytorch-ddp", "jax", "tensorflow-multiworker", "horovod", "mpi4py", "r"])
+)
 def test_an_example_on_two_nodes(slurm: Cluster, small: Path, name: str) -> None:
     copied = Copied(slurm, name, environment(EXPECTED[name].environment, small), "slurm")
     memory = ("--mem", "4GiB")
@@ -212,6 +221,7 @@ def test_an_example_on_two_nodes(slurm: Cluster, small: Path, name: str) -> None
 
 
 @pytest.mark.slow
+@pytest.mark.frameworks
 def test_the_preemptible_run_is_requeued_and_continues(slurm: Cluster, small: Path) -> None:
     copied = Copied(slurm, "preemptible", environment("frameworks/lightning", small), "requeue")
     job = copied.job.read_text()

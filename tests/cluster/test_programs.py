@@ -49,6 +49,7 @@ print("lightning", trainer.global_rank, trainer.world_size, flush=True)
 """
 
 
+@pytest.mark.frameworks
 def test_lightning_under_srun_reads_slurms_variables(slurm: Cluster) -> None:
     """As its documentation starts it; the environment has no MPI, and none is checked."""
     python = environment("lightning") / "bin" / "python"
@@ -60,12 +61,14 @@ def test_lightning_under_srun_reads_slurms_variables(slurm: Cluster) -> None:
         assert f"lightning {rank} 4" in ended.log, ended.log
 
 
+@pytest.mark.frameworks
 def test_dask_over_two_nodes(slurm: Cluster) -> None:
     ended = run_documented(slurm, "Dask")
     assert ended.code == 0, ended.log
     assert "4 workers on 2 nodes, sum 328350" in ended.log, ended.log
 
 
+@pytest.mark.frameworks
 def test_the_exit_code_of_a_program_on_dask(slurm: Cluster) -> None:
     ended = run_documented(slurm, "Dask", "raise SystemExit(7)\n")
     assert ended.code == 7, ended.log

@@ -28,6 +28,7 @@ def an_image(lab: Lab, process: Process, **environment: str) -> Image:
     )
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     ("command", "entrypoint", "expected"),
     [
@@ -58,6 +59,7 @@ def test_a_program_of_cmd_is_found_on_the_image_s_path(lab: Lab) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, b"hello 'world'", b"")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("folder", ["/usr/bin", "/made/by/nobody", "/tmp/app"])
 def test_the_image_s_workdir_has_no_files_of_the_host(lab: Lab, folder: str) -> None:
     """Docker makes a WORKDIR that the image does not have."""
@@ -90,6 +92,7 @@ def test_a_directory_mounted_at_the_image_s_workdir_is_the_working_directory(lab
     assert (lab.workdir / "where").read_text() == "/made/for/mounts\n"
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("user", ["0", "root", "1234:1234", "nobody"])
 def test_the_user_is_the_caller_whatever_the_image_sets(lab: Lab, user: str) -> None:
     image = an_image(lab, Process(user=user), HOME="/root", USER="root", LOGNAME="root")
@@ -112,6 +115,7 @@ def test_the_job_s_environment_overrides_the_image_s(lab: Lab) -> None:
     assert said == "image job Asia/Tokyo C"
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     ("word", "status", "says"),
     [
@@ -140,6 +144,7 @@ def test_a_program_that_cannot_be_executed_is_refused_in_the_plan(
     assert caught.value.status == status
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("ranks", [1, 2])
 @pytest.mark.parametrize(
     ("mode", "code", "says"), [(None, 127, "is missing"), (0o644, 126, "is not executable")]

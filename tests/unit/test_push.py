@@ -308,7 +308,9 @@ def test_uncompressed_layers_are_written_from_the_store(store: Store, registry: 
 
 
 @pytest.mark.parametrize(
-    "origin", [None, Origin({}, fails=-1), Origin({}, fails=0), ImageError("no")], ids=repr
+    "origin",
+    [None, Origin({}, fails=-1), Origin({}, fails=0), ImageError("no")],
+    ids=["none", "does not open", "cannot be read", "refuses"],
 )
 def test_without_its_origin_layers_are_compressed_anew(
     made: Made, registry: Registry, origin: Origin | BareboatError | None
