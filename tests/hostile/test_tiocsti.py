@@ -10,19 +10,17 @@ import errno
 import fcntl
 import json
 import os
-import pty
-import select
 import signal
 import struct
 import termios
 import time
-import tty
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
 from engine_lab import Lab, base_site, lab  # noqa: F401
+from terminals import Desk, desk  # noqa: F401
 
 from bareboat.engines import Seccomp, seccomp
 from bareboat.plan.guard import FILTERS
@@ -86,82 +84,6 @@ def _is_x86() -> None:
         pytest.skip("these calls are x86-64's")
 
 
-class Desk:
-    """A pseudo-terminal and a process that has it as its controlling terminal, in a group of its own."""
-
-    def __init__(self, argv: list[str]) -> None:
-        self.pid, self.master = pty.fork()
-        if self.pid == 0:
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
-            signal.signal(signal.SIGTSTP, signal.SIG_DFL)
-            # A session's leader would be orphaned, and never stop: the job is a child, as a shell's are.
-            child = os.fork()
-            signal.signal(signal.SIGTTOU, signal.SIG_IGN)
-            if child == 0:
-                os.setpgid(0, 0)
-                os.tcsetpgrp(0, os.getpgid(0))
-                signal.signal(signal.SIGTTOU, signal.SIG_DFL)
-                os.execvp(argv[0], argv)
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-            while True:
-                status = os.waitpid(child, os.WUNTRACED)[1]
-                if os.WIFSTOPPED(status):
-                    os.write(1, b"<stopped>")
-                    time.sleep(0.2)
-                    os.killpg(child, signal.SIGCONT)
-                    continue
-                break
-            # What was typed and nobody has read; only the foreground may read it.
-            os.tcsetpgrp(0, os.getpgrp())
-            tty.setraw(0, termios.TCSANOW)
-            left = b""
-            while select.select([0], [], [], 0.1)[0]:
-                left += os.read(0, 100)
-            os.write(1, b"<left %s code %d>" % (left.hex().encode(), os.waitstatus_to_exitcode(status)))
-            os._exit(0)
-        self.seen = b""
-
-    def until(self, what: bytes, timeout_s: float = 30) -> bytes:
-        deadline = time.monotonic() + timeout_s
-        while what not in self.seen:
-            left = deadline - time.monotonic()
-            assert left > 0, self.seen
-            if select.select([self.master], [], [], left)[0]:
-                try:
-                    data = os.read(self.master, 4096)
-                except OSError:
-                    data = b""
-                assert data, self.seen
-                self.seen += data
-        return self.seen
-
-    def type(self, what: bytes) -> None:
-        os.write(self.master, what)
-
-    def end(self) -> bytes:
-        self.until(b" code ")
-        return self.until(b">", 5)
-
-    def close(self) -> None:
-        """Hang up, which ends the session; then make sure of it."""
-        os.close(self.master)
-        os.kill(self.pid, signal.SIGKILL)
-        os.waitpid(self.pid, 0)
-
-
-@pytest.fixture
-def desk() -> Iterator[Callable[[list[str]], Desk]]:
-    made: list[Desk] = []
-
-    def make(argv: list[str]) -> Desk:
-        made.append(Desk(argv))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.close()
-
-
 def tried(lab: Lab, desk: Callable[[list[str]], Desk], **changes: object) -> tuple[dict[str, list[int]], str]:  # noqa: F811
     """What each try returned inside, and what was typed into the terminal, in hexadecimal."""
     said = lab.workdir / "said"
@@ -174,7 +96,7 @@ def tried(lab: Lab, desk: Callable[[list[str]], Desk], **changes: object) -> tup
 @pytest.mark.parametrize("is_on", [True, False], ids=["", "seccomp = false"])
 def test_no_container_types_into_the_terminal(
     lab: Lab,  # noqa: F811
-    desk: Callable[[list[str]], Desk],
+    desk: Callable[[list[str]], Desk],  # noqa: F811
     is_on: bool,
 ) -> None:
     if not lab.contains:

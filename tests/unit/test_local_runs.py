@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -108,21 +108,29 @@ def test_output_that_cannot_be_written_is_an_error() -> None:
 
 
 @pytest.mark.usefixtures("around")
-def test_a_terminal_is_left_to_the_command() -> None:
-    script = "test -t 0 && test -t 1 && test -t 2 && stty size && read line && echo got $line"
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.execv(sys.executable, words(*native("sh", "-c", f"stty rows 33 cols 99; {script}")))
-    shown = b""
-    os.write(terminal, b"hello\n")
-    while select.select([terminal], [], [], 30)[0]:
-        try:
-            shown += os.read(terminal, 4096)
-        except OSError:
-            break
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, shown
-    assert b"33 99" in shown
-    assert b"got hello" in shown
+def test_output_to_a_terminal_is_kept_unchanged() -> None:
+    script = (
+        "test -t 0 && test -t 1 && test -t 2 && stty size && stty size <&1 && read line && echo got $line;"
+        "printf 'a\\r\\nb\\033[31m\\n' >&2"
+    )
+    code, shown = typed(b"hello\n", *native("sh", "-c", f"stty rows 33 cols 99; sleep 1; {script}"))
+    assert code == 0, shown
+    assert shown.endswith(b"33 99\r\n33 99\r\ngot hello\r\na\r\r\nb\x1b[31m\r\n")
+    logs = subprocess.run(words("logs", "-q"), capture_output=True, check=True)
+    assert logs.stdout == b"33 99\n33 99\ngot hello\na\r\nb\x1b[31m\n"
+
+
+@pytest.mark.usefixtures("around")
+def test_without_a_free_pseudo_terminal_the_command_has_the_terminal_itself() -> None:
+    start = (
+        "import os, sys\n"
+        "def openpty(): raise OSError(28, 'No space left on device')\n"
+        "os.openpty = openpty\n"
+        "from bareboat.cli.main import entry\n"
+        "sys.argv[0] = 'bareboat'; entry()\n"
+    )
+    code, shown = typed(b"", *native("sh", "-c", "test -t 1 && echo shown"), start=["-c", start])
+    assert (code, shown) == (0, b"shown\r\n")
     logs = bareboat("logs", "-q")
     assert logs.returncode == 4
     assert "no output of" in logs.stderr
@@ -152,19 +160,26 @@ def test_until_the_run_ends_its_status_says_that_it_was_cancelled(around: Path) 
     assert status()["state"] == "cancelled"
 
 
-def attached(*given: str) -> tuple[int, str]:
-    """The exit code and the output of `attach` in a terminal, whose user types one line."""
+def typed(keys: bytes, *given: str, start: Sequence[str] = ("-m", "bareboat")) -> tuple[int, bytes]:
+    """The exit code and the output in a terminal, whose user types `keys`."""
     pid, terminal = pty.fork()
     if pid == 0:
-        os.execv(sys.executable, words("attach", *given))
+        os.execv(sys.executable, [sys.executable, *start, *given])
     shown = b""
-    os.write(terminal, b"test -t 0 && echo in-$((6 * 7)) $PWD; exit 5\n")
+    os.write(terminal, keys)
     while select.select([terminal], [], [], 30)[0]:
         try:
             shown += os.read(terminal, 4096)
         except OSError:
             break
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown.decode()
+    os.close(terminal)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown
+
+
+def attached(*given: str) -> tuple[int, str]:
+    """The exit code and the output of `attach`, whose user types one line."""
+    code, shown = typed(b"test -t 0 && echo in-$((6 * 7)) $PWD; exit 5\n", "attach", *given)
+    return code, shown.decode()
 
 
 def test_attach_opens_a_shell_in_it_and_leaves_it_alone(

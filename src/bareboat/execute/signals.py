@@ -27,15 +27,16 @@ def termination_raised() -> Iterator[None]:
 
 @contextlib.contextmanager
 def interrupts_left_to_child() -> Iterator[None]:
-    """Inside, Ctrl-C goes to the job script, which shares our terminal; wait for it to clean up."""
+    """Inside, Ctrl-C and Ctrl-\\ go to the job script, which shares our terminal; wait for it to clean up."""
     if not _gets_signals():
         yield
         return
-    before = signal.signal(signal.SIGINT, _nothing)
+    before = {number: signal.signal(number, _nothing) for number in (signal.SIGINT, signal.SIGQUIT)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextlib.contextmanager

@@ -74,5 +74,5 @@ class Submission(Struct, frozen=True, kw_only=True):
     host: str = ""
     #: Of a run on this machine: its process of Bareboat (runs/supervisor.py).
     supervisor: str = ""
-    #: Of a run on this machine: the streams that go to a terminal and are not kept.
+    #: Of a run on this machine: the streams that went to a terminal directly and were not kept.
     unkept: tuple[str, ...] = ()

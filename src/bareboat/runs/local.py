@@ -87,7 +87,7 @@ def _run(store: Store, plan: Plan, made: Submission, script: Path, streams: Stre
             live = execute.Live(
                 str(script), run_id=made.run_id, environment=environment, streams=streams.descriptors
             )
-            streams.started()
+            streams.started(live.pid)
             try:
                 supervisor.write(folder, live.pid)
                 if os.path.lexists(folder / "cancelled"):  # before the script's process was known

@@ -1,8 +1,7 @@
 """The output of a run on this machine: shown where it would go anyway, and kept in the run's directory.
 
-Output to a pipe or a file is copied through Bareboat. A terminal is left to the command itself, with its size
-and its job control, and what goes there is not kept, unless the launcher keeps each rank's output: then no
-rank has the terminal as its output anyway.
+All output is copied through Bareboat: through a pipe, and to a terminal through a pseudo-terminal of the same
+size and modes. The terminal stays the command's input, with its keys and its job control.
 """
 
 from __future__ import annotations
@@ -16,8 +15,11 @@ import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 
+from bareboat import execute
 from bareboat.errors import StoreError
+from bareboat.runs.terminal import Terminal
 
 log = logging.getLogger("bareboat")
 
@@ -31,8 +33,8 @@ _NAMES = ("standard output", "standard error")
 
 
 class Streams:
-    """Where the job script writes. `descriptors`: those for its stdout and stderr. `unkept`: the names
-    of the streams that go to a terminal."""
+    """Where the job script writes. `descriptors`: those for its stdout and stderr. `unkept`: the names of the
+    streams that go to a terminal directly, because the machine has no free pseudo-terminal."""
 
     def __init__(self, *, stdout_apart: bool, by_rank: bool) -> None:
         """`stdout_apart`: stdout is needed for something else, so the script's goes to stderr. `by_rank`: the
@@ -46,23 +48,35 @@ class Streams:
         self._failure: OSError | None = None
         self._kept_bytes = self._left_out_bytes = 0
         self._tail = b""
+        self._terminals: dict[int, Terminal] = {}  # by the end that is read
+        self._wake = -1  # an eventfd: the window's size changed
+        self._job = 0  # the job script's process
         pipes: dict[tuple[int, int], int] = {}
         streams, unkept = [], []
         for target, name in zip(targets, _NAMES, strict=True):
-            if os.isatty(target) and not by_rank:
-                streams.append(target)
-                unkept.append(name)
-                continue
             state = os.fstat(target)
             # One pipe for both when they go to one place, so that their order is kept.
             place = (state.st_dev, state.st_ino)
             if place not in pipes:
-                reads, pipes[place] = os.pipe()
+                try:
+                    # If the launcher keeps each rank's output, no rank has a terminal as its output.
+                    reads, pipes[place] = self._opened(target, is_terminal=os.isatty(target) and not by_rank)
+                except OSError:
+                    streams.append(target)
+                    unkept.append(name)
+                    continue
                 self._targets[reads] = target
                 self._written.append(pipes[place])
             streams.append(pipes[place])
         self.descriptors = (streams[0], streams[1])
         self.unkept = tuple(unkept)
+
+    def _opened(self, target: int, *, is_terminal: bool) -> tuple[int, int]:
+        if not is_terminal:
+            return os.pipe()
+        made = Terminal(target)
+        self._terminals[made.reads] = made
+        return made.reads, made.writes
 
     @contextlib.contextmanager
     def copied(self, path: Path) -> Iterator[None]:
@@ -74,10 +88,13 @@ class Streams:
                 self._log = os.open(path, flags, 0o600)
             except OSError as error:
                 self._not_kept(error)
+            if self._terminals:
+                self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
             self._thread = threading.Thread(target=self._copy, name="output", daemon=True)
             self._thread.start()
         try:
-            yield
+            with self._resized():
+                yield
         finally:
             self.started()
             self._ended.set()
@@ -85,6 +102,8 @@ class Streams:
                 self._thread.join()
             if self._log is not None:
                 os.close(self._log)
+            if self._wake >= 0:
+                os.close(self._wake)
         if self._failure is not None:
             raise StoreError(
                 f"output of the run could not be written: {self._failure.strerror}",
@@ -92,8 +111,32 @@ class Streams:
                 remedy="write to a file on a disk with free space: bareboat … > FILE",
             )
 
-    def started(self) -> None:
-        """The script has its ends of the pipes: close ours, so that the output has an end."""
+    @contextlib.contextmanager
+    def _resized(self) -> Iterator[None]:
+        """Inside, a new size of the window reaches the command at once; in a thread, within half a second."""
+        if not self._terminals or threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = signal.getsignal(signal.SIGWINCH)
+
+        def resized(number: int, frame: FrameType | None) -> None:
+            os.eventfd_write(self._wake, 1)
+            if callable(before):
+                before(number, frame)
+
+        signal.signal(signal.SIGWINCH, resized)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGWINCH, before)
+
+    def _is_of_run(self, pid: int) -> bool:
+        return bool(self._job) and pid in execute.descendants(self._job)
+
+    def started(self, job: int = 0) -> None:
+        """The script has its ends of the pipes: close ours, so that the output has an end. `job`: its process
+        ID."""
+        self._job = job or self._job
         for descriptor in self._written:
             os.close(descriptor)
         self._written = []
@@ -103,20 +146,40 @@ class Streams:
         poll = select.poll()
         for descriptor in self._targets:
             poll.register(descriptor, select.POLLIN)
+        if self._wake >= 0:
+            poll.register(self._wake, select.POLLIN)
         while self._targets:
             found = poll.poll(1000 * _LEFT_OPEN_S)
+            for terminal in self._terminals.values():
+                terminal.follow(self._is_of_run)
             if not found and self._ended.is_set():
                 break
             for descriptor, _ in found:
-                data = os.read(descriptor, _CHUNK_BYTES)
+                if descriptor == self._wake:
+                    os.eventfd_read(descriptor)
+                    continue
+                data = self._read(descriptor)
                 if data:
                     self._keep(data)
                 if not data or not self._show(self._targets[descriptor], data):
                     poll.unregister(descriptor)
-                    del self._targets[descriptor]
-                    # If nobody reads the output, the command gets SIGPIPE as it would without the pipe.
-                    os.close(descriptor)
+                    self._close(descriptor)
+        for descriptor in list(self._terminals):
+            self._close(descriptor)
         self._keep_tail()
+
+    def _read(self, descriptor: int) -> bytes:
+        try:
+            return os.read(descriptor, _CHUNK_BYTES)
+        except OSError:  # how a pseudo-terminal ends
+            return b""
+
+    def _close(self, descriptor: int) -> None:
+        """If nobody reads the output, the command gets SIGPIPE as it would without the pipe."""
+        del self._targets[descriptor]
+        if (terminal := self._terminals.pop(descriptor, None)) is not None:
+            terminal.restore(self._is_of_run)
+        os.close(descriptor)
 
     def _show(self, target: int, data: bytes) -> bool:
         left = memoryview(data)
