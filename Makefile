@@ -50,7 +50,7 @@ bench: .venv/.ready
 	.venv/bin/python bench/verdict.py
 
 .venv/.ready: $(SOURCES) $(wildcard locks/*.txt)
-	@$(MAKE) --no-print-directory venv VENV=.venv INSTALL='.[study,example]'
+	@$(MAKE) --no-print-directory venv VENV=.venv INSTALL='.[study,example]' LEAN=yes
 
 .venv-test/.ready: pyproject.toml $(wildcard locks/*.txt)
 	@$(MAKE) --no-print-directory venv VENV=.venv-test INSTALL='-e .[study,example,test]'
@@ -64,7 +64,7 @@ LOCK = locks/$(if $(findstring test,$(INSTALL)),test,$(if $(findstring study,$(I
 .PHONY: venv
 venv:
 	@PYTHON='$(PYTHON)' TORCH='$(if $(findstring example,$(INSTALL)),$(or $(TORCH),cpu),no)' \
-	  MAKECMDGOALS='$(MAKECMDGOALS)' locks/install.sh $(VENV) $(LOCK) $(INSTALL)
+	  MAKECMDGOALS='$(MAKECMDGOALS)' LEAN='$(LEAN)' locks/install.sh $(VENV) $(LOCK) $(INSTALL)
 	@touch $(VENV)/.ready
 
 clean:

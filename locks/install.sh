@@ -5,10 +5,11 @@
 #   PYTHON=python3.12   another interpreter      UV=no   pip even where uv is installed
 #   TORCH=cpu|default|no   PyTorch's CPU build from PyTorch's index if that answers within three seconds (cpu),
 #                          what the configured index has (default), or none
+#   LEAN=yes               without the packages' own tests, a fifth of what they take
 set -euo pipefail
 venv=$1 lock=$2
 shift 2
-PYTHON=${PYTHON:-python3} TORCH=${TORCH:-cpu} UV=${UV:-yes}
+PYTHON=${PYTHON:-python3} TORCH=${TORCH:-cpu} UV=${UV:-yes} LEAN=${LEAN:-no}
 torch=locks/unhashed.txt
 cpu_index=https://download.pytorch.org/whl/cpu
 
@@ -51,6 +52,16 @@ install_torch() { # $1: the program that installed the rest
   pip install --requirement "$torch"
 }
 
+# A capture would copy them, too.
+leave_out_tests() {
+  local packages name
+  packages=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+  rm -rf "$packages"/torch/test "$packages"/torch/bin/*[Tt]est*
+  for name in matplotlib mpl_toolkits networkx numpy scipy sklearn sympy; do
+    [ ! -d "$packages/$name" ] || find "$packages/$name" -type d -name tests -prune -exec rm -rf {} +
+  done
+}
+
 "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
   say "Python 3.11 or newer is required; choose one: make ${MAKECMDGOALS:-prove} PYTHON=python3.12"
   exit 2
@@ -66,3 +77,4 @@ if [ "$by" = uv ] && ! by_uv "$@"; then
 fi
 [ "$by" = uv ] || by_pip "$@"
 [ "$TORCH" = no ] || install_torch "$by"
+[ "$LEAN" != yes ] || leave_out_tests

@@ -85,6 +85,7 @@ FAKE = """#!/bin/bash
 echo "$(basename "$0") $*" >> "$LOG"
 case "$*" in
 *urllib*) exit "$SILENT" ;;
+*sysconfig*) echo "$PACKAGES" ;;
 *'-m venv'*) mkdir -p "${@: -1}/bin"; cp "$0" "${@: -1}/bin/python" ;;
 'venv '*)
   [ "$UV_WORKS" = 1 ] || exit 2
@@ -95,7 +96,7 @@ esac
 
 def installed(folder: Path, **settings: str) -> list[str]:
     """The commands that locks/install.sh gives, with an interpreter and a uv that only note them."""
-    (folder / "bin").mkdir()
+    (folder / "bin").mkdir(exist_ok=True)
     for name in ("python3", "uv"):
         (folder / "bin" / name).write_text(FAKE)
         (folder / "bin" / name).chmod(0o755)
@@ -134,3 +135,22 @@ def test_without_pytorch_s_index_the_configured_one_is_used(tmp_path: Path, sett
 
 def test_the_tools_alone_need_no_pytorch(tmp_path: Path) -> None:
     assert not any("unhashed" in line for line in installed(tmp_path, TORCH="no"))
+
+
+def test_the_packages_own_tests_are_left_out_on_request(tmp_path: Path) -> None:
+    packages = tmp_path / "packages"
+    gone = (
+        "torch/test/some_test",
+        "torch/bin/test_api",
+        "torch/bin/FileStoreTest",
+        "scipy/stats/tests/test_t.py",
+    )
+    left = ("torch/bin/protoc", "torch/testing/a.py", "scipy/stats/a.py", "bareboat/tests/a.py")
+    for name in (*gone, *left):
+        (packages / name).parent.mkdir(parents=True, exist_ok=True)
+        (packages / name).touch()
+    for settings in ({}, {"LEAN": "yes"}):
+        installed(tmp_path, PACKAGES=str(packages), **settings)
+        assert all((packages / name).exists() for name in left)
+        assert not any((packages / name).exists() for name in gone) or not settings
+        assert all((packages / name).exists() for name in gone) or settings
