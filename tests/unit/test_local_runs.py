@@ -138,6 +138,20 @@ def test_without_a_free_pseudo_terminal_the_command_has_the_terminal_itself() ->
     assert "| cat" in logs.stderr
 
 
+@pytest.mark.usefixtures("around")
+def test_flags_that_only_schedulers_use_are_named_unless_quiet() -> None:
+    given = ("--engine", "native", "-t", "10m", "--mem", "1GiB", "-p", "gpu", "--", "true")
+    noted = "note: runs on this machine ignore --time, --mem, --partition: only schedulers use them\n"
+    assert noted in bareboat("run", "--dry-run", *given).stderr
+    assert bareboat("run", "-q", *given).stderr == ""
+
+
+@pytest.mark.usefixtures("around")
+def test_quiet_silences_every_note() -> None:
+    assert "no images in" in bareboat("image", "ls").stderr
+    assert bareboat("image", "ls", "-q").stderr == ""
+
+
 def test_cancel_terminates_it_and_says_so(started: subprocess.Popen[bytes]) -> None:
     assert status()["state"] == "running"
     assert bareboat("cancel", "-q").returncode == 0

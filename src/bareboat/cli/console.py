@@ -200,8 +200,24 @@ def script(text: str) -> None:
         _print(text, sys.stdout)
 
 
+#: Whether notes are left out (--quiet).
+_quiet = False
+
+
+def set_quiet(is_quiet: bool) -> None:
+    """Leave out all notes from now on, or show them."""
+    global _quiet
+    _quiet = is_quiet
+
+
 def note(text: str) -> None:
-    """Print a note to stderr."""
+    """Print a note to stderr, unless notes are left out."""
+    if not _quiet:
+        warn(text)
+
+
+def warn(text: str) -> None:
+    """Print to stderr what is shown with --quiet, too."""
     _write(text, sys.stderr)
 
 
@@ -219,10 +235,10 @@ def agrees(path: Path, values: Mapping[str, Any]) -> bool:
     """Ask whether a project's file may set these values. Only "yes" or "y" agrees."""
     from bareboat.printable import one_line
 
-    note(f"{one_line(str(path), limit=1000)} sets:")
+    warn(f"{one_line(str(path), limit=1000)} sets:")
     for name, value in values.items():
-        note(f"  {name} = {one_line(str(value))}")
-    note("These settings decide what runs on this machine outside of containers, and where images come from.")
+        warn(f"  {name} = {one_line(str(value))}")
+    warn("These settings decide what runs on this machine outside of containers, and where images come from.")
     print(
         "Trust this file? You are asked again when the settings change. [y/N] ",
         end="",
@@ -367,7 +383,7 @@ class Progress:
             note(text)
 
     def warn(self, text: str) -> None:
-        note(text)
+        warn(text)
 
     def _elapsed(self) -> str:
         return bar.clock(time.monotonic() - self._began)

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from bareboat.cli.common import Context
     from bareboat.model import Job
 
+#: The flags that only a scheduler uses.
+_SCHEDULERS = (
+    "time", "mem", "partition", "account", "qos", "reservation", "constraint", "delivery", "node_scratch",
+)  # fmt: skip
 #: The flags that are keys of the job file's [topology].
 TOPOLOGY = ("nodes", "ranks_per_node", "cpus_per_rank", "gpus_per_rank")
 
@@ -63,6 +67,14 @@ def with_flags(context: Context, job: Job) -> Job:
             job, capture=msgspec.structs.replace(job.capture, python=os.path.abspath(options.python))
         )
     return job
+
+
+def note_ignored(context: Context) -> None:
+    """Note the flags that have no effect on a run on this machine."""
+    given = [name for name in _SCHEDULERS if getattr(context.options, name, None) is not None]
+    if given:
+        flags = ", ".join("--" + name.replace("_", "-") for name in given)
+        context.progress.note(f"note: runs on this machine ignore {flags}: only schedulers use them")
 
 
 def _notify(text: str) -> str | tuple[str, ...]:

@@ -60,7 +60,7 @@ the container's cost.
 def main(argv: list[str]) -> int:
     """Run one command; return the exit code."""
     if not argv:
-        console.note(FIRST)
+        console.warn(FIRST)
         return UsageError.code
     if argv[0] == "--complete":  # of the scripts that `completion` prints
         return int(_module("completion").answer(argv[1:]))
@@ -68,6 +68,7 @@ def main(argv: list[str]) -> int:
     store = None
     try:
         options = _parse(argv)
+        console.set_quiet(options.quiet)
         if options.verbose:
             logging.getLogger("bareboat").setLevel(logging.DEBUG)
         if options.verb == "trust":  # it must work where settings are not trusted
@@ -144,7 +145,7 @@ def _note_stop(how: str, error: BaseException) -> None:
         running = execute.descendants(os.getpid())
         shown = ", ".join(map(str, running[:10]))
         left = [f"processes that it started go on: {shown}" if running else "all its processes have ended"]
-    console.note(f"\nbareboat: {how}; {'; '.join(left)}")
+    console.warn(f"\nbareboat: {how}; {'; '.join(left)}")
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:

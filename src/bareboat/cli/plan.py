@@ -6,7 +6,7 @@ import argparse
 
 from msgspec import UNSET
 
-from bareboat import render
+from bareboat import registry, render
 from bareboat.cli import console
 from bareboat.cli.common import (
     Context,
@@ -20,7 +20,7 @@ from bareboat.cli.common import (
     add_trust,
 )
 from bareboat.cli.folding import folded
-from bareboat.cli.job import read_job
+from bareboat.cli.job import note_ignored, read_job
 from bareboat.errors import StoreError, UsageError
 from bareboat.session import Purpose, planning, preparation
 
@@ -56,6 +56,8 @@ def run(context: Context) -> int:
             remedy=context.store.how_to_get(image),
         )
     plan = planning.plan(session, prepared)
+    if plan.scheduler == registry.HERE:
+        note_ignored(context)
     if context.options.script and plan.missing is not UNSET:
         raise StoreError(
             "no script yet: it needs the image's files in the store",

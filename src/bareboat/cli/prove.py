@@ -22,7 +22,7 @@ from bareboat.cli.common import (
     add_scheduling,
     add_trust,
 )
-from bareboat.cli.job import TOPOLOGY, read_job
+from bareboat.cli.job import TOPOLOGY, note_ignored, read_job
 from bareboat.cli.study_progress import StudyProgress
 from bareboat.errors import BareboatError, Terminated, UsageError
 from bareboat.model import Job, Plan, Study
@@ -271,6 +271,7 @@ def _measure(context: Context, study: Study) -> int:
     from bareboat.cli.report import show
     from bareboat.study import listing, prove, quick
 
+    note_ignored(context)
     if not context.options.quiet:
         console.note(f"study {study.id}: {study.arms[0].name} versus {study.arms[1].name}")
     try:
@@ -278,7 +279,7 @@ def _measure(context: Context, study: Study) -> int:
     except (KeyboardInterrupt, Terminated, BareboatError):
         context.progress.end()
         done = study.job.prove.repeats + 1 - len(prove.missing_runs(context.store, study))
-        console.note(
+        console.warn(
             f"\nstopped after {done} of {study.job.prove.repeats + 1} runs, which are kept\n"
             f"resume with: bareboat prove --resume {study.id}"
         )

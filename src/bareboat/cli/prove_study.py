@@ -235,7 +235,7 @@ def _measure(context: Context, found: Matrix) -> int:
     except (KeyboardInterrupt, Terminated, BareboatError):
         context.progress.end()
         left = matrix.left_of(found, len(matrix.missing(context.store, found)))
-        console.note(
+        console.warn(
             f"\nstopped with {left}; the others are kept\nresume with: bareboat prove --resume {found.id}"
         )
         raise
@@ -274,7 +274,7 @@ def _follow(context: Context, found: Matrix, *, new: bool = False) -> int:
             raise
         left = matrix.left_of(found, len(matrix.missing(store, found)))
         live = live_jobs(store, found)
-        console.note(
+        console.warn(
             f"\n{left}; the others are kept"
             + (
                 f"\njobs that go on: {', '.join(live)}; to cancel: bareboat cancel {' '.join(live)}"

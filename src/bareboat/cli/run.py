@@ -22,7 +22,7 @@ from bareboat.cli.common import (
     add_trust,
 )
 from bareboat.cli.folding import folded
-from bareboat.cli.job import read_job
+from bareboat.cli.job import note_ignored, read_job
 from bareboat.cli.wait import as_json
 from bareboat.errors import ProgramError
 from bareboat.session import Purpose, planning, preparation
@@ -56,6 +56,8 @@ def run(context: Context) -> int:
     except ProgramError as error:  # the exit code that a shell gives
         error.code = error.status
         raise
+    if plan.scheduler == registry.HERE:
+        note_ignored(context)
     if context.options.dry_run:
         console.result_json(render.shown(plan)) if context.options.json else console.result(
             folded(render.text(plan), console.width())
