@@ -7,17 +7,18 @@ shortened to at most 1.5 s, and the time that Bareboat measures runs faster.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import html
 import os
 import pty
 import re
+import secrets
 import select
 import shutil
 import struct
 import subprocess
 import sys
-import tempfile
 import termios
 import time
 from collections.abc import Iterator
@@ -50,7 +51,7 @@ Screen = tuple[tuple[tuple[int, str, str, bool], ...], ...]
 
 
 def main(target: Path) -> None:
-    with tempfile.TemporaryDirectory(prefix="bareboat-recording-") as home:
+    with _home() as home:
         work = Path(home) / "line"
         work.mkdir()
         tutorial = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
@@ -61,8 +62,25 @@ def main(target: Path) -> None:
             subprocess.run(words, check=True)
         frames = list(_frames(Path(home) / "env" / "bin", Path(home), work))
         shutil.copy(work / "report.html", sys.argv[2])
-    target.write_text(svg(frames), encoding="utf-8")
+    drawn = svg(frames)
+    if "/tmp/" in drawn:
+        sys.exit("a path of this machine is on the screen; record again")
+    target.write_text(drawn, encoding="utf-8")
     print(f"{target}: {len(frames)} frames, {frames[-1][0]:.0f} s, {target.stat().st_size // 1024} KiB")
+
+
+@contextlib.contextmanager
+def _home() -> Iterator[str]:
+    """A home directory whose name is as long as the one that is shown for it, so that lines fold equally."""
+    while True:
+        home = "/tmp/" + secrets.token_hex(2)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(home, 0o700)
+            break
+    try:
+        yield home
+    finally:
+        shutil.rmtree(home)
 
 
 def _frames(programs: Path, home: Path, work: Path) -> Iterator[tuple[float, Screen]]:
