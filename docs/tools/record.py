@@ -30,7 +30,7 @@ COLUMNS, LINES = 80, 24
 #: What is typed, and the longest time in s that the recording keeps of each.
 COMMANDS = (
     ("bareboat run train.py --steps 100", 8.0),
-    ("bareboat run --dry-run train.toml | head -12", 5.0),
+    ("bareboat plan train.toml", 5.0),
     ("bareboat prove train.toml --output report.html", 16.0),
 )
 PROMPT = "$ "

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits: 1 node x 1 ranks; engine bubblewrap, launcher single, scheduler local
-# Written by Bareboat 0.1.0, plan sha256:7f27c06ab0f2.
+# Written by Bareboat 0.1.0, plan sha256:329715ec2c4a.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits: 1 node x 1 ranks; engine bubblewrap, launcher single, scheduler local
-# Written by Bareboat 0.1.0, plan sha256:ad89b0f94d67.
+# Written by Bareboat 0.1.0, plan sha256:54be0ae94675.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 

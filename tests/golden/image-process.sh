@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits: 1 node x 1 ranks; engine bubblewrap, launcher single, scheduler local
-# Written by Bareboat 0.1.0, plan sha256:5d791534e935.
+# Written by Bareboat 0.1.0, plan sha256:dd106006d5c2.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits: 1 node x 1 ranks; engine bubblewrap, launcher single, scheduler local
-# Written by Bareboat 0.1.0, plan sha256:2331e535d3ce.
+# Written by Bareboat 0.1.0, plan sha256:4628d390756b.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 

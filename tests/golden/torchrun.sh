@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits: 1 node x 1 ranks; engine bubblewrap, launcher torchrun, scheduler local
-# Written by Bareboat 0.1.0, plan sha256:d4c86f930309.
+# Written by Bareboat 0.1.0, plan sha256:035ea5a624b0.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 

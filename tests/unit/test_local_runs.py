@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pty
 import select
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -152,6 +155,14 @@ def test_quiet_silences_every_note() -> None:
     assert bareboat("image", "ls", "-q").stderr == ""
 
 
+def test_notes_fold_between_words(around: Path) -> None:
+    place = around / "a-store-with-a-name-that-fills-most-of-a-line"
+    _, shown = typed(b"", "image", "ls", "--store", str(place))
+    lines = shown.decode().split("\r\n")
+    assert max(len(line) for line in lines if str(place) not in line) <= 80
+    assert [line for line in lines if line.startswith("  ") and "bareboat capture" in line]
+
+
 def test_cancel_terminates_it_and_says_so(started: subprocess.Popen[bytes]) -> None:
     assert status()["state"] == "running"
     assert bareboat("cancel", "-q").returncode == 0
@@ -178,6 +189,7 @@ def typed(keys: bytes, *given: str, start: Sequence[str] = ("-m", "bareboat")) -
     """The exit code and the output in a terminal, whose user types `keys`."""
     pid, terminal = pty.fork()
     if pid == 0:
+        fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
         os.execv(sys.executable, [sys.executable, *start, *given])
     shown = b""
     os.write(terminal, keys)

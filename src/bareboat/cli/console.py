@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from bareboat.cli import bar
+from bareboat.cli.folding import folded
 from bareboat.errors import BareboatError, PlanError, UsageError
 from bareboat.printable import excerpt, printable
 
@@ -217,8 +218,8 @@ def note(text: str) -> None:
 
 
 def warn(text: str) -> None:
-    """Print to stderr what is shown with --quiet, too."""
-    _write(text, sys.stderr)
+    """Print to stderr what is shown with --quiet, too; on a terminal, folded between words."""
+    _write(folded(text, _width() if sys.stderr.isatty() else None), sys.stderr)
 
 
 def is_interactive() -> bool:
@@ -311,7 +312,7 @@ def log_to_stderr() -> None:
 
 class _Handler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        _write(self.format(record), sys.stderr)
+        warn(self.format(record))
 
 
 def _live(text: str) -> None:

@@ -53,8 +53,9 @@ def topology_decision(job: Job, node: Site) -> Decision:
     """`node` is a machine of those that the ranks run on."""
     topology = job.topology
     nodes = "1 node" if topology.nodes == 1 else f"{topology.nodes} nodes"
+    ranks = "1 rank" if topology.ranks_per_node == 1 else f"{topology.ranks_per_node} ranks"
     return Decision(
         subject="topology",
-        choice=f"{nodes} x {topology.ranks_per_node} ranks = world size {topology.world_size}",
+        choice=f"{nodes} x {ranks} = world size {topology.world_size}",
         reason=f"{node.hostname} has {node.cpus} CPUs and {len(node.gpus)} GPUs",
     )
