@@ -21,7 +21,7 @@ from bareboat import seccomp
 from bareboat.engines import Seccomp
 from bareboat.engines import seccomp as filtered_by
 from bareboat.registry import engine as engine_named
-from bareboat.seccomp import loader, program
+from bareboat.seccomp import loader, program, starter
 from bareboat.seccomp.table import ADDED
 
 PODMANS = Path("/usr/share/containers/seccomp.json")
@@ -191,15 +191,17 @@ def test_the_files_are_those_that_are_pinned(machine: str) -> None:
 
 
 @pytest.mark.parametrize("machine", program.MACHINES)
-def test_the_loader_is_its_source(machine: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["loader", "starter"])
+def test_the_program_is_its_source(name: str, machine: str, tmp_path: Path) -> None:
     prefix = "" if os.uname().machine == machine else f"{machine}-linux-gnu-"
     if shutil.which(f"{prefix}as") is None:
         pytest.skip(f"no assembler for {machine}")
-    source = Path(loader.__file__).with_name(f"loader-{machine}.s")
+    source = Path(loader.__file__).with_name(f"{name}-{machine}.s")
     subprocess.run([f"{prefix}as", str(source), "-o", "made.o"], check=True, cwd=tmp_path)
     argv = [f"{prefix}objcopy", "-O", "binary", "-j", ".text", "made.o", "made.bin"]
     subprocess.run(argv, check=True, cwd=tmp_path)
-    assert base64.b64encode((tmp_path / "made.bin").read_bytes()).decode() == loader.CODE[machine]
+    code = {"loader": loader, "starter": starter}[name].CODE[machine]
+    assert base64.b64encode((tmp_path / "made.bin").read_bytes()).decode() == code
 
 
 def refused() -> list[tuple[int, int]]:

@@ -5,6 +5,8 @@ A run is found and measured by that mark, not by a process group. A process can 
 terminated by its job script, below which the kernel keeps whatever the run starts.
 """
 
+from bareboat.execute.namespace import Namespace as Namespace
+from bareboat.execute.namespace import subordinate as subordinate
 from bareboat.execute.processes import descendants as descendants
 from bareboat.execute.processes import end_strays as end_strays
 from bareboat.execute.processes import processes_of as processes_of
@@ -14,6 +16,8 @@ from bareboat.execute.signals import interrupts_held as interrupts_held
 from bareboat.execute.signals import interrupts_left_to_child as interrupts_left_to_child
 from bareboat.execute.signals import termination_raised as termination_raised
 from bareboat.execute.step import Data as Data
+from bareboat.execute.step import Descriptor as Descriptor
+from bareboat.execute.step import Word as Word
 from bareboat.execute.step import run_shell as run_shell
 from bareboat.execute.step import run_step as run_step
 from bareboat.execute.tools import START_S as START_S

@@ -34,8 +34,18 @@ class Data:
     content: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Descriptor:
+    """An argument that is the number of this open descriptor, which the command inherits."""
+
+    number: int
+
+
+Word = str | Data | Descriptor
+
+
 def run_step(
-    argv: Sequence[str | Data],
+    argv: Sequence[Word],
     *,
     environment: Mapping[str, str],
     show: Callable[[bytes], None],
@@ -76,7 +86,7 @@ def run_step(
     return code if code >= 0 else 128 - code
 
 
-def run_shell(argv: Sequence[str | Data], *, environment: Mapping[str, str]) -> int:
+def run_shell(argv: Sequence[Word], *, environment: Mapping[str, str]) -> int:
     """The same in the user's terminal."""
     with _described(argv) as (words, descriptors), interrupts_left_to_child():
         try:
@@ -108,14 +118,19 @@ def _follow(
 
 
 @contextlib.contextmanager
-def _described(argv: Sequence[str | Data]) -> Iterator[tuple[list[str], tuple[int, ...]]]:
+def _described(argv: Sequence[Word]) -> Iterator[tuple[list[str], tuple[int, ...]]]:
     """The arguments as text, with files in memory for their data, and the descriptors of those."""
     words: list[str] = []
     opened: list[int] = []
+    given: list[int] = []
     try:
         for word in argv:
             if isinstance(word, str):
                 words.append(word)
+                continue
+            if isinstance(word, Descriptor):
+                words.append(str(word.number))
+                given.append(word.number)
                 continue
             descriptor = os.memfd_create("bareboat-step", os.MFD_CLOEXEC)
             opened.append(descriptor)
@@ -124,7 +139,7 @@ def _described(argv: Sequence[str | Data]) -> Iterator[tuple[list[str], tuple[in
                 view = view[os.write(descriptor, view) :]
             os.lseek(descriptor, 0, os.SEEK_SET)
             words.append(str(descriptor))
-        yield words, tuple(opened)
+        yield words, (*opened, *given)
     finally:
         for descriptor in opened:
             os.close(descriptor)

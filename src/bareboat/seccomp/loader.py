@@ -34,12 +34,16 @@ _ALIGNMENT = 0x10000
 
 def elf(machine: str, program: bytes) -> bytes:
     """The loader of this filter, for this machine."""
-    own = architectures.find(machine)
-    assert own is not None  # CODE has it
     code = base64.b64decode(CODE[machine])
     after = _BASE + _HEADERS + len(code)
     # struct sock_fprog: how many instructions, and where they are.
-    body = code + struct.pack("<HxxxxxxQ", len(program) // 8, after + 16) + program
+    return static(machine, code + struct.pack("<HxxxxxxQ", len(program) // 8, after + 16) + program)
+
+
+def static(machine: str, body: bytes) -> bytes:
+    """A static program whose code begins with its body, which it only reads."""
+    own = architectures.find(machine)
+    assert own is not None  # CODE has it
     size = _HEADERS + len(body)
     identity = b"\x7fELF" + bytes((2, 1, 1)) + bytes(9)
     header = struct.pack(

@@ -241,4 +241,5 @@ def _sweep(root: Path) -> None:
     with contextlib.suppress(OSError):
         for folder in (root / "tmp").iterdir():
             if is_dead(folder.name.rpartition("-")[0]):
-                remove_tree(folder)
+                with contextlib.suppress(OSError):  # a build with --ids removes what has its owners
+                    remove_tree(folder)

@@ -70,6 +70,11 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--add-host", metavar="NAME:ADDRESS", action="append", help="add a line to /etc/hosts of RUN"
     )
     parser.add_argument(
+        "--ids",
+        action="store_true",
+        help="give RUN your subordinate IDs, for programs that check their chown",
+    )
+    parser.add_argument(
         "--shell-on-error", action="store_true", help="open a shell in the tree of a RUN that fails"
     )
     parser.add_argument(
@@ -97,7 +102,7 @@ def run(context: Context) -> int:
 
         policy.load(options.policy)
     if options.builder != "bareboat":
-        for flag in ("matrix", "shell_on_error"):
+        for flag in ("matrix", "shell_on_error", "ids"):
             if getattr(options, flag):
                 raise UsageError(
                     f"--{flag.replace('_', '-')} does not work with --builder {options.builder}",
@@ -218,6 +223,7 @@ def _options(context: Context) -> Options:
         no_cache=options.no_cache,
         epoch=source_date(os.environ | arguments),
         command=_command(options, path, folder),
+        ids=options.ids,
         shell=options.shell_on_error and console.is_interactive(),
     )
 
@@ -235,6 +241,7 @@ def _command(options: argparse.Namespace, path: Path, folder: Path) -> str:
         words += [flag, value] if value else []
     if options.network != "default":
         words += ["--network", options.network]
+    words += ["--ids"] * options.ids
     for text in options.build_arg or ():
         name = text.partition("=")[0]
         words += ["--build-arg", name if name in PROXIES else text]

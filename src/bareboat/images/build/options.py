@@ -14,7 +14,8 @@ from bareboat.model import Image
 class Options:
     """`dockerfile`: its text, `name`: its path as the user wrote it. `secrets`: id -> content; `sockets`: id
     -> the socket of an SSH agent. `epoch`: no file of a new layer is younger, in seconds since 1970; None
-    keeps times. `shell`: opened where a RUN fails; `command`: builds it again."""
+    keeps times. `shell`: opened where a RUN fails; `ids`: RUN has the user's
+    subordinate IDs; `command`: builds it again."""
 
     dockerfile: str
     name: str
@@ -31,6 +32,7 @@ class Options:
     no_cache: bool = False
     epoch: int | None = None
     shell: bool = False
+    ids: bool = False
     command: str = "bareboat image build --no-cache DIRECTORY"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import posixpath
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bareboat.files.links import MOST_LINKS
 from bareboat.images.inside.view import Node, View
@@ -19,6 +19,10 @@ class Place:
     path: str
     node: Node | None
     missing: tuple[str, ...] = ()
+
+
+#: Other systems have as few (NGROUPS_MAX).
+_MOST_GROUPS = 64
 
 
 class PlaceError(ValueError):
@@ -71,12 +75,14 @@ def joined(workdir: str, path: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class User:
-    """Who runs a step: numbers, home directory, and the name, empty for a bare number."""
+    """Who runs a step: numbers, home directory, and the name, empty for a bare number. `groups`: others that
+    it is in, which a USER with a group does not have."""
 
     uid: int = 0
     gid: int = 0
     home: str = "/root"
     name: str = "root"
+    groups: tuple[int, ...] = ()
 
 
 def find_user(view: View, text: str) -> User:
@@ -106,7 +112,9 @@ def find_user(view: View, text: str) -> User:
     if "\0" in found.home + found.name:
         raise PlaceError(f"the line of the user {wanted[:40]!r} in the image's /etc/passwd has a NUL byte")
     if not group:
-        return found
+        rows = _table(view, "/etc/group", 4)
+        others = {_number(row[2], 0) for row in rows if found.name and found.name in row[3].split(",")}
+        return replace(found, groups=tuple(sorted(others - {found.gid}))[:_MOST_GROUPS])
     if group.isascii() and group.isdigit() and len(group) <= 10:
         gid = int(group)
     else:

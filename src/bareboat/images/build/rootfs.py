@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -116,9 +116,10 @@ class Stubs:
         """Where to mount: the target without links."""
         return self.places[target].path
 
-    def remove(self, upper: Path) -> None:
-        """Remove what is still as bubblewrap made it, and directories that did not change otherwise. The step
-        may have moved what a stub is in, and put a link in its place: no link is followed."""
+    def remove(self, upper: Path, *, keep: Collection[str] = ()) -> None:
+        """Remove what is still as bubblewrap made it, and directories that did not change otherwise; `keep`:
+        directories that did, by their owner. The step may have moved what a stub is in, and put a link in its
+        place: no link is followed."""
         with Tree(upper) as tree:
             touched = {
                 os.path.dirname(path)
@@ -127,7 +128,7 @@ class Stubs:
             }
             for path in touched:
                 self._restore(tree, path)
-            _prune(tree, self._view)
+            _prune(tree, self._view, {f"/{path}" for path in keep})
 
     def _restore(self, tree: Tree, path: str) -> None:
         """The time of a directory in which a stub was."""
@@ -137,9 +138,11 @@ class Stubs:
                 tree.change_folder(path, mtime_ns=os.lstat(found.node.places[0]).st_mtime_ns)
 
 
-def _prune(tree: Tree, view: View) -> None:
+def _prune(tree: Tree, view: View, keep: Collection[str]) -> None:
     """Remove directories that were only opened for writing: empty ones, as those below have them."""
     for path in reversed(list(tree.folders())):
+        if path in keep:
+            continue
         found = view.find(path)
         if found is None or found.path != path or found.node.kind != "folder":
             continue

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bareboat import execute
 from bareboat.errors import BareboatError, PlanError, RunError, ToolError
 from bareboat.images.build import difference, sandbox
 from bareboat.images.build.copying import Copier, Request
+from bareboat.images.build.ids import Given, Ids
+from bareboat.images.build.layer import Owner
 from bareboat.images.build.options import Engine
 from bareboat.images.build.places import User, locate
 from bareboat.images.build.rootfs import Rootfs, Stubs, discard
@@ -19,13 +22,16 @@ from bareboat.images.build.sandbox import Bind, Sandbox
 from bareboat.images.build.tree import Tree
 from bareboat.images.recipe.instructions import Instruction
 from bareboat.model import Outcome
-from bareboat.seccomp import program
+from bareboat.paths import DEFAULT_PATH
+from bareboat.seccomp import program, starter
 
 #: The last lines that an error shows.
 _KEPT_BYTES = 1 << 16
 _KEPT_LINES = 15
 #: A file system with less room is full.
 _FULL_BYTES = 1 << 20
+#: What becomes the user of USER, where there are several users.
+_START = "/dev/.bareboat-start"
 _RESOLVER, _HOSTS = "/etc/resolv.conf", "/etc/hosts"
 
 
@@ -48,9 +54,16 @@ class Runner:
     """Runs the commands of a build; what the machine permits is tried once."""
 
     def __init__(
-        self, scratch: Path, engine: Callable[[], Engine], machine: str, stopped: threading.Event
+        self,
+        scratch: Path,
+        engine: Callable[[], Engine],
+        machine: str,
+        stopped: threading.Event,
+        ids: Ids | None = None,
     ) -> None:
+        """`ids`: the user's subordinate IDs, where commands have them."""
         self._stopped = stopped
+        self._ids = ids
         self._scratch = scratch
         self._find_engine = engine
         self._machine = machine
@@ -65,9 +78,11 @@ class Runner:
         *,
         show: Callable[[bytes], None],
         shell: Callable[[BareboatError], bool] = lambda _error: False,
-    ) -> None:
-        """Run it on top of the tree; its changes are in `made/tree`. Raises RunError where it fails; before
-        that, `shell` is asked whether to open one where it failed."""
+        known: Callable[[], Mapping[bytes, Owner]] = dict,
+    ) -> Mapping[bytes, Owner]:
+        """Run it on top of the tree; its changes are in `made/tree`. Returns the owners of what it changed,
+        which are root's where there is one user. `known`: who owns the files of the tree. Raises RunError
+        where it fails; before that, `shell` is asked whether to open one where it failed."""
         found = self._probe()
         upper = made / "tree"
         upper.mkdir(parents=True)
@@ -89,29 +104,71 @@ class Runner:
         if found.overlay and rootfs.is_own():
             box = replace(box, layers=rootfs.lower(self._scratch), upper=str(upper), work=str(work))
         else:
+            if self._ids is not None:
+                raise _no_ids(found.overlay)
             tree = difference.copied(rootfs, work / "tree")
             box = replace(box, tree=str(tree.path))
         if rootfs.view.find(command.workdir) is None:
             _make_workdir(rootfs, command.workdir, upper if tree is None else tree.path)
-        tail = _Tail(show)
-        code = self._start(found, box, command.words, tail)
-        if code != 0:
-            lines = tail.lines()
-            if _is_full(made):  # not every program reports it
-                lines.append(
-                    f"No space left on device: the file system of the store, {self._scratch.parent.parent}"
-                )
-            error = _failed(command, code, lines)
-            if shell(error):
-                words = (*_shell_of(rootfs), "-i")
-                argv = self._argv(found, replace(box, is_shell=True), words)
-                execute.run_shell(argv, environment=_minimal())
-                error.remedy = "correct the instruction, and build again; earlier steps are in the cache"
-            raise error
+        with self._owned(command, rootfs, known, upper) as owned:
+            words = command.words
+            if self._ids is not None:
+                box, words = self._as_user(box, command, rootfs)
+            tail = _Tail(show)
+            code = self._start(found, box, words, tail)
+            if code != 0:
+                lines = tail.lines()
+                if _is_full(made):  # not every program reports it
+                    place = self._scratch.parent.parent
+                    lines.append(f"No space left on device: the file system of the store, {place}")
+                error = _failed(command, code, lines)
+                if shell(error):
+                    argv = self._argv(found, replace(box, is_shell=True), (*_shell_of(rootfs), "-i"))
+                    execute.run_shell(argv, environment=_minimal())
+                    error.remedy = "correct the instruction, and build again; earlier steps are in the cache"
+                raise error
         if tree is not None:
             difference.collect(tree, upper)
-        stubs.remove(upper)
+        stubs.remove(upper, keep=owned.kept)
         discard(work)
+        return owned.owners
+
+    @contextlib.contextmanager
+    def _owned(
+        self, command: Command, rootfs: Rootfs, known: Callable[[], Mapping[bytes, Owner]], upper: Path
+    ) -> Iterator[_Owned]:
+        """The tree with its owners while a command runs, where there are several users."""
+        found = _Owned()
+        if self._ids is None:
+            yield found
+            return
+        given: Given | None = None
+        try:
+            given = self._ids.give(rootfs, known(), upper)
+            yield found
+            taken = self._ids.take(given)
+            found.owners, found.kept = taken.owners, taken.kept
+        finally:
+            with contextlib.suppress(BareboatError):
+                self._ids.own(str(upper))  # what failed is removed by this user
+                for bind in command.binds:
+                    if bind.writable and os.path.isdir(bind.source):
+                        self._ids.own(bind.source)
+
+    def _as_user(self, box: Sandbox, command: Command, rootfs: Rootfs) -> tuple[Sandbox, tuple[str, ...]]:
+        """The sandbox in the namespace with several users, and the words that become the user of USER."""
+        assert self._ids is not None
+        box = replace(box, namespace=self._ids.descriptor)
+        user, (first, *rest) = command.user, command.words
+        if (user.uid, user.gid) == (0, 0):
+            return box, command.words
+        if "/" not in first:
+            folders = command.environment.get("PATH", DEFAULT_PATH).split(":")
+            paths = (os.path.join(folder, first) for folder in folders)
+            first = next((path for path in paths if rootfs.view.is_file(path)), first)
+        data = starter.elf(self._machine, user.uid, user.gid, user.groups)
+        bind = Bind(source="", target=_START, data=data, mode=0o755)
+        return replace(box, binds=[*box.binds, bind]), (_START, first, *rest)
 
     def _surroundings(self, command: Command, made: Path) -> list[Bind]:
         """The host's names and resolver, as copies that may be written to and are discarded."""
@@ -133,8 +190,9 @@ class Runner:
         argv = self._argv(found, box, words)
         return execute.run_step(argv, environment=_minimal(), show=tail, stopped=self._stopped.is_set)
 
-    def _argv(self, found: _Found, box: Sandbox, words: tuple[str, ...]) -> list[str | execute.Data]:
-        return [found.path, *sandbox.arguments(box, program.build(self._machine)), *words]
+    def _argv(self, found: _Found, box: Sandbox, words: tuple[str, ...]) -> list[execute.Word]:
+        rules = program.build(self._machine, owners=self._ids is not None)
+        return [found.path, *sandbox.arguments(box, rules), *words]
 
     def _probe(self) -> _Found:
         """The engine, and what the machine permits: an overlay with an upper directory in the store, and a
@@ -186,6 +244,23 @@ class _Found:
     path: str
     own_processes: bool
     overlay: bool
+
+
+@dataclass(slots=True)
+class _Owned:
+    """What a command left: owners of what it changed, and directories that changed by theirs alone."""
+
+    owners: Mapping[bytes, Owner] = field(default_factory=dict)
+    kept: Collection[str] = ()
+
+
+def _no_ids(overlay: bool) -> PlanError:
+    why = "a layer of the base image belongs to another user" if overlay else "overlayfs cannot be used here"
+    return PlanError(
+        "--ids requires overlayfs on layers of your own",
+        context=why,
+        remedy="use a store of your own on a local file system: --store DIR, or build without --ids",
+    )
 
 
 class _Tail:

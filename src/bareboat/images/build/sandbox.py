@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bareboat.execute import Data
+from bareboat.execute import Data, Descriptor, Word
 
 HOST_NAME = "bareboat-build"
 #: Those that Docker gives a RUN, without those over the host's network.
@@ -40,7 +40,8 @@ class Bind:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sandbox:
     """One start. `layers`: the trees below, bottom first, with `upper` and `work` of the overlay; or `tree`,
-    a copy to write to. `own_processes`: it sees no others."""
+    a copy to write to. `own_processes`: it sees no others. `namespace`: the descriptor of a user namespace
+    with several users, in which it starts as root; -1: it makes one with one user."""
 
     layers: Sequence[str] = ()
     upper: str = ""
@@ -54,19 +55,22 @@ class Sandbox:
     network: bool = True
     own_processes: bool = True
     is_shell: bool = False
+    namespace: int = -1
 
 
-def arguments(sandbox: Sandbox, seccomp: bytes) -> list[str | Data]:
+def arguments(sandbox: Sandbox, seccomp: bytes) -> list[Word]:
     """bwrap's arguments without its program and the command. `seccomp`: the filter. Raises ValueError for a
     value that would end where an image or a user put a NUL byte, and be read on as arguments."""
-    words: list[str | Data] = ["--unshare-user", "--uid", str(sandbox.uid), "--gid", str(sandbox.gid)]
+    words: list[Word] = ["--unshare-user", "--uid", str(sandbox.uid), "--gid", str(sandbox.gid)]
+    if sandbox.namespace >= 0:
+        words = ["--userns", Descriptor(sandbox.namespace)]
     words += ["--unshare-ipc", "--unshare-uts", "--hostname", HOST_NAME]
     if sandbox.own_processes:
         words += ["--unshare-pid"]
     if not sandbox.network:
         words += ["--unshare-net"]
     words += ["--cap-drop", "ALL"]
-    if sandbox.uid == 0:
+    if sandbox.uid == 0 or sandbox.namespace >= 0:
         for name in _CAPABILITIES:
             words += ["--cap-add", f"CAP_{name}"]
     if sandbox.tree:

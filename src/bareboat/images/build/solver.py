@@ -12,7 +12,7 @@ import msgspec
 from bareboat import architectures, execute
 from bareboat.errors import ImageError, UsageError
 from bareboat.images import lease
-from bareboat.images.build import config
+from bareboat.images.build import config, ids
 from bareboat.images.build.options import Built, Machine, Options, Reporter
 from bareboat.images.build.rootfs import Rootfs
 from bareboat.images.build.stage import Builder, State
@@ -76,8 +76,8 @@ def build(store: Store, options: Options, machine: Machine, reporter: Reporter) 
     recipe = parse(options, machine.name)
     target = recipe.target(options.target)
     moment = "" if options.epoch is None else _iso(options.epoch)
-    with store.scratch() as scratch:
-        work = Work(store, scratch, options, machine, reporter, moment)
+    with store.scratch() as scratch, ids.started(store) if options.ids else contextlib.nullcontext() as given:
+        work = Work(store, scratch, options, machine, reporter, moment, given)
         done = _build_stages(work, recipe, target)
         image = _image(work, done[target.number])
     lease.clear(store.lease("any").parent, "build-")

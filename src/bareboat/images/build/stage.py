@@ -205,6 +205,7 @@ class Builder:
                 hosts=work.options.hosts,
                 newest=self._newest,
                 machine=work.machine.name,
+                **({"ids": user.groups} if work.ids is not None else {}),
             )
             command = Command(
                 step=step,
@@ -220,8 +221,7 @@ class Builder:
 
             def make(folder: Path) -> Mapping[bytes, Owner]:
                 with mounted.held():
-                    work.run(command, state.rootfs, folder, self._title)
-                return {}
+                    return work.run(command, state.rootfs, folder, self._title)
 
             shown = " ".join(f"{name}={value}" for name, value in state.arguments.items())
             prefix = f"|{len(state.arguments)} {shown} " if shown else ""
@@ -368,6 +368,8 @@ class Builder:
         return replace(state, rootfs=state.rootfs.above(layer), config=made)
 
     def _owner(self, state: State, owners: Mapping[bytes, Owner], user: User | None):  # type: ignore[no-untyped-def]
+        if user is not None and self._work.ids is not None:  # a RUN whose owners are known
+            return lambda path: owners.get(path, (0, 0))
         known = self._work.owners(state.rootfs)
 
         def owner(path: bytes) -> Owner:

@@ -13,6 +13,7 @@ from bareboat.images import lease
 from bareboat.images.build import owners
 from bareboat.images.build.cache import Cache, Record
 from bareboat.images.build.files import Digester, Files
+from bareboat.images.build.ids import Ids
 from bareboat.images.build.layer import Owner
 from bareboat.images.build.options import Machine, Options, Reporter
 from bareboat.images.build.rootfs import Rootfs, discard
@@ -36,9 +37,17 @@ class Work:
     """Shared by the stages of a build, which run in threads."""
 
     def __init__(
-        self, store: Store, scratch: Path, options: Options, machine: Machine, reporter: Reporter, moment: str
+        self,
+        store: Store,
+        scratch: Path,
+        options: Options,
+        machine: Machine,
+        reporter: Reporter,
+        moment: str,
+        ids: Ids | None = None,
     ) -> None:
-        """`moment`: the time of all that is made; empty: the time at which it is made."""
+        """`moment`: the time of all that is made; empty: the time at which it is made. `ids`: the user's
+        subordinate IDs, where RUN has them."""
         self.store = store
         self.scratch = scratch
         self.options = options
@@ -52,7 +61,8 @@ class Work:
         self._lock = threading.Lock()
         self._shell_lock = threading.Lock()
         self._serials = itertools.count(1)
-        self._runner = Runner(scratch, machine.engine, machine.name, self.stopped)
+        self.ids = ids
+        self._runner = Runner(scratch, machine.engine, machine.name, self.stopped, ids)
         self._context: Files | None = None
         self._images: dict[str, Image] = {}
         self._owners: dict[str, Mapping[bytes, Owner]] = {}
@@ -138,14 +148,15 @@ class Work:
         if found[1] is not None:
             self.claim(found[1].diff_id)
 
-    def run(self, command: Command, rootfs: Rootfs, folder: Path, title: str) -> None:
-        """Run a RUN, and show its output."""
-        self._runner.run(
+    def run(self, command: Command, rootfs: Rootfs, folder: Path, title: str) -> Mapping[bytes, Owner]:
+        """Run a RUN, and show its output. Returns the owners of what it changed."""
+        return self._runner.run(
             command,
             rootfs,
             folder,
             show=lambda data: self.reporter.output(title, data),
             shell=self._opens,
+            known=lambda: self.owners(rootfs),
         )
 
     def _opens(self, error: BareboatError) -> bool:
@@ -165,6 +176,10 @@ class Work:
                 known = owners.of_layer(self.store, layer.diff_id)
                 with self._lock:
                     self._owners[layer.diff_id] = known
+            tree = os.fsencode(self.store.layer(layer.diff_id))
+            for path in list(found):  # a layer that has it again, as root's
+                if path not in known and os.path.lexists(os.path.join(tree, path)):
+                    del found[path]
             found.update(known)
         return found
 

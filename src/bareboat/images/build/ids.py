@@ -1,0 +1,115 @@
+"""RUN with the user's subordinate IDs: files of the tree have their owners, and a chown is believed.
+
+The store's files belong to one user, and their owners are in the layers' recipes. So before a RUN, what
+belongs to others is copied into its upper directory with its owner, in a user namespace that has the IDs;
+after it, the copies that are unchanged go, the owners of what is left are read, and all of it becomes this
+user's again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bareboat import execute
+from bareboat.errors import ImageError
+from bareboat.images.build import owner_worker
+from bareboat.images.build.layer import Owner
+from bareboat.images.build.places import PlaceError, locate
+from bareboat.images.build.rootfs import Rootfs
+from bareboat.images.inside.view import View
+from bareboat.store import Store, is_dead
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a RUN found with owners: `entries` of the worker, parents first."""
+
+    top: str
+    entries: list[list[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What a RUN left. `owners`: of what is not root's; `kept`: directories that changed by their owner."""
+
+    owners: Mapping[bytes, Owner]
+    kept: frozenset[str]
+
+
+class Ids:
+    """The user namespace of a build."""
+
+    def __init__(self, namespace: execute.Namespace) -> None:
+        self._namespace = namespace
+
+    @property
+    def descriptor(self) -> int:
+        return self._namespace.descriptor
+
+    def give(self, rootfs: Rootfs, known: Mapping[bytes, Owner], upper: Path) -> Given:
+        """Fill an upper directory with what belongs to others. Raises ImageError for IDs that the user does
+        not have."""
+        entries = list(_entries(rootfs.view, known))
+        for path, _, *owner in entries:
+            if max(owner) >= self._namespace.count:
+                raise ImageError(
+                    f"/{path} belongs to user {owner[0]}, group {owner[1]}, and you have "
+                    f"{self._namespace.count:,} IDs",
+                    remedy="ask the administrator for a longer range in /etc/subuid and /etc/subgid, or "
+                    "build without --ids",
+                )
+        given = Given(str(upper), entries)
+        self._namespace.ask(do="seed", top=given.top, entries=entries)
+        return given
+
+    def take(self, given: Given) -> Taken:
+        """What a RUN left, which belongs to this user afterwards."""
+        said = self._namespace.ask(do="collect", top=given.top, entries=given.entries)
+        owners = {os.fsencode(path): (uid, gid) for path, (uid, gid) in said["owners"].items()}
+        return Taken(owners, frozenset(said["kept"]))
+
+    def own(self, folder: str) -> None:
+        """Make everything in a directory this user's."""
+        self._namespace.ask(do="own", top=folder)
+
+    def discard(self, folder: Path) -> None:
+        """Remove a directory with files of all users."""
+        self._namespace.ask(do="remove", top=str(folder))
+
+
+@contextlib.contextmanager
+def started(store: Store) -> Iterator[Ids]:
+    """The namespace, while a build runs. What killed builds left is removed. Raises PlanError with what is
+    missing, and the remedy."""
+    with execute.subordinate(Path(owner_worker.__file__)) as namespace:
+        made = Ids(namespace)
+        with contextlib.suppress(OSError):
+            for folder in (store.root / "tmp").iterdir():
+                if is_dead(folder.name.rpartition("-")[0]):
+                    made.discard(folder)
+        yield made
+
+
+def _entries(view: View, known: Mapping[bytes, Owner]) -> Iterator[list[Any]]:
+    """What belongs to others, with the directories that it is in, parents first."""
+    seen: set[str] = set()
+    for raw in sorted(known):
+        name = os.fsdecode(raw).strip("/")
+        parts = name.split("/")
+        for count in range(1, len(parts) + 1):
+            path = "/".join(parts[:count])
+            if not path or path in seen:
+                continue
+            try:
+                found = locate(view, f"/{path}", last_link=False)
+            except PlaceError:
+                break
+            if found.node is None or found.path.strip("/") != path:
+                break  # it was removed, or a directory on the way is a link now
+            seen.add(path)
+            yield [path, found.node.places[0], *known.get(os.fsencode(path), (0, 0))]
