@@ -23,7 +23,7 @@ RUN touch /secret && chmod 600 /secret
 RUN test $(stat -c %u:%g:%a /d/b) = 1000:50:600 && chown 0:7 /x && chown app /etc && echo more >> /d/a
 COPY --chown=app f /srv/f
 USER app
-RUN test $(id -u) = 1000 && test "$(id -G)" = "1001 50" && touch /d/mine && ! touch /bin/no
+RUN test $(id -u) = 1000 && test "$(id -G)" = "1001 50" && touch /d/mine /dev/shm/x && ! touch /bin/no
 RUN ["sh", "-c", "test $(stat -c %u /srv/f) = 1000 && ! cat /secret"]
 USER root
 RUN chown root /d/b && rm /d/mine && mkdir -m 700 /d/e && chown 7:7 /d/e && touch /d/e/f

@@ -11,6 +11,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from bareboat.errors import ToolError
 from bareboat.execute import tools
@@ -50,10 +51,11 @@ def run_step(
     environment: Mapping[str, str],
     show: Callable[[bytes], None],
     stopped: Callable[[], bool] = lambda: False,
+    folder: Path | None = None,
 ) -> int:
     """Run a command without input; return its exit code, 128 + N for signal N. `show`: called with stdout and
-    stderr. Once `stopped`, or when Bareboat exits, the command is killed; the sandbox ends with it. Raises
-    ToolError where it cannot start."""
+    stderr. `folder`: where it starts. Once `stopped`, or when Bareboat exits, the command is killed; the
+    sandbox ends with it. Raises ToolError where it cannot start."""
     with _described(argv) as (words, descriptors):
         log.debug("+ %s", shlex.join(words))
         try:
@@ -66,6 +68,7 @@ def run_step(
                 pass_fds=descriptors,
                 start_new_session=True,
                 umask=_UMASK,
+                cwd=folder,
             )
         except (OSError, ValueError) as error:
             raise ToolError(f"{words[0]} cannot be started: {error}") from None

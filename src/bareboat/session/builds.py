@@ -11,6 +11,7 @@ from bareboat.session import images
 
 if TYPE_CHECKING:
     from bareboat.images.build.options import Built, Engine, Options, Reporter
+    from bareboat.images.oci.reference import Transport
     from bareboat.images.transfer.locate import Access
     from bareboat.model import Image
     from bareboat.session import Session
@@ -46,31 +47,36 @@ def build_by(
     sockets: tuple[str, ...],
     pull: bool,
 ) -> Built:
-    """Build with podman or buildah into the store. `secrets`, `sockets`: as on the command line. Raises
+    """Build with another tool into the store. `secrets`, `sockets`: as on the command line. Raises
     BareboatError."""
     from bareboat import execute
     from bareboat.images.build import peers
 
     path = execute.which(builder)
     if path is None:
-        raise PlanError(f"{builder} is not installed", remedy="remove --builder, or install it")
+        remedy = "remove --builder, or install it"
+        if builder == "ch-image":
+            remedy = (
+                "remove --builder, or install Charliecloud's builder: apt-get install charliecloud-builders"
+            )
+        raise PlanError(f"{builder} is not installed", remedy=remedy)
     peer = peers.Peer(name=builder, path=path, secrets=secrets, sockets=sockets, pull=pull)
     return peers.build(
         session.store, peer, options, reporter,
-        lambda archive: _taken(session, archive, reach, options.command),
+        lambda kind, file: _taken(session, kind, file, reach, options.command),
     )  # fmt: skip
 
 
-def _taken(session: Session, archive: Path, reach: Access, command: str) -> Image:
-    """An image from an archive that is removed afterwards: built, and pinned to no reference."""
+def _taken(session: Session, kind: Transport, file: Path, reach: Access, command: str) -> Image:
+    """An image from a file that is removed afterwards: built, and pinned to no reference."""
     import msgspec
 
     from bareboat import codec
-    from bareboat.images.oci.reference import Transport, at_path
+    from bareboat.images.oci.reference import at_path
     from bareboat.images.upkeep import contents
 
     store = session.store
-    found = at_path(Transport.OCI_ARCHIVE, str(archive), folder="/")
+    found = at_path(kind, str(file), folder="/")
     image = images.pull(session, found, reach, machine=os.uname().machine).image
     contents.pin_file(store, str(found)).unlink(missing_ok=True)
     if image.reference == str(found):

@@ -79,7 +79,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--builder",
-        choices=("bareboat", "podman", "buildah"),
+        choices=("bareboat", "podman", "buildah", "docker", "apptainer", "ch-image"),
         default="bareboat",
         help="program that builds (default: bareboat, without other tools)",
     )

@@ -1,26 +1,41 @@
-"""Builds by podman or buildah: the same Dockerfile and flags, and the result in the same store.
+"""Builds by other tools: the same command line, and the result in the same store.
 
-For what one user ID cannot do: programs that check their `chown`, a builder that a site prescribes. Their
-cache is their own.
+For what one user ID cannot do: a builder that a site prescribes, or an image that must be another tool's own.
+Their caches are their own. Options that a tool does not have are refused, never ignored.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import pwd
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from bareboat import execute
-from bareboat.errors import BareboatError, ImageError, UsageError
+from bareboat.errors import BareboatError, ImageError, PlanError, UsageError
 from bareboat.images.build.options import Built, Options, Reporter
+from bareboat.images.oci.reference import Transport
 from bareboat.images.recipe import definition
 from bareboat.model import Image
 from bareboat.store import Store
 
-BUILDERS = ("podman", "buildah")
+BUILDERS = ("podman", "buildah", "docker", "apptainer", "ch-image")
 _KEPT_BYTES = 4096
 _LAST_LINES = 12
+#: Flag -> the builders that have none for it.
+_LACKING: Mapping[str, tuple[str, ...]] = {
+    "--secret": ("apptainer", "ch-image"),
+    "--ssh": ("apptainer", "ch-image"),
+    "--add-host": ("apptainer", "ch-image"),
+    "--target": ("apptainer", "ch-image"),
+    "--platform": ("apptainer", "ch-image"),
+    "--network": ("apptainer", "ch-image"),
+    "SOURCE_DATE_EPOCH": ("apptainer", "ch-image"),
+}
+#: What takes an image from a file into the store.
+Take = Callable[[Transport, Path], Image]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,54 +50,177 @@ class Peer:
     pull: bool = False
 
 
-def command(peer: Peer, options: Options, result: Path) -> list[str]:
-    """The command that builds. `result`: the file for the image's ID."""
-    words = [peer.path, "build" if peer.name == "podman" else "bud"]
-    words += ["--layers", "--iidfile", str(result), "--file", options.name]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commands:
+    """What a build runs. `title`: of the command that builds; `export`: the command that writes the image to
+    `file`, given the name that the builder wrote, None where building writes it."""
+
+    build: list[str]
+    title: str
+    file: Path
+    transport: Transport
+    export: Callable[[str], list[str]] | None = None
+
+
+def build(store: Store, peer: Peer, options: Options, reporter: Reporter, take: Take) -> Built:
+    """Build with another builder. Raises BareboatError."""
+    _check(peer, options)
+    with store.scratch() as scratch:
+        commands = planned(peer, options, scratch)
+        folder = options.context if peer.name == "apptainer" else None  # from which %files takes files
+        _run(peer, commands.build, commands.title, f"building with {peer.name}", reporter, folder)
+        if commands.export is not None:
+            result = scratch / "id"
+            name = result.read_text().strip() if result.is_file() else _name(scratch)
+            if not name:
+                raise ImageError(f"{peer.name} wrote no image ID", remedy=f"check: {peer.name} version")
+            words = commands.export(name)
+            try:
+                _run(peer, words, words[1], f"copying from {peer.name}", reporter, None)
+            finally:
+                if peer.name == "ch-image":
+                    execute.run([peer.path, "delete", name], environment=_environment(peer))
+        return Built(image=take(commands.transport, commands.file), steps=0, cached=0)
+
+
+def planned(peer: Peer, options: Options, scratch: Path) -> Commands:
+    """The commands of a build, in a directory for its results."""
+    match peer.name:
+        case "apptainer":
+            return _apptainer(peer, options, scratch)
+        case "ch-image":
+            return _charliecloud(peer, options, scratch)
+        case _:
+            return _by_id(peer, options, scratch)
+
+
+def _by_id(peer: Peer, options: Options, scratch: Path) -> Commands:
+    """podman, buildah and docker, which write the image's ID."""
+    arguments = dict(options.arguments)
+    epoch = [] if options.epoch is None else [str(options.epoch)]
+    if peer.name == "docker" and epoch:
+        arguments["SOURCE_DATE_EPOCH"], epoch = epoch[0], []
+    words = [peer.path, "bud" if peer.name == "buildah" else "build"]
+    words += [] if peer.name == "docker" else ["--layers"]
+    words += ["--iidfile", str(scratch / "id"), "--file", options.name]
     for flag, values in (
-        ("--build-arg", [f"{name}={value}" for name, value in options.arguments.items()]),
+        ("--build-arg", [f"{name}={value}" for name, value in arguments.items()]),
         ("--secret", peer.secrets),
         ("--ssh", peer.sockets),
         ("--add-host", [f"{name}:{address}" for name, address in options.hosts]),
         ("--target", filter(None, [options.target])),
         ("--platform", filter(None, [options.platform])),
         ("--network", filter(lambda network: network != "default", [options.network])),
-        ("--timestamp", [] if options.epoch is None else [str(options.epoch)]),
+        ("--timestamp", epoch),
     ):
         for value in values:
             words += [flag, value]
-    words += ["--no-cache"] * options.no_cache + ["--pull-always"] * peer.pull
-    return [*words, str(options.context or ".")]
+    words += ["--no-cache"] * options.no_cache
+    words += ["--pull" if peer.name == "docker" else "--pull-always"] * peer.pull
+    words.append(str(options.context or "."))
+    file = scratch / "built.tar"
+    export: Callable[[str], list[str]]
+    match peer.name:
+        case "podman":
+            export = lambda name: [  # noqa: E731
+                peer.path, "save", "--quiet", "--format", "oci-archive", "--output", str(file), name,
+            ]  # fmt: skip
+        case "docker":
+            export = lambda name: [peer.path, "save", "--output", str(file), name]  # noqa: E731
+        case _:
+            export = lambda name: [peer.path, "push", "--quiet", name, f"oci-archive:{file}"]  # noqa: E731
+    transport = Transport.DOCKER_ARCHIVE if peer.name == "docker" else Transport.OCI_ARCHIVE
+    return Commands(build=words, title=words[1], file=file, transport=transport, export=export)
 
 
-def export(peer: Peer, name: str, archive: Path) -> list[str]:
-    """The command that writes an image as an OCI archive."""
-    if peer.name == "podman":
-        return [peer.path, "save", "--quiet", "--format", "oci-archive", "--output", str(archive), name]
-    return [peer.path, "push", "--quiet", name, f"oci-archive:{archive}"]
+def _apptainer(peer: Peer, options: Options, scratch: Path) -> Commands:
+    file = scratch / "built.sif"
+    words = [peer.path, "build"]
+    for name, value in options.arguments.items():
+        words += ["--build-arg", f"{name}={value}"]
+    words += ["--disable-cache"] * (options.no_cache or peer.pull)
+    return Commands(
+        build=[*words, str(file), os.path.abspath(options.name)],
+        title="build",
+        file=file,
+        transport=Transport.SIF,
+    )
 
 
-def build(
-    store: Store, peer: Peer, options: Options, reporter: Reporter, take: Callable[[Path], Image]
-) -> Built:
-    """Build with another builder. `take`: brings an OCI archive into the store. Raises BareboatError."""
-    if definition.is_definition(options.dockerfile):
+def _charliecloud(peer: Peer, options: Options, scratch: Path) -> Commands:
+    words = [peer.path, "build", "--force", "--tag", _name(scratch), "--file", options.name]
+    for name, value in options.arguments.items():
+        words += ["--build-arg", f"{name}={value}"]
+    words += ["--rebuild"] * options.no_cache + ["--always-download"] * peer.pull
+    file = scratch / "built.tar.gz"
+    convert = os.path.join(os.path.dirname(peer.path), "ch-convert")
+    return Commands(
+        build=[*words, str(options.context or ".")],
+        title="build",
+        file=file,
+        transport=Transport.ROOTFS,
+        export=lambda name: [convert, "-i", "ch-image", "-o", "tar", name, str(file)],
+    )
+
+
+def _name(scratch: Path) -> str:
+    """A name of ch-image, which has no IDs: no other build has it."""
+    return f"bareboat-{scratch.name.lower()}"
+
+
+def _check(peer: Peer, options: Options) -> None:
+    """Raise UsageError for what the builder does not do, PlanError where it cannot work."""
+    is_definition = definition.is_definition(options.dockerfile)
+    if is_definition != (peer.name == "apptainer"):
+        kind = "Dockerfiles" if peer.name == "apptainer" else "definition files"
         raise UsageError(
-            f"{peer.name} does not build definition files",
+            f"{peer.name} does not build {kind}",
             context=options.name,
-            remedy="remove --builder, or convert the file to a Dockerfile",
+            remedy="remove --builder, or bareboat image init --format def"
+            if peer.name == "apptainer"
+            else "remove --builder, or convert the file to a Dockerfile",
         )
-    with store.scratch() as scratch:
-        result, archive = scratch / "id", scratch / "built.tar"
-        _run(peer, command(peer, options, result), f"building with {peer.name}", reporter)
-        name = result.read_text().strip() if result.is_file() else ""
-        if not name:
-            raise ImageError(f"{peer.name} wrote no image ID", remedy=f"check: {peer.name} version")
-        _run(peer, export(peer, name, archive), f"copying from {peer.name}", reporter)
-        return Built(image=take(archive), steps=0, cached=0)
+    given = {
+        "--secret": peer.secrets,
+        "--ssh": peer.sockets,
+        "--add-host": options.hosts,
+        "--target": options.target,
+        "--platform": options.platform,
+        "--network": options.network != "default",
+        "SOURCE_DATE_EPOCH": options.epoch is not None,
+    }
+    for flag, value in given.items():
+        if value and peer.name in _LACKING[flag]:
+            raise UsageError(
+                f"{flag} does not work with --builder {peer.name}, which has nothing like it",
+                remedy="remove one of them",
+            )
+    if peer.name == "docker":
+        asked = execute.run([peer.path, "version", "--format", "{{.Server.Version}}"])
+        if not asked.ok:
+            last = (asked.stderr or asked.stdout).strip().splitlines()
+            raise PlanError(
+                "docker has no daemon that answers",
+                context=last[-1][:300] if last else "",
+                remedy="start Docker, or remove --builder: Bareboat builds without a daemon",
+            )
 
 
-def _run(peer: Peer, words: list[str], title: str, reporter: Reporter) -> None:
+def _environment(peer: Peer) -> Mapping[str, str]:
+    """ch-image is a program in Python, which must not be started by that of Bareboat's own environment."""
+    if peer.name != "ch-image":
+        return os.environ
+    own = os.path.dirname(sys.executable)
+    path = [each for each in os.environ.get("PATH", "/usr/bin:/bin").split(":") if each != own]
+    user = pwd.getpwuid(os.getuid()).pw_name
+    # Its cache is a git repository, in which it commits.
+    names = {f"GIT_{who}_{what}": user for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    return {"USER": user, **names, **os.environ, "PATH": ":".join(path)}
+
+
+def _run(
+    peer: Peer, words: list[str], what: str, title: str, reporter: Reporter, folder: Path | None
+) -> None:
     tail = bytearray()
 
     def show(data: bytes) -> None:
@@ -90,12 +228,12 @@ def _run(peer: Peer, words: list[str], title: str, reporter: Reporter) -> None:
         tail.extend(data)
         del tail[:-_KEPT_BYTES]
 
-    reporter.begin(title, words[1])
-    code = execute.run_step(words, environment=os.environ, show=show)
+    reporter.begin(title, what)
+    code = execute.run_step(words, environment=_environment(peer), show=show, folder=folder)
     if code:
         last = tail.decode(errors="replace").splitlines()[-_LAST_LINES:]
         raise BareboatError(
-            f"{peer.name} {words[1]} exited with code {code}",
+            f"{peer.name} {what} exited with code {code}",
             context="\n".join(line for line in last if line.strip()),
             remedy="repeat with --verbose for all output, or without --builder",
         )

@@ -80,6 +80,8 @@ def arguments(sandbox: Sandbox, seccomp: bytes) -> list[Word]:
             words += ["--overlay-src", layer]
         words += ["--overlay", sandbox.upper, sandbox.work, "/"]
     words += ["--dev", "/dev"]
+    if sandbox.namespace >= 0:  # bubblewrap's own is closed to other users than root
+        words += ["--perms", "1777", "--tmpfs", "/dev/shm"]
     words += ["--proc", "/proc"] if sandbox.own_processes else ["--bind", "/proc", "/proc"]
     words += ["--ro-bind", "/sys", "/sys"]
     words += ["--perms", "0644", "--ro-bind-data", Data(APT_TEXT), APT_FILE]
