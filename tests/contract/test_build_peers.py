@@ -7,15 +7,14 @@ The cases cover what the conformance tests of moby and buildah cover, and are wr
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import images
 import pytest
+from buildah import Peer, settings, storage, view
 from building import GROUP, PASSWD, Builds
 from registries import real_registry
 from tools import tool
@@ -23,10 +22,6 @@ from tools import tool
 from bareboat import registry
 from bareboat.engines import untested
 from bareboat.images.comparison import configuration, files
-from bareboat.images.inside import configuration as reading
-from bareboat.images.inside.view import View
-from bareboat.images.oci import export
-from bareboat.model import Image
 
 Files = dict[str, bytes | str | None]
 TREE: Files = {
@@ -106,41 +101,10 @@ CASES: dict[str, tuple[str, Files]] = {
 }  # fmt: skip
 
 
-class Peer:
-    """buildah with a storage of its own."""
-
-    def __init__(self, top: Path) -> None:
-        self.top = top
-        (top / "storage.conf").write_text(
-            f'[storage]\ndriver = "vfs"\ngraphroot = "{top}/graph"\nrunroot = "{top}/run"\n'
-        )
-        (top / "xdg").mkdir(mode=0o700)
-        self.environment = os.environ | {
-            "HOME": str(top),
-            "CONTAINERS_STORAGE_CONF": str(top / "storage.conf"),
-            "XDG_RUNTIME_DIR": str(top / "xdg"),
-        }
-
-    def __call__(self, *arguments: str | Path) -> str:
-        done = subprocess.run(
-            [tool("buildah"), *map(str, arguments)],
-            env=self.environment, cwd=self.top, capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        return done.stdout.strip()
-
-
 @pytest.fixture(scope="module")
 def peer() -> Iterator[Peer]:
-    top = Path(tempfile.mkdtemp(prefix="bp-", dir="/tmp"))  # buildah takes only short paths
-    made = Peer(top)
-    try:
+    with storage() as made:
         yield made
-    finally:
-        if os.geteuid() != 0:
-            made("unshare", "rm", "-rf", top / "graph", top / ".local")
-        subprocess.run(["chmod", "-R", "u+rwX", str(top)], check=False, capture_output=True)
-        shutil.rmtree(top)
 
 
 @pytest.fixture(scope="module")
@@ -161,17 +125,6 @@ def builds(tmp_path_factory: pytest.TempPathFactory, peer: Peer) -> Builds:
     peer("push", "--quiet", "localhost/base:latest", f"oci-archive:{peer.top}/base.oci")
     made.bareboat("image", "pull", f"oci-archive:{peer.top}/base.oci", "--name", "base")
     return made
-
-
-def settings(builds: Builds, image: Image) -> reading.Configuration:
-    data = export.stored_config(builds.store, image)
-    found = reading.read(data, layers=len(image.layers), name="x")
-    found.labels.pop("io.buildah.version", None)
-    return found
-
-
-def view(builds: Builds, image: Image) -> View:
-    return View([builds.store.layer(layer.diff_id) for layer in image.layers])
 
 
 @pytest.mark.one_in(4)

@@ -1,0 +1,173 @@
+"""Five Dockerfiles of real programs (bench/recipes): each built here has the tree that buildah gives it, runs
+in every engine, and, pushed to a registry, in podman and apptainer."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from buildah import Peer, storage, view
+from building import Builds
+from registries import real_registry
+from tools import tool
+
+from bareboat import registry
+from bareboat.engines import untested
+from bareboat.images.comparison.files import Change, Comparison
+from bareboat.images.inside.view import View
+
+BENCH = Path(__file__).parents[2] / "bench"
+RECIPES = tuple(os.environ.get("RECIPES", "apt,c,conda,torch,openmpi").split(","))
+
+#: fakechroot cannot keep a static program in the image, and udocker's default is fakechroot.
+UNABLE = {("c", "udocker")}
+
+pytestmark = pytest.mark.compiles
+#: What differs between two builds by one tool, too: times in logs and databases, and the order of entries.
+VARYING = re.compile(
+    r"/var/log/.*|/var/cache/ldconfig/aux-cache|/var/lib/apt/.*|/var/cache/apt/.*|/opt/app/out"
+    r"|.*\.dist-info/RECORD|/opt/env/conda-meta/.*\.json|/tmp/.*|/root/.*"
+    r"|/(usr/)?lib/(openmpi/)?.*\.(a|la)|/etc/mailcap"
+)
+#: Mount points and files that buildah leaves in the tree.
+MOUNTS = re.compile(r"/etc/(hosts|hostname|resolv\.conf)|/run/\.containerenv|/dev/.*|/proc|/sys|/run")
+
+
+@pytest.fixture(scope="module")
+def contexts() -> Iterator[Any]:
+    sys.path.insert(0, str(BENCH))
+    try:
+        yield importlib.import_module("contexts")
+    finally:
+        sys.path.remove(str(BENCH))
+
+
+@pytest.fixture(scope="module")
+def peer() -> Iterator[Peer]:
+    with storage("overlay") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def builds(tmp_path_factory: pytest.TempPathFactory, peer: Peer) -> Builds:
+    """A minimal Debian as `base`, in both."""
+    folder = tmp_path_factory.mktemp("real")
+    archive = folder / "base.tar"
+    subprocess.run(
+        [tool("mmdebstrap"), "--quiet", "--mode=unshare", "--variant=minbase", "bookworm", str(archive)],
+        check=True,
+    )
+    made = Builds(folder)
+    made.bareboat("image", "pull", f"rootfs:{archive}", "--name", "base")
+    made.bareboat("image", "convert", "base", f"oci-archive:{folder}/base.oci")
+    peer("tag", peer("pull", "--quiet", f"oci-archive:{folder}/base.oci"), "localhost/base:latest")
+    archive.unlink()
+    (folder / "base.oci").unlink()
+    return made
+
+
+@pytest.fixture(scope="module", params=RECIPES)
+def recipe(request: pytest.FixtureRequest, builds: Builds, contexts: Any) -> Iterator[str]:
+    name = request.param
+    contexts.lay(name, builds.folder / name, "base", builds.folder / "downloads")
+    long(builds, "image", "build", "-q", "-t", f"{name}:1", builds.folder / name)
+    yield name
+    builds.bareboat("image", "rm", f"{name}:1")
+
+
+def long(builds: Builds, *arguments: str | Path) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "bareboat", *map(str, arguments)],
+        env=os.environ | {"BAREBOAT_STORE": str(builds.folder / "store")},
+        capture_output=True, text=True, timeout=3600, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_it_runs_in_every_engine(builds: Builds, contexts: Any, recipe: str) -> None:
+    argv, says = contexts.RUNS[recipe]
+    ran, refused = set(), {}
+    for name in registry.names("engines"):
+        if name == "native" or untested(registry.engine(name)):
+            continue
+        flags = ("--engine", name, "--image", f"{recipe}:1", "--", *argv)
+        plan = subprocess.run(
+            [sys.executable, "-m", "bareboat", "plan", *flags],
+            env=os.environ | {"BAREBOAT_STORE": str(builds.store.root)},
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        if plan.returncode:
+            refused[name] = plan.stderr
+            continue
+        if (recipe, name) in UNABLE:
+            continue
+        assert says in long(builds, "run", *flags), name
+        ran.add(name)
+    print("ran in", sorted(ran), "refused", {name: text.partition("\n")[0] for name, text in refused.items()})
+    assert {"bubblewrap", "apptainer", "charliecloud", "podman"} <= ran, refused
+
+
+def test_pushed_it_runs_in_podman_and_apptainer(
+    builds: Builds, contexts: Any, recipe: str, tmp_path: Path, peer: Peer
+) -> None:
+    argv, says = contexts.RUNS[recipe]
+    with real_registry(tmp_path / "registry") as here:
+        target = f"{here.address}/team/{recipe}:1"
+        builds.bareboat("image", "push", "--plain-http", f"{recipe}:1", target)
+        flags = ("--quiet", "--tls-verify=false", "--network", "host", "--rm")
+        start = ("--runtime", "runc", "--cgroup-manager", "cgroupfs", "run", *flags)
+        assert says.strip() in peer(*start, target, *argv, program="podman")
+        peer("rmi", target)
+        sandbox = tmp_path / "sandbox"
+        environment = os.environ | {"APPTAINER_NOHTTPS": "1", "APPTAINER_CACHEDIR": str(tmp_path / "cache")}
+        for words in (
+            ["build", "--sandbox", str(sandbox), f"docker://{target}"],
+            ["exec", "--userns", "--contain", str(sandbox), *argv],
+        ):
+            done = subprocess.run(
+                [tool("apptainer"), *words], env=environment, capture_output=True, text=True, check=False
+            )
+            assert done.returncode == 0, done.stderr
+        assert says in done.stdout
+
+
+def test_its_tree_is_that_of_buildah(builds: Builds, recipe: str, peer: Peer) -> None:
+    context = builds.folder / recipe
+    text = (context / "Dockerfile").read_text()
+    (context / "Dockerfile.peer").write_text(text.replace("FROM base", "FROM localhost/base"))
+    peer("bud", "--quiet", "--isolation", "chroot", "--network", "host", "--tag", "theirs",
+         "--file", context / "Dockerfile.peer", context)  # fmt: skip
+    archive = builds.folder / "theirs.oci"
+    peer("push", "--quiet", "theirs", f"oci-archive:{archive}")
+    peer("rmi", "theirs")
+    long(builds, "image", "pull", "-q", f"oci-archive:{archive}", "--name", "theirs")
+    archive.unlink()
+    views = [view(builds, builds.store.image(name)) for name in ("theirs", f"{recipe}:1")]
+    comparison = Comparison(*views)
+    found = list(comparison.changes())
+    left = [each for each in found if not excused(each, *views)]
+    print(f"{recipe}: {comparison.compared} paths compared, {len(found)} differ by time or mount:")
+    print("\n".join(sorted(f"  {each.state} {each.what} {each.path}" for each in found)[:80]))
+    builds.bareboat("image", "rm", "theirs")
+    assert left == []
+    assert comparison.unreadable == []
+
+
+def excused(change: Change, theirs: View, ours: View) -> bool:
+    """Whether it differs between any two builds, or is a mount point of the other's."""
+    if change.state == "removed" and MOUNTS.fullmatch(change.path):
+        return True
+    if change.state == "changed" and change.what == "content":
+        if change.path.endswith(".pyc"):  # the header has the time of the source
+            one, two = (Path(each.find(change.path).node.places[0]).read_bytes() for each in (theirs, ours))
+            return one[16:] == two[16:]
+        return bool(VARYING.fullmatch(change.path))
+    return False
