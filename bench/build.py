@@ -1,11 +1,12 @@
-"""How long building takes, beside buildah, podman and Charliecloud: cold, warm, and after one changed line.
+"""How long building takes, beside buildah, podman, Charliecloud and Apptainer: cold, warm, and changed.
 
-    python bench/build.py [--rounds 3] [--only bareboat,buildah] [--recipes c,python]
+    python bench/build.py [--rounds 3] [--only bareboat,buildah] [--recipes apt,c]
 
-Every tool builds the same Dockerfiles from the same base, a Debian made by mmdebstrap, with the host's
-network, as an ordinary user. `cold` runs every step; `warm` repeats the build; `changed` follows a change of
-the last file that the recipe copies. Rounds are interleaved; figures are medians of the wall time in seconds,
-with the smallest and the largest.
+Every tool builds the same Dockerfiles (bench/recipes) from the same base, a Debian made by mmdebstrap, with
+the host's network, as an ordinary user. `cold` runs every step; `warm` repeats the build; `changed` follows a
+change of the last file that the recipe copies. Apptainer builds a definition file with the same commands, and
+has no cache. Rounds are interleaved; figures are medians of the wall time in seconds, with the smallest and
+the largest.
 """
 
 from __future__ import annotations
@@ -23,31 +24,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
-
-#: Name -> Dockerfile with BASE, and its files; the last file is the one that changes.
-RECIPES: dict[str, tuple[str, dict[str, str]]] = {
-    "small": (
-        "FROM BASE\nRUN for i in 1 2 3 4 5 6 7 8 9; do echo $i > /srv/$i; done\nWORKDIR /app\nCOPY app.sh .\n"
-        "RUN sh app.sh > out\n",
-        {"app.sh": "echo 1\n"},
-    ),
-    "c": (
-        "FROM BASE AS build\nRUN apt-get update -qq && "
-        "apt-get install -qq --no-install-recommends gcc libc6-dev\n"
-        "COPY main.c /src/\nRUN gcc -O2 -static -o /hello /src/main.c\n"
-        "FROM BASE\nCOPY --from=build /hello /bin/\n",
-        {"main.c": "int main(void) { return 0; }\n"},
-    ),
-    "python": (
-        "FROM BASE\nRUN apt-get update -qq && "
-        "apt-get install -qq --no-install-recommends python3 python3-venv ca-certificates\n"
-        "COPY ca.crt /ca.crt\nRUN python3 -m venv /opt/venv && /opt/venv/bin/pip install -q "
-        "--no-cache-dir --cert /ca.crt numpy==2.1.3\n"
-        "COPY app.py /app/\nRUN /opt/venv/bin/python /app/app.py\n",
-        {"ca.crt": "", "app.py": "import numpy\n"},
-    ),
-}
+import contexts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +37,11 @@ class Builder:
     prepare: Callable[[Path, Path], list[str]]
     build: Callable[[Path, str, bool], list[str]]
     variables: Callable[[Path], Mapping[str, str]] = lambda _home: {}
+    definition: bool = False
+
+
+#: Charliecloud's cache is a git repository.
+_GIT = {f"GIT_{who}_{what}": "bench" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
 
 
 def _bareboat(*words: str) -> list[str]:
@@ -106,6 +88,18 @@ BUILDERS = (
             "ch-image", "-s", str(folder.parent.parent / "ch"), *(["--rebuild"] if cold else []), "build",
             "--force", "-q", "-t", name, str(folder),
         ],
+        variables=lambda _home: {"PATH": "/usr/bin:/bin", "USER": "bench", **_GIT},
+    ),
+    Builder(
+        name="apptainer",
+        program="apptainer",
+        base="base",
+        prepare=lambda _tar, home: [*_bareboat("image", "convert", "base", f"sif:{home}/base.sif")],
+        build=lambda folder, _name, _cold: [
+            "apptainer", "-q", "build", "--force", str(folder.parent / "built.sif"), str(folder / "app.def"),
+        ],
+        variables=lambda home: {"BAREBOAT_STORE": str(home / "bareboat")},
+        definition=True,
     ),
 )  # fmt: skip
 
@@ -130,7 +124,7 @@ def main() -> int:
         for builder in BUILDERS
         if builder.name in (options.only or builder.name).split(",") and shutil.which(builder.program)
     ]
-    recipes = [name for name in RECIPES if name in (options.recipes or name).split(",")]
+    recipes = [name for name in contexts.CHANGES if name in (options.recipes or name).split(",")]
     home = Path(tempfile.mkdtemp(prefix="build-", dir=options.folder))
     times: dict[tuple[str, str, str], list[float]] = {}
     try:
@@ -165,26 +159,26 @@ def _base(home: Path) -> Path:
 
 def _measure(builder: Builder, recipe: str, home: Path, number: int) -> list[tuple[str, float]]:
     folder = home / builder.name / f"{recipe}-{number}"
-    folder.mkdir(parents=True)
-    text, files = RECIPES[recipe]
-    (folder / "Dockerfile").write_text(text.replace("BASE", builder.base))
-    for name, content in files.items():
-        (folder / name).write_text(Path(CERTIFICATES).read_text() if name == "ca.crt" else content)
+    folder.parent.mkdir(exist_ok=True)
+    contexts.lay(recipe, folder, builder.base, home / "downloads")
+    if builder.definition:
+        (folder / "app.def").write_text(contexts.definition(folder, str(home / "base.sif")))
     variables = builder.variables(home)
     found = []
     for what in ("cold", "warm", "changed"):
         if what == "changed":
-            last = folder / list(files)[-1]
-            added = f"int changed{number};" if last.suffix == ".c" else f"# {number}"
-            last.write_text(f"{last.read_text()}{added}\n")
+            contexts.change(recipe, folder, number)
         began = time.monotonic()
-        _run(builder.build(folder, f"{recipe}:{number}", what == "cold"), variables)
+        argv = builder.build(folder, f"{recipe}:{number}", what == "cold")
+        _run(argv, variables, folder if builder.definition else None)
         found.append((what, time.monotonic() - began))
     return found
 
 
-def _run(argv: list[str], variables: Mapping[str, str]) -> None:
-    done = subprocess.run(argv, env={**os.environ, **variables}, capture_output=True, text=True, check=False)
+def _run(argv: list[str], variables: Mapping[str, str], folder: Path | None = None) -> None:
+    done = subprocess.run(
+        argv, env={**os.environ, **variables}, capture_output=True, text=True, check=False, cwd=folder
+    )
     if done.returncode != 0:
         sys.exit(f"{' '.join(argv)}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
 

@@ -64,6 +64,37 @@ def change(recipe: str, folder: Path, number: int) -> None:
         stream.write(line.format(number))
 
 
+def definition(folder: Path, base: str) -> str:
+    """The Dockerfile of a context as a definition file of Apptainer, which copies files before it runs
+    commands. Knows what the recipes use: FROM, RUN, COPY and ENV."""
+    lines = (folder / "Dockerfile").read_text().replace("\\\n", " ").split("\n")
+    stages: list[tuple[str, list[str], list[str], list[str]]] = []
+    for line in lines:
+        word, _, rest = line.strip().partition(" ")
+        if word == "FROM":
+            stages.append((rest.partition(" AS ")[2], [], [], []))
+        elif word == "RUN":
+            stages[-1][3].append(rest)
+        elif word == "COPY":
+            *sources, target = rest.split()
+            origin = sources.pop(0).partition("=")[2] if sources[0].startswith("--from=") else ""
+            # A directory's name is the target's here, and goes below it in a definition file.
+            into = os.path.dirname(target) if (folder / sources[0]).is_dir() else target
+            stages[-1][1].append(f"%files{f' from {origin}' if origin else ''}\n    {sources[0]} {into}")
+        elif word == "ENV":
+            stages[-1][2].append(rest)
+            stages[-1][3].append(f"export {rest}")
+    text = ""
+    for name, files, variables, commands in stages:
+        text += f"Bootstrap: localimage\nFrom: {base}\n" + (f"Stage: {name}\n" if name else "")
+        text += "".join(f"\n{each}\n" for each in files)
+        text += "\n%post\n" + "".join(f"    {each}\n" for each in commands)
+        if variables:
+            text += "\n%environment\n" + "".join(f"    export {each}\n" for each in variables)
+        text += "\n"
+    return text
+
+
 def _link(source: str | Path, target: str | Path) -> str:
     try:
         os.link(source, target)

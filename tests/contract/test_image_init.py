@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from building import Builds
+from registries import real_registry
 from tools import tool
 
 from bareboat.errors import RunError
@@ -77,6 +78,41 @@ def test_variants_of_a_locked_environment_start_two_ranks(builds: Builds, tmp_pa
         "image", "build", tmp_path, "--build-arg", "MPI=openmpi-4.1.8", "--json", *secrets()
     )
     assert json.loads(again.out)["digest"] == one["digest"]
+
+
+@pytest.mark.compiles
+def test_a_definition_file_builds_here_and_by_apptainer(builds: Builds, tmp_path: Path) -> None:
+    """It takes minutes: two installations of all packages. A definition file has no secrets, so the base has
+    the certificates."""
+    tool("apptainer")
+    trusted = tmp_path / "trusted"
+    trusted.mkdir()
+    (trusted / "host.crt").write_bytes(Path(CERTIFICATES).read_bytes() if secrets() else b"")
+    (trusted / "Dockerfile").write_text("FROM base\nCOPY host.crt /usr/local/share/ca-certificates/\n")
+    builds.bareboat("image", "build", "-t", "trusted", trusted)
+    (tmp_path / "requirements.txt").write_text("mpi4py==4.1.2\n")
+    with real_registry(tmp_path / "registry") as here:
+        base = f"{here.address}/lab/base:1"
+        builds.bareboat("image", "push", "--plain-http", "trusted", base)
+        flags = ("--format", "def", "--base", base, "--mpi", "auto", "--for", "here")
+        builds.bareboat("image", "init", tmp_path, *flags)
+        for builder in ("bareboat", "apptainer"):
+            done = subprocess.run(
+                [
+                    sys.executable, "-m", "bareboat", "image", "build", "--plain-http", "--quiet", "--builder",
+                    builder, "-t", f"{builder}:1", "-f", str(tmp_path / "image.def"), str(tmp_path),
+                ],
+                env=os.environ | {"BAREBOAT_STORE": str(builds.folder / "store"), "APPTAINER_NOHTTPS": "1"},
+                capture_output=True, text=True, timeout=3600, check=False,
+            )  # fmt: skip
+            assert done.returncode == 0, done.stderr
+            job = tmp_path / "job.toml"
+            job.write_text(
+                f'image = "{builder}:1"\ncommand = ["python3", "-c", "{RANKS}"]\n'
+                "[topology]\nranks_per_node = 2\n"
+            )
+            ran = builds.bareboat("run", job)
+            assert ran.out.count("3 ") >= 2, ran
 
 
 @pytest.mark.compiles
