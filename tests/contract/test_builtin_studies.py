@@ -70,7 +70,9 @@ def test_the_networks_of_galileo(name: str, parameters: int, monkeypatch: pytest
 def test_the_networks_of_ifca(name: str, parameters: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KERAS_BACKEND", "torch")
     pytest.importorskip("keras")
-    assert module("ifca", "train.py", monkeypatch).build(name).count_params() == parameters
+    script = module("ifca", "train.py", monkeypatch)
+    assert script.build(name).count_params() == parameters
+    assert script.build(name, 96).count_params() == parameters
 
 
 @pytest.mark.frameworks
@@ -214,6 +216,13 @@ def test_missing_packages_are_reported_before_anything_starts(place: Path, tmp_p
     assert f"try: {python} -m pip install " in err
     assert "netCDF4" in err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_scale_that_a_study_does_not_have_is_refused(place: Path, tmp_path: Path) -> None:
+    code, _, err = bareboat("prove", "galileo", "--scale", "cluster", store=place / "store", cwd=tmp_path)
+    assert code == 2
+    assert "the study galileo has no scale 'cluster'" in err
+    assert "try: bareboat prove galileo --scale laptop   # or paper" in err
 
 
 def test_scale_is_for_built_in_studies(place: Path, tmp_path: Path) -> None:

@@ -97,8 +97,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--list", action="store_true", help="list the built-in studies, which FILE can name")
     parser.add_argument(
         "--scale",
-        choices=("laptop", "paper"),
-        help="size of a built-in study: two cores and 15 minutes (default), or as published",
+        choices=("laptop", "cluster", "paper"),
+        help="size of a built-in study: two cores and 15 minutes (default), several nodes, or as published",
     )
     add_dry_run(parser)
 

@@ -21,13 +21,14 @@ def show_list(context: Context) -> int:
 
     if context.options.json:
         rows = [
-            {"name": name, "measures": text, "scales": builtin.SCALES} for name, text in builtin.NAMES.items()
+            {"name": name, "measures": text, "scales": builtin.scales(name)}
+            for name, text in builtin.NAMES.items()
         ]
         console.result_json(rows)
         return 0
     for name, text in builtin.NAMES.items():
         console.result(f"{name:<12} {text}")
-    console.result("\nbareboat prove NAME [--scale laptop|paper]")
+    console.result("\nbareboat prove NAME [--scale laptop|cluster|paper]")
     return 0
 
 
@@ -51,6 +52,11 @@ def resolve(context: Context) -> bool:
             )
         return False
     study = builtin.packaged(name, options.scale or builtin.SCALES[0])
+    if study.scale not in (there := builtin.scales(name)):
+        raise UsageError(
+            f"the study {name} has no scale '{study.scale}'",
+            remedy=f"bareboat prove {name} --scale {there[0]}   # or {', '.join(there[1:])}",
+        )
     if not options.image:
         builtin.check_packages(study, options.python)
     if not options.dry_run:

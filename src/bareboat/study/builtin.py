@@ -1,6 +1,6 @@
 """The built-in studies: their files in this package, copied to a directory of the user's.
 
-studies/NAME/laptop.toml, paper.toml    the study, for each scale
+studies/NAME/laptop.toml, paper.toml    the study, for each scale; cluster.toml: on several nodes
              *.py                       the training script, as a user would write it
              published.csv              what the publication measured
              requirements.txt           the packages that the script imports
@@ -23,7 +23,8 @@ from bareboat.errors import UsageError
 from bareboat.files import untrusted
 from bareboat.images.capture import interpreter
 
-SCALES = ("laptop", "paper")
+#: Every study has the first and the last.
+SCALES = ("laptop", "cluster", "paper")
 #: name -> what it measures.
 NAMES = {
     "galileo": "images/s of five networks x batch x ranks, container beside bare metal",
@@ -66,6 +67,11 @@ class Builtin:
 def packaged(name: str, scale: str = SCALES[0]) -> Builtin:
     """The study where it is installed."""
     return Builtin(name=name, scale=scale, folder=Path(str(resources.files("bareboat"))) / "studies" / name)
+
+
+def scales(name: str) -> list[str]:
+    """The scales that a study has."""
+    return [scale for scale in SCALES if packaged(name, scale).file.is_file()]
 
 
 def copied(study: Builtin, folder: Path) -> tuple[Builtin, int]:

@@ -21,9 +21,11 @@ import torch
 MODELS = {"InceptionV3": 299, "ResNet50": 224, "ResNet101": 224}
 
 
-def build(name):
-    """The network of Keras applications, without trained weights."""
-    return getattr(keras.applications, name)(weights=None, classifier_activation=None)
+def build(name, size=None):
+    """The network of Keras applications, without trained weights. The number of parameters does not depend on
+    the size of the images."""
+    shape = (size or MODELS[name],) * 2 + (3,)
+    return getattr(keras.applications, name)(weights=None, input_shape=shape, classifier_activation=None)
 
 
 class Alone:
@@ -82,6 +84,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", choices=MODELS, default="ResNet50")
     parser.add_argument("--batch-size", type=int, default=32, help="images of each worker in a step")
+    parser.add_argument("--size", type=int, help="height and width of the images; default: the network's own")
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--warm-up", type=int, default=5)
     args = parser.parse_args()
@@ -90,7 +93,8 @@ def main():
     if torch.cuda.is_available():
         torch.cuda.set_device(workers.local_rank % torch.cuda.device_count())
     keras.utils.set_random_seed(1)
-    model = build(args.model)
+    size = args.size or MODELS[args.model]
+    model = build(args.model, size)
     device = next(model.parameters()).device
     if workers.rank == 0:
         print(f"{args.model}: {model.count_params()} parameters; {workers.size} x {args.batch_size} images")
@@ -98,7 +102,6 @@ def main():
     trained, optimizer = workers.wrap(model, optimizer)
     loss_function = torch.nn.CrossEntropyLoss()
 
-    size = MODELS[args.model]
     generator = torch.Generator().manual_seed(workers.rank)
     images = torch.randn((args.batch_size, size, size, 3), generator=generator).to(device)
     labels = torch.randint(1000, (args.batch_size,), generator=generator).to(device)
