@@ -260,6 +260,31 @@ def test_run_uses_the_nodes_of_the_job_that_it_is_called_in(small: Desk) -> None
     assert "rank 1 of 2" in small.bareboat("logs", "two").stdout
 
 
+@pytest.mark.parametrize("launcher", ["ranks", "srun"])
+def test_the_sampler_follows_the_ranks_of_each_node(small: Desk, launcher: str) -> None:
+    small.write("wait.py", "import os, time\nwhile not os.path.exists('go'): time.sleep(0.1)\n")
+    more = f'launcher = "{launcher}"\nengine = "bubblewrap"'
+    run = small.submit(small.job("wait", ["python", "wait.py"], nodes=2, ranks_per_node=2, more=more))
+    place = small.store / "runs" / run / "control" / "usage"
+
+    def ranks() -> list[list[str]]:
+        files = sorted(place.glob("*/processes.csv"))
+        return [
+            sorted({line.split(",")[1] for line in file.read_text().splitlines()[1:]} - {""})
+            for file in files
+        ]
+
+    try:
+        small.up.wait(lambda: ranks() == [["0", "1"], ["2", "3"]], "samples of all ranks")
+    finally:
+        small.write("go", "")
+    small.wait(run)
+    used = small.record(run)["usage"]
+    assert used["totals"]["nodes"] == 2
+    assert max(used["curves"]["rss_bytes"]) > 4 << 20
+    assert not [each for node in NODES for each in small.up.processes(node) if "sampler" in each.command]
+
+
 def test_cancel_leaves_no_process_on_any_node(small: Desk) -> None:
     run = small.submit(small.job("cancelled", SLEEPS, more='launcher = "ranks"'))
     small.up.wait(lambda: len(ranks_said(small.log(run))) == 6, "six ranks")

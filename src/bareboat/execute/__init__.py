@@ -10,6 +10,7 @@ from bareboat.execute.namespace import subordinate as subordinate
 from bareboat.execute.processes import descendants as descendants
 from bareboat.execute.processes import end_strays as end_strays
 from bareboat.execute.processes import processes_of as processes_of
+from bareboat.execute.scripts import SAMPLER as SAMPLER
 from bareboat.execute.scripts import STOP_GRACE_S as STOP_GRACE_S
 from bareboat.execute.scripts import Live as Live
 from bareboat.execute.signals import interrupts_held as interrupts_held

@@ -10,8 +10,10 @@ import select
 import shlex
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import IO
 
 from bareboat.errors import ToolError
@@ -26,6 +28,8 @@ from bareboat.execute.processes import (
 )
 from bareboat.execute.tools import which
 
+#: The program that follows a run's processes.
+SAMPLER = Path(__file__).with_name("sampler.py")
 #: The job script gives its ranks 10 s after SIGTERM; the script gets a little more.
 STOP_GRACE_S = 15.0
 _PR_SET_PDEATHSIG = 1
@@ -50,9 +54,11 @@ class Live:
         environment: Mapping[str, str],
         output: IO[bytes] | None = None,
         streams: tuple[int, int] = (1, 2),
+        usage: Path | None = None,
     ) -> None:
         """Start `bash script`. With `output` it gets a session of its own and no standard input; otherwise it
-        shares ours and the terminal's signals. `streams`: the descriptors for its stdout and stderr then."""
+        shares ours and the terminal's signals. `streams`: the descriptors for its stdout and stderr then.
+        `usage`: a directory, to which the sampler writes what the run's processes use."""
         log.debug("+ bash %s %s", shlex.quote(script), shlex.quote(run_id))
         self.run_id = run_id
         bash = which("bash")
@@ -78,9 +84,13 @@ class Live:
             preexec_fn=die_with_parent,
         )
         self.pidfd = os.pidfd_open(self._process.pid)
+        self._sampler = None if usage is None else _sampler(run_id, self._process.pid, usage)
         self.exited_ns: int | None = None
-        #: Once it exited: the peak of the largest of its processes, as the kernel counted it.
+        #: Once it exited, as the kernel counted: the peak of the largest of its processes; of all together
+        #: the seconds on processors, and the page faults without and with input from a disk.
         self.peak_process_bytes = 0
+        self.cpu_s = 0.0
+        self.minor_faults = self.major_faults = 0
 
     @property
     def pid(self) -> int:
@@ -95,6 +105,8 @@ class Live:
                 return None
             self.exited_ns = time.monotonic_ns()
             self.peak_process_bytes = usage.ru_maxrss * 1024
+            self.cpu_s = usage.ru_utime + usage.ru_stime
+            self.minor_faults, self.major_faults = usage.ru_minflt, usage.ru_majflt
             self._process.returncode = os.waitstatus_to_exitcode(status)
         code = self._process.returncode
         return code if code >= 0 else 128 - code
@@ -104,6 +116,15 @@ class Live:
         if self.poll() is None:
             select.select([self.pidfd], [], [], timeout_s)
         return self.poll()
+
+    @property
+    def totals(self) -> dict[str, float]:
+        """Once it exited: what the kernel counted."""
+        return {
+            "cpu_s": self.cpu_s,
+            "minor_faults": float(self.minor_faults),
+            "major_faults": float(self.major_faults),
+        }
 
     @property
     def wall_s(self) -> float:
@@ -131,6 +152,10 @@ class Live:
         return code
 
     def close(self) -> None:
+        if self._sampler is not None:
+            self._sampler.terminate()
+            self._sampler.wait()
+            self._sampler = None
         if self.pidfd >= 0:
             os.close(self.pidfd)
             self.pidfd = -1
@@ -140,3 +165,22 @@ class Live:
         users; the kernel walks the page tables, about a millisecond each) or "rss" (quick)."""
         read = pss_bytes if kind == "pss" else rss_bytes
         return sum(read(pid) for pid in processes_of(self.run_id))
+
+
+def _sampler(run_id: str, pid: int, folder: Path) -> subprocess.Popen[bytes] | None:
+    """The sampler, beside the run; a run without one is measured all the same."""
+    folder.mkdir(parents=True, exist_ok=True)
+    argv = [sys.executable, "-I", "-S", "-B", str(SAMPLER), run_id, str(pid), str(folder)]
+    try:
+        return subprocess.Popen(
+            argv,
+            env={},
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    except OSError as error:
+        log.debug("the sampler does not start: %s", error)
+        return None

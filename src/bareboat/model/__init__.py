@@ -56,6 +56,7 @@ from bareboat.model.record import (
     Record,
     Straggler,
     Study,
+    Usage,
     Window,
     kept_result,
 )
@@ -81,6 +82,6 @@ __all__ = [
     "Outcome", "OwnTree", "PackedFile", "Partition", "Phases", "Pin", "Plan", "Pmi", "Prefix", "Process",
     "ProveRequest", "QueueEntry", "Record", "Refusal", "Rejected", "Requirement", "Rootfs", "SchedulerFacts",
     "Scheduling", "ScratchEntry", "Sealed", "Signer", "Site", "SiteLayer", "Start", "StoredLayer",
-    "Straggler", "Study", "Submission", "Topology", "Trust", "Variable", "Window", "Word", "check_variable",
-    "digestible", "is_carried", "kept_result", "looks_secret",
+    "Straggler", "Study", "Submission", "Topology", "Trust", "Usage", "Variable", "Window", "Word",
+    "check_variable", "digestible", "is_carried", "kept_result", "looks_secret",
 ]  # fmt: skip

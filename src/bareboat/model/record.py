@@ -82,6 +82,25 @@ class MemorySample(Struct, frozen=True, kw_only=True):
     bytes: int
 
 
+class Usage(Struct, frozen=True, kw_only=True):
+    """What an arm's processes and its machines' devices used while it ran, from the sampler's series; these
+    are in the run's directory, unreduced.
+
+    `at_s`: times since the arm's start; each curve has a value for each of them. Curves: `rss_bytes`,
+    `pss_bytes` (every process's share of shared pages), `cpu_s` (since the start), and of the GPUs together
+    `gpu_memory_bytes`, `gpu_percent` (mean) and `power_w`.
+    `totals`: `cpu_s`, `read_bytes`, `written_bytes`, `minor_faults`, `major_faults`, `energy_j` (of GPUs and
+    processors whose energy can be read, all that runs on them included), `throttled_percent` (of the GPUs'
+    samples), `nodes`.
+    `phase_ends_s`: when the phases of rank 0 ended, waits at the gate included; none without a meter.
+    """
+
+    at_s: tuple[float, ...]
+    curves: dict[str, tuple[float, ...]]
+    totals: dict[str, float]
+    phase_ends_s: tuple[float, ...] = ()
+
+
 class JobStart(Struct, frozen=True, kw_only=True):
     """One start of a job by its scheduler: when, in seconds of the epoch, and on which first node."""
 
@@ -130,6 +149,8 @@ class Record(Struct, frozen=True, kw_only=True):
     #: The curves that a study's patterns found: pairs of x and y.
     series: dict[str, tuple[tuple[float | NotFinite, float | NotFinite], ...]] | UnsetType = UNSET
     load_1min: float = 0.0
+    #: Unset where no sampler ran.
+    usage: Usage | UnsetType = UNSET
     #: For a run of a scheduler: its job ID, and when and on which first node it started: once, or again after
     #: a lost node or its own pause.
     scheduler: str = "local"

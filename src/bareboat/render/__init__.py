@@ -243,6 +243,7 @@ def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None, runs: str | 
         piece("secret_on_node") if plan.secret is True else "",
         _sweep_values(plan),
         _names(plan),
+        piece("sampler") + ('[ "$what" = check ] || ' if by_program else "") + "start_sampler\n",
         watchdog.start(plan, node="$BAREBOAT_NODE"),
         world.start(plan, node="$BAREBOAT_NODE"),
         *start,

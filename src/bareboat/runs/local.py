@@ -14,7 +14,17 @@ from bareboat import execute, render
 from bareboat.clock import utc_now
 from bareboat.errors import StoreError, Terminated
 from bareboat.model import JobState, MemorySample, Plan, Record, Site, Submission
-from bareboat.runs import directory, mpi_checks, notification, records, state, submission, supervisor, sweeps
+from bareboat.runs import (
+    directory,
+    mpi_checks,
+    notification,
+    records,
+    state,
+    submission,
+    supervisor,
+    sweeps,
+    usage,
+)
 from bareboat.runs.records import Measured
 from bareboat.runs.state import Status
 from bareboat.runs.streams import Streams
@@ -85,7 +95,11 @@ def _run(store: Store, plan: Plan, made: Submission, script: Path, streams: Stre
     try:
         with execute.interrupts_left_to_child(), streams.copied(submission.output_log(store, made.run_id)):
             live = execute.Live(
-                str(script), run_id=made.run_id, environment=environment, streams=streams.descriptors
+                str(script),
+                run_id=made.run_id,
+                environment=environment,
+                streams=streams.descriptors,
+                usage=usage.of_node(folder / directory.CONTROL),
             )
             streams.started(live.pid)
             try:
@@ -106,6 +120,9 @@ def _run(store: Store, plan: Plan, made: Submission, script: Path, streams: Stre
         memory=tuple(memory),
         peak_memory_bytes=max([live.peak_process_bytes, *(sample.bytes for sample in memory)]),
         load_1min=os.getloadavg()[0],
+        usage=usage.read(
+            usage.folders(folder / directory.CONTROL), began_s=live.spawned_ns / 1e9, exact=live.totals
+        ),
     )
     found = records.record(store, _ended(store, made, started_at, live.poll() or 0, live.wall_s), measured)
     assert found is not None

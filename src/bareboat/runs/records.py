@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import dataclass
+from pathlib import Path
+
+from msgspec import UNSET, UnsetType
 
 from bareboat import codec
 from bareboat.errors import StoreError
-from bareboat.model import MemorySample, Record, Straggler
-from bareboat.runs import deliveries, results, state, transports
+from bareboat.model import MemorySample, Record, Straggler, Usage
+from bareboat.runs import deliveries, directory, results, state, transports, usage
 from bareboat.runs.state import Status
 from bareboat.store import Store
 
@@ -24,6 +27,7 @@ class Measured:
     memory: tuple[MemorySample, ...]
     peak_memory_bytes: int
     load_1min: float
+    usage: Usage | UnsetType = UNSET
 
 
 def ended_here(store: Store, run_id: str, code: int) -> Record:
@@ -58,6 +62,7 @@ def record(store: Store, status: Status, measured: Measured | None = None) -> Re
             memory=(),
             peak_memory_bytes=0,
             load_1min=0.0,
+            usage=_usage(folder / directory.CONTROL, status),
         )
     ways = transports.read(folder)
     found = Record(
@@ -77,6 +82,7 @@ def record(store: Store, status: Status, measured: Measured | None = None) -> Re
         memory_kind="rss" if measured.memory else "pss",
         peak_memory_bytes=measured.peak_memory_bytes,
         load_1min=measured.load_1min,
+        usage=measured.usage,
         scheduler=made.scheduler,
         job_id=made.job_id or "",
         starts=status.starts,
@@ -98,3 +104,8 @@ def record(store: Store, status: Status, measured: Measured | None = None) -> Re
         )
         raise StoreError(message, context=error.context, remedy=error.remedy) from None
     return found
+
+
+def _usage(control: Path, status: Status) -> Usage | UnsetType:
+    """What the samplers of a job's nodes wrote."""
+    return usage.read(usage.folders(control, status.starts[-1].node if status.starts else ""), began_s=None)

@@ -155,6 +155,7 @@ def begin(
             (folder / METER).mkdir()
         else:  # the nodes must see it when the job starts
             (folder / directory.CONTROL / "logs").mkdir()
+            write_sampler(store, folder / directory.CONTROL)
         for name, text in render.scripts(plan, render.Place(run_id, str(folder))):
             store.write(script.with_name(name), os.fsencode(text))
         write_shell(store, plan, script.parent)
@@ -162,6 +163,11 @@ def begin(
         provenance.keep(store, run_id, plan.job, site)
         store.write(folder / "submission.json", codec.to_json(submission))
     return submission
+
+
+def write_sampler(store: Store, folder: Path) -> None:
+    """Write the sampler where the nodes of a job find it."""
+    store.write(folder / execute.SAMPLER.name, execute.SAMPLER.read_bytes())
 
 
 def submit_script(

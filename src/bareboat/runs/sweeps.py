@@ -39,6 +39,8 @@ def make(store: Store, plan: Plan, site: Site, *, unkept: tuple[str, ...] = ()) 
         for name, text in render.scripts(plan, place):
             store.write(folder / name, os.fsencode(text))
         submission.write_shell(store, plan, folder)
+        if plan.scheduler != registry.HERE:
+            submission.write_sampler(store, folder)
         store.write(folder / "plan.json", codec.to_json(render.shown(plan)))
         made = msgspec.structs.replace(
             submission.describe(plan, site, run_id), points=len(plan.job.sweep.points), unkept=unkept

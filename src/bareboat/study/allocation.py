@@ -55,7 +55,8 @@ def arm_script(plan: Plan) -> str:
 
 
 def write_arms(store: Store, study: Study, plans: Sequence[Plan]) -> None:
-    """Write the scripts of the arms, with those of the further ways to start their ranks."""
+    """Write the scripts of the arms, with those of the further ways to start their ranks, and the sampler."""
+    submission.write_sampler(store, store.run(study.id).parent.parent)
     for number, plan in enumerate(plans):
         folder = store.run(study.id) / _ARMS / str(number)
         for name, text in render.scripts(plan, render.GIVEN):

@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from msgspec import UNSET
+
 from bareboat.errors import UsageError
 from bareboat.model import Phases, Record, Study, Window
 from bareboat.study import verdicts
@@ -223,6 +225,10 @@ def _quantities(metered: bool) -> list[tuple[str, str, Callable[[Record], float]
     quantities: list[tuple[str, str, Callable[[Record], float]]] = [
         ("wall time", "s", lambda record: record.wall_s),
         ("peak memory", "bytes", lambda record: float(record.peak_memory_bytes)),
+        ("CPU time", "s", lambda record: _total(record, "cpu_s")),
+        ("peak GPU memory", "bytes", _peak_gpu_memory),
+        ("energy", "J", lambda record: _total(record, "energy_j")),
+        ("energy per sample", "J", _energy_per_sample),
     ]
     if metered:
         labels = {
@@ -233,6 +239,22 @@ def _quantities(metered: bool) -> list[tuple[str, str, Callable[[Record], float]
         }
         quantities += [(label, "s", _phase(name)) for name, label in labels.items()]
     return quantities
+
+
+def _total(record: Record, name: str) -> float:
+    """One of the sampler's totals; 0 where it is not known."""
+    return 0.0 if record.usage is UNSET else record.usage.totals.get(name, 0.0)
+
+
+def _peak_gpu_memory(record: Record) -> float:
+    return 0.0 if record.usage is UNSET else max(record.usage.curves.get("gpu_memory_bytes", ()), default=0.0)
+
+
+def _energy_per_sample(record: Record) -> float:
+    """Joules of the whole run for each sample that was trained on; 0 without a meter that counts samples."""
+    steps = sum(len(window.step_s) for window in record.windows)
+    samples = steps * (record.samples_per_step or 0.0)
+    return _total(record, "energy_j") / samples if samples else 0.0
 
 
 def _phase(name: str) -> Callable[[Record], float]:

@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from bareboat import codec
 from bareboat.clock import moment
 from bareboat.errors import BareboatError, RunError, UsageError
 from bareboat.files import untrusted
-from bareboat.model import Arm, JobStart, Phases, Record, Site, Study, Window, kept_result
+from bareboat.model import Arm, JobStart, Phases, Record, Site, Study, Usage, Window, kept_result
 from bareboat.printable import one_line
-from bareboat.runs import deliveries, directory
+from bareboat.runs import deliveries, directory, usage
 from bareboat.store import Store
 from bareboat.study import allocation, prove
 from bareboat.study.meterlog import Process, read_rank
@@ -125,6 +125,7 @@ def _collect(store: Store, study: Study, run: int, raw: Path, final: Path) -> St
         for name, arm in zip(prove.file_names(study), arms, strict=True):
             record = _record(study, run, arm, min(each.began_s for each in arms), _start(raw))
             (done / f"{name}.json").write_bytes(codec.to_json(record))
+            usage.keep(_series(arm, _start(raw)), done / usage.FOLDER / name)
             (done / f"{name}.log").write_bytes(
                 untrusted.read_tail(arm.folder / "output.log", limit=_KEPT_LOG_BYTES)
             )
@@ -293,6 +294,7 @@ def _record(study: Study, run: int, arm: _Arm, run_began_s: float, start: JobSta
         diverged=first.diverged if first else {},
         series=arm.curves or UNSET,
         load_1min=arm.load,
+        usage=_usage(arm, first, start),
         scheduler=study.job.scheduler or "",
         job_id=start.job_id,
         starts=(start,),
@@ -300,6 +302,18 @@ def _record(study: Study, run: int, arm: _Arm, run_began_s: float, start: JobSta
         deliveries=deliveries.read(arm.folder),
         world_mark=directory.world_mark(arm.folder),
     )
+
+
+def _series(arm: _Arm, start: JobStart) -> list[Path]:
+    return usage.folders(arm.folder / directory.CONTROL, start.node)
+
+
+def _usage(arm: _Arm, first: Process | None, start: JobStart) -> Usage | UnsetType:
+    """Of all nodes. The phases are known where rank 0 ran on the first of them."""
+    ends: tuple[float, ...] = ()
+    if first is not None and 0 <= first.loaded_ns / 1e9 - arm.began_s <= arm.wall_s:
+        ends = (*(each / 1e9 - arm.began_s for each in first.phase_ends_ns), arm.wall_s)
+    return usage.read(_series(arm, start), began_s=arm.began_s, phase_ends_s=ends)
 
 
 def _windows(study: Study, first: Process, run_began_s: float) -> tuple[Window, ...]:

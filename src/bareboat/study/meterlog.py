@@ -65,6 +65,13 @@ class Process:
             done += len(ends_ns)
         return self.ended_ns
 
+    @property
+    def phase_ends_ns(self) -> tuple[int, int, int, int, int]:
+        """The ends of process start, import, set-up, first step and last step."""
+        ends = [end for _, stretch in self.stretches for end in stretch]
+        first, last = (ends[0], ends[-1]) if ends else (self.start_ns, self.start_ns)
+        return self.loaded_ns, self.imported_ns, self.start_ns, first, last
+
     def keep(self, name: str, value: float, step: int) -> None:
         """Keep the newest value of a result."""
         self.results[name] = value

@@ -17,6 +17,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 from scipy.special import stdtrit
 
 from bareboat.model import Record, Study
+from bareboat.study import bands
 from bareboat.study.analysis import Analysis, Metric, Pair, mean_step_s
 from bareboat.study.drawing import (
     ARM_COLOURS,
@@ -109,9 +110,11 @@ def figures(study: Study, analysis: Analysis) -> tuple[Drawing, ...]:
         _pairs(study, analysis.primary),
         _effects(study, runs, analysis.primary),
         _phases(study, runs) if all(r.phases for r in every) else None,
-        _memory(study, runs) if any(r.memory for r in every) else None,
     ]
-    return tuple(drawing for drawing in drawn if drawing is not None)
+    sampled = bands.figures(study, runs)
+    if not sampled and any(r.memory for r in every):
+        drawn.append(_memory(study, runs))
+    return tuple(drawing for drawing in (*drawn, *sampled) if drawing is not None)
 
 
 def _forest_reach(analysis: Analysis) -> float:

@@ -17,7 +17,7 @@ from bareboat.clock import utc_now
 from bareboat.errors import UsageError
 from bareboat.files import untrusted
 from bareboat.model import Arm, Image, Job, Plan, Record, Site, Study
-from bareboat.runs import provenance
+from bareboat.runs import directory, provenance, usage
 from bareboat.store import LIST_RUNS, Store
 from bareboat.study import quick
 from bareboat.study.runs import Design, do_run
@@ -170,6 +170,8 @@ def measure(
         for index, (name, record) in enumerate(zip(file_names(study), records, strict=True)):
             (done / f"{name}.json").write_bytes(codec.to_json(record))
             log = scratch / f"arm-{index}" / "output.log"
+            series = usage.folders(scratch / f"arm-{index}" / directory.CONTROL)
+            usage.keep(series, done / usage.FOLDER / name)
             if keep_logs and log.exists():
                 (done / f"{name}.log").write_bytes(untrusted.read_tail(log, limit=_KEPT_LOG_BYTES))
         write_took_s(done, time.monotonic() - began)

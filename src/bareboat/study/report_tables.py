@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from msgspec import UNSET
+
 from bareboat.model import Phases, Record, Study
 from bareboat.study.analysis import Analysis
 from bareboat.study.report_values import as_csv
@@ -18,6 +20,7 @@ def tables(study: Study, records: Sequence[Record], analysis: Analysis) -> dict[
         "runs.csv": as_csv(_runs(ordered)),
         "steps.csv": as_csv(_steps(ordered)),
         "memory.csv": as_csv(_memory(ordered)),
+        "usage.csv": as_csv(_usage(ordered)),
     }
 
 
@@ -76,6 +79,21 @@ def _memory(records: Sequence[Record]) -> Iterable[Sequence[object]]:
                 each.study, each.run, each.arm, _flag(each.warm_up), sample.at_s, sample.bytes,
                 each.memory_kind,
             )  # fmt: skip
+
+
+def _usage(records: Sequence[Record]) -> Iterable[Sequence[object]]:
+    """The sampler's curves, a row for each point; the series of ten points a second are in the run's
+    directory."""
+    names = sorted({name for each in records if each.usage is not UNSET for name in each.usage.curves})
+    yield "study", "run", "arm", "is_warm_up", "at_s", *names
+    for each in records:
+        if each.usage is UNSET:
+            continue
+        for number, at_s in enumerate(each.usage.at_s):
+            values = (
+                each.usage.curves[name][number] if name in each.usage.curves else None for name in names
+            )
+            yield each.study, each.run, each.arm, _flag(each.warm_up), at_s, *values
 
 
 def _flag(value: bool) -> int:

@@ -10,14 +10,14 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from bareboat import codec, execute
 from bareboat.clock import utc_now
 from bareboat.errors import BareboatError, RunError, UsageError
 from bareboat.files import untrusted
-from bareboat.model import Arm, MemorySample, Phases, Record, Study, Window, kept_result
-from bareboat.runs import directory
+from bareboat.model import Arm, MemorySample, Phases, Record, Study, Usage, Window, kept_result
+from bareboat.runs import directory, usage
 from bareboat.study.gate import FOREVER, Gate
 from bareboat.study.meterlog import Process, newest_steps, read_rank
 from bareboat.study.metrics import Reader
@@ -232,6 +232,7 @@ def _started(
             run_id=f"{study.id}.{run}.{index}.{os.getpid()}",
             environment=environment,
             output=output,
+            usage=usage.of_node(folder / directory.CONTROL),
         )
         started_at = utc_now()
         try:
@@ -393,6 +394,7 @@ def _record(study: Study, run: int, arm: _LiveArm, design: Design, began_ns: int
         diverged=first.diverged if first else {},
         series=arm.curves or UNSET,
         load_1min=os.getloadavg()[0],
+        usage=_usage(arm, first, exited_ns),
         ended_because="" if arm.fault is None else arm.fault.message,
     )
 
@@ -419,6 +421,18 @@ def _failed(study: Study, run: int, arm: Arm, error: RunError) -> Record:
 
 def _image_digest(study: Study, arm: Arm) -> str:
     return study.image.digest if arm.image_digest is UNSET else arm.image_digest
+
+
+def _usage(arm: _LiveArm, first: Process | None, exited_ns: int) -> Usage | UnsetType:
+    began_ns = arm.live.spawned_ns
+    ends_ns = () if first is None else (*first.phase_ends_ns, exited_ns)
+    return usage.read(
+        usage.folders(arm.folder / directory.CONTROL),
+        began_s=began_ns / 1e9,
+        phase_ends_s=tuple((each - began_ns) / 1e9 for each in ends_ns),
+        exact=arm.live.totals,
+        is_alone=first is None,
+    )
 
 
 def _phases(arm: _LiveArm, first: Process, exited_ns: int) -> Phases:

@@ -1,0 +1,133 @@
+"""The cost of the sampler: one program on all processors, in windows with and without a sampler beside it.
+
+    python bench/sampler.py [--runs 10] [--blocks 60] [--ranks N] [--markdown]
+
+Each block is a window with the sampler and one without (stopped), in random order. The program's processes
+compute and hold memory, so that page tables are real; the sampler follows them as ranks. Its cost has two
+parts: the processor time that it takes itself, and what it takes from the caches of the program. The second
+is the ratio of the program's speed for each second on a processor, so that other work on the machine counts
+less; its verdict is that of studies, with a margin of 0.5 %. Each run has fresh processes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from bareboat.execute import SAMPLER
+from bareboat.study.statistics import compare, run_effect
+
+WINDOW_S, SETTLE_S = 0.5, 0.05
+MARGIN = 0.005
+WORKER = """
+import mmap, sys
+counts = mmap.mmap(int(sys.argv[1]), 4096)
+place, kept = 8 * int(sys.argv[2]), bytearray(int(sys.argv[3]) << 20)
+kept[::4096] = bytes(len(kept[::4096]))
+number = 0
+while True:
+    sum(range(2000))
+    number += 1
+    counts[place:place + 8] = number.to_bytes(8, "little")
+"""
+
+
+def one_run(ranks: int, blocks: int, mib: int, draw: random.Random) -> tuple[list[float], float]:
+    """The log ratios of the blocks, and the sampler's share of one processor while it ran."""
+    run, effects = f"bench-{os.getpid()}-{draw.random()}", []
+    descriptor = os.memfd_create("counts")
+    os.ftruncate(descriptor, 4096)
+    with tempfile.TemporaryDirectory() as folder:
+        workers = [
+            subprocess.Popen(
+                [sys.executable, "-I", "-S", "-c", WORKER, str(descriptor), str(rank), str(mib)],
+                env={"BAREBOAT_RUN": run, "RANK": str(rank)},
+                pass_fds=(descriptor,),
+            )
+            for rank in range(ranks)
+        ]
+        sampler = subprocess.Popen([sys.executable, "-I", "-S", str(SAMPLER), run, str(os.getpid()), folder])
+        try:
+            time.sleep(2)
+            on_s, before_s = 0.0, cpu_s(sampler.pid)
+            for _ in range(blocks):
+                speeds = {}
+                for is_on in draw.sample((True, False), 2):
+                    sampler.send_signal(signal.SIGCONT if is_on else signal.SIGSTOP)
+                    began = time.monotonic()
+                    time.sleep(SETTLE_S)
+                    speeds[is_on] = speed(descriptor, [each.pid for each in workers])
+                    on_s += is_on * (time.monotonic() - began)
+                effects.append(math.log(speeds[True] / speeds[False]))
+            share = (cpu_s(sampler.pid) - before_s) / on_s
+        finally:
+            for each in (sampler, *workers):
+                each.kill()
+                each.wait()
+            os.close(descriptor)
+    return effects, share
+
+
+def cpu_s(pid: int) -> float:
+    """The seconds of a process on processors, to the nanosecond."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
+
+
+def speed(descriptor: int, workers: Sequence[int]) -> float:
+    """The loops of all workers for each second on a processor, over one window."""
+
+    def done() -> tuple[int, float]:
+        counts = os.pread(descriptor, 8 * len(workers), 0)
+        places = range(0, len(counts), 8)
+        return sum(int.from_bytes(counts[k : k + 8], "little") for k in places), sum(map(cpu_s, workers))
+
+    before = done()
+    time.sleep(WINDOW_S)
+    after = done()
+    return (after[0] - before[0]) / (after[1] - before[1])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--runs", type=int, default=10)
+    parser.add_argument("--blocks", type=int, default=60, help="of each run")
+    parser.add_argument("--ranks", type=int, default=os.cpu_count(), help="processes of the program")
+    parser.add_argument("--mib", type=int, default=300, help="memory of each process")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--markdown", action="store_true")
+    options = parser.parse_args()
+    draw = random.Random(options.seed)
+    found = [one_run(options.ranks, options.blocks, options.mib, draw) for _ in range(options.runs)]
+    result = compare([run_effect(effects) for effects, _ in found], margin=MARGIN, confidence=0.95)
+    share = sum(each for _, each in found) / len(found)
+    row = (
+        str(options.ranks), str(options.runs), str(options.blocks),
+        f"{result.ratio:.4f} [{result.low:.4f}, {result.high:.4f}]", result.verdict.value,
+        f"{share:.2%} of one of {os.cpu_count()}",
+    )  # fmt: skip
+    head = (
+        "ranks",
+        "runs",
+        "blocks",
+        "speed per CPU second, with / without",
+        "within 0.5 %",
+        "processor time of the sampler",
+    )
+    if options.markdown:
+        print("| " + " | ".join(head) + " |\n|" + "---|" * len(head) + "\n| " + " | ".join(row) + " |")
+    else:
+        for name, value in zip(head, row, strict=True):
+            print(f"{name:<38} {value}")
+
+
+if __name__ == "__main__":
+    main()
