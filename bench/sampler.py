@@ -27,6 +27,8 @@ from bareboat.execute import SAMPLER
 from bareboat.study.statistics import compare, run_effect
 
 WINDOW_S, SETTLE_S = 0.5, 0.05
+#: The sampler has started, and found all processes.
+START_CPU_S = 0.08
 MARGIN = 0.005
 WORKER = """
 import mmap, sys
@@ -57,7 +59,8 @@ def one_run(ranks: int, blocks: int, mib: int, draw: random.Random) -> tuple[lis
         ]
         sampler = subprocess.Popen([sys.executable, "-I", "-S", str(SAMPLER), run, str(os.getpid()), folder])
         try:
-            time.sleep(2)
+            while speed(descriptor, [each.pid for each in workers]) == 0 or cpu_s(sampler.pid) < START_CPU_S:
+                time.sleep(0.1)
             on_s, before_s = 0.0, cpu_s(sampler.pid)
             for _ in range(blocks):
                 speeds = {}
@@ -83,16 +86,18 @@ def cpu_s(pid: int) -> float:
 
 
 def speed(descriptor: int, workers: Sequence[int]) -> float:
-    """The loops of all workers for each second on a processor, over one window."""
+    """The loops of all workers for each second on a processor, over one window of so many
+    seconds on processors."""
 
     def done() -> tuple[int, float]:
         counts = os.pread(descriptor, 8 * len(workers), 0)
         places = range(0, len(counts), 8)
         return sum(int.from_bytes(counts[k : k + 8], "little") for k in places), sum(map(cpu_s, workers))
 
-    before = done()
-    time.sleep(WINDOW_S)
-    after = done()
+    before = after = done()
+    while after[1] - before[1] < WINDOW_S:
+        time.sleep(0.05)
+        after = done()
     return (after[0] - before[0]) / (after[1] - before[1])
 
 
