@@ -232,6 +232,16 @@ def unpacking(node: Node, run: str) -> subprocess.Popen[str]:
     return job
 
 
+def test_a_long_copy_is_reported_with_its_size_rate_and_rest(node: Node) -> None:
+    slow = 'tar() { exec 3< "$image_archive"; head -c 10240 <&3; sleep 4; command tar "$@"; }\n'
+    script = node.script("echo done").replace("report_s=10", "report_s=1")
+    out, err = node.run(slow + script)
+    assert out == "done\n"
+    report = r"bareboat: copying the image to this node on here: 0 of 0 MB, 0 MB/s, about \d+ s left"
+    assert re.match(rf"({report}\n)+bareboat: the image is on this node on here: ", err), err
+    assert node.is_clean()
+
+
 def test_killed_while_it_unpacks_it_is_unpacked_again(node: Node) -> None:
     job = unpacking(node, "killed")
     os.killpg(job.pid, signal.SIGKILL)

@@ -11,7 +11,7 @@ import pytest
 from processes import command
 
 PYTHON = Path("/opt/bareboat-lab/mpi/debian/bin/python")
-ALONE = r"2 ranks, and no connection between them was seen in the first \d+ s: each may be a world of its own"
+ALONE = r"2 ranks, and no connection between them was seen in the first \d+ s: each may be a singleton"
 APART = "import time\ntime.sleep(13)\n"
 #: A rank may lose the run's mark, and its number.
 MEET = """\

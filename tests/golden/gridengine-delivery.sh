@@ -270,7 +270,7 @@ world_groups() { # "one", or what to say of the groups that the ranks are in; no
       }
       if (unknown) exit
       if (count == size) text = size " ranks, and no connection between them was seen in the first " \
-        seconds " s: each may be a world of its own"
+        seconds " s: each may be a singleton"
       else {
         text = size " ranks, and no connection was seen in the first " seconds " s between"
         for (k = 1; k <= count && k <= 4; k++) text = text (k > 1 ? " and " : " ") told(list[order[k]])
@@ -366,7 +366,7 @@ need /scratch/ada/bareboat/packed/image.tar 'the archive of the image' 'bareboat
 
 # The image: each node brings it once, as one file, to its own scratch, where all jobs of the user share it.
 # What containers are made of lies in $BAREBOAT_TREES; or in $image_shared, where it cannot be brought.
-image_tree=$BAREBOAT_TREES/$image_name image_lock='' unpacking=''
+image_tree=$BAREBOAT_TREES/$image_name image_lock='' unpacking='' reporting='' report_s=10
 # With mount points that only this job needs, it has a tree of its own ($image_own in the store).
 BAREBOAT_OWN_TREE=${image_own%/tree}
 BAREBOAT_OWN_TREE=$image_tree.own-${BAREBOAT_OWN_TREE##*/}
@@ -507,6 +507,36 @@ link_into() { # $1: a directory, for the paths in `links`, of which there may be
   links=()
 }
 
+report_copy() { # $1: the process that reads the image's file; in the log every $report_s seconds
+  local descriptor position size began=$SECONDS seconds
+  trap 'kill "$!" 2> /dev/null; exit' TERM
+  size=$(stat -c %s "$image_archive")
+  while
+    sleep "$report_s" > /dev/null 2>&1 &
+    wait "$!"
+    kill -0 "$1" 2> /dev/null
+  do
+    seconds=$((SECONDS - began))
+    for descriptor in "/proc/$1/fd"/*; do
+      [ "$descriptor" -ef "$image_archive" ] || continue
+      { read -r _ position < "/proc/$1/fdinfo/${descriptor##*/}"; } 2> /dev/null || continue
+      ((position > 0 && seconds > 0)) || continue
+      printf 'bareboat: copying the image to this node%s: %s of %s MB, %s MB/s, about %s s left\n' "$HERE" \
+        "$((position / 1000000))" "$((size / 1000000))" "$((position / seconds / 1000000))" \
+        "$(((size - position) * seconds / position))" >&2
+    done
+  done
+}
+
+end_copy() { # of unpacking and of the reports about it
+  local pid
+  for pid in $unpacking $reporting; do
+    kill "$pid" 2> /dev/null
+    wait "$pid"
+  done
+  unpacking='' reporting=''
+}
+
 unpack_image() { # sets why when it cannot be
   local free needed part=$image_tree.part
   remove_image "$image_tree"
@@ -535,13 +565,17 @@ unpack_image() { # sets why when it cannot be
   # In the background, because bash runs a trap only between commands or during `wait`.
   tar -xopf "$image_archive" -C "$part" < /dev/null > /dev/null 2> "$image_tree.errors" &
   unpacking=$!
+  report_copy "$unpacking" < /dev/null &
+  reporting=$!
   if wait "$unpacking"; then
     unpacking=
+    end_copy
     mv "$part" "$image_tree" && echo "$boot" 2> /dev/null > "$image_tree.whole"
     image_is_whole && return
     why="$image_tree cannot be made"
   else
     unpacking=
+    end_copy
     why="unpacking it ended with: $(tail -n 1 "$image_tree.errors" 2> /dev/null)"
   fi
   return 1
@@ -596,11 +630,7 @@ bring_image() { # have it on this node, with its lock shared; or read the store'
 
 drop_image() { # who can have the lock alone was the last: it removes the tree
   [ -n "$image_lock" ] || return 0
-  if [ -n "$unpacking" ]; then
-    kill "$unpacking" 2> /dev/null
-    wait "$unpacking"
-    unpacking=
-  fi
+  end_copy
   if ! keeps_image && flock -x -n "$image_lock" && is_lock_of "$image_tree" "$image_lock"; then
     remove_image "$image_tree"
     rm -f "$image_tree.lock"

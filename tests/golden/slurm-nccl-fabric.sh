@@ -264,7 +264,7 @@ world_groups() { # "one", or what to say of the groups that the ranks are in; no
       }
       if (unknown) exit
       if (count == size) text = size " ranks, and no connection between them was seen in the first " \
-        seconds " s: each may be a world of its own"
+        seconds " s: each may be a singleton"
       else {
         text = size " ranks, and no connection was seen in the first " seconds " s between"
         for (k = 1; k <= count && k <= 4; k++) text = text (k > 1 ? " and " : " ") told(list[order[k]])

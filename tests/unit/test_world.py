@@ -14,9 +14,7 @@ from bareboat.render import world
 from bareboat.runs import transports
 
 IMAGE = make_image()
-NOTHING_SEEN = (
-    "4 ranks, and no connection between them was seen in the first 20 s: each may be a world of its own"
-)
+NOTHING_SEEN = "4 ranks, and no connection between them was seen in the first 20 s: each may be a singleton"
 
 
 def groups(folder: Path, *units: str, ranks: int = 4) -> str:
