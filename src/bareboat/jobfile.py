@@ -25,6 +25,7 @@ from bareboat.model import (
     sweep,
 )
 from bareboat.model.sweep import Sweep
+from bareboat.nearest import nearest
 from bareboat.printable import one_line
 from bareboat.toml import Document, TomlFile
 
@@ -232,11 +233,23 @@ def check_script(
     if script is not None and script.startswith("/") and image != _CAPTURE:
         return  # it may be in the image
     if script is not None and not os.path.exists(os.path.join(workdir, script)):
-        folder = os.path.dirname(os.path.join(workdir, script))
         raise UsageError(
             f"{one_line(script)} not found in {one_line(workdir)}",
-            remedy=f"ls {shlex.quote(folder)}   # then correct the command or workdir",
+            remedy=_likeliest(script, os.path.dirname(os.path.join(workdir, script))),
         )
+
+
+def _likeliest(script: str, folder: str) -> str:
+    """The remedy for a script that is missing from the folder."""
+    place, name = os.path.split(script)
+    try:
+        ending = os.path.splitext(name)[1]
+        found = nearest(name, (each for each in os.listdir(folder) if each.endswith(ending)))
+    except OSError:
+        found = None
+    if found is not None:
+        return f"did you mean {one_line(os.path.join(place, found))}?"
+    return f"ls {shlex.quote(folder)}   # then correct the command or workdir"
 
 
 def _script(command: tuple[str, ...]) -> str | None:

@@ -301,3 +301,8 @@ def job_of(*words: str) -> Job:
     environment = {"HOME": "/nowhere", "BAREBOAT_STORE": "/nowhere"}
     settings = config.resolve(vars(options), folder=None, environment=environment)
     return read_job(Context(options, settings, Store(settings.store), console.Progress(quiet=True)))
+
+
+def test_for_a_mistyped_script_the_likeliest_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("train.py").touch()
+    assert refused(capsys, "run", "trian.py")[-1] == "  try: did you mean train.py?"

@@ -308,7 +308,7 @@ def test_a_python_by_any_path_is_a_python(program: str) -> None:
             "100 ranks with 65 CPUs each need 6500, and node017 has 64",
             "set cpus_per_rank = 1 and ranks_per_node = 64 or fewer",
         ),
-        (Topology(gpus_per_rank=1), "requires 1 GPUs per node; node017 has 0", "set gpus_per_rank = 0"),
+        (Topology(gpus_per_rank=1), "requires 1 GPU per node; node017 has 0", "set gpus_per_rank = 0"),
         (
             Topology(ranks_per_node=3, gpus_per_rank=2),
             "requires 6 GPUs per node; node017 has 0",

@@ -47,8 +47,9 @@ def objection(job: Job, site: Site) -> Refusal | None:
             )
     gpus = topology.gpus_per_rank * topology.ranks_per_node
     if gpus > len(site.gpus):
+        required = "1 GPU" if gpus == 1 else f"{gpus} GPUs"
         return Refusal(
-            f"the topology requires {gpus} GPUs per node; {site.hostname} has {len(site.gpus)}",
+            f"the topology requires {required} per node; {site.hostname} has {len(site.gpus)}",
             "set gpus_per_rank = 0 under [topology], or run on a machine with GPUs",
         )
     return None
