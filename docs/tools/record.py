@@ -61,6 +61,7 @@ def main(target: Path) -> None:
         for words in (python, [f"{home}/env/bin/pip", "install", "--quiet", f"{ROOT}[study]"]):
             subprocess.run(words, check=True)
         frames = list(_frames(Path(home) / "env" / "bin", Path(home), work))
+        Path(sys.argv[2]).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(work / "report.html", sys.argv[2])
     drawn = svg(frames)
     if "/tmp/" in drawn:
