@@ -86,7 +86,7 @@ BUILDERS = (
         prepare=lambda tar, home: ["ch-image", "-s", str(home / "ch"), "import", str(tar), "base"],
         build=lambda folder, name, cold: [
             "ch-image", "-s", str(folder.parent.parent / "ch"), *(["--rebuild"] if cold else []), "build",
-            "--force", "-q", "-t", name, str(folder),
+            "--force", "-t", name, str(folder),
         ],
         variables=lambda _home: {"PATH": "/usr/bin:/bin", "USER": "bench", **_GIT},
     ),

@@ -88,7 +88,7 @@ def test_a_definition_file_builds_here_and_by_apptainer(builds: Builds, tmp_path
     trusted = tmp_path / "trusted"
     trusted.mkdir()
     (trusted / "host.crt").write_bytes(Path(CERTIFICATES).read_bytes() if secrets() else b"")
-    (trusted / "Dockerfile").write_text("FROM base\nCOPY host.crt /usr/local/share/ca-certificates/\n")
+    (trusted / "Dockerfile").write_text("FROM base\nCOPY host.crt /etc/ssl/certs/ca-certificates.crt\n")
     builds.bareboat("image", "build", "-t", "trusted", trusted)
     (tmp_path / "requirements.txt").write_text("mpi4py==4.1.2\n")
     with real_registry(tmp_path / "registry") as here:
