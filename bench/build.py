@@ -172,6 +172,7 @@ def _measure(builder: Builder, recipe: str, home: Path, number: int) -> list[tup
         argv = builder.build(folder, f"{recipe}:{number}", what == "cold")
         _run(argv, variables, folder if builder.definition else None)
         found.append((what, time.monotonic() - began))
+        print(f"{recipe} {builder.name} {what}: {found[-1][1]:.2f} s", file=sys.stderr, flush=True)
     return found
 
 
