@@ -100,7 +100,8 @@ def test_a_definition_file_builds_here_and_by_apptainer(builds: Builds, tmp_path
             done = subprocess.run(
                 [
                     sys.executable, "-m", "bareboat", "image", "build", "--plain-http", "--quiet",
-                    "--builder", builder, "-t", f"{builder}:1", "-f", str(tmp_path / "image.def"), str(tmp_path),
+                    "--builder", builder, "-t", f"{builder}:1",
+                    "-f", str(tmp_path / "image.def"), str(tmp_path),
                 ],
                 env=os.environ | {"BAREBOAT_STORE": str(builds.folder / "store"), "APPTAINER_NOHTTPS": "1"},
                 capture_output=True, text=True, timeout=3600, check=False,

@@ -323,7 +323,9 @@ def _hint(text: str, command: Command) -> str:
             if not command.network and "network" in remedy:
                 return "remove --network=none, under which RUN has no network"
             if "--secret" in remedy and command.step.text.startswith("RUN %"):
-                return "name a base image that has this machine's certificates: a definition file has no secrets"
+                return (
+                    "name a base image that has this machine's certificates: a definition file has no secrets"
+                )
             return remedy
     return ""
 
