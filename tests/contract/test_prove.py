@@ -141,7 +141,7 @@ def test_any_command_without_a_meter_is_compared_by_wall_time_and_memory(place: 
     assert code == 0, err
     (found,) = json.loads(out)
     metrics = {metric["name"]: metric for metric in found["metrics"]}
-    assert set(metrics) == {"wall time", "peak memory"}
+    assert set(metrics) == {"wall time", "peak memory", "CPU time"}
     assert metrics["wall time"]["primary"]
     assert len(metrics["wall time"]["baseline"]) == 3
     assert min(metrics["peak memory"]["contender"]) > 30_000_000

@@ -214,6 +214,8 @@ def test_damaged_series_are_no_error(tmp_path: Path) -> None:
     assert found.curves["rss_bytes"] == (5,)
     (folder / usage.PROCESSES).write_bytes(b"\xff\xfe")
     assert usage.read([folder], began_s=None) is UNSET
+    known = usage.read([folder], began_s=None, exact={"cpu_s": 2.0})
+    assert known == Usage(at_s=(), curves={}, totals={"cpu_s": 2.0})
 
 
 def test_long_series_are_reduced_to_their_peaks(tmp_path: Path) -> None:

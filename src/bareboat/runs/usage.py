@@ -41,7 +41,7 @@ def read(
     exact: Mapping[str, float] | None = None,
     is_alone: bool = True,
 ) -> Usage | UnsetType:
-    """The usage of a run; unset without samples. `found`: the series of each node, the first node's first.
+    """The usage of a run; unset where nothing is known. `found`: the series of each node, the first node's first.
     `began_s`: the arm's start on that node's monotonic clock; None: its first sample. `exact`: totals that
     are known better than from samples. `is_alone`: no other arm was alive, whose energy the devices would
     count, too."""
@@ -66,8 +66,8 @@ def read(
             totals["energy_j"] += joules
         _add_throttling(devices, totals)
         origin = None  # another node has a clock of its own
-    if not nodes:
-        return UNSET
+    if not nodes:  # it ended before the sampler had started
+        return Usage(at_s=(), curves={}, totals=dict(exact)) if exact else UNSET
     end = max(times[-1] for each in curves.values() for times, _ in each)
     count = min(MOST_POINTS, max(len(times) for times, _ in curves["rss_bytes"]))
     grid = [end * (number + 1) / count for number in range(count)]
