@@ -49,11 +49,13 @@ _PROGRAM_FILES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What an image's config says, as far as it is known. `made_from` is for the image's history."""
+    """What an image's config says, as far as it is known. `made_from` is for the image's history; `own`: the
+    variables that an image of Apptainer sets itself, not the image that it was built from."""
 
     made_from: str
     architecture: str = "unknown"
     environment: dict[str, str] = field(default_factory=dict)
+    own: dict[str, str] = field(default_factory=dict)
     entrypoint: tuple[str, ...] = ()
     command: tuple[str, ...] = ("/bin/sh",)
     workdir: str = "/"
@@ -339,6 +341,8 @@ def _documents(facts: Facts, diff_id: str, size: int) -> _Made:
 # What a tree tells of the image that it was.
 
 _CH = "ch/environment"
+#: The script with the variables of the image that an image of Apptainer was built from.
+_OF_BASE = "10-"
 
 
 def read_facts(folder: str, *, made_from: str, architecture: str | None = None) -> Facts:
@@ -346,11 +350,14 @@ def read_facts(folder: str, *, made_from: str, architecture: str | None = None) 
     set a variable is not understood."""
     root = Root(folder)
     environment = {"PATH": DEFAULT_PATH} | _lines(root.read(_CH, _LARGEST_TEXT))
+    own: dict[str, str] = {}
     for script in _scripts(root):
         for variable, value in _exports(
             root.read(f".singularity.d/env/{script}", _LARGEST_TEXT), environment
         ):
             environment[variable] = value
+            if not script.startswith(_OF_BASE):
+                own[variable] = value
     command = ("/bin/sh",)
     if root.is_file(".singularity.d/runscript"):
         command = ("/.singularity.d/runscript",)
@@ -358,6 +365,7 @@ def read_facts(folder: str, *, made_from: str, architecture: str | None = None) 
         made_from=made_from,
         architecture=architecture or _architecture(root),
         environment=environment,
+        own=own,
         command=command,
         labels=_labels(root.read(".singularity.d/labels.json", _LARGEST_TEXT)),
     )

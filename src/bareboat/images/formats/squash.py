@@ -141,7 +141,7 @@ def _from_oci(data: bytes, facts: Facts, name: str) -> Facts:
     environment = {variable: value for variable, equals, value in pairs if variable and equals}
     return replace(
         facts,
-        environment=facts.environment | environment,
+        environment=facts.environment | environment | facts.own,
         entrypoint=tuple(read.entrypoint or ()),
         command=tuple(read.cmd or ()),
         workdir=read.working_dir or "/",
