@@ -112,8 +112,8 @@ def main() -> int:
             )
             for row, true_ratio in enumerate(TRUE_RATIOS)
         ]
-        if method is Method.PAIRED:
-            kept = not any(broken(rates) for rates in results)
+        if method in (Method.PAIRED, Method.REMOVED):
+            kept = kept and not any(broken(rates) for rates in results)
         print(f"\n{'### ' if arguments.markdown else ''}{method.value.capitalize()}\n")
         print(table([HEADER, *(cells(rates) for rates in results)], markdown=arguments.markdown))
     return 0 if kept else 1

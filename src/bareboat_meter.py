@@ -62,7 +62,9 @@ class Meter:
         self._gate: socket.socket | None = None
         self._steps_done = 0
         self._steps_allowed: float = float("inf")
+        self._mark = -1
         self._opened_ns = time.monotonic_ns()
+        self._used: tuple[int, dict[str, int]] = (0, {})
         self._ends_ns: list[int] = []
         folder = os.environ.get("BAREBOAT_METER_DIR")
         if not folder:
@@ -89,6 +91,8 @@ class Meter:
     def start(self) -> None:
         """Mark the end of the set-up: the next step starts now."""
         self._flush()
+        if self._gate is not None:
+            self._used = _used()
         self._opened_ns = time.monotonic_ns()
         self._write(kind="start", at_ns=self._opened_ns)
 
@@ -101,9 +105,14 @@ class Meter:
         self._ends_ns.append(time.monotonic_ns())
         self._steps_done += 1
         if self._steps_done >= self._steps_allowed:
-            self._flush()
+            self._flush(**self._used_since())
             self._tell(f"at {self._steps_done}")
             self._await_gate()
+            self._used = _used()
+            self._opened_ns = time.monotonic_ns()
+        elif self._steps_done == self._mark:
+            self._flush()
+            self._used = _used()
             self._opened_ns = time.monotonic_ns()
         elif len(self._ends_ns) >= _STEPS_PER_LINE:
             last_ns = self._ends_ns[-1]
@@ -154,10 +163,20 @@ class Meter:
                 f"{size}: each rank trains its own model\n"
             )
 
-    def _flush(self) -> None:
+    def _flush(self, **used: int) -> None:
         if self._ends_ns:
-            self._write(kind="steps", opened_ns=self._opened_ns, ends_ns=self._ends_ns)
+            self._write(kind="steps", opened_ns=self._opened_ns, ends_ns=self._ends_ns, **used)
             self._ends_ns = []
+
+    def _used_since(self) -> dict[str, int]:
+        """Of all threads since the mark, or since the gate opened: processor time, and how long they were
+        ready to run and waited for a processor. Empty where the kernel does not count waits."""
+        cpu_ns, waits_ns = _used()
+        before_ns, earlier_ns = self._used
+        if not waits_ns or not earlier_ns:
+            return {}
+        wait_ns = sum(wait - earlier_ns.get(thread, 0) for thread, wait in waits_ns.items())
+        return {"cpu_ns": cpu_ns - before_ns, "wait_ns": wait_ns}
 
     def _write(self, **line: Any) -> None:
         if self._log is not None:
@@ -184,7 +203,23 @@ class Meter:
             if not chunk:
                 raise GateClosed
             answer += chunk
-        self._steps_allowed = int(answer.split()[-1])
+        # "go STEP", or "go MARK STEP": processor time and waits are counted from step MARK on.
+        _, *marks, allowed = answer.split()
+        self._steps_allowed = int(allowed)
+        self._mark = int(marks[0]) if marks else -1
+
+
+def _used() -> tuple[int, dict[str, int]]:
+    """Nanoseconds: the processor time of this process; thread -> its wait for a processor until now (Linux,
+    sched-stats.rst)."""
+    waits_ns = {}
+    try:
+        for thread in os.listdir("/proc/self/task"):
+            with open(f"/proc/self/task/{thread}/schedstat", "rb") as stream:
+                waits_ns[thread] = int(stream.read().split()[1])
+    except (OSError, ValueError, IndexError):
+        waits_ns = {}
+    return time.process_time_ns(), waits_ns
 
 
 def _known_world_size() -> int | None:

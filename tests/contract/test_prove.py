@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from processes import bareboat, environment, left_after
 from trainings import make_small_environment, write_job, write_training
@@ -62,6 +63,10 @@ def test_a_metered_job_is_compared_in_turns_and_reported(place: Path, work: Path
         assert record.phases.steady_s > 0
         assert record.peak_memory_bytes > 10**6
         assert record.samples_per_step == 8
+        assert record.scheduled_as == records[0].scheduled_as != msgspec.UNSET
+        for window in record.windows:
+            # More processor time than time would be counted of other processes.
+            assert 0 < window.cpu_s < sum(window.step_s[window.settle :]) + 0.01
         if not record.warm_up:
             assert all(len(w.step_s) == study.steps_per_window for w in record.windows)
             assert study.steps_per_window is not None

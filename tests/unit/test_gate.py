@@ -72,6 +72,11 @@ def test_ranks_do_their_first_step_at_once_and_then_wait_for_each_other(gate: Ga
     assert (gate.step, gate.world_size, gate.metered, gate.finished) == (1, 2, True, False)
     gate.open_until(11)
     assert (first.hear(), second.hear()) == ("go 11\n", "go 11\n")
+    first.say("at 11")
+    second.say("at 11")
+    assert gate.wait(script.pidfd)
+    gate.open_until(21, mark=12)
+    assert (first.hear(), second.hear()) == ("go 12 21\n", "go 12 21\n")
 
 
 def test_it_does_not_settle_while_one_rank_still_works(gate: Gate, script: Script) -> None:

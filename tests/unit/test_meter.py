@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import socket
 import subprocess
 import sys
@@ -192,6 +193,48 @@ def test_at_the_gate_it_waits_and_the_wait_is_no_step_time(
     assert [len(ends) for _, ends in process.stretches] == [2, 2]
     assert max(process.step_seconds(0, 4)) < 0.3
     assert process.opened_ns(2) - process.stretches[0][1][-1] > 0.25e9
+
+
+def test_from_the_gate_s_mark_on_it_counts_processor_time_and_waits(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used = iter([(100, {"1": 50}), (1000, {"1": 500}), (4000, {"1": 700, "2": 20})])
+    monkeypatch.setattr(bareboat_meter, "_used", lambda: next(used, (5000, {})))
+    server = socket.create_server(("127.0.0.1", 0))
+    monkeypatch.setenv("BAREBOAT_GATE", f"127.0.0.1:{server.getsockname()[1]}:secret")
+
+    def gatekeeper() -> None:
+        connection, _ = server.accept()
+        with connection, connection.makefile() as words:
+            words.readline()
+            connection.sendall(b"go 2 5\n")
+            words.readline()
+            connection.sendall(b"go 1000\n")
+            words.readline()
+
+    thread = threading.Thread(target=gatekeeper)
+    thread.start()
+    meter = bareboat_meter.Meter()
+    meter.start()
+    for _ in range(6):
+        meter.step()
+    meter.close()
+    thread.join()
+    server.close()
+    process = read_rank(folder, 0)
+    assert [len(ends) for _, ends in process.stretches] == [2, 3, 1]
+    assert process.used == {5: (3000, 220)}
+
+
+def test_the_kernel_counts_this_process() -> None:
+    before_ns, _ = bareboat_meter._used()
+    until_ns = time.process_time_ns() + 10**6
+    while time.process_time_ns() < until_ns:
+        pass
+    cpu_ns, waits_ns = bareboat_meter._used()
+    assert cpu_ns >= before_ns + 10**6
+    assert str(os.getpid()) in waits_ns
+    assert min(waits_ns.values()) >= 0
 
 
 def test_a_rank_ends_by_itself_when_the_gate_goes_away(folder: Path) -> None:

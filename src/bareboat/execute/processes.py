@@ -95,6 +95,25 @@ def rss_bytes(pid: int) -> int:
         return 0
 
 
+def scheduling(pid: int) -> str:
+    """A process's cgroup, scheduling policy, nice value and cores; whether it is traced, as by PRoot, or is a
+    FUSE file system. One line; empty when the process is gone."""
+    try:
+        with open(f"/proc/{pid}/cgroup", encoding="utf-8", errors="replace") as stream:
+            groups = sorted(line.strip().partition(":")[2] for line in stream)
+        with open(f"/proc/{pid}/stat", "rb") as stream:
+            name, _, rest = stream.read().partition(b"(")[2].rpartition(b") ")
+        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as stream:
+            tracer = next(line.split()[1] for line in stream if line.startswith("TracerPid:"))
+        cores = ",".join(map(str, sorted(os.sched_getaffinity(pid))))
+        words = rest.split()
+        # proc_pid_stat(5): fields 41 and 19; the third is the first here.
+        found = f"cgroup {' '.join(groups)}; policy {int(words[38])}; nice {int(words[16])}; cores {cores}"
+    except (OSError, IndexError, StopIteration):
+        return ""
+    return found + "; traced" * (tracer != "0") + "; FUSE" * (b"fuse" in name)
+
+
 def pss_bytes(pid: int) -> int:
     try:
         with open(f"/proc/{pid}/smaps_rollup", "rb") as stream:

@@ -25,6 +25,7 @@ from bareboat.execute.processes import (
     processes_of,
     pss_bytes,
     rss_bytes,
+    scheduling,
 )
 from bareboat.execute.tools import which
 
@@ -166,6 +167,10 @@ class Live:
         read = pss_bytes if kind == "pss" else rss_bytes
         return sum(read(pid) for pid in processes_of(self.run_id))
 
+    def scheduled_as(self) -> tuple[str, ...]:
+        """How the kernel schedules the run's processes and its engine's helpers: the distinct settings."""
+        pids = processes_of(self.run_id, helpers=True)
+        return tuple(sorted({found for pid in pids if (found := scheduling(pid))}))
 
 def _sampler(run_id: str, pid: int, folder: Path) -> subprocess.Popen[bytes] | None:
     """The sampler, beside the run; a run without one is measured all the same."""

@@ -66,13 +66,17 @@ class Window(Struct, frozen=True, kw_only=True):
     """Consecutive training steps of one arm between two waits at the gate.
 
     `block` pairs the windows of the two arms. `began_s` counts from the start of the study's run.
-    `step_s` holds the seconds of every step, raw; the first `settle` of them are not analysed.
+    `step_s` holds the seconds of every step, raw; the first `settle` of them are not analysed. `cpu_s`: the
+    processor time of all threads of all ranks in the other steps; `wait_s`: how long these threads were ready
+    to run and waited for a processor, also in sum. Unset where the kernel does not count them.
     """
 
     block: int
     began_s: float
     settle: int
     step_s: tuple[float, ...]
+    cpu_s: float | UnsetType = UNSET
+    wait_s: float | UnsetType = UNSET
 
 
 class MemorySample(Struct, frozen=True, kw_only=True):
@@ -151,6 +155,9 @@ class Record(Struct, frozen=True, kw_only=True):
     load_1min: float = 0.0
     #: Unset where no sampler ran.
     usage: Usage | UnsetType = UNSET
+    #: How the kernel schedules the processes of the arm: each distinct cgroup with policy, nice value, cores,
+    #: and whether helpers work for them. Unset where they cannot be seen.
+    scheduled_as: tuple[str, ...] | UnsetType = UNSET
     #: For a run of a scheduler: its job ID, and when and on which first node it started: once, or again after
     #: a lost node or its own pause.
     scheduler: str = "local"

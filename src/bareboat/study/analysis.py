@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from msgspec import UNSET
 
 from bareboat.errors import UsageError
 from bareboat.model import Phases, Record, Study, Window
-from bareboat.study import verdicts
+from bareboat.study import verdicts, waiting
 from bareboat.study.statistics import Comparison, Verdict, compare, geometric_mean, kept_blocks, run_effect
 
 #: The records of one measured run, baseline first.
@@ -131,7 +131,7 @@ def analyse(study: Study, records: Sequence[Record]) -> Analysis:
             remedy=f"bareboat prove --resume {study.id}",
         )
     metered = all(record.windows for pair in pairs for record in pair)
-    metrics = [_throughput(study, pairs)] if metered else []
+    metrics, slope = _metered(study, pairs) if metered else ([], 0.0)
     for name, unit, value in _quantities(metered):
         metrics += _metric(study, name, unit, pairs, value, primary=not metrics)
     goals = tuple(
@@ -147,7 +147,7 @@ def analyse(study: Study, records: Sequence[Record]) -> Analysis:
         metrics=tuple(metrics),
         goals=goals,
         sentence=outcome(study, primary, diverged),
-        notes=tuple(_notes(study, metered)),
+        notes=tuple(_notes(study, metered, slope)),
         diverged=diverged,
         warnings=tuple(_warnings(study, pairs)),
     )
@@ -165,9 +165,16 @@ def measured_pairs(study: Study, records: Sequence[Record]) -> list[Pair]:
     ]
 
 
-def block_log_ratios(pair: Pair) -> list[float]:
-    """log(throughput of contender / baseline) for each block of a run that both arms completed."""
-    steps = [{window.block: mean_step_s(window) for window in record.windows} for record in pair]
+def mean_step_s(window: Window) -> float:
+    """Mean seconds of a window's steps, those to settle left out where others are left."""
+    kept = window.step_s[window.settle :] or window.step_s
+    return sum(kept) / len(kept)
+
+
+def block_log_ratios(pair: Pair, step_s: Callable[[Window], float] = mean_step_s) -> list[float]:
+    """log(throughput of contender / baseline) for each block of a run that both arms completed. `step_s`: the
+    seconds of a window's step."""
+    steps = [{window.block: step_s(window) for window in record.windows} for record in pair]
     samples = [record.samples_per_step or 1.0 for record in pair]
     return [
         math.log(steps[0][block] / steps[1][block] * (samples[1] / samples[0]))
@@ -175,21 +182,70 @@ def block_log_ratios(pair: Pair) -> list[float]:
     ]
 
 
-def mean_step_s(window: Window) -> float:
-    """Mean seconds of a window's steps, those to settle left out where others are left."""
-    kept = window.step_s[window.settle :] or window.step_s
-    return sum(kept) / len(kept)
+def _metered(study: Study, pairs: Sequence[Pair]) -> tuple[list[Metric], float]:
+    """The metrics of the windows, the primary one first, and the slope by which waits were taken out of it; 0
+    where they were not."""
+    if not waiting.is_counted(pairs):
+        return [_throughput(study, pairs, "throughput", mean_step_s)], 0.0
+    metrics = [_cpu_time(study, pairs)]
+    slope = _slope(pairs) if waiting.may_be_removed(pairs) else 0.0
+    if not slope:
+        return [_throughput(study, pairs, "throughput", mean_step_s), *metrics], 0.0
+    windows = [window for pair in pairs for record in pair for window in record.windows]
+    typical = math.fsum(map(waiting.slowdown, windows)) / len(windows)
+
+    def without_waits(window: Window) -> float:
+        return waiting.without(mean_step_s(window), window, slope, typical)
+
+    timed = _throughput(study, pairs, "throughput, with waits", mean_step_s)
+    return [
+        _throughput(study, pairs, "throughput", without_waits),
+        replace(timed, primary=False),
+        *metrics,
+    ], slope
 
 
-def _throughput(study: Study, pairs: Sequence[Pair]) -> Metric:
-    values = [_speeds(pair) for pair in pairs]
+def _slope(pairs: Sequence[Pair]) -> float:
+    shared = [{w.block for w in pair[0].windows} & {w.block for w in pair[1].windows} for pair in pairs]
+    waits = [[{w.block: waiting.slowdown(w) for w in record.windows} for record in pair] for pair in pairs]
+    return waiting.slope(
+        [block_log_ratios(pair) for pair in pairs],
+        [
+            [first[block] - second[block] for block in sorted(blocks)]
+            for (first, second), blocks in zip(waits, shared, strict=True)
+        ],
+    )
+
+
+def _cpu_time(study: Study, pairs: Sequence[Pair]) -> Metric:
+    """The processor time of all ranks in a step, per sample where the arms' steps have different samples."""
+    found = _throughput(study, pairs, "processor time", waiting.cpu_step_s)
+    baseline, contender = (tuple(1 / value for value in arm) for arm in (found.baseline, found.contender))
+    effects = tuple(-effect for effect in found.effects)
+    return replace(
+        found,
+        unit="s/sample" if found.unit == "samples/s" else "s/step",
+        higher_is_better=False,
+        primary=False,
+        baseline=baseline,
+        contender=contender,
+        baseline_mean=1 / found.baseline_mean,
+        contender_mean=1 / found.contender_mean,
+        effects=effects,
+        comparison=_compare(study, effects),
+        blocks=tuple(tuple(-ratio for ratio in run) for run in found.blocks),
+    )
+
+
+def _throughput(study: Study, pairs: Sequence[Pair], name: str, step_s: Callable[[Window], float]) -> Metric:
+    values = [_speeds(pair, step_s) for pair in pairs]
     baseline = tuple(speeds[0] for speeds in values)
     contender = tuple(speeds[1] for speeds in values)
-    blocks = tuple(tuple(block_log_ratios(pair)) for pair in pairs)
+    blocks = tuple(tuple(block_log_ratios(pair, step_s)) for pair in pairs)
     effects = tuple(map(run_effect, blocks))
     counted = any((record.samples_per_step or 1.0) != 1.0 for pair in pairs for record in pair)
     return Metric(
-        name="throughput",
+        name=name,
         unit="samples/s" if counted else "steps/s",
         higher_is_better=True,
         primary=True,
@@ -203,12 +259,12 @@ def _throughput(study: Study, pairs: Sequence[Pair]) -> Metric:
     )
 
 
-def _speeds(pair: Pair) -> tuple[float, float]:
+def _speeds(pair: Pair, step_s: Callable[[Window], float]) -> tuple[float, float]:
     """The throughput of a run's arms: the geometric mean over the blocks of which the run's effect is made,
     so that the logarithm of their quotient is that effect."""
-    steps = [{window.block: mean_step_s(window) for window in record.windows} for record in pair]
+    steps = [{window.block: step_s(window) for window in record.windows} for record in pair]
     shared = sorted(steps[0].keys() & steps[1].keys())
-    kept = [shared[place] for place in kept_blocks(block_log_ratios(pair))]
+    kept = [shared[place] for place in kept_blocks(block_log_ratios(pair, step_s))]
     if not kept:
         raise UsageError(
             "a run without a complete block has no effect to measure", remedy="train for more steps"
@@ -374,7 +430,7 @@ def _warnings(study: Study, pairs: Sequence[Pair]) -> Iterator[str]:
         )
 
 
-def _notes(study: Study, metered: bool) -> list[str]:
+def _notes(study: Study, metered: bool, slope: float) -> list[str]:
     notes = [
         "The unit of inference is the run: a fresh pair of processes. "
         "The warm-up run is kept in the records and excluded from every number.",
@@ -385,6 +441,11 @@ def _notes(study: Study, metered: bool) -> list[str]:
     if not metered:
         notes.append(
             "The command has no meter: wall time and memory of whole runs are compared, in adjacent pairs."
+        )
+    if slope:
+        notes.append(
+            "The time that the arms waited for a processor is taken out of the throughput, by a regression "
+            f"within the runs (slope {slope:.2f}); with waits, it is a metric of its own."
         )
     if metered and study.arms[0].engine == study.arms[1].engine:
         notes.append("Both arms are the same: this study measures the method itself.")

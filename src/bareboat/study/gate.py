@@ -2,7 +2,8 @@
 
 Every rank's meter connects over loopback, identifies itself, and blocks in a socket read whenever it has done
 the steps that it was allowed. A blocked rank uses no CPU, so a waiting arm does not disturb the other. The
-protocol is in bareboat_meter.py: `hello TOKEN RANK WORLD`, `at STEP`, `bye`; and back, `go STEP`.
+protocol is in bareboat_meter.py: `hello TOKEN RANK WORLD`, `at STEP`, `bye`; and back, `go STEP`, or
+`go MARK STEP`.
 
 Every user of the machine can connect. A connection that does not send the token at once is closed: it can
 neither end the study nor delay its time limit.
@@ -111,14 +112,16 @@ class Gate:
     def _settled(self) -> bool:
         return self._complete and all(r.done or r.waiting_at is not None for r in self._ranks.values())
 
-    def open_until(self, step: int) -> None:
-        """Let every rank run until it has done `step` steps in all."""
+    def open_until(self, step: int, *, mark: int | None = None) -> None:
+        """Let every rank run until it has done `step` steps in all. `mark`: count its processor time and its
+        waits only after this step."""
+        words = f"go {step}\n" if mark is None else f"go {mark} {step}\n"
         for rank in self._ranks.values():
             if not rank.done:
                 rank.waiting_at = None
                 # A rank may have died; wait() sees the end of its job.
                 with contextlib.suppress(OSError):
-                    rank.connection.sendall(f"go {step}\n".encode())
+                    rank.connection.sendall(words.encode())
 
     def wait(self, pidfd: int) -> bool:
         """Block until every rank waits or has finished: True; or until the job script behind `pidfd`

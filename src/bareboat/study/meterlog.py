@@ -38,6 +38,8 @@ class Process:
     peak_rss_bytes: int = 0
     #: (opened, ends of the steps that followed), one entry per line
     stretches: list[tuple[int, list[int]]] = field(default_factory=list)
+    #: steps done when a gate closed -> nanoseconds since it opened: processor time, wait for a processor
+    used: dict[int, tuple[int, int]] = field(default_factory=dict)
     results: dict[str, float] = field(default_factory=dict)
     #: results that are not finite -> the first step with this
     diverged: dict[str, int] = field(default_factory=dict)
@@ -104,6 +106,8 @@ class Started(Struct, tag_field="kind", tag="start"):
 class Steps(Struct, tag_field="kind", tag="steps"):
     opened_ns: _Ns
     ends_ns: list[_Ns]
+    cpu_ns: _Ns | None = None
+    wait_ns: _Ns | None = None
 
 
 class Result(Struct, tag_field="kind", tag="result"):
@@ -178,8 +182,10 @@ def read_rank(folder: Path, rank: int) -> Process:
                         raise _alone(process, size)
                 case Started(at_ns=at_ns) if process is not None:
                     process.start_ns = at_ns
-                case Steps(opened_ns=opened_ns, ends_ns=ends_ns) if process is not None:
+                case Steps(opened_ns=opened_ns, ends_ns=ends_ns) as said if process is not None:
                     process.stretches.append((opened_ns, ends_ns))
+                    if said.cpu_ns is not None and said.wait_ns is not None:
+                        process.used[process.steps] = said.cpu_ns, said.wait_ns
                 case Result(name=name, value=value, step=step) if process is not None:
                     process.keep(name, float(value), step)
                 case Ended() as said if process is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -69,6 +69,7 @@ class _LiveArm:
     numbers: dict[str, float] = field(default_factory=dict)
     curves: dict[str, Curve] = field(default_factory=dict)
     fault: BareboatError | None = None
+    scheduled_as: tuple[str, ...] = ()
 
     def sample_memory(self, kind: str) -> None:
         at_s = (time.monotonic_ns() - self.live.spawned_ns) / 1e9
@@ -246,6 +247,7 @@ def _until_waiting(arm: _LiveArm) -> bool:
     ended without a meter."""
     if arm.gate.wait(arm.live.pidfd):
         arm.sample_memory("pss")
+        arm.scheduled_as = arm.live.scheduled_as()
         return True
     _check_exit(arm)
     if arm.gate.metered:
@@ -279,7 +281,8 @@ def _take_turns(
             if arm.gate.finished:
                 continue
             first = arm.gate.step
-            arm.gate.open_until(first + steps)
+            settled = first + design.settle if design is not None and design.settle else None
+            arm.gate.open_until(first + steps, mark=settled)
             if not arm.gate.wait(arm.live.pidfd):
                 _check_exit(arm)
                 raise ArmError(
@@ -361,6 +364,7 @@ def _record(study: Study, run: int, arm: _LiveArm, design: Design, began_ns: int
                 began_s=(first.opened_ns(begin) - began_ns) / 1e9,
                 settle=design.settle,
                 step_s=first.step_seconds(begin, end),
+                **_used(processes, end),
             )
             for block, begin, end in arm.turns
             if end <= first.steps
@@ -395,8 +399,19 @@ def _record(study: Study, run: int, arm: _LiveArm, design: Design, began_ns: int
         series=arm.curves or UNSET,
         load_1min=os.getloadavg()[0],
         usage=_usage(arm, first, exited_ns),
+        scheduled_as=arm.scheduled_as or UNSET,
         ended_because="" if arm.fault is None else arm.fault.message,
     )
+
+
+def _used(ranks: Sequence[Process], end: int) -> dict[str, float]:
+    """The processor time and the waits of the window that ends at step `end`; empty unless all ranks have
+    them."""
+    found = [rank.used.get(end) for rank in ranks]
+    known = [each for each in found if each is not None]
+    if len(known) < len(found):
+        return {}
+    return {"cpu_s": sum(cpu for cpu, _ in known) / 1e9, "wait_s": sum(wait for _, wait in known) / 1e9}
 
 
 def _failed(study: Study, run: int, arm: Arm, error: RunError) -> Record:

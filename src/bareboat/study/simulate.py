@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bareboat.errors import UsageError
+from bareboat.study import waiting
 from bareboat.study.statistics import Comparison, Verdict, compare, run_effect
 
 Floats = npt.NDArray[np.float64]
@@ -27,7 +28,9 @@ class Machine:
     `window_deviation`, `window_correlation`: noise of an arm's windows, AR(1) from one to its next.
     `drift_least`, `drift_most`: the swing, from fastest to slowest, that both arms share; it goes through
     up to `drift_cycles` slow waves in a study. `spike_probability`: that a window is struck by a spike, which
-    multiplies its time by 1 + `spike_least` to 1 + `spike_most`.
+    multiplies its time by 1 + `spike_least` to 1 + `spike_most`. `wait`: the mean of the log by which a
+    window is longer because its arm waited for a processor; exponentially distributed, and counted by the
+    kernel.
     """
 
     run_deviation: float = 0.007
@@ -39,12 +42,20 @@ class Machine:
     spike_probability: float = 0.02
     spike_least: float = 0.2
     spike_most: float = 1.0
+    wait: float = 0.0
+
+
+#: Other work wants twice the processors that there are.
+BUSY = Machine(wait=0.7)
 
 
 class Method(StrEnum):
-    """How a study is run and analysed: Bareboat's, and two wrong ones for comparison."""
+    """How a study is run and analysed: Bareboat's, on an idle and on a busy machine, and others for
+    comparison."""
 
     PAIRED = "arms take turns, one value per run"
+    REMOVED = "the same on a busy machine, waits removed"
+    LEFT = "the same on a busy machine, waits left in"
     POOLED = "arms take turns, every block counted as independent"
     UNPAIRED = "all of one arm, then all of the other, one value per run"
 
@@ -64,6 +75,14 @@ class Rates:
     not_enough: float
     coverage: float
     half_width: float
+
+
+def block_waits(*, runs: int, blocks: int, generator: np.random.Generator, machine: Machine) -> Floats:
+    """The difference of the logs, contender's minus baseline's, by which the windows of every block are
+    longer for their waits, of shape (runs, blocks)."""
+    waits = generator.exponential(machine.wait, (2, runs, blocks))
+    differences: Floats = waits[1] - waits[0]
+    return differences
 
 
 def block_log_ratios(
@@ -117,6 +136,8 @@ def error_rates(
         raise UsageError(
             f"error rates need at least one study, not {studies}", remedy="simulate at least one study"
         )
+    if machine is None and method in (Method.REMOVED, Method.LEFT):
+        machine = BUSY
     generator = np.random.default_rng(seed)
     said: list[Comparison] = []
     for _study in range(studies):
@@ -128,6 +149,11 @@ def error_rates(
             machine=machine,
             paired=method is not Method.UNPAIRED,
         )
+        if machine is not None and machine.wait > 0:
+            waits = block_waits(runs=runs, blocks=blocks, generator=generator, machine=machine)
+            ratios = ratios + waits
+            if method is Method.REMOVED:
+                ratios = ratios - waiting.slope(ratios.tolist(), waits.tolist()) * waits
         values = (
             ratios.ravel().tolist()
             if method is Method.POOLED
