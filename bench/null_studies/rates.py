@@ -28,8 +28,8 @@ from bareboat.study.statistics import Comparison, Verdict, compare  # noqa: E402
 
 MARGIN = 0.02
 CONFIDENCE = 0.95
-#: Of the throughput. Three samples more than 100, calibrated in one process that alternates, by the 5 % quantile of the
-#: processor time of a step: 1.030 to 1.033 in four calibrations.
+#: Of the throughput. Three samples more than 100, calibrated in one process that alternates, by the 5 %
+#: quantile of the processor time of a step: 1.030 to 1.033 in four calibrations.
 SLOWER = 1 / 1.03
 TRUTH = {"native": 1.0, "bubblewrap": 1.0, "pinned": 1.0, "slower": SLOWER}
 BUSY = 16.0
