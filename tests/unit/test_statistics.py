@@ -554,6 +554,20 @@ def test_one_arm_after_the_other_breaks_the_promises() -> None:
     assert 1 - rates.coverage > MOST
 
 
+def test_waits_that_are_counted_are_removed() -> None:
+    seen = [
+        error_rates(
+            1.03, studies=100, runs=12, blocks=60, margin=0.02, confidence=0.95, seed=7, method=method
+        )
+        for method in (Method.PAIRED, Method.REMOVED, Method.LEFT)
+    ]
+    idle, removed, left = (rates.half_width for rates in seen)
+    assert removed == pytest.approx(idle, rel=0.15)
+    assert left > 5 * removed
+    assert 1 - seen[1].coverage <= stats.binom.ppf(0.999, 100, 0.05) / 100
+    assert seen[1].different == 1
+
+
 def test_the_advice_on_more_runs_settles_new_studies() -> None:
     # Draw studies until 60 have not enough evidence; run each anew, once, as large as it was told.
     generator = np.random.default_rng(11)
