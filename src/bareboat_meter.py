@@ -170,13 +170,13 @@ class Meter:
 
     def _used_since(self) -> dict[str, int]:
         """Of all threads since the mark, or since the gate opened: processor time, and how long they were
-        ready to run and waited for a processor. Empty where the kernel does not count waits."""
+        ready to run and waited for a processor; and their number. Empty where the kernel counts no waits."""
         cpu_ns, waits_ns = _used()
         before_ns, earlier_ns = self._used
         if not waits_ns or not earlier_ns:
             return {}
         wait_ns = sum(wait - earlier_ns.get(thread, 0) for thread, wait in waits_ns.items())
-        return {"cpu_ns": cpu_ns - before_ns, "wait_ns": wait_ns}
+        return {"cpu_ns": cpu_ns - before_ns, "wait_ns": wait_ns, "threads": len(waits_ns)}
 
     def _write(self, **line: Any) -> None:
         if self._log is not None:

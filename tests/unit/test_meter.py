@@ -223,7 +223,7 @@ def test_from_the_gate_s_mark_on_it_counts_processor_time_and_waits(
     server.close()
     process = read_rank(folder, 0)
     assert [len(ends) for _, ends in process.stretches] == [2, 3, 1]
-    assert process.used == {5: (3000, 220)}
+    assert process.used == {5: (3000, 220, 2)}
 
 
 def test_the_kernel_counts_this_process() -> None:

@@ -45,6 +45,7 @@ def waited(records: list[Record], *, slower: float = 1.0, cost: float = 1.0) -> 
                     step_s=(step_s,) * 10,
                     cpu_s=cpu,
                     wait_s=wait,
+                    threads=4,
                 )
             )
         made.append(msgspec.structs.replace(record, windows=tuple(windows), scheduled_as=SHARED))
@@ -87,6 +88,17 @@ def test_arms_that_are_scheduled_differently_keep_their_waits(study: Study) -> N
     found = analysis.analyse(study, records)
     assert [metric.name for metric in found.metrics[:2]] == ["throughput", "processor time"]
     assert not any("waited" in note for note in found.notes)
+    crowded = [
+        msgspec.structs.replace(
+            record,
+            scheduled_as=SHARED,
+            windows=(*record.windows[:-1], msgspec.structs.replace(record.windows[-1], threads=5)),
+        )
+        if record.arm == contender
+        else record
+        for record in waited(make_records(study))
+    ]
+    assert analysis.analyse(study, crowded).primary == found.primary
     unknown = [msgspec.structs.replace(record, scheduled_as=msgspec.UNSET) for record in records]
     assert analysis.analyse(study, unknown).primary == found.primary
 

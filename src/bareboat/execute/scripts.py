@@ -172,6 +172,7 @@ class Live:
         pids = processes_of(self.run_id, helpers=True)
         return tuple(sorted({found for pid in pids if (found := scheduling(pid))}))
 
+
 def _sampler(run_id: str, pid: int, folder: Path) -> subprocess.Popen[bytes] | None:
     """The sampler, beside the run; a run without one is measured all the same."""
     folder.mkdir(parents=True, exist_ok=True)

@@ -68,7 +68,8 @@ class Window(Struct, frozen=True, kw_only=True):
     `block` pairs the windows of the two arms. `began_s` counts from the start of the study's run.
     `step_s` holds the seconds of every step, raw; the first `settle` of them are not analysed. `cpu_s`: the
     processor time of all threads of all ranks in the other steps; `wait_s`: how long these threads were ready
-    to run and waited for a processor, also in sum. Unset where the kernel does not count them.
+    to run and waited for a processor, also in sum; `threads`: how many they were at the end. Unset where the
+    kernel does not count them.
     """
 
     block: int
@@ -77,6 +78,7 @@ class Window(Struct, frozen=True, kw_only=True):
     step_s: tuple[float, ...]
     cpu_s: float | UnsetType = UNSET
     wait_s: float | UnsetType = UNSET
+    threads: int | UnsetType = UNSET
 
 
 class MemorySample(Struct, frozen=True, kw_only=True):

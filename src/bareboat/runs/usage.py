@@ -41,10 +41,10 @@ def read(
     exact: Mapping[str, float] | None = None,
     is_alone: bool = True,
 ) -> Usage | UnsetType:
-    """The usage of a run; unset where nothing is known. `found`: the series of each node, the first node's first.
-    `began_s`: the arm's start on that node's monotonic clock; None: its first sample. `exact`: totals that
-    are known better than from samples. `is_alone`: no other arm was alive, whose energy the devices would
-    count, too."""
+    """The usage of a run; unset where nothing is known. `found`: the series of each node, that of the first
+    node first. `began_s`: the arm's start on that node's monotonic clock; None: its first sample. `exact`:
+    totals that are known better than from samples. `is_alone`: no other arm was alive, whose energy the
+    devices would count, too."""
     curves: dict[str, list[tuple[list[float], list[float]]]] = defaultdict(list)
     totals: dict[str, float] = defaultdict(float)
     nodes, origin = 0, began_s

@@ -38,8 +38,9 @@ class Process:
     peak_rss_bytes: int = 0
     #: (opened, ends of the steps that followed), one entry per line
     stretches: list[tuple[int, list[int]]] = field(default_factory=list)
-    #: steps done when a gate closed -> nanoseconds since it opened: processor time, wait for a processor
-    used: dict[int, tuple[int, int]] = field(default_factory=dict)
+    #: steps done when a gate closed -> since it opened: nanoseconds of processor time, and of waits for a
+    #: processor; threads at the end
+    used: dict[int, tuple[int, int, int]] = field(default_factory=dict)
     results: dict[str, float] = field(default_factory=dict)
     #: results that are not finite -> the first step with this
     diverged: dict[str, int] = field(default_factory=dict)
@@ -108,6 +109,7 @@ class Steps(Struct, tag_field="kind", tag="steps"):
     ends_ns: list[_Ns]
     cpu_ns: _Ns | None = None
     wait_ns: _Ns | None = None
+    threads: _Ns | None = None
 
 
 class Result(Struct, tag_field="kind", tag="result"):
@@ -184,8 +186,8 @@ def read_rank(folder: Path, rank: int) -> Process:
                     process.start_ns = at_ns
                 case Steps(opened_ns=opened_ns, ends_ns=ends_ns) as said if process is not None:
                     process.stretches.append((opened_ns, ends_ns))
-                    if said.cpu_ns is not None and said.wait_ns is not None:
-                        process.used[process.steps] = said.cpu_ns, said.wait_ns
+                    if said.cpu_ns is not None and said.wait_ns is not None and said.threads is not None:
+                        process.used[process.steps] = said.cpu_ns, said.wait_ns, said.threads
                 case Result(name=name, value=value, step=step) if process is not None:
                     process.keep(name, float(value), step)
                 case Ended() as said if process is not None:

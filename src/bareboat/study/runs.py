@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from msgspec import UNSET, UnsetType
 
@@ -404,14 +405,15 @@ def _record(study: Study, run: int, arm: _LiveArm, design: Design, began_ns: int
     )
 
 
-def _used(ranks: Sequence[Process], end: int) -> dict[str, float]:
-    """The processor time and the waits of the window that ends at step `end`; empty unless all ranks have
-    them."""
+def _used(ranks: Sequence[Process], end: int) -> dict[str, Any]:
+    """The processor time, the waits and the threads of the window that ends at step `end`; empty unless all
+    ranks have them."""
     found = [rank.used.get(end) for rank in ranks]
     known = [each for each in found if each is not None]
     if len(known) < len(found):
         return {}
-    return {"cpu_s": sum(cpu for cpu, _ in known) / 1e9, "wait_s": sum(wait for _, wait in known) / 1e9}
+    cpu_ns, wait_ns, threads = map(sum, zip(*known, strict=True))
+    return {"cpu_s": cpu_ns / 1e9, "wait_s": wait_ns / 1e9, "threads": threads}
 
 
 def _failed(study: Study, run: int, arm: Arm, error: RunError) -> Record:

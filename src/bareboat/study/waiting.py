@@ -6,7 +6,8 @@ thread, so their effect can be estimated and removed: an analysis of covariance,
 as covariate.
 
 The wait must not be an effect of the container. So it stays in where the kernel schedules the arms by
-different settings, for example in a cgroup with a limit.
+different settings, for example in a cgroup with a limit, and where an arm has more threads than the other,
+which then wait for each other.
 """
 
 from __future__ import annotations
@@ -31,11 +32,17 @@ def is_counted(pairs: Sequence[tuple[Record, Record]]) -> bool:
 
 
 def may_be_removed(pairs: Sequence[tuple[Record, Record]]) -> bool:
-    """Whether the kernel schedules both arms by the same settings in every run."""
+    """Whether the kernel schedules both arms by the same settings, and as many threads, in every run."""
     return all(
-        first.scheduled_as is not UNSET and first.scheduled_as == second.scheduled_as
+        first.scheduled_as is not UNSET
+        and first.scheduled_as == second.scheduled_as
+        and _most_threads(first) == _most_threads(second)
         for first, second in pairs
     )
+
+
+def _most_threads(record: Record) -> int:
+    return max((window.threads for window in record.windows if window.threads is not UNSET), default=0)
 
 
 def cpu_step_s(window: Window) -> float:
