@@ -106,6 +106,10 @@ def pytest_testnodedown(node: Any) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
+    # pytest-xdist sends reports as UTF-8, which has no lone surrogates.
+    report.sections = [
+        (name, text.encode(errors="backslashreplace").decode()) for name, text in report.sections
+    ]
     if report.skipped and item.config.getoption("--require") and not hasattr(report, "wasxfail"):
         report.outcome = "failed"
         report.longrepr = f"skipped, and --require forbids that: {report.longrepr}"
