@@ -6,11 +6,9 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from msgspec import UNSET
-
 from bareboat.errors import UsageError
-from bareboat.model import Phases, Record, Study, Window
-from bareboat.study import verdicts, waiting
+from bareboat.model import Record, Study, Window
+from bareboat.study import quantities, verdicts, waiting
 from bareboat.study.statistics import Comparison, Verdict, compare, geometric_mean, kept_blocks, run_effect
 
 #: The records of one measured run, baseline first.
@@ -132,7 +130,7 @@ def analyse(study: Study, records: Sequence[Record]) -> Analysis:
         )
     metered = all(record.windows for pair in pairs for record in pair)
     metrics, slope = _metered(study, pairs) if metered else ([], 0.0)
-    for name, unit, value in _quantities(metered):
+    for name, unit, value in quantities.of_runs(metered):
         metrics += _metric(study, name, unit, pairs, value, primary=not metrics)
     goals = tuple(
         _goal(name, least, study.arms[index].name, [pair[index] for pair in pairs])
@@ -274,51 +272,6 @@ def _speeds(pair: Pair, step_s: Callable[[Window], float]) -> tuple[float, float
         for record, arm in zip(pair, steps, strict=True)
     )
     return first, second
-
-
-def _quantities(metered: bool) -> list[tuple[str, str, Callable[[Record], float]]]:
-    """The metrics besides throughput; the first is primary without a meter."""
-    quantities: list[tuple[str, str, Callable[[Record], float]]] = [
-        ("wall time", "s", lambda record: record.wall_s),
-        ("peak memory", "bytes", lambda record: float(record.peak_memory_bytes)),
-        ("CPU time", "s", lambda record: _total(record, "cpu_s")),
-        ("peak GPU memory", "bytes", _peak_gpu_memory),
-        ("energy", "J", lambda record: _total(record, "energy_j")),
-        ("energy per sample", "J", _energy_per_sample),
-    ]
-    if metered:
-        labels = {
-            "process_start_s": "process start",
-            "import_s": "import",
-            "setup_s": "set-up",
-            "first_step_s": "first step",
-        }
-        quantities += [(label, "s", _phase(name)) for name, label in labels.items()]
-    return quantities
-
-
-def _total(record: Record, name: str) -> float:
-    """One of the sampler's totals; 0 where it is not known."""
-    return 0.0 if record.usage is UNSET else record.usage.totals.get(name, 0.0)
-
-
-def _peak_gpu_memory(record: Record) -> float:
-    return 0.0 if record.usage is UNSET else max(record.usage.curves.get("gpu_memory_bytes", ()), default=0.0)
-
-
-def _energy_per_sample(record: Record) -> float:
-    """Joules of the whole run for each sample that was trained on; 0 without a meter that counts samples."""
-    steps = sum(len(window.step_s) for window in record.windows)
-    samples = steps * (record.samples_per_step or 0.0)
-    return _total(record, "energy_j") / samples if samples else 0.0
-
-
-def _phase(name: str) -> Callable[[Record], float]:
-    def value(record: Record) -> float:
-        assert isinstance(record.phases, Phases)
-        return float(getattr(record.phases, name))
-
-    return value
 
 
 def _metric(

@@ -20,7 +20,8 @@ from bareboat.model import Arm, Image, Job, Plan, Record, Site, Study
 from bareboat.runs import directory, provenance, usage
 from bareboat.store import LIST_RUNS, Store
 from bareboat.study import quick
-from bareboat.study.runs import Design, do_run
+from bareboat.study.arms import Design
+from bareboat.study.runs import do_run
 
 #: The files of one run's directory and of a study's scripts, baseline first.
 _FILES = ("baseline", "contender")

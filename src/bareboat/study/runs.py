@@ -5,84 +5,30 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
-from bareboat import codec, execute
+from bareboat import execute
 from bareboat.clock import utc_now
-from bareboat.errors import BareboatError, RunError, UsageError
+from bareboat.errors import RunError, UsageError
 from bareboat.files import untrusted
-from bareboat.model import Arm, MemorySample, Phases, Record, Study, Usage, Window, kept_result
+from bareboat.model import Record, Study
 from bareboat.runs import directory, usage
+from bareboat.study.arms import ArmError, Design, LiveArm, failed_record, record
 from bareboat.study.gate import FOREVER, Gate
-from bareboat.study.meterlog import Process, newest_steps, read_rank
+from bareboat.study.meterlog import newest_steps
 from bareboat.study.metrics import Reader
-from bareboat.study.patterns import Curve, MissingMetricError
+from bareboat.study.patterns import MissingMetricError
 
 #: Steps of the very first window, whose times determine the length of the others.
 _PROBE_STEPS = 20
 #: Interval of memory samples of an arm without a meter: a tenth of its age, within these bounds.
 _SAMPLE_S = (0.01, 0.2)
-#: The exit code of an arm that was stopped because another one failed: that of SIGTERM.
-STOPPED = 143
 _TAIL_LINES = 20
 _TAIL_BYTES = 1 << 16
-
-
-@dataclass(frozen=True, slots=True)
-class Design:
-    """The warm-up run's findings:  whether the command has a meter, and how long its windows are."""
-
-    metered: bool
-    steps_per_window: int | None = None
-    settle: int = 0
-
-
-class ArmError(RunError):
-    """One arm failed. `arm`: its name."""
-
-    def __init__(
-        self, arm: str, message: str, *, context: str = "", remedy: str = "", code: int | None = None
-    ) -> None:
-        super().__init__(f"{arm}: {message}", context=context, remedy=remedy, code=code)
-        self.arm = arm
-
-
-@dataclass(slots=True)
-class _LiveArm:
-    """An arm that has been started. `fault`: why its run is not measured."""
-
-    arm: Arm
-    live: execute.Live
-    gate: Gate
-    folder: Path
-    position: int
-    started_at: str
-    reader: Reader
-    #: (block, first step, one past the last step)
-    turns: list[tuple[int, int, int]] = field(default_factory=list)
-    memory: list[MemorySample] = field(default_factory=list)
-    numbers: dict[str, float] = field(default_factory=dict)
-    curves: dict[str, Curve] = field(default_factory=dict)
-    fault: BareboatError | None = None
-    scheduled_as: tuple[str, ...] = ()
-
-    def sample_memory(self, kind: str) -> None:
-        at_s = (time.monotonic_ns() - self.live.spawned_ns) / 1e9
-        self.memory.append(MemorySample(at_s=at_s, bytes=self.live.memory_bytes(kind)))
-
-    @property
-    def meter_folder(self) -> Path:
-        return self.folder / "meter"
-
-    @property
-    def log(self) -> Path:
-        return self.folder / "output.log"
 
 
 def order(study: Study, run: int, block: int) -> tuple[int, ...]:
@@ -113,7 +59,7 @@ def do_run(
     `keep_failures`: a run that failed is recorded with its reason instead.
     """
     began_ns = time.monotonic_ns()
-    arms: list[_LiveArm | None] = [None] * len(study.arms)
+    arms: list[LiveArm | None] = [None] * len(study.arms)
     try:
         with ExitStack() as stack:
             found = _all_arms(study, run, arms, stack, design, scratch, scripts, say, keep=keep_failures)
@@ -123,18 +69,18 @@ def do_run(
             elif not keep_failures and (failed := next((arm for arm in done if arm.fault), None)):
                 assert failed.fault is not None
                 raise failed.fault
-            records = tuple(_record(study, run, arm, found, began_ns, warm_up=warm_up) for arm in done)
+            records = tuple(record(study, run, arm, found, began_ns, warm_up=warm_up) for arm in done)
     except RunError as error:
         if not keep_failures or design is None:
             raise
-        return tuple(_failed(study, run, arm, error) for arm in study.arms), design
+        return tuple(failed_record(study, run, arm, error) for arm in study.arms), design
     return records, found
 
 
 def _all_arms(
     study: Study,
     run: int,
-    arms: list[_LiveArm | None],
+    arms: list[LiveArm | None],
     stack: ExitStack,
     design: Design | None,
     scratch: Path,
@@ -189,14 +135,14 @@ def _check_no_files(study: Study) -> None:
             )
 
 
-def _read_metrics(arm: _LiveArm) -> None:
+def _read_metrics(arm: LiveArm) -> None:
     try:
         arm.numbers, arm.curves = arm.reader.read(arm.log)
     except UsageError as error:
         arm.fault = error
 
 
-def _check_metrics(arms: list[_LiveArm]) -> None:
+def _check_metrics(arms: list[LiveArm]) -> None:
     """Raise RunError, after a warm-up, for a metric that an arm lacks."""
     faults = [arm for arm in arms if arm.fault is not None]
     if not faults:
@@ -214,7 +160,7 @@ def _check_metrics(arms: list[_LiveArm]) -> None:
 @contextmanager
 def _started(
     study: Study, run: int, index: int, position: int, scratch: Path, scripts: dict[str, Path]
-) -> Iterator[_LiveArm]:
+) -> Iterator[LiveArm]:
     arm = study.arms[index]
     folder = scratch / f"arm-{index}"
     for name in ("meter", directory.CONTROL, directory.RANKS):
@@ -238,12 +184,12 @@ def _started(
         )
         started_at = utc_now()
         try:
-            yield _LiveArm(arm, live, gate, folder, position, started_at, reader)
+            yield LiveArm(arm, live, gate, folder, position, started_at, reader)
         finally:
             live.stop()
 
 
-def _until_waiting(arm: _LiveArm) -> bool:
+def _until_waiting(arm: LiveArm) -> bool:
     """Wait until every rank of the arm has done its first step and waits: True; False when the command
     ended without a meter."""
     if arm.gate.wait(arm.live.pidfd):
@@ -261,7 +207,7 @@ def _until_waiting(arm: _LiveArm) -> bool:
     return False
 
 
-def _run_through(arm: _LiveArm) -> None:
+def _run_through(arm: LiveArm) -> None:
     """Watch an arm without a meter to its end."""
     least_s, most_s = _SAMPLE_S
     while arm.live.wait(min(max(arm.live.wall_s / 10, least_s), most_s)) is None:
@@ -270,7 +216,7 @@ def _run_through(arm: _LiveArm) -> None:
 
 
 def _take_turns(
-    study: Study, run: int, arms: list[_LiveArm], design: Design | None, say: Callable[[str], None]
+    study: Study, run: int, arms: list[LiveArm], design: Design | None, say: Callable[[str], None]
 ) -> Design:
     """Windows of equal numbers of steps, in random order within each block, until the training ends."""
     block = 0
@@ -315,7 +261,7 @@ def _take_turns(
     return design
 
 
-def _find_design(study: Study, arms: list[_LiveArm]) -> Design:
+def _find_design(study: Study, arms: list[LiveArm]) -> Design:
     """The length of the windows, from the first block. The same number of steps in both arms."""
     seconds: list[float] = []
     for arm in arms:
@@ -329,7 +275,7 @@ def _find_design(study: Study, arms: list[_LiveArm]) -> Design:
     return Design(metered=True, steps_per_window=steps, settle=min(steps // 3, max(1, steps // 20)))
 
 
-def _check_exit(arm: _LiveArm) -> None:
+def _check_exit(arm: LiveArm) -> None:
     """Raise RunError, with the last output, when the job script failed."""
     code = arm.live.wait(execute.STOP_GRACE_S)
     if code is None:
@@ -344,123 +290,6 @@ def _check_exit(arm: _LiveArm) -> None:
         )
 
 
-def _tail(arm: _LiveArm) -> str:
+def _tail(arm: LiveArm) -> str:
     text = untrusted.read_tail(arm.log, limit=_TAIL_BYTES).decode(errors="replace").splitlines()
     return "\n".join(text[-_TAIL_LINES:])
-
-
-def _record(study: Study, run: int, arm: _LiveArm, design: Design, began_ns: int, *, warm_up: bool) -> Record:
-    processes: list[Process] = []
-    if design.metered:
-        processes = [read_rank(arm.meter_folder, rank) for rank in range(arm.gate.world_size or 0)]
-    first = processes[0] if processes else None
-    exited_ns = arm.live.exited_ns or time.monotonic_ns()
-    wall_s = arm.live.wall_s
-    phases = None
-    windows: tuple[Window, ...] = ()
-    if first is not None:
-        windows = tuple(
-            Window(
-                block=block,
-                began_s=(first.opened_ns(begin) - began_ns) / 1e9,
-                settle=design.settle,
-                step_s=first.step_seconds(begin, end),
-                **_used(processes, end),
-            )
-            for block, begin, end in arm.turns
-            if end <= first.steps
-        )
-        phases = _phases(arm, first, exited_ns)
-        wall_s = sum(getattr(phases, name) for name in Phases.__struct_fields__)
-    results = (first.results if first else {}) | arm.numbers
-    # The kernel's peak of the largest process covers what samples missed.
-    peak = max([arm.live.peak_process_bytes, *(sample.bytes for sample in arm.memory)])
-    return Record(
-        study=study.id,
-        run=run,
-        arm=arm.arm.name,
-        warm_up=warm_up,
-        position=arm.position,
-        started_at=arm.started_at,
-        exit_code=arm.live.poll() or 0,
-        wall_s=wall_s,
-        plan_digest=arm.arm.plan_digest,
-        image_digest=_image_digest(study, arm.arm),
-        site_digest=codec.digest(study.site),
-        world_size=arm.gate.world_size or study.job.topology.world_size,
-        samples_per_step=first.samples_per_step if first else None,
-        phases=phases,
-        windows=windows,
-        memory=tuple(arm.memory),
-        memory_kind="pss" if first else "rss",
-        peak_memory_bytes=peak,
-        peak_rank_rss_bytes=tuple(process.peak_rss_bytes for process in processes),
-        results={name: kept_result(value) for name, value in results.items()},
-        diverged=first.diverged if first else {},
-        series=arm.curves or UNSET,
-        load_1min=os.getloadavg()[0],
-        usage=_usage(arm, first, exited_ns),
-        scheduled_as=arm.scheduled_as or UNSET,
-        ended_because="" if arm.fault is None else arm.fault.message,
-    )
-
-
-def _used(ranks: Sequence[Process], end: int) -> dict[str, Any]:
-    """The processor time, the waits and the threads of the window that ends at step `end`; empty unless all
-    ranks have them."""
-    found = [rank.used.get(end) for rank in ranks]
-    known = [each for each in found if each is not None]
-    if len(known) < len(found):
-        return {}
-    cpu_ns, wait_ns, threads = map(sum, zip(*known, strict=True))
-    return {"cpu_s": cpu_ns / 1e9, "wait_s": wait_ns / 1e9, "threads": threads}
-
-
-def _failed(study: Study, run: int, arm: Arm, error: RunError) -> Record:
-    """The record of an arm in a run of which an arm failed while all were taking turns."""
-    failed = error.arm if isinstance(error, ArmError) else arm.name
-    return Record(
-        study=study.id,
-        run=run,
-        arm=arm.name,
-        warm_up=False,
-        position=0,
-        started_at=utc_now(),
-        exit_code=(error.code or 1) if arm.name == failed else STOPPED,
-        wall_s=0.0,
-        plan_digest=arm.plan_digest,
-        image_digest=_image_digest(study, arm),
-        site_digest=codec.digest(study.site),
-        load_1min=os.getloadavg()[0],
-        ended_because=error.message,
-    )
-
-
-def _image_digest(study: Study, arm: Arm) -> str:
-    return study.image.digest if arm.image_digest is UNSET else arm.image_digest
-
-
-def _usage(arm: _LiveArm, first: Process | None, exited_ns: int) -> Usage | UnsetType:
-    began_ns = arm.live.spawned_ns
-    ends_ns = () if first is None else (*first.phase_ends_ns, exited_ns)
-    return usage.read(
-        usage.folders(arm.folder / directory.CONTROL),
-        began_s=began_ns / 1e9,
-        phase_ends_s=tuple((each - began_ns) / 1e9 for each in ends_ns),
-        exact=arm.live.totals,
-        is_alone=first is None,
-    )
-
-
-def _phases(arm: _LiveArm, first: Process, exited_ns: int) -> Phases:
-    steps = first.step_seconds(0, first.steps)
-    last_ns = first.stretches[-1][1][-1] if first.stretches else first.start_ns
-    last_ns = max(last_ns, first.released_ns)
-    return Phases(
-        process_start_s=(first.loaded_ns - arm.live.spawned_ns) / 1e9,
-        import_s=(first.imported_ns - first.loaded_ns) / 1e9,
-        setup_s=(first.start_ns - first.imported_ns) / 1e9,
-        first_step_s=steps[0] if steps else 0.0,
-        steady_s=sum(steps[1:]),
-        finish_s=(exited_ns - last_ns) / 1e9,
-    )
