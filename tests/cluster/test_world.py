@@ -39,6 +39,7 @@ CASES = {
 }
 
 
+@pytest.mark.frameworks
 def test_only_ranks_that_are_no_world_are_told_of(slurm: Cluster) -> None:
     for python in (TORCH, MPI):
         if not Path(python).exists():
