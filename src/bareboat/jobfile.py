@@ -240,7 +240,7 @@ def check_script(
 
 
 def _likeliest(script: str, folder: str) -> str:
-    """The remedy for a script that is missing from the folder."""
+    """The remedy for a script that is missing from the directory."""
     place, name = os.path.split(script)
     try:
         ending = os.path.splitext(name)[1]

@@ -311,7 +311,7 @@ stop() { # $1: exit code
 trap 'stop 143' TERM
 trap 'stop 130' INT
 trap 'stop 129' HUP
-trap '' QUIT # Ctrl-\ is the program's, which may print its stacks and go on
+trap '' QUIT # Ctrl-\ is the program's, which may go on
 
 need() { # $1: path, $2: what it is, $3: what to do
   [ -e "$1" ] && return
