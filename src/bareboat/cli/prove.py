@@ -117,10 +117,10 @@ def run(context: Context) -> int:
 
     check_installed()
     builtin = prove_builtin.resolve(context)
-    published = prove_builtin.read_published(context)
-    if (code := _study_of_arms(context)) is not None:
-        if builtin or published is not None:
-            prove_builtin.show_published(context, published or [])
+    published = prove_builtin.read_published(context, builtin=builtin)
+    if (code := _study_of_arms(context, published)) is not None:
+        if published is not None:
+            prove_builtin.write_numbers(context)
         return code
     if options.no_wait:
         raise UsageError(
@@ -157,7 +157,7 @@ def run(context: Context) -> int:
     return _measure(context, study)
 
 
-def _study_of_arms(context: Context) -> int | None:
+def _study_of_arms(context: Context, published: str | None) -> int | None:
     """Conduct or resume a study of several arms, points or metrics; None where the job has one of each."""
     from bareboat.cli import prove_study
     from bareboat.cli.status import find
@@ -185,7 +185,7 @@ def _study_of_arms(context: Context) -> int | None:
         raise UsageError(
             "--quick is for one container against bare metal", remedy="bareboat prove --within 5m …"
         )
-    return prove_study.run(context, request)
+    return prove_study.run(context, request, published)
 
 
 def _is_unfinished(context: Context, run_id: str) -> bool:

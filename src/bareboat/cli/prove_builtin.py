@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from bareboat.cli import console
 from bareboat.cli.common import Context
 from bareboat.errors import UsageError
 from bareboat.files import outputs, untrusted
-
-if TYPE_CHECKING:
-    from bareboat.study.published import Published
 
 
 def show_list(context: Context) -> int:
@@ -67,8 +63,9 @@ def resolve(context: Context) -> bool:
     return True
 
 
-def read_published(context: Context) -> list[Published] | None:
-    """The publication's figures, from published.csv beside a study file; None: there is none.
+def read_published(context: Context, *, builtin: bool) -> str | None:
+    """The publication's figures, as published.csv beside a study file has them; None: there is none, and the
+    study is not a built-in one.
 
     Raises UsageError for a table with other columns, before anything is measured.
     """
@@ -85,15 +82,16 @@ def read_published(context: Context) -> list[Published] | None:
     try:
         text = untrusted.read_text(path)
     except FileNotFoundError:
-        return None
+        return published.EMPTY if builtin else None
     except OSError as error:
         raise untrusted.unreadable(path, error) from None
-    return published.read(text, str(path))
+    published.read(text, str(path))
+    return text
 
 
-def show_published(context: Context, known: list[Published]) -> None:
-    """Print the measured values of the newest study of this file with the published ones beside them, and
-    write all as CSV to the same directory."""
+def write_numbers(context: Context) -> None:
+    """Write the measured values of the newest study of this file, and the published ones, as CSV to the
+    file's directory."""
     from bareboat.cli import prove_study
     from bareboat.study import matrix, published
 
@@ -101,14 +99,10 @@ def show_published(context: Context, known: list[Published]) -> None:
     if request is None or context.options.dry_run:
         return
     found = matrix.find(context.store, request)
-    rows = published.beside(found, matrix.read_records(context.store, found), known)
-    if not rows:
-        return
-    target = Path(context.options.file).parent / f"{found.id}.csv"
-    outputs.write(target, published.table(rows).encode())
-    if context.options.json:
-        return
-    console.result("")
-    for line in published.lines(rows):
-        console.result(line)
-    console.result(f"\nall numbers: {target}")
+    known = matrix.read_published(context.store, found)
+    rows = published.beside(found, matrix.read_records(context.store, found), known or [])
+    if rows:
+        target = Path(context.options.file).parent / f"{found.id}.csv"
+        outputs.write(target, published.table(rows).encode())
+        if not context.options.json:
+            console.result(f"\nall numbers: {target}")

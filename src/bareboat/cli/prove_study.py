@@ -78,8 +78,9 @@ def _with_flags(context: Context, job: Job, fixed: frozenset[str]) -> Job:
     return msgspec.structs.replace(changed, **{key: getattr(job, key) for key in fixed if key != "topology"})
 
 
-def run(context: Context, request: StudyRequest) -> int:
-    """Design and conduct a new study, or resume the newest of this file."""
+def run(context: Context, request: StudyRequest, published: str | None) -> int:
+    """Design and conduct a new study, or resume the newest of this file. `published`: the CSV of a
+    publication's figures."""
     options = context.options
     from bareboat.cli.libraries import check_library
     from bareboat.study import matrix
@@ -100,10 +101,10 @@ def run(context: Context, request: StudyRequest) -> int:
                 remedy="add --scheduler NAME, or remove --no-wait",
             )
         check_library()
-        return _measure(context, matrix.design(context.store, request, cells, site))
+        return _measure(context, matrix.design(context.store, request, cells, site, published))
     if not options.no_wait:
         check_library()
-    return _follow(context, matrix.design(context.store, request, cells, site), new=True)
+    return _follow(context, matrix.design(context.store, request, cells, site, published), new=True)
 
 
 def resume(context: Context, found: Matrix) -> int:

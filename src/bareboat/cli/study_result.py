@@ -1,4 +1,4 @@
-"""The results of a study of several arms, points or metrics: as text, JSON and a page."""
+"""The results of a study of several arms, points or metrics: as text, JSON, and files."""
 
 from __future__ import annotations
 
@@ -6,18 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bareboat.cli import console
+from bareboat.cli import console, report_export
 from bareboat.cli.common import Context
 from bareboat.cli.report_export import Request
 from bareboat.errors import UsageError
-from bareboat.files import outputs
 from bareboat.model import Matrix
 
 if TYPE_CHECKING:
-    from bareboat.study.findings import StudyFindings
-
-#: A page with more comparisons is too long to read.
-_MOST_COMPARISONS = 24
+    from bareboat.study.report_matrix import StudyReport
 
 
 def run(context: Context, runs: Sequence[str], request: Request) -> int:
@@ -30,65 +26,86 @@ def run(context: Context, runs: Sequence[str], request: Request) -> int:
             "a study of several arms or points cannot be combined with other runs",
             remedy=f"bareboat report {runs[0]}   # alone",
         )
-    if set(request.formats) - {"html"} or (request.formats and request.file is None):
-        raise UsageError(
-            f"{runs[0]} is a study of several arms or points, which is reported as text, JSON or one page",
-            remedy=f"bareboat report {runs[0]} --json, or -o report.html",
-        )
     check_library()
-    output = None if request.file is None else Path(request.file)
-    return report(context, matrix.read(context.store, runs[0]), output)
+    return _report(context, matrix.read(context.store, runs[0]), request)
 
 
 def report(context: Context, found: Matrix, output: Path | None) -> int:
-    """Analyse a study and show the results. Exit with 1 where a point has too few complete runs."""
-    from bareboat.study import findings, matrix, text
+    """Analyse a study that was measured and show the results. Exit with 1 where a point has too few complete
+    runs."""
+    page = None if output is None else str(output)
+    return _report(context, found, Request(("html",) if page else (), None, page, context.options.force))
 
-    store = context.store
-    result = findings.find(
-        found,
-        matrix.points(store, found),
-        matrix.read_records(store, found),
-        missing=len(matrix.missing(store, found)),
-    )
-    written = output is not None and _write_page(context, found, result, output)
-    if context.options.json:
-        console.result_json(text.values(result))
+
+def _report(context: Context, found: Matrix, request: Request) -> int:
+    from bareboat.study import published, text
+
+    shown = _shown(context, found)
+    result = shown.found
+    where = ""
+    if request.formats and (shown.compared or request.file is None):
+        where = report_export.write(context, request, _files(shown, request.formats), [found.id])
+    if request.is_printed:
+        pass
+    elif context.options.json:
+        console.result_json(text.values(result) | {"published": shown.beside})
     else:
         for sentence in result.sentences:
             console.result(console.bold(sentence))
         for line in text.lines(result):
             console.result(line)
+        if shown.beside:
+            console.result("")
+            for line in published.lines(shown.beside):
+                console.result(line)
         if result.missing:
             console.result(f"\n{result.missing} runs left:  bareboat prove --resume {found.id}")
-        if written:
-            console.result(f"\nreport: {output}")
+        if where:
+            console.result(f"\nreport: {where}")
     unmeasured = any(each.analysis is None for contrast in result.contrasts for each in contrast.points)
     return 1 if unmeasured and not result.missing else 0
 
 
-def _write_page(context: Context, found: Matrix, result: StudyFindings, output: Path) -> bool:
-    """Write each comparison of the study as a section of one page."""
-    from bareboat.study import findings, matrix
-    from bareboat.study.report import render_report
+def _shown(context: Context, found: Matrix) -> StudyReport:
+    from bareboat.study import findings, matrix, published, report_matrix
 
-    studies, records = (
-        matrix.points(context.store, found),
-        matrix.read_records(context.store, found),
+    store = context.store
+    studies, records = matrix.points(store, found), matrix.read_records(store, found)
+    result = findings.find(found, studies, records, missing=len(matrix.missing(store, found)))
+    rows = matrix.read_published(store, found)
+    return report_matrix.StudyReport(
+        matrix=found,
+        found=result,
+        records=records,
+        compared=report_matrix.compared(found, studies, result, records),
+        beside=() if rows is None else published.beside(found, records, rows),
     )
-    sections = []
-    for contrast in result.contrasts:
-        for each in contrast.points:
-            if each.analysis is not None:
-                view, own = findings.pair_of(
-                    found, contrast.contrast, studies[each.point], records[each.point]
-                )
-                sections.append((view, own, each.analysis))
-    if not sections or len(sections) > _MOST_COMPARISONS:
-        if sections:
-            context.progress.note(
-                f"no page: the study has {len(sections)} comparisons, a page at most {_MOST_COMPARISONS}"
-            )
-        return False
-    outputs.write(output, render_report(sections, result).encode())
-    return True
+
+
+def _files(shown: StudyReport, formats: Sequence[str]) -> dict[str, bytes]:
+    """File name -> content."""
+    from bareboat.study import drawing, plots, report_matrix, report_matrix_tables, report_paper
+
+    texts: dict[str, str] = {}
+    if "csv" in formats:
+        texts |= report_matrix_tables.tables(shown)
+    if "latex" in formats:
+        texts["table.tex"] = report_matrix_tables.latex_table(shown)
+        if shown.compared:
+            texts["bareboat.bib"] = report_paper.bibtex(shown.compared[0][0])
+    if "markdown" in formats:
+        texts["report.md"] = report_matrix_tables.markdown_report(shown)
+    if "html" in formats:
+        texts["report.html"] = report_matrix.render(shown)
+    files = {name: text.encode("utf-8", "surrogateescape") for name, text in texts.items()}
+    drawn = {each.name: each for each in shown.figures}
+    if len(shown.matrix.points) == 1:
+        for number, (study, _, analysis) in enumerate(shown.compared, start=1):
+            for each in (plots.forest(study, analysis), *plots.figures(study, analysis)):
+                drawn[f"{each.name}-{number}"] = each
+    for kind in ("svg", "pdf"):
+        if kind in formats:
+            for name, each in drawn.items():
+                files[f"{name}.{kind}"] = drawing.vector(each, kind, drawing.COLUMN)
+                files[f"{name}-wide.{kind}"] = drawing.vector(each, kind, drawing.FULL)
+    return files

@@ -20,7 +20,8 @@ class MetricRequest(Struct, frozen=True, kw_only=True):
     """A number, or a curve, of each run. It has one source: a regular expression over the output (`pattern`
     for a number, `series` with the groups x and y for a curve), or a JSON `file` that the program writes,
     with the `key` of the number there (a name, or a JSON pointer). `take`: which of several matches counts;
-    "only" refuses several. The `primary` metric gives the verdict."""
+    "only" refuses several. `x`: what the x of a series is, for display. The `primary` metric gives the
+    verdict."""
 
     name: str
     pattern: str | None = None
@@ -29,14 +30,16 @@ class MetricRequest(Struct, frozen=True, kw_only=True):
     key: str | None = None
     take: str = "only"
     unit: str = ""
+    x: str = ""
     better: str = "higher"
     primary: bool = False
 
     def __post_init__(self) -> None:
         table = f"metrics.{self.name}"
         check_name("the metric", self.name, key="metrics")
-        if self.unit:
-            check_name(f"{table}.unit", self.unit, key=f"{table}.unit")
+        for name, value in (("unit", self.unit), ("x", self.x)):
+            if value:
+                check_name(f"{table}.{name}", value, key=f"{table}.{name}")
         sources = [name for name in ("pattern", "series", "file") if getattr(self, name) is not None]
         if len(sources) != 1:
             has = "none" if not sources else " and ".join(sources)
@@ -63,6 +66,12 @@ class MetricRequest(Struct, frozen=True, kw_only=True):
                 f"{table}.{'file' if self.file == '' else 'key'} is empty",
                 key=table,
                 remedy=f'write under [{table}]: file = "result.json", key = "/jobs/0/read/iops"',
+            )
+        if self.x and self.series is None:
+            raise UsageError(
+                f"{table}.x is the name of a series' x axis, and {table} is a number",
+                key=f"{table}.x",
+                remedy="remove x, or use series",
             )
         if self.pattern is not None:
             groups = self._compiled("pattern", self.pattern).groups

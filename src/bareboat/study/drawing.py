@@ -26,6 +26,9 @@ from bareboat.model import Study
 #: differ too, for print. https://jfly.uni-koeln.de/color/
 ARM_COLOURS = ("#0072B2", "#D55E00")
 ARM_MARKERS = ("o", "^")
+#: Of several arms: the same two first, then others of that palette.
+SERIES_COLOURS = (*ARM_COLOURS, "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+SERIES_MARKERS = (*ARM_MARKERS, "s", "D", "v", "P")
 
 INK, MUTED, _RULE, BAND = "#1c2329", "#5b6670", "#dfe4e8", "#e6ebf0"
 AXIS, STRIPE, BLOCK = "#9aa4ad", "#f4f6f8", "#6b5b95"

@@ -1,6 +1,7 @@
 """A study of several arms at several points: designed, measured run after run, and read again.
 
     runs/ID/matrix.json             the design
+    runs/ID/published.csv           what a publication measured, if the study file has such a table
     runs/ID/points/N/study.json     each point is a study of its own, with all arms
     runs/ID/points/N/NNNN/          one run: each arm's record and output
 
@@ -17,21 +18,31 @@ import msgspec
 from bareboat import __version__, codec, render
 from bareboat.clock import utc_now
 from bareboat.errors import BareboatError, RunError, UsageError
+from bareboat.files import untrusted
 from bareboat.model import Arm, Image, Job, Matrix, Plan, Record, Site, Study
 from bareboat.model.matrix import told, with_repeats
 from bareboat.runs import provenance
 from bareboat.store import LIST_RUNS, Store
-from bareboat.study import allocation, blocks, prove
+from bareboat.study import allocation, blocks, prove, published
+from bareboat.study.published import Published
 from bareboat.studyfile import StudyRequest, same_arms
 
 FILE = "matrix.json"
+_PUBLISHED = "published.csv"
 
 #: The plan of an arm at a point, and its image.
 Cell = tuple[Plan, Image]
 
 
-def design(store: Store, request: StudyRequest, cells: Sequence[Sequence[Cell]], site: Site) -> Matrix:
-    """Write down the design of a new study; nothing has run yet. `cells[point][arm]`.
+def design(
+    store: Store,
+    request: StudyRequest,
+    cells: Sequence[Sequence[Cell]],
+    site: Site,
+    published_table: str | None = None,
+) -> Matrix:
+    """Write down the design of a new study; nothing has run yet. `cells[point][arm]`; `published_table`: the
+    CSV of `study/published.py`.
 
     Raises UsageError for two arms that would run the same.
     """
@@ -62,6 +73,8 @@ def design(store: Store, request: StudyRequest, cells: Sequence[Sequence[Cell]],
             prove.keep(store, study)
             if allocation.is_queued(study):
                 allocation.write_arms(store, study, [plan for plan, _ in row])
+        if published_table is not None:
+            store.write(store.run(run_id) / _PUBLISHED, published_table.encode())
         # Last, because a study without it never began.
         _keep(store, matrix)
     return matrix
@@ -157,6 +170,12 @@ def points(store: Store, matrix: Matrix) -> list[Study]:
 def read_records(store: Store, matrix: Matrix) -> list[list[Record]]:
     """The records of each point."""
     return [prove.read_records(store, _with_repeats(study, matrix)) for study in points(store, matrix)]
+
+
+def read_published(store: Store, matrix: Matrix) -> list[Published] | None:
+    """The rows of the study's published table; None: it has none."""
+    path = store.run(matrix.id) / _PUBLISHED
+    return published.read(untrusted.read_text(path), str(path)) if os.path.lexists(path) else None
 
 
 def missing(store: Store, matrix: Matrix) -> list[tuple[int, int]]:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from _csv import Reader
 
 _LAST = ("arm", "metric", "mean", "std", "min", "max", "hardware", "source")
+#: A table without rows.
+EMPTY = ",".join(_LAST) + "\n"
 #: Widths of the columns of text.
 _LABEL, _ARM = 21, 9
 

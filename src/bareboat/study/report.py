@@ -14,81 +14,51 @@ from bareboat.model import Record, Study
 from bareboat.study import quick
 from bareboat.study.analysis import Analysis, Goal, Metric
 from bareboat.study.drawing import Drawing, label, plot
-from bareboat.study.findings import StudyFindings
 from bareboat.study.numbers import digits, interval_text, lowest, p_value, percent, size, unit_of
 from bareboat.study.page import Markup, document, facts, join, table, tag
 from bareboat.study.plots import PHASES, figures, forest, throughputs
 
 _NONE = "none"
+HEADING = "Container against bare metal: what was measured"
+#: Two arms, their records, and what follows from them.
+Compared = tuple[Study, Sequence[Record], Analysis]
 _TONES = {"equivalent": "equivalent", "different": "different", "training diverged": "training-diverged"}
 
 
-def render_report(
-    studies: Sequence[tuple[Study, Sequence[Record], Analysis]], findings: StudyFindings | None = None
-) -> str:
+def render_report(studies: Sequence[Compared]) -> str:
     """One page for one or several studies, in the order given. Pure: equal arguments give equal text.
 
     Records may come in any order and hold warm-ups: these are listed, but not in figures. Environment
-    variables of the job appear only where a script sets them. `findings`: of the study of several arms or
-    points whose comparisons these are.
+    variables of the job appear only where a script sets them.
     """
-    heading = "Container against bare metal: what was measured"
-    articles = [
+    names = ", ".join(study.job.name for study, _, _ in studies)
+    return page(
+        f"{names}: container against bare metal" if names else HEADING,
+        join((all_studies(studies) if len(studies) > 1 else "", *articles(studies))),
+        [study.bareboat_version for study, _, _ in studies],
+        [study.id for study, _, _ in studies],
+    )
+
+
+def page(title: str, content: Markup, versions: Sequence[str], runs: Sequence[str]) -> str:
+    """The whole page. `versions`: of Bareboat, that made the studies; `runs`: that it reports."""
+    written = (
+        f"Written by Bareboat {', '.join(sorted(set(versions)))}. This page loads nothing from the network."
+    )
+    body = (tag("header", tag("h1", HEADING)), tag("main", content), tag("footer", written))
+    return document(title, join(body), runs=runs)
+
+
+def articles(studies: Sequence[Compared]) -> list[Markup]:
+    """A section for each study: its verdict, figures, facts and raw data."""
+    return [
         _article(study, records, analysis, prefix=f"study-{place}")
         for place, (study, records, analysis) in enumerate(studies, start=1)
     ]
-    versions = sorted({study.bareboat_version for study, _, _ in studies})
-    body = (
-        tag("header", tag("h1", heading)),
-        tag(
-            "main",
-            _answer(findings) if findings is not None else "",
-            _overview(studies) if len(studies) > 1 else "",
-            *articles,
-        ),
-        tag(
-            "footer", f"Written by Bareboat {', '.join(versions)}. This page loads nothing from the network."
-        ),
-    )
-    names = ", ".join(study.job.name for study, _, _ in studies)
-    title = f"{names}: container against bare metal" if names else heading
-    return document(title, join(body), runs=[study.id for study, _, _ in studies])
 
 
-def _answer(findings: StudyFindings) -> Markup:
-    """The answer of a study of several arms or points: its sentences, what was pooled, what failed."""
-    pooled = [
-        (
-            f"{each.contender} / {each.baseline}",
-            tag("b", each.pooled.verdict),
-            f"{each.pooled.ratio:.4f} [{each.pooled.low:.4f}, {each.pooled.high:.4f}]",
-            str(each.pooled.points),
-            f"{each.pooled.tau:.2%}",
-            f"{each.pooled.i2:.0%}",
-        )
-        for each in findings.contrasts
-        if each.pooled is not None
-    ]
-    failed = [
-        (each.label or _NONE, label(each.arm, 40), str(each.run), str(each.exit_code), each.reason)
-        for each in findings.failures
-    ]
-    left = f"{findings.missing} runs are left: the study is not complete." if findings.missing else ""
-    head = ("arms", "verdict", "ratio [interval]", "points", "tau", "I²")
-    return tag(
-        "article",
-        tag("h2", findings.study),
-        *(tag("p", sentence, class_="sentence") for sentence in findings.sentences),
-        tag("p", left, class_="warning") if left else "",
-        table("Pooled over the points", head, pooled, texts=2) if pooled else "",
-        table("Failed runs, in no number", ("point", "arm", "run", "exit code", "reason"), failed, texts=2)
-        if failed
-        else "",
-        _notes(findings.notes),
-    )
-
-
-def _overview(studies: Sequence[tuple[Study, Sequence[Record], Analysis]]) -> Markup:
+def all_studies(studies: Sequence[Compared]) -> Markup:
+    """A row for each study, with a link to its section."""
     rows = [
         (
             tag("a", study.job.name, href=f"#study-{place}"),
@@ -114,15 +84,15 @@ def _article(study: Study, records: Sequence[Record], analysis: Analysis, *, pre
         tag(
             "div",
             _verdict(analysis),
-            _figure(forest(study, analysis), prefix),
+            figure(forest(study, analysis), prefix),
             class_="grid",
         ),
         tag("h3", "Every metric"),
         _metrics(study, analysis),
         _goals(analysis.goals),
-        _notes(analysis.notes),
+        notes_card(analysis.notes),
         tag("h3", "Figures"),
-        tag("div", *(_figure(each, prefix) for each in figures(study, analysis)), class_="masonry"),
+        tag("div", *(figure(each, prefix) for each in figures(study, analysis)), class_="masonry"),
         tag("h3", "Machine, image and design"),
         tag("div", _machine(study), _image(study), _job(study), _design(study, analysis), class_="masonry"),
         tag("div", tag("h3", "Raw data and scripts"), *_details(study, ordered, analysis), class_="raw"),
@@ -130,7 +100,8 @@ def _article(study: Study, records: Sequence[Record], analysis: Analysis, *, pre
     )
 
 
-def _figure(drawing: Drawing, prefix: str) -> Markup:
+def figure(drawing: Drawing, prefix: str) -> Markup:
+    """The figure with its caption; ids start with `prefix`."""
     drawn = plot(drawing, f"{prefix}-{drawing.name}")
     caption = f"{prefix}-{drawing.name}-caption"
     # Accessible drawing:  `role=img` with a title, and the caption says how to read it.
@@ -220,7 +191,8 @@ def _goals(goals: Sequence[Goal]) -> Markup:
     return join((tag("h3", "Training goals"), table(caption, head, rows, texts=3)))
 
 
-def _notes(notes: Sequence[str]) -> Markup:
+def notes_card(notes: Sequence[str]) -> Markup:
+    """A card with a list of notes; nothing without any."""
     if not notes:
         return Markup("")
     items = tag("ul", *(tag("li", note) for note in notes), class_="notes")

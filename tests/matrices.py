@@ -1,0 +1,73 @@
+"""Studies of several arms and points, with made-up records whose true ratios are known."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import Any
+
+from builders import fake_digest, make_image, make_job, make_site, make_study
+
+from bareboat.model import Arm, Contrast, Matrix, MetricRequest, ProveRequest, Record, Study
+
+SPEED = MetricRequest(name="speed", pattern="v=(.*)", unit="images/s")
+
+
+def make_matrix(**changes: Any) -> Matrix:
+    facts: dict[str, Any] = {
+        "id": "galileo-20250303-090000",
+        "created_at": "2025-03-03T09:00:00Z",
+        "name": "galileo",
+        "request": fake_digest("f"),
+        "arms": ("bare", "sif"),
+        "factors": ("model", "batch"),
+        "points": tuple((model, batch) for model in ("resnet50", "vgg16") for batch in (32, 64, 128)),
+        "metrics": (SPEED,),
+        "contrasts": (Contrast(baseline=0, contender=1),),
+        "prove": ProveRequest(repeats=6),
+        "repeats": 6,
+        "images": (make_image(),),
+        "site": make_site(),
+        "bareboat_version": "0.1.0",
+    }
+    return Matrix(**(facts | changes))
+
+
+def make_points(matrix: Matrix, **changes: Any) -> list[Study]:
+    arms = tuple(
+        Arm(name=name, engine="native", plan_digest=fake_digest("d"), script=name,
+            image_digest=matrix.images[0].digest)
+        for name in matrix.arms
+    )  # fmt: skip
+    return [
+        make_study(
+            metered=False, id=matrix.point_id(point), arms=arms, point=point, metrics=matrix.metrics,
+            job=make_job(prove=matrix.prove, **changes),
+        )
+        for point in range(len(matrix.points))
+    ]  # fmt: skip
+
+
+def make_records(
+    matrix: Matrix, studies: list[Study], ratios: dict[str, float], **how: Any
+) -> list[list[Record]]:
+    """Each arm's speed is 100 times its ratio, with noise of 0.3 %; `scale(point)` multiplies it."""
+    draw = random.Random(3)
+    scale = how.get("scale", lambda _point: 1.0)
+    template = make_study(metered=False)
+    found = []
+    for point, study in enumerate(studies):
+        own = []
+        for run in range(matrix.prove.repeats + 1):
+            for position, arm in enumerate(study.arms):
+                speed = 100 * ratios[arm.name] * scale(point) * math.exp(draw.gauss(0, 0.003))
+                own.append(
+                    Record(
+                        study=study.id, run=run, arm=arm.name, warm_up=run == 0, position=position,
+                        started_at=template.created_at, exit_code=0, wall_s=1.0, plan_digest=arm.plan_digest,
+                        image_digest=None, site_digest=fake_digest("5"), peak_memory_bytes=10**8,
+                        results={"speed": speed},
+                    )
+                )  # fmt: skip
+        found.append(own)
+    return found

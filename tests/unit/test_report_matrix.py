@@ -1,0 +1,188 @@
+"""The page and the tables of a study of several points: all points at once, series, and published values."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from typing import Any
+
+import msgspec
+import pytest
+from matrices import SPEED, make_matrix, make_points, make_records
+
+from bareboat.errors import UsageError
+from bareboat.model import MetricRequest
+from bareboat.study import drawing, findings, published, report_matrix, report_matrix_tables, series_plots
+from bareboat.study.report_matrix import StudyReport
+
+LOSS = MetricRequest(name="loss", series=r"(?P<x>\d) (?P<y>.*)", x="epoch")
+TABLE = (
+    "model,batch,arm,metric,mean,std,min,max,hardware,source\n"
+    "resnet50,32,bare,speed,54.9,0.83,,,a K80,a paper <1>\n"
+    "resnet50,32,sif,speed,54.87,0.98,,,a K80,a paper <1>\n"
+)
+
+
+def make_report(*, table: str | None = TABLE, curves: Any = None, **changes: Any) -> StudyReport:
+    """A study of six points, two arms, six repeats; `curves(point, run)`: the loss by epoch."""
+    matrix = make_matrix(metrics=(SPEED, LOSS), **changes)
+    studies = make_points(matrix)
+    records = make_records(matrix, studies, {"bare": 1.0, "sif": 0.99})
+    if curves is not None:
+        records = [
+            [msgspec.structs.replace(each, series={"loss": curves(point, each.run)}) for each in own]
+            for point, own in enumerate(records)
+        ]
+    found = findings.find(matrix, studies, records)
+    return StudyReport(
+        matrix=matrix,
+        found=found,
+        records=records,
+        compared=report_matrix.compared(matrix, studies, found, records),
+        beside=() if table is None else published.beside(matrix, records, published.read(table, "p.csv")),
+    )
+
+
+def falling(_point: int, run: int) -> tuple[tuple[float, float], ...]:
+    return tuple((float(epoch), 2.0 / epoch + 0.01 * run) for epoch in range(1, 6))
+
+
+def names_of(report: StudyReport) -> list[str]:
+    return [each.name for each in report.figures]
+
+
+def test_the_figures_are_those_that_the_data_allow() -> None:
+    assert names_of(make_report(curves=falling)) == ["points-1", "heat-map-1", "values", "series-loss"]
+    one_factor = make_report(factors=("batch",), points=((32,), (64,), (128,)))
+    assert names_of(one_factor) == ["points-1", "values"]
+    workers = make_report(factors=("topology.nodes",), points=((1,), (2,), (3,)))
+    assert "speed-up" not in names_of(workers)  # the jobs of all points have one node
+    assert names_of(make_report(factors=(), points=((),))) == []
+
+
+def test_every_figure_is_drawn_as_svg_and_pdf() -> None:
+    def uneven(_point: int, run: int) -> tuple[tuple[float, float], ...]:
+        return tuple((epoch + 0.1 * run, 1.0 / epoch) for epoch in range(1, 4 + run))
+
+    for report in (make_report(curves=falling), make_report(curves=uneven)):
+        for each in report.figures:
+            assert drawing.plot(each, "all").svg.startswith("<svg")
+            assert drawing.vector(each, "pdf", drawing.COLUMN).startswith(b"%PDF")
+
+
+def test_the_page_has_the_published_values_and_their_source() -> None:
+    page = report_matrix.render(make_report(curves=falling))
+    assert "Measured beside published" in page
+    assert "54.90" in page
+    assert "a paper &lt;1&gt;; measured there on: a K80" in page
+    assert "the same point" in page
+    assert "batch 32" in page  # for the points of the other batches
+    assert page.count("<figure") > 4
+    ids = re.findall(r' id="([^"]+)"', page)
+    assert len(ids) == len(set(ids))
+    assert "Measured beside published" not in report_matrix.render(make_report(table=None))
+
+
+def test_a_study_of_many_points_has_a_page_without_sections() -> None:
+    points = tuple((f"m{at}", batch) for at in range(13) for batch in (1, 2))
+    page = report_matrix.render(make_report(points=points, table=None))
+    assert "Every comparison" in page
+    assert "have no sections of their own" in page
+    assert page.count('<p class="word">') == 0
+    assert page.count("m12") >= 2
+    few = report_matrix.render(make_report(points=points[:24], table=None))
+    assert few.count('<p class="word">') == 24
+
+
+def test_series_of_failed_runs_and_of_the_warm_up_are_not_drawn() -> None:
+    report = make_report(curves=falling)
+    failed = [[msgspec.structs.replace(each, exit_code=1) for each in own] for own in report.records]
+    assert series_plots.figures(report.matrix, failed) == ()
+    only = [[each for each in own if each.warm_up] for own in report.records]
+    assert series_plots.figures(report.matrix, only) == ()
+    infinite = make_report(curves=lambda _point, _run: ((1.0, "nan"), (2.0, "inf")))
+    assert "series-loss" not in names_of(infinite)
+
+
+def rows_of(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_the_csv_has_every_run_and_every_comparison_with_all_digits() -> None:
+    report = make_report(curves=falling)
+    made = report_matrix_tables.tables(report)
+    assert sorted(made) == ["published.csv", "runs.csv", "series.csv", "summary.csv"]
+    runs = rows_of(made["runs.csv"])
+    assert len(runs) == 6 * 7 * 2
+    assert sum(row["is_warm_up"] == "1" for row in runs) == 12
+    first = report.records[3][4]
+    (row,) = (r for r in runs if (r["point"], r["run"], r["arm"]) == ("3", str(first.run), first.arm))
+    assert float(row["result.speed"]) == first.results["speed"]
+    assert (row["factor.model"], row["factor.batch"]) == ("vgg16", "32")
+    primary = [row for row in rows_of(made["summary.csv"]) if row["is_primary"] == "1"]
+    assert len(primary) == 6
+    for row, each in zip(primary, report.found.contrasts[0].points, strict=True):
+        assert each.analysis is not None
+        assert float(row["ratio"]) == each.analysis.primary.comparison.ratio
+        assert float(row["corrected_equivalence_p"]) == each.equivalence_p
+        assert row["verdict"] == str(each.verdict)
+    assert len(rows_of(made["series.csv"])) == 6 * 7 * 2 * 5
+
+
+def test_a_point_without_a_verdict_is_in_the_tables_with_its_reason() -> None:
+    whole = make_report()
+    matrix, studies = whole.matrix, make_points(whole.matrix)
+    records = [list(own) for own in whole.records]
+    records[2] = [
+        msgspec.structs.replace(each, ended_because="it failed", exit_code=1) for each in records[2]
+    ]
+    found = findings.find(matrix, studies, records)
+    report = StudyReport(
+        matrix=matrix,
+        found=found,
+        records=records,
+        compared=report_matrix.compared(matrix, studies, found, records),
+    )
+    assert "0 complete runs; a comparison requires at least 2" in report_matrix_tables.latex_table(report)
+    assert "no verdict" in report_matrix.render(report)
+    assert "0 complete runs" in report_matrix_tables.markdown_report(report)
+
+
+def test_latex_and_markdown_have_each_point_and_the_pooled_ratio() -> None:
+    report = make_report()
+    latex = report_matrix_tables.latex_table(report)
+    assert latex.count(r"\\") == 8  # a head, six points, pooled
+    assert r"model=resnet50 batch=32 &" in latex
+    assert r"\begin{tabular}{lrrrl}" in latex
+    markdown = report_matrix_tables.markdown_report(report)
+    assert "| pooled |" in markdown
+    assert "sif / bare" in markdown
+
+
+@pytest.mark.parametrize(
+    "ratios",
+    [[1.0] * 6, [1e-6, 1e6, 1.0, 0.5, 2.0, 1.0], [0.2, 0.3, 0.25, 0.21, 0.4, 0.33]],
+    ids=["equal", "far apart", "all small"],
+)
+def test_any_ratio_can_be_drawn(ratios: list[float]) -> None:
+    report = make_report(table=None)
+    matrix, studies = report.matrix, make_points(report.matrix)
+    records = [
+        [
+            msgspec.structs.replace(
+                each, results={"speed": float(each.results["speed"]) * ratio ** (each.arm == "sif")}
+            )
+            for each in own
+        ]
+        for own, ratio in zip(report.records, ratios, strict=True)
+    ]
+    found = findings.find(matrix, studies, records)
+    shown = StudyReport(matrix=matrix, found=found, records=records, compared=())
+    for each in shown.figures:
+        assert drawing.plot(each, "all").svg
+
+
+def test_the_name_of_an_x_axis_is_for_series_only() -> None:
+    with pytest.raises(UsageError, match="x is the name of a series' x axis"):
+        MetricRequest(name="speed", pattern="v=(.*)", x="epoch")
