@@ -169,6 +169,7 @@ def main():
     if not steps:
         raise SystemExit(f"{len(x)} days are fewer than a step's {size * args.batch_size}")
     seconds, mean = 0.0, 0.0
+    start = time.perf_counter()
     for epoch in range(args.epochs):
         shuffled = torch.randperm(len(x), generator=order)
         total = torch.zeros(1, device=device)
@@ -187,7 +188,7 @@ def main():
         took = time.perf_counter() - began
         seconds += took if epoch else 0.0  # the first epoch warms up
         if rank == 0:
-            print(f"epoch {epoch + 1} loss {mean:.5f} time {took:.2f} s")
+            print(f"epoch {epoch + 1} loss {mean:.5f} at {time.perf_counter() - start:.2f} s")
     if rank == 0:
         print(f"final loss: {mean:.5f}")
         print(f"images/s: {steps * size * args.batch_size * (args.epochs - 1) / max(seconds, 1e-9):.3f}")

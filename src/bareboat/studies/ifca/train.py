@@ -116,7 +116,7 @@ def main():
         if step >= 0:
             seconds += time.perf_counter() - began
             if workers.rank == 0:
-                print(f"step {step + 1} loss {value:.4f}")
+                print(f"step {step + 1} loss {value:.4f} at {seconds:.3f} s")
     if workers.rank == 0:
         print(f"images/s: {workers.size * args.batch_size * args.steps / seconds:.3f}")
         print(f"training time: {seconds:.3f} s")
