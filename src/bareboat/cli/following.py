@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 #: Between two looks at a pending run, and between two queries of the whole queue.
 _LOOK_S, _QUEUE_S = 5.0, 30.0
+#: A scheduler reports a job as running before its script notes the start; how long to wait for the note, and
+#: between two looks.
+_NOTE_S, _NOTE_LOOK_S = 15.0, 0.5
 
 
 def until_over(context: Context, run_id: str) -> int:
@@ -36,21 +39,29 @@ def _until_started(context: Context, run_id: str) -> bool:
     outage, place = interaction.Outage(), ""
     began = time.monotonic()
     asked, said = 0.0, ""
+    noted_by = 0.0
     try:
         while True:
+            pause_s = _LOOK_S
             try:
                 (status,) = sweeps.look(context.store, [run_id])
             except ToolError as error:
                 outage.endure(error)
             else:
                 outage.end()
-                if status.over or status.state is JobState.RUNNING:
+                if status.over:
                     break
-                if time.monotonic() - asked > _QUEUE_S or not asked:
-                    place, asked = interaction.place_in_queue(context.store, run_id), time.monotonic()
-                text = "; ".join(filter(None, (status.reason, place)))
-                said = _show(context, f"{run_id} {status.state.value}: {text or 'no reason given'}", said)
-            time.sleep(_LOOK_S)
+                if status.state is JobState.RUNNING:
+                    noted_by = noted_by or time.monotonic() + _NOTE_S
+                    if status.starts or time.monotonic() > noted_by:
+                        break
+                    pause_s = _NOTE_LOOK_S
+                else:
+                    if time.monotonic() - asked > _QUEUE_S or not asked:
+                        place, asked = interaction.place_in_queue(context.store, run_id), time.monotonic()
+                    text = "; ".join(filter(None, (status.reason, place)))
+                    said = _show(context, f"{run_id} {status.state.value}: {text or 'no reason given'}", said)
+            time.sleep(pause_s)
     finally:
         context.progress.end()
     if status.starts and not context.options.quiet:
