@@ -12,7 +12,7 @@ import msgspec
 from bareboat import codec, render
 from bareboat.cli import console
 from bareboat.cli.common import Context
-from bareboat.cli.job import read_job, with_flags
+from bareboat.cli.job import note_ignored, read_job, with_flags
 from bareboat.errors import BareboatError, PlanError, Terminated, UsageError
 from bareboat.model import Matrix
 from bareboat.model.matrix import told
@@ -222,6 +222,7 @@ def _first_script(context: Context, request: StudyRequest, cells: list[list[Cell
 def _measure(context: Context, found: Matrix) -> int:
     from bareboat.study import matrix
 
+    note_ignored(context)
     if not context.options.quiet:
         count = f"{len(found.points)} point{'s' * (len(found.points) != 1)}"
         console.note(f"study {found.id}: {', '.join(found.arms)}; {count}")
