@@ -1,9 +1,10 @@
 """Measure how long a container takes to start: Bareboat's job script and the same by hand.
 
-    python bench/start.py [--starts 300]
+    python bench/start.py [--starts 300] [--image NAME]
 
 Every variant starts /bin/true over the same root file system, in random order, one start of each per round.
 Prints medians, and ratios to bubblewrap by hand. The environment is captured first if it is not in the store.
+`--image`: an image that was pulled, with its own users and environment.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from bareboat import config, plan, render
 from bareboat.images.capture import capture
 from bareboat.images.deployment.present import present
 from bareboat.images.layers.flatten import make_flat
+from bareboat.images.transfer import locate
 from bareboat.model import CaptureRequest, Image, Job, Rootfs, Site
 from bareboat.probe import probe
 from bareboat.runs import programs
@@ -63,10 +65,18 @@ def seconds(argv: list[str]) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--starts", type=int, default=300, help="starts of each variant (300)")
-    starts = parser.parse_args().starts
+    parser.add_argument("--image", metavar="NAME", help="an image in the store (the captured environment)")
+    options = parser.parse_args()
+    starts = options.starts
     settings = config.resolve({}, folder=Path.cwd(), environment=os.environ)
     store = Store(settings.store)
-    image, _ = capture(CaptureRequest(python=sys.executable), store)
+    if options.image:
+        found = locate.in_store(options.image, store, folder=Path.cwd())
+        if found is None:
+            sys.exit(f"{options.image} is not in the store; bareboat image pull {options.image}")
+        image = found
+    else:
+        image, _ = capture(CaptureRequest(python=sys.executable), store)
     bare = probe(store)
     site = programs.provide_filters(store, bare)
     rootfs = present(store, image, site)
