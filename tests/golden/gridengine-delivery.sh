@@ -71,7 +71,7 @@ carriers() { # $1: a variable with its value, as processes got it at their start
 
 is_script() { # $1: a process; whether it is this script, a copy of it, or its part for a node or a rank
   local word words=
-  [ "/proc/$1/exe" -ef "/proc/$$/exe" ] || return
+  [ "/proc/$1/exe" -ef "/proc/$$/exe" ] || return 1
   while IFS= read -r -d '' word; do
     [ "$word" != "$BAREBOAT_RUN" ] || return 0
     words+=$word$'\n'
@@ -137,9 +137,9 @@ end_run() { # ask the processes to end, wait up to 10 s, then make them
   # Those with the mark first: what started them (mpirun, an engine) would end them at once.
   signal_to TERM marked_pids
   if gone marked_pids 100; then
-    gone run_pids 10 && return
+    gone run_pids 10 && return 0
     signal_to TERM run_pids
-    gone run_pids 20 && return
+    gone run_pids 20 && return 0
   fi
   signal_to KILL run_pids
   gone run_pids 100
@@ -163,7 +163,7 @@ deliver() { # $1: a signal for the run's processes on this node
   local pid caught
   if [ "$1" = TERM ]; then
     end_run
-    return
+    return "$?"
   fi
   # A process that does not handle it would die of it.
   for pid in $(run_pids); do
@@ -182,7 +182,7 @@ at_exit() { # $1: a command for the end of this part, after those that were give
 connections() { # of the run's processes here: RANK END OTHER-END; and which ranks are here
   local pids processes
   mapfile -t pids < <(run_pids)
-  [ "${#pids[@]}" -gt 0 ] || return
+  [ "${#pids[@]}" -gt 0 ] || return 1
   processes=("${pids[@]/#//proc/}")
   {
     printf 'own %s\n' "$(readlink /proc/self/ns/net)"
@@ -285,8 +285,8 @@ watch_world() {
   exec 7<> <(:) # nothing comes from there: to wait for it starts no program
   for pause in "${world_pauses_s[@]}"; do
     read -r -t "$pause" -u 7 || [ "$?" -gt 128 ] || sleep "$pause"
-    kill -0 "$$" 2> /dev/null || return
-    [ ! -e "$BAREBOAT_CONTROL/world/one" ] || return
+    kill -0 "$$" 2> /dev/null || return 1
+    [ ! -e "$BAREBOAT_CONTROL/world/one" ] || return 1
     connections >> "$BAREBOAT_CONTROL/world/looks.$unit"
     [ "$unit" -eq 0 ] || continue
     found=$(world_groups)
@@ -336,7 +336,7 @@ trap 'stop 129' HUP
 trap '' QUIT # Ctrl-\ is the program's, which may go on
 
 need() { # $1: path, $2: what it is, $3: what to do
-  [ -e "$1" ] && return
+  [ -e "$1" ] && return 0
   printf 'bareboat: %s does not exist%s: %s\n  try: %s\n' "$2" "$HERE" "$1" "$3" >&2
   exit 3
 }
@@ -396,9 +396,9 @@ use_store() { BAREBOAT_TREES=$image_shared BAREBOAT_OWN_TREE=$image_own; }
 own_folder() { # $1: a folder that is ours alone, made if it is not there; fails where it cannot be made
   local seen
   mkdir -m 700 "$1" 2> /dev/null
-  seen=$(stat -c '%u %a %F' "$1" 2> /dev/null) || return
+  seen=$(stat -c '%u %a %F' "$1" 2> /dev/null) || return 1
   case $seen in
-    "$UID 700 "*) [ -L "$1" ] || { [ -d "$1" ] && return; } ;;
+    "$UID 700 "*) [ -L "$1" ] || { [ -d "$1" ] && return 0; } ;;
   esac
   # In a folder for everybody, somebody else's may stand in its place, and be what containers run.
   printf 'bareboat: %s%s is not a directory of this user alone, but: %s; no image is copied there\n' \
@@ -409,7 +409,7 @@ own_folder() { # $1: a folder that is ours alone, made if it is not there; fails
 
 own_folders() { # the user's folder in the node's scratch, and in it that for trees of this kind
   local mode
-  mode=$(stat -L -c %a "${BAREBOAT_TREES%/*/*}" 2> /dev/null) || return
+  mode=$(stat -L -c %a "${BAREBOAT_TREES%/*/*}" 2> /dev/null) || return 1
   if (((0$mode & 01002) == 2)); then
     printf 'bareboat: anyone may rename files in %s%s (mode %s); no image is copied there\n' \
       "${BAREBOAT_TREES%/*/*}" "$HERE" "$mode" >&2
@@ -451,7 +451,7 @@ sweep_images() { # remove the trees that nobody uses, but for that of the lock $
 make_place() { # $1: a directory (d) or a file (f), where something is mounted; $2: its path
   if [ -L "$2" ] || [ ! -e "$2" ]; then
     mkdir -p "${2%/*}" 2> /dev/null
-    [ -w "${2%/*}" ] || chmod u+rwx "${2%/*}" || return
+    [ -w "${2%/*}" ] || chmod u+rwx "${2%/*}" || return 1
     [ ! -L "$2" ] || rm "$2"
     case $1 in
       d) mkdir -p "$2" ;;
@@ -463,7 +463,7 @@ make_place() { # $1: a directory (d) or a file (f), where something is mounted; 
 make_image_places() { # where every job mounts something: the image has nothing there
   local place
   while IFS= read -r -d '' place; do # d/a/folder or f/a/file
-    make_place "${place:0:1}" "$image_tree${place:1}" || return
+    make_place "${place:0:1}" "$image_tree${place:1}" || return 1
   done < "$image_archive.places"
 }
 
@@ -485,7 +485,7 @@ fill_own_tree() { # $1: the new tree
       l/*) links+=("$image_tree/$path") && continue ;;
       b/*) mkdir "$1/$path" && continue ;;
     esac
-    link_into "$1/$folder" || return
+    link_into "$1/$folder" || return 1
     case $entry in
       a/*) cp -al "$image_tree/." "$1" ;;
       n/*)
@@ -493,17 +493,17 @@ fill_own_tree() { # $1: the new tree
         [ -d "$1/$path" ] || mkdir -m 700 "$1/$path"
         ;;
       *) make_place "${entry:0:1}" "$1/$path" ;;
-    esac || return
+    esac || return 1
   done < "${image_own%/tree}/how"
   while ((count-- > 0)); do
     path=${folders[count]}
-    chmod --reference="$image_tree/$path" "$1/$path" && touch -r "$image_tree/$path" "$1/$path" || return
+    chmod --reference="$image_tree/$path" "$1/$path" && touch -r "$image_tree/$path" "$1/$path" || return 1
   done
 }
 
 link_into() { # $1: a directory, for the paths in `links`, of which there may be too many for one command
   [ "${#links[@]}" -gt 0 ] || return 0
-  printf '%s\0' "${links[@]}" | xargs -0 cp -al -t "$1" -- || return
+  printf '%s\0' "${links[@]}" | xargs -0 cp -al -t "$1" -- || return 1
   links=()
 }
 
@@ -571,7 +571,7 @@ unpack_image() { # sets why when it cannot be
     unpacking=
     end_copy
     mv "$part" "$image_tree" && echo "$boot" 2> /dev/null > "$image_tree.whole"
-    image_is_whole && return
+    image_is_whole && return 0
     why="$image_tree cannot be made"
   else
     unpacking=
@@ -585,7 +585,7 @@ bring_image() { # have it on this node, with its lock shared; or read the store'
   local why='' how=found began=$SECONDS attempt
   if ! command -v flock > /dev/null || ! command -v tar > /dev/null; then
     read_shared 'it takes flock and tar'
-    return
+    return "$?"
   fi
   for attempt in {1..50}; do
     if own_folders && { exec {image_lock}>> "$image_tree.lock"; } 2> /dev/null; then
@@ -616,7 +616,7 @@ bring_image() { # have it on this node, with its lock shared; or read the store'
   if [ -n "$why" ]; then
     drop_image
     read_shared "$why"
-    return
+    return "$?"
   fi
   keeps_image || sweep_images "$image_tree.lock"
   told_delivery "$how" "$((SECONDS - began))"
@@ -651,7 +651,7 @@ bring_image
 # kernel without a program. Where there are several, `ip` knows; without it the libraries look by themselves.
 interface_by_routes() {
   local address device destination flags mask longest=-1
-  [[ $BAREBOAT_MASTER =~ ^([0-9]+)\.([0-9]+)\.([0-9]+)\.([0-9]+)$ ]] || return
+  [[ $BAREBOAT_MASTER =~ ^([0-9]+)\.([0-9]+)\.([0-9]+)\.([0-9]+)$ ]] || return 1
   set -- "${BASH_REMATCH[@]}" # the kernel writes the last byte first
   address=$(($5 << 24 | $4 << 16 | $3 << 8 | $2))
   while read -r device destination _ flags _ _ _ mask _; do
@@ -678,7 +678,7 @@ let_save() { # $1: files by the beginning of their names, $2: how many lines the
   # Not for ever: some may not know.
   local deadline=$((SECONDS + 60))
   while [ "$SECONDS" -lt "$deadline" ]; do
-    [ "$(cat "$BAREBOAT_CONTROL/$1".* 2> /dev/null | wc -l)" -lt "$2" ] || return
+    [ "$(cat "$BAREBOAT_CONTROL/$1".* 2> /dev/null | wc -l)" -lt "$2" ] || return 0
     sleep 0.2
   done
 }
@@ -691,8 +691,8 @@ rank_names() {
 start_sampler() {
   local program=$BAREBOAT_CONTROL/sampler.py python place=$BAREBOAT_CONTROL/usage/$BAREBOAT_HOST
   [ -e "$program" ] || program=${BAREBOAT_CONTROL%/points/*}/sampler.py # of all points of a sweep or a study
-  [ -e "$program" ] && python=$(command -v python3) || return
-  (umask 077 && mkdir -p "${place%/*}" && mkdir "$place") 2> /dev/null || return # another rank's part has begun
+  [ -e "$program" ] && python=$(command -v python3) || return 1
+  (umask 077 && mkdir -p "${place%/*}" && mkdir "$place") 2> /dev/null || return 0 # another rank's part has begun
   "$python" -I -S "$program" "$BAREBOAT_RUN" "$$" "$place" < /dev/null > /dev/null 2>&1 &
   at_exit "kill $! 2> /dev/null"
 }
@@ -910,7 +910,7 @@ again() { # prints the number under which the job, or the array's element, goes 
   if [ "$BAREBOAT_NODES" -eq 1 ]; then # 99: Grid Engine puts a job that ends with it back into the queue
     echo "$BAREBOAT_JOB"
     AGAIN=99
-    return
+    return 0
   fi
   # One of several nodes would wait there for ever "until clean up of a previous run has finished".
   set -- -hold_jid "$JOB_ID"

@@ -66,7 +66,7 @@ carriers() { # $1: a variable with its value, as processes got it at their start
 
 is_script() { # $1: a process; whether it is this script, a copy of it, or its part for a node or a rank
   local word words=
-  [ "/proc/$1/exe" -ef "/proc/$$/exe" ] || return
+  [ "/proc/$1/exe" -ef "/proc/$$/exe" ] || return 1
   while IFS= read -r -d '' word; do
     [ "$word" != "$BAREBOAT_RUN" ] || return 0
     words+=$word$'\n'
@@ -132,9 +132,9 @@ end_run() { # ask the processes to end, wait up to 10 s, then make them
   # Those with the mark first: what started them (mpirun, an engine) would end them at once.
   signal_to TERM marked_pids
   if gone marked_pids 100; then
-    gone run_pids 10 && return
+    gone run_pids 10 && return 0
     signal_to TERM run_pids
-    gone run_pids 20 && return
+    gone run_pids 20 && return 0
   fi
   signal_to KILL run_pids
   gone run_pids 100
@@ -158,7 +158,7 @@ deliver() { # $1: a signal for the run's processes on this node
   local pid caught
   if [ "$1" = TERM ]; then
     end_run
-    return
+    return "$?"
   fi
   # A process that does not handle it would die of it.
   for pid in $(run_pids); do
@@ -177,7 +177,7 @@ at_exit() { # $1: a command for the end of this part, after those that were give
 connections() { # of the run's processes here: RANK END OTHER-END; and which ranks are here
   local pids processes
   mapfile -t pids < <(run_pids)
-  [ "${#pids[@]}" -gt 0 ] || return
+  [ "${#pids[@]}" -gt 0 ] || return 1
   processes=("${pids[@]/#//proc/}")
   {
     printf 'own %s\n' "$(readlink /proc/self/ns/net)"
@@ -280,8 +280,8 @@ watch_world() {
   exec 7<> <(:) # nothing comes from there: to wait for it starts no program
   for pause in "${world_pauses_s[@]}"; do
     read -r -t "$pause" -u 7 || [ "$?" -gt 128 ] || sleep "$pause"
-    kill -0 "$$" 2> /dev/null || return
-    [ ! -e "$BAREBOAT_CONTROL/world/one" ] || return
+    kill -0 "$$" 2> /dev/null || return 1
+    [ ! -e "$BAREBOAT_CONTROL/world/one" ] || return 1
     connections >> "$BAREBOAT_CONTROL/world/looks.$unit"
     [ "$unit" -eq 0 ] || continue
     found=$(world_groups)
@@ -331,7 +331,7 @@ trap 'stop 129' HUP
 trap '' QUIT # Ctrl-\ is the program's, which may go on
 
 need() { # $1: path, $2: what it is, $3: what to do
-  [ -e "$1" ] && return
+  [ -e "$1" ] && return 0
   printf 'bareboat: %s does not exist%s: %s\n  try: %s\n' "$2" "$HERE" "$1" "$3" >&2
   exit 3
 }
@@ -362,7 +362,7 @@ need /scratch/ada/store/programs/2262571a73a496c1 'the seccomp filter' 'bareboat
 # kernel without a program. Where there are several, `ip` knows; without it the libraries look by themselves.
 interface_by_routes() {
   local address device destination flags mask longest=-1
-  [[ $BAREBOAT_MASTER =~ ^([0-9]+)\.([0-9]+)\.([0-9]+)\.([0-9]+)$ ]] || return
+  [[ $BAREBOAT_MASTER =~ ^([0-9]+)\.([0-9]+)\.([0-9]+)\.([0-9]+)$ ]] || return 1
   set -- "${BASH_REMATCH[@]}" # the kernel writes the last byte first
   address=$(($5 << 24 | $4 << 16 | $3 << 8 | $2))
   while read -r device destination _ flags _ _ _ mask _; do
@@ -389,7 +389,7 @@ let_save() { # $1: files by the beginning of their names, $2: how many lines the
   # Not for ever: some may not know.
   local deadline=$((SECONDS + 60))
   while [ "$SECONDS" -lt "$deadline" ]; do
-    [ "$(cat "$BAREBOAT_CONTROL/$1".* 2> /dev/null | wc -l)" -lt "$2" ] || return
+    [ "$(cat "$BAREBOAT_CONTROL/$1".* 2> /dev/null | wc -l)" -lt "$2" ] || return 0
     sleep 0.2
   done
 }
@@ -402,8 +402,8 @@ rank_names() {
 start_sampler() {
   local program=$BAREBOAT_CONTROL/sampler.py python place=$BAREBOAT_CONTROL/usage/$BAREBOAT_HOST
   [ -e "$program" ] || program=${BAREBOAT_CONTROL%/points/*}/sampler.py # of all points of a sweep or a study
-  [ -e "$program" ] && python=$(command -v python3) || return
-  (umask 077 && mkdir -p "${place%/*}" && mkdir "$place") 2> /dev/null || return # another rank's part has begun
+  [ -e "$program" ] && python=$(command -v python3) || return 1
+  (umask 077 && mkdir -p "${place%/*}" && mkdir "$place") 2> /dev/null || return 0 # another rank's part has begun
   "$python" -I -S "$program" "$BAREBOAT_RUN" "$$" "$place" < /dev/null > /dev/null 2>&1 &
   at_exit "kill $! 2> /dev/null"
 }
@@ -621,7 +621,7 @@ again() { # prints the number under which the job, or the array's element, goes 
   if [ "$BAREBOAT_NODES" -eq 1 ]; then # 99: Grid Engine puts a job that ends with it back into the queue
     echo "$BAREBOAT_JOB"
     AGAIN=99
-    return
+    return 0
   fi
   # One of several nodes would wait there for ever "until clean up of a previous run has finished".
   set -- -hold_jid "$JOB_ID"

@@ -26,7 +26,7 @@ carriers() { # $1: a variable with its value, as processes got it at their start
 
 is_script() { # $1: a process; whether it is this script, a copy of it, or its part for a node or a rank
   local word words=
-  [ "/proc/$1/exe" -ef "/proc/$$/exe" ] || return
+  [ "/proc/$1/exe" -ef "/proc/$$/exe" ] || return 1
   while IFS= read -r -d '' word; do
     [ "$word" != "$BAREBOAT_RUN" ] || return 0
     words+=$word$'\n'
@@ -92,9 +92,9 @@ end_run() { # ask the processes to end, wait up to 10 s, then make them
   # Those with the mark first: what started them (mpirun, an engine) would end them at once.
   signal_to TERM marked_pids
   if gone marked_pids 100; then
-    gone run_pids 10 && return
+    gone run_pids 10 && return 0
     signal_to TERM run_pids
-    gone run_pids 20 && return
+    gone run_pids 20 && return 0
   fi
   signal_to KILL run_pids
   gone run_pids 100
@@ -122,7 +122,7 @@ trap 'stop 129' HUP
 trap '' QUIT # Ctrl-\ is the program's, which may go on
 
 need() { # $1: path, $2: what it is, $3: what to do
-  [ -e "$1" ] && return
+  [ -e "$1" ] && return 0
   printf 'bareboat: %s does not exist%s: %s\n  try: %s\n' "$2" "$HERE" "$1" "$3" >&2
   exit 3
 }

@@ -34,7 +34,7 @@ schedule=(
 
 is_newest() { # whether no other job has been submitted for these runs meanwhile
   local newest
-  read -r newest < "$study/control/allocation" && [ "$newest" = "$allocation" ] && return
+  read -r newest < "$study/control/allocation" && [ "$newest" = "$allocation" ] && return 0
   printf 'bareboat: another job was submitted for these runs; this one ends\n' >&2
   return 1
 }
@@ -92,7 +92,7 @@ again() { # prints the number under which the job, or the array's element, goes 
   if [ "$BAREBOAT_NODES" -eq 1 ]; then # 99: Grid Engine puts a job that ends with it back into the queue
     echo "$BAREBOAT_JOB"
     AGAIN=99
-    return
+    return 0
   fi
   # One of several nodes would wait there for ever "until clean up of a previous run has finished".
   set -- -hold_jid "$JOB_ID"
@@ -197,7 +197,7 @@ leave_images() { # the copies that the runs shared
   for each in "$study"/arms/*/job.sh; do
     grep -q '^image_archive=' "$each" || continue
     within_a_minute "$each" --leave "$BAREBOAT_RUN" "$BAREBOAT_CONTROL" 1
-    return
+    return "$?"
   done
 }
 
@@ -214,7 +214,7 @@ within_a_minute() { # start a part of a script on each node; whether all end wel
   for ((tenths = 0; tenths < most; tenths++)); do
     kill -0 "$pid" 2> /dev/null || {
       wait "$pid"
-      return
+      return "$?"
     }
     sleep 0.1
   done
@@ -231,7 +231,7 @@ longest_of=()
 end_if_late() { # $1: after so many seconds, the process $2
   exec 7<> <(:) # nothing comes from there
   read -r -t "$1" -u 7
-  [ "$?" -gt 128 ] || return
+  [ "$?" -gt 128 ] || return 1
   : > "$work/late"
   kill -s TERM "$2" 2> /dev/null
 }

@@ -27,7 +27,7 @@ carriers() { # $1: a variable with its value, as processes got it at their start
 
 is_script() { # $1: a process; whether it is this script, a copy of it, or its part for a node or a rank
   local word words=
-  [ "/proc/$1/exe" -ef "/proc/$$/exe" ] || return
+  [ "/proc/$1/exe" -ef "/proc/$$/exe" ] || return 1
   while IFS= read -r -d '' word; do
     [ "$word" != "$BAREBOAT_RUN" ] || return 0
     words+=$word$'\n'
@@ -93,9 +93,9 @@ end_run() { # ask the processes to end, wait up to 10 s, then make them
   # Those with the mark first: what started them (mpirun, an engine) would end them at once.
   signal_to TERM marked_pids
   if gone marked_pids 100; then
-    gone run_pids 10 && return
+    gone run_pids 10 && return 0
     signal_to TERM run_pids
-    gone run_pids 20 && return
+    gone run_pids 20 && return 0
   fi
   signal_to KILL run_pids
   gone run_pids 100
@@ -123,7 +123,7 @@ trap 'stop 129' HUP
 trap '' QUIT # Ctrl-\ is the program's, which may go on
 
 need() { # $1: path, $2: what it is, $3: what to do
-  [ -e "$1" ] && return
+  [ -e "$1" ] && return 0
   printf 'bareboat: %s does not exist%s: %s\n  try: %s\n' "$2" "$HERE" "$1" "$3" >&2
   exit 3
 }
@@ -190,7 +190,7 @@ is_python() {
 find_py_spy() {
   local found
   for found in "$py_spy" "$(command -v py-spy)"; do
-    [ -x "$found" ] && "$found" --version > /dev/null 2>&1 && echo "$found" && return
+    [ -x "$found" ] && "$found" --version > /dev/null 2>&1 && echo "$found" && return 0
   done
 }
 
@@ -230,7 +230,7 @@ ask_python() { # those whose stack nobody could read print it themselves, and en
   # when they go on is to print.
   [ "${#asked[@]}" -eq 0 ] || kill -s STOP "${asked[@]}" 2> /dev/null
   : > "$silence/stopped.$unit"
-  [ "${#asked[@]}" -gt 0 ] || return
+  [ "${#asked[@]}" -gt 0 ] || return 1
   wait_for stopped
   kill -s ABRT "${asked[@]}" 2> /dev/null
   kill -s CONT "${asked[@]}" 2> /dev/null
@@ -331,7 +331,7 @@ compare() { # lines RANK NODE WHERE: where most stand, and who stands elsewhere
 wait_for() { # until all units have said $1
   local attempt
   for attempt in {1..150}; do
-    [ "$(count "$1")" -lt "$units" ] || return
+    [ "$(count "$1")" -lt "$units" ] || return 0
     sleep 0.2
   done
 }
@@ -351,7 +351,7 @@ judge() { # by the first unit, which is quiet itself; when all are, they keep th
   if [ "$(count quiet)" -lt "$units" ]; then
     asked_for_s=0
     rm -f "$silence/asked"
-    return
+    return 0
   fi
   : > "$silence/asked"
   asked_for_s=$((asked_for_s + look_s))
@@ -367,10 +367,10 @@ watch_over() { # Looks are counted, not the clock: a job that its scheduler susp
     sleep "$look_s" &
     wait "$!"
   do
-    kill -0 "$$" 2> /dev/null || return
+    kill -0 "$$" 2> /dev/null || return 1
     if [ -e "$silence/verdict" ]; then
       give_up
-      return
+      return "$?"
     fi
     now=$(signs)
     if [ "$now" != "$before" ]; then

@@ -60,7 +60,7 @@ carriers() { # $1: a variable with its value, as processes got it at their start
 
 is_script() { # $1: a process; whether it is this script, a copy of it, or its part for a node or a rank
   local word words=
-  [ "/proc/$1/exe" -ef "/proc/$$/exe" ] || return
+  [ "/proc/$1/exe" -ef "/proc/$$/exe" ] || return 1
   while IFS= read -r -d '' word; do
     [ "$word" != "$BAREBOAT_RUN" ] || return 0
     words+=$word$'\n'
@@ -126,9 +126,9 @@ end_run() { # ask the processes to end, wait up to 10 s, then make them
   # Those with the mark first: what started them (mpirun, an engine) would end them at once.
   signal_to TERM marked_pids
   if gone marked_pids 100; then
-    gone run_pids 10 && return
+    gone run_pids 10 && return 0
     signal_to TERM run_pids
-    gone run_pids 20 && return
+    gone run_pids 20 && return 0
   fi
   signal_to KILL run_pids
   gone run_pids 100
@@ -152,7 +152,7 @@ deliver() { # $1: a signal for the run's processes on this node
   local pid caught
   if [ "$1" = TERM ]; then
     end_run
-    return
+    return "$?"
   fi
   # A process that does not handle it would die of it.
   for pid in $(run_pids); do
@@ -207,7 +207,7 @@ is_python() {
 find_py_spy() {
   local found
   for found in "$py_spy" "$(command -v py-spy)"; do
-    [ -x "$found" ] && "$found" --version > /dev/null 2>&1 && echo "$found" && return
+    [ -x "$found" ] && "$found" --version > /dev/null 2>&1 && echo "$found" && return 0
   done
 }
 
@@ -247,7 +247,7 @@ ask_python() { # those whose stack nobody could read print it themselves, and en
   # when they go on is to print.
   [ "${#asked[@]}" -eq 0 ] || kill -s STOP "${asked[@]}" 2> /dev/null
   : > "$silence/stopped.$unit"
-  [ "${#asked[@]}" -gt 0 ] || return
+  [ "${#asked[@]}" -gt 0 ] || return 1
   wait_for stopped
   kill -s ABRT "${asked[@]}" 2> /dev/null
   kill -s CONT "${asked[@]}" 2> /dev/null
@@ -348,7 +348,7 @@ compare() { # lines RANK NODE WHERE: where most stand, and who stands elsewhere
 wait_for() { # until all units have said $1
   local attempt
   for attempt in {1..150}; do
-    [ "$(count "$1")" -lt "$units" ] || return
+    [ "$(count "$1")" -lt "$units" ] || return 0
     sleep 0.2
   done
 }
@@ -368,7 +368,7 @@ judge() { # by the first unit, which is quiet itself; when all are, they keep th
   if [ "$(count quiet)" -lt "$units" ]; then
     asked_for_s=0
     rm -f "$silence/asked"
-    return
+    return 0
   fi
   : > "$silence/asked"
   asked_for_s=$((asked_for_s + look_s))
@@ -384,10 +384,10 @@ watch_over() { # Looks are counted, not the clock: a job that its scheduler susp
     sleep "$look_s" &
     wait "$!"
   do
-    kill -0 "$$" 2> /dev/null || return
+    kill -0 "$$" 2> /dev/null || return 1
     if [ -e "$silence/verdict" ]; then
       give_up
-      return
+      return "$?"
     fi
     now=$(signs)
     if [ "$now" != "$before" ]; then
@@ -448,7 +448,7 @@ output_kept() { # the last lines; whoever holds the pipe after the rank's end is
 connections() { # of the run's processes here: RANK END OTHER-END; and which ranks are here
   local pids processes
   mapfile -t pids < <(run_pids)
-  [ "${#pids[@]}" -gt 0 ] || return
+  [ "${#pids[@]}" -gt 0 ] || return 1
   processes=("${pids[@]/#//proc/}")
   {
     printf 'own %s\n' "$(readlink /proc/self/ns/net)"
@@ -551,8 +551,8 @@ watch_world() {
   exec 7<> <(:) # nothing comes from there: to wait for it starts no program
   for pause in "${world_pauses_s[@]}"; do
     read -r -t "$pause" -u 7 || [ "$?" -gt 128 ] || sleep "$pause"
-    kill -0 "$$" 2> /dev/null || return
-    [ ! -e "$BAREBOAT_CONTROL/world/one" ] || return
+    kill -0 "$$" 2> /dev/null || return 1
+    [ ! -e "$BAREBOAT_CONTROL/world/one" ] || return 1
     connections >> "$BAREBOAT_CONTROL/world/looks.$unit"
     [ "$unit" -eq 0 ] || continue
     found=$(world_groups)
@@ -590,7 +590,7 @@ trap 'stop 129' HUP
 trap '' QUIT # Ctrl-\ is the program's, which may go on
 
 need() { # $1: path, $2: what it is, $3: what to do
-  [ -e "$1" ] && return
+  [ -e "$1" ] && return 0
   printf 'bareboat: %s does not exist%s: %s\n  try: %s\n' "$2" "$HERE" "$1" "$3" >&2
   exit 3
 }
@@ -610,8 +610,8 @@ rank_names() {
 start_sampler() {
   local program=$BAREBOAT_CONTROL/sampler.py python place=$BAREBOAT_CONTROL/usage/$BAREBOAT_HOST
   [ -e "$program" ] || program=${BAREBOAT_CONTROL%/points/*}/sampler.py # of all points of a sweep or a study
-  [ -e "$program" ] && python=$(command -v python3) || return
-  (umask 077 && mkdir -p "${place%/*}" && mkdir "$place") 2> /dev/null || return # another rank's part has begun
+  [ -e "$program" ] && python=$(command -v python3) || return 1
+  (umask 077 && mkdir -p "${place%/*}" && mkdir "$place") 2> /dev/null || return 0 # another rank's part has begun
   "$python" -I -S "$program" "$BAREBOAT_RUN" "$$" "$place" < /dev/null > /dev/null 2>&1 &
   at_exit "kill $! 2> /dev/null"
 }
@@ -920,7 +920,7 @@ code=$?
 output_kept
 [ ! -e "$silence/verdict" ] || wait_for over
 [ -z "${world_watch:-}" ] || { kill -KILL "$world_watch"; wait "$world_watch"; } 2> /dev/null
-[ "$what" = check ] || echo "${RANK:-?} $code" >> "$BAREBOAT_CONTROL/exits.$BAREBOAT_HOST"
+[ "$what" = check ] || (rank_names; echo "${RANK:-?} $code") >> "$BAREBOAT_CONTROL/exits.$BAREBOAT_HOST"
 exit "$code"
 
 [ "$code" -eq 0 ] || end_run

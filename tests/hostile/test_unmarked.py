@@ -217,6 +217,24 @@ def test_the_run_s_processes(tmp_path: Path, seconds: int, kind: str, apart: str
     assert there <= told
 
 
+def test_a_signal_after_a_success_finds_no_process_of_others(tmp_path: Path) -> None:
+    """In a trap, bash's `return` without a status has that of the command before the signal."""
+    from bareboat import render
+
+    (tmp_path / "job.sh").write_text(
+        f"set -u\nunset BAREBOAT_RUN\nBAREBOAT_RUN=run-1\nrun_apart=user\n{render.piece('processes')}\n"
+        "trap 'run_pids; exit 7' TERM\ntrue\nkill -s TERM $$\n"
+    )
+    other = subprocess.Popen([tool("bash"), "-c", "sleep 600; :"])
+    try:
+        argv = [tool("bash"), str(tmp_path / "job.sh")]
+        ended = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    finally:
+        other.kill()
+        other.wait()
+    assert (ended.returncode, ended.stdout, ended.stderr) == (7, "", "")
+
+
 @pytest.mark.parametrize("apart", ["", "user", "tracer"])
 @pytest.mark.parametrize("kind", HELPERS)
 def test_the_script_s_own_processes_are_none_of_the_run_s(

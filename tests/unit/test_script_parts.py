@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -38,6 +39,13 @@ def test_every_piece_is_good_bash_as_it_stands() -> None:
     heads = [path.read_text().split("\n\n")[0].splitlines() for path in PIECES]
     assert all(head[0].startswith("# shellcheck shell=bash") for head in heads)
     assert all(any(line.startswith("# Expects: ") for line in head) for head in heads)
+
+
+def test_no_function_returns_without_a_status() -> None:
+    """Called from a trap, it would have that of the command before the signal."""
+    awk = re.compile(r"awk [^']*'[^']*'")
+    bare = re.compile(r"\breturn *($|[;}|&])", re.MULTILINE)
+    assert not [path.name for path in PIECES if bare.search(awk.sub("", path.read_text()))]
 
 
 # -- the nodes' names ------------------------------------------------------------------------------

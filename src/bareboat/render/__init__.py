@@ -331,10 +331,11 @@ def _start(plan: Plan) -> list[str]:
     if plan.start is Start.PROGRAM:
         what = '"$what"'
         before = "WORLD_SIZE=$world_size MASTER_ADDR=$BAREBOAT_MASTER MASTER_PORT=$BAREBOAT_PORT\n" + before
+        before_names = "rank_names; " if plan.prelude else ""
         # Launchers tell one code for all. The others are ended by the program that started them.
         last = (
-            '[ "$what" = check ] || echo "${RANK:-?} $code" >> "$BAREBOAT_CONTROL/exits.$BAREBOAT_HOST"\n'
-            'exit "$code"\n'
+            f'[ "$what" = check ] || ({before_names}echo "${{RANK:-?}} $code") '
+            '>> "$BAREBOAT_CONTROL/exits.$BAREBOAT_HOST"\nexit "$code"\n'
         )
         if plan.mpi_check is not None:
             given = words.passed(plan.mpi_check) + words.exported(plan.mpi_check)

@@ -16,7 +16,7 @@ again() { # prints the number under which the job, or the array's element, goes 
   if [ "$BAREBOAT_NODES" -eq 1 ]; then # 99: Grid Engine puts a job that ends with it back into the queue
     echo "$BAREBOAT_JOB"
     AGAIN=99
-    return
+    return 0
   fi
   # One of several nodes would wait there for ever "until clean up of a previous run has finished".
   set -- -hold_jid "$JOB_ID"

@@ -11,7 +11,7 @@
 
 is_newest() { # whether no other job has been submitted for these runs meanwhile
   local newest
-  read -r newest < "$study/control/allocation" && [ "$newest" = "$allocation" ] && return
+  read -r newest < "$study/control/allocation" && [ "$newest" = "$allocation" ] && return 0
   printf 'bareboat: another job was submitted for these runs; this one ends\n' >&2
   return 1
 }

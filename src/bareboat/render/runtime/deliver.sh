@@ -6,7 +6,7 @@ deliver() { # $1: a signal for the run's processes on this node
   local pid caught
   if [ "$1" = TERM ]; then
     end_run
-    return
+    return "$?"
   fi
   # A process that does not handle it would die of it.
   for pid in $(run_pids); do

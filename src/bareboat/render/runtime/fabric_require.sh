@@ -12,7 +12,7 @@ fallen() { # $1: what they do; without it the job is running, and ends
 
 judge_check() {
   case $(fabric_way "$BAREBOAT_CONTROL/mpi_check.log") in
-    fabric) return ;;
+    fabric) return 0 ;;
     sockets) fallen 'fell back to TCP' ;;
     *) fallen 'do not say which way they take' ;;
   esac

@@ -35,9 +35,9 @@ use_store() { BAREBOAT_TREES=$image_shared BAREBOAT_OWN_TREE=$image_own; }
 own_folder() { # $1: a folder that is ours alone, made if it is not there; fails where it cannot be made
   local seen
   mkdir -m 700 "$1" 2> /dev/null
-  seen=$(stat -c '%u %a %F' "$1" 2> /dev/null) || return
+  seen=$(stat -c '%u %a %F' "$1" 2> /dev/null) || return 1
   case $seen in
-    "$UID 700 "*) [ -L "$1" ] || { [ -d "$1" ] && return; } ;;
+    "$UID 700 "*) [ -L "$1" ] || { [ -d "$1" ] && return 0; } ;;
   esac
   # In a folder for everybody, somebody else's may stand in its place, and be what containers run.
   printf 'bareboat: %s%s is not a directory of this user alone, but: %s; no image is copied there\n' \
@@ -48,7 +48,7 @@ own_folder() { # $1: a folder that is ours alone, made if it is not there; fails
 
 own_folders() { # the user's folder in the node's scratch, and in it that for trees of this kind
   local mode
-  mode=$(stat -L -c %a "${BAREBOAT_TREES%/*/*}" 2> /dev/null) || return
+  mode=$(stat -L -c %a "${BAREBOAT_TREES%/*/*}" 2> /dev/null) || return 1
   if (((0$mode & 01002) == 2)); then
     printf 'bareboat: anyone may rename files in %s%s (mode %s); no image is copied there\n' \
       "${BAREBOAT_TREES%/*/*}" "$HERE" "$mode" >&2
@@ -90,7 +90,7 @@ sweep_images() { # remove the trees that nobody uses, but for that of the lock $
 make_place() { # $1: a directory (d) or a file (f), where something is mounted; $2: its path
   if [ -L "$2" ] || [ ! -e "$2" ]; then
     mkdir -p "${2%/*}" 2> /dev/null
-    [ -w "${2%/*}" ] || chmod u+rwx "${2%/*}" || return
+    [ -w "${2%/*}" ] || chmod u+rwx "${2%/*}" || return 1
     [ ! -L "$2" ] || rm "$2"
     case $1 in
       d) mkdir -p "$2" ;;
@@ -102,7 +102,7 @@ make_place() { # $1: a directory (d) or a file (f), where something is mounted; 
 make_image_places() { # where every job mounts something: the image has nothing there
   local place
   while IFS= read -r -d '' place; do # d/a/folder or f/a/file
-    make_place "${place:0:1}" "$image_tree${place:1}" || return
+    make_place "${place:0:1}" "$image_tree${place:1}" || return 1
   done < "$image_archive.places"
 }
 
@@ -124,7 +124,7 @@ fill_own_tree() { # $1: the new tree
       l/*) links+=("$image_tree/$path") && continue ;;
       b/*) mkdir "$1/$path" && continue ;;
     esac
-    link_into "$1/$folder" || return
+    link_into "$1/$folder" || return 1
     case $entry in
       a/*) cp -al "$image_tree/." "$1" ;;
       n/*)
@@ -132,17 +132,17 @@ fill_own_tree() { # $1: the new tree
         [ -d "$1/$path" ] || mkdir -m 700 "$1/$path"
         ;;
       *) make_place "${entry:0:1}" "$1/$path" ;;
-    esac || return
+    esac || return 1
   done < "${image_own%/tree}/how"
   while ((count-- > 0)); do
     path=${folders[count]}
-    chmod --reference="$image_tree/$path" "$1/$path" && touch -r "$image_tree/$path" "$1/$path" || return
+    chmod --reference="$image_tree/$path" "$1/$path" && touch -r "$image_tree/$path" "$1/$path" || return 1
   done
 }
 
 link_into() { # $1: a directory, for the paths in `links`, of which there may be too many for one command
   [ "${#links[@]}" -gt 0 ] || return 0
-  printf '%s\0' "${links[@]}" | xargs -0 cp -al -t "$1" -- || return
+  printf '%s\0' "${links[@]}" | xargs -0 cp -al -t "$1" -- || return 1
   links=()
 }
 
@@ -210,7 +210,7 @@ unpack_image() { # sets why when it cannot be
     unpacking=
     end_copy
     mv "$part" "$image_tree" && echo "$boot" 2> /dev/null > "$image_tree.whole"
-    image_is_whole && return
+    image_is_whole && return 0
     why="$image_tree cannot be made"
   else
     unpacking=
@@ -224,7 +224,7 @@ bring_image() { # have it on this node, with its lock shared; or read the store'
   local why='' how=found began=$SECONDS attempt
   if ! command -v flock > /dev/null || ! command -v tar > /dev/null; then
     read_shared 'it takes flock and tar'
-    return
+    return "$?"
   fi
   for attempt in {1..50}; do
     if own_folders && { exec {image_lock}>> "$image_tree.lock"; } 2> /dev/null; then
@@ -255,7 +255,7 @@ bring_image() { # have it on this node, with its lock shared; or read the store'
   if [ -n "$why" ]; then
     drop_image
     read_shared "$why"
-    return
+    return "$?"
   fi
   keeps_image || sweep_images "$image_tree.lock"
   told_delivery "$how" "$((SECONDS - began))"

@@ -4,7 +4,7 @@
 
 use_image() { # which the part --bring has brought
   if { exec {image_lock}< "$image_tree.lock"; } 2> /dev/null; then
-    flock -s "$image_lock" && is_lock_of "$image_tree" "$image_lock" && image_is_whole && make_own_tree && return
+    flock -s "$image_lock" && is_lock_of "$image_tree" "$image_lock" && image_is_whole && make_own_tree && return 0
     exec {image_lock}<&-
     image_lock=
   fi

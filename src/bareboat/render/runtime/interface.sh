@@ -6,7 +6,7 @@
 # kernel without a program. Where there are several, `ip` knows; without it the libraries look by themselves.
 interface_by_routes() {
   local address device destination flags mask longest=-1
-  [[ $BAREBOAT_MASTER =~ ^([0-9]+)\.([0-9]+)\.([0-9]+)\.([0-9]+)$ ]] || return
+  [[ $BAREBOAT_MASTER =~ ^([0-9]+)\.([0-9]+)\.([0-9]+)\.([0-9]+)$ ]] || return 1
   set -- "${BASH_REMATCH[@]}" # the kernel writes the last byte first
   address=$(($5 << 24 | $4 << 16 | $3 << 8 | $2))
   while read -r device destination _ flags _ _ _ mask _; do

@@ -6,7 +6,7 @@ let_save() { # $1: files by the beginning of their names, $2: how many lines the
   # Not for ever: some may not know.
   local deadline=$((SECONDS + 60))
   while [ "$SECONDS" -lt "$deadline" ]; do
-    [ "$(cat "$BAREBOAT_CONTROL/$1".* 2> /dev/null | wc -l)" -lt "$2" ] || return
+    [ "$(cat "$BAREBOAT_CONTROL/$1".* 2> /dev/null | wc -l)" -lt "$2" ] || return 0
     sleep 0.2
   done
 }

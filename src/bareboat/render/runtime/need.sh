@@ -3,7 +3,7 @@
 # Expects: $HERE.
 
 need() { # $1: path, $2: what it is, $3: what to do
-  [ -e "$1" ] && return
+  [ -e "$1" ] && return 0
   printf 'bareboat: %s does not exist%s: %s\n  try: %s\n' "$2" "$HERE" "$1" "$3" >&2
   exit 3
 }

@@ -13,7 +13,7 @@ carriers() { # $1: a variable with its value, as processes got it at their start
 
 is_script() { # $1: a process; whether it is this script, a copy of it, or its part for a node or a rank
   local word words=
-  [ "/proc/$1/exe" -ef "/proc/$$/exe" ] || return
+  [ "/proc/$1/exe" -ef "/proc/$$/exe" ] || return 1
   while IFS= read -r -d '' word; do
     [ "$word" != "$BAREBOAT_RUN" ] || return 0
     words+=$word$'\n'
@@ -79,9 +79,9 @@ end_run() { # ask the processes to end, wait up to 10 s, then make them
   # Those with the mark first: what started them (mpirun, an engine) would end them at once.
   signal_to TERM marked_pids
   if gone marked_pids 100; then
-    gone run_pids 10 && return
+    gone run_pids 10 && return 0
     signal_to TERM run_pids
-    gone run_pids 20 && return
+    gone run_pids 20 && return 0
   fi
   signal_to KILL run_pids
   gone run_pids 100

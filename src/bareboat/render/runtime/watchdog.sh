@@ -38,7 +38,7 @@ is_python() {
 find_py_spy() {
   local found
   for found in "$py_spy" "$(command -v py-spy)"; do
-    [ -x "$found" ] && "$found" --version > /dev/null 2>&1 && echo "$found" && return
+    [ -x "$found" ] && "$found" --version > /dev/null 2>&1 && echo "$found" && return 0
   done
 }
 
@@ -78,7 +78,7 @@ ask_python() { # those whose stack nobody could read print it themselves, and en
   # when they go on is to print.
   [ "${#asked[@]}" -eq 0 ] || kill -s STOP "${asked[@]}" 2> /dev/null
   : > "$silence/stopped.$unit"
-  [ "${#asked[@]}" -gt 0 ] || return
+  [ "${#asked[@]}" -gt 0 ] || return 1
   wait_for stopped
   kill -s ABRT "${asked[@]}" 2> /dev/null
   kill -s CONT "${asked[@]}" 2> /dev/null
@@ -179,7 +179,7 @@ compare() { # lines RANK NODE WHERE: where most stand, and who stands elsewhere
 wait_for() { # until all units have said $1
   local attempt
   for attempt in {1..150}; do
-    [ "$(count "$1")" -lt "$units" ] || return
+    [ "$(count "$1")" -lt "$units" ] || return 0
     sleep 0.2
   done
 }
@@ -199,7 +199,7 @@ judge() { # by the first unit, which is quiet itself; when all are, they keep th
   if [ "$(count quiet)" -lt "$units" ]; then
     asked_for_s=0
     rm -f "$silence/asked"
-    return
+    return 0
   fi
   : > "$silence/asked"
   asked_for_s=$((asked_for_s + look_s))
@@ -215,10 +215,10 @@ watch_over() { # Looks are counted, not the clock: a job that its scheduler susp
     sleep "$look_s" &
     wait "$!"
   do
-    kill -0 "$$" 2> /dev/null || return
+    kill -0 "$$" 2> /dev/null || return 1
     if [ -e "$silence/verdict" ]; then
       give_up
-      return
+      return "$?"
     fi
     now=$(signs)
     if [ "$now" != "$before" ]; then

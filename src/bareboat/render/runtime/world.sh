@@ -6,7 +6,7 @@
 connections() { # of the run's processes here: RANK END OTHER-END; and which ranks are here
   local pids processes
   mapfile -t pids < <(run_pids)
-  [ "${#pids[@]}" -gt 0 ] || return
+  [ "${#pids[@]}" -gt 0 ] || return 1
   processes=("${pids[@]/#//proc/}")
   {
     printf 'own %s\n' "$(readlink /proc/self/ns/net)"
@@ -109,8 +109,8 @@ watch_world() {
   exec 7<> <(:) # nothing comes from there: to wait for it starts no program
   for pause in "${world_pauses_s[@]}"; do
     read -r -t "$pause" -u 7 || [ "$?" -gt 128 ] || sleep "$pause"
-    kill -0 "$$" 2> /dev/null || return
-    [ ! -e "$BAREBOAT_CONTROL/world/one" ] || return
+    kill -0 "$$" 2> /dev/null || return 1
+    [ ! -e "$BAREBOAT_CONTROL/world/one" ] || return 1
     connections >> "$BAREBOAT_CONTROL/world/looks.$unit"
     [ "$unit" -eq 0 ] || continue
     found=$(world_groups)
