@@ -52,6 +52,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return python
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("page", stories("slurm"))
 def test_commands_on_slurm(page: Path, slurm: Cluster, environment: Path, installed: Path) -> None:
     play(page, slurm, "slurm", environment, installed)

@@ -79,6 +79,7 @@ def is_same(losses: list[float], curve: list[float]) -> bool:
 # --- trainings ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("engine", "launcher", "delivery"),

@@ -64,6 +64,7 @@ def test_the_plans_script_trains_with_bareboat_off_the_path(captured: Path, work
     assert list(work.glob("bareboat-run.*")) == []
 
 
+@pytest.mark.long
 def test_two_ranks_in_both_arms_reach_the_stated_accuracy(captured: Path, work: Path) -> None:
     job = write_job(
         work,

@@ -106,7 +106,7 @@ def _copy(target: Path) -> None:
             shutil.copy2(ROOT / name, target / name, follow_symlinks=False)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("page", stories("wheel"))
 def test_commands_with_the_wheel(page: Path, home: Path, wheel: Path) -> None:
     """In an empty environment, into which the page installs the wheel and its dependencies."""

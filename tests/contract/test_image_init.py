@@ -49,7 +49,7 @@ def secrets() -> list[str]:
     return ["--secret", f"id=ca,src={CERTIFICATES}"] if Path(CERTIFICATES).exists() else []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_variants_of_a_locked_environment_start_two_ranks(builds: Builds, tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text(f"mpi4py==4.1.2 --hash=sha256:{MPI4PY}\n")
     builds.bareboat("image", "init", tmp_path, "--base", "base", "--mpi", "auto", "--for", "here")
