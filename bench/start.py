@@ -71,7 +71,7 @@ def main() -> None:
     settings = config.resolve({}, folder=Path.cwd(), environment=os.environ)
     store = Store(settings.store)
     if options.image:
-        found = locate.in_store(options.image, store, folder=Path.cwd())
+        found = locate.in_store(options.image, store, folder=str(Path.cwd()))
         if found is None:
             sys.exit(f"{options.image} is not in the store; bareboat image pull {options.image}")
         image = found
