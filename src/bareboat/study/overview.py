@@ -59,7 +59,7 @@ def figures(matrix: Matrix, found: StudyFindings) -> tuple[Drawing, ...]:
 
 
 def _labels(matrix: Matrix) -> tuple[list[str], str]:
-    """The points' names beside an axis, and what the caption says of them: long ones are the values only."""
+    """The points' names beside an axis, and what a caption explains of them: long names are values only."""
     told_points = [matrix.told(point) for point in range(len(matrix.points))]
     if max(map(len, told_points)) <= _WIDEST_LABEL:
         return [label(each, _WIDEST_LABEL) for each in told_points], ""
