@@ -89,8 +89,9 @@ def main() -> None:
             "same-by-hand.sh": "#!/bin/bash\n" + shlex.join(same) + "\n",
             "bareboat.sh": script_of("bubblewrap", image, rootfs, site, folder),
             "unfiltered.sh": script_of("bubblewrap", image, rootfs, bare, folder),
-            "native.sh": script_of("native", image, rootfs, site, folder),
         }
+        if not options.image:  # the files of a pulled image are not on bare metal
+            scripts["native.sh"] = script_of("native", image, rootfs, site, folder)
         for name, text in scripts.items():
             Path(folder, name).write_text(text)
         ways = {
@@ -100,8 +101,9 @@ def main() -> None:
             "the same, with the host's names": ["/bin/bash", f"{folder}/same-by-hand.sh"],
             "Bareboat's script, bubblewrap": ["/bin/bash", f"{folder}/bareboat.sh"],
             "without the filter of system calls": ["/bin/bash", f"{folder}/unfiltered.sh"],
-            "Bareboat's script, native": ["/bin/bash", f"{folder}/native.sh"],
         }
+        if not options.image:
+            ways["Bareboat's script, native"] = ["/bin/bash", f"{folder}/native.sh"]
         times: dict[str, list[float]] = {name: [] for name in ways}
         order = random.Random(1)
         for round_number in range(starts + 10):
