@@ -37,6 +37,7 @@ def make_report(*, table: str | None = TABLE, curves: Any = None, **changes: Any
     found = findings.find(matrix, studies, records)
     return StudyReport(
         matrix=matrix,
+        studies=studies,
         found=found,
         records=records,
         compared=report_matrix.compared(matrix, studies, found, records),
@@ -140,6 +141,7 @@ def test_a_point_without_a_verdict_is_in_the_tables_with_its_reason() -> None:
     found = findings.find(matrix, studies, records)
     report = StudyReport(
         matrix=matrix,
+        studies=studies,
         found=found,
         records=records,
         compared=report_matrix.compared(matrix, studies, found, records),
@@ -178,7 +180,7 @@ def test_any_ratio_can_be_drawn(ratios: list[float]) -> None:
         for own, ratio in zip(report.records, ratios, strict=True)
     ]
     found = findings.find(matrix, studies, records)
-    shown = StudyReport(matrix=matrix, found=found, records=records, compared=())
+    shown = StudyReport(matrix=matrix, studies=studies, found=found, records=records, compared=())
     for each in shown.figures:
         assert drawing.plot(each, "all").svg
 

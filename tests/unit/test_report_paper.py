@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from bareboat.cli.report_export import FORMATS, study_files
 from bareboat.model import Record, Study
-from bareboat.study import drawing, plots, report_paper, report_tables
+from bareboat.study import drawing, method, plots, report_paper, report_tables
 from bareboat.study.analysis import Analysis
 from bareboat.study.report_values import as_csv, latex, latex_rows, markdown, markdown_table
 
@@ -72,32 +72,6 @@ def test_a_table_of_booktabs_has_a_row_per_metric(case: tuple[Study, tuple[Recor
     assert table.count(r"\begin{") == table.count(r"\end{") == 2
 
 
-def test_the_method_names_everything_that_it_takes_to_repeat_it(
-    case: tuple[Study, tuple[Record, ...], Analysis],
-) -> None:
-    study, _, analysis = case
-    text = report_paper.methods(study, analysis)
-    for part in (
-        study.bareboat_version, study.site.cpu_model, study.site.kernel, study.image.digest, "5 runs",
-        "one warm-up run", "seed 1", "±2 %", "Schuirmann 1987", "95 % intervals", "4 degrees of freedom",
-        f"windows of {study.steps_per_window} training steps", "bubblewrap 0.11.0",
-    ):  # fmt: skip
-        assert part in text, part
-    tex = report_paper.latex_methods(study, analysis)
-    bib = report_paper.bibtex(study)
-    for key in re.findall(r"\\cite\{(\w+)\}", tex):
-        assert f"{{{key}," in bib
-    assert r"\texttt{python digits.py -{}-epochs 40}" in tex
-    assert balanced(bib)
-
-
-def test_a_command_without_a_meter_has_a_method_of_its_own() -> None:
-    study = make_study(metered=False, runs=5)
-    text = report_paper.methods(study, make_analysis(study, make_records(study)))
-    assert "adjacent pairs" in text
-    assert "windows" not in text
-
-
 def test_hostile_names_stay_text() -> None:
     evil = r"\input{/etc/passwd}<b>|`x`"
     study = make_study(metered=True, runs=3)
@@ -105,7 +79,7 @@ def test_hostile_names_stay_text() -> None:
         study, job=msgspec.structs.replace(make_job(name=evil, command=(evil,)), prove=study.job.prove)
     )
     analysis = make_analysis(study, make_records(study))
-    for text in (report_paper.latex_table(study, analysis), report_paper.latex_methods(study, analysis)):
+    for text in (report_paper.latex_table(study, analysis), method.latex_of_pair(study, analysis)):
         assert r"\input" not in text
     assert "<b>" not in re.sub(r"\\<", "", report_paper.markdown_report(study, analysis))
 

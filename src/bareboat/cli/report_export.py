@@ -158,15 +158,15 @@ def study_files(
 def _of_study(
     study: Study, records: Sequence[Record], analysis: Analysis, formats: Sequence[str]
 ) -> dict[str, bytes]:
-    from bareboat.study import drawing, plots, report_paper, report_tables
+    from bareboat.study import drawing, method, plots, report_paper, report_tables
 
     texts: dict[str, str] = {}
     if "csv" in formats:
         texts |= report_tables.tables(study, records, analysis)
     if "latex" in formats:
         texts["table.tex"] = report_paper.latex_table(study, analysis)
-        texts["methods.tex"] = report_paper.latex_methods(study, analysis)
-        texts["bareboat.bib"] = report_paper.bibtex(study)
+        texts["methods.tex"] = method.latex_of_pair(study, analysis)
+        texts["bareboat.bib"] = method.bibtex(study.bareboat_version, study.created_at)
     if "markdown" in formats:
         texts["report.md"] = report_paper.markdown_report(study, analysis)
     files = {name: text.encode("utf-8", "surrogateescape") for name, text in texts.items()}

@@ -75,6 +75,7 @@ def _shown(context: Context, found: Matrix) -> StudyReport:
     rows = matrix.read_published(store, found)
     return report_matrix.StudyReport(
         matrix=found,
+        studies=studies,
         found=result,
         records=records,
         compared=report_matrix.compared(found, studies, result, records),
@@ -84,15 +85,16 @@ def _shown(context: Context, found: Matrix) -> StudyReport:
 
 def _files(shown: StudyReport, formats: Sequence[str]) -> dict[str, bytes]:
     """File name -> content."""
-    from bareboat.study import drawing, plots, report_matrix, report_matrix_tables, report_paper
+    from bareboat.study import drawing, method, plots, report_matrix, report_matrix_tables
 
     texts: dict[str, str] = {}
     if "csv" in formats:
         texts |= report_matrix_tables.tables(shown)
     if "latex" in formats:
+        matrix = shown.matrix
         texts["table.tex"] = report_matrix_tables.latex_table(shown)
-        if shown.compared:
-            texts["bareboat.bib"] = report_paper.bibtex(shown.compared[0][0])
+        texts["methods.tex"] = method.latex_of_matrix(matrix, shown.studies, shown.found)
+        texts["bareboat.bib"] = method.bibtex(matrix.bareboat_version, matrix.created_at, method.SOURCES)
     if "markdown" in formats:
         texts["report.md"] = report_matrix_tables.markdown_report(shown)
     if "html" in formats:

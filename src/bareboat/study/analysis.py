@@ -11,6 +11,9 @@ from bareboat.model import Record, Study, Window
 from bareboat.study import quantities, verdicts, waiting
 from bareboat.study.statistics import Comparison, Verdict, compare, geometric_mean, kept_blocks, run_effect
 
+#: The metric that is the throughput before the waits for a processor were taken out of it.
+WITH_WAITS = "throughput, with waits"
+
 #: The records of one measured run, baseline first.
 Pair = tuple[Record, Record]
 
@@ -195,7 +198,7 @@ def _metered(study: Study, pairs: Sequence[Pair]) -> tuple[list[Metric], float]:
     def without_waits(window: Window) -> float:
         return waiting.without(mean_step_s(window), window, slope, typical)
 
-    timed = _throughput(study, pairs, "throughput, with waits", mean_step_s)
+    timed = _throughput(study, pairs, WITH_WAITS, mean_step_s)
     return [
         _throughput(study, pairs, "throughput", without_waits),
         replace(timed, primary=False),

@@ -21,10 +21,12 @@ _NONE = "none"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyReport:
-    """What a report shows. `records[point]`; `compared`: the comparisons that have a verdict; `beside`: the
-    measured values with the published ones, empty for a study without a published table."""
+    """What a report shows. `studies[point]`, `records[point]`; `compared`: the comparisons that have a
+    verdict; `beside`: the measured values with the published ones, empty for a study without a published
+    table."""
 
     matrix: Matrix
+    studies: Sequence[Study]
     found: StudyFindings
     records: Sequence[Sequence[Record]]
     compared: Sequence[Compared]

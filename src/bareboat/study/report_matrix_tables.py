@@ -9,7 +9,7 @@ from msgspec import UNSET
 
 from bareboat.model import Record
 from bareboat.model.matrix import shown
-from bareboat.study import published
+from bareboat.study import method, published
 from bareboat.study.analysis import Metric
 from bareboat.study.findings import ContrastFinding, PointFinding
 from bareboat.study.numbers import digits, interval_text, percent, unit_of
@@ -118,7 +118,7 @@ def latex_table(report: StudyReport) -> str:
     """The primary metric at every point, a group of rows for each comparison; it requires booktabs."""
     matrix, found = report.matrix, report.found
     rows = latex_rows("lrrrl", _HEAD, [_rows(contrast) for contrast in found.contrasts])
-    head = f"% Bareboat {matrix.bareboat_version}, study {_comment(matrix.id)}"
+    head = f"% Bareboat {matrix.bareboat_version}, study {method.comment(matrix.id)}"
     lines = [
         f"{head}; requires \\usepackage{{booktabs}}",
         r"\begin{table*}",
@@ -142,6 +142,7 @@ def markdown_report(report: StudyReport) -> str:
     parts.append(" ".join(map(markdown, _caption(report))))
     if found.notes:
         parts.append("\n".join(f"- {markdown(note)}" for note in found.notes))
+    parts += ["### Method", method.of_matrix(report.matrix, report.studies, found, markdown)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -175,7 +176,3 @@ def _row(found: PointFinding) -> tuple[str, ...]:
     scale, _ = unit_of(metric)
     means = (digits(mean / scale) for mean in (metric.baseline_mean, metric.contender_mean))
     return (found.label, *means, interval_text(metric), str(found.verdict))
-
-
-def _comment(text: str) -> str:
-    return "".join(character if character.isprintable() else " " for character in text)

@@ -1,0 +1,119 @@
+"""The paragraph on the method: of two arms, and of several arms and points, with its sources."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Any
+
+import msgspec
+import pytest
+from builders import make_analysis, make_records, make_study
+from matrices import make_matrix, make_points
+from matrices import make_records as make_rows
+
+from bareboat.model import Contrast, Matrix, Study
+from bareboat.study import analysis, findings, method
+from bareboat.study.findings import StudyFindings
+from bareboat.study.report_values import markdown
+
+
+def measured(**changes: Any) -> tuple[Matrix, list[Study], StudyFindings]:
+    matrix = make_matrix(**changes)
+    points = make_points(matrix)
+    ratios = {"bare": 1.0, "sif": 0.99, "other": 1.2}
+    return matrix, points, findings.find(matrix, points, make_rows(matrix, points, ratios))
+
+
+def balanced(text: str) -> bool:
+    text = re.sub(r"\\.", "", text)
+    return text.count("{") == text.count("}")
+
+
+def cited(tex: str) -> set[str]:
+    return set(re.findall(r"\\cite\{(\w+)\}", tex))
+
+
+def test_the_method_names_everything_that_it_takes_to_repeat_it() -> None:
+    study = make_study(metered=True, runs=5)
+    found = make_analysis(study, make_records(study))
+    text = method.of_pair(study, found)
+    for part in (
+        study.bareboat_version, study.site.cpu_model, study.site.kernel, study.image.digest, "5 runs",
+        "one warm-up run", "seed 1", "±2 %", "Schuirmann 1987", "95 % intervals", "4 degrees of freedom",
+        f"windows of {study.steps_per_window} training steps", "bubblewrap 0.11.0",
+    ):  # fmt: skip
+        assert part in text, part
+    tex = method.latex_of_pair(study, found)
+    bib = method.bibtex(study.bareboat_version, study.created_at)
+    assert all(f"{{{key}," in bib for key in cited(tex))
+    assert r"\texttt{python digits.py -{}-epochs 40}" in tex
+    assert balanced(bib)
+
+
+def test_a_command_without_a_meter_has_a_method_of_its_own() -> None:
+    study = make_study(metered=False, runs=5)
+    text = method.of_pair(study, make_analysis(study, make_records(study)))
+    assert "adjacent pairs" in text
+    assert "windows" not in text
+
+
+def test_a_correction_for_waits_is_named() -> None:
+    study = make_study(metered=True, runs=5)
+    found = make_analysis(study, make_records(study))
+    assert "covariance" not in method.of_pair(study, found)
+    with_waits = dataclasses.replace(found.primary, name=analysis.WITH_WAITS, primary=False)
+    adjusted = dataclasses.replace(found, metrics=(*found.metrics, with_waits))
+    assert "analysis of covariance" in method.of_pair(study, adjusted)
+
+
+def test_the_method_of_several_points_names_their_design_and_their_statistics() -> None:
+    matrix, points, found = measured()
+    text = method.of_matrix(matrix, points, found)
+    for part in (
+        "We compared sif with bare at 6 points, of model (resnet50, vgg16) and batch (32, 64, 128)",
+        matrix.id, "6 runs of 2 processes on 1 node per arm and point", "blocks", "seed 1", "95 % intervals",
+        "±2 %", "6 comparisons", "Holm 1979", "Viechtbauer 2005", "Hartung", matrix.images[0].digest,
+        "The primary metric was the speed", "ran one after another",
+    ):  # fmt: skip
+        assert part in text, part
+    assert "failed" not in text
+    tex = method.latex_of_matrix(matrix, points, found)
+    bib = method.bibtex(matrix.bareboat_version, matrix.created_at, method.SOURCES)
+    assert cited(tex) == set(re.findall(r"@\w+\{(\w+),", bib))
+    assert balanced(tex.partition("\n")[2])
+    assert balanced(bib)
+
+
+def test_what_was_not_done_is_not_in_the_method() -> None:
+    matrix, points, found = measured(
+        factors=(), points=((),), arms=("bare", "sif", "other"),
+        contrasts=(Contrast(baseline=0, contender=1), Contrast(baseline=0, contender=2)),
+    )  # fmt: skip
+    text = method.of_matrix(matrix, points, found)
+    assert "We compared sif with bare and other with bare for the command " in text
+    assert "2 comparisons" in text
+    for absent in ("points", "blocks", "pooled", "None"):
+        assert absent not in text, absent
+
+
+def test_failed_runs_and_points_of_different_sizes_are_named() -> None:
+    matrix = make_matrix(factors=("topology.nodes",), points=((1,), (2,)))
+    points = make_points(matrix)
+    jobs = [msgspec.structs.replace(each.job.topology, nodes=n) for n, each in enumerate(points, start=1)]
+    points = [
+        msgspec.structs.replace(each, job=msgspec.structs.replace(each.job, topology=shape))
+        for each, shape in zip(points, jobs, strict=True)
+    ]
+    records = make_rows(matrix, points, {"bare": 1.0, "sif": 1.0})
+    records[0][5] = msgspec.structs.replace(records[0][5], exit_code=9)
+    text = method.of_matrix(matrix, points, findings.find(matrix, points, records))
+    assert "we did 6 runs per arm and point" in text
+    assert "1 measured run failed; it is in the records" in text
+
+
+@pytest.mark.parametrize("evil", [r"\input{/etc/passwd}", "<b>x</b>", "a|b`c`"])
+def test_hostile_names_stay_text(evil: str) -> None:
+    matrix, points, found = measured(factors=(evil, "batch"), points=((evil, 1), (evil, 2)))
+    assert r"\input" not in method.latex_of_matrix(matrix, points, found)
+    assert "<b>" not in re.sub(r"\\<", "", method.of_matrix(matrix, points, found, markdown))
