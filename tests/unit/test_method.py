@@ -54,7 +54,7 @@ def test_the_method_names_everything_that_it_takes_to_repeat_it() -> None:
 def test_a_command_without_a_meter_has_a_method_of_its_own() -> None:
     study = make_study(metered=False, runs=5)
     text = method.of_pair(study, make_analysis(study, make_records(study)))
-    assert "adjacent pairs" in text
+    assert "one whole run after another, in an order that was drawn for each run (seed 1)" in text
     assert "windows" not in text
 
 
@@ -74,7 +74,7 @@ def test_the_method_of_several_points_names_their_design_and_their_statistics() 
         "We compared sif with bare at 6 points, of model (resnet50, vgg16) and batch (32, 64, 128)",
         matrix.id, "6 runs of 2 processes on 1 node per arm and point", "blocks", "seed 1", "95 % intervals",
         "±2 %", "6 comparisons", "Holm 1979", "Viechtbauer 2005", "Hartung", matrix.images[0].digest,
-        "The primary metric was the speed", "ran one after another",
+        "The primary metric was the speed", "ran one whole run after another",
     ):  # fmt: skip
         assert part in text, part
     assert "failed" not in text
@@ -110,6 +110,24 @@ def test_failed_runs_and_points_of_different_sizes_are_named() -> None:
     text = method.of_matrix(matrix, points, findings.find(matrix, points, records))
     assert "we did 6 runs per arm and point" in text
     assert "1 measured run failed; it is in the records" in text
+
+
+@pytest.mark.parametrize("metered", [True, False])
+def test_arms_in_a_job_do_not_take_turns(metered: bool) -> None:
+    study = make_study(metered=metered, runs=5)
+    found = make_analysis(study, make_records(study))
+    queued = msgspec.structs.replace(study, job=msgspec.structs.replace(study.job, scheduler="slurm"))
+    text = method.of_pair(queued, found)
+    for part in ("jobs of slurm", "the same nodes", "warm-up run of each job", "machine that submitted"):
+        assert part in text, part
+    assert "took turns" not in text
+    assert ("the same windows of two arms" in text) is metered
+    matrix, points, all_found = measured()
+    job = msgspec.structs.replace(points[0].job, scheduler="slurm")
+    points = [msgspec.structs.replace(each, job=job, metered=metered) for each in points]
+    several = method.of_matrix(matrix, points, all_found)
+    assert "jobs of its own" in several
+    assert "blocks" not in several
 
 
 @pytest.mark.parametrize("evil", [r"\input{/etc/passwd}", "<b>x</b>", "a|b`c`"])

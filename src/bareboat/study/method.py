@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from bareboat.model import Image, Matrix, Site, Study
 from bareboat.model.matrix import shown
+from bareboat.study import allocation
 from bareboat.study.analysis import WITH_WAITS, Analysis
 from bareboat.study.findings import StudyFindings
 from bareboat.study.numbers import percent
@@ -74,21 +75,15 @@ def _as_file(text: str, version: str, study: str, images: Iterable[Image]) -> st
 
 def _of_pair(study: Study, analysis: Analysis, style: _Style) -> Iterator[str]:
     """Sentences."""
-    c, prove = analysis.primary.comparison, study.job.prove
+    c = analysis.primary.comparison
     baseline, contender = (style.escape(arm.name) for arm in study.arms)
     yield (
         f"We compared {contender} with {baseline} for the command {style.code(shlex.join(study.job.command))}"
         f"{_made(study.bareboat_version, study.id, study.created_at, style)}"
     )
-    yield from _environment(study.site, [study], [study.image], style.escape)
-    yield (
-        f"After one warm-up run, which was excluded, we did {c.runs} runs of {_processes(study)} per arm"
-        f"{'' if study.metered else f', in adjacent pairs whose order was drawn (seed {prove.seed})'}."
-    )
-    if study.metered:
-        yield from _windows(study, "both arms were", "pair", style)
-    else:
-        yield "The value of a run is the log ratio of its pair."
+    yield from _environment([study], study.site, [study.image], style.escape)
+    yield f"{_warm_up(study)}, we did {c.runs} runs of {_processes(study)} per arm."
+    yield from _order(study, style)
     yield from _waits([analysis])
     yield (
         f"Ratios are geometric means over the {c.runs} runs, with {style.escape(percent(c.confidence))} "
@@ -109,23 +104,19 @@ def _of_matrix(matrix: Matrix, points: Sequence[Study], found: StudyFindings, st
     command = style.code(shlex.join(first.job.command))
     what = _factors(matrix, e) if several else f" for the command {command}"
     yield f"We compared {pairs}{what}{_made(matrix.bareboat_version, matrix.id, matrix.created_at, style)}"
-    yield from _environment(matrix.site, points, matrix.images, e)
+    yield from _environment(points, matrix.site, matrix.images, e)
     repeats = "runs" if matrix.repeats is None else f"{matrix.repeats} runs"
     shapes = {_processes(each) for each in points}
     of = f" of {shapes.pop()}" if len(shapes) == 1 else ""
-    yield f"After one warm-up run, which was excluded, we did {repeats}{of} per arm{' and point' * several}."
+    yield f"{_warm_up(first)}, we did {repeats}{of} per arm{' and point' * several}."
     if several:
         yield (
-            "The runs were made in blocks, each with one run of every point, in an order that was drawn for "
-            "the block."
+            "Each point was measured in jobs of its own."
+            if allocation.is_queued(first)
+            else "The runs were made in blocks, each with one run of every point, in an order that was drawn "
+            "for the block."
         )
-    if first.metered:
-        yield from _windows(first, "all arms were", "group", style)
-    else:
-        yield (
-            f"The arms ran one after another, in an order that was drawn for each run (seed {prove.seed}); "
-            "the value of a run is the log ratio of two arms in it."
-        )
+    yield from _order(first, style)
     analyses = [each.analysis for c in found.contrasts for each in c.points if each.analysis is not None]
     yield from _waits(analyses)
     if found.failures:
@@ -145,7 +136,8 @@ def _of_matrix(matrix: Matrix, points: Sequence[Study], found: StudyFindings, st
         yield (
             "Ratios of several points were pooled by a random-effects model, estimated by restricted maximum "
             f"likelihood{style.cite(REML, 'Viechtbauer 2005')}, with the interval of Hartung and "
-            f"Knapp{style.cite(INTERVAL, 'Knapp and Hartung 2003')}."
+            f"Knapp{style.cite(INTERVAL, 'Knapp and Hartung 2003')}; the noise of a run was estimated from "
+            "all points together."
         )
 
 
@@ -183,15 +175,37 @@ def _processes(study: Study) -> str:
     )
 
 
-def _windows(study: Study, arms: str, group: str, style: _Style) -> Iterator[str]:
-    """How the arms took turns in a run. `group`: the windows that the order was drawn for."""
+def _warm_up(study: Study) -> str:
+    each_job = " of each job" if allocation.is_queued(study) else ""
+    return f"After one warm-up run{each_job}, which was excluded"
+
+
+def _order(study: Study, style: _Style) -> Iterator[str]:
+    """How the arms took turns, and what the value of a run is."""
+    seed = study.job.prove.seed
+    if allocation.is_queued(study):
+        yield (
+            f"All arms ran in the same jobs of {style.escape(str(study.job.scheduler))} and on the same "
+            f"nodes, one whole run after another, in an order that was drawn for each run (seed {seed})."
+        )
+    elif not study.metered:
+        yield (
+            "The arms ran one whole run after another, in an order that was drawn for each run (seed "
+            f"{seed})."
+        )
+    if not study.metered:
+        yield "The value of a run is the log ratio of two arms in it."
+        return
     settling = f"first {study.settle} were" if study.settle > 1 else "first was"
     excluded = f", of which the {settling} excluded" if study.settle else ""
-    yield (
-        f"In each run, {arms} started as new processes and took turns in windows of "
-        f"{study.steps_per_window} training steps{excluded}; the order of the arms was drawn for each "
-        f"{group} of windows (seed {study.job.prove.seed})."
-    )
+    steps = f"windows of {study.steps_per_window} training steps{excluded}"
+    if allocation.is_queued(study):
+        yield f"The steps of a run were divided into {steps}; the same windows of two arms make a pair."
+    else:
+        yield (
+            f"In each run, the arms were started as new processes and took turns in {steps}; the order of "
+            f"the arms was drawn for each group of windows (seed {seed})."
+        )
     yield (
         f"The value of a run is the 20 {style.escape('%')} trimmed mean of the log ratios of its pairs of "
         "windows."
@@ -221,11 +235,13 @@ def _test(metric: str, margin: float, confidence: float, style: _Style) -> str:
 
 
 def _environment(
-    site: Site, studies: Sequence[Study], images: Sequence[Image], e: Callable[[str], str]
+    studies: Sequence[Study], site: Site, images: Sequence[Image], e: Callable[[str], str]
 ) -> Iterator[str]:
     gpus = f", {', '.join(site.gpus)}" if site.gpus else ""
+    # The nodes of a job may have other processors.
+    machine = "machine that submitted the jobs" if allocation.is_queued(studies[0]) else "machine"
     yield e(
-        f"The machine has the processor {site.cpu_model} ({site.cpus} cores in use{gpus}) and "
+        f"The {machine} has the processor {site.cpu_model} ({site.cpus} cores in use{gpus}) and "
         f"{site.mem_bytes / 2**30:.4g} GiB of memory, and runs {site.distribution} with Linux {site.kernel} "
         f"({site.architecture}) and glibc {site.glibc}."
     )
