@@ -110,9 +110,8 @@ def test_a_pause_process_of_the_users_own_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "first").mkdir()
     (facts,) = registry.engine("podman").probe(RealHost(tmp_path / "first"))
     runtime = facts.settings.get("runtime")
-    others = processes()
     assert execute.run([tool("podman"), *([f"--runtime={runtime}"] if runtime else []), "unshare", "true"]).ok
-    before = {each for each in processes() - others if each.startswith("podman")}
+    before = {each for each in processes() if each.startswith("podman pause")}
     try:
         assert before
         (tmp_path / "second").mkdir()
@@ -121,6 +120,33 @@ def test_a_pause_process_of_the_users_own_is_left_alone(tmp_path: Path) -> None:
     finally:
         for each in before:
             os.kill(int(each.rsplit(" ", 2)[1]), 9)
+
+
+def test_a_pause_process_stays_while_another_podman_uses_it(tmp_path: Path) -> None:
+    """A Podman that joins its namespace at that moment would fail. The last one ends it."""
+    (tmp_path / "scratch").mkdir()
+    host, podman = RealHost(tmp_path / "scratch"), registry.engine("podman")
+    before = processes()
+
+    def pauses() -> set[str]:
+        return {each for each in processes() - before if each.startswith("podman pause")}
+
+    with podman.leaving_nothing(host) as mark:
+        command = ["env", mark, tool("podman"), "unshare"]
+        assert execute.run([*command, "true"]).ok
+        made = pauses()
+        assert made
+        other = subprocess.Popen([tool("podman"), "unshare", "sleep", "20"])
+        started = {f"podman {other.pid}"}
+        assert wait_until(lambda: started <= {each.rpartition(" ")[0] for each in processes()}, limit_s=5)
+    try:
+        assert pauses() == made
+    finally:
+        other.kill()
+        other.wait()
+    with podman.leaving_nothing(host):
+        pass
+    assert wait_until(lambda: not pauses(), limit_s=5)
 
 
 @pytest.mark.parametrize("name", ENGINES)

@@ -1,10 +1,16 @@
 # shellcheck shell=bash disable=SC2013
-# Ends what Podman left behind: the process that holds the user's namespace, and the containers' conmon. Then
-# removes Podman's directories, unless a Podman of the user's runs now, or they hold images, volumes, secrets or
-# networks, which the user made meanwhile; and the directories above them, if they are empty.
+# Ends what Podman left behind: the containers' conmon and, unless a Podman of the user's runs now, the process that
+# holds the user's namespace: a Podman that joins it at that moment would fail. Then removes Podman's directories,
+# unless they hold images, volumes, secrets or networks, which the user made meanwhile; and the directories above
+# them, if they are empty.
 # Expects: $1, an assignment in the environment of the former, whose value is among the words of the latter; the
 #   directories, "", and those above them.
 
+is_pause() { # DIRECTORY in /proc
+  local comm=
+  { read -r comm < "$1/comm"; } 2> /dev/null
+  [ "$comm" = "podman pause" ]
+}
 declare -A doomed=()
 # conmon has a session and an environment of its own, and the container's name among its words.
 for path in $(grep -lzF "${1#*=}" /proc/[0-9]*/cmdline 2> /dev/null); do
@@ -22,11 +28,10 @@ for ((level = 0; level < 4 && ${#doomed[@]}; level++)); do # the runtime and the
 done
 [ ${#doomed[@]} = 0 ] || kill -KILL "${!doomed[@]}" 2> /dev/null
 for path in $(grep -lzxF "$1" /proc/[0-9]*/environ 2> /dev/null); do
-  path=${path%/environ}
-  kill -KILL "${path#/proc/}"
+  is_pause "${path%/environ}" || kill -KILL "${path//[!0-9]/}" 2> /dev/null
 done
+probes="^${1%%=*}=probe-"
 shift
-[ $# -gt 0 ] || exit 0
 running() {
   local path words
   for path in $(grep -lxE 'podman|conmon' /proc/[0-9]*/comm); do
@@ -41,6 +46,10 @@ for ((tries = 0; tries < 50; tries++)); do # conmon has another Podman clean up
   sleep 0.02
 done
 running && exit
+# Also those that others left for a Podman that ran then.
+for path in $(grep -lzE "$probes" /proc/[0-9]*/environ 2> /dev/null); do
+  ! is_pause "${path%/environ}" || kill -KILL "${path//[!0-9]/}" 2> /dev/null
+done
 for path; do
   [ -n "$path" ] || break
   [ -n "$(find "$path" -xdev \( -name images.json -o -path '*/volumes/*' -o -path '*/secrets/*' \
