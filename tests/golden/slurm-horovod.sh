@@ -1224,6 +1224,11 @@ await() { # the exit code of a child, through any number of signals
     wait "$1"
     status=$?
     [ -n "$interrupted" ] || return "$status"
+    # If the signal came just when bash had collected the child, bash takes it for running, and another `wait` would
+    # last until all other children end.
+    if ! kill -0 "$1" 2> /dev/null && [[ " $(jobs -rp) " == *[[:space:]]"$1"[[:space:]]* ]]; then
+      return "$status"
+    fi
   done
 }
 

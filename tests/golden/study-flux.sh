@@ -120,7 +120,9 @@ await() { # the exit code of the child, through any number of signals
     status=$?
     kill -0 "$child" 2> /dev/null || break
   done
-  if [ "$status" -gt 128 ]; then # that of the signal, where the child ended at the same time
+  # That of the signal, where the child ended at the same time. If the signal came just when bash had collected the
+  # child, bash takes it for running, and another `wait` would last until all other children end.
+  if [ "$status" -gt 128 ] && [[ " $(jobs -rp) " != *[[:space:]]"$child"[[:space:]]* ]]; then
     wait "$child" 2> /dev/null
     again=$?
     [ "$again" -eq 127 ] || status=$again

@@ -48,6 +48,29 @@ def test_no_function_returns_without_a_status() -> None:
     assert not [path.name for path in PIECES if bare.search(awk.sub("", path.read_text()))]
 
 
+_LOST = """
+wait() {
+  waits=$((waits + 1)) interrupted=1
+  [ "$waits" -gt 1 ] || return 143
+  exec sleep 60
+}
+kill() { return 1; }
+jobs() { echo 122; echo 123; }
+waits=0 interrupted= child=123
+await "$child"
+echo "$?"
+"""
+
+
+@pytest.mark.parametrize("piece", ["allocation", "first"])
+def test_a_child_whose_end_bash_lost_is_not_waited_for(piece: str) -> None:
+    """bash takes it for running: `wait` would last as long as all other children."""
+    text = (Path(render.__file__).parent / "runtime" / f"{piece}.sh").read_text()
+    found = re.search(r"^await\(\) \{.*?^\}", text, re.DOTALL | re.MULTILINE)
+    assert found is not None
+    assert bash(found.group() + _LOST, path="/usr/bin:/bin") == b"143\n"
+
+
 # -- the nodes' names ------------------------------------------------------------------------------
 
 
