@@ -107,6 +107,7 @@ def report_of(
 ) -> StudyReport:
     return StudyReport(
         matrix=matrix,
+        studies=studies,
         found=found,
         records=records,
         compared=report_matrix.compared(matrix, studies, found, records),
