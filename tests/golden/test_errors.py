@@ -182,7 +182,7 @@ def test_the_error_is_the_golden_one(
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("BAREBOAT_STORE", str(store))
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
-    monkeypatch.setattr(sites, "probe", lambda _session: case.site)
+    monkeypatch.setattr(sites, "probe", lambda _session, **_: case.site)
     errors: list[BareboatError] = []
     monkeypatch.setattr(console, "show_error", errors.append)
     before, after = case.argv.partition(" -- ")[::2]

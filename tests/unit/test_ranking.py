@@ -7,14 +7,16 @@ import sys
 import types
 from typing import Any
 
+import msgspec
 import pytest
 from builders import make_image, make_job, make_rootfs, make_site
 
 from bareboat import registry
 from bareboat.engines import Enclosure, costs, untested
+from bareboat.errors import PlanError
 from bareboat.model import Decision, EngineFacts, Image, Plan, Site, Topology
 from bareboat.plan import plan
-from bareboat.plan.ranking import Ranking
+from bareboat.plan.ranking import Ranking, least
 
 ONE = Topology()
 MEASURED = ("bubblewrap", "charliecloud", "apptainer", "podman", "udocker")
@@ -169,3 +171,37 @@ def test_stacked_layers_cost_what_they_do_and_not_what_the_tree_does() -> None:
     assert layers is not None
     assert tree is not None
     assert layers.added_s(200_000) > tree.added_s(200_000)
+
+
+@pytest.mark.parametrize("image", [TRAINING, SHORT])
+@pytest.mark.parametrize("asked", [{}, {"form": "file"}, {"writable": True}], ids=str)
+def test_the_engine_that_is_looked_for_first_is_the_cheapest_of_all(
+    image: Image, asked: dict[str, Any]
+) -> None:
+    job = make_job(topology=ONE, **asked)
+    names = [
+        each
+        for name in registry.names("engines")
+        for each in registry.modes(name)
+        if cost_of(each) is not None and (registry.engine(each).STACKS or not job.writable)
+    ]
+    first = Ranking(job, image, make_site()).sorted(names)[0].partition(":")[0]
+    assert least(job) in (first, None)
+
+
+def test_a_job_that_asks_for_nothing_special_needs_one_engine() -> None:
+    assert least(make_job()) == "bubblewrap"
+
+
+def test_an_engine_that_nobody_looked_for_is_rejected_by_its_cost() -> None:
+    others = tuple(name for name in registry.names("engines") if name not in ("bubblewrap", "native"))
+    made = planned(TRAINING, msgspec.structs.replace(site_with("bubblewrap", "native"), unprobed=others))
+    assert made.engine == "bubblewrap"
+    assert reason_against(made, "podman").startswith("not probed; a start takes 120 ms")
+    assert reason_against(made, "enroot").startswith("not probed; untested")
+    assert reason_against(made, "native") == "not a container; used only when requested"
+
+
+def test_engines_that_nobody_looked_for_are_not_taken() -> None:
+    with pytest.raises(PlanError):
+        planned(TRAINING, msgspec.structs.replace(site_with("native"), unprobed=("bubblewrap", "podman")))

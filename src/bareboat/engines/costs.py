@@ -51,3 +51,9 @@ def of(engine: Engine, *, mode: str = "", form: str = "") -> Cost | None:
     known: Costs = getattr(engine, "COSTS", {})
     tried = ((mode, form), (mode, ""), ("", form), ("", ""))
     return next((known[key] for key in tried if key in known), None)
+
+
+def all_of(engine: Engine, *, form: str) -> tuple[Cost, ...]:
+    """The costs of an engine in this form in each of its modes; () for an engine that nobody measured."""
+    modes = {mode for mode, _ in getattr(engine, "COSTS", {})}
+    return tuple(cost for mode in modes if (cost := of(engine, mode=mode, form=form)) is not None)

@@ -122,9 +122,9 @@ class SchedulerFacts(Struct, frozen=True, kw_only=True):
 
 class Site(Struct, frozen=True, kw_only=True):
     """Facts about one machine from one probe. `unseen`: paths of the login node that do not exist on this
-    compute node. `network`: None when not probed. `remarks`: what could not be probed, and why.
-    `broken_launches`: launches that start no rank on a compute node ("srun --mpi=pmix") -> the error
-    message."""
+    compute node. `network`: None when not probed. `unprobed`: engines that nobody looked for, since one that
+    costs less may do. `remarks`: what could not be probed, and why. `broken_launches`: launches that start no
+    rank on a compute node ("srun --mpi=pmix") -> the error message."""
 
     hostname: str
     kernel: str
@@ -150,6 +150,7 @@ class Site(Struct, frozen=True, kw_only=True):
     mpis: tuple[MpiFacts, ...] = ()
     schedulers: tuple[SchedulerFacts, ...] = ()
     unseen: tuple[str, ...] = ()
+    unprobed: tuple[str, ...] = ()
     network: Network | None = None
     remarks: tuple[str, ...] = ()
     probed_at: str = ""

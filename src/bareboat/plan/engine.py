@@ -49,6 +49,10 @@ def choose_engine(
     ranking = Ranking(job, image, site)
     for name in ranking.sorted(_candidates(job, image, site)):
         engine = registry.engine(name)
+        if chosen is not None and name.partition(":")[0] in site.unprobed:
+            reason = f"not probed; {untested(engine) or ranking.why_not(name, chosen[0].NAME)}"
+            rejected.append(Rejected(choice=name, reason=reason))
+            continue
         verdict = engine.judge(site, image)
         if isinstance(verdict, Enclosure):
             verdict = _obstacle(engine, verdict, job, site) or verdict

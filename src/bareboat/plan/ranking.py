@@ -17,13 +17,36 @@ _LONG_S = 600
 _FRAMEWORKS = frozenset(("torch", "tensorflow", "jax"))
 
 
+def least(job: Job) -> str | None:
+    """The engine that costs this job least if all worked here; None where that depends on the image."""
+    form = _form(job)
+    known = {name: costs.all_of(registry.engine(name), form=form) for name in registry.names("engines")}
+    known = {
+        name: each
+        for name, each in known.items()
+        if each and (registry.engine(name).STACKS or not job.writable)
+    }
+    found = set()
+    for file_calls in (_SHORT_FILE_CALLS, _LONG_FILE_CALLS):
+        most = {name: max(cost.added_s(file_calls) for cost in each) for name, each in known.items()}
+        first = min(most, key=lambda name: most[name])
+        others = (cost for name, each in known.items() if name != first for cost in each)
+        found.add(first if all(most[first] < cost.added_s(file_calls) for cost in others) else None)
+    return found.pop() if len(found) == 1 else None
+
+
+def _form(job: Job) -> str:
+    """The image's form, as costs name it."""
+    return "layers" if job.writable else "file" if job.form == "file" else ""
+
+
 class Ranking:
     """What the engines cost this job: the seconds that one start and the job's file calls take longer than
     the calls alone on bare metal."""
 
     def __init__(self, job: Job, image: Image | None, site: Site) -> None:
         self._site = site
-        self._form = "layers" if job.writable else "file" if job.form == "file" else ""
+        self._form = _form(job)
         trains = image is not None and not _FRAMEWORKS.isdisjoint(image.frameworks)
         long = trains or (job.walltime_s or 0) >= _LONG_S
         self._file_calls = _LONG_FILE_CALLS if long else _SHORT_FILE_CALLS

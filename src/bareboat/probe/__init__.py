@@ -1,5 +1,5 @@
 """Probes: detect once what this machine supports."""
 
-from bareboat.probe.machine import probe
+from bareboat.probe.machine import Needs, probe
 
-__all__ = ["probe"]
+__all__ = ["Needs", "probe"]

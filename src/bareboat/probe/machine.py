@@ -6,6 +6,7 @@ import os
 import platform
 import pwd
 import sys
+from dataclasses import dataclass
 from functools import partial
 
 from bareboat import access, execute, registry
@@ -13,7 +14,7 @@ from bareboat.clock import utc_now
 from bareboat.engines import Apart, apart, needs_namespaces
 from bareboat.files.mounts import existing, mount_of
 from bareboat.gpu import find, kernels
-from bareboat.model import FileSystem, GpuDriver, Site
+from bareboat.model import FileSystem, GpuDriver, MpiFacts, Site
 from bareboat.plan.watchdog import PY_SPY
 from bareboat.probe import mpi_library, permits, processor
 from bareboat.probe.attempts import attempt
@@ -31,11 +32,22 @@ _REMOTE_TOOLS = ("ssh",)
 _AT_ONCE = 20
 
 
-def probe(store: Store, *, thorough: bool = False) -> Site:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """What a plan depends on: engines and schedulers by name (None: all), and whether it is the MPIs."""
+
+    engines: tuple[str, ...] | None = None
+    schedulers: tuple[str, ...] | None = None
+    mpis: bool = True
+
+
+def probe(store: Store, needs: Needs | None = None, *, thorough: bool = False) -> Site:
     """Probe this machine. Writes only below the store's tmp and, briefly, in /tmp; both are removed.
 
+    Starting a program in each engine of a cluster takes seconds; with `needs`, only what it names is probed.
     Without `thorough`, facts that no engine and no plan needs are omitted.
     """
+    needs = needs or Needs()
     uid = os.getuid()
     user = _user(uid)
     home = os.path.expanduser("~")
@@ -49,15 +61,18 @@ def probe(store: Store, *, thorough: bool = False) -> Site:
     drivers = attempt("the GPU drivers", partial(find.find, environment=os.environ), (), remarks)
     with store.scratch(own=True) as scratch:
         host = RealHost(scratch, user=user, tools=store.tools)
-        names = registry.names("engines")
+        names = registry.names("engines") if needs.engines is None else needs.engines
+        queues = registry.names("schedulers") if needs.schedulers is None else needs.schedulers
         # Side by side, because what they do is start programs and wait for them: one that hangs is waited
         # for once, and not once for each.
         with execute.side_by_side(_AT_ONCE) as pool:
             if thorough:
                 pool.submit(host.trials.answers)
-            seen_schedulers = pool.map(lambda name: probe_scheduler(name, host), registry.names("schedulers"))
+            seen_schedulers = pool.map(lambda name: probe_scheduler(name, host), queues)
             seen_engines = pool.map(lambda name: probe_engine(name, host), names)
-            seen_mpis = pool.submit(attempt, "MPI", partial(probe_mpis, host, remarks), (), remarks)
+            no_mpis: tuple[MpiFacts, ...] = ()
+            mpis_of = partial(probe_mpis, host, remarks) if needs.mpis else lambda: no_mpis
+            seen_mpis = pool.submit(attempt, "MPI", mpis_of, no_mpis, remarks)
             seen_network = pool.submit(attempt, "the network", partial(probe_network, host), None, remarks)
             seen_capabilities = pool.submit(attempt, "the GPUs", partial(_capabilities, drivers), (), remarks)
             schedulers = tuple(facts for facts in seen_schedulers if facts is not None)
@@ -105,6 +120,7 @@ def probe(store: Store, *, thorough: bool = False) -> Site:
         mpis=mpis,
         network=network,
         other_tools=_other_tools(store),
+        unprobed=tuple(name for name in registry.names("engines") if name not in names),
         remarks=tuple(remarks),
         probed_at=utc_now(),
     )

@@ -8,6 +8,8 @@ import msgspec
 from msgspec import UNSET
 
 from bareboat import registry
+from bareboat.errors import PlanError
+from bareboat.session import sites
 
 if TYPE_CHECKING:
     from bareboat.model import Plan
@@ -16,6 +18,16 @@ if TYPE_CHECKING:
 
 def plan(session: Session, prepared: Prepared) -> Plan:
     """Plan the job; unpack the image or write it as one file where the plan needs that."""
+    job, site = prepared.job, prepared.site
+    try:
+        return _plan(session, prepared)
+    except PlanError:
+        if not site.unprobed:
+            raise
+    return _plan(session, prepared._replace(site=sites.equipped(session, job, sites.probe(session))))
+
+
+def _plan(session: Session, prepared: Prepared) -> Plan:
     from bareboat.images.deployment.present import present
     from bareboat.images.inside.executable import look
     from bareboat.mpi.ladder import needs_mpi

@@ -14,7 +14,7 @@ from bareboat.errors import PlanError, UsageError
 from bareboat.session import Prepared, Purpose, images, layers, sites, variants
 
 if TYPE_CHECKING:
-    from bareboat.model import CaptureRequest, Image, Job
+    from bareboat.model import CaptureRequest, Image, Job, Site
     from bareboat.session import Session
 
 
@@ -25,10 +25,6 @@ def prepare(session: Session, job: Job, purpose: Purpose) -> Prepared:
     instead, without a digest. A bare-metal job needs only a description of it, except for a study. Jobs that
     cannot run are refused before a capture spends time and space.
     """
-    from bareboat.images.capture import describe
-    from bareboat.images.inside.executable import look
-    from bareboat.plan import plan
-
     job = _in_allocation(session, job, purpose)
     if not session.looks:
         check_variables(session, job)
@@ -37,26 +33,31 @@ def prepare(session: Session, job: Job, purpose: Purpose) -> Prepared:
         raise UsageError(
             "prove measures one job, and this job is a sweep", remedy="remove [sweep] from the job file"
         )
-    site = sites.probe(session)
+    site = sites.probe_for(session, job, purpose)
+    try:
+        return _prepare(session, job, purpose, site)
+    except PlanError:
+        if not site.unprobed:
+            raise
+    return _prepare(session, job, purpose, sites.probe(session))
+
+
+def _prepare(session: Session, job: Job, purpose: Purpose, site: Site) -> Prepared:
+    from bareboat.images.capture import describe
+    from bareboat.images.inside.executable import look
+    from bareboat.plan import plan
+
     if purpose is Purpose.SUBMIT and job.scheduler in (None, registry.HERE):
         job = msgspec.structs.replace(job, scheduler=sites.scheduler_here(site))
     queued = job.scheduler not in (None, registry.HERE)
     if purpose is Purpose.PLAN or (purpose is Purpose.PROVE and session.looks and queued):
         job, site = sites.planned_for(session, job, site)
-    if job.scheduler not in (None, registry.HERE):
-        from bareboat.runs.programs import provide, provide_py_spy
+    if job.scheduler not in (None, registry.HERE) and job.scheduling.after:
+        from bareboat.runs import dependencies
 
-        site = provide(session.store, site)
-        if job.scheduling.after:
-            from bareboat.runs import dependencies
-
-            after = dependencies.job_ids(session.store, job.scheduler, job.scheduling.after)
-            job = msgspec.structs.replace(
-                job, scheduling=msgspec.structs.replace(job.scheduling, after=after)
-            )
-        if job.scheduling.watchdog_s:
-            site = provide_py_spy(session.store, site)
-    site = sites.with_filters(session, site)
+        after = dependencies.job_ids(session.store, job.scheduler, job.scheduling.after)
+        job = msgspec.structs.replace(job, scheduling=msgspec.structs.replace(job.scheduling, after=after))
+    site = sites.equipped(session, job, site)
     node = sites.compute_node(session, job, site)
     job = variants.settle(session, job, site, node)
     if job.image != "capture":

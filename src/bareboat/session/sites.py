@@ -5,21 +5,56 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import UNSET
 
 from bareboat import registry
 from bareboat.errors import UsageError
 from bareboat.schedulers import assumed_facts
+from bareboat.session import Purpose
 
 if TYPE_CHECKING:
     from bareboat.model import Job, Site
+    from bareboat.probe import Needs
     from bareboat.session import Session
 
 
-def probe(session: Session, *, thorough: bool = False) -> Site:
-    """The facts about this machine."""
+def probe(session: Session, *, needs: Needs | None = None, thorough: bool = False) -> Site:
+    """The facts about this machine; with `needs`, only those."""
     from bareboat.probe import probe
 
-    return probe(session.store, thorough=thorough)
+    return probe(session.store, needs, thorough=thorough)
+
+
+def probe_for(session: Session, job: Job, purpose: Purpose) -> Site:
+    """The facts that this job's plan needs, if the engine that costs it least can run it; else `unprobed` of
+    the site names the engines that are left. All facts for a plan that is shown."""
+    from bareboat.plan import ranking
+    from bareboat.probe import Needs
+
+    if purpose is Purpose.PLAN:
+        return probe(session)
+    engine = job.engine.partition(":")[0] if job.engine else ranking.least(job)
+    scheduler = job.scheduler or registry.HERE
+    topology = job.topology
+    needs = Needs(
+        engines=None if engine is None else tuple({engine: "", registry.BARE_METAL: ""}),
+        # submit without a scheduler takes the first that works.
+        schedulers=None if purpose is Purpose.SUBMIT and scheduler == registry.HERE else (scheduler,),
+        # Ranks, launchers, and what decides between images for one MPI each.
+        mpis=topology.world_size > 1 or bool(job.launcher) or job.sweep is not UNSET or "{" in job.image,
+    )
+    return probe(session, needs=needs)
+
+
+def equipped(session: Session, job: Job, site: Site) -> Site:
+    """The site with the programs of Bareboat that the job's nodes need."""
+    if job.scheduler not in (None, registry.HERE):
+        from bareboat.runs.programs import provide, provide_py_spy
+
+        site = provide(session.store, site)
+        if job.scheduling.watchdog_s:
+            site = provide_py_spy(session.store, site)
+    return with_filters(session, site)
 
 
 def compute_node(session: Session, job: Job, login: Site) -> Site | None:
