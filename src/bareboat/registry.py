@@ -14,6 +14,8 @@ from bareboat.errors import PlanError, UsageError
 from bareboat.nearest import nearest
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
+
     from bareboat.engines import Engine
     from bareboat.launchers import Launcher
     from bareboat.schedulers import Scheduler
@@ -105,11 +107,18 @@ def scheduler(name: str) -> Scheduler:
 
 
 @functools.cache
-def _modules(group: str) -> dict[str, str]:
+def _added() -> EntryPoints:
+    """What installed packages add, read once for all groups."""
     import importlib.metadata  # here, because it takes 10 ms and a built-in name does not need it
 
+    # Python 3.11 returns a dict that has the same select().
+    return cast("EntryPoints", importlib.metadata.entry_points())
+
+
+@functools.cache
+def _modules(group: str) -> dict[str, str]:
     found = dict(BUILT_IN[group])
-    for point in importlib.metadata.entry_points(group=f"bareboat.{group}"):
+    for point in _added().select(group=f"bareboat.{group}"):
         if point.name in found:
             raise UsageError(
                 f"the package of {point.value!r} adds the {group[:-1]} {point.name!r}, which already exists",
