@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import zlib
 from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
@@ -44,12 +45,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of tests marked one_in(n), leave one case in n, and one of each test at least."""
+    """Of tests marked one_in(n), leave one case in n, and one of each test at least; of those marked
+    sampled(n), one in n by its name."""
     if config.getoption("--exhaustive"):
         return
     seen: Counter[tuple[Path, str]] = Counter()
     kept, left_out = [], []
     for item in items:
+        sampled = item.get_closest_marker("sampled")
+        if sampled is not None and zlib.crc32(item.name.encode()) % sampled.args[0]:
+            left_out.append(item)
+            continue
         mark = item.get_closest_marker("one_in")
         if mark is None:
             kept.append(item)

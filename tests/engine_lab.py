@@ -12,12 +12,14 @@ import re
 import shutil
 import subprocess
 import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import pytest
+from _pytest.mark import ParameterSet
 from environments import Captured
 
 from bareboat import execute, registry, render
@@ -28,6 +30,8 @@ from bareboat.model import Image, Job, Refusal, Site
 from bareboat.plan import plan
 from bareboat.probe import probe
 from bareboat.runs import programs
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,17 @@ class Case:
     def __str__(self) -> str:
         how = ["writable"] * self.writable + ["no-overlay"] * (not self.overlay)
         return "-".join([self.engine, *filter(None, [self.origin]), *how])
+
+
+#: Engines that run another's program: Apptainer's former name, Podman in a wrapper, PRoot without seccomp.
+#: By default one test in four runs with each of them.
+ALIKE = ("singularity", "podman-hpc", "udocker:P2")
+
+
+def params(cases: Iterable[T], name: Callable[[T], str]) -> list[ParameterSet]:
+    """Cases for pytest, sampled where they are much like others. `name`: the engine of a case."""
+    sampled = pytest.mark.sampled(4)
+    return [pytest.param(case, marks=[sampled] if name(case) in ALIKE else []) for case in cases]
 
 
 def cases() -> list[Case]:
@@ -141,7 +156,7 @@ def base_site(captured: Captured) -> Site:
     return programs.provide_filters(captured.store, site)
 
 
-@pytest.fixture(params=cases(), ids=str)
+@pytest.fixture(params=params(cases(), lambda case: case.engine), ids=str)
 def lab(request: pytest.FixtureRequest, captured: Captured, base_site: Site, tmp_path: Path) -> Lab:
     case: Case = request.param
     limit = registry.engine(case.engine).LIMITS.get(request.node.originalname)

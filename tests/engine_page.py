@@ -18,7 +18,7 @@ SUITES = (
 )
 PAGE = Path(__file__).parents[1] / "docs" / "engines.md"
 
-_BEGIN = "<!-- written by: make test TESTS='tests/contract/test_engine* --update-engines' -->"
+_BEGIN = "<!-- written by: make test TESTS='tests/contract/test_engine* --exhaustive --update-engines' -->"
 
 
 def pairs(reports: Iterable[pytest.TestReport]) -> dict[tuple[str, str], bool]:

@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 import pytest
 from drivers import ANSWER, FOLDER, GLIBC, VERSION, make_tree
+from engine_lab import params
 from environments import Captured
 
 from bareboat import registry, render
@@ -99,7 +100,9 @@ def driver_tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_tree(tmp_path_factory.mktemp("machine"))
 
 
-@pytest.fixture(params=_CASES, ids=lambda case: case[0] + ("" if case[1] else "-flat"))
+@pytest.fixture(
+    params=params(_CASES, lambda case: case[0]), ids=lambda case: case[0] + ("" if case[1] else "-flat")
+)
 def lab(
     request: pytest.FixtureRequest, captured: Captured, base_site: Site, driver_tree: Path, tmp_path: Path
 ) -> Lab:
