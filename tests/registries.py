@@ -129,8 +129,9 @@ def free_port() -> int:
         return port
 
 
-def make_certificates(folder: Path) -> Path:
-    """An authority of our own (ca.pem) and a server of 127.0.0.1 and localhost that it vouches for."""
+def make_certificates(folder: Path, *hosts: str) -> Path:
+    """An authority of our own (ca.pem) and a server of 127.0.0.1, localhost and other hosts that it vouches
+    for."""
     openssl = tool("openssl")
 
     def run(*arguments: str) -> None:
@@ -138,7 +139,7 @@ def make_certificates(folder: Path) -> Path:
 
     key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
     run("req", "-x509", *key, "-keyout", "ca.key", "-out", "ca.pem", "-days", "2", "-subj", "/CN=Tests")
-    names = "subjectAltName=IP:127.0.0.1,DNS:localhost"
+    names = ",".join(("subjectAltName=IP:127.0.0.1", *(f"DNS:{host}" for host in ("localhost", *hosts))))
     run("req", *key, "-keyout", "server.key", "-out", "server.csr", "-subj", "/CN=localhost")
     (folder / "names").write_text(names)
     sign = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2", "-extfile", "names")

@@ -5,6 +5,7 @@
     pusher       content on its way into a registry
     endpoint     one repository of one registry: what it is asked, and what its refusals mean
     exchange     one request with its redirects, repetitions and waits
+    limits       how many pulls are left
     auth         challenges and tokens
     credentials  who the user is, for which registry
     http         connections, kept alive

@@ -15,6 +15,7 @@ from bareboat import digests
 from bareboat.errors import ImageError, UsageError
 from bareboat.images.oci.manifest import check_digest
 from bareboat.images.oci.source import LARGEST_DOCUMENT, Blob, Descriptor, Document
+from bareboat.images.registry import limits
 from bareboat.images.registry.endpoint import Endpoint, Missing
 from bareboat.images.registry.exchange import Patience
 from bareboat.images.registry.failure import Broken
@@ -76,6 +77,7 @@ class RegistrySource:
         self._transport = transport
         self._useless: set[Endpoint] = set()
         self._answered = False
+        self._told_limit = False
         self._manifests: set[str] = set()
         self._configs: set[str] = set()
 
@@ -122,6 +124,7 @@ class RegistrySource:
                 headers=_ACCEPT,
                 accepted=(200, 400, 403, 404, 405),
             ) as response:
+                self._tell_limit(response)
                 found = response.headers.get("Docker-Content-Digest") or ""
                 return found if response.status == 200 and digests.is_digest(found) else None
 
@@ -202,6 +205,7 @@ class RegistrySource:
                         f"{subject} is larger than {LARGEST_DOCUMENT / 2**20:.0f} MiB: that is no manifest",
                         remedy="check the reference; if it is right, the registry is out of order",
                     ) from None
+        self._tell_limit(response)
         told = asked if by_digest else response.headers.get("Docker-Content-Digest") or ""
         if told:
             check_digest(told, f"{response.url.authority}, asked for {subject},")
@@ -222,6 +226,12 @@ class RegistrySource:
             self._remember(data)
             _check_sizes(data, subject)
         return Document(data=data, media_type=media_type, digest=found)
+
+    def _tell_limit(self, response: Response) -> None:
+        """Once: an index and its manifest are one pull."""
+        if not self._told_limit and (text := limits.notice(response.headers, response.url.authority)):
+            self._told_limit = True
+            self._transport.options.say(text)
 
     def _remember(self, data: bytes) -> None:
         """Which digests stand for manifests, and which for configs. Whether the document makes sense is for
