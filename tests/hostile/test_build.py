@@ -19,6 +19,7 @@ import images
 import pytest
 from building import BASE, Builds
 from tools import path_without, tool
+from watch import wait_until
 
 SEED = 20261123
 
@@ -139,9 +140,10 @@ RUN sleep 0.2; cat /two > /three
 
 
 def _started(builds: Builds, context: Path) -> subprocess.Popen[bytes]:
+    own = {"BAREBOAT_STORE": str(builds.folder / "store"), "SOURCE_DATE_EPOCH": "1700000000"}
     return subprocess.Popen(
         [sys.executable, "-m", "bareboat", "image", "build", "--json", "-t", "made:1", context],
-        env=os.environ | {"BAREBOAT_STORE": str(builds.folder / "store"), "SOURCE_DATE_EPOCH": "1700000000"},
+        env=os.environ | builds.variables | own,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
@@ -213,6 +215,25 @@ def test_builds_that_are_killed_leave_a_store_that_is_right(tmp_path: Path, exha
     assert (again["digest"], again["cached"]) == (expected, again["steps"])
     said = builds.bareboat("run", "--image", "made:1", "--", "sh", "-c", "ls /d | wc -l; cat /three")
     assert said.out == "200\ntwo\n"
+
+
+def test_a_build_killed_before_its_step_has_started_ends_it(tmp_path: Path) -> None:
+    """bubblewrap's --die-with-parent counts from a moment after its start, which is late on a busy node."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "from bareboat.images.build import run\n"
+        "start = run.Runner._argv\n"
+        "run.Runner._argv = lambda *given: ['sh', '-c', 'sleep 2; exec \"$@\"', 'sh', *start(*given)]\n"
+    )
+    builds = Builds(tmp_path / "builds", {"PYTHONPATH": str(tmp_path)})
+    builds.folder.mkdir()
+    builds.base()
+    context = builds.context(f"FROM base\nRUN sleep 60; : {builds.store.root}\n")
+    process = _started(builds, context)
+    assert wait_until(lambda: any("sleep 2; exec" in words for words in _left(builds.store.root)))
+    process.kill()
+    process.communicate(timeout=30)
+    time.sleep(3)
+    assert _left(builds.store.root) == []
 
 
 def test_builds_at_once_run_a_step_once(builds: Builds) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import shlex
@@ -361,3 +362,72 @@ def test_signals_that_are_held_do_not_hide_a_failure() -> None:
 
     with pytest.raises(ValueError, match="told"):
         fail()
+
+
+#: A step with a process in a session of its own, which nothing but its parent's end can find.
+STEP = """
+import sys
+from bareboat import execute
+words = ["sh", "-c", f"(setsid sleep {sys.argv[1]} &) ; echo started; sleep {sys.argv[1]}"]
+execute.run_step(
+    words, environment={"PATH": "/usr/bin:/bin"}, is_sandbox=True,
+    show=lambda data: (sys.stdout.buffer.write(data), sys.stdout.flush()),
+)
+"""
+
+
+def _sleeping(seconds: str) -> list[str]:
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            if Path("/proc", name, "cmdline").read_bytes() == f"sleep\0{seconds}\0".encode():
+                found.append(name)
+    return found
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_a_step_ends_with_bareboat(number: signal.Signals) -> None:
+    seconds = f"600.{os.getpid()}{number:d}"
+    process = subprocess.Popen([sys.executable, "-c", STEP, seconds], stdout=subprocess.PIPE)
+    with process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"started\n"
+        assert wait_until(lambda: len(_sleeping(seconds)) == 2)
+        process.send_signal(number)
+        assert wait_until(lambda: not _sleeping(seconds))
+
+
+def test_a_step_leaves_nothing() -> None:
+    seconds = f"601.{os.getpid()}"
+    said: list[bytes] = []
+    words = ["sh", "-c", f"(setsid sleep {seconds} >&- 2>&- &) ; echo done; exit 7"]
+    code = execute.run_step(words, environment=ENVIRONMENT, show=said.append, is_sandbox=True)
+    assert (code, b"".join(said)) == (7, b"done\n")
+    assert _sleeping(seconds) == []
+
+
+def test_what_a_tool_leaves_stays() -> None:
+    """Podman keeps a process that holds the user's namespace."""
+    seconds = f"602.{os.getpid()}"
+    words = ["sh", "-c", f"(setsid sleep {seconds} >&- 2>&- &) ; exit 0"]
+    assert execute.run_step(words, environment=ENVIRONMENT, show=print, is_sandbox=False) == 0
+    assert wait_until(lambda: len(_sleeping(seconds)) == 1)
+    for pid in _sleeping(seconds):
+        os.kill(int(pid), signal.SIGKILL)
+
+
+def test_a_step_that_cannot_start_and_one_that_a_signal_ends() -> None:
+    with pytest.raises(ToolError, match="/none cannot be started: No such file"):
+        execute.run_step(["/none"], environment=ENVIRONMENT, show=print, is_sandbox=True)
+    words = ["sh", "-c", "kill -TERM $$"]
+    assert execute.run_step(words, environment=ENVIRONMENT, show=print, is_sandbox=True) == 143
+
+
+def test_a_step_without_output_is_stopped() -> None:
+    began = time.monotonic()
+    words = ["sh", "-c", "exec >&- 2>&-; sleep 603"]
+    code = execute.run_step(
+        words, environment=ENVIRONMENT, show=print, is_sandbox=True,
+        stopped=lambda: time.monotonic() > began + 1,
+    )  # fmt: skip
+    assert (code, time.monotonic() - began < 60) == (137, True)

@@ -8,7 +8,9 @@ import os
 import select
 import shlex
 import signal
+import socket
 import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +21,9 @@ from bareboat.execute.signals import interrupts_left_to_child
 
 _CHUNK_BYTES = 1 << 16
 _LOOK_S = 0.2
-_END_S = 5.0
+#: The guard needs five seconds at most.
+_END_S = 7.0
+_GUARD = Path(__file__).with_name("step_guard.py")
 
 log = logging.getLogger("bareboat")
 
@@ -50,42 +54,60 @@ def run_step(
     *,
     environment: Mapping[str, str],
     show: Callable[[bytes], None],
+    is_sandbox: bool,
     stopped: Callable[[], bool] = lambda: False,
     folder: Path | None = None,
 ) -> int:
     """Run a command without input; return its exit code, 128 + N for signal N. `show`: called with stdout and
-    stderr. `folder`: where it starts. Once `stopped`, or when Bareboat exits, the command is killed; the
-    sandbox ends with it. Raises ToolError where it cannot start."""
-    with _described(argv) as (words, descriptors):
+    stderr. `folder`: where it starts. Once `stopped`, or when Bareboat exits or is killed, the command ends,
+    as `step_guard` describes. Raises ToolError where it cannot start."""
+    ours, theirs = socket.socketpair()
+    with _described(argv) as (words, descriptors), ours:
         log.debug("+ %s", shlex.join(words))
+        kind = "sandbox" if is_sandbox else "tool"
+        guard = [sys.executable, "-I", "-S", "-B", str(_GUARD), kind, str(theirs.fileno())]
+        with theirs:
+            try:
+                process = subprocess.Popen(
+                    [*guard, *words],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    env=dict(environment),
+                    pass_fds=(*descriptors, theirs.fileno()),
+                    start_new_session=True,
+                    umask=_UMASK,
+                    cwd=folder,
+                )
+            except (OSError, ValueError) as error:
+                raise ToolError(f"{words[0]} cannot be started: {error}") from None
+
+        def is_over() -> bool:
+            return stopped() or tools._stopped.is_set()
+
         try:
-            process = subprocess.Popen(
-                words,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                env=dict(environment),
-                pass_fds=descriptors,
-                start_new_session=True,
-                umask=_UMASK,
-                cwd=folder,
-            )
-        except (OSError, ValueError) as error:
-            raise ToolError(f"{words[0]} cannot be started: {error}") from None
-    try:
-        assert process.stdout is not None
-        _follow(process, process.stdout.fileno(), show, lambda: stopped() or tools._stopped.is_set())
-        if process.poll() is None and (stopped() or tools._stopped.is_set()):
-            process.kill()
-        code = process.wait()
-    finally:
-        if process.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            with contextlib.suppress(subprocess.TimeoutExpired):
+            assert process.stdout is not None
+            _follow(process, process.stdout.fileno(), show, is_over)
+            while not is_over():  # it may run on without its output
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(_LOOK_S)
+                    break
+        finally:
+            with contextlib.suppress(OSError):
+                ours.shutdown(socket.SHUT_WR)  # the guard ends what still runs
+            try:
                 process.wait(_END_S)
-        assert process.stdout is not None
-        process.stdout.close()
+            except subprocess.TimeoutExpired:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+            assert process.stdout is not None
+            process.stdout.close()
+        code = process.wait()
+        reason = b""
+        with contextlib.suppress(OSError):
+            reason = ours.recv(_CHUNK_BYTES, socket.MSG_DONTWAIT)
+    if reason:
+        raise ToolError(f"{words[0]} cannot be started: {reason.decode(errors='replace')}")
     return code if code >= 0 else 128 - code
 
 

@@ -229,7 +229,7 @@ def _run(
         del tail[:-_KEPT_BYTES]
 
     reporter.begin(title, what)
-    code = execute.run_step(words, environment=_environment(peer), show=show, folder=folder)
+    code = execute.run_step(words, environment=_environment(peer), show=show, is_sandbox=False, folder=folder)
     if code:
         last = tail.decode(errors="replace").splitlines()[-_LAST_LINES:]
         raise BareboatError(

@@ -188,7 +188,9 @@ class Runner:
 
     def _start(self, found: _Found, box: Sandbox, words: tuple[str, ...], tail: _Tail) -> int:
         argv = self._argv(found, box, words)
-        return execute.run_step(argv, environment=_minimal(), show=tail, stopped=self._stopped.is_set)
+        return execute.run_step(
+            argv, environment=_minimal(), show=tail, is_sandbox=True, stopped=self._stopped.is_set
+        )
 
     def _argv(self, found: _Found, box: Sandbox, words: tuple[str, ...]) -> list[execute.Word]:
         rules = program.build(self._machine, owners=self._ids is not None)
