@@ -1,12 +1,12 @@
 """How long building takes, beside buildah, podman, Charliecloud and Apptainer: cold, warm, and changed.
 
-    python bench/build.py [--rounds 3] [--only bareboat,buildah] [--recipes apt,c]
+    python bench/build.py [--rounds 3] [--only bareboat,buildah] [--recipes apt,c] [--cpu]
 
 Every tool builds the same Dockerfiles (bench/recipes) from the same base, a Debian made by mmdebstrap, with
 the host's network, as an ordinary user. `cold` runs every step; `warm` repeats the build; `changed` follows a
 change of the last file that the recipe copies. Apptainer builds a definition file with the same commands, and
-has no cache. Rounds are interleaved; figures are medians of the wall time in seconds, with the smallest and
-the largest.
+has no cache. Rounds are interleaved; figures are medians in seconds, with the smallest and the largest: of
+the wall time, and with `--cpu` of the time on processors, which other users of the machine change less.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import shutil
 import statistics
 import subprocess
@@ -118,6 +119,7 @@ def main() -> int:
     parser.add_argument("--base", type=Path, help="a tar of Debian (default: made by mmdebstrap)")
     parser.add_argument("--folder", type=Path, help="where stores are (default: a temporary directory)")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--cpu", action="store_true", help="print the time on processors, too")
     options = parser.parse_args()
     chosen = [
         builder
@@ -126,7 +128,7 @@ def main() -> int:
     ]
     recipes = [name for name in contexts.CHANGES if name in (options.recipes or name).split(",")]
     home = Path(tempfile.mkdtemp(prefix="build-", dir=options.folder))
-    times: dict[tuple[str, str, str], list[float]] = {}
+    times: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
     try:
         base = options.base or _base(home)
         for builder in chosen:
@@ -134,20 +136,25 @@ def main() -> int:
         for number in range(options.rounds):
             for recipe in recipes:
                 for builder in chosen:
-                    for what, wall_s in _measure(builder, recipe, home, number):
-                        times.setdefault((recipe, what, builder.name), []).append(wall_s)
+                    for what, taken in _measure(builder, recipe, home, number):
+                        times.setdefault((recipe, what, builder.name), []).append(taken)
     finally:
         subprocess.run(["buildah", "unshare", "rm", "-rf", str(home)], check=False, stderr=subprocess.DEVNULL)
         shutil.rmtree(home, ignore_errors=True)
     if options.json:
-        print(json.dumps([{"recipe": r, "what": w, "tool": t, "s": s} for (r, w, t), s in times.items()]))
+        rows = [
+            {"recipe": r, "what": w, "tool": t, "s": [wall for wall, _ in s], "cpu_s": [cpu for _, cpu in s]}
+            for (r, w, t), s in times.items()
+        ]
+        print(json.dumps(rows))
         return 0
-    print(f"{'recipe':<10}{'':<10}" + "".join(f"{builder.name:<26}" for builder in chosen))
-    for recipe in recipes:
-        for what in ("cold", "warm", "changed"):
-            cells = [times[recipe, what, builder.name] for builder in chosen]
-            shown = [f"{statistics.median(c):.2f} [{min(c):.2f}-{max(c):.2f}]" for c in cells]
-            print(f"{recipe:<10}{what:<10}" + "".join(f"{cell:<26}" for cell in shown))
+    for number, kind in enumerate(("wall", "cpu") if options.cpu else ("wall",)):
+        print(f"{kind:<10}{'':<10}" + "".join(f"{builder.name:<26}" for builder in chosen))
+        for recipe in recipes:
+            for what in ("cold", "warm", "changed"):
+                cells = [[each[number] for each in times[recipe, what, builder.name]] for builder in chosen]
+                shown = [f"{statistics.median(c):.2f} [{min(c):.2f}-{max(c):.2f}]" for c in cells]
+                print(f"{recipe:<10}{what:<10}" + "".join(f"{cell:<26}" for cell in shown))
     return 0
 
 
@@ -157,7 +164,7 @@ def _base(home: Path) -> Path:
     return tar
 
 
-def _measure(builder: Builder, recipe: str, home: Path, number: int) -> list[tuple[str, float]]:
+def _measure(builder: Builder, recipe: str, home: Path, number: int) -> list[tuple[str, tuple[float, float]]]:
     folder = home / builder.name / f"{recipe}-{number}"
     folder.parent.mkdir(exist_ok=True)
     contexts.lay(recipe, folder, builder.base, home / "downloads")
@@ -168,12 +175,23 @@ def _measure(builder: Builder, recipe: str, home: Path, number: int) -> list[tup
     for what in ("cold", "warm", "changed"):
         if what == "changed":
             contexts.change(recipe, folder, number)
-        began = time.monotonic()
+        began, used_s = time.monotonic(), _cpu_s()
         argv = builder.build(folder, f"{recipe}:{number}", what == "cold")
         _run(argv, variables, folder if builder.definition else None)
-        found.append((what, time.monotonic() - began))
-        print(f"{recipe} {builder.name} {what}: {found[-1][1]:.2f} s", file=sys.stderr, flush=True)
+        taken = (time.monotonic() - began, _cpu_s() - used_s)
+        found.append((what, taken))
+        print(
+            f"{recipe} {builder.name} {what}: {taken[0]:.2f} s, cpu {taken[1]:.2f} s",
+            file=sys.stderr,
+            flush=True,
+        )
     return found
+
+
+def _cpu_s() -> float:
+    """Of all children that ended, with theirs."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _run(argv: list[str], variables: Mapping[str, str], folder: Path | None = None) -> None:
