@@ -3,9 +3,11 @@ in every engine, and, pushed to a registry, in podman and apptainer."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -56,9 +58,14 @@ def peer() -> Iterator[Peer]:
 
 
 @pytest.fixture(scope="module")
-def builds(tmp_path_factory: pytest.TempPathFactory, peer: Peer) -> Builds:
+def builds(tmp_path_factory: pytest.TempPathFactory, peer: Peer) -> Iterator[Builds]:
     """A minimal Debian as `base`, in both."""
     folder = tmp_path_factory.mktemp("real")
+    with removed(folder):
+        yield based(folder, peer)
+
+
+def based(folder: Path, peer: Peer) -> Builds:
     archive = folder / "base.tar"
     subprocess.run(
         [tool("mmdebstrap"), "--quiet", "--mode=unshare", "--variant=minbase", "bookworm", str(archive)],
@@ -119,7 +126,7 @@ def test_pushed_it_runs_in_podman_and_apptainer(
     builds: Builds, contexts: Any, recipe: str, tmp_path: Path, peer: Peer
 ) -> None:
     argv, says = contexts.RUNS[recipe]
-    with real_registry(tmp_path / "registry") as here:
+    with removed(tmp_path), real_registry(tmp_path / "registry") as here:
         target = f"{here.address}/team/{recipe}:1"
         builds.bareboat("image", "push", "--plain-http", f"{recipe}:1", target)
         flags = ("--quiet", "--tls-verify=false", "--network", "host", "--rm")
@@ -137,6 +144,17 @@ def test_pushed_it_runs_in_podman_and_apptainer(
             )
             assert done.returncode == 0, done.stderr
         assert says in done.stdout
+
+
+@contextlib.contextmanager
+def removed(folder: Path) -> Iterator[None]:
+    """Remove its content afterwards: PyTorch with CUDA has 17 GB of it, and pytest keeps directories."""
+    try:
+        yield
+    finally:
+        subprocess.run(["chmod", "-R", "u+rwX", str(folder)], check=False, capture_output=True)
+        shutil.rmtree(folder)
+        folder.mkdir()
 
 
 def test_its_tree_is_that_of_buildah(builds: Builds, recipe: str, peer: Peer) -> None:

@@ -400,7 +400,7 @@ def test_a_step_ends_with_bareboat(number: signal.Signals) -> None:
 def test_a_step_leaves_nothing() -> None:
     seconds = f"601.{os.getpid()}"
     said: list[bytes] = []
-    words = ["sh", "-c", f"(setsid sleep {seconds} >&- 2>&- &) ; echo done; exit 7"]
+    words = ["sh", "-c", f"(setsid sleep {seconds} >&- 2>&- &) ; sleep 0.5; echo done; exit 7"]
     code = execute.run_step(words, environment=ENVIRONMENT, show=said.append, is_sandbox=True)
     assert (code, b"".join(said)) == (7, b"done\n")
     assert _sleeping(seconds) == []
