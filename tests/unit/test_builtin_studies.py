@@ -81,6 +81,9 @@ def test_published_figures_are_of_the_study(name: str, tmp_path: Path) -> None:
     factors = [factor.rpartition(".")[2] for factor in request.factors]
     rows = published.read(study.published.read_text(), "published.csv")
     assert rows
+    for scale in builtin.scales(name):
+        file = TomlFile(builtin.packaged(name, scale).file)
+        published.check(rows, studyfile.read_study(file, settings(tmp_path)).factors, "published.csv")
     for row in rows:
         assert set(row.factors) <= set(factors)
         assert row.arm in request.arms
@@ -259,6 +262,33 @@ def test_the_nearest_point_stands_beside() -> None:
 def test_another_network_is_never_the_nearest() -> None:
     rows = published.read(HEAD + "alexnet,4,bare,speed,9,,,,K80,CINECA\n", "p.csv")
     assert all(each.published is None for each in published.beside(make_matrix(), RECORDS, rows))
+
+
+def test_an_empty_factor_fits_every_value_and_another_column_is_named() -> None:
+    head = HEAD.replace("batch", "nodes,batch")
+    rows = published.read(
+        head + "alexnet,,32,bare,speed,9,,,,K80,CINECA\n" + "vgg16,7,,bare,speed,8,,,,K80,CINECA\n", "p.csv"
+    )
+    matrix = make_matrix(factors=("batch", "model"), points=((4, "vgg16"), (64, "vgg16")))
+    first, _ = published.beside(matrix, RECORDS, rows)
+    assert first.published is rows[1]
+    assert first.differs == "nodes 7"
+
+
+@pytest.mark.parametrize(
+    ("column", "said"), [("modle", "the column modle names no factor of the study"), ("model", "")]
+)
+def test_rows_that_the_study_cannot_tell_apart_are_refused(column: str, said: str) -> None:
+    other = "resnet50" if said else "vgg16"
+    rows = published.read(
+        HEAD.replace("model", column)
+        + "vgg16,32,bare,speed,9,,,,K80,CINECA\n"
+        + f"{other},32,bare,speed,8,,,,K80,CINECA\n",
+        "p.csv",
+    )
+    with pytest.raises(UsageError, match=r"p.csv has two rows for speed of bare at .*batch 32") as caught:
+        published.check(rows, ("model", "sweep.batch"), "p.csv")
+    assert caught.value.context == said
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,7 @@ def read_published(context: Context, *, builtin: bool) -> str | None:
         return None
     if not studyfile.is_study(TomlFile(Path(options.file))):
         return None
-    path = Path(context.options.file).parent / "published.csv"
+    path = Path(context.options.file).parent / published.NAME
     try:
         text = untrusted.read_text(path)
     except FileNotFoundError:

@@ -84,9 +84,12 @@ def run(context: Context, request: StudyRequest, published: str | None) -> int:
     options = context.options
     from bareboat.cli.libraries import check_library
     from bareboat.study import matrix
+    from bareboat.study import published as tables
 
     if options.resume:
         return resume(context, matrix.find(context.store, request))
+    if published is not None:
+        tables.check(tables.read(published, tables.NAME), request.factors, tables.NAME)
     from bareboat.session import studies
 
     cells, site = studies.cells(context.session, request)

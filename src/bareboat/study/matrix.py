@@ -28,7 +28,6 @@ from bareboat.study.published import Published
 from bareboat.studyfile import StudyRequest, same_arms
 
 FILE = "matrix.json"
-_PUBLISHED = "published.csv"
 
 #: The plan of an arm at a point, and its image.
 Cell = tuple[Plan, Image]
@@ -74,7 +73,7 @@ def design(
             if allocation.is_queued(study):
                 allocation.write_arms(store, study, [plan for plan, _ in row])
         if published_table is not None:
-            store.write(store.run(run_id) / _PUBLISHED, published_table.encode())
+            store.write(store.run(run_id) / published.NAME, published_table.encode())
         # Last, because a study without it never began.
         _keep(store, matrix)
     return matrix
@@ -174,7 +173,7 @@ def read_records(store: Store, matrix: Matrix) -> list[list[Record]]:
 
 def read_published(store: Store, matrix: Matrix) -> list[Published] | None:
     """The rows of the study's published table; None: it has none."""
-    path = store.run(matrix.id) / _PUBLISHED
+    path = store.run(matrix.id) / published.NAME
     return published.read(untrusted.read_text(path), str(path)) if os.path.lexists(path) else None
 
 

@@ -24,6 +24,8 @@ from bareboat.model.matrix import shown
 if TYPE_CHECKING:
     from _csv import Reader
 
+#: Of the file beside a study file.
+NAME = "published.csv"
 _LAST = ("arm", "metric", "mean", "std", "min", "max", "hardware", "source")
 #: A table without rows.
 EMPTY = ",".join(_LAST) + "\n"
@@ -124,6 +126,26 @@ def _rows(rows: Reader, name: str) -> Iterator[Published]:
         )
 
 
+def check(rows: Sequence[Published], factors: Sequence[str], name: str) -> None:
+    """Raise UsageError for two rows that the study cannot tell apart: equal ones, or rows that differ in a
+    column that names none of its factors. `name`: the file's."""
+    last = [factor.rpartition(".")[2] for factor in factors]
+    found: dict[tuple[str, ...], Published] = {}
+    for row in rows:
+        key = (row.arm, row.metric, *(row.factors.get(factor, "") for factor in last))
+        first = found.setdefault(key, row)
+        if first is row:
+            continue
+        where = ", ".join(f"{name} {value}" for name, value in zip(last, key[2:], strict=True) if value)
+        columns = [each for each in {**first.factors, **row.factors} if each not in last]
+        differing = [each for each in columns if first.factors.get(each) != row.factors.get(each)]
+        raise UsageError(
+            f"{name} has two rows for {row.metric} of {row.arm}" + (f" at {where}" if where else ""),
+            context=f"the column {differing[0]} names no factor of the study" if differing else "",
+            remedy=f"the factors of the study: {', '.join(last)}" if differing and last else "remove a row",
+        )
+
+
 def beside(
     matrix: Matrix, records: Sequence[Sequence[Record]], published: Sequence[Published]
 ) -> list[Beside]:
@@ -174,7 +196,9 @@ def _nearest(
     for name, value in values.items():
         if not any(name in row.factors for row in rows):
             continue
-        same = [row for row in rows if row.factors.get(name) == value]
+        # An empty factor fits every value.
+        any_value = [row for row in rows if name not in row.factors]
+        same = [row for row in rows if row.factors.get(name) == value] or any_value
         if not same and (wanted := _number(value)) is not None:
             known = [
                 (abs(at - wanted), row)
@@ -187,7 +211,7 @@ def _nearest(
     if not rows:
         return None, ""
     row = rows[0]
-    other = [f"{key} {value}" for key, value in row.factors.items() if values.get(key, value) != value]
+    other = [f"{key} {value}" for key, value in row.factors.items() if values.get(key) != value]
     return row, ", ".join(other)
 
 
