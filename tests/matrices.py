@@ -6,9 +6,13 @@ import math
 import random
 from typing import Any
 
+import msgspec
 from builders import fake_digest, make_image, make_job, make_site, make_study
 
+from bareboat import codec
 from bareboat.model import Arm, Contrast, Matrix, MetricRequest, ProveRequest, Record, Study
+from bareboat.store import Store
+from bareboat.study import prove
 
 SPEED = MetricRequest(name="speed", pattern="v=(.*)", unit="images/s")
 
@@ -71,3 +75,17 @@ def make_records(
                 )  # fmt: skip
         found.append(own)
     return found
+
+
+def keep(store: Store, matrix: Matrix, records: list[list[Record]]) -> None:
+    """Write the study as `prove` leaves it."""
+    store.run(matrix.id).mkdir(parents=True)
+    store.write(store.run(matrix.id) / "matrix.json", codec.to_json(matrix))
+    for study, own in zip(make_points(matrix), records, strict=True):
+        store.run(study.id).mkdir(parents=True)
+        prove.keep(store, msgspec.structs.replace(study, site=matrix.site))
+        for record in own:
+            folder = store.run(study.id) / f"{record.run:04d}"
+            folder.mkdir(exist_ok=True)
+            name = prove.file_names(study)[[arm.name for arm in study.arms].index(record.arm)]
+            (folder / f"{name}.json").write_bytes(codec.to_json(record))

@@ -74,8 +74,12 @@ def run(context: Context) -> int:
             return report_sweep.run(context, name, request)
         return report_run.run(context, name, request)
     if any(matrix.is_matrix(store, name) for name in runs):
-        from bareboat.cli import study_result
+        from bareboat.cli import report_change, study_result
 
+        report_trackers.write(context, runs)
+        if len(runs) == 2 and all(matrix.is_matrix(store, name) for name in runs):
+            check_library()
+            return report_change.run(context, (runs[0], runs[1]), request)
         return study_result.run(context, runs, request)
     check_library()
     found = report_export.read_studies(context, runs)
@@ -113,7 +117,7 @@ def _newest_study(context: Context, request: Request) -> str:
         if near is not None:
             raise UsageError(f"run {request.folder} not found; did you mean {near}?", remedy=f"{near} DIR")
     for run_id in reversed(runs):
-        if os.path.lexists(store.run(run_id) / "study.json"):
+        if _is_study(store, run_id):
             if not context.options.quiet:
                 console.note(f"study {run_id} (the newest)")
             return run_id

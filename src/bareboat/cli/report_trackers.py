@@ -90,12 +90,21 @@ def _tracked(store: Store, run_id: str) -> Iterator[Tracked]:
                 yield _of_run(store, name, group=run_id, parameters=sweep.values(index))
     elif os.path.lexists(store.run(run_id) / "submission.json"):
         yield _of_run(store, run_id, group=run_id, parameters={})
+    elif os.path.lexists(store.run(run_id) / "matrix.json"):
+        from bareboat.study import matrix
+
+        found = matrix.read(store, run_id)
+        measured = zip(matrix.points(store, found), matrix.read_records(store, found), strict=True)
+        for point, (study, records) in enumerate(measured):
+            values = {name: str(value) for name, value in found.values(point).items()}
+            for record in records:
+                yield _of_record(study, record, group=run_id, parameters=values)
     else:
         from bareboat.study import prove
 
         study = prove.read_study(store, run_id)
         for record in prove.read_records(store, study):
-            yield _of_record(study, record)
+            yield _of_record(study, record, group=study.id, parameters={})
 
 
 def _of_run(store: Store, run_id: str, *, group: str, parameters: dict[str, str]) -> Tracked:
@@ -122,7 +131,7 @@ def _of_run(store: Store, run_id: str, *, group: str, parameters: dict[str, str]
     )
 
 
-def _of_record(study: Study, record: Record) -> Tracked:
+def _of_record(study: Study, record: Record, *, group: str, parameters: dict[str, str]) -> Tracked:
     from bareboat.model import Phases
     from bareboat.study import report_series
     from bareboat.study.report_tracking import Tracked
@@ -135,12 +144,12 @@ def _of_record(study: Study, record: Record) -> Tracked:
     engine = next(arm.engine for arm in study.arms if arm.name == record.arm)
     return Tracked(
         name=f"{study.id}.{record.arm.replace(' ', '-')}.{number}",
-        group=study.id,
+        group=group,
         began_s=epoch_s(record.started_at),
-        parameters={"arm": record.arm, "run": str(record.run)},
+        parameters={**parameters, "arm": record.arm, "run": str(record.run)},
         results=results,
         series=report_series.of_record(record),
-        is_good=record.exit_code == 0,
+        is_good=record.exit_code == 0 and not record.ended_because,
         tags=_tags(study.job.command, engine, record.image_digest, record.world_size),
     )
 

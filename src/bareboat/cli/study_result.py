@@ -23,7 +23,7 @@ def run(context: Context, runs: Sequence[str], request: Request) -> int:
 
     if len(runs) > 1:
         raise UsageError(
-            "a study of several arms or points cannot be combined with other runs",
+            "a study of several arms or points can be reported with one other such study",
             remedy=f"bareboat report {runs[0]}   # alone",
         )
     check_library()

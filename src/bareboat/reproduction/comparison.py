@@ -195,46 +195,20 @@ def _effects(
     confidence: float,
     judged: bool,
 ) -> Compared:
-    """Welch's interval of the difference of the mean log ratios, and two one-sided tests.
+    from bareboat.study.statistics import Verdict, compare_means
 
-    Sources: Welch (1947), Biometrika 34, 28-35; Schuirmann (1987) for the tests."""
-    from scipy import special
-
-    means = [math.fsum(each) / len(each) for each in (first, second)]
-    shown = [f"{math.exp(mean):.4f}" for mean in means]
+    shown = [f"{math.exp(math.fsum(each) / len(each)):.4f}" for each in (first, second)]
     if min(len(first), len(second)) < 2:
         return Compared(item=item, first=shown[0], second=shown[1], equal=None, text="fewer than 2 runs")
-    parts = [
-        math.fsum((value - mean) ** 2 for value in each) / (len(each) - 1) / len(each)
-        for each, mean in zip((first, second), means, strict=True)
-    ]
-    error = math.sqrt(sum(parts))
-    distance = means[1] - means[0]
-    bound = math.log1p(margin)
-    if not error:
-        freedom, low, high, p = 1.0, distance, distance, 0.0 if abs(distance) < bound else 1.0
-        different = abs(distance) >= bound
-    else:
-        freedom = sum(parts) ** 2 / sum(
-            part**2 / (len(each) - 1) for part, each in zip(parts, (first, second), strict=True)
-        )
-        half = float(special.stdtrit(freedom, (1 + confidence) / 2)) * error
-        low, high = distance - half, distance + half
-        p = max(
-            float(special.stdtr(freedom, -(bound - distance) / error)),
-            float(special.stdtr(freedom, -(bound + distance) / error)),
-        )
-        different = low > 0 or high < 0
-    equivalent = p <= 1 - confidence
-    equal = True if equivalent else False if different else None
-    word = "equivalent" if equivalent else "different" if different else "not enough evidence"
+    found = compare_means(first, second, margin=margin, confidence=confidence)
+    equal = {Verdict.EQUIVALENT: True, Verdict.DIFFERENT: False}.get(found.verdict)
     return Compared(
         item=item,
         first=shown[0],
         second=shown[1],
         equal=equal if judged else None,
-        text=f"{word} at {margin:.1%}: second / first {math.exp(distance):.4f}, "
-        f"{confidence:.0%} interval [{math.exp(low):.4f}, {math.exp(high):.4f}], p = {p:.2g}",
+        text=f"{found.verdict} at {margin:.1%}: second / first {found.ratio:.4f}, "
+        f"{confidence:.0%} interval [{found.low:.4f}, {found.high:.4f}], p = {found.equivalence_p:.2g}",
     )
 
 

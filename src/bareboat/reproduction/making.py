@@ -164,32 +164,16 @@ class Maker:
         if self._metrics:
             raise UsageError("--metric is for runs, and this is a study", remedy="remove --metric")
         records = prove.read_records(self.store, study)
-        found = provenance.read(self.store, run_id)
-        lacks = _lacks(found, study=True)
-        withheld = names(study.job.environment)
-        kept = {name: value for name, value in study.job.environment.items() if name not in withheld}
         judged = analysis.analyse(study, records)
         primary = judged.primary
-        image = images.of_image(
-            self.store, study.image, packages="packages" not in self._without, say=self._say
-        )
-        if image.packages is None and "packages" not in self._without:
-            lacks.append("the image's packages: it is no longer in the store")
+        lacks: list[str] = []
+        data = self._data(study.created_at, lacks)
+        made = self._made_of(run_id, study)
         return self._checked(
-            Lock(
-                kind="study",
-                name=run_id,
-                made_by=f"bareboat {__version__}",
-                recorded_by=f"bareboat {study.bareboat_version}",
-                job=msgspec.structs.replace(study.job, environment=kept),
-                withheld=withheld,
-                plan=_plan_of_study(study),
-                image=image,
-                code=found.code if found and "code" not in self._without else None,
-                machine=machines.of_site(study.site),
-                nodes=(study.site.hostname,),
-                data=self._data(study.created_at, lacks),
-                results=Results(started_at=study.created_at),
+            msgspec.structs.replace(
+                made,
+                data=data,
+                not_recorded=(*made.not_recorded, *lacks),
                 study=LockedStudy(
                     arms=tuple(arm.name for arm in study.arms),
                     sentence=judged.sentence,
@@ -209,8 +193,38 @@ class Maker:
                         for each in judged.metrics
                     ),
                 ),
-                not_recorded=tuple(lacks),
             )
+        )
+
+    def origin(self, run_id: str, study: Study) -> Lock:
+        """What made a study, also one of several arms or points, of which `study` is one; without results and
+        secrets."""
+        return secrets.without(self._made_of(run_id, study))
+
+    def _made_of(self, run_id: str, study: Study) -> Lock:
+        found = provenance.read(self.store, run_id)
+        lacks = _lacks(found, study=True)
+        withheld = names(study.job.environment)
+        kept = {name: value for name, value in study.job.environment.items() if name not in withheld}
+        image = images.of_image(
+            self.store, study.image, packages="packages" not in self._without, say=self._say
+        )
+        if image.packages is None and "packages" not in self._without:
+            lacks.append("the image's packages: it is no longer in the store")
+        return Lock(
+            kind="study",
+            name=run_id,
+            made_by=f"bareboat {__version__}",
+            recorded_by=f"bareboat {study.bareboat_version}",
+            job=msgspec.structs.replace(study.job, environment=kept),
+            withheld=withheld,
+            plan=_plan_of_study(study),
+            image=image,
+            code=found.code if found and "code" not in self._without else None,
+            machine=machines.of_site(study.site),
+            nodes=(study.site.hostname,),
+            results=Results(started_at=study.created_at),
+            not_recorded=tuple(lacks),
         )
 
     def _results(self, record: Record, run_id: str) -> Results:

@@ -18,7 +18,7 @@ from bareboat.study import analysis, families, pooling, scaling
 from bareboat.study.analysis import Analysis, Correction, Metric, Pair
 from bareboat.study.pooling import Pooled
 from bareboat.study.scaling import Scaling
-from bareboat.study.statistics import Verdict, compare, geometric_mean
+from bareboat.study.statistics import Verdict, compare, geometric_mean, verdict_of
 
 _WORKERS = ("topology.nodes", "topology.ranks_per_node")
 
@@ -221,14 +221,7 @@ def _corrected(rows: Sequence[Sequence[PointFinding]]) -> list[list[PointFinding
     difference = families.holm([comparison.difference_p for comparison in comparisons])
     made = {}
     for each, comparison, equal_p, differ_p in zip(known, comparisons, equivalence, difference, strict=True):
-        alpha = 1 - comparison.confidence
-        verdict = (
-            Verdict.EQUIVALENT
-            if equal_p <= alpha
-            else Verdict.DIFFERENT
-            if differ_p <= alpha
-            else Verdict.NOT_ENOUGH
-        )
+        verdict = verdict_of(equal_p, differ_p, 1 - comparison.confidence)
         assert each.analysis is not None
         analysed = each.analysis
         if len(known) > 1:

@@ -71,7 +71,7 @@ def render(shown: StudyReport) -> str:
     )
     matrix = shown.matrix
     title = f"{matrix.name}: {' and '.join(matrix.arms[:2])}" if len(matrix.arms) == 2 else matrix.name
-    runs = [study.id for study, _, _ in sections] or [matrix.id]
+    runs = [matrix.id]
     return report.page(title, join(parts), [matrix.bareboat_version], runs)
 
 

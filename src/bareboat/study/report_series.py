@@ -97,7 +97,7 @@ def memory_of(record: Record | None) -> Iterator[Series]:
 
 
 def of_record(record: Record) -> list[Series]:
-    """The series of one arm in one run of a study: throughput of each window, and memory."""
+    """The series of an arm in a run of a study: throughput of each window, curves of its output, memory."""
     from bareboat.study.analysis import mean_step_s
 
     per_step = record.samples_per_step or 1.0
@@ -105,7 +105,11 @@ def of_record(record: Record) -> list[Series]:
         Point(window.block, per_step / mean_step_s(window), window.began_s) for window in record.windows
     )
     throughput = [Series("throughput", None, points)] if points else []
-    return [*throughput, *memory_of(record)]
+    declared = [
+        Series(name, None, tuple(Point(step, float(y)) for step, (_, y) in enumerate(curve)))
+        for name, curve in (record.series or {}).items()
+    ]
+    return [*throughput, *declared, *memory_of(record)]
 
 
 def _rank_log(folder: Path, rank: int) -> RankLog | None:

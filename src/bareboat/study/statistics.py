@@ -134,17 +134,12 @@ def compare(log_ratios: Sequence[float], *, margin: float, confidence: float) ->
     difference_p = min(1.0, 2 * _upper_tail(abs(mean), error, runs - 1))
 
     more_runs = None
-    if equivalence_p <= alpha:
-        verdict = Verdict.EQUIVALENT
-    elif difference_p <= alpha:
-        verdict = Verdict.DIFFERENT
-    else:
-        verdict = Verdict.NOT_ENOUGH
-        # The observed mean is taken as true. That errs on the safe side: studies end here when their mean
-        # lies between 0 and the margin, where both tests are hardest.
-        if runs >= LEAST_RUNS:
-            needed = runs_needed(mean=mean, deviation=deviation, margin=margin, confidence=confidence)
-            more_runs = None if needed is None else max(_LEAST_MORE, needed - runs)
+    verdict = verdict_of(equivalence_p, difference_p, alpha)
+    # The observed mean is taken as true. That errs on the safe side: studies end here when their mean
+    # lies between 0 and the margin, where both tests are hardest.
+    if verdict is Verdict.NOT_ENOUGH and runs >= LEAST_RUNS:
+        needed = runs_needed(mean=mean, deviation=deviation, margin=margin, confidence=confidence)
+        more_runs = None if needed is None else max(_LEAST_MORE, needed - runs)
     return Comparison(
         runs=runs,
         ratio=_exp(mean),
@@ -157,6 +152,50 @@ def compare(log_ratios: Sequence[float], *, margin: float, confidence: float) ->
         verdict=verdict,
         more_runs=more_runs,
     )
+
+
+def compare_means(
+    first: Sequence[float], second: Sequence[float], *, margin: float, confidence: float
+) -> Comparison:
+    """Judge the change of a ratio from one study to another: second / first, from the log ratios of the runs
+    of each. `more_runs` is not known.
+
+    Raises UsageError for fewer than 2 runs, a value that is not finite, or a setting out of range.
+    Sources: Welch (1947), Biometrika 34, 28-35; Schuirmann (1987) for the tests.
+    """
+    bound, alpha = _bound_and_level(margin, confidence)
+    if min(len(first), len(second)) < 2:
+        raise UsageError("fewer than 2 runs", remedy="measure more runs")
+    _require_finite((*first, *second))
+    moments = [_moments(each) for each in (first, second)]
+    mean = moments[1][0] - moments[0][0]
+    parts = [deviation**2 / len(each) for (_, deviation), each in zip(moments, (first, second), strict=True)]
+    error = math.sqrt(sum(parts))
+    # The shares of the whole cannot underflow, as the squares of the parts can.
+    shares = [part / sum(parts) for part in parts] if error else [1.0, 0.0]
+    freedom = 1 / sum(share**2 / (len(each) - 1) for share, each in zip(shares, (first, second), strict=True))
+    half_width = _t_quantile(1 - alpha / 2, freedom) * error
+    equivalence_p = max(_upper_tail(mean + bound, error, freedom), _upper_tail(bound - mean, error, freedom))
+    difference_p = min(1.0, 2 * _upper_tail(abs(mean), error, freedom))
+    return Comparison(
+        runs=min(len(first), len(second)),
+        ratio=_exp(mean),
+        low=_exp(mean - half_width),
+        high=_exp(mean + half_width),
+        confidence=confidence,
+        margin=margin,
+        equivalence_p=equivalence_p,
+        difference_p=difference_p,
+        verdict=verdict_of(equivalence_p, difference_p, alpha),
+        more_runs=None,
+    )
+
+
+def verdict_of(equivalence_p: float, difference_p: float, alpha: float) -> Verdict:
+    """The verdict by the p values: a difference that is proven, and proven to be small, is equivalence."""
+    if equivalence_p <= alpha:
+        return Verdict.EQUIVALENT
+    return Verdict.DIFFERENT if difference_p <= alpha else Verdict.NOT_ENOUGH
 
 
 def runs_needed(
@@ -222,7 +261,7 @@ def _moments(values: Sequence[float]) -> tuple[float, float]:
     return mean, math.hypot(*(value - mean for value in values)) / math.sqrt(len(values) - 1)
 
 
-def _upper_tail(distance: float, error: float, freedom: int) -> float:
+def _upper_tail(distance: float, error: float, freedom: float) -> float:
     """p of a one-sided t test whose estimate lies `distance` beyond the null hypothesis."""
     if error == 0:
         return 0.0 if distance > 0 else 1.0
@@ -230,7 +269,7 @@ def _upper_tail(distance: float, error: float, freedom: int) -> float:
     return float(special.stdtr(freedom, -distance / error))
 
 
-def _t_quantile(probability: float, freedom: int) -> float:
+def _t_quantile(probability: float, freedom: float) -> float:
     return float(special.stdtrit(freedom, probability))
 
 

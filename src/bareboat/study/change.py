@@ -1,0 +1,86 @@
+"""Pure: two studies of the same arms: how the ratios of the arms changed from one to the other."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bareboat.study import families
+from bareboat.study.analysis import Analysis
+from bareboat.study.statistics import Comparison, Verdict, compare_means, verdict_of
+
+#: Baseline, contender, and the point.
+Place = tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """The primary metric's ratio of two arms at a point in both studies, and second / first. `verdict` is
+    corrected for the number of changes (Holm)."""
+
+    baseline: str
+    contender: str
+    label: str
+    first: float
+    second: float
+    comparison: Comparison
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """`only_first`, `only_second`: places that the other study did not measure. `other_metric`: places where
+    the primary metrics differ."""
+
+    metric: str
+    found: tuple[Change, ...]
+    only_first: tuple[Place, ...]
+    only_second: tuple[Place, ...]
+    other_metric: tuple[Place, ...]
+
+
+def between(
+    first: Sequence[tuple[Place, Analysis]],
+    second: Sequence[tuple[Place, Analysis]],
+    *,
+    margin: float,
+    confidence: float,
+) -> Changes:
+    """What changed at the places that both studies measured."""
+    others = dict(second)
+    made, other_metric = [], []
+    for place, own in first:
+        other = others.get(place)
+        if other is None:
+            continue
+        if own.primary.name != other.primary.name:
+            other_metric.append(place)
+            continue
+        compared = compare_means(
+            own.primary.effects, other.primary.effects, margin=margin, confidence=confidence
+        )
+        made.append(
+            Change(
+                baseline=place[0],
+                contender=place[1],
+                label=place[2],
+                first=own.primary.comparison.ratio,
+                second=other.primary.comparison.ratio,
+                comparison=compared,
+                verdict=compared.verdict,
+            )
+        )
+    equal = families.holm([each.comparison.equivalence_p for each in made])
+    differ = families.holm([each.comparison.difference_p for each in made])
+    known = dict(first)
+    return Changes(
+        metric=next((own.primary.name for _, own in first), ""),
+        found=tuple(
+            dataclasses.replace(each, verdict=verdict_of(equal_p, differ_p, 1 - confidence))
+            for each, equal_p, differ_p in zip(made, equal, differ, strict=True)
+        ),
+        only_first=tuple(place for place in known if place not in others),
+        only_second=tuple(place for place in others if place not in known),
+        other_metric=tuple(other_metric),
+    )

@@ -1,0 +1,135 @@
+"""Two studies of the same arms: what changed from one to the other."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+
+import msgspec
+import pytest
+from matrices import keep, make_matrix, make_points, make_records
+
+from bareboat.cli.main import main
+from bareboat.model import Matrix
+from bareboat.store import Store
+from bareboat.study.statistics import Verdict, compare_means
+
+FIRST = make_matrix(points=(("resnet50", 32), ("vgg16", 32), ("vgg16", 64)))
+
+
+def keep_study(store: Store, matrix: Matrix, *, slower_at: int | None = None) -> None:
+    """A study whose container costs nothing, except at one point 10 %."""
+    records = make_records(matrix, make_points(matrix), {"bare": 1.0, "sif": 1.0})
+    if slower_at is not None:
+        records[slower_at] = [
+            msgspec.structs.replace(each, results={"speed": float(each.results["speed"]) * 0.9})
+            if each.arm == "sif"
+            else each
+            for each in records[slower_at]
+        ]
+    keep(store, matrix, records)
+
+
+def second(**changes: object) -> Matrix:
+    site = msgspec.structs.replace(FIRST.site, kernel="9.9.9")
+    facts = {"id": "galileo-20260101-090000", "points": FIRST.points[1:], "site": site}
+    return msgspec.structs.replace(FIRST, **(facts | changes))
+
+
+def test_the_ratios_of_two_studies_are_compared_at_their_common_points(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keep_study(store, FIRST)
+    keep_study(store, second(), slower_at=1)
+    assert main(["report", FIRST.id, second().id]) == 0
+    out = capsys.readouterr().out
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+    assert f"A study {FIRST.id}, 2025-03-03T09:00:00Z" in lines
+    assert any(line.startswith("kernel ") and "-> 9.9.9" in line for line in lines)
+    assert "speed of sif / bare" in lines
+    (same,) = (line for line in lines if line.startswith("model=vgg16 batch=32"))
+    (slower,) = (line for line in lines if line.startswith("model=vgg16 batch=64"))
+    assert same.endswith("equivalent")
+    assert slower.endswith("different")
+    assert " 0.90" in slower
+    assert "only in A: sif / bare at model=resnet50 batch=32" in lines
+    assert max(map(len, out.splitlines())) <= 80
+
+    assert main(["report", "--json", FIRST.id, second().id]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [each["verdict"] for each in found["changes"]["found"]] == ["equivalent", "different"]
+
+
+def test_studies_with_nothing_in_common_are_refused(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    other = second(points=(("alexnet", 1),))
+    keep_study(store, FIRST)
+    keep_study(store, other)
+    assert main(["report", FIRST.id, other.id]) == 2
+    assert "have no comparison in common" in capsys.readouterr().err
+
+
+def test_a_file_of_two_studies_is_refused(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    keep_study(store, FIRST)
+    keep_study(store, second())
+    assert main(["report", FIRST.id, second().id, "--csv"]) == 2
+    assert "--csv is for one study" in capsys.readouterr().err
+
+
+def test_the_newest_study_of_several_points_is_the_one_without_a_name(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keep_study(store, FIRST)
+    assert main(["report", "--csv"]) == 0
+    found = capsys.readouterr()
+    assert found.out.startswith("study,")
+    assert f"study {FIRST.id} (the newest)" in found.err
+
+
+def test_a_page_is_the_report_of_the_study_and_not_of_its_points(
+    store: Store, tmp_path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keep_study(store, FIRST)
+    keep_study(store, second())
+    page = str(tmp_path / "report.html")
+    for name, said in ((FIRST.id, ""), (FIRST.id, ""), (second().id, f"replaced the report of {FIRST.id};")):
+        assert main(["report", name, "-o", page]) == 0
+        assert capsys.readouterr().err.strip().partition(" write")[0] == said
+
+
+def test_a_tracker_gets_the_runs_of_every_point(store: Store, tmp_path, monkeypatch, capsys) -> None:
+    from bareboat.study import report_tracking
+
+    written = []
+    monkeypatch.setattr(report_tracking, "check", lambda _tracker: None)
+    monkeypatch.setattr(report_tracking, "write", lambda _tracker, runs, _folder: written.extend(runs))
+    keep_study(store, FIRST)
+    assert main(["report", FIRST.id, "--tensorboard", str(tmp_path / "board")]) == 0
+    assert len(written) == 3 * 2 * 7
+    assert written[-1].group == FIRST.id
+    assert written[-1].parameters == {"model": "vgg16", "batch": "64", "arm": "sif", "run": "6"}
+    assert "42 runs" in capsys.readouterr().err
+
+
+def test_the_interval_of_a_change_holds_the_true_change() -> None:
+    draw = random.Random(1)
+    inside = 0
+    for _ in range(400):
+        first = [draw.gauss(0.01, 0.01) for _ in range(4)]
+        later = [draw.gauss(0.03, 0.03) for _ in range(9)]
+        found = compare_means(first, later, margin=0.02, confidence=0.95)
+        inside += found.low <= math.exp(0.02) <= found.high
+    assert 370 <= inside <= 392
+
+
+def test_values_without_deviation_have_a_verdict() -> None:
+    same = compare_means([0.1, 0.1], [0.1, 0.1], margin=0.02, confidence=0.95)
+    assert (same.verdict, same.low, same.high) == (Verdict.EQUIVALENT, 1.0, 1.0)
+    other = compare_means([0.0, 0.0], [0.1, 0.1], margin=0.02, confidence=0.95)
+    assert other.verdict is Verdict.DIFFERENT
+
+
+def test_an_interval_beyond_all_numbers_is_infinite() -> None:
+    """Two wild runs of a lock from a stranger."""
+    found = compare_means([0.0, 0.0], [100.0, -100.0], margin=0.02, confidence=0.95)
+    assert (found.verdict, found.high) == (Verdict.NOT_ENOUGH, math.inf)
