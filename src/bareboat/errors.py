@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 #: Longest message in characters. A user's value in it may have any length.
 _LONGEST = 2000
 
@@ -27,6 +29,16 @@ class BareboatError(Exception):
         self.remedy = remedy or self.usual_remedy
         if code is not None:
             self.code = code
+
+    def but(self, *, message: str = "", context: str = "", remedy: str = "") -> Self:
+        """The same error, also of a kind with facts of its own, with another message, context or remedy."""
+        made = type(self).__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        made.message = message or self.message
+        made.args = (made.message,)
+        made.context = context or self.context
+        made.remedy = remedy or self.remedy
+        return made
 
     @property
     def __notes__(self) -> list[str]:  # type: ignore[override]  # nobody adds to it

@@ -352,7 +352,7 @@ def _at(error: BareboatError, arm: str, factors: tuple[str, ...], point: tuple[V
     """The error with the arm and the point at which it occurred."""
     where = "; ".join(_where(arm, factors, point))
     context = f"{error.context}\n{where}" if error.context else where
-    return type(error)(error.message, context=context, remedy=error.remedy, code=error.code)
+    return error.but(context=context)
 
 
 def _where(arm: str, factors: tuple[str, ...], point: tuple[Value, ...]) -> Iterator[str]:

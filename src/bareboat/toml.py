@@ -94,9 +94,7 @@ class Document:
         """Add to an error the place in this file of the key that it names, or of `keys`."""
         named = tuple(error.key.split(".")) if isinstance(error, UsageError) and error.key else ()
         place = self.at(*named) if named and self.line(*named) else self.at(*keys)
-        return type(error)(
-            error.message, context=error.context or place, remedy=error.remedy, code=error.code
-        )
+        return error.but(context=error.context or place)
 
     def _check_numbers(self) -> None:
         """Raise UsageError for a number that no key allows."""

@@ -180,6 +180,17 @@ def test_runs_that_fail_are_kept_and_the_study_goes_on(place: Path, work: Path) 
     assert "run 3 of bubblewrap: metrics.v: the pattern matches nothing in the output" in out
 
 
+def test_an_arm_that_cannot_run_at_one_point_is_one_message_with_the_point(place: Path, work: Path) -> None:
+    text = (
+        f'command = ["sh", "-c", "test {{n}} != 2 || exit 3; echo v {{n}}"]\n{ARMS}[sweep]\nn = [1, 2]\n'
+        '[metrics.v]\npattern = "v (.)"\n[prove]\nrepeats = 2\n'
+    )
+    code, out, err = do(place, work, write(work, text))
+    assert (code, out) == (3, "")
+    assert "the job ended with exit code 3\n  point n=2" in err
+    assert "resume with: bareboat prove --resume" in err
+
+
 @pytest.mark.parametrize(
     ("program", "message"),
     [

@@ -293,7 +293,7 @@ def _measure(context: Context, study: Study) -> int:
     try:
         where = report_export.write(context, request, files, [study.id])
     except UsageError as error:  # another program wrote the file meanwhile
-        raise type(error)(error.message, remedy=f"bareboat report {study.id} -o NAME.html") from None
+        raise error.but(remedy=f"bareboat report {study.id} -o NAME.html") from None
     show(context, found, where)
     if quick.is_quick(study) and not context.options.json:
         console.result(quick.sentence(study, found[0][2].primary.comparison))

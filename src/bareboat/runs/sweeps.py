@@ -77,10 +77,9 @@ def submit(store: Store, plan: Plan, site: Site) -> Submission:
                 store.discard(folder)
                 raise
             cancel(store, run_id)
-            raise type(error)(
-                f"{error.message}; {index} of the {made.points} points were submitted and are now cancelled",
-                context=error.context,
-                remedy=error.remedy,
+            raise error.but(
+                message=f"{error.message}; {index} of the {made.points} points were submitted "
+                "and are now cancelled"
             ) from None
     mpi_checks.expect(store, plan, run_id, points=made.points)
     return made

@@ -37,9 +37,7 @@ def cells(session: Session, request: StudyRequest) -> tuple[list[list[Cell]], Si
                 where = told(request.factors, point)
                 place = f"arm {arm}" + (f"; point {where}" if where else "")
                 context = f"{place}\n{error.context}" if error.context else place
-                raise type(error)(
-                    error.message, context=context, remedy=error.remedy, code=error.code
-                ) from None
+                raise error.but(context=context) from None
         _check_resources(request, point, row)
         found.append(row)
     site = next(iter(prepared.values())).site

@@ -281,7 +281,7 @@ def _do(store: Store, matrix: Matrix, left: Sequence[tuple[int, int]], say: Call
             if not isinstance(error, RunError | UsageError) or not where:
                 raise
             context = f"point {where}\n{error.context}" if error.context else f"point {where}"
-            raise type(error)(error.message, context=context, remedy=error.remedy, code=error.code) from None
+            raise error.but(context=context) from None
         taken.setdefault(point, []).append(prove.took_s(store, studies[point], run))
 
 

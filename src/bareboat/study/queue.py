@@ -224,7 +224,7 @@ class Queue:
         """The error with its point."""
         where = self.matrix.told(number)
         context = "\n".join(filter(None, (f"point {where}" if where else "", error.context)))
-        return type(error)(error.message, context=context, remedy=error.remedy, code=error.code)
+        return error.but(context=context)
 
 
 def _is_live(status: Status) -> bool:
