@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -237,12 +238,19 @@ def _measure(context: Context, found: Matrix) -> int:
             note=context.progress.note,
             within_s=context.options.within,
         )
-    except (KeyboardInterrupt, Terminated, BareboatError):
+    except (KeyboardInterrupt, Terminated, BareboatError) as error:
         context.progress.end()
-        left = matrix.left_of(found, len(matrix.missing(context.store, found)))
-        console.warn(
-            f"\nstopped with {left}; the others are kept\nresume with: bareboat prove --resume {found.id}"
-        )
+        if found.repeats is None and not matrix.missing_warm_ups(context.store, found):
+            state = "stopped after the warm-up, which is kept"
+        else:
+            state = f"stopped with {matrix.left_of(found, len(matrix.missing(context.store, found)))}"
+            state += "; the others are kept" if matrix.durations(context.store, found) else ""
+        lines = [f"\n{state}", f"resume with: bareboat prove --resume {found.id}"]
+        file = context.options.file
+        if isinstance(error, BareboatError) and file and os.path.isfile(file):
+            # --resume would not read it again: the design of a study is fixed.
+            lines.append(f"after a change of the study file: bareboat prove {shlex.quote(file)}")
+        console.warn("\n".join(lines))
         raise
     context.progress.end()
     from bareboat.cli.study_result import report
