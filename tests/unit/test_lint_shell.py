@@ -57,7 +57,7 @@ def test_lines_of_a_heredoc() -> None:
 
 def test_outputs_and_operators() -> None:
     one, two = shell.parse("a > f 2> /dev/null | b >> g", 0).commands
-    assert (one.outputs, one.after, two.before, two.outputs) == (("f", "/dev/null"), "|", "|", ("g",))
+    assert (one.outputs, one.after, two.outputs) == (("f", "/dev/null"), "|", ("g",))
 
 
 @pytest.mark.parametrize(

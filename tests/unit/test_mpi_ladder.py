@@ -112,13 +112,11 @@ def test_a_launcher_without_slurm_parts_needs_ssh() -> None:
     assert climbed(walk(image_of(openmpi()), slurm(host, plugins=()), NODES)).rung is Rung.HOST_LAUNCHER
 
 
-@pytest.mark.parametrize(("agents", "agent"), [(("srun", "ssh"), "srun"), (("ssh",), "ssh")])
-def test_the_images_own_launcher_where_the_hosts_is_of_another_family(
-    agents: tuple[str, ...], agent: str
-) -> None:
+@pytest.mark.parametrize("agents", [("srun", "ssh"), ("ssh",)])
+def test_the_images_own_launcher_where_the_hosts_is_of_another_family(agents: tuple[str, ...]) -> None:
     ground = slurm(openmpi(), plugins=("none", "pmix"), agents=agents)
     step = climbed(walk(image_of(mpich()), ground, NODES))
-    assert (step.rung, step.agent) == (Rung.IMAGE_LAUNCHER, agent)
+    assert step.rung is Rung.IMAGE_LAUNCHER
     assert step.launch is not None
     assert step.launch.starter is Starter.HYDRA
     assert len(step.rejected) == 2
@@ -127,7 +125,7 @@ def test_the_images_own_launcher_where_the_hosts_is_of_another_family(
 
 def test_on_one_node_the_images_launcher_needs_no_agent() -> None:
     step = climbed(walk(image_of(mpich()), plain(agents=()), ONE_NODE))
-    assert (step.rung, step.agent) == (Rung.IMAGE_LAUNCHER, None)
+    assert step.rung is Rung.IMAGE_LAUNCHER
 
 
 def test_the_hosts_library_in_the_image_of_the_same_abi() -> None:

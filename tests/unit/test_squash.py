@@ -38,7 +38,7 @@ def fake(folder: Path, name: str, script: str) -> None:
 
 def test_the_superblock_is_read_where_it_lies(tmp_path: Path) -> None:
     path = write(tmp_path / "x", b"0123" + superblock(inodes=7, bytes_used=96))
-    assert squash.read_superblock(path, name="x", offset=4) == squash.Superblock(inodes=7, bytes_used=96)
+    assert squash.read_superblock(path, name="x", offset=4) == 96
 
 
 @pytest.mark.parametrize(

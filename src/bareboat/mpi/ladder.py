@@ -63,7 +63,7 @@ class MpiSite:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """The rung that is taken. `library`: what the ranks will load; `host`: the host's MPI that takes part;
-    `plugin`: what srun is told; `agent`: how the image's launcher reaches other nodes."""
+    `plugin`: what srun is told."""
 
     rung: Rung
     reason: str
@@ -71,7 +71,6 @@ class Step:
     library: MpiFacts | None = None
     host: MpiFacts | None = None
     plugin: str | None = None
-    agent: str | None = None
     settings: tuple[Setting, ...] = ()
     rejected: tuple[Rejected, ...] = ()
 
@@ -271,8 +270,7 @@ def _image_launcher(
             remedy="install the MPI's programs in the image (Debian: openmpi-bin)",
         )
         return
-    agent = next(iter(ground.agents), None)
-    if layout.nodes > 1 and agent is None:
+    if layout.nodes > 1 and not ground.agents:
         yield Rejected(
             choice=rung.value,
             reason="there is neither srun nor ssh to start it on the other nodes",
@@ -281,9 +279,7 @@ def _image_launcher(
         return
     # One container a node: its ranks share a user namespace.
     inside = replace(layout, container_per_rank=False)
-    yield _step(
-        rung, judge(launch, library, inside), launch, library, agent=agent if layout.nodes > 1 else None
-    )
+    yield _step(rung, judge(launch, library, inside), launch, library)
 
 
 def _host_library(image: Image | None, ground: MpiSite, layout: Layout) -> Iterator[Step | Rejected]:
@@ -385,7 +381,6 @@ def _step(
     *,
     host: MpiFacts | None = None,
     plugin: str | None = None,
-    agent: str | None = None,
 ) -> Step | Rejected:
     if not verdict.works:
         return Rejected(
@@ -400,7 +395,6 @@ def _step(
         library=library,
         host=host,
         plugin=plugin,
-        agent=agent,
         settings=verdict.settings,
     )
 

@@ -35,8 +35,6 @@ from bareboat.runs.state import Status
 from bareboat.runs.withheld import names
 from bareboat.store import Store
 
-#: The parts that can be left out.
-PARTS = ("packages", "code", "curves")
 #: Part of a lock -> how it is made without a secret.
 _REMEDIES = {
     "code": "bareboat lock … --without code",

@@ -36,14 +36,6 @@ def read(path: Path) -> tuple[Lock, str]:
     return parse(data, what=one_line(str(path), limit=500)), digests.of(data)
 
 
-def looks_like_one(path: Path) -> bool:
-    """Whether a file of this name holds a lock, or may be meant to."""
-    try:
-        return b'"bareboat_lock"' in untrusted.read_bytes(path, limit=MOST_BYTES, follow=True)
-    except OSError:
-        return False
-
-
 def parse(data: bytes, *, what: str) -> Lock:
     """Parse a lock; `what` names it in errors. Raises UsageError."""
     if len(data) > MOST_BYTES:

@@ -26,7 +26,6 @@ class Ended(Struct, frozen=True, kw_only=True):
 
     exit_code: int
     said: str
-    log: str
 
 
 def run_here(
@@ -65,4 +64,4 @@ def run_here(
         finally:
             live.stop()
     said = log.read_text(errors="replace")
-    return Ended(exit_code=code, said=said[-4000:], log=str(log))
+    return Ended(exit_code=code, said=said[-4000:])

@@ -29,11 +29,6 @@ class Change:
     before_bytes: int = 0
     after_bytes: int = 0
 
-    @property
-    def moved_bytes(self) -> int:
-        """How much of it differs, at most."""
-        return max(self.before_bytes, self.after_bytes)
-
 
 class Comparison:
     """Compares two trees, path by path. `unreadable`: what this user may not read, and so is not compared."""

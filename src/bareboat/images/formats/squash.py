@@ -14,7 +14,7 @@ import stat
 import struct
 import tempfile
 import weakref
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -51,14 +51,6 @@ _LISTED = re.compile(r"^[-bcdlps]\S{9} \S+ +(?:\d+, *)?(\d+) \d{4}-\d\d-\d\d \d\
 _MISSED = re.compile(r"^.*(?:skipping\.\.\.|creating empty file)$", re.MULTILINE)
 #: What an ordinary user cannot make, no image needs, and no layer holds.
 _HARMLESS = re.compile(r"you're not superuser|could not create (character|block) device|^\s*$")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Superblock:
-    """What a squashfs says of itself: how many inodes, how many bytes of the file are its."""
-
-    inodes: int
-    bytes_used: int
 
 
 class SquashSource(LocalSource):
@@ -151,8 +143,9 @@ def _from_oci(data: bytes, facts: Facts, name: str) -> Facts:
 
 def read_superblock(
     path: str | os.PathLike[str], *, name: str, offset: int = 0, room: int | None = None
-) -> Superblock:
-    """Check that a whole squashfs lies at the offset, within `room` bytes. Raises ImageError."""
+) -> int:
+    """Check that a whole squashfs lies at the offset, within `room` bytes. Returns its bytes. Raises
+    ImageError."""
     with open_regular(path, name=name) as stream:
         data = os.pread(stream.fileno(), _SUPERBLOCK.size, offset)
         rest = os.fstat(stream.fileno()).st_size - offset
@@ -172,7 +165,7 @@ def read_superblock(
         )
     if inodes > _MOST_INODES:
         raise ImageError(f"{name} declares {inodes:,} files; the limit is {_MOST_INODES:,}")
-    return Superblock(inodes=inodes, bytes_used=bytes_used)
+    return int(bytes_used)
 
 
 def unpack_squashfs(
@@ -183,10 +176,10 @@ def unpack_squashfs(
     Raises ImageError when there is no unsquashfs, and for what is wrong with the file.
     """
     unsquashfs = _tool("unsquashfs", f"{name} cannot be read: there is no unsquashfs on PATH")
-    superblock = read_superblock(path, name=name, offset=offset)
+    packed_bytes = read_superblock(path, name=name, offset=offset)
     # A path that begins with a dash would be an option.
     file = os.path.abspath(path)
-    _check_listing(unsquashfs, file, offset, name, superblock.bytes_used * max_ratio, max_ratio)
+    _check_listing(unsquashfs, file, offset, name, packed_bytes * max_ratio, max_ratio)
     done = execute.run(
         (
             unsquashfs, "-no-progress", "-no-xattrs", "-da", _QUEUE_MB, "-fr", _QUEUE_MB,

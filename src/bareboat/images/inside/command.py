@@ -38,16 +38,14 @@ _ALSO_RUNS = {"x86_64": ("i686",), "aarch64": ("armv7l",)}
 class Program:
     """A file that can be executed. `path`: in the container, links followed; `place`: on this machine;
     `mounted`: it is a file of the host, not of the image. Of an ELF file: its `machine`, as `uname -m` prints
-    it, the `loader` that it names and the sonames that it `needed`. Of a script: the words after #!, and what
-    these lead to (None: not known). Neither: a file that execvp(3) gives to /bin/sh."""
+    it. Of a script: the words after #!, and what these lead to (None: not known). Neither: a file that
+    execvp(3) gives to /bin/sh."""
 
     word: str
     path: str
     place: str
     mounted: bool = False
     machine: str | None = None
-    loader: str | None = None
-    needed: tuple[str, ...] = ()
     script: tuple[str, ...] = ()
     interpreter: Program | None = None
 
@@ -276,7 +274,7 @@ class _Search:
                 reason=f"requires the program loader {loader}, which is not in {self.sight.name}: {at}",
                 remedy="use a build for the C library of the image, or a static one",
             )
-        return replace(program, machine=elf.machine, loader=loader, needed=elf.needed)
+        return replace(program, machine=elf.machine)
 
     def _of_script(self, program: Program, at: str, line: str, depth: int) -> _Result:
         if line.endswith("\r"):

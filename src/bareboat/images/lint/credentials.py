@@ -30,7 +30,6 @@ _NAME = re.compile(
     r"passw(?:or)?d|passphrase|secret(?!s?_(?:name|id|path|file))|api_?key|access_?key|private_?key|auth_?token"
     r"|(?:^|_)token$|credential(?!s?_(?:path|file))", re.IGNORECASE,
 )  # fmt: skip
-_FLAG = re.compile(r"(?:--password[= ]|--token[= ]|--api-key[= ]|-p\s?)(?=[^\s$\"'-])", re.IGNORECASE)
 _HARMLESS = re.compile(
     r"(?i)^(?:|true|false|yes|no|none|null|0|1|changeme|example|dummy|xxx+|\*+|<.*>|.*\$.*|/.*|file:.*|\.+)$"
 )

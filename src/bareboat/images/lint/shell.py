@@ -46,22 +46,12 @@ class Word:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """One simple command. `before`, `after`: the operators around it, `outputs`: files that it is redirected
-    to; `piped`: reads another command's output."""
+    """One simple command. `after`: the operator after it; `outputs`: files that it is redirected to."""
 
     words: tuple[Word, ...]
     assignments: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
-    before: str = ""
     after: str = ""
-
-    @property
-    def start(self) -> int:
-        return self.words[0].start
-
-    @property
-    def end(self) -> int:
-        return self.words[-1].end
 
     @property
     def program(self) -> str:
@@ -146,7 +136,6 @@ class _Lexer:
         text = self._text
         words: list[Word] = []
         outputs: list[str] = []
-        before = ""
         while self._at <= len(text):
             self._skip_space()
             operator = self._operator()
@@ -164,9 +153,7 @@ class _Lexer:
                     self.last = self._at
                 continue
             if words:
-                made = Command(
-                    words=tuple(words), outputs=tuple(outputs), before=before, after=operator or ""
-                )
+                made = Command(words=tuple(words), outputs=tuple(outputs), after=operator or "")
                 yield from _commands(made, depth, self._escape)
                 words, outputs = [], []
             inner, self._inner = self._inner, []
@@ -177,7 +164,6 @@ class _Lexer:
                         yield _unplaced(each)
             if operator is None:
                 break
-            before = operator
             if operator == ")":
                 self.last = self._at
             self.closed = operator in (")", ";", "\n") if operator else True

@@ -56,7 +56,6 @@ class Lines:
 
     lines: tuple[Line, ...]
     escape: str = "\\"
-    syntax: str = ""
 
 
 def read(text: str) -> Lines:
@@ -71,7 +70,7 @@ def read(text: str) -> Lines:
         raise RecipeError("the Dockerfile has a NUL byte", line=number, remedy="write it as plain text")
     directives = _directives(rows)
     escape = directives.get("escape", "\\")
-    return Lines(lines=tuple(_logical(rows, escape)), escape=escape, syntax=directives.get("syntax", ""))
+    return Lines(lines=tuple(_logical(rows, escape)), escape=escape)
 
 
 def one(text: str, escape: str) -> Line:

@@ -18,7 +18,6 @@ class Proxy:
 
     host: str
     port: int
-    variable: str
     authorization: str | None = field(default=None, repr=False)
 
     def __str__(self) -> str:
@@ -93,4 +92,4 @@ def _read(text: str, variable: str) -> Proxy:
     if parts.username is not None:
         pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
         authorization = "Basic " + b64encode(pair.encode()).decode()
-    return Proxy(host=host, port=port or 80, variable=variable, authorization=authorization)
+    return Proxy(host=host, port=port or 80, authorization=authorization)

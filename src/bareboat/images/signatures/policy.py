@@ -101,7 +101,6 @@ class Rules:
 class Policy:
     """A policy file's content: for each transport and scope, the requirements."""
 
-    path: str
     default: Rules
     transports: Mapping[str, Mapping[str, Rules]] = field(default_factory=dict)
 
@@ -184,7 +183,7 @@ def _policy(path: str, value: Any) -> Policy:
         transports[transport] = {
             scope: _rules(path, each, f'{transport} "{scope}"') for scope, each in listed.items()
         }
-    return Policy(path=path, default=_rules(path, read["default"], "default"), transports=transports)
+    return Policy(default=_rules(path, read["default"], "default"), transports=transports)
 
 
 def _rules(path: str, value: Any, scope: str) -> Rules:
