@@ -17,6 +17,7 @@ from bareboat.model import (
     EngineFacts,
     ForwardEnv,
     GpuDriver,
+    IfSet,
     Image,
     Joined,
     Mount,
@@ -150,6 +151,15 @@ class Container:
         )
 
     @property
+    def identity_mounts(self) -> tuple[Mount, ...]:
+        """The passwd and group of `identity`, over the image's."""
+        if self.identity is None:
+            return ()
+        return tuple(
+            Mount(source=self.identity + path, target=path) for path in ("/etc/passwd", "/etc/group")
+        )
+
+    @property
     def root(self) -> Place | None:
         """What is read-only as a whole: the flat tree or the packed file."""
         return self.flat or self.packed
@@ -262,6 +272,19 @@ GUARDED_APART = (
 RUN_VARIABLES = ("BAREBOAT_RUN", "BAREBOAT_METER_DIR", "BAREBOAT_GATE", "BAREBOAT_RUN_DIR")
 #: Of these, the ones that name a folder which the command must be able to write.
 RUN_FOLDERS = ("BAREBOAT_METER_DIR", "BAREBOAT_RUN_DIR")
+
+
+def broken(name: str, path: str, detail: str, *, version: str = "", remedy: str = "") -> EngineFacts:
+    """An engine on PATH that does not work here."""
+    return EngineFacts(
+        name=name, path=path, version=version, origin="on PATH", works=False, detail=detail, remedy=remedy
+    )
+
+
+def when_set(name: str) -> IfSet:
+    """NAME=VALUE for env(1), where the job script has the variable."""
+    return IfSet(name, (Joined((f"{name}=", Variable(name))),))
+
 
 #: In the words of `forwarded`: the variable's name and its value.
 PASSED_NAME, PASSED_VALUE = Variable("name"), Variable("value")

@@ -30,11 +30,13 @@ from bareboat.engines import (
     Enclosure,
     Host,
     Seccomp,
+    broken,
     forwarded,
     host_programs,
     refusal,
     usable,
     variables,
+    when_set,
 )
 from bareboat.engines.costs import Cost
 from bareboat.engines.image_files import trial
@@ -120,7 +122,7 @@ def probe_as(name: str, host: Host) -> tuple[EngineFacts, ...]:
     version = re.search(r"^(\S{1,60}) version (\d{1,5}\.\d{1,5}(?:\.\d{1,5})?)", said.stdout)
     if not said.ok or version is None:
         detail = f"`{name} --version` said: {said.stdout or said.stderr}".strip()
-        return (EngineFacts(name=name, path=path, version="", origin="on PATH", works=False, detail=detail),)
+        return (broken(name, path, detail),)
     origin = "on PATH" if version[1] == name else f"on PATH; it is {version[1]}"
     programs = host_programs.find(host)
     faults: dict[str, str] = {}
@@ -216,7 +218,7 @@ def judge_as(name: str, site: Site, image: Image | None) -> Enclosure | Refusal:
 
 def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container) -> Command:
     found = variables.entries(command, container, site)
-    assignments: list[Word] = [IfSet(key, (Joined((f"{key}=", Variable(key))),)) for key in RUN_VARIABLES]
+    assignments: list[Word] = [*map(when_set, RUN_VARIABLES)]
     assignments += forwarded(container, PASSED_ASSIGNMENT)
     start = host_programs.Start(facts.settings, _PROGRAMS, tuple(assignments), command.argv, tuple(found))
     inner = start.words
@@ -263,10 +265,8 @@ def _words(
     binds: list[tuple[Place, str, bool]] = [(source, target, False) for target, source in start.files.items()]
     # It copies the host's /etc/resolv.conf by itself.
     binds.append(("/etc/hosts", "/etc/hosts", False))
-    if container.identity is not None:
-        for name in ("passwd", "group"):
-            binds.append((f"{container.identity}/etc/{name}", f"/etc/{name}", False))
-    binds += [(mount.source, mount.target, mount.writable) for mount in container.mounts]
+    mounts = (*container.identity_mounts, *container.mounts)
+    binds += [(mount.source, mount.target, mount.writable) for mount in mounts]
     for source, target, writable in binds:
         inner = ""
         if container.packed is not None and planned(source).startswith(f"{container.packed}/"):

@@ -219,9 +219,8 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
             words += ["--tmpfs", path]
     for path in HOST_FILES:
         words += ["--ro-bind-try", path, path]
-    if container.identity is not None and container.flat is not None:
-        for name in ("passwd", "group"):
-            words += ["--ro-bind", f"{container.identity}/etc/{name}", f"/etc/{name}"]
+    for file in container.identity_mounts if container.flat is not None else ():
+        words += ["--ro-bind", file.source, file.target]
     words += ["--dir", container.home]
     trees = (*container.layers, *([container.flat] if container.flat is not None else []))
     for mount in container.mounts:

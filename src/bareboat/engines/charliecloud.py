@@ -32,21 +32,23 @@ from bareboat.engines import (
     PASSED_NAME,
     PASSED_VALUE,
     RUN_FOLDERS,
-    RUN_VARIABLES,
     Apart,
     Container,
     Enclosure,
     Guard,
     Host,
+    NodeMount,
     Seccomp,
+    broken,
     forwarded,
     run_directories,
     variables,
+    when_set,
 )
 from bareboat.engines.costs import Cost
 from bareboat.engines.image_files import trial
 from bareboat.engines.places import Place, join, planned, under
-from bareboat.engines.run_directories import PLACE, inside, inside_name
+from bareboat.engines.run_directories import PLACE, inside, inside_name, run_variables
 from bareboat.errors import PlanError
 from bareboat.model import (
     Command,
@@ -59,7 +61,6 @@ from bareboat.model import (
     Opened,
     Refusal,
     Site,
-    Variable,
     Word,
 )
 from bareboat.paths import lies_in
@@ -131,9 +132,9 @@ def _try(host: Host, path: str) -> EngineFacts:
     said = (outcome.stdout + outcome.stderr).strip()
     version = re.search(r"(\d{1,5})\.(\d{1,5})\S{0,40}", said)
     if not outcome.ok or version is None:
-        return _facts(path, "", f"`ch-run --version` said: {said}")
+        return broken(NAME, path, f"`ch-run --version` said: {said}")
     if (int(version[1]), int(version[2])) < OLDEST:
-        return _facts(path, version[0], f"older than {OLDEST[0]}.{OLDEST[1]}")
+        return broken(NAME, path, f"older than {OLDEST[0]}.{OLDEST[1]}", version=version[0])
     tools = {name: found for name in ("unshare", "bash") if (found := host.which(name)) is not None}
     image = Path(host.scratch()) / "image"
     mounts: list[str] = []
@@ -159,7 +160,7 @@ def _try(host: Host, path: str) -> EngineFacts:
         f"it failed with: {outcome.stderr.strip() or outcome.stdout!r}",
         "bareboat doctor",
     )
-    return _facts(path, version[0], obstacle.reason, obstacle.remedy)
+    return broken(NAME, path, obstacle.reason, version=version[0], remedy=obstacle.remedy)
 
 
 def _fault_of_squashfs(host: Host, path: str, tree: Path, mounts: list[str]) -> str:
@@ -181,12 +182,6 @@ def _fault_of_squashfs(host: Host, path: str, tree: Path, mounts: list[str]) -> 
     return trial(host, tree, "squashfs", run)
 
 
-def _facts(path: str, version: str, detail: str, remedy: str = "") -> EngineFacts:
-    return EngineFacts(
-        name=NAME, path=path, version=version, origin="on PATH", works=False, detail=detail, remedy=remedy
-    )
-
-
 def judge(site: Site, image: Image | None) -> Enclosure | Refusal:
     return run_directories.judge(NAME, site, image, _wrap, program="ch-run")
 
@@ -199,7 +194,7 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
     # passes on its own environment.
     words: list[Word] = ["env", "-i", "-S", variables.split(carried), f"PATH={_PATH}", f"USER={site.user}"]
     if container.packed is None:
-        words.append(IfSet("BAREBOAT_RUN", (Joined(("BAREBOAT_RUN=", Variable("BAREBOAT_RUN"))),)))
+        words.append(when_set("BAREBOAT_RUN"))
     loader = _loader(container)
     if loader is not None and container.packed is not None:
         # ch-run serves the file's content in the same namespace: what it has open, the command can open, too.
@@ -220,8 +215,7 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
     # ch-run takes one pair of quotes off a value.
     for name, word in variables.in_argv(found).items():
         words.append(variables.assignment(name, word, before="--set-env=", quote="'"))
-    for name in RUN_VARIABLES:
-        value = inside_name(name) if name in RUN_FOLDERS else Variable(name)
+    for name, value in run_variables().items():
         words.append(IfSet(name, (Joined((f"--set-env={name}='", value, "'")),)))
     words += forwarded(container, Joined(("--set-env=", PASSED_NAME, "='", PASSED_VALUE, "'")))
     # ch-run's own variable comes after all that it is told to set or unset.
@@ -263,7 +257,7 @@ class _Mounts:
 
     def __init__(self, container: Container) -> None:
         assert container.root is not None
-        mounts = list(container.mounts)
+        mounts: list[Mount | NodeMount] = list(container.mounts)
         if container.packed is None:
             #: Where the image is, and where read-only mounts are put for ch-run to find them.
             self.top: Place = container.root
@@ -280,9 +274,7 @@ class _Mounts:
                             remedy='form = "tree", or another engine',
                         )
                     mounts[i] = Mount(source=f"{folder}/mounted{inner}", target=mount.target)
-        if container.identity is not None:
-            files = ("/etc/passwd", "/etc/group")
-            mounts = [*(Mount(source=container.identity + path, target=path) for path in files), *mounts]
+        mounts = [*container.identity_mounts, *mounts]
         targets = [mount.target for mount in mounts]
         # Whoever mounts a folder over one of them wants that.
         self._scratch = [

@@ -18,18 +18,20 @@ from pathlib import Path
 from bareboat.engines import (
     HOST_FILES,
     RUN_FOLDERS,
-    RUN_VARIABLES,
     STARTERS,
     Apart,
     Container,
     Enclosure,
     Host,
+    broken,
     plain_start,
     run_directories,
     variables,
+    when_set,
 )
+from bareboat.engines.host_programs import system_mounts
 from bareboat.engines.places import join, parent, planned
-from bareboat.engines.run_directories import inside, inside_name
+from bareboat.engines.run_directories import inside, inside_name, run_variables
 from bareboat.errors import PlanError
 from bareboat.model import (
     Command,
@@ -37,11 +39,9 @@ from bareboat.model import (
     IfSet,
     Image,
     Joined,
-    Mount,
     NodePath,
     Refusal,
     Site,
-    Variable,
     Word,
 )
 from bareboat.model.command import CARRIER
@@ -74,15 +74,10 @@ def _try(host: Host, path: str) -> EngineFacts:
     outcome = host.run([path, "version"])
     version = re.search(r"^(\d{1,5}\.\d{1,5}\S{0,40})$", outcome.stdout.strip())
     if not outcome.ok or version is None:
-        return _facts(path, "", False, f"`enroot version` said: {outcome.stdout or outcome.stderr}".strip())
+        return broken(NAME, path, f"`enroot version` said: {outcome.stdout or outcome.stderr}".strip())
     image = Path(host.scratch()) / "image"
     image.mkdir()
-    mounts = [
-        Mount(source=os.path.realpath(f"/{name}"), target=f"/{name}")
-        for name in ("bin", "lib", "lib32", "lib64", "libx32", "usr", "nix")
-        if Path("/", name).is_dir()
-    ]
-    container = Container(flat=str(image), scratch=("/run",), mounts=tuple(mounts), home="/")
+    container = Container(flat=str(image), scratch=("/run",), mounts=system_mounts(), home="/")
     command = Command(
         argv=("/bin/sh", "-c", "echo written > /run/x && cat /run/x && ! echo written 2>/dev/null > /x"),
     )
@@ -91,18 +86,16 @@ def _try(host: Host, path: str) -> EngineFacts:
     callers = [f"{name}={os.environ[name]}" for name in _CALLERS if os.environ.get(name)]
     outcome = host.run([*known[:4], *callers, *known[4:]])
     if outcome.ok and outcome.stdout == "written\n":
-        return _facts(path, version[0], True, f"it ran on a read-only directory; {UNTESTED}")
+        return EngineFacts(
+            name=NAME, path=path, version=version[0], origin="on PATH", works=True,
+            detail=f"it ran on a read-only directory; {UNTESTED}",
+        )  # fmt: skip
     obstacle = host.user_namespace_obstacle() or Refusal(
         f"it failed with: {outcome.stderr.strip() or repr(outcome.stdout)}",
         "bareboat doctor",
     )
-    return _facts(path, version[0], False, f"{obstacle.reason}; {UNTESTED}", obstacle.remedy)
-
-
-def _facts(path: str, version: str, works: bool, detail: str, remedy: str = "") -> EngineFacts:
-    return EngineFacts(
-        name=NAME, path=path, version=version, origin="on PATH", works=works, detail=detail, remedy=remedy
-    )
+    detail = f"{obstacle.reason}; {UNTESTED}"
+    return broken(NAME, path, detail, version=version[0], remedy=obstacle.remedy)
 
 
 def judge(site: Site, image: Image | None) -> Enclosure | Refusal:
@@ -133,8 +126,7 @@ def _words(
     words += [f"USER={user}", join("ENROOT_DATA_PATH=", parent(container.flat or ""))]
     words += [f"ENROOT_SYSCONF_PATH={_NOWHERE}", f"ENROOT_CONFIG_PATH={_NOWHERE}"]
     words += [f"ENROOT_{name}=no" for name in ("LOGIN_SHELL", "ROOTFS_WRITABLE", "REMAP_ROOT")]
-    for name in (*_CALLERS, "BAREBOAT_RUN"):
-        words.append(IfSet(name, (Joined((f"{name}=", Variable(name))),)))
+    words += map(when_set, (*_CALLERS, "BAREBOAT_RUN"))
     words += [path, "start"]
     # Without a value it is the one in Enroot's own environment.
     for number in range(len(environment)):
@@ -144,7 +136,7 @@ def _words(
     for name in RUN_FOLDERS:
         bind = Joined((NodePath(name), f":{inside_name(name)}:none:x-create=dir,bind,rw"))
         words.append(IfSet(name, ("--mount", bind)))
-    run = {name: inside_name(name) if name in RUN_FOLDERS else Variable(name) for name in RUN_VARIABLES}
+    run = run_variables()
     start = plain_start.words(command.workdir, environment, run, inside(command.argv), container)
     return (*words, "--", planned(container.flat or "").rpartition("/")[2], *start)
 
@@ -160,11 +152,7 @@ def _mounts(container: Container) -> list[str | Joined]:
         mode = "1777" if path in ("/tmp", "/var/tmp") else "755"
         found.append(f"tmpfs:{_field(path)}:tmpfs:x-create=dir,rw,nosuid,nodev,mode={mode}")
     found += [f"{path}:{path}:none:x-create=file,bind,ro,nofail,silent" for path in HOST_FILES]
-    mounts = list(container.mounts)
-    if container.identity is not None:
-        files = ("/etc/passwd", "/etc/group")
-        mounts = [*(Mount(source=container.identity + path, target=path) for path in files), *mounts]
-    for mount in mounts:
+    for mount in (*container.identity_mounts, *container.mounts):
         way = "rw" if mount.writable else "ro"
         source = _field(mount.source) if isinstance(mount.source, str) else mount.source
         found.append(join(source, f":{_field(mount.target)}:none:x-create=auto,rbind,{way}"))

@@ -14,10 +14,13 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 
 from bareboat.engines import Host, variables
-from bareboat.model import ForwardEnv, IfSet, Joined, NodePath, Opened, Variable, Word
+from bareboat.model import ForwardEnv, IfSet, Joined, Mount, NodePath, Opened, Variable, Word
 from bareboat.model.command import CARRIER
 
 _PROGRAMS = ("env", "bash")
+
+#: The host's folders with which a probe runs programs in an empty image.
+_SYSTEM_FOLDERS = ("bin", "lib", "lib32", "lib64", "libx32", "usr", "nix")
 
 #: Puts back the bytes of its arguments and turns itself into what they say.
 _DECODE = 'words=(); for word; do printf -v word %b "$word"; words+=("$word"); done; exec "${words[@]}"'
@@ -28,6 +31,15 @@ _OPEN = (
     'mapfile -d "" -t values <&"$0"; eval "exec $0<&-"; for number in "${!values[@]}"; do '
     f'export "{CARRIER}$number=${{values[number]}}"; done; exec "$@"'
 )
+
+
+def system_mounts() -> tuple[Mount, ...]:
+    """The mounts of the folders that this machine has, links resolved."""
+    return tuple(
+        Mount(source=os.path.realpath(f"/{name}"), target=f"/{name}")
+        for name in _SYSTEM_FOLDERS
+        if os.path.isdir(f"/{name}")
+    )
 
 
 def find(host: Host) -> dict[str, str]:

@@ -12,8 +12,9 @@ from bareboat.engines import (
     Host,
     forwarded,
     variables,
+    when_set,
 )
-from bareboat.model import Command, EngineFacts, IfSet, Image, Joined, Refusal, Site, Variable, Word
+from bareboat.model import Command, EngineFacts, Image, Refusal, Site, Word
 
 NAME = "native"
 CONTAINS = False
@@ -46,7 +47,7 @@ def _wrap(site: Site, command: Command, container: Container) -> Command:
     """`env -i`: the command gets the same environment as in a container, nothing of the caller's."""
     found = variables.entries(command, container, site)
     words: list[Word] = ["env", "-i", f"--chdir={command.workdir}", "-S", variables.split(found)]
-    words += [IfSet(name, (Joined((f"{name}=", Variable(name))),)) for name in RUN_VARIABLES]
+    words += map(when_set, RUN_VARIABLES)
     words += forwarded(container, PASSED_ASSIGNMENT)
     if "=" in str(command.argv[0]):  # env would take it for one more variable
         words += ["/bin/sh", "-c", 'exec "$0" "$@"']

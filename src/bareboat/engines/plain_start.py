@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from bareboat.engines import PASSED_ASSIGNMENT, RUN_VARIABLES, Container, forwarded, variables
+from bareboat.engines import PASSED_ASSIGNMENT, Container, forwarded, variables
 from bareboat.model import IfSet, Joined, Variable, Word
 
 #: cd(1) is the shell's. $2 gives the exported values their names. An env(1) that cannot do that (busybox's)
@@ -33,8 +33,3 @@ def words(
     if "=" in str(argv[0]):  # env would take it for one more variable
         found += ["/bin/sh", "-c", 'exec "$0" "$@"']
     return (*found, *argv)
-
-
-def run_variables() -> dict[str, str | Variable]:
-    """All of them, as they are outside."""
-    return {name: Variable(name) for name in RUN_VARIABLES}

@@ -34,14 +34,17 @@ from bareboat.engines import (
     Host,
     NodeMount,
     Seccomp,
+    broken,
     forwarded,
     run_directories,
     variables,
+    when_set,
 )
 from bareboat.engines.costs import Cost
+from bareboat.engines.host_programs import system_mounts
 from bareboat.engines.places import join, planned
 from bareboat.engines.podman_state import RUNTIME_DIR, afterwards, is_short, leaving_nothing
-from bareboat.engines.run_directories import inside, inside_name
+from bareboat.engines.run_directories import inside, inside_name, run_variables
 from bareboat.errors import PlanError, ToolError
 from bareboat.model import (
     HELPER_VARIABLE,
@@ -154,24 +157,23 @@ def probe_as(name: str, host: Host, ways: tuple[dict[str, str], ...]) -> tuple[E
 def _try(
     name: str, host: Host, path: str, podman: str, ways: tuple[dict[str, str], ...], mark: str
 ) -> EngineFacts:
-    facts = functools.partial(_facts, name)
+    fault = functools.partial(broken, name, path)
     passed = [each for each in _CALLERS if each != RUNTIME_DIR or is_short(os.environ.get(each, ""))]
     clean = ["env", "-i", f"PATH={_path(path)}", f"HOME={os.path.expanduser('~')}", f"USER={_user()}", mark,
              *(f"{each}={os.environ[each]}" for each in passed if os.environ.get(each))]  # fmt: skip
     outcome = host.run([*clean, podman, "--version"])
     version = re.search(r"(\d{1,5})\.(\d{1,5})\S{0,40}", outcome.stdout)
     if not outcome.ok or version is None:
-        return facts(path, "", f"`podman --version` said: {outcome.stdout or outcome.stderr}".strip())
+        return fault(f"`podman --version` said: {outcome.stdout or outcome.stderr}".strip())
     if (int(version[1]), int(version[2])) < OLDEST:
-        return facts(path, version[0], f"older than {OLDEST[0]}.{OLDEST[1]}")
+        return fault(f"older than {OLDEST[0]}.{OLDEST[1]}", version=version[0])
     image = Path(host.scratch()) / "image"
     mounts: list[str] = []
     for folder in ("dev", "proc", "sys", "run", "etc"):
         (image / folder).mkdir(parents=True)
-    for folder in ("bin", "lib", "lib32", "lib64", "libx32", "usr", "nix"):
-        if Path("/", folder).is_dir():
-            (image / folder).mkdir()
-            mounts.append(str(_mount(Mount(source=os.path.realpath(f"/{folder}"), target=f"/{folder}"))))
+    for mount in system_mounts():
+        Path(f"{image}{mount.target}").mkdir()
+        mounts.append(str(_mount(mount)))
     if os.getuid() == 0:
         ways += tuple({**way, "ulimit": _ULIMIT_OF_ROOT} for way in ways)
     said = []
@@ -210,18 +212,12 @@ def _try(
             break
     obstacle = host.user_namespace_obstacle()
     if obstacle is not None and os.getuid() != 0:
-        return facts(path, version[0], obstacle.reason, obstacle.remedy)
+        return fault(obstacle.reason, version=version[0], remedy=obstacle.remedy)
     unique = "\n".join(dict.fromkeys(said))
     remedy = "podman system migrate" if "cannot re-exec" in unique else "podman info"
     if "subuid" in unique or "newuidmap" in unique:
         remedy = "ask the administrator for newuidmap and a range in /etc/subuid and /etc/subgid"
-    return facts(path, version[0], f"it failed with: {unique}", remedy)
-
-
-def _facts(name: str, path: str, version: str, detail: str, remedy: str = "") -> EngineFacts:
-    return EngineFacts(
-        name=name, path=path, version=version, origin="on PATH", works=False, detail=detail, remedy=remedy
-    )
+    return fault(f"it failed with: {unique}", version=version[0], remedy=remedy)
 
 
 def judge_as(name: str, site: Site, image: Image | None) -> Enclosure | Refusal:
@@ -240,7 +236,7 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
     words: list[Word] = ["env", "-i", "-S", variables.split(carried)]
     words += [f"PATH={_path(facts.path)}", f"HOME={site.home}", f"USER={site.user}"]
     callers = [each for each in _CALLERS if each != RUNTIME_DIR or "runtime directory" not in facts.settings]
-    words += [IfSet(each, (Joined((f"{each}=", Variable(each))),)) for each in callers]
+    words += map(when_set, callers)
     words.append(IfSet(_RUN, (Joined((f"{HELPER_VARIABLE}=", Variable(_RUN))),)))
     # Where the probe found no limits to be needed, the caller's are named.
     start = [facts.path, *_options({"ulimit": "", **facts.settings}, site.uid)]
@@ -250,10 +246,7 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
     mounts: list[Mount | NodeMount] = [
         Mount(source=path, target=path) for path in HOST_FILES if path in facts.settings
     ]
-    if container.identity is not None:
-        files = ("/etc/passwd", "/etc/group")
-        mounts += [Mount(source=container.identity + path, target=path) for path in files]
-    mounts += container.mounts
+    mounts += (*container.identity_mounts, *container.mounts)
     targets = {mount.target for mount in mounts}
     words += [_tmpfs(path) for path in _scratch(container, targets)]
     words += [_mount(mount) for mount in mounts]
@@ -263,8 +256,7 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
     # Without a value it is the one in Podman's own environment.
     words += [f"--env={name}" for name in carried]
     words += [variables.assignment(*each, before="--env=") for each in variables.in_argv(found).items()]
-    for key in RUN_VARIABLES:
-        value = inside_name(key) if key in RUN_FOLDERS else Variable(key)
+    for key, value in run_variables().items():
         words.append(IfSet(key, (Joined((f"--env={key}=", value)),)))
     words += forwarded(container, Joined(("--env=", PASSED_NAME, "=", PASSED_VALUE)))
     words += _devices(container, site.uid)

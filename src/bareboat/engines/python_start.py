@@ -15,6 +15,7 @@ from bareboat.engines import (
     Host,
     forwarded,
     variables,
+    when_set,
 )
 from bareboat.model import Command, IfSet, Joined, Mount, NodePath, Site, Variable, Word
 
@@ -36,10 +37,7 @@ def words(program: str, own: Sequence[str], container: Container, workdir: str) 
         found += ["--scratch", path]
     for path in HOST_FILES:
         found += ["--ro-try", path, path]
-    if container.identity is not None:
-        for name in ("passwd", "group"):
-            found += ["--ro", f"{container.identity}/etc/{name}", f"/etc/{name}"]
-    for mount in container.mounts:
+    for mount in (*container.identity_mounts, *container.mounts):
         found += ["--bind" if mount.writable else "--ro", mount.source, mount.target]
     for name in RUN_FOLDERS:
         found.append(IfSet(name, ("--bind", NodePath(name), NodePath(name))))
@@ -51,7 +49,7 @@ def wrap(start: Sequence[Word], command: Command, container: Container, site: Si
     given = variables.entries(command, container, site)
     carried = variables.carried(given)
     found: list[Word] = ["env", "-i", "-S", variables.carriers(len(carried)), _FIRST_PATH]
-    found.append(IfSet("TMPDIR", (Joined(("TMPDIR=", Variable("TMPDIR"))),)))
+    found.append(when_set("TMPDIR"))
     if container.guard is not None:
         found += [container.guard.loader(full=False), "/usr/bin/env"]
     found += ["python3", *start]

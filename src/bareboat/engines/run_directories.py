@@ -9,7 +9,15 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
-from bareboat.engines import PROGRAMS_IN_STORE, RUN_FOLDERS, Container, Enclosure, refusal, usable
+from bareboat.engines import (
+    PROGRAMS_IN_STORE,
+    RUN_FOLDERS,
+    RUN_VARIABLES,
+    Container,
+    Enclosure,
+    refusal,
+    usable,
+)
 from bareboat.model import (
     Command,
     EngineFacts,
@@ -36,6 +44,11 @@ def inside_name(variable: str) -> str:
 def run_folder(_container: Container, variable: str) -> str:
     """For `Enclosure.run_folder`."""
     return inside_name(variable)
+
+
+def run_variables() -> dict[str, str | Variable]:
+    """Bareboat's own variables, with the values that the command gets when they are set."""
+    return {name: inside_name(name) if name in RUN_FOLDERS else Variable(name) for name in RUN_VARIABLES}
 
 
 def inside(argv: tuple[Word, ...]) -> tuple[Word, ...]:

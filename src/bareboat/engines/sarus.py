@@ -15,7 +15,6 @@ import re
 
 from bareboat.engines import (
     RUN_FOLDERS,
-    RUN_VARIABLES,
     STARTERS,
     Container,
     Enclosure,
@@ -27,9 +26,9 @@ from bareboat.engines import (
     variables,
 )
 from bareboat.engines.places import Place, join, planned
-from bareboat.engines.run_directories import inside, inside_name
+from bareboat.engines.run_directories import inside, inside_name, run_variables
 from bareboat.errors import PlanError
-from bareboat.model import Command, EngineFacts, IfSet, Image, Joined, NodePath, Refusal, Site, Variable, Word
+from bareboat.model import Command, EngineFacts, IfSet, Image, Joined, NodePath, Refusal, Site, Word
 
 NAME = "sarus"
 CONTAINS = True
@@ -103,7 +102,7 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
         bind = ("--mount=type=bind,source=", NodePath(name), f",destination={inside_name(name)}")
         words.append(IfSet(name, (Joined(bind),)))
     words += [f"--workdir={command.workdir}", _image(command, facts)]
-    run = {name: inside_name(name) if name in RUN_FOLDERS else Variable(name) for name in RUN_VARIABLES}
+    run = run_variables()
     start = plain_start.words(command.workdir, found, run, inside(command.argv), container)
     return Command(argv=(*words, *start), sealed=variables.exported(found))
 

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 
 from bareboat.engines import (
     RUN_FOLDERS,
+    RUN_VARIABLES,
     STARTERS,
     Container,
     Enclosure,
@@ -25,6 +26,7 @@ from bareboat.engines import (
     site_images,
     usable,
     variables,
+    when_set,
 )
 from bareboat.engines.places import Place, join, planned
 from bareboat.errors import PlanError
@@ -103,12 +105,12 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
     # the caller's, and do not come along.
     words: list[Word] = ["env", "-i", "-S", variables.carriers(len(found))]
     words += ["PATH=/usr/bin:/bin", f"HOME={site.home}", f"USER={site.user}"]
-    words.append(IfSet("BAREBOAT_RUN", (Joined(("BAREBOAT_RUN=", Variable("BAREBOAT_RUN"))),)))
+    words.append(when_set("BAREBOAT_RUN"))
     words += [facts.path, f"--image=docker:{image}", f"--workdir={command.workdir}"]
     for mount in container.mounts:
         if mount.source != mount.target:
             words.append(_volume(mount.source, mount.target, readonly=not mount.writable))
-    run = plain_start.run_variables()
+    run = {name: Variable(name) for name in RUN_VARIABLES}
     start = plain_start.words(command.workdir, found, run, command.argv, container)
     return Command(argv=(*words, "--", *start), sealed=variables.exported(found))
 
