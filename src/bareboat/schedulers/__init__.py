@@ -278,6 +278,12 @@ def said(outcome: Outcome) -> str:
     return "\n".join(map(one_line, lines[-_MOST_SAID_LINES:])) or f"exit code {outcome.exit_code}"
 
 
+def silent(name: str, title: str, outcome: Outcome, *, version: str = "") -> SchedulerFacts:
+    """The facts about a scheduler that is installed and does not answer."""
+    detail = f"{title} does not answer: {said(outcome)}"
+    return SchedulerFacts(name=name, version=version, works=False, detail=detail)
+
+
 def unanswered(*outcomes: Outcome) -> list[str]:
     """Remarks on questions without an answer, of which the job may do without."""
     return [one_line(outcome.stderr, limit=_MOST_UNANSWERED) for outcome in outcomes if outcome.unanswered]

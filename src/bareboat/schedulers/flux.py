@@ -21,6 +21,7 @@ from bareboat.schedulers import (
     mail_to,
     name_in,
     said,
+    silent,
     unanswered,
     version_in,
 )
@@ -64,9 +65,7 @@ def probe(asks: Asks) -> SchedulerFacts | None:
     )
     version = version_in(told.stdout, r"(?m)^commands:\s*(\S+)")
     if not queues.ok:
-        return SchedulerFacts(
-            name=NAME, version="", works=False, detail=f"Flux does not answer: {said(queues)}"
-        )
+        return silent(NAME, TITLE, queues)
     remarks = unanswered(told)
 
     def read(line: str) -> Partition | None:

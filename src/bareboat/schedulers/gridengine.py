@@ -47,6 +47,7 @@ from bareboat.schedulers import (
     number_or_none,
     pairs,
     said,
+    silent,
     unanswered,
 )
 
@@ -95,9 +96,7 @@ def probe(asks: Asks) -> SchedulerFacts | None:
     )  # fmt: skip
     version = one_line((told.stdout or ("" if told.unanswered else told.stderr)).partition("\n")[0], limit=60)
     if not queues.ok:
-        return SchedulerFacts(
-            name=NAME, version=version, works=False, detail=f"Grid Engine does not answer: {said(queues)}"
-        )
+        return silent(NAME, TITLE, queues, version=version)
     settings: dict[str, str] = {}
     remarks = unanswered(told, environments, complexes, configuration, counts)
     names = _names(queues.stdout, remarks)

@@ -42,6 +42,7 @@ from bareboat.schedulers import (
     mebibytes,
     name_in,
     said,
+    silent,
     unanswered,
     version_in,
 )
@@ -113,9 +114,7 @@ def probe(asks: Asks) -> SchedulerFacts | None:
     )  # fmt: skip
     version = version_in(told.stdout, r"LSF (?:Standard|Suite|Advanced|Community|Express)?\D*(\d[\d.]*)")
     if not queues.ok:
-        return SchedulerFacts(
-            name=NAME, version="", works=False, detail=f"LSF does not answer: {said(queues)}"
-        )
+        return silent(NAME, TITLE, queues)
     remarks = unanswered(told, limited)
     limits = _default_memory(limited.stdout)
 

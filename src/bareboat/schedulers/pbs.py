@@ -49,6 +49,7 @@ from bareboat.schedulers import (
     odd_lines,
     pairs,
     said,
+    silent,
     unanswered,
     version_in,
 )
@@ -110,7 +111,7 @@ def probe(asks: Asks) -> SchedulerFacts | None:
         return None
     told, queues = asks.run_all((("qsub", "--version"), ("qstat", "-Q", "-f")))
     if told.unanswered:
-        return SchedulerFacts(name=NAME, version="", works=False, detail=f"PBS does not answer: {said(told)}")
+        return silent(NAME, TITLE, told)
     version, flavour = _flavour(told.stdout + told.stderr)
     if flavour == "front":
         version = version_in(asks.run(["sinfo", "--version"]).stdout)

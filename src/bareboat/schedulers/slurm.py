@@ -44,6 +44,7 @@ from bareboat.schedulers import (
     number,
     number_or_none,
     said,
+    silent,
     unanswered,
     version_in,
 )
@@ -135,9 +136,7 @@ def probe(asks: Asks) -> SchedulerFacts | None:
     # "slurm 24.11.5"; Debian's says "slurm-wlm 22.05.8".
     version = version_in(told.stdout, r"slurm\S*\s+(\d[\w.-]*)")
     if not shown.ok:
-        return SchedulerFacts(
-            name=NAME, version=version, works=False, detail=f"Slurm does not answer: {said(shown)}"
-        )
+        return silent(NAME, TITLE, shown, version=version)
     remarks = unanswered(told, nodes, plugins, config, associations)
     partitions = _partitions(shown.stdout, nodes.stdout, remarks)
     accounts, settings = _accounts(associations, config.stdout)
