@@ -23,6 +23,16 @@ def one_line(text: str, *, limit: int = 200) -> str:
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
+def plain(text: str) -> str:
+    """The text with a space in place of every character that is not printable."""
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
+def plain_line(text: str) -> str:
+    """The same, with one space between words."""
+    return " ".join(plain(text).split())
+
+
 def file_name(name: bytes) -> str:
     """A file's name, UTF-8 or not, for messages: on one line, without control characters, not too long."""
     text = "".join(map(_character, name[:1024].decode(errors="surrogateescape")))

@@ -21,6 +21,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator
 
 from bareboat.model import Study
+from bareboat.printable import plain_line
 
 #: Blue and vermilion of Okabe and Ito, distinct for all common kinds of colour vision; the markers
 #: differ too, for print. https://jfly.uni-koeln.de/color/
@@ -103,7 +104,7 @@ class Plot:
 
 def label(text: str, most: int = 28) -> str:
     """A name from the data as one short printable line."""
-    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    line = plain_line(text)
     return line if len(line) <= most else line[: most - 1].rstrip() + "…"
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from bareboat.model import Image, Matrix, Site, Study
 from bareboat.model.matrix import shown
+from bareboat.printable import plain
 from bareboat.study import allocation
 from bareboat.study.analysis import WITH_WAITS, Analysis
 from bareboat.study.findings import StudyFindings
@@ -52,11 +53,6 @@ def latex_of_matrix(matrix: Matrix, points: Sequence[Study], found: StudyFinding
     return _as_file(text, matrix.bareboat_version, matrix.id, matrix.images)
 
 
-def comment(text: str) -> str:
-    """Text for a comment in LaTeX."""
-    return "".join(c if c.isprintable() else " " for c in text)
-
-
 def _in_words(escape: Callable[[str], str]) -> _Style:
     return _Style(escape, escape, lambda _, words: f" ({words})")
 
@@ -66,7 +62,7 @@ def _as_file(text: str, version: str, study: str, images: Iterable[Image]) -> st
         digest = latex(image.digest)
         parts = (digest[at : at + 8] for at in range(0, len(digest), 8))
         text = text.replace(digest, r"\allowbreak{}".join(parts))  # a line of a column is shorter
-    return f"% Bareboat {version}, study {comment(study)}; sources: bareboat.bib\n{text}\n"
+    return f"% Bareboat {version}, study {plain(study)}; sources: bareboat.bib\n{text}\n"
 
 
 # --------------------------------------------------------------------------------------------------

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 
 from msgspec import UNSET
 
 from bareboat.model import Record
 from bareboat.model.matrix import shown
-from bareboat.study import method, published
+from bareboat.study import method, published, report_values
 from bareboat.study.analysis import Metric
 from bareboat.study.findings import ContrastFinding, PointFinding
 from bareboat.study.numbers import digits, interval_text, percent, unit_of
 from bareboat.study.report_matrix import StudyReport
-from bareboat.study.report_values import as_csv, latex, latex_rows, markdown, markdown_table
+from bareboat.study.report_values import as_csv, latex, markdown, markdown_table
 
 
 def tables(report: StudyReport) -> dict[str, str]:
@@ -116,19 +115,15 @@ def _scaling(report: StudyReport) -> Iterable[Sequence[object]]:
 
 def latex_table(report: StudyReport) -> str:
     """The primary metric at every point, a group of rows for each comparison; it requires booktabs."""
-    matrix, found = report.matrix, report.found
-    rows = latex_rows("lrrrl", _HEAD, [_rows(contrast) for contrast in found.contrasts])
-    head = f"% Bareboat {matrix.bareboat_version}, study {method.comment(matrix.id)}"
-    lines = [
-        f"{head}; requires \\usepackage{{booktabs}}",
-        r"\begin{table*}",
-        r"  \centering",
-        f"  \\caption{{{latex(matrix.name)}: {' '.join(map(latex, _caption(report)))}}}",
-        f"  \\label{{tab:{re.sub(r'[^A-Za-z0-9-]', '-', matrix.id)}}}",
-        *(f"  {row}" for row in rows),
-        r"\end{table*}",
-    ]
-    return "\n".join(lines) + "\n"
+    matrix = report.matrix
+    return report_values.latex_table(
+        "lrrrl",
+        _HEAD,
+        [_rows(contrast) for contrast in report.found.contrasts],
+        caption=f"{latex(matrix.name)}: {' '.join(map(latex, _caption(report)))}",
+        study=matrix.id,
+        version=matrix.bareboat_version,
+    )
 
 
 def markdown_report(report: StudyReport) -> str:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 from bareboat.model import Study
-from bareboat.study import method
+from bareboat.study import method, report_values
 from bareboat.study.analysis import Analysis, Metric
 from bareboat.study.numbers import digits, interval_text, lowest, percent, unit_of
-from bareboat.study.report_values import latex, latex_rows, markdown, markdown_table
+from bareboat.study.report_values import latex, markdown, markdown_table
 
 # --------------------------------------------------------------------------------------------------
 # LaTeX.
@@ -26,20 +24,14 @@ def latex_table(study: Study, analysis: Analysis) -> str:
     )
     first, *others = sorted(analysis.metrics, key=lambda metric: not metric.primary)
     head = ("Metric", "Unit", *(arm.name for arm in study.arms), "Ratio", "Verdict")
-    rows = latex_rows(
-        "llrrrl", head, [[_cells(analysis, first)], [_cells(analysis, metric) for metric in others]]
+    return report_values.latex_table(
+        "llrrrl",
+        head,
+        [[_cells(analysis, first)], [_cells(analysis, metric) for metric in others]],
+        caption=caption,
+        study=study.id,
+        version=study.bareboat_version,
     )
-    made = f"% Bareboat {study.bareboat_version}, study {method.comment(study.id)}"
-    lines = [
-        f"{made}; requires \\usepackage{{booktabs}}",
-        r"\begin{table*}",
-        r"  \centering",
-        f"  \\caption{{{caption}}}",
-        f"  \\label{{tab:{re.sub(r'[^A-Za-z0-9-]', '-', study.id)}}}",
-        *(f"  {row}" for row in rows),
-        r"\end{table*}",
-    ]
-    return "\n".join(lines) + "\n"
 
 
 def _cells(analysis: Analysis, metric: Metric) -> tuple[str, ...]:

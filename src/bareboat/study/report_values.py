@@ -7,6 +7,8 @@ import io
 import re
 from collections.abc import Iterable, Sequence
 
+from bareboat.printable import plain, plain_line
+
 _LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{",
     "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}",
@@ -17,15 +19,13 @@ _LATEX = {
 
 def latex(text: str) -> str:
     """The text as LaTeX prints it: each character is escaped that has a meaning, and dashes stay apart."""
-    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    escaped = "".join(_LATEX.get(character, character) for character in line)
+    escaped = "".join(_LATEX.get(character, character) for character in plain_line(text))
     return re.sub(r"-(?=-)", "-{}", escaped)
 
 
 def markdown(text: str) -> str:
     """The text as Markdown shows it, in one line."""
-    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return re.sub(r"([\\`*_{}\[\]<>#|~&$!])", r"\\\1", line)
+    return re.sub(r"([\\`*_{}\[\]<>#|~&$!])", r"\\\1", plain_line(text))
 
 
 def as_csv(rows: Iterable[Sequence[object]]) -> str:
@@ -46,6 +46,28 @@ def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, texts:
     """A table of escaped cells; columns not in `texts` hold numbers."""
     rule = [":--" if column in texts else "--:" for column in range(len(head))]
     return "\n".join(f"| {' | '.join(row)} |" for row in (head, rule, *rows))
+
+
+def latex_table(
+    columns: str,
+    head: Sequence[str],
+    parts: Iterable[Sequence[Sequence[str]]],
+    *,
+    caption: str,
+    study: str,
+    version: str,
+) -> str:
+    """The rows as a table of the page's width, which requires the package booktabs. `caption` is LaTeX."""
+    lines = [
+        f"% Bareboat {version}, study {plain(study)}; requires \\usepackage{{booktabs}}",
+        r"\begin{table*}",
+        r"  \centering",
+        f"  \\caption{{{caption}}}",
+        f"  \\label{{tab:{re.sub(r'[^A-Za-z0-9-]', '-', study)}}}",
+        *(f"  {row}" for row in latex_rows(columns, head, parts)),
+        r"\end{table*}",
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def latex_rows(columns: str, head: Sequence[str], parts: Iterable[Sequence[Sequence[str]]]) -> list[str]:

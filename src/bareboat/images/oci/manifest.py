@@ -17,6 +17,7 @@ from bareboat.errors import ImageError
 from bareboat.images.oci.source import LARGEST_DOCUMENT, Descriptor, Document
 from bareboat.model import Process
 from bareboat.model.execution import fault
+from bareboat.printable import plain
 
 OCI_INDEX = "application/vnd.oci.image.index.v1+json"
 OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
@@ -355,4 +356,4 @@ def check_digest(digest: str, where: str) -> None:
 
 def _plain(text: str) -> str:
     """What a document says, as a terminal may be shown it: no control characters, one line, no novel."""
-    return "".join(c if c.isprintable() else " " for c in text[:1000])
+    return plain(text[:1000])

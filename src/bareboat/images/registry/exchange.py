@@ -15,6 +15,7 @@ from bareboat.images.registry.failure import Broken, Closed
 from bareboat.images.registry.http import Response, Transport
 from bareboat.images.registry.location import Url, log_in_name
 from bareboat.images.registry.options import Options
+from bareboat.printable import plain_line
 
 _MOST_REDIRECTS = 5
 _REDIRECTS = (301, 302, 303, 307, 308)
@@ -202,8 +203,7 @@ def excerpt(response: Response, limit: int = 16 * 1024) -> str:
             return ""
     # Before the JSON is read and after it: a server may repeat what we sent, and how it quotes it, who knows.
     said = response.without_secrets(_messages(response.without_secrets(data.decode(errors="replace"))))
-    printable = "".join(c if c.isprintable() else " " for c in said)
-    return " ".join(printable.split())[:_LONGEST_EXCERPT]
+    return plain_line(said)[:_LONGEST_EXCERPT]
 
 
 def _messages(text: str) -> str:

@@ -6,11 +6,10 @@ start from another; other images come first, as stages from which files are copi
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterator
 
-from bareboat.project.recipes.dockerfile import comments
+from bareboat.project.recipes.dockerfile import comments, value
 from bareboat.project.recipes.document import Arg, Copy, Env, Recipe, Run, Step, Workdir
 from bareboat.project.recipes.installing import TOOLS
 
@@ -77,11 +76,11 @@ def _post(steps: list[Step]) -> Iterator[str]:
                 for command in step.commands:
                     yield from _indented(command)
             case Env():
-                for name, value in step.values.items():
-                    yield f"    export {name}={_value(value)}"
+                for name, text in step.values.items():
+                    yield f"    export {name}={value(text)}"
             case Arg():
-                value = _value(step.value) if step.internal else f'"{{{{ {step.name} }}}}"'
-                yield f"    export {step.name}={value}"
+                default = value(step.value) if step.internal else f'"{{{{ {step.name} }}}}"'
+                yield f"    export {step.name}={default}"
             case Workdir():
                 yield f"    mkdir -p {step.path}"
                 yield f"    cd {step.path}"
@@ -100,9 +99,5 @@ def _indented(command: str) -> Iterator[str]:
 def _environment(steps: list[Step]) -> Iterator[str]:
     for step in steps:
         if isinstance(step, Env):
-            for name, value in step.values.items():
-                yield f"    export {name}={_value(value)}"
-
-
-def _value(text: str) -> str:
-    return text if re.fullmatch(r"[\w./:@+=$-]+", text) else '"' + re.sub(r'([\\"])', r"\\\1", text) + '"'
+            for name, text in step.values.items():
+                yield f"    export {name}={value(text)}"

@@ -6,6 +6,7 @@ import re
 import textwrap
 from collections.abc import Iterator
 
+from bareboat.printable import plain
 from bareboat.project.recipes.catalogue import MPIS
 from bareboat.project.recipes.document import Arg, Copy, Env, Recipe, Run, Stage, Step, Workdir
 
@@ -58,9 +59,9 @@ def _step(step: Step) -> str:
             source = f"--from={step.source} " if step.source else ""
             return f"COPY {source}{' '.join(map(_word, step.files))} {_word(step.target)}"
         case Env():
-            return "ENV " + " \\\n    ".join(f"{name}={_value(value)}" for name, value in step.values.items())
+            return "ENV " + " \\\n    ".join(f"{name}={value(text)}" for name, text in step.values.items())
         case Arg():
-            return f"ARG {step.name}={_value(step.value)}"
+            return f"ARG {step.name}={value(step.value)}"
         case Workdir():
             return f"WORKDIR {step.path}"
         case _:
@@ -70,20 +71,15 @@ def _step(step: Step) -> str:
 def comments(paragraphs: tuple[str, ...]) -> Iterator[str]:
     for each in paragraphs:
         yield from textwrap.wrap(
-            _printable(each), _WIDTH, initial_indent="# ", subsequent_indent="#   ",
+            plain(each), _WIDTH, initial_indent="# ", subsequent_indent="#   ",
             break_long_words=False, break_on_hyphens=False,
         )  # fmt: skip
-
-
-def _printable(text: str) -> str:
-    """One line: a comment must not end within a fact."""
-    return "".join(c if c.isprintable() else " " for c in text)
 
 
 def _word(text: str) -> str:
     return text if re.fullmatch(r"[\w./@+-]+", text) else '"' + re.sub(r'([\\"$])', r"\\\1", text) + '"'
 
 
-def _value(text: str) -> str:
+def value(text: str) -> str:
     """Text in which only $PATH is a variable."""
     return text if re.fullmatch(r"[\w./:@+=$-]+", text) else '"' + re.sub(r'([\\"])', r"\\\1", text) + '"'
