@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from scipy import optimize, special
 
 from bareboat.errors import UsageError
+from bareboat.study.statistics import exp, upper_tail
 
 Floats = NDArray[np.float64]
 
@@ -83,16 +84,16 @@ def pool(effects: Sequence[float], errors: Sequence[float], *, margin: float, co
     return Pooled(
         points=len(y),
         ratio=math.exp(mean),
-        low=_exp(mean - half),
-        high=_exp(mean + half),
+        low=exp(mean - half),
+        high=exp(mean + half),
         confidence=confidence,
         margin=margin,
         tau=math.sqrt(tau2),
         i2=tau2 / (tau2 + _typical(v)),
         q=q,
         q_p=float(special.chdtrc(freedom, q)),
-        equivalence_p=max(_tail(mean + bound, error, freedom), _tail(bound - mean, error, freedom)),
-        difference_p=min(1.0, 2 * _tail(abs(mean), error, freedom)),
+        equivalence_p=max(upper_tail(mean + bound, error, freedom), upper_tail(bound - mean, error, freedom)),
+        difference_p=min(1.0, 2 * upper_tail(abs(mean), error, freedom)),
     )
 
 
@@ -145,16 +146,3 @@ def _typical(v: Floats) -> float:
     """The typical variance within points, after Higgins and Thompson."""
     w = 1 / v
     return float((len(v) - 1) * np.sum(w) / (np.sum(w) ** 2 - np.sum(w**2)))
-
-
-def _tail(distance: float, error: float, freedom: int) -> float:
-    if error == 0:
-        return 0.0 if distance > 0 else 1.0
-    return float(special.stdtr(freedom, -distance / error))
-
-
-def _exp(value: float) -> float:
-    try:
-        return math.exp(value)
-    except OverflowError:
-        return math.inf

@@ -128,10 +128,8 @@ def compare(log_ratios: Sequence[float], *, margin: float, confidence: float) ->
     mean, deviation = _moments(log_ratios)
     error = deviation / math.sqrt(runs)
     half_width = _t_quantile(1 - alpha / 2, runs - 1) * error
-    equivalence_p = max(
-        _upper_tail(mean + bound, error, runs - 1), _upper_tail(bound - mean, error, runs - 1)
-    )
-    difference_p = min(1.0, 2 * _upper_tail(abs(mean), error, runs - 1))
+    equivalence_p = max(upper_tail(mean + bound, error, runs - 1), upper_tail(bound - mean, error, runs - 1))
+    difference_p = min(1.0, 2 * upper_tail(abs(mean), error, runs - 1))
 
     more_runs = None
     verdict = verdict_of(equivalence_p, difference_p, alpha)
@@ -142,9 +140,9 @@ def compare(log_ratios: Sequence[float], *, margin: float, confidence: float) ->
         more_runs = None if needed is None else max(_LEAST_MORE, needed - runs)
     return Comparison(
         runs=runs,
-        ratio=_exp(mean),
-        low=_exp(mean - half_width),
-        high=_exp(mean + half_width),
+        ratio=exp(mean),
+        low=exp(mean - half_width),
+        high=exp(mean + half_width),
         confidence=confidence,
         margin=margin,
         equivalence_p=equivalence_p,
@@ -175,13 +173,13 @@ def compare_means(
     shares = [part / sum(parts) for part in parts] if error else [1.0, 0.0]
     freedom = 1 / sum(share**2 / (len(each) - 1) for share, each in zip(shares, (first, second), strict=True))
     half_width = _t_quantile(1 - alpha / 2, freedom) * error
-    equivalence_p = max(_upper_tail(mean + bound, error, freedom), _upper_tail(bound - mean, error, freedom))
-    difference_p = min(1.0, 2 * _upper_tail(abs(mean), error, freedom))
+    equivalence_p = max(upper_tail(mean + bound, error, freedom), upper_tail(bound - mean, error, freedom))
+    difference_p = min(1.0, 2 * upper_tail(abs(mean), error, freedom))
     return Comparison(
         runs=min(len(first), len(second)),
-        ratio=_exp(mean),
-        low=_exp(mean - half_width),
-        high=_exp(mean + half_width),
+        ratio=exp(mean),
+        low=exp(mean - half_width),
+        high=exp(mean + half_width),
         confidence=confidence,
         margin=margin,
         equivalence_p=equivalence_p,
@@ -261,7 +259,7 @@ def _moments(values: Sequence[float]) -> tuple[float, float]:
     return mean, math.hypot(*(value - mean for value in values)) / math.sqrt(len(values) - 1)
 
 
-def _upper_tail(distance: float, error: float, freedom: float) -> float:
+def upper_tail(distance: float, error: float, freedom: float) -> float:
     """p of a one-sided t test whose estimate lies `distance` beyond the null hypothesis."""
     if error == 0:
         return 0.0 if distance > 0 else 1.0
@@ -273,7 +271,7 @@ def _t_quantile(probability: float, freedom: float) -> float:
     return float(special.stdtrit(freedom, probability))
 
 
-def _exp(value: float) -> float:
+def exp(value: float) -> float:
     """Like math.exp, but a bound beyond the floats is infinite: 2 wild runs have such intervals."""
     try:
         return math.exp(value)
