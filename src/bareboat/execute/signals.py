@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from bareboat.errors import Terminated
 
@@ -17,12 +17,8 @@ def termination_raised() -> Iterator[None]:
     def on_signal(number: int, _frame: object) -> None:
         raise Terminated(number)
 
-    before = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
+    with _handled((signal.SIGTERM, signal.SIGHUP), on_signal):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextlib.contextmanager
@@ -31,12 +27,8 @@ def interrupts_left_to_child() -> Iterator[None]:
     if not _gets_signals():
         yield
         return
-    before = {number: signal.signal(number, _nothing) for number in (signal.SIGINT, signal.SIGQUIT)}
-    try:
+    with _handled((signal.SIGINT, signal.SIGQUIT), _nothing):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextlib.contextmanager
@@ -48,17 +40,26 @@ def interrupts_held() -> Iterator[None]:
         return
     came: list[int] = []
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    handlers = {number: signal.signal(number, lambda caught, _: came.append(caught)) for number in numbers}
-    # Commands inherit the mask. It does not suffice for this process: a library's thread may take the signal.
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+    with _handled(numbers, lambda caught, _: came.append(caught)):
+        # Commands inherit the mask. It does not suffice for this process: a library's thread may take the
+        # signal.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    for held in dict.fromkeys(came):
+        signal.raise_signal(held)
+
+
+@contextlib.contextmanager
+def _handled(numbers: Sequence[signal.Signals], handler: Callable[[int, object], None]) -> Iterator[None]:
+    before = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-    for held in dict.fromkeys(came):
-        signal.raise_signal(held)
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
 
 
 def _gets_signals() -> bool:
