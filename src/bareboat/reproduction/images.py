@@ -34,7 +34,7 @@ def of_image(store: Store, image: Image, *, packages: bool, say: Callable[[str],
     distribution, found = "", None
     if packages and image.digest and store.has_image(image.digest):
         say("reading the image's packages")
-        trees = [store.layer(layer.diff_id) for layer in image.layers]
+        trees = store.trees(image)
         listed = inventory.take(trees)
         view = View(trees)
         distribution = f"{listed.distribution} {listed.distribution_version}".strip()

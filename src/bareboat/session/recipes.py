@@ -175,7 +175,7 @@ def _of_image(session: Session, name: str) -> Listed:
             remedy="bareboat image ls; or: bareboat capture --name NAME",
         )
     with session.store.guarded():
-        packages = inventory.take([session.store.layer(each.diff_id) for each in image.layers]).packages
+        packages = inventory.take(session.store.trees(image)).packages
     left = ("pip", "setuptools", "wheel", "bareboat")
     versions = {
         each.name: each.version
@@ -229,7 +229,7 @@ def _check_system(session: Session, image: Image, name: str) -> None:
     from bareboat.images.inside.view import View
 
     with session.store.guarded():
-        view = View([session.store.layer(each.diff_id) for each in image.layers])
+        view = View(session.store.trees(image))
         if view.is_file("/usr/bin/apt-get"):
             return
     raise UsageError(

@@ -49,6 +49,10 @@ class Paths:
         """The layer's tree."""
         return self.layer_folder(diff_id) / "tree"
 
+    def trees(self, image: Image) -> list[Path]:
+        """The unpacked layers of an image, bottom first."""
+        return [self.layer(layer.diff_id) for layer in image.layers]
+
     def recipe(self, diff_id: str) -> Path:
         return self.layer_folder(diff_id) / "recipe"
 

@@ -67,7 +67,7 @@ def run(context: Context) -> int:
                 case _:
                     context.progress.say("copying files")
                     with outputs.beside(path) as part:
-                        copy([store.layer(layer.diff_id) for layer in image.layers], part)
+                        copy(store.trees(image), part)
     finally:
         found.close()
         context.progress.end()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from bareboat.cli import console
@@ -65,9 +66,9 @@ def run(context: Context) -> int:
             "second": images[1].digest,
             "identical": not (settings or changed or changes or comparison.unreadable),
             "configuration": settings,
-            "packages": [{"state": each.state, **_fields(each)} for each in changed],
+            "packages": [{"state": each.state, **dataclasses.asdict(each)} for each in changed],
             "directories": [{"path": path, **counts} for path, counts in folders],
-            "files": [_fields(each) for each in changes] if options.files else None,
+            "files": changes if options.files else None,
             "summary": _summary(changes),
             "warnings": warnings,
         }
@@ -81,12 +82,6 @@ def run(context: Context) -> int:
     return 0
 
 
-def _fields(each: Any) -> dict[str, Any]:
-    import dataclasses
-
-    return dataclasses.asdict(each)
-
-
 def _configuration(context: Context, image: Image) -> Configuration:
     from bareboat.images.inside import configuration
     from bareboat.images.oci import export
@@ -98,14 +93,14 @@ def _configuration(context: Context, image: Image) -> Configuration:
 def _view(context: Context, image: Image) -> View:
     from bareboat.images.inside.view import View
 
-    return View([context.store.layer(layer.diff_id) for layer in image.layers])
+    return View(context.store.trees(image))
 
 
 def _inventory(context: Context, image: Image) -> Inventory:
     from bareboat.images.sbom import inventory
 
     context.progress.say(f"listing packages: {title(image)}")
-    return inventory.take([context.store.layer(layer.diff_id) for layer in image.layers])
+    return inventory.take(context.store.trees(image))
 
 
 def _by_folder(changes: list[Change], depth: int) -> list[tuple[str, dict[str, int]]]:
@@ -189,17 +184,13 @@ def _files(changes: list[Change], folders: list[tuple[str, dict[str, int]]]) -> 
 
 
 def _counts(counts: dict[str, int]) -> tuple[str, str, str, str, str, str]:
+    from bareboat.images.usage.treemap import megabytes
+
     cells = []
     for state in _MARKS:
         count, size = counts[state], counts[f"{state}_bytes"]
-        cells += [f"{count:,}" if count else "", _size(size) if count else ""]
+        cells += [f"{count:,}" if count else "", megabytes(size) if count else ""]
     return cells[0], cells[1], cells[2], cells[3], cells[4], cells[5]
-
-
-def _size(size: int) -> str:
-    from bareboat.images.usage.treemap import megabytes
-
-    return megabytes(size)
 
 
 def _line(each: Change) -> str:

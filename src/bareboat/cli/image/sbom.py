@@ -41,7 +41,7 @@ def run(context: Context) -> int:
     path = outputs.check(options.output) if options.output is not None else None
     image = find(context, options.image)
     with store.guarded():
-        found = inventory.take([store.layer(layer.diff_id) for layer in image.layers])
+        found = inventory.take(store.trees(image))
     form = spdx if options.format == "spdx" else cyclonedx
     text = json.dumps(form.document(image, found, created=_created(context, image)), indent=2)
     if path is None:

@@ -28,7 +28,7 @@ def run(context: Context) -> int:
 
     store = context.store
     image = find(context, context.options.image)
-    trees = [store.layer(layer.diff_id) for layer in image.layers]
+    trees = store.trees(image)
     found = survey.look(trees, environment=image.environment)
     if context.options.json:
         console.result_json({"image": image, "inside": found, "trust": _trust(context, image)})

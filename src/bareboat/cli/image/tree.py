@@ -47,7 +47,7 @@ def run(context: Context) -> int:
     by_package: dict[Owner, Weight] = {}
     try:
         with store.guarded():
-            view = View([store.layer(layer.diff_id) for layer in image.layers])
+            view = View(store.trees(image))
             context.progress.say("reading lists of packages")
             owners = Owners(view)
 

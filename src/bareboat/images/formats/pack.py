@@ -94,7 +94,7 @@ def _has_all(store: Store, image: Image, places: Mapping[str, bool]) -> bool:
     """Whether the image has these paths, directories or not, and no link on the way to them."""
     if not places:
         return True
-    view = View([store.layer(each.diff_id) for each in image.layers])
+    view = View(store.trees(image))
     found = {target: view.find(target) for target in places}
     return all(
         (there := found[target]) is not None
@@ -152,7 +152,7 @@ def _pack(store: Store, image: Image, path: Path, asked: Mapping[str, bool], pro
 def _tree(store: Store, image: Image, scratch: Path) -> Iterator[Path]:
     """The image as a tree to pack, of hard links; of copies elsewhere where the store lacks inodes even for
     its folders."""
-    layers = [store.layer(each.diff_id) for each in image.layers]
+    layers = store.trees(image)
     free_inodes = place.room(str(store.root)).free_inodes
     if free_inodes is None or free_inodes <= 0 or free_inodes > image.inodes:
         flatten(layers, scratch / "tree")

@@ -112,7 +112,7 @@ def _of_container(store: Store, image: Image, job: Job) -> Sight | None:
         mounts.setdefault(job.workdir, job.workdir)
     if not image.digest:
         return Sight([], mounts={"/": "/", **mounts}, name="this machine")
-    layers = [store.layer(layer.diff_id) for layer in image.layers]
+    layers = store.trees(image)
     flat = store.flat(image.digest)
     tree = flat if flat.is_dir() else None
     if tree is None and not all(layer.is_dir() for layer in layers):

@@ -21,7 +21,7 @@ def contents(store: Store, image: Image, site: Site) -> tuple[ScratchEntry, ...]
     not keep all of ~/.local. Left out are empty folders (/run/lock, which is to be written to), links that
     lead nowhere in the image, sockets and the like.
     """
-    view = View([store.layer(layer.diff_id) for layer in image.layers])
+    view = View(store.trees(image))
     folders = scratch_folders(site)
     found = {held.path: held for folder in folders for held in _in_folder(view, folder, folders)}
     return tuple(held for _, held in sorted(found.items()))

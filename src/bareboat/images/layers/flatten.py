@@ -40,7 +40,7 @@ def make_flat(
     final = store.relinked(image.digest) if relinked else store.flat(image.digest)
     if not final.is_dir():
         with store.scratch() as scratch:
-            flatten([store.layer(layer.diff_id) for layer in image.layers], scratch / "flat")
+            flatten(store.trees(image), scratch / "flat")
             if relinked:
                 _relink(scratch / "flat")
             store.publish(scratch / "flat", final)

@@ -82,7 +82,7 @@ def read(
             notes.append(f"layer {number + 1} was not read to its end: {error}")
 
     census = take([items(number) for number in range(count)], secret=secret)
-    trees = [store.layer(layer.diff_id) for layer in image.layers]
+    trees = store.trees(image)
     config = _config(store, image)
     by_layer, every = _history(config, count)
     execution = config.get("config")
