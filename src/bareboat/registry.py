@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 from bareboat.errors import PlanError, UsageError
 from bareboat.nearest import nearest
@@ -62,6 +62,11 @@ BUILT_IN = {
 
 #: The engine that is no container, and the scheduler of a job that names none: this machine.
 BARE_METAL, HERE = "native", "local"
+
+
+def is_queued(scheduler: str | None) -> TypeGuard[str]:
+    """Whether a job for this scheduler waits in a queue, and does not run on this machine."""
+    return scheduler not in (None, HERE)
 
 
 def names(group: str) -> tuple[str, ...]:

@@ -100,7 +100,7 @@ class Job:
             )
         session = opened.session()
         prepared = job._prepared(session, Purpose.PROVE)
-        if prepared.job.scheduler not in (None, registry.HERE):
+        if registry.is_queued(prepared.job.scheduler):
             raise UsageError(
                 "the job names a scheduler, and Job.prove measures on this machine",
                 remedy="remove scheduler; or write the job to a file, and: bareboat prove FILE",

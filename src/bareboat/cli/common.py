@@ -143,6 +143,13 @@ def add_python(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_environment(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of the environment or image that a job runs in."""
+    add_python(parser)
+    add_root(parser)
+    add_trust(parser)
+
+
 def add_job(parser: argparse.ArgumentParser) -> None:
     """Add the job, and the flags that go over it."""
     parser.add_argument(

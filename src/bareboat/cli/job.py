@@ -6,6 +6,9 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bareboat import render
+from bareboat.cli import console
+from bareboat.cli.folding import folded
 from bareboat.errors import UsageError
 from bareboat.session.defaults import with_settings
 
@@ -13,7 +16,7 @@ if TYPE_CHECKING:
     import argparse
 
     from bareboat.cli.common import Context
-    from bareboat.model import Job
+    from bareboat.model import Job, Plan
 
 #: The flags that only a scheduler uses.
 _SCHEDULERS = (
@@ -75,6 +78,28 @@ def note_ignored(context: Context) -> None:
     if given:
         flags = ", ".join("--" + name.replace("_", "-") for name in given)
         context.progress.note(f"note: runs on this machine ignore {flags}: only schedulers use them")
+
+
+def check_waits(options: argparse.Namespace) -> None:
+    """Raise UsageError for --no-wait where the study runs on this machine."""
+    if options.no_wait:
+        raise UsageError(
+            "--no-wait is for studies in a scheduler's jobs",
+            remedy="add --scheduler NAME, or remove --no-wait",
+        )
+
+
+def show_plan(context: Context, plan: Plan) -> None:
+    """Print the decisions with their reasons."""
+    if context.options.json:
+        console.result_json(render.shown(plan))
+    else:
+        console.result(folded(render.text(plan), console.width()))
+
+
+def show_warnings(context: Context, plan: Plan) -> None:
+    for warning in () if context.options.quiet else plan.warnings:
+        console.note(f"warning: {warning}")
 
 
 def _notify(text: str) -> str | tuple[str, ...]:

@@ -13,14 +13,11 @@ from bareboat.cli.common import (
     add_at_once,
     add_common,
     add_engine,
+    add_environment,
     add_job,
-    add_python,
-    add_root,
     add_scheduling,
-    add_trust,
 )
-from bareboat.cli.folding import folded
-from bareboat.cli.job import note_ignored, read_job
+from bareboat.cli.job import note_ignored, read_job, show_plan
 from bareboat.errors import StoreError, UsageError
 from bareboat.session import Purpose, planning, preparation
 
@@ -39,9 +36,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_engine(parser)
     add_scheduling(parser)
     add_at_once(parser)
-    add_python(parser)
-    add_root(parser)
-    add_trust(parser)
+    add_environment(parser)
 
 
 def run(context: Context) -> int:
@@ -70,8 +65,6 @@ def run(context: Context) -> int:
         console.script(render.script(plan, runs=runs))
         if job.sweep is not UNSET and not context.options.quiet:
             console.note("the script reads the points from a table that run and submit write")
-    elif context.options.json:
-        console.result_json(render.shown(plan))
     else:
-        console.result(folded(render.text(plan), console.width()))
+        show_plan(context, plan)
     return 0

@@ -8,7 +8,7 @@ import os
 
 import msgspec
 
-from bareboat import render
+from bareboat import registry, render
 from bareboat.cli import console
 from bareboat.cli.command_line import amount, number
 from bareboat.cli.common import (
@@ -16,13 +16,11 @@ from bareboat.cli.common import (
     add_common,
     add_dry_run,
     add_engine,
+    add_environment,
     add_job,
-    add_python,
-    add_root,
     add_scheduling,
-    add_trust,
 )
-from bareboat.cli.job import TOPOLOGY, note_ignored, read_job
+from bareboat.cli.job import TOPOLOGY, check_waits, note_ignored, read_job
 from bareboat.cli.study_progress import StudyProgress
 from bareboat.errors import BareboatError, Terminated, UsageError
 from bareboat.model import Job, Plan, Study
@@ -39,9 +37,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_job(parser)
     add_scheduling(parser)
     add_engine(parser)
-    add_python(parser)
-    add_root(parser)
-    add_trust(parser)
+    add_environment(parser)
     parser.add_argument(
         "--repeats",
         type=number("--repeats", "prove.repeats"),
@@ -122,11 +118,7 @@ def run(context: Context) -> int:
         if published is not None:
             prove_builtin.write_numbers(context)
         return code
-    if options.no_wait:
-        raise UsageError(
-            "--no-wait is for studies in a scheduler's jobs",
-            remedy="add --scheduler NAME, or remove --no-wait",
-        )
+    check_waits(options)
     if options.within is not None:
         raise UsageError(
             "--within is for study files: with [arms], [sweep] or [metrics]", remedy="use --repeats N"
@@ -179,7 +171,7 @@ def _study_of_arms(context: Context, published: str | None) -> int | None:
     request = prove_study.request_of(context)
     if request is None:
         return None
-    if options.quick and prove_study.is_queued(request.jobs[0][-1]):
+    if options.quick and registry.is_queued(request.jobs[0][-1].scheduler):
         raise UsageError("--quick measures on this machine", remedy="use --repeats N, or remove --scheduler")
     if options.quick:
         raise UsageError(

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from bareboat import codec, render
+from bareboat import codec, registry, render
 from bareboat.cli import console
 from bareboat.cli.common import Context
-from bareboat.cli.job import note_ignored, read_job, with_flags
+from bareboat.cli.job import check_waits, note_ignored, read_job, with_flags
 from bareboat.errors import BareboatError, PlanError, Terminated, UsageError
 from bareboat.model import Matrix
 from bareboat.model.matrix import told
@@ -35,21 +35,21 @@ _DESIGN = (
 def request_of(context: Context) -> StudyRequest | None:
     """The request of a study file, or of any job for a scheduler; None for other jobs."""
     options = context.options
-    from bareboat import registry, studyfile
+    from bareboat import studyfile
     from bareboat.toml import TomlFile
 
     asked = options.scheduler
     if asked is not None:
         registry.scheduler(asked)
     if not options.file or options.command:
-        if asked in (None, registry.HERE):
+        if not registry.is_queued(asked):
             return None
         request = studyfile.study_of_job(read_job(context))
         studyfile.check_arms(request)
         return request
     file = TomlFile(Path(options.file))
     queue = asked or file.values.get("scheduler")
-    if not studyfile.is_study(file) and queue in (None, registry.HERE):
+    if not studyfile.is_study(file) and not registry.is_queued(queue):
         return None
     if options.engine and "arms" in file.values:
         raise UsageError(
@@ -98,12 +98,8 @@ def run(context: Context, request: StudyRequest, published: str | None) -> int:
         matrix.check(request, cells)
         _show(context, request, cells, site)
         return 0
-    if not is_queued(request.jobs[0][-1]):
-        if options.no_wait:
-            raise UsageError(
-                "--no-wait is for studies in a scheduler's jobs",
-                remedy="add --scheduler NAME, or remove --no-wait",
-            )
+    if not registry.is_queued(request.jobs[0][-1].scheduler):
+        check_waits(options)
         check_library()
         return _measure(context, matrix.design(context.store, request, cells, site, published))
     if not options.no_wait:
@@ -126,17 +122,10 @@ def resume(context: Context, found: Matrix) -> int:
             time = f", about {blocks.told(seconds)}" if seconds else ""
             console.result(f"{found.id}: {matrix.left_of(found, len(left))}{time}")
         return 0
-    if is_queued(matrix.points(context.store, found)[0].job):
+    if registry.is_queued(matrix.points(context.store, found)[0].job.scheduler):
         return _follow(context, found)
     check_library()
     return _measure(context, found)
-
-
-def is_queued(job: Job) -> bool:
-    """Whether the job is measured in a scheduler's jobs."""
-    from bareboat import registry
-
-    return job.scheduler not in (None, registry.HERE)
 
 
 def _check_unchanged(context: Context, found: Matrix) -> None:
@@ -148,7 +137,7 @@ def _check_unchanged(context: Context, found: Matrix) -> None:
     same = {"scheduler": job.scheduler, "python": job.capture.python, "image": job.image} | {
         name: getattr(found.prove, name) for name in ("repeats", "margin", "confidence", "seed")
     }
-    queued = is_queued(job)
+    queued = registry.is_queued(job.scheduler)
     for name in _DESIGN:
         asked = getattr(options, name, None)
         if name == "time" and queued:  # of the next jobs
@@ -189,7 +178,7 @@ def _show(context: Context, request: StudyRequest, cells: list[list[Cell]], site
             }
         )
         return
-    if is_queued(rows[0][0].job):
+    if registry.is_queued(rows[0][0].job.scheduler):
         console.result(_first_script(context, request, cells, site))
     for name, plan in zip(request.arms, rows[0], strict=True):
         console.result(f"{console.bold('arm ' + name)}\n{render.text(plan)}\n")

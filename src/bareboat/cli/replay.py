@@ -132,7 +132,7 @@ def _check_flags(lock: Lock, options: argparse.Namespace, names: Sequence[str] |
         )
     if options.repeats is not None and lock.kind != "study":
         raise UsageError("--repeats is for studies, and the lock is of a run", remedy="remove --repeats")
-    if lock.kind == "study" and options.scheduler not in (None, registry.HERE):
+    if lock.kind == "study" and registry.is_queued(options.scheduler):
         raise UsageError(
             "a study is replayed on this machine",
             remedy="remove --scheduler, and replay on a node of the cluster",

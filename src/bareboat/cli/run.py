@@ -8,21 +8,18 @@ from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
-from bareboat import registry, render
+from bareboat import registry
 from bareboat.cli import console
 from bareboat.cli.common import (
     Context,
     add_common,
     add_dry_run,
     add_engine,
+    add_environment,
     add_job,
-    add_python,
     add_queue,
-    add_root,
-    add_trust,
 )
-from bareboat.cli.folding import folded
-from bareboat.cli.job import note_ignored, read_job
+from bareboat.cli.job import note_ignored, read_job, show_plan, show_warnings
 from bareboat.cli.wait import as_json
 from bareboat.errors import ProgramError
 from bareboat.session import Purpose, planning, preparation
@@ -40,9 +37,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_job(parser)
     add_queue(parser)
     add_engine(parser)
-    add_python(parser)
-    add_root(parser)
-    add_trust(parser)
+    add_environment(parser)
     add_dry_run(parser)
 
 
@@ -59,12 +54,9 @@ def run(context: Context) -> int:
     if plan.scheduler == registry.HERE:
         note_ignored(context)
     if context.options.dry_run:
-        console.result_json(render.shown(plan)) if context.options.json else console.result(
-            folded(render.text(plan), console.width())
-        )
+        show_plan(context, plan)
         return 0
-    for warning in () if context.options.quiet else plan.warnings:
-        console.note(f"warning: {warning}")
+    show_warnings(context, plan)
     if plan.job.sweep is not UNSET:
         return _run_sweep(context, plan, plan.job.sweep, site)
     if plan.scheduler != registry.HERE:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from bareboat import render
 from bareboat.cli import console
 from bareboat.cli.common import (
     Context,
@@ -13,14 +12,11 @@ from bareboat.cli.common import (
     add_common,
     add_dry_run,
     add_engine,
+    add_environment,
     add_job,
-    add_python,
-    add_root,
     add_scheduling,
-    add_trust,
 )
-from bareboat.cli.folding import folded
-from bareboat.cli.job import read_job
+from bareboat.cli.job import read_job, show_plan, show_warnings
 from bareboat.errors import UsageError
 from bareboat.session import Purpose, planning, preparation
 
@@ -36,9 +32,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_engine(parser)
     add_scheduling(parser)
     add_at_once(parser)
-    add_python(parser)
-    add_root(parser)
-    add_trust(parser)
+    add_environment(parser)
     add_dry_run(parser)
     parser.add_argument("--wait", action="store_true", help="wait for the run and exit with its exit code")
     parser.add_argument(
@@ -59,12 +53,9 @@ def run(context: Context) -> int:
     prepared = preparation.prepare(session, read_job(context), Purpose.SUBMIT)
     plan = planning.plan(session, prepared)
     if context.options.dry_run:
-        console.result_json(render.shown(plan)) if context.options.json else console.result(
-            folded(render.text(plan), console.width())
-        )
+        show_plan(context, plan)
         return 0
-    for warning in () if context.options.quiet else plan.warnings:
-        console.note(f"warning: {warning}")
+    show_warnings(context, plan)
     submit = submission.submit if plan.job.sweep is UNSET else sweeps.submit
     made = submit(context.store, plan, prepared.site)
     if context.options.watch:

@@ -12,7 +12,7 @@ from bareboat.errors import PlanError
 from bareboat.session import sites
 
 if TYPE_CHECKING:
-    from bareboat.model import Plan
+    from bareboat.model import Plan, Rootfs
     from bareboat.session import Prepared, Session
 
 
@@ -31,7 +31,7 @@ def _plan(session: Session, prepared: Prepared) -> Plan:
     from bareboat.images.deployment.present import present
     from bareboat.images.inside.executable import look
     from bareboat.mpi.ladder import needs_mpi
-    from bareboat.plan import plan
+    from bareboat.plan import plan as decide
     from bareboat.runs import code, mpi_checks
 
     job, site, image, node = prepared
@@ -42,7 +42,13 @@ def _plan(session: Session, prepared: Prepared) -> Plan:
     before = mpi_checks.gather(store) if image.mpis or needs_mpi(image) else ()
     program = look(store, image, node or site, job)
     compiles = code.compiles(job)
-    made = plan(job, image, rootfs, site, node=node, mpi_checks=before, program=program, compiles=compiles)
+
+    def planned(rootfs: Rootfs | None) -> Plan:
+        return decide(
+            job, image, rootfs, site, node=node, mpi_checks=before, program=program, compiles=compiles
+        )
+
+    made = planned(rootfs)
     if rootfs is None:
         if session.looks and registry.contains(made.engine) and image.digest == "":
             from bareboat.images import capture
@@ -56,23 +62,7 @@ def _plan(session: Session, prepared: Prepared) -> Plan:
         if session.looks and (missing := roots.missing(store, image, made)):
             return msgspec.structs.replace(made, missing=missing)
         try:
-            made = roots.settle(
-                store,
-                image,
-                rootfs,
-                made,
-                lambda rootfs: plan(
-                    job,
-                    image,
-                    rootfs,
-                    site,
-                    node=node,
-                    mpi_checks=before,
-                    program=program,
-                    compiles=compiles,
-                ),
-                progress=reporter.bytes,
-            )
+            made = roots.settle(store, image, rootfs, made, planned, progress=reporter.bytes)
         finally:
             reporter.end()
     return made

@@ -47,12 +47,12 @@ def _prepare(session: Session, job: Job, purpose: Purpose, site: Site) -> Prepar
     from bareboat.images.inside.executable import look
     from bareboat.plan import plan
 
-    if purpose is Purpose.SUBMIT and job.scheduler in (None, registry.HERE):
+    if purpose is Purpose.SUBMIT and not registry.is_queued(job.scheduler):
         job = msgspec.structs.replace(job, scheduler=sites.scheduler_here(site))
-    queued = job.scheduler not in (None, registry.HERE)
+    queued = registry.is_queued(job.scheduler)
     if purpose is Purpose.PLAN or (purpose is Purpose.PROVE and session.looks and queued):
         job, site = sites.planned_for(session, job, site)
-    if job.scheduler not in (None, registry.HERE) and job.scheduling.after:
+    if registry.is_queued(job.scheduler) and job.scheduling.after:
         from bareboat.runs import dependencies
 
         after = dependencies.job_ids(session.store, job.scheduler, job.scheduling.after)

@@ -48,7 +48,7 @@ def probe_for(session: Session, job: Job, purpose: Purpose) -> Site:
 
 def equipped(session: Session, job: Job, site: Site) -> Site:
     """The site with the programs of Bareboat that the job's nodes need."""
-    if job.scheduler not in (None, registry.HERE):
+    if registry.is_queued(job.scheduler):
         from bareboat.runs.programs import provide, provide_py_spy
 
         site = provide(session.store, site)
@@ -61,7 +61,7 @@ def compute_node(session: Session, job: Job, login: Site) -> Site | None:
     """The facts that `doctor --compute` stored about the job's nodes; None where it did not run."""
     from bareboat.model import Site
 
-    if job.scheduler in (None, registry.HERE):
+    if not registry.is_queued(job.scheduler):
         return None
     from bareboat.probe.compute import site_name
 
@@ -98,7 +98,7 @@ def planned_for(session: Session, job: Job, site: Site) -> tuple[Job, Site]:
     if job.scheduler is None and allocation.find(session.environment) is None:
         working = next((each.name for each in site.schedulers if each.works), None)
         return msgspec.structs.replace(job, scheduler=working), site
-    if job.scheduler in (None, registry.HERE):
+    if not registry.is_queued(job.scheduler):
         return job, site
     facts = site.scheduler(job.scheduler)
     if facts is not None and facts.works:

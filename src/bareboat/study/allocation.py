@@ -40,7 +40,7 @@ _SLACK, _START_S = 1.25, 120.0
 
 def is_queued(study: Study) -> bool:
     """Whether the study is measured in jobs of a scheduler."""
-    return study.job.scheduler not in (None, registry.HERE)
+    return registry.is_queued(study.job.scheduler)
 
 
 def is_submitted(store: Store, study: Study) -> bool:
