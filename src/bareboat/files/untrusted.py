@@ -102,6 +102,15 @@ def read_tail(path: str | Path, *, limit: int) -> bytes:
         os.close(descriptor)
 
 
+def last_lines(path: str | Path, *, most: int = 20) -> str:
+    """The last lines of an output for an error's context; "" where it cannot be read."""
+    try:
+        text = read_tail(path, limit=1 << 16).decode(errors="replace")
+    except OSError:
+        return ""
+    return "\n".join(text.splitlines()[-most:])
+
+
 def unreadable(path: str | Path, error: OSError) -> UsageError:
     """The error for a user's file that cannot be read."""
     quoted = shlex.quote(str(path))

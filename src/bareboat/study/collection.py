@@ -32,7 +32,6 @@ _START = re.compile(r"(\d{1,11}) ([\w.-]{1,255}) (\S{1,256})", re.ASCII)
 _CLOCK_S = 0.05
 #: Three thousand years.
 _MOST_S = 1e11
-_TAIL_LINES, _TAIL_BYTES = 20, 1 << 16
 _KEPT_LOG_BYTES = 1 << 20
 _MOST_FACT = 200
 
@@ -92,20 +91,11 @@ def failure(store: Store, study: Study) -> RunError | None:
         if found.code:
             return RunError(
                 f"{arm.name}: the job ended with exit code {found.code}",
-                context=tail(found.folder / "output.log"),
+                context=untrusted.last_lines(found.folder / "output.log"),
                 remedy="run it alone:  bareboat submit …",
                 code=found.code,
             )
     return None
-
-
-def tail(log: Path) -> str:
-    """The last lines of a run's output."""
-    try:
-        text = untrusted.read_tail(log, limit=_TAIL_BYTES).decode(errors="replace")
-    except OSError:
-        return ""
-    return "\n".join(text.splitlines()[-_TAIL_LINES:])
 
 
 def _collect(store: Store, study: Study, run: int, raw: Path, final: Path) -> Study:
@@ -219,7 +209,7 @@ def _check(arms: Sequence[_Arm]) -> None:
         others = [arm.arm.name for arm in arms if arm.fault is None]
         if isinstance(first, MissingMetricError) and others:
             message += f"; it is there in {', '.join(others)}"
-        parts = (first.context, "its last output:", tail(faults[0].folder / "output.log"))
+        parts = (first.context, "its last output:", untrusted.last_lines(faults[0].folder / "output.log"))
         raise RunError(message, context="\n".join(filter(None, parts)), remedy=first.remedy)
     if len({bool(arm.processes) for arm in arms}) > 1:
         raise RunError(

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from bareboat.clock import epoch_s
 from bareboat.errors import BareboatError, RunError, StoreError, ToolError, UsageError
+from bareboat.files import untrusted
 from bareboat.model import JobState, Matrix, Study
 from bareboat.runs import interaction, state, submission
 from bareboat.runs.state import Status
@@ -176,7 +177,7 @@ class Queue:
                 f"no run is complete within the time limit of a job, {blocks.told(limit_s)}",
                 remedy=f"bareboat prove --resume {self.matrix.id} --time {2 * limit_s}s",
             )
-        said = collection.tail(submission.output_log(self.store, study.id))
+        said = untrusted.last_lines(submission.output_log(self.store, study.id))
         reason, end = status.reason or f"exit code {status.exit_code}", status.end
         remedy = f"bareboat logs {study.id}; then: bareboat prove --resume {self.matrix.id}"
         if end is not None:

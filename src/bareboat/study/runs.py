@@ -14,7 +14,7 @@ from msgspec import UNSET
 from bareboat import execute
 from bareboat.clock import utc_now
 from bareboat.errors import RunError, UsageError
-from bareboat.files import untrusted
+from bareboat.files.untrusted import last_lines
 from bareboat.model import Record, Study
 from bareboat.runs import directory, usage
 from bareboat.study.arms import ArmError, Design, LiveArm, failed_record, record
@@ -27,8 +27,6 @@ from bareboat.study.patterns import MissingMetricError
 _PROBE_STEPS = 20
 #: Interval of memory samples of an arm without a meter: a tenth of its age, within these bounds.
 _SAMPLE_S = (0.01, 0.2)
-_TAIL_LINES = 20
-_TAIL_BYTES = 1 << 16
 
 
 def order(study: Study, run: int, block: int) -> tuple[int, ...]:
@@ -153,7 +151,7 @@ def _check_metrics(arms: list[LiveArm]) -> None:
     message = f"{faults[0].arm.name}: {first.message}"
     if isinstance(first, MissingMetricError) and others:
         message += f"; it is there in {', '.join(others)}"
-    parts = (first.context, "its last output:", _tail(faults[0]))
+    parts = (first.context, "its last output:", last_lines(faults[0].log))
     raise RunError(message, context="\n".join(filter(None, parts)), remedy=first.remedy)
 
 
@@ -201,7 +199,7 @@ def _until_waiting(arm: LiveArm) -> bool:
         raise ArmError(
             arm.arm.name,
             "the job ended before all of its ranks connected to the gate",
-            context=_tail(arm),
+            context=last_lines(arm.log),
             remedy="create a meter in every rank",
         )
     return False
@@ -235,7 +233,7 @@ def _take_turns(
                 raise ArmError(
                     arm.arm.name,
                     "the job ended during training, and not all ranks reported their end",
-                    context=_tail(arm),
+                    context=last_lines(arm.log),
                     remedy="call meter.close() at the end of the training script",
                 )
             if arm.gate.finished:
@@ -279,17 +277,14 @@ def _check_exit(arm: LiveArm) -> None:
     """Raise RunError, with the last output, when the job script failed."""
     code = arm.live.wait(execute.STOP_GRACE_S)
     if code is None:
-        raise ArmError(arm.arm.name, "its ranks have exited, but the job does not end", context=_tail(arm))
+        raise ArmError(
+            arm.arm.name, "its ranks have exited, but the job does not end", context=last_lines(arm.log)
+        )
     if code != 0:
         raise ArmError(
             arm.arm.name,
             f"the job ended with exit code {code}",
-            context=_tail(arm),
+            context=last_lines(arm.log),
             remedy="run it alone:  bareboat run …",
             code=code,
         )
-
-
-def _tail(arm: LiveArm) -> str:
-    text = untrusted.read_tail(arm.log, limit=_TAIL_BYTES).decode(errors="replace").splitlines()
-    return "\n".join(text[-_TAIL_LINES:])
