@@ -17,6 +17,7 @@ from bareboat.files import outputs
 if TYPE_CHECKING:
     from bareboat.model import Record, Study
     from bareboat.study.analysis import Analysis
+    from bareboat.study.drawing import Drawing
 
 #: Flag -> its content.
 FORMATS = {
@@ -37,6 +38,7 @@ _ALONE = {
 #: More files are only counted; the directory has a list.
 _MOST_NAMES = 8
 _PRINTED = ("csv", "latex", "markdown")
+_DRAWN = {"svg", "pdf"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +160,7 @@ def study_files(
 def _of_study(
     study: Study, records: Sequence[Record], analysis: Analysis, formats: Sequence[str]
 ) -> dict[str, bytes]:
-    from bareboat.study import drawing, method, plots, report_paper, report_tables
+    from bareboat.study import method, plots, report_paper, report_tables
 
     texts: dict[str, str] = {}
     if "csv" in formats:
@@ -169,12 +171,21 @@ def _of_study(
         texts["bareboat.bib"] = method.bibtex(study.bareboat_version, study.created_at)
     if "markdown" in formats:
         texts["report.md"] = report_paper.markdown_report(study, analysis)
+    drawn = [plots.forest(study, analysis), *plots.figures(study, analysis)] if _DRAWN & set(formats) else []
+    return as_files(texts, {each.name: each for each in drawn}, formats)
+
+
+def as_files(
+    texts: Mapping[str, str], figures: Mapping[str, Drawing], formats: Sequence[str]
+) -> dict[str, bytes]:
+    """File name -> content: the texts, and the figures in both widths in each format asked for."""
+    from bareboat.study import drawing
+
     files = {name: text.encode("utf-8", "surrogateescape") for name, text in texts.items()}
-    for kind in ("svg", "pdf"):
-        if kind in formats:
-            for each in (plots.forest(study, analysis), *plots.figures(study, analysis)):
-                files[f"{each.name}.{kind}"] = drawing.vector(each, kind, drawing.COLUMN)
-                files[f"{each.name}-wide.{kind}"] = drawing.vector(each, kind, drawing.FULL)
+    for kind in sorted(_DRAWN & set(formats), reverse=True):
+        for name, each in figures.items():
+            files[f"{name}.{kind}"] = drawing.vector(each, kind, drawing.COLUMN)
+            files[f"{name}-wide.{kind}"] = drawing.vector(each, kind, drawing.FULL)
     return files
 
 

@@ -182,7 +182,7 @@ def _files(
         from bareboat.study.report_run import render_run
 
         files["report.html"] = render_run(_report(store, status, record, plan, logs))
-    return {name: text.encode("utf-8", "surrogateescape") for name, text in files.items()}
+    return report_export.as_files(files, {}, ())
 
 
 def _csv(run_id: str, series: Sequence[Series]) -> str:

@@ -114,7 +114,7 @@ def _files(
             name, command = made.name or run_id, shlex.join(made.command)
         shown = [[one_line(cell, limit=_MOST_CELL) for cell in row] for row in rows]
         texts["report.html"] = render_sweep(run_id, name, command, head, shown, len(sweep.names) + 2)
-    return {name: text.encode("utf-8", "surrogateescape") for name, text in texts.items()}
+    return report_export.as_files(texts, {}, ())
 
 
 def _points(context: Context, run_id: str, sweep: Sweep) -> list[_Point]:

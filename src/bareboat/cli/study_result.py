@@ -85,7 +85,7 @@ def _shown(context: Context, found: Matrix) -> StudyReport:
 
 def _files(shown: StudyReport, formats: Sequence[str]) -> dict[str, bytes]:
     """File name -> content."""
-    from bareboat.study import drawing, method, plots, report_matrix, report_matrix_tables
+    from bareboat.study import method, plots, report_matrix, report_matrix_tables
 
     texts: dict[str, str] = {}
     if "csv" in formats:
@@ -99,15 +99,9 @@ def _files(shown: StudyReport, formats: Sequence[str]) -> dict[str, bytes]:
         texts["report.md"] = report_matrix_tables.markdown_report(shown)
     if "html" in formats:
         texts["report.html"] = report_matrix.render(shown)
-    files = {name: text.encode("utf-8", "surrogateescape") for name, text in texts.items()}
     drawn = {each.name: each for each in shown.figures}
     if len(shown.matrix.points) == 1:
         for number, (study, _, analysis) in enumerate(shown.compared, start=1):
             for each in (plots.forest(study, analysis), *plots.figures(study, analysis)):
                 drawn[f"{each.name}-{number}"] = each
-    for kind in ("svg", "pdf"):
-        if kind in formats:
-            for name, each in drawn.items():
-                files[f"{name}.{kind}"] = drawing.vector(each, kind, drawing.COLUMN)
-                files[f"{name}-wide.{kind}"] = drawing.vector(each, kind, drawing.FULL)
-    return files
+    return report_export.as_files(texts, drawn, formats)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import time
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bareboat import codec
-from bareboat.clock import epoch_s, utc_now
+from bareboat.clock import epoch_s, moment, utc_now
 from bareboat.errors import UsageError
 from bareboat.files import outputs, untrusted
 from bareboat.files.trees import remove_tree
@@ -303,7 +302,7 @@ def _metadata(lock: Lock, described: Description, entries: Sequence[_Entry]) -> 
 
 def _ended(lock: Lock) -> str:
     ended = epoch_s(lock.results.started_at) + round(lock.results.wall_s or 0)
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(ended))
+    return moment(ended)
 
 
 def _size(entry: _Entry) -> dict[str, str]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from msgspec import UNSET, UnsetType
 
 from bareboat import codec
+from bareboat.clock import moment
 from bareboat.errors import StoreError
 from bareboat.model import MemorySample, Record, Straggler, Usage
 from bareboat.runs import deliveries, directory, results, state, transports, usage
@@ -57,7 +57,7 @@ def record(store: Store, status: Status, measured: Measured | None = None) -> Re
     began = status.starts[0].at_epoch_s if status.starts else status.ended_at_epoch_s or 0
     if measured is None:
         measured = Measured(
-            started_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(began)),
+            started_at=moment(began),
             wall_s=float((status.ended_at_epoch_s or began) - began),
             memory=(),
             peak_memory_bytes=0,
