@@ -23,7 +23,7 @@ from bareboat.clock import utc_now
 from bareboat.errors import BareboatError, ToolError
 from bareboat.files.mounts import Mount, find_mount
 from bareboat.gpu import kernels
-from bareboat.model import FileSystem, Job, JobState, Outcome, QueueEntry, Refusal, Site
+from bareboat.model import FileSystem, Job, JobState, Outcome, Refusal, Site
 from bareboat.printable import one_line
 from bareboat.probe import fabrics, processor
 from bareboat.probe.attempts import attempt
@@ -215,7 +215,7 @@ def _await(scheduler: Scheduler, number: str, folder: Path, say: Callable[[str],
     while True:
         if (folder / "ready").exists():
             return True
-        entry = _entry(scheduler, number)
+        entry = state.ask(scheduler.NAME, [number]).get(number)
         if entry is not None and entry.state is JobState.PENDING:
             say(f"job {number} is pending{f' ({entry.reason})' if entry.reason else ''}")
         else:
@@ -231,10 +231,6 @@ def _await(scheduler: Scheduler, number: str, folder: Path, say: Callable[[str],
             remedy="bareboat doctor --compute",
         )
     return False
-
-
-def _entry(scheduler: Scheduler, number: str) -> QueueEntry | None:
-    return state.ask(scheduler.NAME, [number]).get(number)
 
 
 def _blind(store: Store, login: Site) -> Site:

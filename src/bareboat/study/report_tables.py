@@ -34,7 +34,7 @@ def _summary(study: Study, analysis: Analysis) -> Iterable[Sequence[object]]:
     for metric in analysis.metrics:
         c = metric.comparison
         yield (
-            study.id, metric.name, metric.unit, _flag(metric.primary), _flag(metric.higher_is_better),
+            study.id, metric.name, metric.unit, int(metric.primary), int(metric.higher_is_better),
             baseline, contender, metric.baseline_mean, metric.contender_mean, c.ratio, c.low, c.high,
             c.confidence, c.margin, c.equivalence_p, c.difference_p, c.runs,
             analysis.verdict_of(metric).value,
@@ -51,7 +51,7 @@ def _runs(records: Sequence[Record]) -> Iterable[Sequence[object]]:
     )  # fmt: skip
     for each in records:
         yield (
-            each.study, each.run, each.arm, _flag(each.warm_up), each.position, each.started_at,
+            each.study, each.run, each.arm, int(each.warm_up), each.position, each.started_at,
             each.exit_code, each.wall_s, each.world_size, each.samples_per_step,
             *(getattr(each.phases, name) if each.phases else None for name in phases),
             each.peak_memory_bytes, each.memory_kind, each.load_1min, each.plan_digest, each.image_digest,
@@ -64,9 +64,9 @@ def _steps(records: Sequence[Record]) -> Iterable[Sequence[object]]:
     for each in records:
         for window in each.windows:
             for step, seconds in enumerate(window.step_s):
-                settles = _flag(step < window.settle and len(window.step_s) > window.settle)
+                settles = int(step < window.settle and len(window.step_s) > window.settle)
                 yield (
-                    each.study, each.run, each.arm, _flag(each.warm_up), window.block, window.began_s, step,
+                    each.study, each.run, each.arm, int(each.warm_up), window.block, window.began_s, step,
                     settles, seconds,
                 )  # fmt: skip
 
@@ -76,7 +76,7 @@ def _memory(records: Sequence[Record]) -> Iterable[Sequence[object]]:
     for each in records:
         for sample in each.memory:
             yield (
-                each.study, each.run, each.arm, _flag(each.warm_up), sample.at_s, sample.bytes,
+                each.study, each.run, each.arm, int(each.warm_up), sample.at_s, sample.bytes,
                 each.memory_kind,
             )  # fmt: skip
 
@@ -93,8 +93,4 @@ def _usage(records: Sequence[Record]) -> Iterable[Sequence[object]]:
             values = (
                 each.usage.curves[name][number] if name in each.usage.curves else None for name in names
             )
-            yield each.study, each.run, each.arm, _flag(each.warm_up), at_s, *values
-
-
-def _flag(value: bool) -> int:
-    return int(value)
+            yield each.study, each.run, each.arm, int(each.warm_up), at_s, *values

@@ -18,6 +18,7 @@ from typing import Any
 from bareboat.errors import UsageError
 from bareboat.printable import one_line
 from bareboat.study.report_series import Series
+from bareboat.study.report_values import markdown
 
 #: Tracker -> its modules, of which one is required, and what installs it.
 LIBRARIES = {
@@ -99,14 +100,8 @@ def _tensorboard(runs: Sequence[Tracked], folder: Path) -> None:
             for name, value in run.results.items():
                 writer.add_scalar(f"result/{plain(name)}", value, 0, float(run.began_s))
             facts = {**run.parameters, **run.tags}
-            lines = ["| | |", "|:--|:--|", *(f"| {k} | {_cell(v)} |" for k, v in facts.items())]
+            lines = ["| | |", "|:--|:--|", *(f"| {k} | {markdown(v)} |" for k, v in facts.items())]
             writer.add_text("run", "\n".join(lines), 0, float(run.began_s))
-
-
-def _cell(text: str) -> str:
-    from bareboat.study.report_values import markdown
-
-    return markdown(text)
 
 
 def _summary_writer(folder: Path) -> Any:

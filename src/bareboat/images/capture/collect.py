@@ -107,7 +107,7 @@ class Collection:
 
         `without` names folders directly below a folder that are left out.
         """
-        real = self._links_to(os.path.join(os.getcwd(), path), part)
+        real = self.link(os.path.join(os.getcwd(), path), part)
         try:
             state = os.lstat(real)
         except FileNotFoundError:
@@ -137,10 +137,6 @@ class Collection:
     def has_walked(self, path: str) -> bool:
         """Whether this folder was taken with what is in it."""
         return path in self._walked
-
-    def link(self, path: str, part: Part) -> str:
-        """Keep a symbolic link and those on its way, without what it leads to; return where it leads."""
-        return self._links_to(path, part)
 
     def follow_links(self) -> None:
         """Add what symbolic links in the collected folders point to, outside of them."""
@@ -211,7 +207,7 @@ class Collection:
         # Not normalised: `..` behind another link leads elsewhere than the text says.
         self._outward.append((os.path.join(os.path.dirname(path), target), part))
 
-    def _links_to(self, path: str, part: Part) -> str:
+    def link(self, path: str, part: Part) -> str:
         """Walk down the path, keep each symbolic link met, and return where it ends."""
 
         def target(step: str) -> str | None:

@@ -56,11 +56,6 @@ def claims(store: Store, *, without: Collection[str] = ()) -> set[str]:
     return found
 
 
-def entry(store: Store, digest: str) -> Path:
-    """The file by which the store knows an image."""
-    return store.entry(digest)
-
-
 def pin_file(store: Store, reference: str) -> Path:
     """The file that keeps what a reference was pinned to."""
     hashed = hashlib.sha256(reference.encode("utf-8", "surrogateescape")).hexdigest()

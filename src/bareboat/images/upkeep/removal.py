@@ -100,7 +100,7 @@ def collect_garbage(
         if older_than_days is not None:
             named = contents.names(store)
             for image in images:
-                entry = contents.entry(store, image.digest)
+                entry = store.entry(image.digest)
                 if ownership.obstacle(entry) is not None:
                     continue
                 if image.digest not in named and contents.age_days(entry, now_ns) > older_than_days:
@@ -132,7 +132,7 @@ def remove(store: Store, reference: str, *, dry_run: bool = False) -> Removed:
     """
     with store.guarded():
         digest, references = meant(store, reference)
-        entry = contents.entry(store, digest)
+        entry = store.entry(digest)
         gone = {name for name, _ in references}
         left = contents.names(store).get(digest, set()) - gone
         _check_removable(store, digest, [path for _, path in references], image_too=not left)
@@ -183,7 +183,7 @@ def _check_removable(store: Store, digest: str, references: list[Path], *, image
         needed = {layer.diff_id for image in images if image.digest != digest for layer in image.layers}
         own = {layer.diff_id for image in images if image.digest == digest for layer in image.layers}
         config = contents.config_digest(store, digest)
-        alone = [contents.entry(store, digest), store.blob(digest)]
+        alone = [store.entry(digest), store.blob(digest)]
         alone += [] if config is None else [store.blob(config)]
         alone += [
             store.flat(digest),
@@ -343,7 +343,7 @@ def _sweep_captures(store: Store, gone: set[str], *, dry_run: bool) -> list[Free
     freed = []
     for path in sorted(folder.iterdir()) if folder.is_dir() else []:
         digest = path.read_text(errors="replace")
-        is_gone = digest in gone or not contents.entry(store, digest).exists()
+        is_gone = digest in gone or not store.entry(digest).exists()
         if is_gone and ownership.obstacle(path) is None:
             freed.append(Freed(kind="capture", name=path.name, amount=file_amount(path)))
             if not dry_run:
