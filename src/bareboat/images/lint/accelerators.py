@@ -96,8 +96,7 @@ RULES = (
         code="BB1303",
         title="The image's CUDA is newer than the site's driver supports.",
         why="Programs report no GPU, or an unsupported driver. On data-centre GPUs, a "
-        "forward-compatibility package "
-        "(cuda-compat) in the image makes a newer CUDA work.",
+        "forward-compatibility package (cuda-compat) in the image makes a newer CUDA work.",
         remedy="use an older CUDA, or add cuda-compat on data-centre GPUs",
         severity=Severity.ERROR,
         recipe=_cuda_recipe,

@@ -250,8 +250,7 @@ RULES = (
         code="BB1101",
         title="Software is installed in a home directory.",
         why="Most engines mount your own home, or none, and start you as another user than root: what "
-        "lies below "
-        "/root or /home is not found or not readable.",
+        "lies below /root or /home is not found or not readable.",
         remedy="install to /opt or /usr/local",
         recipe=_recipe,
         image=_image,
@@ -262,8 +261,7 @@ RULES = (
         code="BB1102",
         title="Python packages are installed to ~/.local.",
         why="Your own ~/.local is visible in the container instead: programs import other packages than "
-        "the image "
-        "has.",
+        "the image has.",
         remedy="install without --user, in a virtual environment below /opt if need be",
         recipe=_local,
         image=_local_image,
@@ -275,8 +273,7 @@ RULES = (
         code="BB1103",
         title="A Python package is installed as editable.",
         why="It is imported from its source directory; where that is hidden or mounted over, the import "
-        "fails or "
-        "takes other code.",
+        "fails or takes other code.",
         remedy="pip install . without -e",
         recipe=_editable,
         image=_editable_image,

