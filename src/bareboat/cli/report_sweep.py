@@ -120,11 +120,11 @@ def _files(
 def _points(context: Context, run_id: str, sweep: Sweep) -> list[_Point]:
     """The points' current states; records of points that ended are written."""
     from bareboat.model import Record
-    from bareboat.runs import sweeps
+    from bareboat.runs import submission, sweeps
 
     names = sweeps.points(context.store, run_id)
     states = dict.fromkeys(names, "not recorded")
-    if os.path.lexists(context.store.run(run_id) / "submission.json"):
+    if submission.is_submitted(context.store, run_id):
         (status,) = sweeps.look(context.store, [run_id], must_answer=False)
         states |= {each.submission.run_id: each.state.value for each in status.points}
         with contextlib.suppress(StoreError):  # a damaged record is reported below

@@ -243,7 +243,7 @@ def _scheduler(name: str) -> Scheduler | None:
 def _element(store: Store, run_id: str) -> Submission | None:
     """A point of a sweep that was submitted as an array job."""
     name, _, number = run_id.rpartition(".")
-    if not number.isdecimal() or not name or not os.path.lexists(store.run(name) / "submission.json"):
+    if not number.isdecimal() or not name or not is_submitted(store, name):
         return None
     whole = read(store, name)
     if int(number) >= whole.points:
@@ -267,9 +267,14 @@ def find(store: Store, name: str) -> str:
     return name if whole is None else f"{whole}.{number}"
 
 
+def is_submitted(store: Store, run_id: str) -> bool:
+    """Whether the run was submitted, or started on this machine."""
+    return os.path.lexists(store.run(run_id) / "submission.json")
+
+
 def submitted(store: Store) -> list[str]:
     """The runs that were submitted or started, oldest first."""
-    return [name for name in store.runs() if os.path.lexists(store.run(name) / "submission.json")]
+    return [name for name in store.runs() if is_submitted(store, name)]
 
 
 def is_job_id(scheduler: Scheduler, text: str) -> bool:

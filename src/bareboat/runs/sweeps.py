@@ -212,7 +212,7 @@ def cancel(store: Store, run_id: str) -> None:
                 interaction.cancel(store, each.submission.run_id)
         return
     if made.job_id is None:
-        own = [p for p in points(store, run_id) if os.path.lexists(store.run(p) / "submission.json")]
+        own = [p for p in points(store, run_id) if submission.is_submitted(store, p)]
         # Without any, the array's job ID is unknown: the first point reports that.
         for name in own or [f"{run_id}.0"]:
             interaction.cancel(store, name)

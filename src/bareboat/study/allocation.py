@@ -43,11 +43,6 @@ def is_queued(study: Study) -> bool:
     return registry.is_queued(study.job.scheduler)
 
 
-def is_submitted(store: Store, study: Study) -> bool:
-    """Whether a job was submitted for the study."""
-    return os.path.lexists(store.run(study.id) / "submission.json")
-
-
 def arm_script(plan: Plan) -> str:
     """The script of an arm: in an allocation it is started for each run, with a directory of its own."""
     is_here = registry.scheduler(plan.scheduler).AT_ONCE
@@ -107,7 +102,7 @@ def submit(store: Store, study: Study, runs: Sequence[int], limit_s: int | None)
     assert study.job.scheduler is not None
     scheduler = registry.scheduler(study.job.scheduler)
     folder = store.run(study.id)
-    if study.job.scheduling.after and not is_submitted(store, study):
+    if study.job.scheduling.after and not submission.is_submitted(store, study.id):
         after = dependencies.job_ids(store, scheduler.NAME, study.job.scheduling.after)
     else:  # an earlier allocation waited for them
         after = ()

@@ -100,7 +100,7 @@ class Queue:
         try:
             point.study = collection.collect(self.store, point.study)
         except RunError as error:
-            if allocation.is_submitted(self.store, point.study):
+            if submission.is_submitted(self.store, point.study.id):
                 interaction.cancel(self.store, point.study.id)
             raise self._placed(error, number) from None
 
@@ -116,7 +116,7 @@ class Queue:
         names = {
             number: self._points[number].study.id
             for number in left
-            if allocation.is_submitted(self.store, self._points[number].study)
+            if submission.is_submitted(self.store, self._points[number].study.id)
         }
         try:
             found = state.look(self.store, list(names.values()))
@@ -252,7 +252,7 @@ def jobs_of(store: Store, name: str) -> list[str]:
     found = [
         study.id
         for study in matrix.points(store, matrix.read(store, name))
-        if allocation.is_submitted(store, study)
+        if submission.is_submitted(store, study.id)
     ]
     if not found:
         raise UsageError(
@@ -264,12 +264,12 @@ def jobs_of(store: Store, name: str) -> list[str]:
 
 def has_job(store: Store, found: Matrix) -> bool:
     """Whether a job was submitted for any point."""
-    return any(allocation.is_submitted(store, study) for study in matrix.points(store, found))
+    return any(submission.is_submitted(store, study.id) for study in matrix.points(store, found))
 
 
 def live_jobs(store: Store, found: Matrix) -> list[str]:
     """The points whose jobs wait or run."""
-    names = [study.id for study in matrix.points(store, found) if allocation.is_submitted(store, study)]
+    names = [study.id for study in matrix.points(store, found) if submission.is_submitted(store, study.id)]
     return [
         status.submission.run_id for status in state.look(store, names, must_answer=False) if _is_live(status)
     ]
