@@ -33,6 +33,11 @@ def plain_line(text: str) -> str:
     return " ".join(plain(text).split())
 
 
+def counted(number: int, what: str) -> str:
+    """A number of things: "1 node", "2 nodes"."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
 def file_name(name: bytes) -> str:
     """A file's name, UTF-8 or not, for messages: on one line, without control characters, not too long."""
     text = "".join(map(_character, name[:1024].decode(errors="surrogateescape")))

@@ -240,13 +240,7 @@ def agrees(path: Path, values: Mapping[str, Any]) -> bool:
     for name, value in values.items():
         warn(f"  {name} = {one_line(str(value))}")
     warn("These settings decide what runs on this machine outside of containers, and where images come from.")
-    print(
-        "Trust this file? You are asked again when the settings change. [y/N] ",
-        end="",
-        file=sys.stderr,
-        flush=True,
-    )
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    return says_yes("Trust this file? You are asked again when the settings change. [y/N] ")
 
 
 def says_yes(question: str) -> bool:

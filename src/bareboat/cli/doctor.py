@@ -20,6 +20,7 @@ from bareboat.cli.common import (
 from bareboat.cli.folding import folded
 from bareboat.errors import StoreError, UsageError
 from bareboat.model import EngineFacts, FileSystem, GpuDriver, MpiFacts, Partition, Site
+from bareboat.printable import counted
 from bareboat.schedulers import by_partition
 from bareboat.session import sites
 
@@ -350,20 +351,16 @@ def _driver(driver: GpuDriver) -> list[str]:
 
 def _partition(partition: Partition) -> str:
     facts = [
-        _count(partition.nodes, "node") if partition.nodes is not None else "",
+        counted(partition.nodes, "node") if partition.nodes is not None else "",
         f"{partition.cpus_per_node} CPUs" if partition.cpus_per_node else "",
         f"{partition.gpus_per_node} GPUs" if partition.gpus_per_node else "",
         f"{partition.mem_per_node_bytes / 2**30:.0f} GiB" if partition.mem_per_node_bytes else "",
         f"at most {_time(partition.max_time_s)}" if partition.max_time_s else "",
-        f"at most {_count(partition.max_nodes, 'node')} per job" if partition.max_nodes else "",
+        f"at most {counted(partition.max_nodes, 'node')} per job" if partition.max_nodes else "",
         "the default" if partition.default else "",
         "" if partition.up else "not accepting jobs",
     ]
     return f"{partition.name}: {', '.join(filter(None, facts))}"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" + ("" if number == 1 else "s")
 
 
 def _time(seconds: int) -> str:

@@ -17,6 +17,7 @@ from bareboat.cli.job import check_waits, note_ignored, read_job, with_flags
 from bareboat.errors import BareboatError, PlanError, Terminated, UsageError
 from bareboat.model import Matrix
 from bareboat.model.matrix import told
+from bareboat.printable import counted
 
 if TYPE_CHECKING:
     from bareboat.model import Job, Site
@@ -197,7 +198,7 @@ def _show(context: Context, request: StudyRequest, cells: list[list[Cell]], site
     else:
         amount = f"1 warm-up and {prove.repeats} repeats: {(prove.repeats + 1) * points * arms} runs"
     console.result(
-        f"would do, for {points} point{'s' * (points != 1)} and {arms} arms: {amount}; "
+        f"would do, for {counted(points, 'point')} and {arms} arms: {amount}; "
         f"margin {prove.margin:.1%}, seed {prove.seed}\n"
         "the time is known after the warm-up: bareboat prove --resume --dry-run"
     )
@@ -217,7 +218,7 @@ def _measure(context: Context, found: Matrix) -> int:
 
     note_ignored(context)
     if not context.options.quiet:
-        count = f"{len(found.points)} point{'s' * (len(found.points) != 1)}"
+        count = counted(len(found.points), "point")
         console.note(f"study {found.id}: {', '.join(found.arms)}; {count}")
     try:
         found = matrix.conduct(

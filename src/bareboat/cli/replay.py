@@ -14,7 +14,7 @@ from bareboat.cli import console
 from bareboat.cli.command_line import number
 from bareboat.cli.common import Context, add_common, add_dry_run, add_engine, add_scheduling, add_trust
 from bareboat.errors import UsageError
-from bareboat.printable import one_line
+from bareboat.printable import counted, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -201,7 +201,7 @@ def shown(lock: Lock, found: Found, job: Job) -> str:
         if job.capture.include:
             rows.append(("includes", one_line(", ".join(job.capture.include), limit=500)))
     topology = job.topology
-    rows.append(("ranks", f"{topology.world_size} on {topology.nodes} node{'s' * (topology.nodes > 1)}"))
+    rows.append(("ranks", f"{topology.world_size} on {counted(topology.nodes, 'node')}"))
     for part in found.parts:
         rows.append((part.name, one_line(f"{part.state.value}: {part.text}", limit=500)))
     width = max(len(name) for name, _ in rows)

@@ -17,7 +17,7 @@ from bareboat.cli.common import Context
 from bareboat.clock import epoch_s
 from bareboat.files import untrusted
 from bareboat.model import Decision
-from bareboat.printable import one_line
+from bareboat.printable import counted, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -127,7 +127,7 @@ def _facts(status: Status, plan: _Plan | None) -> Iterator[tuple[str, str]]:
         f"{plan.job.image} {made.image_digest or ''}" if plan is not None else str(made.image_digest),
     )
     yield "engine", made.engine + (f", launcher {plan.launcher}" if plan is not None else "")
-    yield "ranks", f"{made.world_size} on {made.nodes} node{'s' if made.nodes > 1 else ''}"
+    yield "ranks", f"{made.world_size} on {counted(made.nodes, 'node')}"
     yield "state", status.state.value
     if status.exit_code is not None:
         yield "exit code", str(status.exit_code)

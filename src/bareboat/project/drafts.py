@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
+from bareboat.printable import counted
 from bareboat.project.findings import Draft, Findings
 
 #: A first run on CPUs has at most so many ranks.
@@ -49,7 +50,7 @@ def _sized(found: Findings, *, gpus: int, cpus: int, where: str) -> Draft:
     world, started = found.world, found.started
     asked = started.per_node()
     why: dict[str, str] = {}
-    devices = f"{gpus} GPU{'s' if gpus != 1 else ''}"
+    devices = counted(gpus, "GPU")
     if asked is not None and (world.launchers or found.script is None):
         ranks, why["ranks"] = asked, f"as in {started.starter}, which Bareboat replaces"
     elif not world.launchers:

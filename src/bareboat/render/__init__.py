@@ -15,6 +15,7 @@ from bareboat import __version__, registry
 from bareboat.engines import Engine, apart, holds
 from bareboat.model import Command, Plan, Start, sweep
 from bareboat.mpi.checks import STARTED
+from bareboat.printable import counted
 from bareboat.render import delivery, fabric, notification, watchdog, words, world
 from bareboat.render.pieces import piece as piece
 from bareboat.render.place import GIVEN as GIVEN
@@ -76,7 +77,7 @@ def shell_script(plan: Plan) -> str | None:
 def _head(plan: Plan) -> str:
     topology = plan.job.topology
     title = (
-        f"{plan.job.name}: {topology.nodes} node{'s' if topology.nodes > 1 else ''} x "
+        f"{plan.job.name}: {counted(topology.nodes, 'node')} x "
         f"{topology.ranks_per_node} ranks; "
         f"engine {plan.engine}, launcher {plan.launcher}, scheduler {plan.scheduler}"
     )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from bareboat import __version__
+from bareboat.printable import counted
 from bareboat.render import words
 from bareboat.render.pieces import piece
 from bareboat.schedulers import Scheduler
@@ -33,7 +34,7 @@ def script(scheduler: Scheduler, made: Allocation) -> str:
     """The job script. Runs that are complete are left out when it starts, so it may start any number of
     times."""
     arms = ", ".join(made.arms)
-    nodes = f"{made.nodes} node{'s' if made.nodes > 1 else ''}"
+    nodes = counted(made.nodes, "node")
     head = f"{made.study}: {nodes}; {len(made.runs)} runs of each arm: {arms}"
     schedule = "".join(
         f"  {shlex.quote(' '.join([f'{run:04d}', *map(str, order)]))}\n" for run, order in made.runs

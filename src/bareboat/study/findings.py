@@ -14,6 +14,7 @@ from bareboat.errors import UsageError
 from bareboat.model import Contrast, Matrix, MetricRequest, Record, Study
 from bareboat.model.matrix import Value, told
 from bareboat.model.metric import primary_of
+from bareboat.printable import counted
 from bareboat.study import analysis, families, pooling, scaling
 from bareboat.study.analysis import Analysis, Correction, Metric, Pair
 from bareboat.study.pooling import Pooled
@@ -154,7 +155,7 @@ def _point(
         complete = len(analysis.measured_pairs(view, own))
         reason = error.message
         if complete < 2:
-            reason = f"{complete} complete run{'s' * (complete != 1)}; a comparison requires at least 2"
+            reason = f"{counted(complete, 'complete run')}; a comparison requires at least 2"
         return PointFinding(point=point, label=label, study=view, analysis=None, reason=reason)
     return PointFinding(point=point, label=label, study=view, analysis=found)
 

@@ -21,6 +21,7 @@ from bareboat.errors import BareboatError, RunError, UsageError
 from bareboat.files import untrusted
 from bareboat.model import Arm, Image, Job, Matrix, Plan, Record, Site, Study
 from bareboat.model.matrix import told, with_repeats
+from bareboat.printable import counted
 from bareboat.runs import provenance
 from bareboat.store import LIST_RUNS, Store
 from bareboat.study import allocation, blocks, prove, published
@@ -249,7 +250,7 @@ def fix_repeats(
     for study in points(store, matrix):
         prove.keep(store, _with_repeats(study, matrix))
     _keep(store, matrix)
-    note(f"{repeats} repeats of {_counted(len(matrix.points), 'point')} fit into {blocks.told(within_s)}")
+    note(f"{repeats} repeats of {counted(len(matrix.points), 'point')} fit into {blocks.told(within_s)}")
     return matrix
 
 
@@ -287,7 +288,7 @@ def _do(store: Store, matrix: Matrix, left: Sequence[tuple[int, int]], say: Call
 
 def left_of(matrix: Matrix, number: int) -> str:
     """The number of runs that are left, for display. A run has all arms of one point."""
-    runs = _counted(number, "run") + " left"
+    runs = counted(number, "run") + " left"
     return runs if matrix.repeats else f"{runs} before the number of repeats is known"
 
 
@@ -300,7 +301,3 @@ def _with_repeats(study: Study, matrix: Matrix) -> Study:
 
 def _keep(store: Store, matrix: Matrix) -> None:
     store.write(store.run(matrix.id) / FILE, codec.to_json(matrix))
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}" + ("" if number == 1 else "s")

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from bareboat.model import Image, Matrix, Site, Study
 from bareboat.model.matrix import shown
-from bareboat.printable import plain
+from bareboat.printable import counted, plain
 from bareboat.study import allocation
 from bareboat.study.analysis import WITH_WAITS, Analysis
 from bareboat.study.findings import StudyFindings
@@ -166,8 +166,7 @@ def _made(version: str, study: str, created_at: str, style: _Style) -> str:
 def _processes(study: Study) -> str:
     shape = study.job.topology
     return (
-        f"{shape.world_size} process{'es' if shape.world_size > 1 else ''} on "
-        f"{shape.nodes} node{'s' if shape.nodes > 1 else ''}"
+        f"{shape.world_size} process{'es' if shape.world_size > 1 else ''} on {counted(shape.nodes, 'node')}"
     )
 
 

@@ -15,6 +15,7 @@ from bareboat.clock import epoch_s
 from bareboat.errors import BareboatError, RunError, StoreError, ToolError, UsageError
 from bareboat.files import untrusted
 from bareboat.model import JobState, Matrix, Study
+from bareboat.printable import counted
 from bareboat.runs import interaction, state, submission
 from bareboat.runs.state import Status
 from bareboat.store import Store
@@ -195,7 +196,7 @@ class Queue:
         point.had = self._done(number)
         made = allocation.submit(self.store, study, runs, limit_s)
         where = self.matrix.told(number)
-        what = f"{len(runs)} run{'s' * (len(runs) != 1)}"
+        what = counted(len(runs), "run")
         limit = "" if limit_s is None else f", time limit {blocks.told(limit_s)}"
         self.note(f"{study.id}{f' ({where})' if where else ''}: job {made.job_id}, {what}{limit}")
 

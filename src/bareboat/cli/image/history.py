@@ -9,7 +9,7 @@ from bareboat import digests
 from bareboat.cli import console
 from bareboat.cli.common import Context, add_common
 from bareboat.cli.image.common import add_image, find
-from bareboat.printable import one_line
+from bareboat.printable import counted, one_line
 
 if TYPE_CHECKING:
     from bareboat.images.inside.configuration import Configuration, Step
@@ -87,7 +87,7 @@ def _text(image: Image, found: Configuration, *, full: bool) -> str:
     lines = [
         console.bold(f"{digests.short(image.digest)}  {image.reference}".rstrip()),
         console.table(rows, right=(0, 1, 2)),
-        f"{count} layer{'s' * (count != 1)}, {size_mb:,.1f} MB; {empty} steps without a layer",
+        f"{counted(count, 'layer')}, {size_mb:,.1f} MB; {empty} steps without a layer",
     ]
     if found.history and known == {None}:
         lines.append("the history does not match the layers: the step of each layer is unknown")
