@@ -263,6 +263,43 @@ def test_what_an_image_cannot_be_given(line: str, left: str) -> None:
     assert left in python_lists.requirements(f"numpy==1\n{line}\n").left_out[0]
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("environment.yml", "dependencies: python\n", "dependencies: is not a list"),
+        ("environment.yml", "dependencies:\n- pip:\n    torch\n", "pip: is not a list"),
+        ("uv.lock", "version = 2\n", "version 2 of the format is not supported"),
+    ],
+)
+def test_a_list_that_its_own_tool_refuses(name: str, text: str, said: str) -> None:
+    with pytest.raises(UsageError, match="cannot be read") as caught:
+        lists.read(name, text, TEXTS[name][1])
+    assert said in caught.value.context
+
+
+def test_r_and_julia_without_a_version() -> None:
+    found = lists.read("renv.lock", '{"Packages": {}}')
+    assert recipe(found).warnings == (
+        "renv.lock: it does not name the version of R; without --base, the recipe has Debian's",
+    )
+    for version in ("", 'julia_version = "1.12.0-DEV.33"\n'):
+        old = lists.read("Manifest.toml", f'{version}[[JSON]]\nversion = "0.21.4"\n', "")
+        assert old.packages == {"JSON": "0.21.4"}
+        with pytest.raises(UsageError, match="does not name a released version of Julia"):
+            recipe(old)
+
+
+def test_addresses_in_requirements() -> None:
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    lines = f"git+https://example.org/ada/tool.git@main\ngit+ssh://git@example.org/a/fixed@{commit}\n"
+    found = python_lists.requirements(f"{lines}https://example.org/mine-1.0-py3-none-any.whl#sha256=00\n")
+    assert found.needs_git
+    assert found.left_out == ()
+    assert found.loose == ("tool",)
+    assert list(found.packages) == ["tool", "fixed", "mine"]
+    assert not python_lists.requirements("https://example.org/mine-1.0.tar.gz\n").needs_git
+
+
 def test_requirements() -> None:
     found = python_lists.requirements(
         "# a comment\nnumpy == 2.1.3  # another\nPyYAML>=6\ntorch==2.*\n"

@@ -68,9 +68,9 @@ def conda(content: str, _companion: str) -> Listed:
     data = _yaml(content)
     packages: dict[str, str] = {}
     left_out: list[str] = []
-    for each in data.get("dependencies") or ():
+    for each in _listed(data, "dependencies"):
         if isinstance(each, dict):
-            for line in each.get("pip") or ():
+            for line in _listed(each, "pip"):
                 packages |= python_lists.requirements(text(line)).packages
                 left_out += python_lists.requirements(text(line)).left_out
             continue
@@ -80,6 +80,14 @@ def conda(content: str, _companion: str) -> Listed:
         left_out.append(f"prefix: {one_line(text(data['prefix']))}: a directory of this machine; ignored")
     return Listed(kind="conda", packages=packages,
                   version=packages.get("python", ""), left_out=unique(left_out))  # fmt: skip
+
+
+def _listed(data: dict[str, Any], key: str) -> list[Any]:
+    """Raises ValueError for one text, whose letters would be taken for packages."""
+    value = data.get(key) or []
+    if not isinstance(value, list):
+        raise ValueError(f"{key}: is not a list; each entry is a line that begins with a dash")
+    return value
 
 
 def _of_spec(spec: str) -> tuple[str, str]:
@@ -112,6 +120,8 @@ def renv(content: str, _companion: str) -> Listed:
         if each.get("Source") in ("Local", "unknown"):
             left_out.append(f"{name}: its source is {each['Source']}, which is not in the lock file")
     found = version((data.get("R") or {}).get("Version"))
+    if not found:
+        left_out.append("it does not name the version of R; without --base, the recipe has Debian's")
     return Listed(kind="renv", packages=packages, version=found, left_out=unique(left_out))
 
 
@@ -119,7 +129,9 @@ def julia(content: str, _companion: str) -> Listed:
     data = tomllib.loads(content)
     packages: dict[str, str] = {}
     left_out: list[str] = []
-    for name, entries in (data.get("deps") or {}).items():
+    # Before format 2, each package was a table of its own at the top.
+    old = {name: value for name, value in data.items() if isinstance(value, list)}
+    for name, entries in (data.get("deps") or old).items():
         for each in tables(entries):
             packages[name] = str(each.get("version") or "stdlib")
             if place := each.get("path"):

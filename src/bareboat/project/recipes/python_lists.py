@@ -20,6 +20,8 @@ from bareboat.project.recipes.listed import Listed, normal, outside, tables, uni
 
 def uv(text: str, companion: str) -> Listed:
     data = tomllib.loads(text)
+    if (form := data.get("version", 1)) != 1:
+        raise ValueError(f"version {one_line(str(form))} of the format is not supported, only version 1")
     project = _pyproject(companion)
     packages: dict[str, str] = {}
     left_out: list[str] = []
@@ -128,7 +130,12 @@ def requirements(text: str) -> Listed:
         try:
             asked = Requirement(head)
         except InvalidRequirement:
-            left_out.append(_unread(head))
+            if place := re.match(r"(git\+)?(?:https?|ssh)://\S+/([\w.-]+?)(?:\.git)?(?=[@#?]|$)", head):
+                git = git or bool(place[1])
+                name = normal(place[2]) if place[1] else normal(place[2].partition("-")[0])
+                packages[name] = head if re.search(r"@[0-9a-f]{40}\b|#sha256=", head) else ""
+            else:
+                left_out.append(_unread(head))
             continue
         if asked.marker is not None and not _for_linux(asked.marker):
             continue

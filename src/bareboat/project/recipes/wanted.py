@@ -303,6 +303,13 @@ def _base(
             f"docker.io/library/julia:{listed.version}-{suite.name}",
             f"Julia {listed.version}, as {listed.file} has it",
         )
+    if listed is not None and listed.kind == "julia":
+        raise UsageError(
+            f"{listed.file} does not name a released version of Julia, so the recipe has none",
+            context="julia_version is in Manifest.toml since Julia 1.7",
+            remedy="resolve the project again with a release of Julia, or name an image that has it: --base "
+            "julia:1.10.4-bookworm",
+        )
     if own or python == suite.python:
         return suite.image, suite_why
     why = f"Python {python}, which Debian {suite.name} does not have"
