@@ -265,6 +265,39 @@ def test_an_interrupt_ends_the_build_and_its_step(builds: Builds) -> None:
     assert not any((builds.store.root / "tmp").iterdir())
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("EXPOSE 80 70000", "is not a port"),
+        ("EXPOSE ${P", "${P does not end"),
+        ("STOPSIGNAL stop", "is not a signal"),
+        ("HEALTHCHECK --interval=5 CMD a", "is not a time"),
+        ("HEALTHCHECK --retries=x CMD a", "is not a number"),
+        ("RUN --network=bridge true", "--network='bridge'"),
+        ("COPY --chmod=u+z a /x", "is not a mode"),
+        ("COPY ${A a /x", "${A does not end"),
+        ("ENV A=${B", "${B does not end"),
+        ("ARG A=${B^^}", "the modifier '^' of ${B…} is not supported"),
+        ("WORKDIR ${", "names no variable"),
+    ],
+)
+def test_a_fault_is_found_before_the_first_step(builds: Builds, text: str, said: str) -> None:
+    context = builds.context(f"FROM base\nRUN echo be''gun\n{text}\n", {"a": "1"})
+    for flags in (("--dry-run",), ()):
+        found = builds.bareboat("image", "build", *flags, context, code=2)
+        assert said in found.err
+        assert "Dockerfile:3" in found.err
+        assert "begun" not in found.err
+
+
+def test_what_variables_decide_is_no_fault_before_it(builds: Builds) -> None:
+    text = (
+        "FROM base\nARG P=80 S=TERM N=none M=644\nEXPOSE $P\nSTOPSIGNAL SIG$S\nRUN --network=$N true\n"
+        "COPY --chmod=$M a /x\nENV A=${P:?unset} B=${NONE:-b} C=${P#8} D=${P/8/9}\n"
+    )
+    builds.build(text, {"a": "1"})
+
+
 def test_a_failing_stage_ends_the_others(builds: Builds) -> None:
     text = "FROM base AS a\nRUN sleep 100\nFROM base AS b\nRUN sleep 1; exit 3\nFROM a\nCOPY --from=b / /b\n"
     began = time.monotonic()

@@ -12,7 +12,7 @@ import msgspec
 from bareboat import architectures, execute
 from bareboat.errors import ImageError, UsageError
 from bareboat.images import lease
-from bareboat.images.build import config, ids
+from bareboat.images.build import checks, config, ids
 from bareboat.images.build.options import Built, Machine, Options, Reporter
 from bareboat.images.build.rootfs import Rootfs
 from bareboat.images.build.stage import Builder, State
@@ -50,6 +50,7 @@ def parse(options: Options, machine: str) -> Recipe:
     try:
         for stage in recipe.closure(recipe.target(options.target)):
             _check_platform(stage, builtin)
+            checks.check(stage, recipe.escape)
     except RecipeError as error:
         raise error.named(options.name) from None
     return recipe

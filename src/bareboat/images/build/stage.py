@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bareboat.clock import utc_now
 from bareboat.errors import BareboatError, ImageError
-from bareboat.images.build import additions, config, copying, mounting
+from bareboat.images.build import additions, checks, config, copying, mounting
 from bareboat.images.build.cache import Record, key_of
 from bareboat.images.build.config import Config
 from bareboat.images.build.copying import Copier, Request
@@ -29,10 +29,6 @@ from bareboat.images.recipe.ignore import Ignored
 from bareboat.images.recipe.instructions import Instruction, trigger
 from bareboat.images.recipe.stages import PROXIES, Recipe, Stage, expanded
 from bareboat.model import Layer, StoredLayer
-
-#: Instructions whose words are replaced; the others go to a shell, or are taken as they are.
-_EXPANDED = ("WORKDIR", "USER", "STOPSIGNAL", "VOLUME", "MAINTAINER")
-_NETWORKS = ("default", "none", "host")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +107,7 @@ class Builder:
                 return self._workdir(step, state)
             case _:
                 words = step.args
-                if step.name in _EXPANDED:
+                if step.name in checks.EXPANDED:
                     words = tuple(self._expand(step, each, state) for each in words)
                 elif step.name == "EXPOSE":
                     words = tuple(
@@ -177,11 +173,8 @@ class Builder:
 
     def _run(self, step: Instruction, state: State) -> State:
         work = self._work
-        network = self._expand(step, step.flag("network") or "", state) or work.options.network
-        if network not in _NETWORKS:
-            raise step.fault(
-                f"--network={network[:40]!r} is not supported", remedy="use default, none or host"
-            )
+        asked = self._expand(step, step.flag("network") or "", state)
+        network = checks.network(step, asked or work.options.network)
         user = find_user(state.rootfs.view, state.config.user or "root")
         found = mounts.read(step, lambda text: self._expand(step, text, state))
         with mounting.mounted(
