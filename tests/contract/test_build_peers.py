@@ -6,9 +6,11 @@ The cases cover what the conformance tests of moby and buildah cover, and are wr
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,7 +23,9 @@ from tools import tool
 
 from bareboat import registry
 from bareboat.engines import untested
+from bareboat.errors import ImageError, ToolError, UsageError
 from bareboat.images.comparison import configuration, files
+from bareboat.images.formats import docker
 
 Files = dict[str, bytes | str | None]
 TREE: Files = {
@@ -247,3 +251,60 @@ def test_a_built_image_is_pushed_and_runs_elsewhere(
         assert other.bareboat("run", "--image", "back", "--", "greet").out == SAID.partition("\n")[0] + "\n"
         theirs, ours = other.store.image("back"), builds.store.image(built)
         assert [each.diff_id for each in theirs.layers] == [each.diff_id for each in ours.layers]
+
+
+def test_a_built_image_is_loaded_into_other_storages(
+    builds: Builds, built: str, tmp_path: Path, peer: Peer
+) -> None:
+    archive = tmp_path / "image.tar"
+    builds.bareboat("image", "convert", built, f"docker-archive:{archive}")
+    shown = json.loads(peer("inspect", f"docker-archive:{archive}", program="skopeo"))
+    theirs = [each.diff_id for each in builds.store.image(built).layers]
+    assert shown["Layers"] == theirs
+    with tarfile.open(archive) as opened:
+        (entry,) = json.load(opened.extractfile("manifest.json"))  # type: ignore[arg-type]
+    assert entry["RepoTags"] == [built]
+    other = Builds(tmp_path / "other")
+    other.folder.mkdir()
+    other.bareboat("image", "pull", f"docker-archive:{archive}", "--name", "back")
+    assert [each.diff_id for each in other.store.image("back").layers] == theirs
+
+    variables = dict(builds.variables)
+    builds.variables.update(peer.environment)
+    try:
+        said = builds.bareboat("image", "convert", built, "containers-storage:loaded:2")
+        assert said.out == "containers-storage:localhost/loaded:2\n"
+        identity = peer("inspect", "--type", "image", "--format", "{{.FromImageID}}", "localhost/loaded:2")
+        assert identity == entry["Config"].rpartition("/")[2]
+        container = peer("from", "localhost/loaded:2")
+        assert peer("run", "--isolation", "chroot", container, "--", "/bin/sh", "-c", SAYS).startswith(SAID)
+    finally:
+        builds.variables.clear()
+        builds.variables.update(variables)
+    for name in ("UPPER:1", "-x", "a b", "a:", "a//b", ":1"):
+        said = builds.bareboat("image", "convert", built, f"docker-daemon:{name}", code=UsageError.code)
+        assert "is not a name for an image" in said.err
+
+
+@pytest.mark.parametrize(("kind", "program"), docker.STORAGES.items())
+def test_a_storage_without_its_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, program: str
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ToolError, match=f"{kind}: requires {program}, which is not installed") as caught:
+        docker.load(kind, tmp_path / "image.tar", show=print)
+    assert "docker-archive:FILE" in caught.value.remedy
+
+
+def test_a_docker_that_cannot_load_says_why(builds: Builds, built: str, tmp_path: Path) -> None:
+    program = tmp_path / "docker"
+    program.write_text("#!/bin/sh\necho 'Cannot connect to the Docker daemon' >&2; exit 1\n")
+    program.chmod(0o755)
+    builds.variables["PATH"] = f"{tmp_path}:{os.environ['PATH']}"
+    try:
+        said = builds.bareboat("image", "convert", built, "docker-daemon:x", code=ImageError.code)
+    finally:
+        del builds.variables["PATH"]
+    assert "docker load exited with code 1" in said.err
+    assert "Cannot connect to the Docker daemon" in said.err
+    assert not any((builds.store.root / "tmp").iterdir())

@@ -10,10 +10,16 @@ from bareboat.cli.common import Context, add_common
 from bareboat.cli.image.common import add_digest, add_image, blobs, find
 from bareboat.errors import UsageError
 from bareboat.files import outputs
+from bareboat.model import Image
 
 EXAMPLE = "bareboat image convert pytorch sif:pytorch.sif"
 
-_TARGETS = "sif:FILE, squashfs:FILE, oci-archive:FILE or rootfs:DIR"
+_FILES = ("sif", "squashfs", "oci-archive", "docker-archive", "rootfs")
+_STORAGES = ("docker-daemon", "containers-storage")
+_TARGETS = (
+    "sif:FILE, squashfs:FILE, oci-archive:FILE, docker-archive:FILE, rootfs:DIR, docker-daemon:NAME or "
+    "containers-storage:NAME"
+)
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -24,17 +30,23 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
-    from bareboat.images.formats import squash
+    from bareboat.images.formats import docker, squash
     from bareboat.images.layers.flatten import copy, make_flat
     from bareboat.images.oci import export
 
     options, store = context.options, context.store
     kind, colon, place = options.target.partition(":")
-    if not colon or not place or kind not in ("sif", "squashfs", "oci-archive", "rootfs"):
+    if not colon or not place or kind not in (*_FILES, *_STORAGES):
         raise UsageError(f"{options.target!r} is not a target", remedy=f"use {_TARGETS}")
+    if kind in _STORAGES:
+        return _load(context, kind, docker.check_name(place))
     path = outputs.check(place, is_folder=kind == "rootfs")
     image = find(context, options.image)
-    if kind in ("oci-archive", "rootfs"):  # the size of the other formats is unknown in advance
+    if kind in (
+        "oci-archive",
+        "docker-archive",
+        "rootfs",
+    ):  # the size of the other formats is unknown in advance
         outputs.check_room(path, image.size_bytes)
     progress = context.progress.bytes
     name = image.reference.rpartition("/")[2].partition(":")[0].partition("@")[0] or "image"
@@ -55,6 +67,8 @@ def run(context: Context) -> int:
                         progress=progress,
                     )
                     digest = saved.digest
+                case "docker-archive":
+                    docker.save(store, image, path, name=_name(context, image), progress=progress)
                 case "sif":
                     with store.scratch() as scratch:
                         export.save_archive(
@@ -79,3 +93,34 @@ def run(context: Context) -> int:
         if digest != image.digest:
             console.note(f"note: the files are the same, but the digest differs from {image.digest}")
     return 0
+
+
+def _load(context: Context, kind: str, name: str) -> int:
+    """Into the storage of Docker or Podman."""
+    from bareboat.images.formats import docker
+
+    image, store, progress = find(context, context.options.image), context.store, context.progress
+    if kind == "containers-storage" and "/" not in name:
+        name = f"localhost/{name}"  # Podman's own names; it would take others for those of Docker Hub
+    try:
+        with store.guarded(), store.scratch() as scratch:
+            file = scratch / "image.tar"
+            outputs.check_room(file, image.size_bytes)
+            docker.save(store, image, file, name=name, progress=progress.bytes)
+            progress.say(f"{docker.STORAGES[kind]} loads the image")
+            docker.load(kind, file, show=lambda _data: None)
+    finally:
+        progress.end()
+    if context.options.json:
+        console.result_json({"target": f"{kind}:{name}", "image": image.digest, "digest": image.digest})
+    else:
+        console.result(f"{kind}:{name}")
+    return 0
+
+
+def _name(context: Context, image: Image) -> str:
+    """What the image is called in the store, for the archive."""
+    names = [name for name, digest in context.store.names().items() if digest == image.digest]
+    asked = context.options.image
+    known = asked if asked in names else next(iter(names), "image")
+    return known if ":" in known else f"{known}:latest"

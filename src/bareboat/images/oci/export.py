@@ -34,6 +34,7 @@ from bareboat.images.progress import Progress
 from bareboat.model import Image, Layer
 from bareboat.store import Store
 
+_REF_NAME = "org.opencontainers.image.ref.name"
 _CREATED = "1980-01-01T00:00:00Z"
 
 
@@ -125,6 +126,7 @@ def save_archive(
     whole: bool = False,
     documents: Mapping[str, bytes] = MappingProxyType({}),
     extra: Mapping[str, bytes] = MappingProxyType({}),
+    annotations: Mapping[str, str] = MappingProxyType({}),
     progress: Progress = lambda *_: None,
 ) -> Saved:
     """Write the image as an OCI archive that `podman load` and `skopeo` read; whole, or not at all.
@@ -132,9 +134,10 @@ def save_archive(
     Its manifest and config are the image's own, so it has the image's digest. `blobs` gives the compressed
     layers that the manifest names. With `rewrite`, all layers are written uncompressed under a new manifest,
     which has another digest where the image's layers were compressed. `documents`: indexes to keep beside the
-    manifest, by their digests; `extra`: more files for the archive, which other tools ignore. Raises
-    ImageError, with `whole`, when a blob is not to be had; StoreError when a layer in the store is no longer
-    what its digest says, or the file cannot be written.
+    manifest, by their digests; `extra`: more files for the archive, which other tools ignore; `annotations`:
+    of the manifest in the index, such as another name. Raises ImageError, with `whole`, when a blob is not to
+    be had; StoreError when a layer in the store is no longer what its digest says, or the file cannot be
+    written.
     """
     described, read = _described(store, image, rewrite=rewrite)
     total = image.size_bytes
@@ -149,7 +152,7 @@ def save_archive(
         for folder in ("blobs", *folders, *sorted(others)):
             stream.write(tarwriter.header(f"{folder}/".encode(), FOLDER, mode=0o755, mtime=layers.EPOCH))
         _add(stream, "oci-layout", codec.to_json({"imageLayoutVersion": "1.0.0"}))
-        _add(stream, "index.json", _index(described, read.media_type, name))
+        _add(stream, "index.json", _index(described, read.media_type, name, annotations))
         small = {described.manifest_digest: described.manifest, described.config_digest: described.config}
         for digest, data in (small | dict(documents)).items():
             _add(stream, _blob_path(digest), data)
@@ -199,7 +202,7 @@ def _not_whole(image: Image, descriptor: Descriptor, reason: str) -> ImageError:
     )
 
 
-def _index(described: Metadata, media_type: str, name: str) -> bytes:
+def _index(described: Metadata, media_type: str, name: str, annotations: Mapping[str, str]) -> bytes:
     return codec.to_json(
         {
             "schemaVersion": 2,
@@ -209,7 +212,7 @@ def _index(described: Metadata, media_type: str, name: str) -> bytes:
                     "mediaType": media_type,
                     "digest": described.manifest_digest,
                     "size": len(described.manifest),
-                    "annotations": {"org.opencontainers.image.ref.name": f"localhost/bareboat/{name}:latest"},
+                    "annotations": {_REF_NAME: f"localhost/bareboat/{name}:latest", **annotations},
                 }
             ],
         }
