@@ -257,7 +257,7 @@ def test_amazon_takes_the_password_itself(
         ),
         (
             {"RateLimit_Limit": "10;w=3600", "RateLimit_Remaining": "0"},
-            "allows 0 of 10 more pulls within 1 h",
+            "0 more pulls (of 10) within 1 h",
         ),
         ({"RateLimit_Remaining": "2"}, "docker.io allows 2 more pulls; log in"),
         ({"RateLimit_Limit": "2000;w=60", "RateLimit_Remaining": "3;w=60"}, ""),  # a minute is waited for
