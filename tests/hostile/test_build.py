@@ -290,6 +290,11 @@ def test_a_fault_is_found_before_the_first_step(builds: Builds, text: str, said:
         assert "begun" not in found.err
 
 
+def test_standard_input_is_not_supported(builds: Builds) -> None:
+    said = builds.bareboat("image", "build", "-f", "-", builds.context("FROM base\n", {}), code=2)
+    assert "a Dockerfile from standard input is not supported" in said.err
+
+
 def test_what_variables_decide_is_no_fault_before_it(builds: Builds) -> None:
     text = (
         "FROM base\nARG P=80 S=TERM N=none M=644\nEXPOSE $P\nSTOPSIGNAL SIG$S\nRUN --network=$N true\n"

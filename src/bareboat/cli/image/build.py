@@ -199,6 +199,11 @@ def _options(context: Context) -> Options:
 
     options = context.options
     folder = _folder(options.context)
+    if options.file == "-":
+        raise UsageError(
+            "--file -: a Dockerfile from standard input is not supported",
+            remedy="write it to a file: cat > Dockerfile, and give --file Dockerfile",
+        )
     path = Path(options.file) if options.file is not None else _default(folder)
     text = _read(path, lines.LARGEST_BYTES)
     rules, rules_name = "", _IGNORES[0]
