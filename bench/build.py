@@ -174,7 +174,8 @@ def _measure(builder: Builder, recipe: str, home: Path, number: int) -> list[tup
     found = []
     for what in ("cold", "warm", "changed"):
         if what == "changed":
-            contexts.change(recipe, folder, number)
+            # buildah and podman share a cache: each builder makes a change of its own.
+            contexts.change(recipe, folder, number * len(BUILDERS) + BUILDERS.index(builder))
         began, used_s = time.monotonic(), _cpu_s()
         argv = builder.build(folder, f"{recipe}:{number}", what == "cold")
         _run(argv, variables, folder if builder.definition else None)
