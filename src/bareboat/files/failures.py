@@ -106,7 +106,8 @@ def at(path: str | Path) -> Iterator[None]:
     except OSError as error:
         name = path_of(error)
         if name is None or not name.startswith("/"):
-            error.filename, error.filename2 = os.fspath(path), None
+            error.filename = os.fspath(path)
+            del error.filename2  # None would be shown as a second path
         raise
 
 
