@@ -18,7 +18,7 @@ from tools import tool
 
 from bareboat.store import Store
 
-pytest.register_assert_rewrite("engine_lab")
+pytest.register_assert_rewrite("engine_lab", "gpu_lab")
 
 # Started by nohup or in the background, we would hand ignored signals on to every process that is tested.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)

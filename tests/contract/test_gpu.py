@@ -10,84 +10,21 @@ import os
 import shutil
 import socket
 import subprocess
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
 from drivers import ANSWER, FOLDER, GLIBC, VERSION, make_tree
 from engine_lab import params
 from environments import Captured
+from gpu_lab import CASES, Lab, with_engine
 
-from bareboat import registry, render
-from bareboat.engines import bubblewrap, fakechroot, udocker, untested
+from bareboat.engines import bubblewrap
 from bareboat.errors import PlanError
 from bareboat.gpu import find, inject
-from bareboat.images.deployment.present import present
 from bareboat.images.layers import layer
-from bareboat.images.layers.flatten import make_flat
-from bareboat.model import Image, Job, Mount, Plan, Site, Topology
-from bareboat.plan import plan
+from bareboat.model import Mount, Site
 from bareboat.probe import probe
-
-#: These show no GPUs, and refuse.
-_WITHOUT = (f"{udocker.NAME}:{fakechroot.MODE}",)
-
-_CASES = [
-    (name, overlay)
-    for each in registry.names("engines")
-    for name in registry.modes(each)
-    for overlay in ((True, False) if registry.engine(name).STACKS else (False,))
-    if registry.engine(name).CONTAINS and not untested(registry.engine(name)) and name not in _WITHOUT
-]
-
-
-@dataclass(frozen=True, slots=True)
-class Lab:
-    """Where jobs with GPUs are run."""
-
-    engine: str
-    captured: Captured
-    site: Site
-    workdir: Path
-    root: Path
-
-    def plan(self, *command: str, image: Image | None = None, gpus: int = 1, **changes: Any) -> Plan:
-        image = image or self.captured.image
-        facts: dict[str, Any] = {"name": "gpu", "command": command, "workdir": str(self.workdir)}
-        job = Job(**(facts | {"engine": self.engine, "topology": Topology(gpus_per_rank=gpus)} | changes))
-        store = self.captured.store
-        return plan(job, image, present(store, image, self.site, job), self.site)
-
-    def run(
-        self,
-        *command: str,
-        caller: dict[str, str] | None = None,
-        before: Sequence[str] = (),
-        **changes: Any,
-    ) -> subprocess.CompletedProcess[str]:
-        made = self.plan(*command, **changes)
-        if made.needs_flat:
-            make_flat(self.captured.store, self.captured.image, made.mount_points, relinked=made.relinked)
-        script = self.workdir.parent / "job.sh"
-        script.write_text(render.script(made))
-        return subprocess.run(
-            [*before, "bash", str(script)],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            env={**os.environ, **(caller or {})},
-            timeout=60,
-            check=False,
-        )
-
-    def says(self, program: str, **changes: Any) -> Any:
-        """What a Python program in the container prints, as JSON; it must succeed."""
-        done = self.run("python", "-c", program, **changes)
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
 
 
 @pytest.fixture(scope="session")
@@ -101,26 +38,19 @@ def driver_tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(
-    params=params(_CASES, lambda case: case[0]), ids=lambda case: case[0] + ("" if case[1] else "-flat")
+    params=params(CASES, lambda case: case[0]), ids=lambda case: case[0] + ("" if case[1] else "-flat")
 )
 def lab(
     request: pytest.FixtureRequest, captured: Captured, base_site: Site, driver_tree: Path, tmp_path: Path
 ) -> Lab:
     name, overlay = request.param
-    engines = tuple(
-        msgspec.structs.replace(facts, overlay=facts.overlay and overlay)
-        for facts in base_site.engines
-        if facts.name == name.partition(":")[0] and facts.works
-    )
-    site = msgspec.structs.replace(base_site, engines=engines)
-    if site.engine(name) is None:
-        pytest.skip(f"{name} does not work here")
+    site = with_engine(base_site, name, overlay)
     for folder in ("work", "home"):
         (tmp_path / folder).mkdir()
     drivers = find.find(str(driver_tree))
     assert drivers, "the made-up driver was not found"
     site = msgspec.structs.replace(
-        base_site, engines=engines, home=str(tmp_path / "home"), gpu_drivers=drivers, gpus=find.gpus(drivers)
+        site, home=str(tmp_path / "home"), gpu_drivers=drivers, gpus=find.gpus(drivers)
     )
     return Lab(name, captured, site, tmp_path / "work", driver_tree)
 
@@ -286,7 +216,7 @@ def test_a_mode_without_gpus_says_so_and_the_next_is_taken(lab: Lab) -> None:
 
 @pytest.mark.parametrize(
     "lab",
-    [case for case in _CASES if case[0] in ("apptainer", "singularity")],
+    [case for case in CASES if case[0] in ("apptainer", "singularity")],
     ids=lambda case: case[0],
     indirect=True,
 )

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Installs the real tools that the contract tests and the benchmarks speak to, on Debian 12 (amd64), as root:
 # podman, buildah, skopeo, umoci, charliecloud, docker-registry … from Debian 12 itself, Apptainer from Debian
-# sid, udocker (with an engine made of Debian's programs) and podman-hpc from PyPI. Harmless when run again.
+# sid, udocker (with an engine made of Debian's programs) and podman-hpc from PyPI, and what GPU drivers are
+# tried with. Harmless when run again.
 #
 #   sudo tests/lab/install-tools.sh [--dry-run]
 #
-#   PREFIX=/opt/bareboat-lab   where Apptainer and udocker go
+#   PREFIX=/opt/bareboat-lab   where Apptainer, udocker, NVIDIA's libraries and small images go
 #   BIN=/usr/local/bin         where `apptainer`, `singularity` and `udocker` are put
 set -euo pipefail
 
@@ -13,6 +14,14 @@ prefix=${PREFIX:-/opt/bareboat-lab}
 bin=${BIN:-/usr/local/bin}
 udocker_version=1.3.17
 podman_hpc_version=1.2.2
+# NVIDIA's driver without its kernel module: VERSION SUITE.
+nvidia=('535 bookworm' '550 trixie')
+nvidia_packages=(
+  libcuda1 libnvidia-ml1 libnvidia-ptxjitcompiler1 libnvidia-pkcs11-openssl3 nvidia-smi nvidia-cuda-mps
+)
+# Images with another glibc than this machine's: GLIBC SUITE.
+glibcs=('2.31 bullseye' '2.41 trixie')
+glibc_packages=python3,dash,coreutils
 
 packages=(
   # engines and image tools
@@ -49,6 +58,8 @@ main() {
       printf 'apt-get install %s\napptainer from sid -> %s\nudocker %s -> %s\npodman-hpc %s -> %s\nlinks in %s\n' \
         "${packages[*]}" "$prefix/apptainer" "$udocker_version" "$prefix/udocker" \
         "$podman_hpc_version" "$prefix/podman-hpc" "$bin"
+      printf "NVIDIA's driver %s -> %s\n" "${nvidia[0]}" "$prefix/nvidia" "${nvidia[1]}" "$prefix/nvidia"
+      printf 'glibc %s -> %s\n' "${glibcs[0]}" "$prefix/glibc" "${glibcs[1]}" "$prefix/glibc"
       return ;;
     *) die "unknown argument: $1" "$0 --dry-run" ;;
   esac
@@ -61,6 +72,15 @@ main() {
   install_apptainer
   install_udocker
   install_podman_hpc
+  local each
+  for each in "${nvidia[@]}"; do
+    # shellcheck disable=SC2086  # two words
+    install_nvidia $each
+  done
+  for each in "${glibcs[@]}"; do
+    # shellcheck disable=SC2086
+    install_glibc $each
+  done
   for tool in podman podman-hpc buildah skopeo umoci ch-image docker-registry mmdebstrap igzip chromium apptainer udocker; do
     command -v "$tool" >/dev/null || die "$tool is not on PATH after all" "export PATH=$bin:\$PATH"
   done
@@ -87,7 +107,7 @@ install_apptainer() {
     say "taking Apptainer from sid into $home"
     rm -rf "$home" "$home.new"
     mkdir -p "$home.new"
-    fetch_from_sid "$home.new" apptainer libc6 libseccomp2 libsqlite3-0
+    fetch "$home.new" sid main apptainer libc6 libseccomp2 libsqlite3-0
     # Links that its build-time paths expect below usr/.
     ln -sfn ../etc "$home.new/usr/etc"
     ln -sfn ../../etc "$home.new/usr/lib/etc"
@@ -106,20 +126,63 @@ install_apptainer() {
   ln -sfn "$home/usr/bin/apptainer" "$bin/singularity"
 }
 
-# fetch_from_sid FOLDER PACKAGE…: unpack packages of sid, verified by Debian's keyring, into a folder. The
-# mirror is the machine's own; apt's lists for sid are kept apart from the machine's.
-fetch_from_sid() {
-  local folder=$1 work mirror
-  shift
+# NVIDIA's libraries and programs for a version, as Debian's packages lay them out; never on the machine itself.
+install_nvidia() {
+  local version=$1 suite=$2 folder=$prefix/nvidia/$1 triplet=x86_64-linux-gnu file name
+  [ ! -e "$folder/etc/ld.so.cache" ] || return 0
+  say "taking NVIDIA's driver $version from $suite into $folder"
+  rm -rf "$folder" "$folder.new"
+  mkdir -p "$folder.new/etc/alternatives"
+  fetch "$folder.new" "$suite" non-free "${nvidia_packages[@]}"
+  # The links that the package nvidia-alternative makes.
+  for file in "$folder.new/usr/lib/$triplet/nvidia/current"/*.so* "$folder.new/usr/lib/nvidia/current/nvidia-smi"; do
+    name=${file##*/}
+    case $name in
+      nvidia-smi) link_alternative "/usr/bin/$name" "nvidia--$name" ;;
+      *.so.*.*) ;;
+      *) link_alternative "/usr/lib/$triplet/$name" "nvidia--$name-$triplet" ;;
+    esac
+  done
+  echo "/usr/lib/$triplet" >"$folder.new/etc/ld.so.conf"
+  ldconfig -r "$folder.new"
+  mv "$folder.new" "$folder"
+}
+
+link_alternative() {
+  ln -s "/etc/alternatives/$2" "$folder.new$1"
+  ln -s "${file#"$folder.new"}" "$folder.new/etc/alternatives/$2"
+}
+
+# A small image's files, with Python, of a suite with that glibc.
+install_glibc() {
+  local folder=$prefix/glibc/$1
+  [ ! -d "$folder" ] || return 0
+  say "unpacking $glibc_packages of $2 into $folder"
+  mkdir -p "${folder%/*}"
+  rm -rf "$folder.new"
+  mmdebstrap --quiet --mode=root --variant=extract --include="$glibc_packages" "$2" "$folder.new" "$(mirror)"
+  chmod -R a+rX "$folder.new"
+  mv "$folder.new" "$folder"
+}
+
+# shellcheck disable=SC2016  # apt expands these itself
+mirror() {
+  apt-get indextargets --format '$(REPO_URI) $(RELEASE)' 'Created-By: Packages' |
+    awk '$2 == "bookworm" && $1 ~ /debian\/?$/ { print $1; exit }'
+}
+
+# fetch FOLDER SUITE COMPONENT PACKAGE…: unpack packages of a suite, verified by Debian's keyring, into a folder.
+# The mirror is the machine's own; apt's lists for the suite are kept apart from the machine's.
+fetch() {
+  local folder=$1 suite=$2 component=$3 work mirror
+  shift 3
   work=$(mktemp -d)
   # _apt, the user that apt downloads as, must be able to write there.
   chmod 755 "$work"
-  # shellcheck disable=SC2016  # apt expands these itself
-  mirror=$(apt-get indextargets --format '$(REPO_URI) $(RELEASE)' 'Created-By: Packages' |
-    awk '$2 == "bookworm" && $1 ~ /debian\/?$/ { print $1; exit }')
+  mirror=$(mirror)
   [ -n "$mirror" ] || die 'apt knows no mirror of Debian 12' 'apt-get update'
   mkdir -p "$work"/{lists/partial,cache/archives/partial,state}
-  echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror sid main" >"$work/sources.list"
+  echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $suite $component" >"$work/sources.list"
   : >"$work/status"
   local apt=(
     apt-get -qq -o Dir::Etc::sourcelist="$work/sources.list" -o Dir::Etc::sourceparts=/dev/null
