@@ -221,8 +221,10 @@ def test_the_warm_up_finds_what_cannot_be_measured(
 
 def test_the_time_sets_the_repeats(place: Path, work: Path) -> None:
     text = f'command = ["python", "program.py", "1"]\n{ARMS}[metrics.v]\npattern = "speed: ([0-9]+)"\n'
-    job = write(work, text)
-    code, _, err = do(place, work, "--within", "0.1s", job)
+    slow = "import os, time\nmark = f\"slow-{'BAREBOAT_IMAGE' in os.environ}\"\n"
+    slow += "if not os.path.exists(mark):\n    open(mark, 'w').close()\n    time.sleep(0.7)\n"
+    job = write(work, text, program=slow + PROGRAM)
+    code, _, err = do(place, work, "--within", "1s", job)
     assert code == 2, err
     assert "stopped after the warm-up, which is kept" in err
     assert "resume with more time: --within" in err
