@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from environments import Captured, make_environment, run_in, site_packages
+from processes import bareboat
 from tools import tool
 
 from bareboat.errors import StoreError, UsageError
@@ -88,6 +89,16 @@ def test_sources_touched_and_compiled_again_give_the_same_digest(tmp_path: Path,
         False,
     ]
     assert os.listdir(store.root / "tmp") == []
+
+
+def test_a_relative_path_of_the_interpreter_is_the_same_environment(
+    captured: Captured, tmp_path: Path
+) -> None:
+    python = os.path.relpath(captured.python, tmp_path)
+    code, out, err = bareboat("capture", "--python", python, store=captured.store.root, cwd=tmp_path)
+    assert code == 0, err
+    assert out.splitlines()[0] == captured.image.digest
+    assert "copying" not in err
 
 
 def test_what_is_known_of_the_image_is_right(captured: Captured) -> None:

@@ -55,7 +55,8 @@ def run(context: Context) -> int:
 
     options = context.options
     request = CaptureRequest(
-        python=options.python,
+        # As in a job: the path is a part of what tells a capture from another.
+        python=os.path.abspath(options.python) if "/" in (options.python or "") else options.python,
         include=tuple(os.path.abspath(path) for path in options.include),
         compiler=options.compiler or UNSET,
         programs=UNSET if options.program is None else tuple(options.program),
