@@ -27,7 +27,7 @@ from bareboat.images.layers.flatten import make_flat
 from bareboat.images.layers.limits import Limits
 from bareboat.images.layers.unpack import unpack
 from bareboat.images.upkeep import State, contents
-from bareboat.model import Image, Layer, Mount, PackedFile, Pin, StoredLayer
+from bareboat.model import Image, Layer, Mount, PackedFile, Pin, StoredCapture, StoredLayer
 from bareboat.store import Store
 
 DAY_S = 86_400
@@ -309,8 +309,8 @@ def test_what_no_image_needs_goes_and_the_rest_stays(store: Store) -> None:
         store.part(fake_digest(letter)).parent.mkdir(parents=True, exist_ok=True)
         store.part(fake_digest(letter)).write_bytes(b"x")
         make_old(store.part(fake_digest(letter)), days * 8)
-    store.remember_capture(fake_digest("1"), kept.digest)
-    store.remember_capture(fake_digest("2"), fake_digest("9"))
+    store.remember_capture(fake_digest("1"), StoredCapture(digest=kept.digest))
+    store.remember_capture(fake_digest("2"), StoredCapture(digest=fake_digest("9")))
     expected = {
         ("layer", unused.diff_id),
         ("flat tree", fake_digest("d")),
@@ -330,7 +330,7 @@ def test_what_no_image_needs_goes_and_the_rest_stays(store: Store) -> None:
     assert upkeep.verify(store, store.image(kept.digest)).ok
     assert store.flat(kept.digest).is_dir()
     assert store.relinked(kept.digest).is_dir()
-    assert store.captured(fake_digest("1")) == kept.digest
+    assert store.captured(fake_digest("1")) == StoredCapture(digest=kept.digest)
     assert os.listdir(store.root / "tmp") == []
 
 
@@ -344,7 +344,7 @@ def test_images_go_only_when_nobody_calls_them_and_they_are_old(store: Store) ->
     pin(store, "quay.io/a/b:1", pinned)
     for image in (named, pinned, old):
         make_old(entry(store, image), 40)
-    store.remember_capture(fake_digest("1"), old.digest)
+    store.remember_capture(fake_digest("1"), StoredCapture(digest=old.digest))
     assert upkeep.collect_garbage(store).freed == ()
     config = contents.config_digest(store, old.digest)
     for digest in (old.digest, config):

@@ -39,6 +39,7 @@ from bareboat.model.image import (
     ScratchEntry,
     Signer,
     SiteLayer,
+    StoredCapture,
     StoredLayer,
     Trust,
 )
@@ -81,7 +82,8 @@ __all__ = [
     "Matrix", "MemorySample", "MetricRequest", "Mount", "MpiFacts", "MpiFamily", "NodePath", "Opened",
     "Outcome", "OwnTree", "PackedFile", "Partition", "Phases", "Pin", "Plan", "Pmi", "Prefix", "Process",
     "ProveRequest", "QueueEntry", "Record", "Refusal", "Rejected", "Requirement", "Rootfs", "SchedulerFacts",
-    "Scheduling", "ScratchEntry", "Sealed", "Signer", "Site", "SiteLayer", "Start", "StoredLayer",
-    "Straggler", "Study", "Submission", "Topology", "Trust", "Usage", "Variable", "Window", "Word",
+    "Scheduling", "ScratchEntry", "Sealed", "Signer", "Site", "SiteLayer", "Start", "StoredCapture",
+    "StoredLayer", "Straggler", "Study", "Submission", "Topology", "Trust", "Usage", "Variable", "Window",
+    "Word",
     "check_variable", "digestible", "is_carried", "kept_result", "looks_secret",
 ]  # fmt: skip

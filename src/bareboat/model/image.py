@@ -35,6 +35,14 @@ class StoredLayer(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
+class StoredCapture(Struct, frozen=True, kw_only=True):
+    """The image of a captured environment. `outside`: path -> state of what its files need from elsewhere and
+    of the directories of LD_LIBRARY_PATH; if one has changed, so may the image."""
+
+    digest: str
+    outside: dict[str, str] = field(default_factory=dict)
+
+
 class Signer(Struct, frozen=True, kw_only=True):
     """The signature of an image. `kind`: openpgp, sigstore, or pem (a SIF's, by a bare key). `key`: the key's
     fingerprint. `name`: a name or file of the key. `signed_as`: the name in the signature. `verified`: False

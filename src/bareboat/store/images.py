@@ -12,7 +12,7 @@ from pathlib import Path
 from bareboat import codec, digests, pinning
 from bareboat.errors import StoreError, UsageError
 from bareboat.files import untrusted
-from bareboat.model import Image, Pin, StoredLayer
+from bareboat.model import Image, Pin, StoredCapture, StoredLayer
 from bareboat.printable import one_line
 from bareboat.store.files import AGAIN, Files
 from bareboat.store.paths import NAME, check_image_name, digest_path, is_image_name
@@ -94,16 +94,24 @@ class Images(Files):
                 return None
         return None if uid == os.geteuid() else uid
 
-    def captured(self, fingerprint: str) -> str | None:
-        """The digest of the image of an unchanged environment."""
+    def captured(self, fingerprint: str) -> StoredCapture | None:
+        """The capture of an environment with this fingerprint; None where there is none, or a damaged one."""
+        return self.read_capture(self.root / "captures" / digests.hexed(fingerprint))
+
+    def read_capture(self, path: Path) -> StoredCapture | None:
+        """One file of the directory captures; None for a damaged one."""
         with self.guarded():
             try:
-                return (self.root / "captures" / digests.hexed(fingerprint)).read_text(errors="replace")
+                data = path.read_bytes()
             except FileNotFoundError:
                 return None
+        try:
+            return codec.from_json(data, StoredCapture, what=str(path))
+        except StoreError:
+            return None
 
-    def remember_capture(self, fingerprint: str, digest: str) -> None:
-        self.write(self.root / "captures" / digests.hexed(fingerprint), digest.encode())
+    def remember_capture(self, fingerprint: str, capture: StoredCapture) -> None:
+        self.write(self.root / "captures" / digests.hexed(fingerprint), codec.to_json(capture))
 
     def has_layer(self, diff_id: str) -> bool:
         return self.layer(diff_id).is_dir()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,18 +17,18 @@ from msgspec import UNSET
 
 from bareboat import architectures, codec
 from bareboat.images.capture import cuda
-from bareboat.images.capture.collect import Collection
+from bareboat.images.capture.collect import Collection, Item
 from bareboat.images.capture.interpreter import Interpreter, ask, choose
 from bareboat.images.capture.sources import sources_of
 from bareboat.images.progress import Progress
-from bareboat.model import CaptureRequest, Image
+from bareboat.model import CaptureRequest, Image, StoredCapture
 from bareboat.store import Store
 
 if TYPE_CHECKING:
     from bareboat.images.capture.libraries import Inventory
 
 #: Changes whenever the same environment would give another image.
-_FORMAT = "4"
+_FORMAT = "5"
 #: A plan says how much of a capture CUDA libraries are.
 _MUCH_CUDA = 100e6
 
@@ -37,17 +38,17 @@ def capture(
 ) -> tuple[Image, bool]:
     """Capture an environment; return the image and whether it was made now.
 
-    An environment whose files have the sizes and times of an earlier capture is not read again, unless
-    `fresh`. Raises UsageError for a source that is missing, empty or unreadable, StoreError for a store
-    that cannot take the image.
+    An environment whose files, and the libraries that they need from elsewhere, have the sizes and times of
+    an earlier capture is not read again, unless `fresh`. Raises UsageError for a source that is missing,
+    empty or unreadable, StoreError for a store that cannot take the image.
     """
     progress("reading the environment", 0, 0)
     interpreter = ask(choose(request.python))
     sources = sources_of(interpreter, request)
     fingerprint = _fingerprint(interpreter, sources.collection, request)
-    known = None if fresh else store.captured(fingerprint)
-    if known is not None and store.has_image(known):
-        return store.image(known), False
+    known = None if fresh else _known(store, fingerprint)
+    if known is not None:
+        return known, False
     # Here, because an environment that is in the store needs none of it.
     from bareboat.images.capture import bytecode
     from bareboat.images.capture.build import build
@@ -57,14 +58,18 @@ def capture(
         sources = sources_of(interpreter, request)
         fingerprint = _fingerprint(interpreter, sources.collection, request)
     progress("finding the shared libraries", 0, 0)
+    outside = {path: _state(path) for each in _library_path() for path in (each, os.path.realpath(each))}
+    inside = frozenset(sources.collection.items)
     found = with_libraries(interpreter, sources, cuda=request.cuda is not False)
+    items = found.collection.items
+    outside |= {path: _state(path, items[path]) for path in items.keys() - inside}
     store.check_room(
         needed_bytes=int(found.size_bytes * 1.05) + 16 * 2**20,
         needed_inodes=found.inodes + 64,
         what="the captured environment",
     )
     image = build(found, store, progress)
-    store.remember_capture(fingerprint, image.digest)
+    store.remember_capture(fingerprint, StoredCapture(digest=image.digest, outside=outside))
     return image, True
 
 
@@ -72,8 +77,7 @@ def captured(request: CaptureRequest, store: Store) -> Image | None:
     """The image of the environment as it stands, where an earlier capture made it; nothing is written."""
     interpreter = ask(choose(request.python))
     sources = sources_of(interpreter, request)
-    known = store.captured(_fingerprint(interpreter, sources.collection, request))
-    return store.image(known) if known is not None and store.has_image(known) else None
+    return _known(store, _fingerprint(interpreter, sources.collection, request))
 
 
 def expected(request: CaptureRequest) -> str:
@@ -137,9 +141,39 @@ def describe_of(interpreter: Interpreter) -> Image:
     )
 
 
+def _known(store: Store, fingerprint: str) -> Image | None:
+    """The image of an earlier capture, if what that took from outside of the environment is unchanged."""
+    capture = store.captured(fingerprint)
+    if capture is None or not store.has_image(capture.digest):
+        return None
+    if any(_state(path) != state for path, state in capture.outside.items()):
+        return None
+    return store.image(capture.digest)
+
+
+def _library_path() -> tuple[str, ...]:
+    """The directories of LD_LIBRARY_PATH: a library that is new in one of them replaces another."""
+    return tuple(each for each in os.environ.get("LD_LIBRARY_PATH", "").split(":") if each.startswith("/"))
+
+
+def _state(path: str, item: Item | None = None) -> str:
+    """What a path is now, or a file when it was collected: what tells a change without reading a file."""
+    if item is not None and item.kind == "file":
+        return f"file {item.size} {item.mtime_ns}"
+    try:
+        found = os.lstat(path)
+        if stat.S_ISLNK(found.st_mode):
+            return f"link {os.readlink(path)}"
+    except OSError:
+        return "nothing"
+    if stat.S_ISREG(found.st_mode):
+        return f"file {found.st_size} {found.st_mtime_ns}"
+    return f"folder {found.st_mtime_ns}"
+
+
 def _fingerprint(interpreter: Interpreter, collection: Collection, request: CaptureRequest) -> str:
     """A digest over names, sizes and times: what can be known without reading any file."""
-    hashed = hashlib.sha256(codec.to_json([_FORMAT, os.getuid(), interpreter, request]))
+    hashed = hashlib.sha256(codec.to_json([_FORMAT, os.getuid(), interpreter, request, _library_path()]))
     for path in ("/etc/ld.so.cache", "/etc/ld.so.conf"):
         if os.path.exists(path):
             hashed.update(f"{path} {os.stat(path).st_mtime_ns}\n".encode())

@@ -54,7 +54,7 @@ def with_libraries(interpreter: Interpreter, sources: Sources, *, cuda: bool = T
             collection.add(path, Part.SYSTEM)
     present = {os.path.basename(path) for path in collection.items}
     seen: set[str] = set()
-    folders: set[str] = set()
+    folders = _Folders()
     unresolved: set[str] = set()
     # Twice where there is an MPI: its plugins, which no file lists, have needs of their own.
     while pending := _programs(collection, seen):
@@ -64,7 +64,8 @@ def with_libraries(interpreter: Interpreter, sources: Sources, *, cuda: bool = T
                 continue
             seen.add(path)
             with binary.opened(path) as elf:
-                wanted = [(soname, here.find(soname, path, elf.search_path)) for soname in elf.needed]
+                search = elf.search_path
+                wanted = [(soname, here.find(soname, path, search)) for soname in elf.needed]
                 if elf.interpreter is not None:
                     wanted.append((elf.interpreter, here.find(elf.interpreter)))
             for soname, found in wanted:
@@ -76,9 +77,9 @@ def with_libraries(interpreter: Interpreter, sources: Sources, *, cuda: bool = T
                 real = collection.add(found, Part.SYSTEM)
                 if real not in seen:
                     pending.append(real)
-                    folder = os.path.dirname(found)
-                    if collection.items.get(real, NOTHING).part == Part.SYSTEM:
-                        folders.add(folder)
+                if "/" not in soname and collection.items.get(real, NOTHING).part == Part.SYSTEM:
+                    by_name = not any(search) or here.find(soname) == found
+                    folders.add(soname, found, real, by_name=by_name)
         for path in [place for library in sorted(seen) for place in mpi.runtime(library)]:
             collection.add(path, Part.SYSTEM)
         collection.follow_links()
@@ -87,7 +88,8 @@ def with_libraries(interpreter: Interpreter, sources: Sources, *, cuda: bool = T
         leave_out(collection, here, _programs(collection, set()))
     for path, part in sources.roots:
         collection.gather(path, part)  # a venv's `python` was met first with the interpreter's layer
-    extra = tuple(sorted(f for f in folders if f not in architectures.library_folders(os.uname().machine)))
+    usual = architectures.library_folders(os.uname().machine)
+    extra = tuple(folder for folder in folders.searched() if folder not in usual)
     return Inventory(
         interpreter=interpreter,
         collection=collection,
@@ -97,6 +99,29 @@ def with_libraries(interpreter: Interpreter, sources: Sources, *, cuda: bool = T
         program_folders=sources.programs,
         variables=sources.variables,
     )
+
+
+class _Folders:
+    """Directories of libraries, of which the image's LD_LIBRARY_PATH gets those that can be searched for all
+    files: it is stronger than RUNPATH, by which two files may find two libraries of one name."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, set[str]] = {}
+        self._by_name: set[str] = set()
+        self._files: dict[str, set[str]] = {}
+
+    def add(self, soname: str, found: str, real: str, *, by_name: bool) -> None:
+        """`by_name`: found without the RPATH or RUNPATH of a file."""
+        folder = os.path.dirname(found)
+        self._names.setdefault(folder, set()).add(soname)
+        self._files.setdefault(soname, set()).add(real)
+        if by_name:
+            self._by_name.add(folder)
+
+    def searched(self) -> list[str]:
+        several = {soname for soname, files in self._files.items() if len(files) > 1}
+        alone = {folder for folder, names in self._names.items() if not names & several}
+        return sorted(self._by_name | alone)
 
 
 def _programs(collection: Collection, seen: set[str]) -> list[str]:

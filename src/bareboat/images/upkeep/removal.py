@@ -342,8 +342,9 @@ def _sweep_captures(store: Store, gone: set[str], *, dry_run: bool) -> list[Free
     folder = store.root / "captures"
     freed = []
     for path in sorted(folder.iterdir()) if folder.is_dir() else []:
-        digest = path.read_text(errors="replace")
-        is_gone = digest in gone or not store.entry(digest).exists()
+        capture = store.read_capture(path)
+        digest = "" if capture is None else capture.digest
+        is_gone = digest in gone or not digest or not store.entry(digest).exists()
         if is_gone and ownership.obstacle(path) is None:
             freed.append(Freed(kind="capture", name=path.name, amount=file_amount(path)))
             if not dry_run:

@@ -1,0 +1,130 @@
+"""Shared libraries from outside of the environment: the image has those that it would load now."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import msgspec
+import pytest
+from environments import Captured, make_environment, run_in, site_packages
+from tools import tool
+
+from bareboat.images.capture import capture, captured
+from bareboat.model import CaptureRequest
+from bareboat.store import Store
+
+CALL = "import ctypes, sys; print(*(ctypes.CDLL(each).ask() for each in sys.argv[1:]))"
+
+
+def compile_library(path: Path, value: int) -> None:
+    """A library whose function answers this."""
+    path.parent.mkdir(exist_ok=True)
+    source = f"int answer(void) {{ return {value}; }}"
+    command = [tool("gcc"), "-shared", "-fPIC", "-xc", "-", "-o", str(path)]
+    subprocess.run(command, input=source, text=True, check=True)
+
+
+def compile_module(path: Path, library: Path, *, runpath: str = "") -> Path:
+    """A library of the environment that needs that one."""
+    flags = ["-Wl,--enable-new-dtags", f"-Wl,-rpath,{runpath}"] if runpath else []
+    source = "int answer(void); int ask(void) { return answer(); }"
+    found = [f"-L{library.parent}", f"-l{library.stem.removeprefix('lib')}"]
+    command = [tool("gcc"), "-shared", "-fPIC", "-xc", "-", "-o", str(path), *found, *flags]
+    subprocess.run(command, input=source, text=True, check=True)
+    return path
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Path:
+    make_environment(tmp_path / "venv")
+    return tmp_path / "venv"
+
+
+def native(environment: Path, module: Path) -> str:
+    """What a module answers on this machine."""
+    command = [environment / "bin/python", "-c", CALL, module]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def answers(environment: Path, store: Store, *modules: Path) -> str:
+    """What the modules answer in a container of the environment as it is now."""
+    image, _ = capture(CaptureRequest(python=str(environment / "bin/python")), store)
+    workdir = environment.parent / "work"
+    workdir.mkdir(exist_ok=True)
+    command = ("python", "-c", CALL, *map(str, modules))
+    outcome = run_in(Captured(environment, store, image), *command, workdir=workdir)
+    assert outcome.returncode == 0, outcome.stderr
+    return outcome.stdout.strip()
+
+
+def test_a_library_that_was_built_again_is_captured_again(
+    environment: Path, tmp_path: Path, store: Store
+) -> None:
+    library = tmp_path / "lib" / "libanswer.so"
+    compile_library(library, 1)
+    module = compile_module(site_packages(environment) / "module.so", library, runpath=str(library.parent))
+    request = CaptureRequest(python=str(environment / "bin/python"))
+    assert answers(environment, store, module) == "1"
+    assert not capture(request, store)[1]
+    library.unlink()
+    compile_library(library, 2)
+    assert captured(request, store) is None, "a plan says that it will be captured"
+    assert answers(environment, store, module) == "2"
+    assert not capture(request, store)[1]
+
+
+def test_a_link_that_leads_to_another_library_is_followed_again(
+    environment: Path, tmp_path: Path, store: Store
+) -> None:
+    """As `current -> 1.0` of a module's installation."""
+    for name, value in (("1.0", 1), ("2.0", 2)):
+        compile_library(tmp_path / name / "libanswer.so", value)
+    current = tmp_path / "current"
+    current.symlink_to("1.0")
+    module = compile_module(
+        site_packages(environment) / "module.so", current / "libanswer.so", runpath=str(current)
+    )
+    assert answers(environment, store, module) == "1"
+    current.unlink()
+    current.symlink_to("2.0")
+    assert answers(environment, store, module) == "2"
+
+
+def test_ld_library_path_belongs_to_the_environment(
+    environment: Path, tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`module load` of another version changes it, or what is in its directories."""
+    for name, value in (("a", 1), ("b", 2)):
+        compile_library(tmp_path / name / "libanswer.so", value)
+    (tmp_path / "first").mkdir()
+    module = compile_module(site_packages(environment) / "module.so", tmp_path / "a" / "libanswer.so")
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"{tmp_path}/first:{tmp_path}/a")
+    assert answers(environment, store, module) == "1"
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"{tmp_path}/first:{tmp_path}/b")
+    assert answers(environment, store, module) == "2"
+    compile_library(tmp_path / "first" / "libanswer.so", 3)
+    assert answers(environment, store, module) == "3"
+
+
+def test_two_files_find_two_libraries_of_one_name(environment: Path, tmp_path: Path, store: Store) -> None:
+    """By their RUNPATH, which LD_LIBRARY_PATH would override."""
+    modules = []
+    for name, value in (("one", 1), ("two", 2)):
+        library = tmp_path / name / "libanswer.so"
+        compile_library(library, value)
+        path = site_packages(environment) / f"{name}.so"
+        modules.append(compile_module(path, library, runpath=str(library.parent)))
+    for number, module in enumerate(modules, 1):  # one process loads a name only once
+        assert native(environment, module) == str(number)
+        assert answers(environment, store, module) == str(number)
+
+
+def test_a_damaged_memory_of_a_capture_is_forgotten(environment: Path, store: Store) -> None:
+    request = CaptureRequest(python=str(environment / "bin/python"))
+    first, _ = capture(request, store)
+    for path in (store.root / "captures").iterdir():
+        path.write_bytes(msgspec.json.encode({"digest": 3}))
+    second, made = capture(request, store)
+    assert made
+    assert second == first
