@@ -73,7 +73,7 @@ def test_links_are_followed_inside_the_image(image: Path) -> None:
     found = judge("sh", Sight([image]))
     assert isinstance(found, Program)
     assert (found.path, found.place) == ("/usr/bin/dash", str(image / "usr/bin/dash"))
-    assert (found.machine, found.loader, found.needed) == ("x86_64", LOADER, ("libc.so.6",))
+    assert found.machine == "x86_64"
     assert not found.mounted
 
 

@@ -14,6 +14,7 @@ from bareboat.errors import PlanError, UsageError
 from bareboat.session import Prepared, Purpose, images, layers, sites, variants
 
 if TYPE_CHECKING:
+    from bareboat.images.capture.interpreter import Interpreter
     from bareboat.model import CaptureRequest, Image, Job, Site
     from bareboat.session import Session
 
@@ -43,7 +44,8 @@ def prepare(session: Session, job: Job, purpose: Purpose) -> Prepared:
 
 
 def _prepare(session: Session, job: Job, purpose: Purpose, site: Site) -> Prepared:
-    from bareboat.images.capture import describe
+    from bareboat.images.capture import describe_of
+    from bareboat.images.capture.interpreter import ask, choose
     from bareboat.images.inside.executable import look
     from bareboat.plan import plan
 
@@ -63,9 +65,11 @@ def _prepare(session: Session, job: Job, purpose: Purpose, site: Site) -> Prepar
     if job.image != "capture":
         image = images.of_job(session, job, (node or site).architecture)
         return Prepared(job, site, layers.with_site_layer(session, job, image, site, node), node)
-    described = describe(job.capture)
+    interpreter = ask(choose(job.capture.python))
+    described = describe_of(interpreter)
     plan(job, layers.described_with_site_layer(session, job, described, site, node), None, site, node=node,
          program=look(session.store, described, node or site, job))  # fmt: skip
+    warn_of_unseen(session, job, interpreter)
     if not registry.contains(job.engine) and purpose is not Purpose.PROVE:
         return Prepared(job, site, layers.with_linked(session, job, described, site), node)
     if session.looks:
@@ -94,6 +98,20 @@ def capture(session: Session, request: CaptureRequest, *, fresh: bool = False) -
         return capture(request, session.store, fresh=fresh, progress=session.reporter.bytes)
     finally:
         session.reporter.end()
+
+
+def warn_of_unseen(session: Session, job: Job, interpreter: Interpreter) -> None:
+    """Warn of packages that a script finds in this shell and not in the job."""
+    from bareboat.images.capture.interpreter import unseen
+
+    found = [] if "PYTHONPATH" in job.environment else unseen(interpreter, session.environment)
+    if found:
+        others = f" and {len(found) - 2} more directories" if len(found) > 2 else ""
+        session.reporter.warn(
+            f"the job does not find the packages in {', '.join(found[:2])}{others} (pip install --user, "
+            "PYTHONPATH), or finds other versions; install them into a virtual environment, or set mounts, "
+            "and PYTHONPATH under [environment]"
+        )
 
 
 def check_variables(session: Session, job: Job) -> None:

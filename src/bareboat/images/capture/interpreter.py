@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -12,8 +13,11 @@ import msgspec
 from bareboat import execute
 from bareboat.errors import ToolError, UsageError
 
-_QUESTION = """
-import json, os, sys, sysconfig
+_QUESTION = r"""
+import json, os, re, site, sys, sysconfig
+venv = os.path.join(sys.prefix, "pyvenv.cfg")
+shared = r"(?im)^\s*include-system-site-packages\s*=\s*true"
+alone = os.path.exists(venv) and not re.search(shared, open(venv, errors="replace").read())
 print(json.dumps({
     "executable": sys.executable,
     "base_executable": getattr(sys, "_base_executable", sys.executable),
@@ -22,13 +26,15 @@ print(json.dumps({
     "version": ".".join(map(str, sys.version_info[:3])),
     "stdlib": sysconfig.get_path("stdlib", vars={"base": sys.base_prefix, "installed_base": sys.base_prefix}),
     "path": [p for p in sys.path if p],
+    "user_site": "" if alone else site.getusersitepackages(),
 }))
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interpreter:
-    """Absolute paths, as the interpreter has them; `path` is its sys.path without the script's folder."""
+    """Absolute paths, as the interpreter has them; `path` is its sys.path without the script's folder.
+    `user_site`: where `pip install --user` installs, if the interpreter reads it; no part of `path`."""
 
     executable: str
     base_executable: str
@@ -37,6 +43,7 @@ class Interpreter:
     version: str
     stdlib: str
     path: tuple[str, ...]
+    user_site: str = ""
 
     @property
     def owns_prefix(self) -> bool:
@@ -83,3 +90,20 @@ def ask(python: str) -> Interpreter:
             context=outcome.stdout,
             remedy=f"{shlex.quote(python)} -I -c pass   # must print nothing; or name another: --python PATH",
         ) from None
+
+
+def unseen(interpreter: Interpreter, environment: Mapping[str, str]) -> list[str]:
+    """The directories of packages that the interpreter reads in this shell, and no captured environment has:
+    those of `pip install --user` and of PYTHONPATH."""
+    listed = [interpreter.user_site, *environment.get("PYTHONPATH", "").split(":")]
+    if environment.get("PYTHONNOUSERSITE"):
+        del listed[0]
+    outside = (each for each in listed if each.startswith("/") and each not in interpreter.path)
+    return [each for each in dict.fromkeys(outside) if _has_packages(each)]
+
+
+def _has_packages(folder: str) -> bool:
+    try:
+        return bool(os.listdir(folder))
+    except OSError:
+        return False
