@@ -107,6 +107,19 @@ def test_ld_library_path_belongs_to_the_environment(
     assert answers(environment, store, module) == "3"
 
 
+def test_ld_library_path_goes_before_runpath(
+    environment: Path, tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As for the program that the user starts in this shell."""
+    for name, value in (("own", 1), ("asked", 2)):
+        compile_library(tmp_path / name / "libanswer.so", value)
+    library = tmp_path / "own" / "libanswer.so"
+    module = compile_module(site_packages(environment) / "module.so", library, runpath=str(library.parent))
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path / "asked"))
+    assert native(environment, module) == "2"
+    assert answers(environment, store, module) == "2"
+
+
 def test_two_files_find_two_libraries_of_one_name(environment: Path, tmp_path: Path, store: Store) -> None:
     """By their RUNPATH, which LD_LIBRARY_PATH would override."""
     modules = []

@@ -17,6 +17,7 @@ from tools import tool
 
 from bareboat.elf import binary
 from bareboat.elf import loader as loaders
+from bareboat.elf.binary import SearchPath
 from bareboat.elf.loader import Loader
 
 
@@ -46,12 +47,15 @@ def output(*argv: str) -> str:
 @pytest.mark.parametrize("path", real_files(), ids=os.path.basename)
 def test_needs_agrees_with_readelf(path: str) -> None:
     dynamic = output(tool("readelf"), "-d", path)
-    paths = re.findall(r"\((?:RPATH|RUNPATH)\).*\[(.*)\]", dynamic)
+    paths = {
+        kind: folders.split(":") for kind, folders in re.findall(r"\((R(?:UN)?PATH)\).*\[(.*)\]", dynamic)
+    }
     named = re.search(r"Requesting program interpreter: (.*)\]", output(tool("readelf"), "-lW", path))
     own = re.search(r"\(SONAME\).*\[(.*)\]", dynamic)
     with binary.opened(path) as found:
         assert found.needed == tuple(re.findall(r"\(NEEDED\).*\[(.*)\]", dynamic))
-        assert found.search_path == tuple(":".join(paths).split(":") if paths else ())
+        before = () if "RUNPATH" in paths else tuple(paths.get("RPATH", ()))
+        assert found.search_path == SearchPath(before, tuple(paths.get("RUNPATH", ())))
         assert found.interpreter == (named[1] if named else None)
         assert found.soname == (own[1] if own else None)
 
@@ -76,15 +80,15 @@ def test_the_closure_agrees_with_ldd(path: str, loader: Loader) -> None:
 
 
 def test_what_is_nowhere_is_not_found(loader: Loader) -> None:
-    assert loader.find("libnowhere.so.9", "/bin/ls", ()) is None
-    assert loader.find("/nowhere/libc.so.6", "/bin/ls", ()) is None
+    assert loader.find("libnowhere.so.9", "/bin/ls") is None
+    assert loader.find("/nowhere/libc.so.6", "/bin/ls") is None
 
 
 def test_a_folder_is_no_library(tmp_path: Path, loader: Loader) -> None:
     """A damaged file may need "" or "."; the folder that this names must not be captured whole."""
     (tmp_path / "libfolder.so").mkdir()
     for name in ("", ".", "..", "/", "/usr/lib", "libfolder.so"):
-        assert loader.find(name, "/bin/ls", (str(tmp_path),)) is None, name
+        assert loader.find(name, "/bin/ls", SearchPath((str(tmp_path),))) is None, name
 
 
 def test_origin_is_where_the_file_really_lies(tmp_path: Path, loader: Loader) -> None:
@@ -94,18 +98,31 @@ def test_origin_is_where_the_file_really_lies(tmp_path: Path, loader: Loader) ->
     (tmp_path / "real" / "program").write_bytes(b"")
     (tmp_path / "link").symlink_to(tmp_path / "real" / "program")
     for folder in ("$ORIGIN/lib", "${ORIGIN}/lib", "$ORIGIN/../real/lib/."):
-        assert loader.find("libours.so", str(tmp_path / "link"), ("/nowhere", folder)) == str(library)
+        assert loader.find("libours.so", str(tmp_path / "link"), SearchPath(("/nowhere", folder))) == str(
+            library
+        )
 
 
 def test_an_rpath_goes_before_the_cache(tmp_path: Path, loader: Loader) -> None:
     (tmp_path / "libc.so.6").write_bytes(b"")
-    assert loader.find("libc.so.6", "/bin/ls", (str(tmp_path),)) == str(tmp_path / "libc.so.6")
-    assert loader.find("libc.so.6", "/bin/ls", ()) != str(tmp_path / "libc.so.6")
+    assert loader.find("libc.so.6", "/bin/ls", SearchPath((str(tmp_path),))) == str(tmp_path / "libc.so.6")
+    assert loader.find("libc.so.6", "/bin/ls") != str(tmp_path / "libc.so.6")
+
+
+def test_ld_library_path_is_between_rpath_and_runpath(tmp_path: Path) -> None:
+    """As ld.so(8) has it."""
+    for name in ("own", "asked"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "libours.so").write_bytes(b"")
+    own, asked = (str(tmp_path / name) for name in ("own", "asked"))
+    finds = loaders.of_machine(asked).find
+    assert finds("libours.so", "/bin/ls", SearchPath(rpath=(own,))) == f"{own}/libours.so"
+    assert finds("libours.so", "/bin/ls", SearchPath(runpath=(own,))) == f"{asked}/libours.so"
 
 
 def test_without_a_cache_the_default_folders_serve() -> None:
     bare = Loader(os.uname().machine, real=lambda path: path if os.path.isfile(path) else None)
-    found = bare.find("libc.so.6", "/bin/ls", ())
+    found = bare.find("libc.so.6", "/bin/ls")
     assert found is not None
     listed = re.search(r"libc\.so\.6 => (\S+)", output(tool("ldd"), "/bin/ls"))
     assert listed is not None
@@ -144,7 +161,7 @@ def check(path: Path, data: bytes) -> None:
     path.write_bytes(data)
     with binary.opened(str(path)) as found:
         versions = (*found.gives, *found.asks, *(name for names in found.asks.values() for name in names))
-        assert all(isinstance(word, str) for word in (*found.needed, *found.search_path, *versions))
+        assert all(isinstance(word, str) for word in (*found.needed, *sum(found.search_path, ()), *versions))
         assert isinstance(found.interpreter, str | None)
         assert isinstance(found.soname, str | None)
 

@@ -22,7 +22,7 @@ _NEEDED, _STRTAB, _SYMTAB, _STRSZ, _SONAME, _GNU_HASH = 1, 5, 6, 10, 14, 0x6FFFF
 #: The versions of symbols:
 #: https://refspecs.linuxfoundation.org/LSB_5.0.0/LSB-Core-generic/LSB-Core-generic/symversion.html
 _VERDEF, _VERDEF_COUNT, _VERNEED, _VERNEED_COUNT = 0x6FFFFFFC, 0x6FFFFFFD, 0x6FFFFFFE, 0x6FFFFFFF
-_SEARCH_PATHS = (15, 29)
+_RPATH, _RUNPATH = 15, 29
 
 #: No real file has more program headers, dynamic entries or sections than these.
 _MOST_SEGMENTS, _MOST_TAGS, _MOST_SECTIONS, _MOST_VERSIONS = 256, 4096, 4096, 4096
@@ -31,6 +31,14 @@ _MOST_SEARCHED = 64 * 2**20
 
 
 _GLIBC = re.compile(r"GLIBC_(\d+(?:\.\d+)+)")
+
+
+class SearchPath(NamedTuple):
+    """Where a file has its libraries searched: before LD_LIBRARY_PATH (DT_RPATH), or after it (DT_RUNPATH,
+    with which a DT_RPATH is ignored)."""
+
+    rpath: tuple[str, ...] = ()
+    runpath: tuple[str, ...] = ()
 
 
 class _Segment(NamedTuple):
@@ -74,9 +82,13 @@ class Binary:
         return tuple(os.fsdecode(self._string(value)) for tag, value in self._tags if tag == _NEEDED)
 
     @property
-    def search_path(self) -> tuple[str, ...]:
-        """The file's search path (DT_RPATH, DT_RUNPATH), with $ORIGIN unexpanded."""
-        found = (os.fsdecode(self._string(value)) for tag, value in self._tags if tag in _SEARCH_PATHS)
+    def search_path(self) -> SearchPath:
+        """The file's own search path, with $ORIGIN unexpanded."""
+        runpath = self._folders(_RUNPATH)
+        return SearchPath((), runpath) if runpath else SearchPath(self._folders(_RPATH), ())
+
+    def _folders(self, wanted: int) -> tuple[str, ...]:
+        found = (os.fsdecode(self._string(value)) for tag, value in self._tags if tag == wanted)
         return tuple(folder for paths in found for folder in paths.split(":") if folder)
 
     @property

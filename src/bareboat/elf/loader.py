@@ -9,13 +9,15 @@ from pathlib import Path
 
 from bareboat import architectures
 from bareboat.elf import cache as ldcache
+from bareboat.elf.binary import SearchPath
 
 CACHE = "/etc/ld.so.cache"
+_NO_SEARCH_PATH = SearchPath()
 
 
 class Loader:
-    """Finds libraries as a machine's dynamic loader would: by RPATH or RUNPATH with $ORIGIN, LD_LIBRARY_PATH,
-    the loader's cache, the default directories."""
+    """Finds libraries as a machine's dynamic loader would: by RPATH, LD_LIBRARY_PATH, RUNPATH, the loader's
+    cache, the default directories; $ORIGIN is expanded in the first and the third."""
 
     def __init__(
         self,
@@ -41,12 +43,12 @@ class Loader:
             for entry in ldcache.parse(cache, machine) if cache else ():
                 self._cache.setdefault(entry.name, entry.path)
 
-    def find(self, soname: str, needed_by: str = "/", search: tuple[str, ...] = ()) -> str | None:
+    def find(self, soname: str, needed_by: str = "/", search: SearchPath = _NO_SEARCH_PATH) -> str | None:
         """The path of a library as `needed_by` would load it, or None."""
         if "/" in soname:
             return soname if self._real(soname) is not None else None
         beside = ("$ORIGIN",) if self._siblings else ()
-        for directory in (*search, *self._library_path, *beside):
+        for directory in (*search.rpath, *self._library_path, *search.runpath, *beside):
             if "$" in directory:
                 origin = os.path.dirname(self._real(needed_by) or needed_by)
                 directory = directory.replace("${ORIGIN}", origin).replace("$ORIGIN", origin)

@@ -36,7 +36,7 @@ _FOLDERS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 _LIBRARY = re.compile(r"lib(?P<stem>\w[\w+.-]*?)\.so(?:\.\d+)*")
 
 #: Incremented when the search changes.
-_RECIPE = 1
+_RECIPE = 2
 
 
 def complete(mpi: MpiFacts, store: Store, environment: Mapping[str, str]) -> MpiFacts:

@@ -173,7 +173,7 @@ class _Search:
                         pending += self._library(name, program.path, elf.search_path)
         return found
 
-    def _library(self, name: str, needed_by: str, search: tuple[str, ...]) -> Iterator[str]:
+    def _library(self, name: str, needed_by: str, search: binary.SearchPath) -> Iterator[str]:
         """Where the loader would find a library, links followed; nothing where it is not seen."""
         if self.loader is None:
             asked = self.environment.get("LD_LIBRARY_PATH", "").split(":")
