@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from typing import TYPE_CHECKING
 
@@ -67,6 +68,7 @@ def _prepare(session: Session, job: Job, purpose: Purpose, site: Site) -> Prepar
         return Prepared(job, site, layers.with_site_layer(session, job, image, site, node), node)
     interpreter = ask(choose(job.capture.python))
     described = describe_of(interpreter)
+    job = _located(job, described.environment.get("PATH", ""))
     plan(job, layers.described_with_site_layer(session, job, described, site, node), None, site, node=node,
          program=look(session.store, described, node or site, job))  # fmt: skip
     warn_of_unseen(session, job, interpreter)
@@ -184,14 +186,39 @@ def _in_allocation(session: Session, job: Job, purpose: Purpose) -> Job:
     return msgspec.structs.replace(job, scheduler=found.scheduler, scheduling=scheduling)
 
 
-def with_program(job: Job) -> CaptureRequest:
-    """What the job captures: with a command outside of the Python environment."""
+def _located(job: Job, path: str) -> Job:
+    """The job with the path of a program that is on this shell's PATH, and not on that of the environment."""
     from bareboat import execute
 
-    program = job.command[0] if job.command else ""
-    if not program or os.path.basename(program).startswith("python") or "/" in program:
-        return job.capture
+    if not job.command or "PATH" in job.environment or not _is_included(job.command[0]):
+        return job
+    program = job.command[0]
+    if "/" in program or execute.which(program, path=path) is not None:
+        return job
     found = execute.which(program)
     if found is None:
+        return job
+    return msgspec.structs.replace(job, command=(os.path.abspath(found), *job.command[1:]))
+
+
+def with_program(job: Job) -> CaptureRequest:
+    """What the job captures: with a command outside of the Python environment and of what is mounted."""
+    from bareboat import execute
+    from bareboat.plan.container import lies_under
+
+    program = job.command[0] if job.command else ""
+    if not _is_included(program):
+        return job.capture
+    found = execute.which(os.path.join(job.workdir or "", program) if "/" in program else program)
+    if found is None:
+        return job.capture
+    found = os.path.abspath(found)
+    mounted = (job.workdir, *(mount.source for mount in job.mounts))
+    if "/" in program and any(each and lies_under(found, each) for each in mounted):
         return job.capture
     return msgspec.structs.replace(job.capture, include=(*job.capture.include, found))
+
+
+def _is_included(program: str) -> bool:
+    """Whether a command may be added to a capture. A Python is the environment's own."""
+    return bool(program) and re.fullmatch(r"(python|pypy)[0-9.]*", os.path.basename(program)) is None

@@ -1,0 +1,67 @@
+"""Commands that are neither in the environment nor in what is mounted: the capture takes them along."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from environments import make_environment
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    """A program in a directory of the user's own."""
+    path = tmp_path / "tools" / "greet"
+    path.parent.mkdir()
+    path.write_text('#!/bin/sh\necho "hello $1"\n')
+    path.chmod(0o755)
+    return path
+
+
+def run(tmp_path: Path, *words: str, path: str = "", engine: str = "bubblewrap") -> tuple[int, str, str]:
+    python = tmp_path / "venv" / "bin" / "python"
+    if not python.exists():
+        make_environment(tmp_path / "venv")
+    (tmp_path / "work").mkdir(exist_ok=True)
+    argv = [sys.executable, "-m", "bareboat", "run", "-q", "--engine", engine, "--python", str(python), "--"]
+    done = subprocess.run(
+        [*argv, *words],
+        cwd=tmp_path / "work",
+        env={**os.environ, "PATH": f"{os.environ['PATH']}:{path}", "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("engine", ["bubblewrap", "native"])
+def test_a_program_of_the_shell_s_path_runs(tmp_path: Path, program: Path, engine: str) -> None:
+    done = run(tmp_path, "greet", "you", path=str(program.parent), engine=engine)
+    assert done[:2] == (0, "hello you\n"), done
+
+
+def test_a_program_by_its_path_runs(tmp_path: Path, program: Path) -> None:
+    for name in (str(program), "../tools/greet"):
+        done = run(tmp_path, name, "you")
+        assert done[:2] == (0, "hello you\n"), done
+
+
+def test_a_program_in_the_working_directory_is_mounted_and_not_captured(
+    tmp_path: Path, program: Path
+) -> None:
+    (tmp_path / "work").mkdir()
+    program.rename(tmp_path / "work" / "greet")
+    assert run(tmp_path, "./greet", "you")[1] == "hello you\n"
+    (tmp_path / "work" / "greet").write_text("#!/bin/sh\necho changed\n")
+    assert run(tmp_path, "./greet", "you")[1] == "changed\n"
+
+
+def test_a_program_that_is_nowhere_is_refused(tmp_path: Path, program: Path) -> None:
+    code, out, err = run(tmp_path, "greeet", path=str(program.parent))
+    assert (code, out) == (127, "")
+    assert '"greeet" is not on the PATH' in err
