@@ -5,24 +5,29 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
+import msgspec
 from builders import fake_digest, make_job, make_site
 
-from bareboat.model import Mount
+from bareboat.model import Contrast, MetricRequest, Mount, ProveRequest
 from bareboat.model.provenance import Code, CodeFile, Repository
 from bareboat.reproduction import machines
 from bareboat.reproduction.document import (
+    Cell,
     Curve,
     Datum,
     Decided,
     Lock,
     LockedImage,
     LockedLayer,
+    LockedMatrix,
     LockedPackage,
     LockedPlan,
     LockedStudy,
     Machine,
+    PairResult,
     Results,
     Samples,
+    Values,
 )
 
 TRAIN = 'print("loss 0.5")\n'
@@ -61,8 +66,6 @@ def make_locked_image(**changes: Any) -> LockedImage:
 
 
 def make_machine(**changes: Any) -> Machine:
-    import msgspec
-
     return msgspec.structs.replace(machines.of_site(make_site()), **changes)
 
 
@@ -119,3 +122,74 @@ def make_locked_study(*, shift: float = 0.0, noise: float = 0.004, runs: int = 1
             ),
         ),
     )  # fmt: skip
+
+
+SPEED = MetricRequest(name="speed", pattern="v=(.*)", unit="images/s")
+
+
+def make_locked_matrix(
+    *, ratio: float = 1.0, scale: float = 1.0, noise: float = 0.002, runs: int = 6, **changes: Any
+) -> LockedMatrix:
+    """Two arms at two points. The ratio of the arms is `ratio` and the speed of the first 100 x `scale`; the
+    noise of the arms alternates, each in its own order."""
+    steps = [noise * (1 if at % 2 else -1) for at in range(runs)]
+    baseline = tuple(100 * scale * (1 + each) for each in steps)
+    contender = tuple(100 * scale * ratio * (1 - each) for each in steps)
+    prove = ProveRequest(repeats=runs)
+    job = make_job(prove=prove, workdir="/home/ada/digits", environment={"SEED": "1"})
+    image = make_locked_image()
+    jobs = [
+        [
+            msgspec.structs.replace(job, command=("python", "train.py", batch), engine=engine)
+            for engine in ("native", "bubblewrap")
+        ]
+        for batch in ("32", "64")
+    ]
+    facts: dict[str, Any] = {
+        "arms": ("bare", "sif"),
+        "fixed": (("engine",), ("engine",)),
+        "factors": ("batch",),
+        "points": ((32,), (64,)),
+        "metrics": ((SPEED,), (SPEED,)),
+        "contrasts": (Contrast(baseline=0, contender=1),),
+        "prove": prove,
+        "repeats": runs,
+        "images": (image,),
+        "cells": tuple(
+            tuple(
+                Cell(
+                    job=each, image=image.digest, engine=each.engine or "", plan_digest=fake_digest("d"),
+                    withheld=("API_TOKEN",),
+                )
+                for each in row
+            )
+            for row in jobs
+        ),
+        "sentences": ("speed of sif / bare: equivalent within 2 % at 2 of 2 points",),
+        "compared": tuple(
+            PairResult(
+                contrast=0, point=point, verdict="equivalent",
+                metrics=(
+                    Values(
+                        name="speed", unit="images/s", higher_is_better=True, primary=True,
+                        baseline=baseline, contender=contender,
+                    ),
+                ),
+            )
+            for point in (0, 1)
+        ),
+        "samples_digest": fake_digest("e"),
+    }  # fmt: skip
+    return LockedMatrix(**(facts | changes))
+
+
+def make_matrix_lock(matrix: LockedMatrix | None = None, **changes: Any) -> Lock:
+    """The lock of a study of several arms and points."""
+    made = make_locked_matrix() if matrix is None else matrix
+    last = made.cells[0][-1]
+    facts: dict[str, Any] = {
+        "kind": "study", "job": last.job, "withheld": last.withheld, "image": made.image(last.image),
+        "matrix": made, "results": Results(started_at="2026-11-20T10:15:00Z"), "data": (),
+        "code": make_code(repository=None),
+    }  # fmt: skip
+    return make_lock(**(facts | changes))

@@ -274,3 +274,91 @@ def test_a_study_is_locked_and_replayed(desk: Desk) -> None:
     assert done.returncode in (0, 10, 12), done.stderr  # which of them, the noise of this machine decides
     assert "contender / baseline" in done.stdout
     assert "second / first" in done.stdout
+
+
+STUDY = """\
+name = "{name}"
+command = ["python", "measure.py", "{{size}}"]
+environment = {{API_TOKEN = "geheim"}}
+[capture]
+python = "{python}"
+[arms]
+bare = {{engine = "native"}}
+bubblewrap = {{engine = "bubblewrap"}}
+[sweep]
+size = [1, 2]
+[metrics.speed]
+pattern = 'speed: ([0-9.]+)'
+[metrics.loss]
+pattern = 'loss: ([0-9.]+)'
+[prove]
+repeats = 2
+"""
+MEASURE = """\
+import os, sys
+in_container = "BAREBOAT_IMAGE" in os.environ
+print("speed:", 100 + int(sys.argv[1]) * (SLOWER if in_container else 1) + len(os.environ["API_TOKEN"]) / 1e6)
+print("loss: 0.5")
+"""
+
+
+def write_study(desk: Desk, slower: int = 1) -> None:
+    name = f"m{desk.folder.name}"
+    (desk.folder / "study.toml").write_text(STUDY.format(name=name, python=desk.place / "env/bin/python"))
+    (desk.folder / "measure.py").write_text(MEASURE.replace("SLOWER", str(slower)))
+
+
+def test_a_study_of_arms_and_points_is_locked_replayed_and_compared(desk: Desk) -> None:
+    write_study(desk)
+    desk.do("prove", "study.toml")
+    desk.do("lock", f"m{desk.folder.name}", "-o", "study.lock", "--ro-crate", "crate.zip")
+    text = (desk.folder / "study.lock").read_text()
+    lock = json.loads(text)
+    assert "geheim" not in text
+    matrix = lock["matrix"]
+    assert [[cell["engine"] for cell in row] for row in matrix["cells"]] == [["native", "bubblewrap"]] * 2
+    assert [cell["job"]["command"][2] for row in matrix["cells"] for cell in row] == ["1", "1", "2", "2"]
+    assert matrix["cells"][0][0]["withheld"] == ["API_TOKEN"]
+    assert lock["code"]["files"][0]["path"] == "measure.py"
+    point = desk.do("lock", f"{lock['name']}.1", code=2)
+    assert "a lock holds the whole study" in point
+
+    refused = desk.do("replay", "study.lock", code=2, API_TOKEN="geheim")
+    assert "nobody agreed to run it" in refused
+    assert "python measure.py 2" in refused
+    assert "WITHOUT a container" in refused
+    missing = desk.do("replay", "study.lock", "--dry-run", code=11)
+    assert "API_TOKEN is not in the lock" in missing
+    plain = desk.do("replay", "study.lock", "--tolerance", "0.1", code=2)
+    assert "--tolerance without a metric is for runs" in plain
+    done = desk.do("replay", "study.lock", "--yes", API_TOKEN="geheim")
+    assert "equal: replay" in done
+    assert "equal      speed: bubblewrap / bare at size=1: 1.0000" in done
+    judged = json.loads(
+        subprocess.run(
+            command("replay", "study.lock", "--json", "--tolerance", "loss=0.01"), cwd=desk.folder,
+            env=environment(desk.store) | {"API_TOKEN": "geheim"}, capture_output=True, text=True,
+            timeout=300, check=True,
+        ).stdout
+    )  # fmt: skip
+    assert {each["equal"] for each in judged["values"] if each["item"].startswith("loss of")} == {True}
+    told = desk.do("diff", "study.lock", lock["name"])
+    assert "identical" in told
+
+
+def test_another_ratio_of_a_study_has_its_exit_code_and_is_named(desk: Desk) -> None:
+    write_study(desk)
+    desk.do("prove", "study.toml")
+    desk.do("lock", f"m{desk.folder.name}", "-o", "study.lock")
+    write_study(desk, slower=30)
+    other = desk.do("replay", "study.lock", "--yes", code=11, API_TOKEN="geheim")
+    assert "differs from the lock in measure.py" in other
+    document = json.loads((desk.folder / "study.lock").read_text())
+    (document["code"]["files"][0],) = [
+        {"path": "measure.py", "size_bytes": (desk.folder / "measure.py").stat().st_size}
+    ]
+    (desk.folder / "study.lock").write_text(json.dumps(document))
+    done = desk.do("replay", "study.lock", "--yes", code=10, API_TOKEN="geheim")
+    assert "DIFFERENT  speed: bubblewrap / bare at size=1: 1.0000 -> 1.28" in done
+    told = desk.do("diff", "study.lock", f"m{desk.folder.name}")
+    assert "results: speed: bubblewrap / bare at size=1" in told

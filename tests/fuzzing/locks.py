@@ -6,18 +6,36 @@ import os
 from pathlib import Path
 
 import msgspec
-from locked import make_code, make_lock, make_locked_image, make_locked_study, make_results
+from locked import (
+    make_code,
+    make_lock,
+    make_locked_image,
+    make_locked_study,
+    make_matrix_lock,
+    make_results,
+)
+from msgspec import UNSET
 
 from bareboat.cli import diff
 from bareboat.cli import replay as replay_verb
 from bareboat.errors import BareboatError
+from bareboat.model import Job
 from bareboat.model.provenance import Code
-from bareboat.reproduction import comparison, difference, making, reading, retrieval
+from bareboat.reproduction import (
+    comparison,
+    making,
+    matrix_comparison,
+    matrix_difference,
+    matrix_retrieval,
+    reading,
+    retrieval,
+)
 from bareboat.reproduction.document import Lock
 from bareboat.store import Store
 from fuzzing import Finding, Reader, check_shown
 
 _OTHER = make_lock()
+_STUDY = make_matrix_lock()
 
 
 def read_lock(data: bytes, scratch: Path) -> None:
@@ -25,24 +43,38 @@ def read_lock(data: bytes, scratch: Path) -> None:
     path = scratch / "run.lock"
     path.write_bytes(data)
     lock, _ = reading.read(path)
-    for first, second in ((lock, _OTHER), (_OTHER, lock), (lock, lock)):
-        found = difference.compare(first, second)
+    for first, second in ((lock, _OTHER), (_OTHER, lock), (lock, lock), (lock, _STUDY), (_STUDY, lock)):
+        found = matrix_difference.compare(first, second)
         check_shown(diff.text(first, second, found, every=True))
         comparison.of_runs(first.results, second.results, comparison.Tolerances())
         if first.study is not None and second.study is not None:
             comparison.of_studies(first.study, second.study)
-    if difference.compare(lock, lock):
+        if first.matrix is not UNSET and second.matrix is not UNSET:
+            matrix_comparison.of_studies(first.matrix, second.matrix, comparison.Tolerances())
+    if matrix_difference.compare(lock, lock):
         raise Finding("a lock differs from itself")
     # What lies on this machine is not looked at: a lock may name any path of it.
-    tame = msgspec.structs.replace(
-        lock, data=(), job=msgspec.structs.replace(lock.job, mounts=(), workdir=os.fspath(scratch / "code"))
-    )
-    parts = retrieval.find(
-        tame, Store(scratch / "store"), retrieval.Wishes(), environment={}, progress=lambda *_: None
-    )
+    tame = msgspec.structs.replace(lock, data=(), job=_tame(lock.job, scratch))
+    store, wishes = Store(scratch / "store"), retrieval.Wishes()
+    if tame.matrix is not UNSET:
+        cells = tuple(
+            tuple(msgspec.structs.replace(cell, job=_tame(cell.job, scratch)) for cell in row)
+            for row in tame.matrix.cells
+        )
+        tame = msgspec.structs.replace(tame, matrix=msgspec.structs.replace(tame.matrix, cells=cells))
+    if tame.matrix is not UNSET:
+        parts = matrix_retrieval.find(
+            tame, tame.matrix, store, wishes, environment={}, progress=lambda *_: None
+        )
+    else:
+        parts = retrieval.find(tame, store, wishes, environment={}, progress=lambda *_: None)
     check_shown(replay_verb.shown(tame, parts, parts.job))
     _restore(lock, scratch)
     making.written(lock)
+
+
+def _tame(job: Job, scratch: Path) -> Job:
+    return msgspec.structs.replace(job, mounts=(), workdir=os.fspath(scratch / "code"))
 
 
 def _restore(lock: Lock, scratch: Path) -> None:
@@ -67,6 +99,7 @@ def lock_seeds() -> dict[str, bytes]:
         "bare": making.written(bare),
         "pulled": making.written(make_lock(image=pulled, code=make_code(repository=None))),
         "study": making.written(make_lock(kind="study", study=make_locked_study())),
+        "matrix": making.written(_STUDY),
         "nan": making.written(make_lock(results=make_results(metrics={"loss": "nan"}, curves={}))),
     }
 

@@ -148,16 +148,14 @@ def test_results_whose_metrics_are_all_ignored_are_not_compared() -> None:
         {"arms": (*make_study().arms, make_study().arms[0])},
     ],
 )
-def test_a_study_whose_arms_or_metrics_a_lock_lacks_is_refused(
-    changes: dict[str, object], tmp_path: Path
-) -> None:
+def test_a_point_of_a_study_is_refused(changes: dict[str, object], tmp_path: Path) -> None:
     store = Store(tmp_path)
-    study = make_study(id="s-20260101-000000", **changes)
+    study = make_study(id="s-20260101-000000.0", **changes)
     store.run(study.id).mkdir(parents=True)
     store.write(store.run(study.id) / "study.json", codec.to_json(study))
-    with pytest.raises(UsageError, match="several arms, points or metrics") as error:
+    with pytest.raises(UsageError, match="is a point of a study") as error:
         making.Maker(store).lock(study.id)
-    assert error.value.remedy.startswith(f"bareboat report {study.id} --json")
+    assert error.value.remedy == "bareboat lock s-20260101-000000"
 
 
 def test_packages_that_compute_rank_before_others() -> None:

@@ -9,28 +9,35 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+from msgspec import UNSET
+
 from bareboat import consent, registry, render
 from bareboat.cli import console
 from bareboat.cli.command_line import number
 from bareboat.cli.common import Context, add_common, add_dry_run, add_engine, add_scheduling, add_trust
-from bareboat.errors import UsageError
+from bareboat.errors import BareboatError, Terminated, UsageError
 from bareboat.printable import counted, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from bareboat.model import Job, Plan
-    from bareboat.reproduction.comparison import Compared
-    from bareboat.reproduction.document import Lock
+    from bareboat.reproduction.comparison import Compared, Tolerances
+    from bareboat.reproduction.document import Lock, LockedMatrix
     from bareboat.reproduction.replay import Choice, Judgement
     from bareboat.reproduction.retrieval import Found
+    from bareboat.studyfile import StudyRequest
 
 EXAMPLE = "bareboat replay run.lock\n  bareboat replay run.lock --scheduler slurm --tolerance loss=0.05"
 _NO_METRIC = (
     "the lock has no metric to compare, and equal exit codes show nothing about the results; "
     "make it again: bareboat lock RUN --metric NAME=PATTERN"
 )
+_NO_COMPARISON = "no two arms of the study have two complete runs in common, so there is nothing to compare"
 _WIDTH = 79
+#: Values of arms beyond these are counted; --json has all of them.
+_MOST_VALUES = 24
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -87,13 +94,20 @@ def run(context: Context) -> int:
         repeats=options.repeats,
     )
     found = replay.find(lock, session, wishes)
-    job = replay.job_of(lock, found, session, choice)
+    request = None
+    if lock.matrix is not UNSET:
+        request = replay.request_of(lock, lock.matrix, found, session, choice)
+        # What is shown is what runs.
+        found = msgspec.structs.replace(found, jobs=request.jobs)
+    job = replay.job_of(lock, found, session, choice) if request is None else request.jobs[0][-1]
     if options.dry_run:
         return _dry_run(context, lock, found, job, choice)
     if not options.quiet:
         console.note(shown(lock, found, job))
         if lock.kind == "run" and not lock.results.metrics:
             console.note(f"warning: {_NO_METRIC}")
+        if lock.matrix is not UNSET and not any(each.metrics for each in lock.matrix.compared):
+            console.note(f"warning: {_NO_COMPARISON}")
     replay.check(found)
     _agree(context, lock, digest)
     if lock.kind == "study":
@@ -102,10 +116,10 @@ def run(context: Context) -> int:
         check_library()
     if found.restores is not None:
         retrieval.restore(lock, found.restores)
+    if request is not None:
+        return _measure(context, lock, request, tolerances)
     prepared, plans = replay.prepare(lock, job, session, choice)
-    if not options.quiet:
-        for warning in dict.fromkeys(text for plan in plans for text in plan.warnings):
-            console.note(f"warning: {warning}")
+    _warn(context, plans)
     run_id = replay.run(
         lock,
         prepared,
@@ -120,9 +134,47 @@ def run(context: Context) -> int:
     return judged.code
 
 
+def _measure(context: Context, lock: Lock, request: StudyRequest, tolerances: Tolerances) -> int:
+    """Measure a study of several arms or points again, and compare it."""
+    from bareboat.reproduction import replay
+
+    options, session = context.options, context.session
+    cells, site = replay.cells_of(request, session)
+    _warn(context, [plan for row in cells for plan, _ in row])
+    began: list[str] = []
+
+    def note(name: str) -> None:
+        began.append(name)
+        if not options.quiet:
+            console.note(f"study {name}: {', '.join(request.arms)}; {counted(len(request.points), 'point')}")
+
+    try:
+        run_id = replay.measure(request, cells, site, session, began=note)
+    except (KeyboardInterrupt, Terminated, BareboatError):
+        context.progress.end()
+        if began:
+            console.warn(
+                f"\nwhat was measured is kept\nresume with: bareboat prove --resume {began[0]}; "
+                f"then: bareboat diff {shlex.quote(options.file)} {began[0]}"
+            )
+        raise
+    judged = replay.judge(lock, run_id, session, tolerances)
+    console.result_json(judged) if options.json else console.result(_verdict(lock, judged))
+    return judged.code
+
+
+def _warn(context: Context, plans: Sequence[Plan]) -> None:
+    if not context.options.quiet:
+        for warning in dict.fromkeys(text for plan in plans for text in plan.warnings):
+            console.note(f"warning: {warning}")
+
+
 def _check_flags(lock: Lock, options: argparse.Namespace, names: Sequence[str] | set[str]) -> None:
     """Raise UsageError for flags that do not fit the lock."""
     known = lock.results.metrics.keys() | lock.results.curves.keys()
+    if lock.matrix is not UNSET:
+        known = {each.name for pair in lock.matrix.compared for each in pair.metrics}
+        _check_tolerances(options.tolerance or ())
     if unknown := sorted(set(names) - known):
         flag = "--ignore" if unknown[0] in (options.ignore or ()) else "--tolerance"
         raise UsageError(
@@ -132,11 +184,29 @@ def _check_flags(lock: Lock, options: argparse.Namespace, names: Sequence[str] |
         )
     if options.repeats is not None and lock.kind != "study":
         raise UsageError("--repeats is for studies, and the lock is of a run", remedy="remove --repeats")
-    if lock.kind == "study" and registry.is_queued(options.scheduler):
+    if lock.study is not None and registry.is_queued(options.scheduler):
         raise UsageError(
-            "a study is replayed on this machine",
+            "a study of one container and bare metal is replayed on this machine",
             remedy="remove --scheduler, and replay on a node of the cluster",
         )
+
+
+def _check_tolerances(given: Sequence[str]) -> None:
+    """Raise UsageError for a tolerance that has no meaning for a study, whose ratios have its margin."""
+    from bareboat.ranges import RANGES
+
+    for text in given:
+        name, equals, number = text.rpartition("=")
+        if not equals:
+            raise UsageError(
+                "--tolerance without a metric is for runs: the ratios of a study are judged at its margin",
+                remedy=f"--tolerance NAME={one_line(number, limit=20)}   # judges the values of arms, too",
+            )
+        if not RANGES["prove.margin"].holds(float(number)):
+            raise UsageError(
+                f"--tolerance {one_line(text, limit=100)} is no margin of an equivalence test",
+                remedy=f"--tolerance {one_line(name, limit=50)}=0.02",
+            )
 
 
 def _dry_run(context: Context, lock: Lock, found: Found, job: Job, choice: Choice) -> int:
@@ -178,30 +248,21 @@ def _agree(context: Context, lock: Lock, digest: str) -> None:
 
 
 def shown(lock: Lock, found: Found, job: Job) -> str:
-    """What the lock is, what it runs, and what was found of its parts, for 80 columns."""
+    """What the lock is, what it runs, and what was found of its parts, for 80 columns. Of a study of several
+    arms or points, everything that any of them runs."""
     when = f" of {lock.results.started_at}" if lock.results.started_at else ""
     lines = [f"{lock.kind} {one_line(lock.name)}{when}"]
-    command = shlex.join(lock.job.command) or "what the image runs"
-    container = "WITHOUT a container" if job.engine == registry.BARE_METAL else "in a container"
-    rows = [("command", one_line(command, limit=2000)), ("runs", container)]
-    if job.workdir is not None:
-        rows.append(("directory", f"{one_line(job.workdir, limit=500)} (writable)"))
-    for mount in job.mounts:
-        kind = "writable" if mount.writable else "read-only"
-        rows.append(("mount", one_line(f"{mount.source} at {mount.target} ({kind})", limit=500)))
-    for name, value in job.environment.items():
-        rows.append(("variable", one_line(f"{name}={value}", limit=300)))
-    for name in job.environment_from:
-        rows.append(("variable", one_line(f"{name}, from this shell", limit=300)))
-    if job.image == "capture":
-        python = job.capture.python or "of the active environment"
-        rows.append(
-            ("captures", one_line(f"Python {python}; it is started outside of the container", limit=500))
-        )
-        if job.capture.include:
-            rows.append(("includes", one_line(", ".join(job.capture.include), limit=500)))
-    topology = job.topology
-    rows.append(("ranks", f"{topology.world_size} on {counted(topology.nodes, 'node')}"))
+    rows: list[tuple[str, str]] = []
+    jobs = [job for row in found.jobs for job in row] or [job]
+    if lock.matrix is not UNSET:
+        rows += _design(lock.matrix)
+    # Each row once: first what is the same in all jobs.
+    rows += dict.fromkeys(
+        row for part in (_commands, _places, _variables, _ranks) for each in jobs for row in part(each)
+    )
+    if lock.matrix is not UNSET:
+        files = dict.fromkeys(each.file for row in found.metrics for each in row if each.file is not None)
+        rows += [("reads", one_line(f"{file}, for a metric", limit=500)) for file in files]
     for part in found.parts:
         rows.append((part.name, one_line(f"{part.state.value}: {part.text}", limit=500)))
     width = max(len(name) for name, _ in rows)
@@ -217,15 +278,74 @@ def shown(lock: Lock, found: Found, job: Job) -> str:
     return "\n".join(lines)
 
 
+def _design(matrix: LockedMatrix) -> Iterator[tuple[str, str]]:
+    from bareboat.reproduction.matrix_comparison import label
+
+    yield "arms", one_line(", ".join(matrix.arms), limit=2000)
+    if matrix.factors:
+        points = [label(matrix, point) for point in range(len(matrix.points))]
+        yield "points", one_line(f"{len(points)}: {'; '.join(points)}", limit=2000)
+    runs = (matrix.repeats + 1) * len(matrix.points) * len(matrix.arms)
+    yield "repeats", f"{matrix.repeats} and a warm-up: {runs} runs of arms in the locked study"
+
+
+def _commands(job: Job) -> Iterator[tuple[str, str]]:
+    command = shlex.join(job.command) or "what the image runs"
+    yield "command", one_line(command, limit=2000)
+    container = "WITHOUT a container" if job.engine == registry.BARE_METAL else "in a container"
+    yield "runs", container
+    for module in job.modules:
+        yield "module", one_line(f"{module}, loaded outside of the container", limit=300)
+
+
+def _places(job: Job) -> Iterator[tuple[str, str]]:
+    if job.workdir is not None:
+        yield "directory", f"{one_line(job.workdir, limit=500)} (writable)"
+    for mount in job.mounts:
+        kind = "writable" if mount.writable else "read-only"
+        yield "mount", one_line(f"{mount.source} at {mount.target} ({kind})", limit=500)
+    if job.image == "capture":
+        python = job.capture.python or "of the active environment"
+        yield "captures", one_line(f"Python {python}; it is started outside of the container", limit=500)
+        if job.capture.include:
+            yield "includes", one_line(", ".join(job.capture.include), limit=500)
+
+
+def _variables(job: Job) -> Iterator[tuple[str, str]]:
+    for name, value in job.environment.items():
+        yield "variable", one_line(f"{name}={value}", limit=300)
+    for name in job.environment_from:
+        yield "variable", one_line(f"{name}, from this shell", limit=300)
+
+
+def _ranks(job: Job) -> Iterator[tuple[str, str]]:
+    topology = job.topology
+    yield "ranks", f"{topology.world_size} on {counted(topology.nodes, 'node')}"
+
+
 def _verdict(lock: Lock, judged: Judgement) -> str:
     """The comparison, and what could explain a difference."""
     from bareboat.cli.diff import entry
     from bareboat.reproduction.difference import Weight
 
     lines = ["", console.bold(f"{judged.word}: replay {judged.run} of {one_line(lock.name)}"), ""]
-    for each in judged.compared:
+    # The values of arms are many: those that are judged or differ are listed.
+    values = [each for each in judged.values if each.equal is not None or each.item in judged.changed]
+    values.sort(key=lambda each: each.equal is None)
+    for each in (*judged.compared, *values[:_MOST_VALUES]):
         lines += _line(each)
-    if judged.word.startswith("no metric"):
+    if more := len(judged.values) - len(values[:_MOST_VALUES]):
+        lines.append(f"  and {counted(more, 'value')} of arms, shown with --json")
+    if judged.changed:
+        text = (
+            f"{counted(len(judged.changed), 'value')} of arms changed. Values are those of a machine, so "
+            "only the ratios are judged; to judge values, too: --tolerance NAME=X"
+        )
+        lines += ["", *textwrap.wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="  ")]
+    if lock.matrix is not UNSET:
+        if judged.word.startswith("no metric"):
+            lines += textwrap.wrap(_NO_COMPARISON, _WIDTH, initial_indent="  ", subsequent_indent="  ")
+    elif judged.word.startswith("no metric"):
         why = "--ignore leaves no metric to compare" if lock.results.metrics else _NO_METRIC
         lines += textwrap.wrap(why, _WIDTH, initial_indent="  ", subsequent_indent="  ")
     found = [each for each in judged.differences if each.weight in (Weight.STRONG, Weight.POSSIBLE)]

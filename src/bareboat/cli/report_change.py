@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -16,8 +17,7 @@ from bareboat.model import Matrix
 if TYPE_CHECKING:
     from bareboat.reproduction.difference import Difference
     from bareboat.reproduction.document import Lock
-    from bareboat.study.analysis import Analysis
-    from bareboat.study.change import Changes, Place
+    from bareboat.study.change import Changes, Effects, Place
 
 _WIDEST_LABEL = 24
 
@@ -33,8 +33,8 @@ def run(context: Context, names: tuple[str, str], request: Request) -> int:
         )
     first, second = (matrix.read(context.store, name) for name in names)
     found = change.between(
-        _analyses(context, first),
-        _analyses(context, second),
+        _effects(context, first),
+        _effects(context, second),
         margin=first.prove.margin,
         confidence=first.prove.confidence,
     )
@@ -56,14 +56,21 @@ def run(context: Context, names: tuple[str, str], request: Request) -> int:
     return 0
 
 
-def _analyses(context: Context, found: Matrix) -> list[tuple[Place, Analysis]]:
+def _effects(context: Context, found: Matrix) -> list[tuple[Place, Effects]]:
     from bareboat.study import findings, matrix
+    from bareboat.study.change import Effects
 
     result = findings.find(
         found, matrix.points(context.store, found), matrix.read_records(context.store, found)
     )
     return [
-        ((contrast.baseline, contrast.contender, point.label), point.analysis)
+        (
+            (contrast.baseline, contrast.contender, point.label),
+            Effects(
+                metric=point.analysis.primary.name,
+                ratios=tuple(map(math.exp, point.analysis.primary.effects)),
+            ),
+        )
         for contrast in result.contrasts
         for point in contrast.points
         if point.analysis is not None

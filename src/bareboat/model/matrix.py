@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from bareboat.model.image import Image
 from bareboat.model.job import ProveRequest
@@ -31,7 +31,8 @@ class Matrix(Struct, frozen=True, kw_only=True):
     The first of `arms` is the baseline. `points` holds the values of the `factors` at each point; without
     factors there is one point without values. Each point is a `Study` of its own, below this one.
     `repeats`: the number of measured runs at each point; None until the warm-up shows how many fit into
-    `prove.within_s`. `request`: a digest of the study file's content, to find the study again.
+    `prove.within_s`. `request`: a digest of the study file's content, to find the study again. `fixed`: the
+    keys of the job that each arm sets itself.
     """
 
     schema: int = 1
@@ -49,6 +50,7 @@ class Matrix(Struct, frozen=True, kw_only=True):
     images: tuple[Image, ...]
     site: Site
     bareboat_version: str
+    fixed: tuple[tuple[str, ...], ...] | UnsetType = UNSET
 
     def values(self, point: int) -> dict[str, Value]:
         return dict(zip(self.factors, self.points[point], strict=True))

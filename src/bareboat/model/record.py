@@ -195,7 +195,7 @@ class Study(Struct, frozen=True, kw_only=True):
     """The design of a study, fixed before the first measured run. `arms` holds baseline, then contender.
 
     `point`: unset, or the study's number among the points of a larger study, which may have more arms.
-    `metrics`: what is read from the program's output and files.
+    `metrics`: what is read from the program's output and files. `jobs`: of each arm, at a point.
     """
 
     schema: int = 1
@@ -211,3 +211,4 @@ class Study(Struct, frozen=True, kw_only=True):
     settle: int = 0
     point: int | UnsetType = UNSET
     metrics: tuple[MetricRequest, ...] = ()
+    jobs: tuple[Job, ...] | UnsetType = UNSET

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from msgspec import UNSET
+
 from bareboat import codec
 from bareboat.clock import epoch_s, moment, utc_now
 from bareboat.errors import UsageError
@@ -149,7 +151,7 @@ def _entries(store: Store, lock: Lock, described: Description) -> Iterator[_Entr
 def _files(store: Store, lock: Lock) -> Iterator[_Entry]:
     folder = store.run(lock.name)
     yield _Entry("run.lock", "what made it, for bareboat replay", "application/json", making.written(lock))
-    if lock.study is None:
+    if lock.kind == "run":
         for name, title, form in (
             ("record.json", "the record: samples and results", "application/json"),
             ("output.log", "what it printed", "text/plain"),
@@ -157,9 +159,11 @@ def _files(store: Store, lock: Lock) -> Iterator[_Entry]:
             if os.path.lexists(folder / name):
                 yield _Entry(name, title, form, source=folder / name)
     else:
-        for path in sorted(folder.glob("[0-9]*/*.json")):
+        below = folder if lock.matrix is UNSET else folder / "points"
+        pattern = "[0-9]*/*.json" if lock.matrix is UNSET else "[0-9]*/[0-9]*/*.json"
+        for path in sorted(below.glob(pattern)):
             yield _Entry(
-                f"records/{path.parent.name}/{path.name}", "the record of one arm in one run",
+                f"records/{path.relative_to(below)}", "the record of one arm in one run",
                 "application/json", source=path,
             )  # fmt: skip
     if lock.code is None:
@@ -196,12 +200,14 @@ def _citation(lock: Lock, described: Description) -> _Entry:
 
 
 def _title(lock: Lock) -> str:
-    return f"{'Study' if lock.study is not None else 'Run'} {lock.name}"
+    return f"{lock.kind.capitalize()} {lock.name}"
 
 
 def _summary(lock: Lock) -> str:
     if lock.study is not None:
         return one_line(lock.study.sentence, limit=1000)
+    if lock.matrix is not UNSET:
+        return one_line("; ".join(lock.matrix.sentences), limit=2000)
     command = one_line(" ".join(lock.job.command), limit=300) or "the image's own command"
     return f"{command}: exit code {lock.results.exit_code}"
 
@@ -242,13 +248,15 @@ def _metadata(lock: Lock, described: Description, entries: Sequence[_Entry]) -> 
         }
         for number, datum in enumerate(lock.data, 1)
     ]  # fmt: skip
-    image = []
-    if lock.image is not None:
-        image = [{
-            "@id": "#image", "@type": "SoftwareApplication", "name": lock.image.reference or "captured image",
-            "identifier": lock.image.digest, "softwareVersion": lock.image.digest,
-            "description": "the container image, not in the crate",
-        }]  # fmt: skip
+    images = lock.matrix.images if lock.matrix is not UNSET else (lock.image,) if lock.image else ()
+    image = [
+        {
+            "@id": f"#image-{number}" if number else "#image", "@type": "SoftwareApplication",
+            "name": each.reference or "captured image", "identifier": each.digest,
+            "softwareVersion": each.digest, "description": "the container image, not in the crate",
+        }
+        for number, each in enumerate(images)
+    ]  # fmt: skip
     doing: dict[str, Any] = {
         "@id": own,
         "@type": "CreateAction",

@@ -48,14 +48,14 @@ class Difference(Struct, frozen=True, kw_only=True):
 def compare(first: Lock, second: Lock) -> list[Difference]:
     """All differences, what explains most first, and the results last."""
     parts = (
-        _command, _environment, _data, _code, _image, _packages, _accelerators, _machine, _plan, _job,
+        _command, _environment, of_data, _code, _image, _packages, _accelerators, _machine, _plan, _job,
         _results,
     )  # fmt: skip
     found = [each for part in parts for each in part(first, second)]
     return sorted(found, key=lambda each: -each.weight)
 
 
-def _differ(
+def differ(
     section: str,
     item: str,
     first: object,
@@ -129,7 +129,7 @@ def _shown(value: object) -> str:
 
 
 def _command(first: Lock, second: Lock) -> Iterator[Difference]:
-    yield from _differ(
+    yield from differ(
         "command", "command", first.job.command, second.job.command, Weight.STRONG,
         "another command does other work", show=_joined,
     )  # fmt: skip
@@ -149,20 +149,20 @@ def _environment(first: Lock, second: Lock) -> Iterator[Difference]:
             weight, reason = Weight.STRONG, "a seed of random numbers"
         elif re.search(r"THREADS|AFFINITY|PROC_BIND|PLACES", name):
             weight, reason = Weight.STRONG, "threads change speed, and the order of sums"
-        yield from _differ("environment", name, a.get(name, _ABSENT), b.get(name, _ABSENT), weight, reason)
+        yield from differ("environment", name, a.get(name, _ABSENT), b.get(name, _ABSENT), weight, reason)
     names = (tuple(first.withheld), tuple(second.withheld))
     why = "their values are not in locks"
-    yield from _differ("environment", "variables that may be secrets", *names, Weight.UNLIKELY, why)
+    yield from differ("environment", "variables that may be secrets", *names, Weight.UNLIKELY, why)
 
 
-def _data(first: Lock, second: Lock) -> Iterator[Difference]:
+def of_data(first: Lock, second: Lock) -> Iterator[Difference]:
     a = {datum.path: f"sha256:{datum.sha256}" for datum in first.data}
     b = {datum.path: f"sha256:{datum.sha256}" for datum in second.data}
     is_moved = a.keys() != b.keys() and sorted(a.values()) == sorted(b.values())
     if is_moved or not (a and b):
         return
     for path in sorted(a.keys() | b.keys()):
-        yield from _differ(
+        yield from differ(
             "data", path, a.get(path), b.get(path), Weight.STRONG, "other data, other results", show=_short
         )
 
@@ -172,21 +172,21 @@ def _code(first: Lock, second: Lock) -> Iterator[Difference]:
     if a is None or b is None:
         if (a is None) != (b is None):
             known = (None if a is None else "recorded", None if b is None else "recorded")
-            yield from _differ("code", "code", *known, Weight.UNLIKELY, "")
+            yield from differ("code", "code", *known, Weight.UNLIKELY, "")
         return
     why = "other code does other work"
     files = _files(a), _files(b)
     changed = [path for path in sorted(files[0].keys() & files[1].keys()) if files[0][path] != files[1][path]]
     # Of files that both have, the content counts; the commit also covers files that no run used.
     for path in changed:
-        yield from _differ("code", path, files[0][path], files[1][path], Weight.STRONG, why, show=_short)
+        yield from differ("code", path, files[0][path], files[1][path], Weight.STRONG, why, show=_short)
     for path in sorted(files[0].keys() ^ files[1].keys()):
         found = (files[0].get(path, NOTHING), files[1].get(path, NOTHING))
-        yield from _differ("code", path, *found, Weight.POSSIBLE, why, show=_short)
+        yield from differ("code", path, *found, Weight.POSSIBLE, why, show=_short)
     if a.repository is not None and b.repository is not None:
         weight = Weight.STRONG if changed or not files[0] else Weight.POSSIBLE
-        yield from _differ("code", "commit", a.repository.commit, b.repository.commit, weight, why)
-        yield from _differ(
+        yield from differ("code", "commit", a.repository.commit, b.repository.commit, weight, why)
+        yield from differ(
             "code", "changes since the commit", a.repository.difference, b.repository.difference, weight,
             why, show=_change,
         )  # fmt: skip
@@ -214,7 +214,7 @@ def _image(first: Lock, second: Lock) -> Iterator[Difference]:
     a, b = first.image, second.image
     if a is None or b is None:
         words = tuple("no container" if image is None else image.digest for image in (a, b))
-        yield from _differ(
+        yield from differ(
             "image", "image", words[0], words[1], Weight.POSSIBLE, "other programs", show=_short
         )
         return
@@ -222,7 +222,7 @@ def _image(first: Lock, second: Lock) -> Iterator[Difference]:
         return
     weight = Weight.UNLIKELY if a.packages and a.packages == b.packages else Weight.POSSIBLE
     why = "the packages are equal" if weight is Weight.UNLIKELY else "other programs and libraries"
-    yield from _differ("image", "digest", a.digest, b.digest, weight, why, show=_short)
+    yield from differ("image", "digest", a.digest, b.digest, weight, why, show=_short)
     for item, x, y, level, reason in (
         ("origin", a.origin, b.origin, Weight.UNLIKELY, "how it was made"),
         ("architecture", a.architecture, b.architecture, Weight.STRONG, "other machine code"),
@@ -233,7 +233,7 @@ def _image(first: Lock, second: Lock) -> Iterator[Difference]:
     ):
         if item == "distribution" and not (x and y):
             continue
-        yield from _differ("image", item, x, y, level, reason)
+        yield from differ("image", item, x, y, level, reason)
 
 
 #: Package -> why it can explain a difference. The first match counts.
@@ -252,7 +252,7 @@ def _packages(first: Lock, second: Lock) -> Iterator[Difference]:
     if a is None or b is None or a.digest == b.digest:
         return
     if a.packages is None or b.packages is None:
-        yield from _differ("packages", "packages", _count(a), _count(b), Weight.UNLIKELY, "")
+        yield from differ("packages", "packages", _count(a), _count(b), Weight.UNLIKELY, "")
         return
     versions = _versions(a), _versions(b)
     for name in sorted(versions[0].keys() | versions[1].keys()):
@@ -261,7 +261,7 @@ def _packages(first: Lock, second: Lock) -> Iterator[Difference]:
             continue
         short = name.partition(":")[2]
         reason = next((why for pattern, why in _EXPLAINS if re.fullmatch(pattern, short.lower())), "")
-        yield from _differ(
+        yield from differ(
             "packages", short, x, y, Weight.STRONG if reason else Weight.UNLIKELY,
             reason or "no known influence",
         )  # fmt: skip
@@ -284,8 +284,8 @@ def _versions(image: LockedImage) -> dict[str, str]:
 def _accelerators(first: Lock, second: Lock) -> Iterator[Difference]:
     a, b = first.image, second.image
     if a is not None and b is not None:
-        yield from _differ("CUDA", "CUDA of the image", a.cuda, b.cuda, Weight.STRONG, "other kernels")
-        yield from _differ("CUDA", "ROCm of the image", a.rocm, b.rocm, Weight.STRONG, "other kernels")
+        yield from differ("CUDA", "CUDA of the image", a.cuda, b.cuda, Weight.STRONG, "other kernels")
+        yield from differ("CUDA", "ROCm of the image", a.rocm, b.rocm, Weight.STRONG, "other kernels")
 
 
 def _machine(first: Lock, second: Lock) -> Iterator[Difference]:
@@ -293,7 +293,7 @@ def _machine(first: Lock, second: Lock) -> Iterator[Difference]:
     if a is None or b is None:
         if (a is None) != (b is None):
             x, y = (None if machine is None else machine.hostname for machine in (a, b))
-            yield from _differ("node", "machine", x, y, Weight.UNLIKELY, "")
+            yield from differ("node", "machine", x, y, Weight.UNLIKELY, "")
         return
 
     def known(read: Callable[[Machine], object]) -> tuple[object, object]:
@@ -343,22 +343,22 @@ def _machine(first: Lock, second: Lock) -> Iterator[Difference]:
             "a container brings its own",
         ),
     ):
-        yield from _differ(section, item, *values, weight, reason)
+        yield from differ(section, item, *values, weight, reason)
     in_container = first.image is not None and second.image is not None
-    yield from _differ(
+    yield from differ(
         "glibc", "glibc of the host", *known(lambda m: m.glibc),
         Weight.UNLIKELY if in_container else Weight.POSSIBLE,
         "the image brings its own" if in_container else "other implementations of exp, log, memcpy, malloc",
     )  # fmt: skip
     if first.job.topology.world_size > 1 or second.job.topology.world_size > 1:
-        yield from _differ(
+        yield from differ(
             "MPI",
             "MPI of the host",
             *known(lambda m: m.mpis),
             Weight.POSSIBLE,
             "may start or connect the ranks",
         )
-    yield from _differ(
+    yield from differ(
         "node", "nodes", first.nodes or None, second.nodes or None, Weight.UNLIKELY,
         "equal hardware can differ in clock and temperature",
     )  # fmt: skip
@@ -367,7 +367,8 @@ def _machine(first: Lock, second: Lock) -> Iterator[Difference]:
 def _where(lock: Lock) -> Machine | None:
     """The machine that did the work."""
     scheduler = lock.plan.scheduler if lock.plan is not None else ""
-    return lock.machine if scheduler == "local" or lock.kind == "study" else lock.node
+    is_unknown = lock.kind == "study" and lock.node is None
+    return lock.machine if scheduler == "local" or is_unknown else lock.node
 
 
 def _memory(size: int) -> str:
@@ -387,20 +388,20 @@ def _plan(first: Lock, second: Lock) -> Iterator[Difference]:
     ):
         if item == "engine's version" and (a.engine != b.engine or not (x and y)):
             continue
-        yield from _differ("plan", item, x, y, weight, reason)
+        yield from differ("plan", item, x, y, weight, reason)
     decided = _choices(first), _choices(second)
     for subject in sorted(decided[0].keys() | decided[1].keys()):
         if subject in ("engine", "launcher", "scheduler", "image"):
             continue
         x, y = decided[0].get(subject, NOTHING), decided[1].get(subject, NOTHING)
         is_fabric = "fabric" in subject
-        yield from _differ(
+        yield from differ(
             "fabric" if is_fabric else "plan", subject, x, y, Weight.STRONG if is_fabric else Weight.UNLIKELY,
             "speed of communication" if is_fabric else "decided otherwise",
         )  # fmt: skip
     ways = first.results.transports, second.results.transports
     if any(ways):
-        yield from _differ("fabric", "transport", *ways, Weight.STRONG, "speed of communication")
+        yield from differ("fabric", "transport", *ways, Weight.STRONG, "speed of communication")
 
 
 def _choices(lock: Lock) -> Mapping[str, str]:
@@ -415,33 +416,33 @@ def _job(first: Lock, second: Lock) -> Iterator[Difference]:
         ("cores per rank", a.cpus_per_rank or "all", b.cpus_per_rank or "all"),
         ("GPUs per rank", a.gpus_per_rank, b.gpus_per_rank),
     ):
-        yield from _differ("job", item, x, y, Weight.STRONG, "batch per rank, order of sums, speed")
-    yield from _differ(
+        yield from differ("job", item, x, y, Weight.STRONG, "batch per rank, order of sums, speed")
+    yield from differ(
         "job", "modules", first.job.modules, second.job.modules, Weight.POSSIBLE, "programs, libraries"
     )
     mounts = [
         tuple(f"{m.source}:{m.target}{':rw' * m.writable}" for m in job.mounts)
         for job in (first.job, second.job)
     ]
-    yield from _differ("job", "mounts", mounts[0], mounts[1], Weight.POSSIBLE, "other files")
+    yield from differ("job", "mounts", mounts[0], mounts[1], Weight.POSSIBLE, "other files")
 
 
 def _results(first: Lock, second: Lock) -> Iterator[Difference]:
     a, b = first.results, second.results
-    yield from _differ("results", "exit code", a.exit_code, b.exit_code, Weight.RESULT, "")
+    yield from differ("results", "exit code", a.exit_code, b.exit_code, Weight.RESULT, "")
     for name in sorted(a.metrics.keys() | b.metrics.keys()):
         x, y = a.metrics.get(name), b.metrics.get(name)
-        yield from _differ("results", name, x, y, Weight.RESULT, _ratio(x, y))
+        yield from differ("results", name, x, y, Weight.RESULT, ratio_of(x, y))
     if a.wall_s and b.wall_s:
-        yield from _differ(
+        yield from differ(
             "results", "wall time", f"{a.wall_s:.1f} s", f"{b.wall_s:.1f} s", Weight.RESULT,
-            _ratio(a.wall_s, b.wall_s),
+            ratio_of(a.wall_s, b.wall_s),
         )  # fmt: skip
     if first.study is not None and second.study is not None:
-        yield from _differ("results", "verdict", first.study.verdict, second.study.verdict, Weight.RESULT, "")
+        yield from differ("results", "verdict", first.study.verdict, second.study.verdict, Weight.RESULT, "")
 
 
-def _ratio(first: float | str | None, second: float | str | None) -> str:
+def ratio_of(first: float | str | None, second: float | str | None) -> str:
     if isinstance(first, int | float) and isinstance(second, int | float) and first:
         return f"ratio {second / first:.4f}"
     return ""

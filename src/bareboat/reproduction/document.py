@@ -6,9 +6,10 @@ from the machine on which the lock is made.
 
 from __future__ import annotations
 
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, UnsetType, field
 
-from bareboat.model import Job
+from bareboat.model import Contrast, Job, MetricRequest, ProveRequest
+from bareboat.model.matrix import Value
 from bareboat.model.provenance import Code
 from bareboat.model.record import NotFinite
 
@@ -153,8 +154,82 @@ class LockedStudy(Struct, frozen=True, kw_only=True):
     samples: tuple[Samples, ...] = ()
 
 
+class Cell(Struct, frozen=True, kw_only=True):
+    """An arm at a point of a study: its job, and what was planned. `image`: the digest. `withheld`: names of
+    its variables whose values are not in the lock."""
+
+    job: Job
+    image: str
+    engine: str
+    plan_digest: str
+    withheld: tuple[str, ...] = ()
+
+
+class Values(Struct, frozen=True, kw_only=True):
+    """A metric of two arms at a point: one value per measured run and arm, in pairs, each above 0. The effect
+    of a run is the logarithm of their ratio."""
+
+    name: str
+    unit: str
+    higher_is_better: bool
+    primary: bool
+    baseline: tuple[float, ...]
+    contender: tuple[float, ...]
+
+
+class PairResult(Struct, frozen=True, kw_only=True):
+    """Two arms at a point, by their numbers. Without metrics they were not compared, for the `reason`.
+    `verdict`: of the primary metric, corrected for the number of comparisons."""
+
+    contrast: int
+    point: int
+    verdict: str = ""
+    reason: str = ""
+    has_diverged: bool = False
+    metrics: tuple[Values, ...] = ()
+
+    @property
+    def primary(self) -> Values | None:
+        return next((each for each in self.metrics if each.primary), None)
+
+
+class Failed(Struct, frozen=True, kw_only=True):
+    """A measured run of an arm that failed."""
+
+    arm: int
+    point: int
+    run: int
+    exit_code: int
+    reason: str
+
+
+class LockedMatrix(Struct, frozen=True, kw_only=True):
+    """A study of several arms, points or metrics: its request and its results. `fixed`: the keys of the job
+    that each arm sets itself. `metrics`: at each point. `cells[point][arm]`. `images`: all of them, each
+    once. `samples_digest`: of all records."""
+
+    arms: tuple[str, ...]
+    fixed: tuple[tuple[str, ...], ...]
+    factors: tuple[str, ...]
+    points: tuple[tuple[Value, ...], ...]
+    metrics: tuple[tuple[MetricRequest, ...], ...]
+    contrasts: tuple[Contrast, ...]
+    prove: ProveRequest
+    repeats: int
+    images: tuple[LockedImage, ...]
+    cells: tuple[tuple[Cell, ...], ...]
+    sentences: tuple[str, ...]
+    compared: tuple[PairResult, ...]
+    failed: tuple[Failed, ...] = ()
+    samples_digest: str
+
+    def image(self, digest: str) -> LockedImage | None:
+        return next((each for each in self.images if each.digest == digest), None)
+
+
 class Lock(Struct, frozen=True, kw_only=True):
-    """The document. `kind`: "run" or "study". `job`: as resolved, with the variables of `[environment]` that
+    """The document. `kind`: "run" or "study"; a study has either `study` or `matrix`, whose last arm at the
+    first point has the `job` and the `image`. `job`: as resolved, with the variables of `[environment]` that
     are no secrets; `withheld`: the names of the others, whose values a replay takes from its environment.
     `machine`: where the run was submitted or started; `node`: its first compute node, where that is another.
     `patterns`: metric -> the regular expression that finds it in the output."""
@@ -176,4 +251,5 @@ class Lock(Struct, frozen=True, kw_only=True):
     patterns: dict[str, str] = field(default_factory=dict)
     results: Results
     study: LockedStudy | None = None
+    matrix: LockedMatrix | UnsetType = UNSET
     not_recorded: tuple[str, ...] = ()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 from msgspec import UNSET, Struct
 
-from bareboat import __version__, codec, digests
+from bareboat import __version__, codec, digests, registry
 from bareboat.clock import epoch_s
 from bareboat.errors import StoreError, UsageError
 from bareboat.files import untrusted
@@ -85,7 +85,7 @@ class Maker:
         if os.path.lexists(self.store.run(name) / "study.json"):
             return self._of_study(name)
         if os.path.lexists(self.store.run(name) / "matrix.json"):
-            raise _several(name)
+            return self._of_matrix(name)
         return self._of_run(name)
 
     def _of_run(self, run_id: str) -> Lock:
@@ -157,8 +157,7 @@ class Maker:
 
         study = self.store.read(self.store.run(run_id) / "study.json", Study)
         if study.point is not UNSET or study.metrics or len(study.arms) != 2:
-            # A lock has neither the arms nor the declared metrics: a replay would answer another question.
-            raise _several(run_id)
+            raise _of_larger(run_id)
         if self._metrics:
             raise UsageError("--metric is for runs, and this is a study", remedy="remove --metric")
         records = prove.read_records(self.store, study)
@@ -191,6 +190,44 @@ class Maker:
                         for each in judged.metrics
                     ),
                 ),
+            )
+        )
+
+    def _of_matrix(self, run_id: str) -> Lock:
+        from bareboat.reproduction import matrix_making
+
+        if self._metrics:
+            raise UsageError("--metric is for runs, and this is a study", remedy="remove --metric")
+        made = matrix_making.make(self.store, run_id, packages="packages" not in self._without, say=self._say)
+        found = provenance.read(self.store, run_id)
+        locked, first = made.locked, made.first
+        cell = locked.cells[0][-1]
+        lacks = [*_lacks(found, study=True), *made.lacks]
+        plan, node = _plan_of_study(first), None
+        nodes: tuple[str, ...] = (made.matrix.site.hostname,)
+        if plan.scheduler != registry.HERE:
+            node = self._node(first.id, made.records[-1])
+            nodes = self._hosts(first.id)
+            if node is None:
+                lacks.append("the compute node's CPU, kernel and driver")
+        return self._checked(
+            Lock(
+                kind="study",
+                name=run_id,
+                made_by=f"bareboat {__version__}",
+                recorded_by=f"bareboat {made.matrix.bareboat_version}",
+                job=cell.job,
+                withheld=cell.withheld,
+                plan=plan,
+                image=locked.image(cell.image),
+                code=found.code if found and "code" not in self._without else None,
+                machine=machines.of_site(made.matrix.site),
+                node=node,
+                nodes=nodes,
+                data=self._data(made.matrix.created_at, lacks),
+                results=Results(started_at=made.matrix.created_at),
+                matrix=locked,
+                not_recorded=tuple(lacks),
             )
         )
 
@@ -267,16 +304,23 @@ class Maker:
         return machines.of_node(text, name) if text else None
 
     def _nodes(self, run_id: str, record: Record, status: Status) -> tuple[str, ...]:
+        names = self._hosts(run_id)
+        return names or tuple(start.node for start in (record.starts or status.starts)[-1:])
+
+    def _hosts(self, run_id: str) -> tuple[str, ...]:
+        """The names of all nodes, where its job wrote them."""
         text = directory.text(directory.control(self.store.run(run_id)) / "hosts") or ""
-        names = [one_line(line) for line in text.splitlines() if line.strip()]
-        return tuple(names or [start.node for start in (record.starts or status.starts)[-1:]])
+        return tuple(one_line(line) for line in text.splitlines() if line.strip())
 
     def _checked(self, lock: Lock) -> Lock:
         """The lock without secrets that can be left out.
 
         Raises UsageError for a lock that still holds one, or is too large."""
         lock = secrets.without(lock)
-        if (secret := secrets.found_in(lock.job.command)) is not None:
+        commands = [lock.job.command]
+        if lock.matrix is not UNSET:
+            commands += [cell.job.command for row in lock.matrix.cells for cell in row]
+        if (secret := next(filter(None, map(secrets.found_in, commands)), None)) is not None:
             raise UsageError(
                 f"{secret}, and a lock is made to be shared",
                 remedy="pass it by an environment variable of environment_from, and run the job again",
@@ -290,28 +334,34 @@ class Maker:
             )
         size = len(written(lock))
         if size > MOST_BYTES:
-            parts = {
-                name: len(codec.to_json(getattr(lock, name))) for name in ("image", "code", "results", "job")
-            }
-            largest = max(parts, key=lambda name: parts[name])
-            leave = {"image": "packages", "code": "code", "results": "curves"}.get(largest)
-            raise UsageError(
-                f"the lock of {lock.name} would have {size:,} bytes; the limit is {MOST_BYTES:,}",
-                context=f"the largest part is its {largest}: {parts[largest]:,} bytes",
-                remedy=f"bareboat lock {lock.name} --without {leave}"
-                if leave
-                else "shorten the command or the environment variables of the job",
-            )
+            raise _too_large(lock, size)
         return lock
 
 
-def _several(name: str) -> UsageError:
-    study = name.rpartition(".")[0] if name.rpartition(".")[2].isdecimal() else name
+def _of_larger(name: str) -> UsageError:
+    study, _, point = name.rpartition(".")
     return UsageError(
-        f"{name} is of a study of several arms, points or metrics of its own, which lock, replay and diff do "
-        "not support",
-        context="a lock holds bare metal and one container, and Bareboat's own metrics",
-        remedy=f"bareboat report {study} --json   # has every number",
+        f"{name} is a point of a study, and a lock holds the whole study",
+        remedy=f"bareboat lock {study if point.isdecimal() else name}",
+    )
+
+
+def _too_large(lock: Lock, size: int) -> UsageError:
+    held: dict[str, object] = {name: getattr(lock, name) for name in ("image", "code", "results", "job")}
+    flags = {"image": "packages", "code": "code", "results": "curves"}
+    shorter = "shorten the command or the environment variables of the job"
+    if lock.matrix is not UNSET:
+        held = {"image": lock.matrix.images, "code": lock.code, "arms": lock.matrix.cells}
+        held["results"] = lock.matrix.compared
+        flags = {"image": "packages", "code": "code"}
+        shorter = f"lock studies of fewer points; its numbers: bareboat report {lock.name} --json"
+    sizes = {name: len(codec.to_pretty_json(part)) for name, part in held.items()}
+    largest = max(sizes, key=lambda name: sizes[name])
+    flag = flags.get(largest)
+    return UsageError(
+        f"the lock of {lock.name} would have {size:,} bytes; the limit is {MOST_BYTES:,}",
+        context=f"the largest part is its {largest}: {sizes[largest]:,} bytes",
+        remedy=f"bareboat lock {lock.name} --without {flag}" if flag else shorter,
     )
 
 

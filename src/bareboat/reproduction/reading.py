@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
 from bareboat import codec, digests
 from bareboat.errors import UsageError
@@ -16,7 +17,7 @@ from bareboat.files import untrusted
 from bareboat.model.provenance import Code
 from bareboat.printable import one_line
 from bareboat.ranges import RANGES
-from bareboat.reproduction import patterns
+from bareboat.reproduction import matrix_reading, patterns
 from bareboat.reproduction.document import MOST_BYTES, VERSION, Lock, LockedStudy
 from bareboat.store.paths import NAME
 
@@ -92,7 +93,8 @@ def _wrong(lock: Lock) -> str | None:
     """What cannot be, beyond the types."""
     if lock.kind not in ("run", "study"):
         return f"its kind is {one_line(lock.kind, limit=30)!r}"
-    if (lock.kind == "study") != (lock.study is not None):
+    results = (lock.study is not None) + (lock.matrix is not UNSET)
+    if results != (lock.kind == "study"):
         return "its kind and its results disagree"
     # The name becomes a path, and a word of commands that the user is shown.
     if not NAME.fullmatch(lock.name):
@@ -112,6 +114,8 @@ def _wrong(lock: Lock) -> str | None:
         if (fault := patterns.fault(name, pattern)) is not None:
             return f"the pattern of {one_line(name, limit=50)!r} {fault}"
     if lock.study is not None and (wrong := _wrong_study(lock.study)) is not None:
+        return wrong
+    if lock.matrix is not UNSET and (wrong := matrix_reading.wrong(lock, lock.matrix)) is not None:
         return wrong
     return None if lock.code is None else _wrong_code(lock.code)
 

@@ -6,21 +6,31 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
-from bareboat import registry
+from bareboat import codec, registry
 from bareboat.errors import BareboatError, ImageError, PlanError, StoreError
-from bareboat.reproduction import comparison, making, retrieval
+from bareboat.reproduction import (
+    comparison,
+    making,
+    matrix_comparison,
+    matrix_retrieval,
+    retrieval,
+)
 from bareboat.reproduction.comparison import Compared, Tolerances
-from bareboat.reproduction.difference import Difference, compare
-from bareboat.reproduction.document import Lock
+from bareboat.reproduction.difference import Difference
+from bareboat.reproduction.document import Lock, LockedMatrix
+from bareboat.reproduction.matrix_comparison import Outcome
+from bareboat.reproduction.matrix_difference import compare
 from bareboat.reproduction.retrieval import Found, Wishes
 from bareboat.session import Purpose, planning, preparation
 from bareboat.session.defaults import with_settings
 
 if TYPE_CHECKING:
-    from bareboat.model import Job, Plan
+    from bareboat.model import Job, Plan, Site
     from bareboat.session import Prepared, Session
+    from bareboat.study.matrix import Cell
+    from bareboat.studyfile import StudyRequest
 
 #: Exit codes.
 EQUAL, DIFFERENT, NOT_REPLAYABLE, UNDECIDED, NOT_COMPARED = 0, 10, 11, 12, 13
@@ -48,18 +58,30 @@ class Choice(Struct, frozen=True, kw_only=True):
 
 
 class Judgement(Struct, frozen=True, kw_only=True):
-    """The outcome of a replay. `code`: its exit code."""
+    """The outcome of a replay. `code`: its exit code. `values`: of each arm of a study of several arms
+    or points; `changed`: which of them differ and are not judged."""
 
     run: str
     code: int
     word: str
     compared: tuple[Compared, ...]
     differences: tuple[Difference, ...]
+    values: tuple[Compared, ...] = ()
+    changed: tuple[str, ...] = ()
 
 
 def find(lock: Lock, session: Session, wishes: Wishes) -> Found:
     """What can be had of the lock, with the progress of checksums."""
     try:
+        if lock.matrix is not UNSET:
+            return matrix_retrieval.find(
+                lock,
+                lock.matrix,
+                session.store,
+                wishes,
+                environment=session.environment,
+                progress=session.reporter.bytes,
+            )
         return retrieval.find(
             lock,
             session.store,
@@ -85,6 +107,8 @@ def is_submitted(lock: Lock, choice: Choice) -> bool:
     """Whether the replay is given to a scheduler: where one is named, or for several nodes."""
     if choice.scheduler is not None:
         return choice.scheduler != registry.HERE
+    if lock.matrix is not UNSET:
+        return any(cell.job.topology.nodes > 1 for row in lock.matrix.cells for cell in row)
     return lock.kind == "run" and lock.job.topology.nodes > 1
 
 
@@ -180,6 +204,109 @@ def of_runs(found: Sequence[Compared]) -> int:
     return EQUAL if any(each.equal and each.item != comparison.EXIT_CODE for each in found) else NOT_COMPARED
 
 
+def of_study(found: Outcome) -> int:
+    """The exit code of a compared study of several arms or points."""
+    if False in found.judged:
+        return DIFFERENT
+    if not found.is_compared:
+        return NOT_COMPARED
+    return EQUAL if all(found.judged) else UNDECIDED
+
+
+def request_of(
+    lock: Lock, matrix: LockedMatrix, found: Found, session: Session, choice: Choice
+) -> StudyRequest:
+    """The request of a study of several arms or points for this site, with the user's choices."""
+    from bareboat.studyfile import StudyRequest, check_arms
+
+    if "scheduler" in matrix.factors:
+        raise NotReplayableError(
+            "the study compares schedulers, and a replay is measured under one",
+            remedy="measure it again from its study file: bareboat prove FILE",
+        )
+    submitted = is_submitted(lock, choice)
+    repeats = choice.repeats if choice.repeats is not None else matrix.repeats
+    prove = msgspec.structs.replace(matrix.prove, repeats=repeats, within_s=UNSET)
+    keeps = [matrix_retrieval.heads(matrix, arm) for arm in range(len(matrix.arms))]
+    jobs = tuple(
+        tuple(
+            _job_of_arm(msgspec.structs.replace(job, prove=prove), own, session, choice, submitted=submitted)
+            for job, own in zip(row, keeps, strict=True)
+        )
+        for row in found.jobs
+    )
+    if submitted and any(job.scheduler is None for row in jobs for job in row):
+        raise NotReplayableError(
+            f"the study needs {max(job.topology.nodes for row in jobs for job in row)} nodes",
+            remedy="bareboat replay … --scheduler NAME",
+        )
+    made = StudyRequest(
+        name=lock.job.name,
+        arms=matrix.arms,
+        fixed=tuple(frozenset(keys) for keys in matrix.fixed),
+        factors=matrix.factors,
+        points=matrix.points,
+        metrics=found.metrics,
+        contrasts=matrix.contrasts,
+        prove=prove,
+        jobs=jobs,
+        digest=codec.digest([lock.name, *(codec.digest(job) for row in jobs for job in row)]),
+    )
+    check_arms(made)
+    return made
+
+
+def _job_of_arm(job: Job, keeps: set[str], session: Session, choice: Choice, *, submitted: bool) -> Job:
+    """The job of an arm for this site. What the study compares stays, whatever flags and settings say."""
+    keeps = {*keeps, "engine"} if job.engine == registry.BARE_METAL else keeps
+    made = retrieval.without_place(job, keeps)
+    made = msgspec.structs.replace(
+        made,
+        engine=made.engine or choice.engine,
+        launcher=made.launcher or choice.launcher,
+        scheduler=choice.scheduler if submitted else None,
+    )
+    changed = with_settings(made, session.settings, scheduler=submitted)
+    own = {key: getattr(made, key) for key in ("engine", "launcher", "modules", "delivery") if key in keeps}
+    return msgspec.structs.replace(changed, **own)
+
+
+def cells_of(request: StudyRequest, session: Session) -> tuple[list[list[Cell]], Site]:
+    """The plan of each arm at each point. Raises NotReplayableError where one cannot run here."""
+    from bareboat.session import studies
+
+    try:
+        return studies.cells(session, request)
+    except (PlanError, ImageError) as error:
+        raise NotReplayableError(error.message, context=error.context, remedy=error.remedy) from None
+
+
+def measure(
+    request: StudyRequest,
+    cells: list[list[Cell]],
+    site: Site,
+    session: Session,
+    *,
+    began: Callable[[str], None],
+) -> str:
+    """Measure a study of several arms or points here, or in a scheduler's jobs, and wait for its end. Returns
+    its name; `began` is called with it."""
+    from bareboat.study import matrix
+    from bareboat.study.queue import Queue
+
+    store, reporter = session.store, session.reporter
+    made = matrix.design(store, request, cells, site)
+    began(made.id)
+    try:
+        if registry.is_queued(request.jobs[0][-1].scheduler):
+            Queue(store, made, say=reporter.say, note=reporter.note).conduct(wait=True)
+        else:
+            matrix.conduct(store, made, say=reporter.say, note=reporter.note)
+    finally:
+        reporter.end()
+    return made.id
+
+
 def judge(lock: Lock, run_id: str, session: Session, tolerances: Tolerances) -> Judgement:
     """Compare the lock with the run that replayed it."""
     maker = making.Maker(
@@ -193,7 +320,11 @@ def judge(lock: Lock, run_id: str, session: Session, tolerances: Tolerances) -> 
         replayed = maker.lock(run_id)
     finally:
         session.reporter.end()
-    if lock.study is not None and replayed.study is not None:
+    outcome = None
+    if lock.matrix is not UNSET and replayed.matrix is not UNSET:
+        outcome = matrix_comparison.of_studies(lock.matrix, replayed.matrix, tolerances)
+        found, code = [*outcome.ratios], of_study(outcome)
+    elif lock.study is not None and replayed.study is not None:
         found = comparison.of_studies(lock.study, replayed.study)
         # Only the primary metric is judged.
         primary = next((each.name for each in lock.study.samples if each.primary), "")
@@ -208,4 +339,6 @@ def judge(lock: Lock, run_id: str, session: Session, tolerances: Tolerances) -> 
         word=_WORDS[code],
         compared=tuple(found),
         differences=tuple(compare(lock, replayed)),
+        values=outcome.values if outcome is not None else (),
+        changed=outcome.changed if outcome is not None else (),
     )

@@ -9,7 +9,7 @@ import hashlib
 import os
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from enum import StrEnum
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from bareboat import digests, registry
 from bareboat.errors import BareboatError, StoreError, UsageError
 from bareboat.files import untrusted
 from bareboat.images.transfer import locate
-from bareboat.model import Job, Mount
+from bareboat.model import Job, MetricRequest, Mount
 from bareboat.paths import lies_in
 from bareboat.reproduction import data
 from bareboat.reproduction.document import Lock, LockedImage
@@ -65,11 +65,14 @@ class Wishes(Struct, frozen=True, kw_only=True):
 
 class Found(Struct, frozen=True, kw_only=True):
     """The parts, and the job as it can run here. `restores`: the directory to which the lock's code is
-    written first; None: it is there."""
+    written first; None: it is there. `jobs` and `metrics`: of a study of several arms or points, the job of
+    each arm at each point, and the metrics of each point."""
 
     parts: tuple[Part, ...]
     job: Job
     restores: str | None = None
+    jobs: tuple[tuple[Job, ...], ...] = ()
+    metrics: tuple[tuple[MetricRequest, ...], ...] = ()
 
     @property
     def missing(self) -> tuple[Part, ...]:
@@ -95,19 +98,19 @@ def find(
 ) -> Found:
     """Look for every part. `progress`: of checksums of data."""
     parts: list[Part] = []
-    job, image_part = _image(lock, store, wishes)
+    job, image_part = image_of(lock, store, wishes)
     parts.append(image_part)
-    job, restores, code_parts = _code(lock, job, wishes)
+    job, restores, code_parts = code_of(lock, job, wishes)
     parts += code_parts
-    job = _moved(job, wishes)
-    parts += _data(lock, wishes, progress)
-    parts += _mounts(job, restores)
-    job, part = _variables(lock, job, environment)
+    job = moved_of(job, wishes)
+    parts += data_of(lock, wishes, progress)
+    parts += mounts_of(job, restores)
+    job, part = variables_of(lock, job, environment)
     parts += part
     return Found(parts=tuple(parts), job=job, restores=restores)
 
 
-def _image(lock: Lock, store: Store, wishes: Wishes) -> tuple[Job, Part]:
+def image_of(lock: Lock, store: Store, wishes: Wishes) -> tuple[Job, Part]:
     job = lock.job
     if wishes.image is not None:
         if wishes.image != "capture" and locate.in_store(wishes.image, store, folder=os.getcwd()) is None:
@@ -179,7 +182,7 @@ def _how_to_get(image: LockedImage) -> str:
     )
 
 
-def _code(lock: Lock, job: Job, wishes: Wishes) -> tuple[Job, str | None, list[Part]]:
+def code_of(lock: Lock, job: Job, wishes: Wishes) -> tuple[Job, str | None, list[Part]]:
     """The job in the directory of its code."""
     code = lock.code
     if wishes.code is not None and (job.workdir is None or not os.path.isdir(wishes.code)):
@@ -191,7 +194,7 @@ def _code(lock: Lock, job: Job, wishes: Wishes) -> tuple[Job, str | None, list[P
     if job.workdir is None:
         return job, None, []
     folder = wishes.code or wishes.here(job.workdir)
-    there = _in_folder(job, folder)
+    there = in_folder(job, folder)
     if code is None:
         state = State.OTHER if os.path.isdir(folder) else State.MISSING
         text = f"not recorded; {folder} is used as it is" if state is State.OTHER else "not recorded"
@@ -201,12 +204,12 @@ def _code(lock: Lock, job: Job, wishes: Wishes) -> tuple[Job, str | None, list[P
         if kept and len(kept) == len(code.files) and code.repository is None:
             own = os.path.join(os.getcwd(), f"{lock.name}-code")
             if os.path.isdir(own) and not _changed(lock, own):
-                return _in_folder(job, own), None, [Part(name="code", state=State.HERE, text=own)]
+                return in_folder(job, own), None, [Part(name="code", state=State.HERE, text=own)]
             if not os.path.lexists(own):
                 text = f"{len(kept)} file{'s' * (len(kept) > 1)} of the lock, written to {own}"
-                return _in_folder(job, own), own, [Part(name="code", state=State.CAN_BE_HAD, text=text)]
+                return in_folder(job, own), own, [Part(name="code", state=State.CAN_BE_HAD, text=text)]
             folder = own
-            there = _in_folder(job, own)
+            there = in_folder(job, own)
         else:
             return (
                 there,
@@ -281,7 +284,7 @@ def _checkout(lock: Lock) -> str:
     )
 
 
-def _in_folder(job: Job, folder: str) -> Job:
+def in_folder(job: Job, folder: str) -> Job:
     """The job in another working directory: paths below the old one move along."""
     old = job.workdir
     folder = os.path.abspath(folder)
@@ -300,7 +303,7 @@ def _in_folder(job: Job, folder: str) -> Job:
     )
 
 
-def _moved(job: Job, wishes: Wishes) -> Job:
+def moved_of(job: Job, wishes: Wishes) -> Job:
     """The job with the sources of its mounts where the user's choices place them."""
     mounts = tuple(msgspec.structs.replace(each, source=wishes.here(each.source)) for each in job.mounts)
     capture = job.capture
@@ -309,7 +312,7 @@ def _moved(job: Job, wishes: Wishes) -> Job:
     return msgspec.structs.replace(job, mounts=mounts, capture=capture)
 
 
-def _data(lock: Lock, wishes: Wishes, progress: data.Progress) -> list[Part]:
+def data_of(lock: Lock, wishes: Wishes, progress: data.Progress) -> list[Part]:
     parts = []
     for datum in lock.data:
         path = wishes.here(datum.path)
@@ -336,7 +339,7 @@ def _data(lock: Lock, wishes: Wishes, progress: data.Progress) -> list[Part]:
     return parts
 
 
-def _mounts(job: Job, restores: str | None) -> list[Part]:
+def mounts_of(job: Job, restores: str | None) -> list[Part]:
     """Directories of this machine that the job needs."""
     return [
         Part(name="mount", state=State.MISSING, text=f"{each.source} does not exist",
@@ -350,7 +353,7 @@ def _exists(mount: Mount, restores: str | None) -> bool:
     return os.path.exists(mount.source) or (restores is not None and lies_in(mount.source, restores))
 
 
-def _variables(lock: Lock, job: Job, environment: Mapping[str, str]) -> tuple[Job, list[Part]]:
+def variables_of(lock: Lock, job: Job, environment: Mapping[str, str]) -> tuple[Job, list[Part]]:
     """Variables that are not in the lock come from this shell, by name."""
     names = tuple(dict.fromkeys((*job.environment_from, *lock.withheld)))
     missing = [name for name in names if name not in environment]
@@ -384,13 +387,17 @@ def restore(lock: Lock, folder: str) -> None:
         ) from None
 
 
-def without_place(job: Job) -> Job:
-    """The job without what belongs to the site where it ran: scheduler, partition, account, and so on."""
+def without_place(job: Job, keeps: Set[str] = frozenset()) -> Job:
+    """The job without what belongs to the site where it ran: scheduler, partition, account, and so on; and
+    without the command for its end, which nobody is shown. `keeps`: keys that stay, since a study compares
+    them."""
+    drops = {"engine": None, "launcher": None, "modules": (), "delivery": UNSET}
+    of_scheduler = dict.fromkeys(("partition", "account", "qos", "reservation", "constraint"))
     scheduling = msgspec.structs.replace(
-        job.scheduling, partition=None, account=None, qos=None, reservation=None, constraint=None, options=(),
-        after=(),
+        job.scheduling, options=(), after=(),
+        **{name: value for name, value in of_scheduler.items() if f"scheduling.{name}" not in keeps},
     )  # fmt: skip
     return msgspec.structs.replace(
-        job, scheduler=None, scheduling=scheduling, engine=None, launcher=None, modules=(), delivery=UNSET,
-        node_scratch=UNSET, site_layer=job.site_layer,
+        job, scheduler=None, scheduling=scheduling, node_scratch=UNSET, notify=UNSET,
+        **{name: value for name, value in drops.items() if name not in keeps},
     )  # fmt: skip

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
 from bareboat.model import looks_secret
 from bareboat.model.variables import NOT_SHOWN
-from bareboat.reproduction.document import Lock
+from bareboat.reproduction.document import Cell, Lock, LockedImage, LockedMatrix
 from bareboat.runs import withheld
 
 #: Flags whose names look like secrets and whose values are not.
@@ -47,10 +48,10 @@ def without(lock: Lock) -> Lock:
         notes += code.notes
     image = lock.image
     if image is not None:
-        layers = tuple(msgspec.structs.replace(each, step=withheld.step(each.step)) for each in image.layers)
-        if any(each.step == NOT_SHOWN for each in layers):
-            notes.append("steps of the image's recipe: they may set secrets")
-        image = msgspec.structs.replace(image, layers=layers)
+        image = _image_without(image, notes)
+    matrix = lock.matrix
+    if matrix is not UNSET:
+        matrix = _matrix_without(matrix, notes)
     results = lock.results
     if withheld.form(results.ended_because):
         notes.append("the reason of the end: it has a secret")
@@ -62,7 +63,42 @@ def without(lock: Lock) -> Lock:
         code=code,
         image=image,
         results=results,
+        matrix=matrix,
         not_recorded=tuple(dict.fromkeys((*lock.not_recorded, *notes))),
+    )
+
+
+def _image_without(image: LockedImage, notes: list[str]) -> LockedImage:
+    layers = tuple(msgspec.structs.replace(each, step=withheld.step(each.step)) for each in image.layers)
+    if any(each.step == NOT_SHOWN for each in layers):
+        notes.append("steps of the image's recipe: they may set secrets")
+    return msgspec.structs.replace(image, layers=layers)
+
+
+def _matrix_without(matrix: LockedMatrix, notes: list[str]) -> LockedMatrix:
+    """The study without the values of its arms' variables that are secrets, and without such reasons."""
+    failed = []
+    for each in matrix.failed:
+        if withheld.form(each.reason):
+            notes.append("the reason of a failed run: it has a secret")
+            each = msgspec.structs.replace(each, reason="")
+        failed.append(each)
+    return msgspec.structs.replace(
+        matrix,
+        cells=tuple(tuple(map(_cell_without, row)) for row in matrix.cells),
+        images=tuple(_image_without(each, notes) for each in matrix.images),
+        failed=tuple(failed),
+    )
+
+
+def _cell_without(cell: Cell) -> Cell:
+    environment = cell.job.environment
+    left_out = set(withheld.names(environment))
+    kept = {name: value for name, value in environment.items() if name not in left_out}
+    return msgspec.structs.replace(
+        cell,
+        job=msgspec.structs.replace(cell.job, environment=kept),
+        withheld=tuple(sorted({*cell.withheld, *left_out})),
     )
 
 

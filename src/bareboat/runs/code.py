@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from bareboat.files import untrusted
@@ -50,8 +50,9 @@ def compiles(job: Job) -> bool:
     return False
 
 
-def look(job: Job) -> Code | None:
-    """The code of the job; None where its working directory is the image's, or is gone."""
+def look(job: Job, others: Sequence[Job] = ()) -> Code | None:
+    """The code of the job; None where its working directory is the image's, or is gone. `others`: jobs whose
+    code is recorded with it where they have the same working directory."""
     if job.workdir is None or not os.path.isdir(job.workdir):
         return None
     folder = Path(os.path.realpath(job.workdir))
@@ -60,7 +61,7 @@ def look(job: Job) -> Code | None:
     notes += found.notes if found is not None else ()
     files: list[CodeFile] = []
     read_bytes = kept_bytes = 0
-    for path in _used(folder, job):
+    for path in _used(folder, job, *(each for each in others if each.workdir == job.workdir)):
         if len(files) == _MOST_FILES:
             notes.append(f"only the first {_MOST_FILES} files of the code are recorded")
             break
@@ -100,10 +101,11 @@ def _file(folder: Path, path: str, most: int, most_kept: int) -> tuple[CodeFile 
     return made, len(data)
 
 
-def _used(folder: Path, job: Job) -> Iterator[str]:
-    """The files below the directory that the command names, and what their Python scripts import from it, by
+def _used(folder: Path, *jobs: Job) -> Iterator[str]:
+    """The files below the directory that the commands name, and what their Python scripts import from it, by
     their relative paths. Each once."""
-    pending = [path for word in _words(job) if (path := _below(folder, folder, word)) is not None]
+    words = dict.fromkeys(word for job in jobs for word in _words(job))
+    pending = [path for word in words if (path := _below(folder, folder, word)) is not None]
     seen: set[str] = set()
     while pending:
         path = pending.pop(0)

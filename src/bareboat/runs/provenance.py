@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Sequence
 
 from bareboat import __version__, codec
 from bareboat.model import Job, Site
@@ -18,10 +19,11 @@ log = logging.getLogger("bareboat")
 FILE = "provenance.json"
 
 
-def keep(store: Store, run_id: str, job: Job, site: Site) -> None:
-    """Write it into the directory of a run that begins. Code that cannot be read does not stop the run."""
+def keep(store: Store, run_id: str, job: Job, site: Site, *, others: Sequence[Job] = ()) -> None:
+    """Write it into the directory of a run that begins. Code that cannot be read does not stop the run.
+    `others`: further jobs of a study, whose code is in the same directory."""
     try:
-        found = code.look(job)
+        found = code.look(job, others)
         found = withheld.of_code(found) if found is not None else None
     except OSError as error:
         log.debug("the code is not recorded: %s", error)

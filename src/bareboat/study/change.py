@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bareboat.study import families
-from bareboat.study.analysis import Analysis
-from bareboat.study.statistics import Comparison, Verdict, compare_means, verdict_of
+from bareboat.study.statistics import Comparison, Verdict, compare_means, geometric_mean, verdict_of
 
 #: Baseline, contender, and the point.
 Place = tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effects:
+    """The primary metric of two arms at a point: contender / baseline in each run."""
+
+    metric: str
+    ratios: tuple[float, ...]
+
+    @property
+    def logs(self) -> list[float]:
+        return [math.log(ratio) for ratio in self.ratios]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +53,8 @@ class Changes:
 
 
 def between(
-    first: Sequence[tuple[Place, Analysis]],
-    second: Sequence[tuple[Place, Analysis]],
+    first: Sequence[tuple[Place, Effects]],
+    second: Sequence[tuple[Place, Effects]],
     *,
     margin: float,
     confidence: float,
@@ -54,33 +66,39 @@ def between(
         other = others.get(place)
         if other is None:
             continue
-        if own.primary.name != other.primary.name:
+        if own.metric != other.metric:
             other_metric.append(place)
             continue
-        compared = compare_means(
-            own.primary.effects, other.primary.effects, margin=margin, confidence=confidence
-        )
+        compared = compare_means(own.logs, other.logs, margin=margin, confidence=confidence)
         made.append(
             Change(
                 baseline=place[0],
                 contender=place[1],
                 label=place[2],
-                first=own.primary.comparison.ratio,
-                second=other.primary.comparison.ratio,
+                first=geometric_mean(own.ratios),
+                second=geometric_mean(other.ratios),
                 comparison=compared,
                 verdict=compared.verdict,
             )
         )
-    equal = families.holm([each.comparison.equivalence_p for each in made])
-    differ = families.holm([each.comparison.difference_p for each in made])
+    verdicts = corrected([each.comparison for each in made])
     known = dict(first)
     return Changes(
-        metric=next((own.primary.name for _, own in first), ""),
+        metric=next((own.metric for _, own in first), ""),
         found=tuple(
-            dataclasses.replace(each, verdict=verdict_of(equal_p, differ_p, 1 - confidence))
-            for each, equal_p, differ_p in zip(made, equal, differ, strict=True)
+            dataclasses.replace(each, verdict=verdict) for each, verdict in zip(made, verdicts, strict=True)
         ),
         only_first=tuple(place for place in known if place not in others),
         only_second=tuple(place for place in others if place not in known),
         other_metric=tuple(other_metric),
     )
+
+
+def corrected(compared: Sequence[Comparison]) -> list[Verdict]:
+    """The verdicts of a family, corrected for their number (Holm)."""
+    equal = families.holm([each.equivalence_p for each in compared])
+    differ = families.holm([each.difference_p for each in compared])
+    return [
+        verdict_of(equal_p, differ_p, 1 - each.confidence)
+        for each, equal_p, differ_p in zip(compared, equal, differ, strict=True)
+    ]

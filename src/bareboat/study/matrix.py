@@ -64,9 +64,11 @@ def design(
         images=tuple(images.values()),
         site=site,
         bareboat_version=__version__,
+        fixed=tuple(tuple(sorted(keys)) for keys in request.fixed),
     )
     with store.whole_run(run_id):
-        provenance.keep(store, run_id, request.jobs[0][-1], site)
+        others = [job for row in request.jobs for job in row]
+        provenance.keep(store, run_id, request.jobs[0][-1], site, others=others)
         for point, row in enumerate(cells):
             study = study_of(request, cells, site, point, matrix.point_id(point), matrix.created_at)
             store.run(study.id).mkdir(parents=True)
@@ -94,6 +96,7 @@ def study_of(
         bareboat_version=__version__,
         point=point,
         metrics=request.metrics[point],
+        jobs=request.jobs[point],
     )
 
 
