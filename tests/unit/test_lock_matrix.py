@@ -35,7 +35,7 @@ from bareboat.reproduction import (
     retrieval,
 )
 from bareboat.reproduction.comparison import Tolerances
-from bareboat.reproduction.difference import Weight
+from bareboat.reproduction.difference import UNKNOWN, Weight
 from bareboat.reproduction.document import Lock, LockedMatrix
 from bareboat.store import Store
 from bareboat.study import prove
@@ -373,6 +373,14 @@ def test_a_study_of_a_scheduler_is_compared_by_its_nodes() -> None:
     there = make_matrix_lock(plan=plan, node=msgspec.structs.replace(lock.machine, cpu="B"))
     (only,) = matrix_difference.compare(here, there)
     assert (only.item, only.first, only.second) == ("CPU", "A", "B")
+
+
+def test_a_launcher_that_the_planner_chose_is_not_recorded() -> None:
+    lock = make_matrix_lock()
+    assert lock.plan is not None
+    plans = [msgspec.structs.replace(lock.plan, launcher=name) for name in ("ranks", "")]
+    (only,) = matrix_difference.compare(*(make_matrix_lock(plan=plan) for plan in plans))
+    assert (only.item, only.second, only.weight) == ("launcher", UNKNOWN, Weight.UNLIKELY)
 
 
 # --- looked for ---------------------------------------------------------------------------------------------

@@ -250,7 +250,7 @@ def _agree(context: Context, lock: Lock, digest: str) -> None:
 def shown(lock: Lock, found: Found, job: Job) -> str:
     """What the lock is, what it runs, and what was found of its parts, for 80 columns. Of a study of several
     arms or points, everything that any of them runs."""
-    when = f" of {lock.results.started_at}" if lock.results.started_at else ""
+    when = f" of {one_line(lock.results.started_at, limit=40)}" if lock.results.started_at else ""
     lines = [f"{lock.kind} {one_line(lock.name)}{when}"]
     rows: list[tuple[str, str]] = []
     jobs = [job for row in found.jobs for job in row] or [job]

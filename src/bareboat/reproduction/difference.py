@@ -383,7 +383,7 @@ def _plan(first: Lock, second: Lock) -> Iterator[Difference]:
     for item, x, y, weight, reason in (
         ("engine", a.engine, b.engine, Weight.POSSIBLE, "file access and start of the container"),
         ("engine's version", a.engine_version, b.engine_version, Weight.UNLIKELY, "start of the container"),
-        ("launcher", a.launcher, b.launcher, Weight.POSSIBLE, "binding of ranks to cores"),
+        ("launcher", a.launcher or None, b.launcher or None, Weight.POSSIBLE, "binding of ranks to cores"),
         ("scheduler", a.scheduler, b.scheduler, Weight.POSSIBLE, "limits and binding of cores"),
     ):
         if item == "engine's version" and (a.engine != b.engine or not (x and y)):
