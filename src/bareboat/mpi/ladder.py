@@ -63,7 +63,7 @@ class MpiSite:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """The rung that is taken. `library`: what the ranks will load; `host`: the host's MPI that takes part;
-    `plugin`: what srun is told."""
+    `plugin`: the value of srun's --mpi."""
 
     rung: Rung
     reason: str

@@ -6,6 +6,7 @@ windows inside it. `docs/measurement.md` explains why; `bench/verdict.py` measur
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -116,8 +117,8 @@ def compare(log_ratios: Sequence[float], *, margin: float, confidence: float) ->
     Raises UsageError for fewer than 2 runs, a value that is not finite, or a setting out of range.
     Source: Schuirmann (1987), Journal of Pharmacokinetics and Biopharmaceutics 15, 657-680.
     """
-    bound, alpha = _bound_and_level(margin, confidence)
     runs = len(log_ratios)
+    _bound_and_level(margin, confidence)
     if runs < 2:
         raise UsageError(
             f"{runs} measured run{'' if runs == 1 else 's'}: a confidence interval requires at least 2",
@@ -126,30 +127,14 @@ def compare(log_ratios: Sequence[float], *, margin: float, confidence: float) ->
     _require_finite(log_ratios)
 
     mean, deviation = _moments(log_ratios)
-    error = deviation / math.sqrt(runs)
-    half_width = _t_quantile(1 - alpha / 2, runs - 1) * error
-    equivalence_p = max(upper_tail(mean + bound, error, runs - 1), upper_tail(bound - mean, error, runs - 1))
-    difference_p = min(1.0, 2 * upper_tail(abs(mean), error, runs - 1))
-
-    more_runs = None
-    verdict = verdict_of(equivalence_p, difference_p, alpha)
+    judged = _judged(mean, deviation / math.sqrt(runs), runs - 1, runs, margin=margin, confidence=confidence)
     # The observed mean is taken as true. That errs on the safe side: studies end here when their mean
     # lies between 0 and the margin, where both tests are hardest.
-    if verdict is Verdict.NOT_ENOUGH and runs >= LEAST_RUNS:
-        needed = runs_needed(mean=mean, deviation=deviation, margin=margin, confidence=confidence)
-        more_runs = None if needed is None else max(_LEAST_MORE, needed - runs)
-    return Comparison(
-        runs=runs,
-        ratio=exp(mean),
-        low=exp(mean - half_width),
-        high=exp(mean + half_width),
-        confidence=confidence,
-        margin=margin,
-        equivalence_p=equivalence_p,
-        difference_p=difference_p,
-        verdict=verdict,
-        more_runs=more_runs,
-    )
+    if judged.verdict is not Verdict.NOT_ENOUGH or runs < LEAST_RUNS:
+        return judged
+    needed = runs_needed(mean=mean, deviation=deviation, margin=margin, confidence=confidence)
+    more_runs = None if needed is None else max(_LEAST_MORE, needed - runs)
+    return dataclasses.replace(judged, more_runs=more_runs)
 
 
 def compare_means(
@@ -161,7 +146,7 @@ def compare_means(
     Raises UsageError for fewer than 2 runs, a value that is not finite, or a setting out of range.
     Sources: Welch (1947), Biometrika 34, 28-35; Schuirmann (1987) for the tests.
     """
-    bound, alpha = _bound_and_level(margin, confidence)
+    _bound_and_level(margin, confidence)
     if min(len(first), len(second)) < 2:
         raise UsageError("fewer than 2 runs", remedy="measure more runs")
     _require_finite((*first, *second))
@@ -172,11 +157,20 @@ def compare_means(
     # The shares of the whole cannot underflow, as the squares of the parts can.
     shares = [part / sum(parts) for part in parts] if error else [1.0, 0.0]
     freedom = 1 / sum(share**2 / (len(each) - 1) for share, each in zip(shares, (first, second), strict=True))
+    runs = min(len(first), len(second))
+    return _judged(mean, error, freedom, runs, margin=margin, confidence=confidence)
+
+
+def _judged(
+    mean: float, error: float, freedom: float, runs: int, *, margin: float, confidence: float
+) -> Comparison:
+    """Judge an estimate of the log of a ratio by its standard error."""
+    bound, alpha = _bound_and_level(margin, confidence)
     half_width = _t_quantile(1 - alpha / 2, freedom) * error
     equivalence_p = max(upper_tail(mean + bound, error, freedom), upper_tail(bound - mean, error, freedom))
     difference_p = min(1.0, 2 * upper_tail(abs(mean), error, freedom))
     return Comparison(
-        runs=min(len(first), len(second)),
+        runs=runs,
         ratio=exp(mean),
         low=exp(mean - half_width),
         high=exp(mean + half_width),
