@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import sys
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 
 import pytest
@@ -24,12 +24,10 @@ LOADERS = {
 def install(monkeypatch: pytest.MonkeyPatch, group: str, name: str, value: str) -> None:
     """As if a package with this entry point were installed."""
 
-    def entry_points(*, group: str) -> list[EntryPoint]:
-        return [point for point in installed if point.group == group]
-
-    installed = [EntryPoint(name=name, value=value, group=f"bareboat.{group}")]
-    monkeypatch.setattr(importlib.metadata, "entry_points", entry_points)
-    monkeypatch.setattr(registry, "_modules", registry._modules.__wrapped__)  # without what it remembers
+    installed = EntryPoints([EntryPoint(name=name, value=value, group=f"bareboat.{group}")])
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda: installed)
+    for remembers in ("_added", "_modules"):
+        monkeypatch.setattr(registry, remembers, getattr(registry, remembers).__wrapped__)
 
 
 def test_native_is_the_last_engine_because_it_holds_nothing() -> None:

@@ -257,7 +257,7 @@ def request_of(
 
 
 def _job_of_arm(job: Job, keeps: set[str], session: Session, choice: Choice, *, submitted: bool) -> Job:
-    """The job of an arm for this site. What the study compares stays, whatever flags and settings say."""
+    """The job of an arm for this site. What the study compares stays, whatever the flags and settings."""
     keeps = {*keeps, "engine"} if job.engine == registry.BARE_METAL else keeps
     made = retrieval.without_place(job, keeps)
     made = msgspec.structs.replace(

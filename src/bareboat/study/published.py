@@ -127,7 +127,7 @@ def _rows(rows: Reader, name: str) -> Iterator[Published]:
 
 
 def check(rows: Sequence[Published], factors: Sequence[str], name: str) -> None:
-    """Raise UsageError for two rows that the study cannot tell apart: equal ones, or rows that differ in a
+    """Raise UsageError for two rows that are the same to the study: equal ones, or rows that differ in a
     column that names none of its factors. `name`: the file's."""
     last = [factor.rpartition(".")[2] for factor in factors]
     found: dict[tuple[str, ...], Published] = {}
