@@ -331,6 +331,8 @@ def test_a_study_of_arms_and_points_is_locked_replayed_and_compared(desk: Desk) 
     assert "API_TOKEN is not in the lock" in missing
     plain = desk.do("replay", "study.lock", "--tolerance", "0.1", code=2)
     assert "--tolerance without a metric is for runs" in plain
+    ignored = desk.do("replay", "study.lock", "--ignore", "speed", code=2)
+    assert "--ignore is for runs" in ignored
     done = desk.do("replay", "study.lock", "--yes", API_TOKEN="geheim")
     assert "equal: replay" in done
     assert "equal      speed: bubblewrap / bare at size=1: 1.0000" in done

@@ -444,12 +444,22 @@ def test_all_that_any_arm_runs_is_shown(tmp_path: Path) -> None:
     first = make_locked_matrix()
     (bare, sif), last = first.cells
     evil = msgspec.structs.replace(
-        bare, job=msgspec.structs.replace(bare.job, command=("rm", "-rf", "\x1b[2J"), modules=("evil",))
+        bare,
+        job=msgspec.structs.replace(
+            bare.job, command=("rm", "-rf", "\x1b[2J"), modules=("evil",), seccomp=False
+        ),
     )
     lock = make_matrix_lock(msgspec.structs.replace(first, cells=((evil, sif), last)))
     found = find(lock, Store(tmp_path / "store"))
     text = replay_verb.shown(lock, found, found.job)
-    for said in ("rm -rf", "python train.py 32", "python train.py 64", "WITHOUT a container", "module "):
+    for said in (
+        "rm -rf",
+        "python train.py 32",
+        "python train.py 64",
+        "WITHOUT a container",
+        "module ",
+        "without the system call filter",
+    ):
         assert said in text
     assert "\x1b" not in text
     assert max(map(len, text.splitlines())) <= 80

@@ -175,6 +175,11 @@ def _check_flags(lock: Lock, options: argparse.Namespace, names: Sequence[str] |
     if lock.matrix is not UNSET:
         known = {each.name for pair in lock.matrix.compared for each in pair.metrics}
         _check_tolerances(options.tolerance or ())
+        if options.ignore:
+            raise UsageError(
+                "--ignore is for runs: of a study, the ratios of its primary metric are judged",
+                remedy="remove --ignore; values of arms are judged only with --tolerance NAME=X",
+            )
     if unknown := sorted(set(names) - known):
         flag = "--ignore" if unknown[0] in (options.ignore or ()) else "--tolerance"
         raise UsageError(
@@ -294,6 +299,8 @@ def _commands(job: Job) -> Iterator[tuple[str, str]]:
     yield "command", one_line(command, limit=2000)
     container = "WITHOUT a container" if job.engine == registry.BARE_METAL else "in a container"
     yield "runs", container
+    if job.seccomp is False:
+        yield "filter", "without the system call filter, except for its part for the terminal"
     for module in job.modules:
         yield "module", one_line(f"{module}, loaded outside of the container", limit=300)
 

@@ -152,7 +152,7 @@ def _values(
             confidence=confidence,
         )
         for level in found[0]
-        if level in found[1] and level[2] not in tolerances.ignored
+        if level in found[1]
     }
     # What is judged is a family of its own: what is only shown takes no power from it.
     verdicts: dict[_Level, Verdict] = {}
@@ -162,8 +162,6 @@ def _values(
     compared, judged, changed = [], [], []
     for level in dict.fromkeys((*found[0], *found[1])):
         arm, at, metric = level
-        if metric in tolerances.ignored:
-            continue
         name = f"{metric} of {arm}" + (f" at {at}" if at else "")
         is_judged = metric in tolerances.own
         if level in made:
