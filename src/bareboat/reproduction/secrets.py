@@ -11,7 +11,7 @@ from msgspec import UNSET
 
 from bareboat.model import looks_secret
 from bareboat.model.variables import NOT_SHOWN
-from bareboat.reproduction.document import Cell, Lock, LockedImage, LockedMatrix
+from bareboat.reproduction.document import Lock, LockedImage, LockedMatrix
 from bareboat.runs import withheld
 
 #: Flags whose names look like secrets and whose values are not.
@@ -76,7 +76,7 @@ def _image_without(image: LockedImage, notes: list[str]) -> LockedImage:
 
 
 def _matrix_without(matrix: LockedMatrix, notes: list[str]) -> LockedMatrix:
-    """The study without the values of its arms' variables that are secrets, and without such reasons."""
+    """The study without steps of recipes and reasons that have a secret. Its arms never had one."""
     failed = []
     for each in matrix.failed:
         if withheld.form(each.reason):
@@ -85,20 +85,8 @@ def _matrix_without(matrix: LockedMatrix, notes: list[str]) -> LockedMatrix:
         failed.append(each)
     return msgspec.structs.replace(
         matrix,
-        cells=tuple(tuple(map(_cell_without, row)) for row in matrix.cells),
         images=tuple(_image_without(each, notes) for each in matrix.images),
         failed=tuple(failed),
-    )
-
-
-def _cell_without(cell: Cell) -> Cell:
-    environment = cell.job.environment
-    left_out = set(withheld.names(environment))
-    kept = {name: value for name, value in environment.items() if name not in left_out}
-    return msgspec.structs.replace(
-        cell,
-        job=msgspec.structs.replace(cell.job, environment=kept),
-        withheld=tuple(sorted({*cell.withheld, *left_out})),
     )
 
 
