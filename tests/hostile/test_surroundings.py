@@ -156,7 +156,7 @@ def test_a_home_that_is_missing_or_read_only(tmp_path: Path) -> None:
     ("limit", "words", "said"),
     [
         ("ulimit -f 0", "run --engine native -- true", "limit on file sizes"),
-        ("ulimit -n 10", "run --engine native -- true", "too many files"),
+        ("ulimit -n 8", "run --engine native -- true", "too many files"),
     ],
 )
 def test_a_limit_of_the_process_is_named(tmp_path: Path, limit: str, words: str, said: str) -> None:

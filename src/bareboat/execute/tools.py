@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import select
@@ -80,6 +81,10 @@ class Deadline:
         return max(0.0, self._end - time.monotonic())
 
 
+#: Errors of starting a process that are not the program's.
+_LIMITS = frozenset((errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM))
+
+
 def run(
     argv: Sequence[str],
     *,
@@ -95,7 +100,8 @@ def run(
     """Run a short command to its end and capture its output.
 
     It runs in a session of its own, without a terminal. Processes left in that session are killed, unless it
-    `may_leave` some. A missing program is exit code 127, not an exception. Raises ToolTimeoutError after
+    `may_leave` some. A missing program is exit code 127, not an exception; a limit of this process or machine
+    that keeps every program from starting is an OSError. Raises ToolTimeoutError after
     `timeout_s` seconds (None: `patience`) and at the deadline `within`, and ToolError for more than
     `most_bytes` on stdout; excess stderr is dropped. On an error, the tool and all processes below it are
     terminated. After `notice_s` seconds, a note shows which command has not answered.
@@ -126,6 +132,8 @@ def run(
         )
     # Missing, not executable, for another machine, or an argument that cannot be passed.
     except (OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno in _LIMITS:
+            raise
         return Outcome(argv=tuple(argv), exit_code=127, stdout="", stderr=str(error), wall_s=0.0)
     try:
         stdout, stderr = _converse(process, given or b"", began + limit_s, most_bytes, notice)

@@ -68,14 +68,7 @@ def choose(asked: str | None) -> str:
 
 def ask(python: str) -> Interpreter:
     """Start the interpreter once, isolated from the caller's PYTHON* variables, and ask it."""
-    try:
-        outcome = execute.run([python, "-I", "-c", _QUESTION], timeout_s=execute.patience(execute.START_S))
-    except OSError as error:  # a program of another architecture, or none at all
-        raise ToolError(
-            f"the Python {python} does not start",
-            context=str(error),
-            remedy="name one that does: --python PATH",
-        ) from None
+    outcome = execute.run([python, "-I", "-c", _QUESTION], timeout_s=execute.patience(execute.START_S))
     if not outcome.ok:
         raise ToolError(
             f"the Python {python} does not start",
