@@ -19,9 +19,9 @@ nvidia=('535 bookworm' '550 trixie')
 nvidia_packages=(
   libcuda1 libnvidia-ml1 libnvidia-ptxjitcompiler1 libnvidia-pkcs11-openssl3 nvidia-smi nvidia-cuda-mps
 )
-# Images with another glibc than this machine's: GLIBC SUITE.
+# Images with another glibc than this machine's: GLIBC SUITE. bash brings base-files, which makes /bin and /lib.
 glibcs=('2.31 bullseye' '2.41 trixie')
-glibc_packages=python3,dash,coreutils
+glibc_packages=python3,dash,coreutils,bash
 
 packages=(
   # engines and image tools
