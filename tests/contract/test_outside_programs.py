@@ -65,3 +65,24 @@ def test_a_program_that_is_nowhere_is_refused(tmp_path: Path, program: Path) -> 
     code, out, err = run(tmp_path, "greeet", path=str(program.parent))
     assert (code, out) == (127, "")
     assert '"greeet" is not on the PATH' in err
+
+
+def test_a_study_of_such_a_program_is_measured(tmp_path: Path, program: Path) -> None:
+    program.write_text("#!/bin/sh\necho value $1\n")
+    make_environment(tmp_path / "venv")
+    study = tmp_path / "study.toml"
+    study.write_text(
+        'command = ["greet", "{n}"]\n[sweep]\nn = ["1"]\n[arms]\nbare = {engine = "native"}\nbox = {}\n'
+        '[metrics.value]\npattern = "value ([0-9]+)"\nprimary = true\nbetter = "lower"\n'
+    )
+    python = str(tmp_path / "venv" / "bin" / "python")
+    done = subprocess.run(
+        [sys.executable, "-m", "bareboat", "prove", "--dry-run", "--python", python, str(study)],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": f"{os.environ['PATH']}:{program.parent}", "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

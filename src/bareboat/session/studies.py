@@ -52,7 +52,8 @@ def _prepared(session: Session, job: Job, known: dict[str, Prepared]) -> Prepare
     if key not in known:
         known[key] = preparation.prepare(session, job, Purpose.PROVE)
     ready = known[key]
-    changed = msgspec.structs.replace(ready.job, command=job.command, environment=job.environment)
+    command = (*ready.job.command[:1], *job.command[1:])  # where the program was found
+    changed = msgspec.structs.replace(ready.job, command=command, environment=job.environment)
     return ready._replace(job=changed)
 
 
