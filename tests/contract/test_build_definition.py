@@ -113,9 +113,8 @@ def test_what_fails_names_its_line(builds: Builds, more: str, code: int, said: s
 
 
 def test_a_certificate_error_names_what_a_definition_file_can_do(builds: Builds) -> None:
-    """It has no secrets."""
     context = builds.context("")
     text = "Bootstrap: docker\nFrom: base\n%post\n    echo certificate verify failed; exit 1\n"
     (context / "app.def").write_text(text)
     said = builds.bareboat("image", "build", "-f", context / "app.def", context, code=1)
-    assert "name a base image that has this machine's certificates" in said.err
+    assert "--ca-bundle" in said.err

@@ -48,8 +48,8 @@ def test_schedulers_without_a_way_name_none() -> None:
     assert lsf.attach("17", None) is not None
 
 
-def test_a_run_of_an_earlier_version_has_no_script(store: Store) -> None:
+def test_a_run_whose_script_is_missing(store: Store) -> None:
     run = store.new_run("train")
-    with pytest.raises(BareboatError, match="an earlier version of Bareboat") as raised:
+    with pytest.raises(BareboatError, match=r"shell\.sh is missing") as raised:
         interaction._shell_words(store, run)
     assert raised.value.remedy == f"bareboat attach --host {run}"

@@ -186,7 +186,7 @@ def _shell_words(store: Store, run_id: str) -> tuple[str, ...]:
     script = whole if folder.parent.name == "points" and os.path.lexists(whole) else own
     if not os.path.lexists(script):
         raise BareboatError(
-            f"an earlier version of Bareboat submitted {run_id} and stored nothing about its container",
+            f"{script} is missing: it opens the shell in the container of {run_id}",
             remedy=f"bareboat attach --host {run_id}",
         )
     return ("bash", str(script), run_id, str(folder / directory.CONTROL))

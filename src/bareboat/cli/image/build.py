@@ -17,12 +17,14 @@ from bareboat.store import check_image_name
 
 if TYPE_CHECKING:
     from bareboat.images.build.options import Options
+    from bareboat.images.build.packages import Packages
 
 EXAMPLE = "bareboat image build -t myapp:1.0 ."
 
 _NAMES = ("Dockerfile", "Containerfile")
 _IGNORES = (".dockerignore", ".containerignore")
 _LARGEST_SECRET = 1 << 20
+_LARGEST_BUNDLE = 4 << 20
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -68,6 +70,18 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--add-host", metavar="NAME:ADDRESS", action="append", help="add a line to /etc/hosts of RUN"
+    )
+    parser.add_argument(
+        "--pip-index", metavar="URL", help="index from which pip and uv install in RUN; not in the image"
+    )
+    parser.add_argument(
+        "--apt-mirror",
+        metavar="[ARCHIVE=]URL",
+        action="append",
+        help="mirror that apt uses in RUN, below which are debian, ubuntu …; not in the image",
+    )
+    parser.add_argument(
+        "--ca-bundle", metavar="FILE", help="certificates that programs trust in RUN; not in the image"
     )
     parser.add_argument(
         "--ids",
@@ -224,6 +238,7 @@ def _options(context: Context) -> Options:
         sockets=dict(map(_socket, options.ssh or ())),
         hosts=tuple(map(_host, options.add_host or ())),
         network=options.network,
+        packages=_packages(options),
         platform=options.platform or "",
         no_cache=options.no_cache,
         epoch=source_date(os.environ | arguments),
@@ -235,8 +250,9 @@ def _options(context: Context) -> Options:
 
 def _command(options: argparse.Namespace, path: Path, folder: Path) -> str:
     """What builds the image again, from any directory. Of a proxy only the name stays: it may hold a
-    password."""
+    password, as the URL of an index or a mirror."""
     from bareboat.images.recipe.stages import PROXIES
+    from bareboat.runs.repository import without_credentials
 
     words = ["bareboat", "image", "build", "--no-cache", "-f", str(path.absolute())]
     builder = None if options.builder == "bareboat" else options.builder
@@ -257,6 +273,10 @@ def _command(options: argparse.Namespace, path: Path, folder: Path) -> str:
         words += ["--secret", ",".join(given)]
     for flag, texts in (("--ssh", options.ssh), ("--add-host", options.add_host)):
         words += [word for text in texts or () for word in (flag, text)]
+    mirrors = ["=".join(map(without_credentials, text.split("="))) for text in options.apt_mirror or ()]
+    words += [word for text in mirrors for word in ("--apt-mirror", text)]
+    words += ["--pip-index", without_credentials(options.pip_index)] if options.pip_index else []
+    words += ["--ca-bundle", os.path.abspath(options.ca_bundle)] if options.ca_bundle else []
     return shlex.join([*words, str(folder)])
 
 
@@ -349,6 +369,42 @@ def _socket(text: str) -> tuple[str, str]:
     if not Path(path).is_socket():
         raise UsageError(f"--ssh {name[:40]}: {path[:200]} is not the socket of an agent", remedy=example)
     return name, os.path.realpath(path)
+
+
+def _packages(options: argparse.Namespace) -> Packages:
+    from bareboat.images.build.packages import Packages
+
+    mirrors = {}
+    for text in options.apt_mirror or ():
+        archive, _, mirror = text.rpartition("=http") if "=http" in text else ("", "", text)
+        mirror = f"http{mirror}" if archive else mirror
+        example = (
+            "--apt-mirror https://mirror.site   # or: http://deb.debian.org/debian=https://mirror.site/deb"
+        )
+        for each in filter(None, (archive, mirror)):
+            _check_url("--apt-mirror", each, example)
+        mirrors[archive] = mirror
+    if options.pip_index is not None:
+        _check_url("--pip-index", options.pip_index, "--pip-index https://index.site/simple")
+    certificates = b""
+    if options.ca_bundle is not None:
+        try:
+            certificates = untrusted.read_bytes(options.ca_bundle, limit=_LARGEST_BUNDLE, follow=True)
+        except OSError as error:
+            raise untrusted.unreadable(options.ca_bundle, error) from None
+        except ValueError:
+            raise UsageError(f"--ca-bundle {options.ca_bundle[:80]!r} is not a path") from None
+        if b"-----BEGIN " not in certificates:
+            raise UsageError(
+                f"--ca-bundle {options.ca_bundle[:200]} has no certificate in PEM",
+                remedy="--ca-bundle /etc/ssl/certs/ca-certificates.crt",
+            )
+    return Packages(index=options.pip_index or "", mirrors=mirrors, certificates=certificates)
+
+
+def _check_url(flag: str, text: str, example: str) -> None:
+    if not text.startswith(("http://", "https://")) or text.split() != [text] or not text.isprintable():
+        raise UsageError(f"{flag} {text[:80]!r} is not a URL", remedy=example)
 
 
 def _host(text: str) -> tuple[str, str]:

@@ -109,6 +109,11 @@ class Copier:
         self._folder(path, 0o755, time.time_ns(), keeps=False)
         self._stamp()
 
+    def make_parents(self, path: str) -> None:
+        """The directories above a path, as the view has them."""
+        self._parents(path)
+        self._stamp()
+
     def _stamp(self) -> None:
         for path, mtime_ns in reversed(self._times):
             self._tree.change_folder(path, mtime_ns=mtime_ns)

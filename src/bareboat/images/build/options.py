@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from bareboat.images.build.packages import Packages
 from bareboat.model import Image
 
 
@@ -31,6 +32,7 @@ class Options:
     platform: str = ""
     no_cache: bool = False
     epoch: int | None = None
+    packages: Packages = field(default_factory=Packages)
     shell: bool = False
     ids: bool = False
     command: str = "bareboat image build --no-cache DIRECTORY"

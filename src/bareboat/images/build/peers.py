@@ -33,6 +33,9 @@ _LACKING: Mapping[str, tuple[str, ...]] = {
     "--platform": ("apptainer", "ch-image"),
     "--network": ("apptainer", "ch-image"),
     "SOURCE_DATE_EPOCH": ("apptainer", "ch-image"),
+    "--pip-index": BUILDERS,
+    "--apt-mirror": BUILDERS,
+    "--ca-bundle": BUILDERS,
 }
 #: What takes an image from a file into the store.
 Take = Callable[[Transport, Path], Image]
@@ -188,6 +191,9 @@ def _check(peer: Peer, options: Options) -> None:
         "--platform": options.platform,
         "--network": options.network != "default",
         "SOURCE_DATE_EPOCH": options.epoch is not None,
+        "--pip-index": options.packages.index,
+        "--apt-mirror": options.packages.mirrors,
+        "--ca-bundle": options.packages.certificates,
     }
     for flag, value in given.items():
         if value and peer.name in _LACKING[flag]:

@@ -16,6 +16,7 @@ from bareboat.images.build.copying import Copier, Request
 from bareboat.images.build.ids import Given, Ids
 from bareboat.images.build.layer import Owner
 from bareboat.images.build.options import Engine
+from bareboat.images.build.packages import CERTIFICATES, Packages, Sources
 from bareboat.images.build.places import User, locate
 from bareboat.images.build.rootfs import Rootfs, Stubs, discard
 from bareboat.images.build.sandbox import Bind, Sandbox
@@ -48,6 +49,7 @@ class Command:
     binds: tuple[Bind, ...] = ()
     network: bool = True
     hosts: tuple[tuple[str, str], ...] = ()
+    packages: Packages = field(default_factory=Packages)
 
 
 class Runner:
@@ -96,6 +98,7 @@ class Runner:
             gid=command.user.gid,
             workdir=command.workdir,
             environment=command.environment,
+            apt=command.packages.apt(),
             binds=[replace(bind, target=stubs.path(bind.target)) for bind in binds],
             network=command.network,
             own_processes=found.own_processes,
@@ -110,6 +113,8 @@ class Runner:
             box = replace(box, tree=str(tree.path))
         if rootfs.view.find(command.workdir) is None:
             _make_workdir(rootfs, command.workdir, upper if tree is None else tree.path)
+        sources = Sources(command.packages, rootfs.view)
+        sources.place(upper if tree is None else tree.path)
         with self._owned(command, rootfs, known, upper) as owned:
             words = command.words
             if self._ids is not None:
@@ -129,6 +134,7 @@ class Runner:
                 raise error
         if tree is not None:
             difference.collect(tree, upper)
+        sources.restore(upper)
         stubs.remove(upper, keep=owned.kept)
         discard(work)
         return owned.owners
@@ -184,6 +190,9 @@ class Runner:
             copy.write_text(text)
             copy.chmod(0o644)
             found.append(Bind(source=str(copy), target=path, writable=True))
+        if command.packages.certificates:
+            data = command.packages.certificates
+            found.append(Bind(source="", target=CERTIFICATES, data=data, mode=0o644))
         return found
 
     def _start(self, found: _Found, box: Sandbox, words: tuple[str, ...], tail: _Tail) -> int:
@@ -300,13 +309,13 @@ _HINTS = (
     (
         ("Temporary failure resolving", "Could not resolve", "Name or service not known",
          "Temporary failure in name resolution", "Network is unreachable", "NewConnectionError"),
-        "check the network, or pass the proxy: --build-arg https_proxy=$https_proxy",
+        "check the network, or use your site's proxy, index or mirror: --build-arg https_proxy=$https_proxy, "
+        "--pip-index URL, --apt-mirror URL   # docs/building.md",
     ),
     (
         ("CERTIFICATE_VERIFY_FAILED", "certificate verify failed", "SSL certificate problem",
          "server certificate verification failed"),
-        "pass this machine's certificates: --secret id=ca,src=/etc/ssl/certs/ca-certificates.crt, and "
-        "RUN --mount=type=secret,id=ca …   # docs/building.md",
+        "give RUN this machine's certificates: --ca-bundle /etc/ssl/certs/ca-certificates.crt",
     ),
     (
         ("bwrap: execvp",),
@@ -324,10 +333,6 @@ def _hint(text: str, command: Command) -> str:
         if any(mark in text for mark in marks):
             if not command.network and "network" in remedy:
                 return "remove --network=none, under which RUN has no network"
-            if "--secret" in remedy and command.step.text.startswith("RUN %"):
-                return (
-                    "name a base image that has this machine's certificates: a definition file has no secrets"
-                )
             return remedy
     return ""
 

@@ -40,8 +40,9 @@ class Bind:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sandbox:
     """One start. `layers`: the trees below, bottom first, with `upper` and `work` of the overlay; or `tree`,
-    a copy to write to. `own_processes`: it sees no others. `namespace`: the descriptor of a user namespace
-    with several users, in which it starts as root; -1: it makes one with one user."""
+    a copy to write to. `apt`: more of its settings. `own_processes`: it sees no others. `namespace`: the
+    descriptor of a user namespace with several users, in which it starts as root; -1: it makes one with one
+    user."""
 
     layers: Sequence[str] = ()
     upper: str = ""
@@ -51,6 +52,7 @@ class Sandbox:
     gid: int = 0
     workdir: str = "/"
     environment: Mapping[str, str] = field(default_factory=dict)
+    apt: bytes = b""
     binds: Sequence[Bind] = ()
     network: bool = True
     own_processes: bool = True
@@ -84,7 +86,7 @@ def arguments(sandbox: Sandbox, seccomp: bytes) -> list[Word]:
         words += ["--perms", "1777", "--tmpfs", "/dev/shm"]
     words += ["--proc", "/proc"] if sandbox.own_processes else ["--bind", "/proc", "/proc"]
     words += ["--ro-bind", "/sys", "/sys"]
-    words += ["--perms", "0644", "--ro-bind-data", Data(APT_TEXT), APT_FILE]
+    words += ["--perms", "0644", "--ro-bind-data", Data(APT_TEXT + sandbox.apt), APT_FILE]
     for bind in sandbox.binds:
         if bind.data is not None:
             words += ["--perms", f"{bind.mode:04o}", "--ro-bind-data", Data(bind.data), bind.target]

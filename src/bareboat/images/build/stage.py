@@ -204,12 +204,18 @@ class Builder:
                 step=step,
                 name=work.options.name,
                 words=words,
-                environment={**hidden, **environment, **mounted.variables},
+                environment={
+                    **work.options.packages.variables(),
+                    **hidden,
+                    **environment,
+                    **mounted.variables,
+                },
                 workdir=state.config.workdir,
                 user=user,
                 binds=(*mounted.binds, *_script_bind(script)),
                 network=network != "none",
                 hosts=work.options.hosts,
+                packages=work.options.packages,
             )
 
             def make(folder: Path) -> Mapping[bytes, Owner]:
