@@ -20,7 +20,7 @@ from hostile.sweep.worker import Asked, Workers
 _ONE_IN = 3
 _REAL_ONE_IN = 60
 _SAMPLE = 6
-_TOOLS_ONE_IN, _RIGHT_ONE_IN = 27, 6
+_TOOLS_ONE_IN, _RIGHT_ONE_IN = 53, 8
 _SHOWN = 4
 
 PLACES = [name for name, each in SURROUNDINGS.items() if not each.odd and name != "plain"]
