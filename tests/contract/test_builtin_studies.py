@@ -196,6 +196,20 @@ def test_a_job_that_fills_the_memory_leaves_its_neighbour_alone() -> None:
     assert "completed jobs: 1" in found
 
 
+def test_time_slices_and_mps_are_not_confused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A job under time slices avoids MPS's daemon; one under MPS does not run without it."""
+    script = module("sharing", "job.py", monkeypatch)
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path))
+    monkeypatch.setenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "")
+    with pytest.raises(SystemExit, match="the daemon of MPS is not running: nvidia-cuda-mps-control -d"):
+        script.take_share("mps", 0, 4)
+    (tmp_path / "control").touch()
+    assert script.take_share("mps", 0, 4) == "25 % of the threads"
+    assert os.environ["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "25"
+    assert script.take_share("slices", 0, 4) == "time slices"
+    assert not os.path.exists(os.environ["CUDA_MPS_PIPE_DIRECTORY"])
+
+
 # --------------------------------------------------------------------------------------------------
 # The command.
 

@@ -24,6 +24,9 @@ import subprocess
 import time
 from datetime import timedelta
 
+#: Where the daemon of MPS is reached, unless CUDA_MPS_PIPE_DIRECTORY is set.
+MPS = "/tmp/nvidia-mps"
+
 
 def take_share(share, index, jobs):
     """Restrict this process to its part of the device, before any library reads what there is."""
@@ -36,6 +39,8 @@ def take_share(share, index, jobs):
         os.sched_setaffinity(0, own)
         return f"cores {','.join(map(str, own))}"
     if share == "mps":
+        if not os.path.exists(os.path.join(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", MPS), "control")):
+            raise SystemExit("the daemon of MPS is not running: nvidia-cuda-mps-control -d")
         os.environ["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = str(100 // jobs)
         return f"{100 // jobs} % of the threads"
     if share == "mig":
@@ -45,6 +50,8 @@ def take_share(share, index, jobs):
             raise SystemExit(f"{jobs} jobs need {jobs} MIG instances; there are {len(instances)}")
         os.environ["CUDA_VISIBLE_DEVICES"] = instances[index]
         return instances[index]
+    if share == "slices":  # a job that found MPS's daemon would use it
+        os.environ["CUDA_MPS_PIPE_DIRECTORY"] = "/nonexistent"
     return "time slices"
 
 
