@@ -1,6 +1,6 @@
 """Does a real GPU work in every engine of this machine as it does on bare metal?
 
-    python bench/gpu/contract.py [--engine NAME ...] [--scratch FOLDER]
+    python bench/gpu/contract.py [--engine NAME ...] [--scratch FOLDER] [--limit SECONDS]
 
 The part of tests/contract/test_gpu.py that needs a GPU. In each engine a small Python environment loads the
 driver's libcuda, has it compile a kernel (PTX, as frameworks do), runs that on the first GPU and checks the
@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -95,12 +96,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--engine", action="append", help="only this one; may be given more than once")
     parser.add_argument("--scratch", help="where the store and the environment go for the time")
+    parser.add_argument("--limit", type=float, default=300, help="seconds for one command in an engine")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(dir=options.scratch) as top:
-        return _compare(Path(top), options.engine or list(registry.names("engines")))
+    with tempfile.TemporaryDirectory(dir=options.scratch, ignore_cleanup_errors=True) as top:
+        return _compare(Path(top), options.engine or list(registry.names("engines")), options.limit)
 
 
-def _compare(top: Path, engines: list[str]) -> int:
+def _compare(top: Path, engines: list[str], limit_s: float) -> int:
     store = Store(top / "store")
     site = probe(store)
     drivers = [driver for driver in site.gpu_drivers if driver.devices]
@@ -112,8 +114,8 @@ def _compare(top: Path, engines: list[str]) -> int:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", top / "env"], check=True)
     image, _ = capture(CaptureRequest(python=str(top / "env/bin/python")), store)
     (top / "work").mkdir()
-    bare = _tried(top, store, image, site, "native")
-    print(f"{'native':<14} {bare}")
+    bare = _tried(top, store, image, site, "native", limit_s)
+    print(f"{'native':<14} {bare}", flush=True)
     failed = bare["right"] is not True
     for name in (each for each in engines if each != "native"):
         facts = site.engine(name)
@@ -121,23 +123,30 @@ def _compare(top: Path, engines: list[str]) -> int:
             print(f"{name:<14} not tried: {facts.detail if facts is not None else 'it is not here'}")
             continue
         try:
-            found = _tried(top, store, image, site, name)
+            found = _tried(top, store, image, site, name, limit_s)
         except BareboatError as error:
             found = {"refused": error.message}
+        except subprocess.TimeoutExpired:
+            found = {"stopped": f"no end after {limit_s:g} s"}
         same = found == bare
         failed |= not same
         print(f"{name:<14} {'as on bare metal' if same else f'DIFFERS: {found}'}", flush=True)
     return int(failed)
 
 
-def _tried(top: Path, store: Store, image: Image, site: Site, engine: str) -> dict[str, object]:
-    computed = _run(top, store, image, site, engine, "python", "-c", _PROGRAM)
-    hidden = _run(top, store, image, site, engine, "python", "-c", _PROGRAM, visible="")
+def _tried(
+    top: Path, store: Store, image: Image, site: Site, engine: str, limit_s: float
+) -> dict[str, object]:
+    def run(*command: str, visible: str | None = None) -> subprocess.CompletedProcess[str]:
+        return _run(_script(top, store, image, site, engine, *command), limit_s, visible)
+
+    computed = run("python", "-c", _PROGRAM)
+    hidden = run("python", "-c", _PROGRAM, visible="")
     smi = "nvidia-smi"
     if engine == "native":  # where it may be in a folder that no image's PATH names
         known = {file.name: file.path for driver in site.gpu_drivers for file in driver.programs}
         smi = known.get(smi, smi)
-    listed = _run(top, store, image, site, engine, smi, "-L")
+    listed = run(smi, "-L")
     said: dict[str, object] = {"right": False, "stderr": computed.stderr.strip()}
     if computed.returncode == 0:
         said = json.loads(computed.stdout)
@@ -145,9 +154,7 @@ def _tried(top: Path, store: Store, image: Image, site: Site, engine: str) -> di
     return {**said, "hidden": '"code": 100' in hidden.stderr, "nvidia-smi": listed.stdout or listed.stderr}
 
 
-def _run(
-    top: Path, store: Store, image: Image, site: Site, engine: str, *command: str, visible: str | None = None
-) -> subprocess.CompletedProcess[str]:
+def _script(top: Path, store: Store, image: Image, site: Site, engine: str, *command: str) -> Path:
     job = Job(
         name="gpu",
         command=command,
@@ -160,13 +167,24 @@ def _run(
         make_flat(store, image, made.mount_points)
     script = top / f"{engine}.sh"
     script.write_text(render.script(made))
+    return script
+
+
+def _run(script: Path, limit_s: float, visible: str | None) -> subprocess.CompletedProcess[str]:
     environment = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
     if visible is not None:
         environment["CUDA_VISIBLE_DEVICES"] = visible
-    return subprocess.run(
-        ["bash", str(script)], stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environment,
-        timeout=300, check=False,
-    )  # fmt: skip
+    with subprocess.Popen(
+        ["bash", str(script)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, env=environment, start_new_session=True,
+    ) as process:  # fmt: skip
+        try:
+            printed, complained = process.communicate(timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            # The engine's processes hold the pipes as well.
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return subprocess.CompletedProcess(process.args, process.returncode, printed, complained)
 
 
 if __name__ == "__main__":
