@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits, 2 ranks: 1 node x 2 ranks; engine native, launcher torchrun, scheduler local
-# Written by Bareboat 0.1.0, plan sha256:b435855ae7ef.
+# Written by Bareboat 0.1.0, plan sha256:aa7821c9b9bc.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits: 1 node x 1 ranks; engine native, launcher single, scheduler local
-# Written by Bareboat 0.1.0, plan sha256:b17e89ee7915.
+# Written by Bareboat 0.1.0, plan sha256:99adb25eb2c2.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 

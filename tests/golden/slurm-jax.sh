@@ -436,16 +436,19 @@ job_command() {
 }
 
 # A rank's output is kept, and goes to the job's line by line, its number before. No program is started for
-# those that say nothing. (Of its first line bash does not keep zero bytes.)
+# those that say nothing: bash reads the first byte, and sed joins it to the rest of its line.
 read_output() { # $1: in this file
+  local first
   trap '' TERM INT HUP
   : > "$1"
-  if IFS= read -r line; then
-    exec sed -u -e "w $1" -e "s/^/[rank $RANK] /" /dev/fd/7 - 7<<< "$line"
-  elif [ -n "$line" ]; then # no end of a line
-    printf '%s' "$line" > "$1"
-    printf '[rank %s] %s' "$RANK" "$line"
-  fi
+  IFS= LC_ALL=C read -r -d '' -n 1 first || return 0
+  LC_ALL=C exec sed -u -e '1{$!N;s/\n//' -e '}' -e "w $1" -e "s/^/[rank $RANK] /" /dev/fd/7 - 7< <(
+    case $first in
+      '') printf '\0' ;;
+      $'\n') printf '\n\n' ;;
+      *) printf '%s' "$first" ;;
+    esac
+  )
 }
 
 # One rank: it is told its names.
