@@ -144,6 +144,7 @@ def test_native_runs_the_command_without_an_image() -> None:
     assert made.command.argv[:3] == ("env", "-i", "--chdir=/home/ada/digits")
     assert made.command.argv[-4:] == ("python", "digits.py", "--epochs", "40")
     assert [d.subject for d in made.decisions] == ["scheduler", "topology", "engine", "launcher"]
+    assert decision(made, "launcher").choice == "single"
 
 
 def test_native_needs_no_image_at_all() -> None:

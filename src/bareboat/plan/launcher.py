@@ -36,7 +36,7 @@ def choose_launcher(job: Job, surroundings: Surroundings) -> tuple[Launcher, Lau
         if isinstance(verdict, Launch):
             decision = Decision(
                 subject="launcher",
-                choice=f"{name}, {_PLACES[launcher.START]}",
+                choice=f"{name}, {_PLACES[launcher.START]}" if surroundings.contains else name,
                 reason=("asked for; " if job.launcher else "") + verdict.reason,
                 rejected=tuple(rejected),
             )
