@@ -285,7 +285,7 @@ def test_what_is_left_of_another_start_of_the_machine_is_not_trusted(node: Node)
     for folder in (node.trees(), node.trees().parent):
         folder.chmod(0o700)
     Path(f"{node.tree()}.lock").touch()
-    Path(f"{node.tree()}.whole").write_text("another boot\n")
+    Path(f"{node.tree()}.whole").write_text(f"another-boot {os.uname().nodename}\n")
     out, _ = node.run(node.script('"$BAREBOAT_TREES/$image_name/bin/program"'))
     assert out == "it runs\n"
     assert node.told() == ["unpacked"]
@@ -377,10 +377,42 @@ def test_somebody_else_s_folder_is_refused(node: Node) -> None:
 def test_a_scratch_in_which_anybody_can_rename_is_refused(node: Node) -> None:
     node.scratch.chmod(0o777)
     _, err = node.run(node.script("echo never"), code=3)
-    assert f"anyone may rename files in {node.scratch} on here (mode 777)" in err
-    node.scratch.chmod(0o1777)
-    node.run(node.script("true"))
-    assert node.is_clean()
+    why = f"other users may rename files in {node.scratch} on here (owner {os.getuid()}, mode 777)"
+    assert why in err
+    for mode in (0o1777, 0o1775, 0o755, 0o700):
+        node.scratch.chmod(mode)
+        node.run(node.script("true"))
+        assert node.is_clean()
+
+
+@pytest.mark.parametrize("place", ["scratch", "above"])
+@pytest.mark.parametrize("who", ["group", "owner"])
+def test_a_scratch_in_which_a_colleague_can_rename_is_refused(node: Node, place: str, who: str) -> None:
+    node.scratch = node.scratch / "below"
+    node.scratch.mkdir()
+    odd = node.scratch if place == "scratch" else node.scratch.parent
+    found = f"{os.getuid()} 12345 770" if who == "group" else f"12345 {os.getgid()} 700"
+    stat = f'stat() {{ command stat "$@" | sed "s|^.* {odd}$|{found} {odd}|"; }}\n'
+    _, err = node.run(stat + node.script("echo never"), code=3)
+    assert f"other users may rename files in {odd} on here (owner " in err
+    assert "try: --node-scratch DIR, or --delivery shared" in err
+
+
+def test_a_copy_of_another_node_in_the_same_scratch_is_left_to_it(node: Node) -> None:
+    """A scratch that is not local: the other node may use its copy, and its lock may not be seen here."""
+    node.tree().mkdir(parents=True)
+    for folder in (node.trees(), node.trees().parent):
+        folder.chmod(0o700)
+    Path(f"{node.tree()}.lock").touch()
+    marked = Path(f"{node.tree()}.whole")
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    for mark in (f"{boot} another\n", "another-boot another\n"):
+        marked.write_text(mark)
+        out, err = node.run(node.script('"$BAREBOAT_TREES/$image_name/bin/program"'))
+        assert (out, node.told()[-1]) == ("it runs\n", "shared")
+        assert f"{node.scratch} is not local to this node" in err
+        node.run(node.script("true", run="other", name="b" * 64))
+        assert (marked.read_text(), node.tree().is_dir()) == (mark, True)
 
 
 def test_without_flock_the_store_is_read(node: Node) -> None:

@@ -377,7 +377,12 @@ keeps_image() { # whether the copy stays, whole: the next run of a study uses it
 }
 
 image_is_whole() { # unpacked to the end, and since the machine started: what a crash leaves may have holes
-  [ -d "$image_tree" ] && [ "$(cat "$image_tree.whole" 2> /dev/null)" = "$boot" ]
+  [ -d "$image_tree" ] && [ "$(cat "$image_tree.whole" 2> /dev/null)" = "$boot $BAREBOAT_HOST" ]
+}
+
+is_elsewhere() { # $1: a tree; whether another node made it, and may use it: not every lock is seen on all nodes
+  local host
+  { read -r _ host < "$1.whole"; } 2> /dev/null && [ "${host:-$BAREBOAT_HOST}" != "$BAREBOAT_HOST" ]
 }
 
 told_delivery() { # $1: unpacked, found or shared; $2: seconds
@@ -407,12 +412,28 @@ own_folder() { # $1: a folder that is ours alone, made if it is not there; fails
   exit 3
 }
 
+others_rename() { # $1: the node's scratch; whether others may rename files in it or above it, and where (seen)
+  local place=$1 places=() owner group mode root=''
+  while [ -n "$place" ]; do
+    places+=("$place")
+    place=${place%/*}
+  done
+  while read -r owner group mode seen; do
+    : "${root:=$owner}" # nobody, in a user namespace without root
+    seen="$seen$HERE (owner $owner, mode $mode)"
+    case $owner in 0 | "$UID" | "$root") ;; *) return 0 ;; esac
+    ((0$mode & 01000 || (0$mode & 022) == 0)) && continue # sticky, or nobody else's
+    # The group of root, and the user's own with his name, have no others in them.
+    ((0$mode & 2)) || { [ "$group" != 0 ] && [ "$group $(id -un)" != "$(id -g) $(id -gn)" ]; } && return 0
+  done < <(stat -c '%u %g %a %n' -- / "${places[@]}")
+  return 1
+}
+
 own_folders() { # the user's folder in the node's scratch, and in it that for trees of this kind
-  local mode
-  mode=$(stat -L -c %a "${BAREBOAT_TREES%/*/*}" 2> /dev/null) || return 1
-  if (((0$mode & 01002) == 2)); then
-    printf 'bareboat: anyone may rename files in %s%s (mode %s); no image is copied there\n' \
-      "${BAREBOAT_TREES%/*/*}" "$HERE" "$mode" >&2
+  local scratch seen
+  scratch=$(cd -- "${BAREBOAT_TREES%/*/*}" 2> /dev/null && pwd -P) || return 1
+  if others_rename "$scratch"; then
+    printf 'bareboat: other users may rename files in %s; no image is copied there\n' "$seen" >&2
     printf '  try: --node-scratch DIR, or --delivery shared\n' >&2
     exit 3
   fi
@@ -438,6 +459,7 @@ sweep_images() { # remove the trees that nobody uses, but for that of the lock $
   for lock in "${BAREBOAT_TREES%/*}"/*/*.lock; do
     [ "$lock" != "${1:-}" ] || continue
     [ -f "$lock" ] || continue
+    ! is_elsewhere "${lock%.lock}" || continue
     { exec {descriptor}>> "$lock"; } 2> /dev/null || continue
     if flock -x -n "$descriptor" && is_lock_of "${lock%.lock}" "$descriptor"; then
       remove_image "${lock%.lock}"
@@ -570,7 +592,7 @@ unpack_image() { # sets why when it cannot be
   if wait "$unpacking"; then
     unpacking=
     end_copy
-    mv "$part" "$image_tree" && echo "$boot" 2> /dev/null > "$image_tree.whole"
+    mv "$part" "$image_tree" && echo "$boot $BAREBOAT_HOST" 2> /dev/null > "$image_tree.whole"
     image_is_whole && return 0
     why="$image_tree cannot be made"
   else
@@ -595,8 +617,15 @@ bring_image() { # have it on this node, with its lock shared; or read the store'
       fi
       if is_lock_of "$image_tree" "$image_lock"; then
         image_is_whole && break
+        if is_elsewhere "$image_tree"; then
+          why="${BAREBOAT_TREES%/*/*} is not local to this node"
+          exec {image_lock}>&-
+          image_lock=
+          break
+        fi
         # Nobody can use what is not whole; so this takes no longer than others who ask the same.
-        if flock -x -w 60 "$image_lock" && is_lock_of "$image_tree" "$image_lock" && ! image_is_whole; then
+        if flock -x -w 60 "$image_lock" && is_lock_of "$image_tree" "$image_lock" &&
+          ! image_is_whole && ! is_elsewhere "$image_tree"; then
           how=unpacked
           unpack_image || break
         fi
