@@ -54,6 +54,7 @@ def test_the_probe_reads_partitions_accounts_and_plugins() -> None:
                 "sbatch --version": "slurm 24.11.5\n",
                 "scontrol --oneliner show partition": SHOWN,
                 "scontrol show config": "AccountingStorageEnforce = associations,limits,qos\n"
+                "ClusterName             = lab\n"
                 "AccountingStorageType   = accounting_storage/slurmdbd\n",
                 "sinfo": NODES,
                 "srun --mpi=list": "MPI plugin types are...\n\tnone\n\tpmi2\n\tpmix\n"
@@ -79,7 +80,7 @@ def test_the_probe_reads_partitions_accounts_and_plugins() -> None:
     assert facts.accounts == ("research", "physics")
     assert facts.version == "24.11.5"
     assert facts.mpi_plugins == ("none", "pmi2", "pmix", "pmix_v5")
-    assert facts.settings == {"accounts": "enforced"}
+    assert facts.settings == {"accounts": "enforced", "cluster": "lab"}
 
 
 def test_a_controller_that_does_not_answer_is_told() -> None:

@@ -14,10 +14,10 @@ from builders import fake_digest, make_job, make_site
 
 from bareboat.cli import logs
 from bareboat.cli.main import main
-from bareboat.errors import PlanError, ToolError, UsageError
+from bareboat.errors import BareboatError, PlanError, ToolError, UsageError
 from bareboat.model import JobState, SchedulerFacts, Submission, Topology
 from bareboat.plan import plan
-from bareboat.runs import dependencies, interaction, records, state, submission
+from bareboat.runs import clusters, dependencies, interaction, records, state, submission, sweeps
 from bareboat.store import Store
 
 Says = Callable[..., None]
@@ -54,8 +54,9 @@ def asked(tmp_path: Path) -> list[str]:
 
 
 def make(
-    store: Store, job_id: str | None = "17", *, starts: str = "", code: str = "", name: str = "train"
-) -> str:
+    store: Store, job_id: str | None = "17", *, starts: str = "", code: str = "", name: str = "train",
+    cluster: str = "",
+) -> str:  # fmt: skip
     run = store.new_run(name)
     folder = store.run(run)
     (folder / "control").mkdir()
@@ -63,7 +64,7 @@ def make(
     made = Submission(
         run_id=run, scheduler="slurm", job_id=job_id, name="train", nodes=2, world_size=4, engine="native",
         submitted_at="2026-11-22T03:00:00Z", plan_digest=fake_digest("1"), image_digest=None,
-        site_digest=fake_digest("2"),
+        site_digest=fake_digest("2"), cluster=cluster,
     )  # fmt: skip
     from bareboat import codec
 
@@ -84,8 +85,9 @@ def test_a_refused_job_leaves_no_run(store: Store, says: Says, tmp_path: Path) -
         submission.submit(store, made, site)
     assert store.runs() == []
     says(sbatch="echo '*** notice 1 ***'; echo 17")
-    kept = submission.submit(store, made, site)
-    assert kept.job_id == "17"
+    facts = SchedulerFacts(name="slurm", version="1", settings={"cluster": "here"})
+    kept = submission.submit(store, made, make_site(schedulers=(facts,)))
+    assert (kept.job_id, kept.cluster) == ("17", "here")
     assert submission.read(store, kept.run_id) == kept
     assert (
         (store.run(kept.run_id) / "control" / "job.sh").read_text().startswith("#!/usr/bin/env bash\n#SBATCH")
@@ -118,6 +120,38 @@ def test_an_answer_nobody_understands_leaves_the_run_to_be_looked_for(
     assert "it returned no job ID" in status.reason
     with pytest.raises(ToolError, match="returned no job ID"):
         interaction.cancel(store, run)
+
+
+def test_a_run_of_another_cluster_is_no_job_of_this_one(store: Store, says: Says, tmp_path: Path) -> None:
+    """Two clusters with one home directory: the same number is another job of the user here."""
+    says(squeue="17|RUNNING|None|c1\n", sacct="18|CANCELLED by 1000|None|c1\n")
+    scontrol = tmp_path / "bin" / "scontrol"
+    scontrol.write_text('#!/bin/sh\necho "ClusterName             = here"\n')
+    scontrol.chmod(0o755)
+    clusters._known.clear()
+    own, other, gone = (
+        make(store, cluster="here"),
+        make(store, cluster="there"),
+        make(store, "18", cluster="there"),
+    )
+    found = state.look(store, [own, other, gone])
+    assert [each.state for each in found] == [JobState.RUNNING, JobState.UNKNOWN, JobState.UNKNOWN]
+    assert (
+        found[1].reason
+        == "it was submitted to the cluster there, and this machine belongs to here: ask there"
+    )
+    assert not (store.run(gone) / "exit_code").exists()
+    for act in (interaction.cancel, interaction.attach, sweeps.cancel):
+        with pytest.raises(BareboatError, match="is not a run of this cluster") as caught:
+            act(store, other)
+        assert caught.value.remedy == "run the same command on a login node of there"
+    with pytest.raises(BareboatError, match="is not a run of this cluster"):
+        interaction.wait(store, other, each=lambda _: None)
+    with pytest.raises(BareboatError, match="is not a run of this cluster"):
+        dependencies.job_ids(store, "slurm", [other])
+    assert "scancel" not in asked(tmp_path)
+    finished = make(store, cluster="there", code="0 160\n")
+    assert state.look(store, [finished])[0].state is JobState.COMPLETED
 
 
 def test_the_exit_code_file_is_the_truth(store: Store, says: Says, tmp_path: Path) -> None:

@@ -72,6 +72,8 @@ class Submission(Struct, frozen=True, kw_only=True):
     command: tuple[str, ...] = ()
     #: The machine on which it was submitted or started.
     host: str = ""
+    #: The cluster that it was submitted to; "" when unknown.
+    cluster: str = ""
     #: Of a run on this machine: its process of Bareboat (runs/supervisor.py).
     supervisor: str = ""
     #: Of a run on this machine: the streams that went to a terminal directly and were not kept.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bareboat.errors import StoreError, UsageError
-from bareboat.runs import state, submission, sweeps
+from bareboat.runs import clusters, state, submission, sweeps
 from bareboat.store import Store
 
 
@@ -45,6 +45,7 @@ def _of_run(store: Store, scheduler: str, run_id: str, runs: set[str]) -> list[s
             f"scheduling.after: {run_id} was submitted to {own.scheduler}, not to {scheduler}",
             remedy="remove it, or submit both to the same scheduler",
         )
+    clusters.check(own)
     if own.job_id is not None:
         return [own.job_id]
     points = [submission.read(store, name) for name in sweeps.points(store, run_id) if name != run_id]

@@ -13,7 +13,7 @@ from bareboat import execute, registry
 from bareboat.errors import BareboatError, StoreError, ToolError
 from bareboat.model import JobState, Submission
 from bareboat.printable import one_line
-from bareboat.runs import directory, supervisor
+from bareboat.runs import clusters, directory, supervisor
 from bareboat.runs.state import Status, job_id_now, look
 from bareboat.runs.submission import SHELL, cancel_by, read
 from bareboat.runs.supervisor import Presence
@@ -76,6 +76,8 @@ class Waiting:
         if status.over:
             return status
         self._unknown = self._unknown + 1 if status.state is JobState.UNKNOWN else 0
+        if status.state is JobState.UNKNOWN:
+            clusters.check(status.submission)
         if self._unknown > _MOST_UNKNOWN:
             raise ToolError(status.reason, remedy=f"bareboat logs {self._run_id}")
         return None
@@ -116,6 +118,7 @@ def cancel(store: Store, run_id: str) -> None:
     if status.submission.supervisor:
         _cancel_here(store, status)
         return
+    clusters.check(status.submission)
     job_id = job_id_now(store, status.submission)
     if job_id is None:
         raise ToolError(status.reason, remedy="find the job in the queue by its name")
@@ -158,6 +161,7 @@ def attach(store: Store, run_id: str, *, host: bool = False) -> int:
     """Open a shell on the job's first node in this terminal, in the job's container or on the node itself;
     return its exit code."""
     (status,) = look(store, [run_id])
+    clusters.check(status.submission)
     if status.state is not JobState.RUNNING:
         raise BareboatError(
             f"{run_id} is {status.state.value}, not running", remedy=f"bareboat status {run_id}"

@@ -21,7 +21,7 @@ from bareboat.hostlist import shortened
 from bareboat.model import End, JobStart, JobState, QueueEntry, Record, Straggler, Submission
 from bareboat.printable import one_line
 from bareboat.render.watchdog import EXIT_CODE as HUNG
-from bareboat.runs import causes, directory, supervisor
+from bareboat.runs import causes, clusters, directory, supervisor
 from bareboat.runs.progress import look_for_straggler
 from bareboat.runs.submission import control_folder, is_job_id, output_log, read
 from bareboat.runs.supervisor import Presence
@@ -101,8 +101,11 @@ def look(store: Store, run_ids: Sequence[str], *, must_answer: bool = True) -> l
         else:
             open_runs.setdefault(submission.scheduler, []).append(submission)
     for name, submissions in open_runs.items():
+        deadline = execute.Deadline()
         try:
-            entries = ask(name, [number for s in submissions if (number := numbers[s.run_id]) is not None])
+            foreign = {s.run_id: why for s in submissions if (why := clusters.elsewhere(s, deadline))}
+            own = [numbers[s.run_id] for s in submissions if s.run_id not in foreign]
+            entries = ask(name, [number for number in own if number is not None], deadline)
         except ToolError as error:
             if must_answer:
                 raise
@@ -111,6 +114,9 @@ def look(store: Store, run_ids: Sequence[str], *, must_answer: bool = True) -> l
                 found[submission.run_id] = _silent(store, submission, reason)
             continue
         for submission in submissions:
+            if submission.run_id in foreign:
+                found[submission.run_id] = _silent(store, submission, foreign[submission.run_id])
+                continue
             # A script that is terminated writes a code, and does not know whether it will be restarted.
             entry = entries.get(numbers[submission.run_id] or "")
             try:
@@ -293,13 +299,13 @@ def starts(store: Store, run_id: str) -> tuple[JobStart, ...]:
     )
 
 
-def ask(name: str, job_ids: list[str]) -> dict[str, QueueEntry]:
+def ask(name: str, job_ids: list[str], deadline: execute.Deadline | None = None) -> dict[str, QueueEntry]:
     """What the scheduler reports about jobs. If some lines of its answer cannot be parsed, a job that is
     missing is unknown, not ended."""
     found: dict[str, QueueEntry] = {}
     odd: list[str] = []
     scheduler = registry.scheduler(name)
-    deadline = execute.Deadline()
+    deadline = deadline or execute.Deadline()
     for query in scheduler.queries(job_ids) if job_ids else ():
         if all(job_id in found for job_id in job_ids):
             break

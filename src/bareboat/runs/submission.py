@@ -29,7 +29,7 @@ from bareboat.errors import BareboatError, PlanError, StoreError, Terminated, To
 from bareboat.model import Job, Outcome, Plan, Site, Submission
 from bareboat.printable import one_line
 from bareboat.runs import directory, mpi_checks, provenance
-from bareboat.schedulers import Scheduler, job_name
+from bareboat.schedulers import CLUSTER, Scheduler, job_name
 from bareboat.store import LIST_RUNS, Store, owner
 
 log = logging.getLogger("bareboat")
@@ -67,6 +67,7 @@ def queue_of(plan: Plan) -> Scheduler:
 def describe(plan: Plan, site: Site, run_id: str) -> Submission:
     """The submission, before a scheduler has given it a job ID."""
     here = registry.scheduler(plan.scheduler).AT_ONCE
+    facts = site.scheduler(plan.scheduler)
     return Submission(
         run_id=run_id,
         scheduler=plan.scheduler,
@@ -83,6 +84,7 @@ def describe(plan: Plan, site: Site, run_id: str) -> Submission:
         fabric=None if plan.fabric is UNSET else plan.fabric,
         command=plan.job.command,
         host=site.hostname,
+        cluster=facts.settings.get(CLUSTER, "") if facts is not None else "",
         supervisor=owner() if here else "",
     )
 

@@ -21,7 +21,7 @@ from bareboat import codec, execute, registry, render
 from bareboat.errors import PlanError, StoreError, Terminated, ToolError
 from bareboat.model import JobState, Plan, Record, Site, Submission, sweep
 from bareboat.model.sweep import Sweep
-from bareboat.runs import directory, interaction, mpi_checks, provenance, records, state, submission
+from bareboat.runs import clusters, directory, interaction, mpi_checks, provenance, records, state, submission
 from bareboat.runs.state import Status
 from bareboat.schedulers import said
 from bareboat.store import Store
@@ -217,6 +217,7 @@ def cancel(store: Store, run_id: str) -> None:
         for name in own or [f"{run_id}.0"]:
             interaction.cancel(store, name)
         return
+    clusters.check(made)
     scheduler = registry.scheduler(made.scheduler)
     (status,) = look(store, [run_id])
     left = [point.submission for point in status.points if not point.over]

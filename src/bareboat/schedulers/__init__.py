@@ -19,6 +19,8 @@ from bareboat.printable import one_line
 
 T = TypeVar("T")
 
+#: The setting of facts that names the cluster.
+CLUSTER = "cluster"
 #: The number of unparsable lines that are shown.
 _MOST_REMARKS = 3
 #: The setting of facts that are assumed: the scheduler is not on this machine.
@@ -78,6 +80,19 @@ class PlaceQuery:
 
     argv: tuple[str, ...]
     parse: Callable[[Outcome], Place | None]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterQuery:
+    """A query about the cluster that this machine belongs to. `pattern`: its first group is the name."""
+
+    argv: tuple[str, ...]
+    pattern: str
+
+    def name(self, outcome: Outcome) -> str:
+        """The name; "" when unknown."""
+        found = re.search(self.pattern, outcome.stdout, re.MULTILINE)
+        return found[1] if found is not None else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +155,7 @@ class Scheduler(Protocol):
     # STARTS_BY: the command by which the scheduler starts ranks itself, where it has one.
     # allocation(environment, count_hosts): the job that the variables belong to; see `allocation` below.
     # place(job_id) -> PlaceQuery, where the scheduler shows the order of pending jobs.
+    # CLUSTERS: ClusterQuery, where another cluster may have the same job IDs; `probe` finds the same name.
 
     def snippet(self) -> str:
         """Bash, for jobs of several nodes: `hosts` prints the nodes' names, the first node first;
@@ -237,6 +253,12 @@ def place_query(scheduler: Scheduler, job_id: str) -> PlaceQuery | None:
     """The query for a pending job's place in the queue (`place`); None where the scheduler shows none."""
     place: Callable[[str], PlaceQuery] | None = getattr(scheduler, "place", None)
     return None if place is None else place(job_id)
+
+
+def cluster_query(scheduler: Scheduler) -> ClusterQuery | None:
+    """The query for the name of this machine's cluster (`CLUSTERS`); None without one."""
+    query: ClusterQuery | None = getattr(scheduler, "CLUSTERS", None)
+    return query
 
 
 def partition_word(scheduler: Scheduler) -> str:

@@ -22,10 +22,12 @@ from bareboat.model import (
     Site,
 )
 from bareboat.schedulers import (
+    CLUSTER,
     MEM_PER_NODE,
     Allocation,
     Array,
     Asks,
+    ClusterQuery,
     CountHosts,
     Place,
     PlaceQuery,
@@ -70,6 +72,7 @@ MORE_MEMORY = MEM_PER_NODE
 UNTESTED = ""
 STARTS_BY = "srun"
 PARTITION = "partition"
+CLUSTERS = ClusterQuery(("scontrol", "show", "config"), r"^ClusterName\s*=\s*([\w.-]{1,255})\s*$")
 JOB_ID = '"${SLURM_JOB_ID:-$$}"'
 JOB_ID_FORM = r"\d{1,20}(_\d{1,10})?(\+\d{1,10})?"
 LIST = "squeue --me"
@@ -128,7 +131,7 @@ def probe(asks: Asks) -> SchedulerFacts | None:
             ("scontrol", "--oneliner", "show", "partition"),
             ("sinfo", "--noheader", "--format=%R|%c|%m|%G"),
             ("srun", "--mpi=list"),
-            ("scontrol", "show", "config"),
+            CLUSTERS.argv,
             ("sacctmgr", "--noheader", "--parsable2", "show", "associations", f"users={user}",
              "format=account"),
         )
@@ -140,6 +143,8 @@ def probe(asks: Asks) -> SchedulerFacts | None:
     remarks = unanswered(told, nodes, plugins, config, associations)
     partitions = _partitions(shown.stdout, nodes.stdout, remarks)
     accounts, settings = _accounts(associations, config.stdout)
+    if name := CLUSTERS.name(config):
+        settings[CLUSTER] = name
     # Elements are numbered from 0, so this is the first invalid number.
     largest = re.search(r"^MaxArraySize\s*=\s*(\d{1,12})$", config.stdout, re.MULTILINE)
     if largest is not None:
