@@ -1213,3 +1213,14 @@ def test_a_mount_over_the_whole_image_is_refused() -> None:
     error = refused(make_job(mounts=(Mount(source="/data", target="/"),)))
     assert error.message == "the mount of /data at / would replace the whole image"
     assert error.remedy == 'mount it elsewhere: mounts = ["/data:/host"]'
+
+
+@pytest.mark.parametrize(
+    ("folder", "warned"), [("/tmp/x", True), ("/scratch/x", False), ("/home/ada/x", False)]
+)
+def test_a_working_directory_that_nodes_have_for_themselves_is_warned_of(folder: str, warned: bool) -> None:
+    site = make_site(schedulers=(SchedulerFacts(name="slurm", version="1"),))
+    made = planned(make_job(scheduler="slurm", workdir=folder), site=site)
+    assert any("submit from a directory" in each for each in made.warnings) is warned
+    remedies = [each.remedy for each in made.requirements if each.path == folder]
+    assert remedies == ["submit from a directory on a file system that all nodes share"]

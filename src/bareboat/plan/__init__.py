@@ -28,8 +28,17 @@ from bareboat.model import (
     Variable,
 )
 from bareboat.mpi.checks import CheckResult
+from bareboat.paths import lies_in
 from bareboat.plan import covering, frameworks, sweep
-from bareboat.plan.container import lies_under, make_container, mount_points, own_points, places, requirements
+from bareboat.plan.container import (
+    SHARED_WORKDIR,
+    lies_under,
+    make_container,
+    mount_points,
+    own_points,
+    places,
+    requirements,
+)
 from bareboat.plan.delivery import archive_needed, choose_delivery, on_the_node
 from bareboat.plan.engine import choose_engine, of_the_engine
 from bareboat.plan.environment import check_size, is_own, settle
@@ -50,6 +59,8 @@ from bareboat.schedulers import Scheduler
 _SHELL = ("sh", "-c", "command -v bash > /dev/null && exec bash -i; exec sh -i")
 #: A shell is no rank.
 _NO_LAUNCHER = Launch(reason="", passed=Passed(own=()))
+#: Directories that each node has for itself.
+_OWN_OF_NODES = ("/tmp", "/var/tmp", "/dev/shm", "/run")
 #: What a program asks of the terminal that it is started in.
 _TERMINAL = ("TERM", "COLORTERM")
 
@@ -277,7 +288,7 @@ def _under(
         warnings=(
             *warnings,
             *gpu.warnings,
-            *_not_seen(scheduler.AT_ONCE, node),
+            *_not_seen(job, site, node, at_once=scheduler.AT_ONCE),
             *site_warnings(job, image, runs_on),
             *(
                 (*covering.warnings(job), *image_warnings(job, image, compiles=compiles))
@@ -291,7 +302,9 @@ def _under(
             *([launch.warning] if launch.warning else []),
         ),
         requirements=(
-            *requirements(job, image, container, runs_on.engine(engine.NAME), bound),
+            *requirements(
+                job, image, container, runs_on.engine(engine.NAME), bound, at_once=scheduler.AT_ONCE
+            ),
             *filter_needed(guard),
             *archive_needed(delivery),
         ),
@@ -374,7 +387,15 @@ def _refuse_architecture(job: Job, image: Image, node: Site) -> None:
     )
 
 
-def _not_seen(at_once: bool, node: Site | None) -> tuple[str, ...]:
+def _not_seen(job: Job, site: Site, node: Site | None, *, at_once: bool) -> tuple[str, ...]:
     if at_once or node is not None:
         return ()
-    return ("compute nodes not probed; assuming they match this machine: bareboat doctor --compute",)
+    told = ("compute nodes not probed; assuming they match this machine: bareboat doctor --compute",)
+    here = job.workdir
+    # A home in /tmp is that of a test site, whose nodes share it.
+    if here is None or lies_in(here, site.home) or not any(lies_in(here, own) for own in _OWN_OF_NODES):
+        return told
+    return (
+        *told,
+        f"nodes usually have a /{here.split('/')[1]} of their own, without {here}: {SHARED_WORKDIR}",
+    )

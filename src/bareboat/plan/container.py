@@ -26,6 +26,9 @@ _SYSTEM = ("/dev", "/proc", "/sys")
 #: What lowerdir= may take of the page of options that mount(2) has.
 _MOUNT_OPTIONS_BYTES = 3800
 
+#: What to do about a working directory that a node does not see.
+SHARED_WORKDIR = "submit from a directory on a file system that all nodes share"
+
 #: A folder of thousands of entries would be as many mounts.
 _MOST_KEPT = 100
 
@@ -342,6 +345,8 @@ def requirements(
     container: Container,
     engine: EngineFacts | None,
     bound: tuple[Mount, ...] = (),
+    *,
+    at_once: bool,
 ) -> tuple[Requirement, ...]:
     remedy = "bareboat capture --fresh"
     if container.packed is not None:
@@ -361,11 +366,13 @@ def requirements(
             Requirement(path=engine.path, what=f"the engine {engine.name}", remedy="bareboat doctor")
         )
     if job.workdir is not None:
-        remedy = f"mkdir -p {shlex.quote(job.workdir)}"
+        remedy = f"mkdir -p {shlex.quote(job.workdir)}" if at_once else SHARED_WORKDIR
         found.append(Requirement(path=job.workdir, what="the working directory", remedy=remedy))
     for mount in container.planned_mounts:
         if mount.source != job.workdir and not any(lies_under(mount.source, tree) for tree in trees):
             what, remedy = "the source of a mount", "correct the mounts"
+            if not at_once:
+                remedy = "mount what is on a file system that all nodes share"
             if container.driver is not None and lies_under(mount.target, inject.TOP):
                 what, remedy = "a directory of the GPU driver", "bareboat plan JOB  # on this machine"
             if mount in bound:
