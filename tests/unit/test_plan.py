@@ -1215,6 +1215,14 @@ def test_a_mount_over_the_whole_image_is_refused() -> None:
     assert error.remedy == 'mount it elsewhere: mounts = ["/data:/host"]'
 
 
+def test_absolute_links_on_the_way_to_mounts_are_made_relative() -> None:
+    """bubblewrap would follow them out of the image."""
+    for absolute in (True, False):
+        rootfs = msgspec.structs.replace(make_rootfs(make_image()), absolute=absolute, relinked="/relinked")
+        made = plan(make_job(topology=ONE), make_image(), rootfs, make_site())
+        assert (made.engine, made.relinked) == ("bubblewrap", absolute)
+
+
 @pytest.mark.parametrize(
     ("folder", "warned"), [("/tmp/x", True), ("/scratch/x", False), ("/home/ada/x", False)]
 )

@@ -201,7 +201,8 @@ class Rootfs(Struct, frozen=True, kw_only=True):
     """The location of an image on this machine: layer digest -> unpacked tree, bottom first, and the path of
     its flat tree; `relinked`: the same with relative links; `packed`: kind of file -> its path. `identity`: a
     directory with etc/passwd and etc/group that list the user, where the image's own do not. `in_scratch`:
-    its content in directories that become scratch. `drivers`: vendor of a GPU driver of the site -> the
+    its content in directories that become scratch. `absolute`: absolute links are on the way to what
+    every container mounts. `drivers`: vendor of a GPU driver of the site -> the
     directory of links to its files. `host_mpis`: library of a host's MPI -> that MPI, prepared for this
     image. `exposed`: the job's writable mounts that show the store: source -> its path in the store, "." for
     a source in the store. `own`: the tree that replaces the flat one, where the job needs mount points
@@ -214,6 +215,7 @@ class Rootfs(Struct, frozen=True, kw_only=True):
     drivers: dict[str, str] = field(default_factory=dict)
     relinked: str = ""
     in_scratch: tuple[ScratchEntry, ...] = ()
+    absolute: bool = False
     host_mpis: dict[str, HostMpiTree] = field(default_factory=dict)
     exposed: dict[str, str] = field(default_factory=dict)
     own: OwnTree | None = None

@@ -187,6 +187,8 @@ def _under(
     """The plan with this engine, and the decisions that follow from it. Raises Unfit where another engine
     might do, PlanError where none can."""
     runs_on = node or site
+    if rootfs is not None and rootfs.absolute and enclosure.mount_points and not job.writable:
+        enclosure = dataclasses.replace(enclosure, relinked=True)
     with of_the_engine():
         check_starters(program, engine)
         process, about_process = choose_process(job, image, runs_on, engine)

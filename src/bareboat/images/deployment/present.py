@@ -6,7 +6,7 @@ import msgspec
 
 from bareboat.gpu import links
 from bareboat.images.deployment import exposed, host_mpi, identity
-from bareboat.images.inside import scratch
+from bareboat.images.inside import absolute, scratch
 from bareboat.model import Image, Job, Rootfs, Site
 from bareboat.store import Store
 
@@ -30,6 +30,7 @@ def present(
         identity=identity.provide(store, image, site),
         drivers=links.provide(store, runs_on),
         in_scratch=scratch.contents(store, image, runs_on),
+        absolute=absolute.on_the_way(store, image, runs_on),
         host_mpis=host_mpi.provide(store, image, runs_on),
         # Beside a group's store there is the user's own, whose tools and scripts the host starts: it wins.
         exposed=exposed.find(store.root, written)

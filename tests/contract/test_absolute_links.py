@@ -1,0 +1,33 @@
+"""Images whose absolute links are on the way to what every container mounts, as Nix makes them."""
+
+from __future__ import annotations
+
+import getpass
+from pathlib import Path
+
+import pytest
+from images import busybox
+from processes import bareboat
+
+LINKS: dict[str, bytes | str | None] = {
+    "etc": "/nix/store/etc", "home": "/var/home", "tmp": "/var/tmp",
+    "nix": None, "nix/store": None, "nix/store/etc": None, "var": None, "var/home": None, "var/tmp": None,
+    "nix/store/etc/passwd": "/nix/store/passwd", "nix/store/passwd": b"root:x:0:0::/root:/bin/sh\n",
+    "nix/store/etc/resolv.conf": "/run/nowhere",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("engine", ["bubblewrap", "udocker:P1"])
+def test_the_image_runs(tmp_path: Path, engine: str) -> None:
+    (tmp_path / "image.tar").write_bytes(busybox(**LINKS))
+    script = "whoami; echo written > /tmp/x; cat /tmp/x /etc/hosts; cd; touch y; ls -l /etc"
+    code, out, said = bareboat(
+        "run", "-q", "--engine", engine, "--image", f"rootfs:{tmp_path}/image.tar", "--", "sh", "-c", script,
+        store=tmp_path / "store", cwd=tmp_path,
+    )  # fmt: skip
+    if "cannot run here" in said:
+        pytest.skip(said)
+    assert code == 0, said
+    assert out.startswith(f"{getpass.getuser()}\nwritten\n"), out
+    assert "localhost" in out
+    assert "/etc -> nix/store/etc" in out
