@@ -106,6 +106,16 @@ def test_a_job_name_with_dots_is_found_as_a_dependency(store: Store, says: Says)
     )
 
 
+def test_a_dependency_that_ended_is_none_or_keeps_the_job_from_starting(store: Store, says: Says) -> None:
+    """Slurm forgets jobs that ended, and lets a job wait for ever for one that failed."""
+    open_, done = make(store, "17"), make(store, "18", code="0 160\n")
+    failed = make(store, "19", starts="100 c1 19\n", code="7 160\n")
+    says(squeue="17|RUNNING|None|c1\n", sacct="19|FAILED|None|c1\n")
+    assert dependencies.job_ids(store, "slurm", [open_, done]) == ("17",)
+    with pytest.raises(UsageError, match=f"{failed} is failed, so the job would never start"):
+        dependencies.job_ids(store, "slurm", [open_, failed])
+
+
 def test_an_answer_nobody_understands_leaves_the_run_to_be_looked_for(
     store: Store, says: Says, tmp_path: Path
 ) -> None:

@@ -10,15 +10,15 @@ from bareboat.store import Store
 
 
 def job_ids(store: Store, scheduler: str, after: Sequence[str]) -> tuple[str, ...]:
-    """The job IDs. Raises UsageError for a run of another scheduler, and for a name that is neither a
-    run nor a job that the scheduler knows."""
+    """The IDs of the jobs that have not ended. Raises UsageError for a run of another scheduler, for one that
+    failed, and for a name that is neither a run nor a job that the scheduler knows."""
     runs = set(store.runs())
     found: list[str] = []
     numbers: list[str] = []
     for each in after:
         # A dot is also part of a job's name, and of some job IDs; a point's number follows the last one.
         if runs & {each, each.rpartition(".")[0]} and (named := _of_run(store, scheduler, each, runs)):
-            found += named
+            found += named if _is_open(store, scheduler, each) else ()
         else:
             numbers.append(each)
             found.append(each)
@@ -56,3 +56,14 @@ def _of_run(store: Store, scheduler: str, run_id: str, runs: set[str]) -> list[s
             remedy=f"bareboat status {run_id}",
         )
     return ids
+
+
+def _is_open(store: Store, scheduler: str, run_id: str) -> bool:
+    """Whether the run has not ended. Raises UsageError for one that failed: the job would never start."""
+    (status,) = sweeps.look(store, [run_id], must_answer=False)
+    if status.over and status.exit_code != 0 and scheduler != "gridengine":
+        raise UsageError(
+            f"scheduling.after: {run_id} is {status.state.value}, so the job would never start",
+            remedy=f"run that job again, and name the new run; why it ended: bareboat status {run_id}",
+        )
+    return not status.over
