@@ -145,6 +145,20 @@ def test_a_killed_node_costs_no_sample_and_the_record_has_both_starts(
 
 
 @pytest.mark.slow
+def test_a_node_that_is_lost_after_the_others_ended_is_no_success(desk: Desk) -> None:
+    """srun then returns 0."""
+    script = "[ -e again ] || [ $RANK = 0 ] || { touch again; echo alone; sleep 100; }; echo ended"
+    job = desk.job("late", ["sh", "-c", script], nodes=2, ranks_per_node=1, more='launcher = "ranks"')
+    run = desk.submit(job)
+    desk.up.wait(lambda: {"[rank 0] ended", "[rank 1] alone"} <= set(desk.log(run).splitlines()), "the ranks")
+    desk.up.kill_node((desk.store / "runs" / run / "control" / "hosts").read_text().split()[1])
+    log = desk.wait(run)
+    assert log.count("[rank 1] ended") == 1, log
+    record = desk.record(run)
+    assert (record["exit_code"], len(record["starts"])) == (0, 2)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("launcher", ["torchrun", "ranks"])
 def test_told_by_a_signal_it_saves_its_state_and_goes_on(
     training: Desk, curve: list[float], launcher: str

@@ -768,6 +768,22 @@ run() { # $1: job
 run job
 code=$?
 
+end_files=over end_count=2
+all_ended() { # another node's files may be seen late, unless something changes in their directory
+  local looks
+  for ((looks = 0; looks < 300; looks++)); do
+    [ "$(cat "$BAREBOAT_CONTROL/$end_files".* 2> /dev/null | wc -l)" -lt "$end_count" ] || return 0
+    : > "$BAREBOAT_CONTROL/look" && rm "$BAREBOAT_CONTROL/look"
+    sleep 0.2
+  done
+  return 1
+}
+
+if [ "$code" -eq 0 ] && ! all_ended; then
+  printf 'bareboat: a node was lost: not all ranks have ended\n' >&2
+  code=70
+fi
+
 if [ "$code" -eq 0 ] && [ ! -e "$BAREBOAT_CONTROL/world/one" ]; then
   worlds=$(world_groups)
   case $worlds in

@@ -203,3 +203,27 @@ def test_documented_answers(name: str, answer: str, log: str, cause: Cause) -> N
     text = f"Job Id: 2\n    job_state = F\n    {answer}\n" if name == "pbs" else f"2|{answer}\n"
     found = find(scheduler=name, code=1, left=False, entry=answered(name, text), log=log)
     assert found.cause is cause
+
+
+@pytest.mark.parametrize(
+    ("code", "line", "cause", "words"),
+    [
+        (
+            3,
+            "the working directory does not exist on c1: /tmp/x",
+            Cause.EXIT_CODE,
+            "does not exist on c1: /tmp/x",
+        ),
+        (70, "a node was lost: not all ranks have ended", Cause.NODE, "a node was lost"),
+        (
+            3,
+            "the image is on this node on c1 already, in /tmp/y",
+            Cause.EXIT_CODE,
+            "the command exited with 3",
+        ),
+    ],
+)
+def test_what_the_job_script_found(code: int, line: str, cause: Cause, words: str) -> None:
+    end = find(code=code, log=f"begin\nbareboat: {line}\n  try: this\n", began=True, starts=1)
+    assert end.cause is cause
+    assert words in end.text

@@ -274,6 +274,7 @@ def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None, runs: str | 
         piece("mpi_check") if plan.mpi_check is not None else "",
         *fabric.before(plan),
         "run job\ncode=$?\n",
+        "" if alone else _complete(plan, saves=saves),
         "leave_images 10\n" if by_program and brings else "",
         watchdog.end(plan, at_once=False),
         world.end(plan),
@@ -284,6 +285,16 @@ def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None, runs: str | 
         # The job begins with the script of the first way, whichever this one is.
         found += ["script=$BAREBOAT_CONTROL/job.sh\n" if rung > 1 else "", piece("again")]
     return [*filter(None, found), 'finish "$code"\n']
+
+
+def _complete(plan: Plan, *, saves: bool) -> str:
+    """A check that all nodes, or a program's ranks, have ended; the image's mpirun has its own."""
+    topology = plan.job.topology
+    if saves:
+        return words.values(end_files="over", end_count=topology.nodes) + piece("complete")
+    if plan.start is Start.PROGRAM:
+        return words.values(end_files="exits", end_count=topology.world_size) + piece("complete")
+    return ""
 
 
 def _rung(rung: int) -> str:

@@ -66,6 +66,14 @@ _SAYS = (
 )
 #: The number of last lines searched for a reason.
 _LAST_LINES = 5
+#: Exit codes of the job script -> what it says then.
+_SCRIPT = {
+    3: (
+        Cause.EXIT_CODE,
+        re.compile(r"bareboat: (.* does not exist( on \S+)?: .*|.*; no image is copied there)"),
+    ),
+    70: (Cause.NODE, re.compile(r"bareboat: (a node was lost: .*|this job lost its nodes .*)")),
+}
 
 
 def find(evidence: Evidence) -> End | None:
@@ -105,7 +113,7 @@ def _find(evidence: Evidence) -> tuple[Cause, str]:
         return Cause.NEVER_STARTED, said or "only the exit code is known"
     number = code - 128 if evidence.left and 128 < code <= 128 + 64 else 0
     number = number or (entry.signal if entry is not None and not evidence.left else 0)
-    if (found := _own_words(evidence, is_killed=number != 0)) is not None:
+    if (found := _script(evidence) or _own_words(evidence, is_killed=number != 0)) is not None:
         return found
     if number:
         return _by_signal(number, evidence, said)
@@ -137,6 +145,17 @@ def _mark(evidence: Evidence) -> tuple[Cause, str] | None:
     reasons = [each for each in found if each[0] is not Cause.CANCELLED]
     # The first of several lines has the numbers.
     return next((each for each in reasons if each[0] is reasons[-1][0]), None)
+
+
+def _script(evidence: Evidence) -> tuple[Cause, str] | None:
+    """Why the job script itself ended the run, from the end of the output."""
+    if evidence.code not in _SCRIPT:
+        return None
+    cause, pattern = _SCRIPT[evidence.code]
+    for line in reversed(evidence.log.splitlines()[-_LAST_LINES:]):
+        if (found := pattern.fullmatch(line)) is not None:
+            return cause, one_line(found[1])
+    return None
 
 
 def _own_words(evidence: Evidence, *, is_killed: bool) -> tuple[Cause, str] | None:
