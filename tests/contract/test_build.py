@@ -61,6 +61,9 @@ SUPPORTED: dict[str, tuple[str, Files]] = {
         "RUN touch /f && chown app:app /f 2>&1; chown 5:6 /f && mknod /dev0 c 1 3 && mkfifo /p && test -p /p",
         {},
     ),
+    "nothing waits for the disk": (  # fsync of a pipe is an error
+        "RUN (dd if=/bin/busybox count=1 conv=fsync && touch /ok) | cat > /x; test -f /ok", {},
+    ),
     "COPY a file": ("COPY a /x\nRUN test $(cat /x) = 1", {"a": "1"}),
     "COPY into a directory": ("COPY a /d/\nCOPY a /d/e\nRUN test -f /d/a -a -f /d/e", {"a": "1"}),
     "COPY into one that exists": ("RUN mkdir /d\nCOPY a /d\nRUN test -f /d/a", {"a": "1"}),

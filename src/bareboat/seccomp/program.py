@@ -82,20 +82,26 @@ _IDENTITY = frozenset(
     )
     for width in ("", "32")
 ) | {"capset"}  # fmt: skip
+#: Calls of a RUN that do nothing, too: package managers make them after every file, and no layer, pulled ones
+#: included, is on the disk before it is used.
+_SYNC = frozenset(("sync", "syncfs", "fsync", "fdatasync", "sync_file_range", "arm_sync_file_range"))
 #: The argument of mknod(2) and mknodat(2) that tells a device from a pipe.
 _MODE_ARGUMENT = {"mknod": 1, "mknodat": 2}
 
 
 def build(machine: str, *, owners: bool = False) -> bytes:
     """The filter for a step of a build: the table's calls, and root emulation for those that change owners,
-    identities and devices. The kernel runs the others, such as chmod, link and setxattr. `owners`: there are
-    several users, and the kernel changes owners and identities."""
+    identities and devices. Those that wait for the disk do nothing. The kernel runs the others, such as
+    chmod, link and setxattr. `owners`: there are several users, and the kernel changes owners and
+    identities."""
     sections: dict[str, tuple[Mapping[int, str], str]] = {}
     for abi in MACHINES[machine]:
         verdicts = {}
         for number, (name, verdict) in calls(abi).items():
             if name in _IDENTITY:
                 verdict = "allow" if owners else "success"
+            elif name in _SYNC:
+                verdict = "success"
             elif name in _MODE_ARGUMENT:
                 verdict = f"device {_MODE_ARGUMENT[name]}"
             verdicts[number] = verdict
