@@ -10,9 +10,10 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from bareboat import consent, ranges
 from bareboat.errors import BareboatError, UsageError
@@ -37,16 +38,14 @@ GUARDED = ("store", "mirrors", "plain_http", "ca_file", "engine", "modules", "no
 Ask = Callable[[Path, Mapping[str, Any]], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(Struct, frozen=True):
     """One setting's value and its source."""
 
     value: Any
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
+class _Known(Struct, frozen=True):
     """`key`: of a number's range in `ranges`; `values`: the allowed values, where limited."""
 
     kind: type
@@ -142,8 +141,7 @@ KNOWN = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(Struct, frozen=True):
     """All settings, resolved."""
 
     settings: dict[str, Setting]

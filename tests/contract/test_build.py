@@ -24,6 +24,9 @@ import zstandard
 from building import Builds, free_port, wait_for_port
 from tools import tool
 
+from bareboat.engines import bubblewrap
+from bareboat.images.build import owners
+
 pytestmark = pytest.mark.usefixtures("_busybox")
 
 Files = dict[str, bytes | str | None]
@@ -357,6 +360,52 @@ def cached(builds: Builds, *arguments: str | Path) -> tuple[str, int, int]:
     return said["digest"], said["steps"], said["cached"]
 
 
+def test_what_a_build_keeps_of_owners_is_what_its_layers_have(builds: Builds) -> None:
+    image = builds.image(
+        "FROM base\nCOPY --chown=5:6 d /d\nUSER app\n"
+        "RUN mkdir /home && echo 1 > /home/f && ln /home/f /home/g && rm /d/f\n",
+        {"d/e": "1", "d/f": "1"},
+    )
+    kept = [owners.of_layer(builds.store, layer.diff_id) for layer in image.layers]
+    assert kept[-2] == {b"d": (5, 6), b"d/e": (5, 6), b"d/f": (5, 6)}
+    for path in (builds.store.builds() / "owners").iterdir():
+        path.unlink()
+    assert kept == [owners.of_layer(builds.store, layer.diff_id) for layer in image.layers]
+
+
+def test_bubblewrap_is_tried_once(builds: Builds, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = bubblewrap._embedded(None)
+    assert isinstance(program, str)
+    wrapper, log = tmp_path / "bin/bwrap", tmp_path / "log"
+    wrapper.parent.mkdir()
+    wrapper.write_text(f'#!/bin/sh\necho >> {log}\nexec {program} "$@"\n')
+    wrapper.chmod(0o755)
+    monkeypatch.setitem(builds.variables, "PATH", f"{wrapper.parent}:{os.environ['PATH']}")
+    builds.build("FROM base\nRUN true\nRUN :\n", {}, "--no-cache")
+    assert log.read_text() == "\n" * 3
+
+
+def test_a_second_build_imports_what_it_needs(builds: Builds, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its time is that of imports: dataclasses are slow to define, and ssl to import."""
+    context = builds.context("FROM base\nRUN echo 1 > /a\nCOPY a /b\n", {"a": "1"})
+    builds.bareboat("image", "build", context)
+    monkeypatch.setitem(builds.variables, "PYTHONPROFILEIMPORTTIME", "1")
+    said = builds.bareboat("image", "build", context).err
+    imported = {
+        line.rpartition("|")[2].strip() for line in said.splitlines() if line.startswith("import time:")
+    }
+    assert "bareboat.images.build.stage" in imported
+    assert not imported & {
+        "dataclasses",
+        "ssl",
+        "tarfile",
+        "bareboat.cli.image.pull",
+        "bareboat.images.build.run",
+        "bareboat.images.inside.survey",
+        "bareboat.probe",
+    }
+
+
 def test_a_second_build_runs_nothing(builds: Builds) -> None:
     context = builds.context("FROM base\nCOPY a /a\nRUN echo 1 > /second\nLABEL a=b\n", {"a": "1"})
     digest, _, _ = cached(builds, context)
@@ -607,7 +656,7 @@ def test_the_umask_changes_no_image(tmp_path: Path, overlay: bool) -> None:
     if not overlay:
         variables["PYTHONPATH"] = str(tmp_path)
         (tmp_path / "sitecustomize.py").write_text(
-            "from bareboat.images.build.run import Runner\nRunner._has_overlay = lambda self, path: False\n"
+            "from bareboat.images.build.run import Runner\nRunner._has_overlay = lambda self, *_: False\n"
         )
     layers = []
     for mask in (0o022, 0o077):

@@ -40,7 +40,7 @@ COPY sources.list /etc/apt/
 
 
 WITHOUT_OVERLAY = (
-    "from bareboat.images.build.run import Runner\nRunner._has_overlay = lambda self, path: False\n"
+    "from bareboat.images.build.run import Runner\nRunner._has_overlay = lambda self, *_: False\n"
 )
 
 

@@ -321,8 +321,7 @@ def test_without_overlayfs_the_result_is_the_same(tmp_path: Path) -> None:
     for folder in ("with", "without"):
         if folder == "without":
             (tmp_path / "sitecustomize.py").write_text(
-                "from bareboat.images.build.run import Runner\n"
-                "Runner._has_overlay = lambda self, path: False\n"
+                "from bareboat.images.build.run import Runner\nRunner._has_overlay = lambda self, *_: False\n"
             )
         builds = Builds(tmp_path / folder, {"SOURCE_DATE_EPOCH": "1600000000", "PYTHONPATH": str(tmp_path)})
         builds.folder.mkdir()
@@ -461,7 +460,7 @@ def either(builds: Builds, request: pytest.FixtureRequest) -> Iterator[Builds]:
     """Builds with overlayfs, and without it."""
     if not request.param:
         (builds.folder / "sitecustomize.py").write_text(
-            "from bareboat.images.build.run import Runner\nRunner._has_overlay = lambda self, path: False\n"
+            "from bareboat.images.build.run import Runner\nRunner._has_overlay = lambda self, *_: False\n"
         )
         above = [each for each in (os.environ.get("PYTHONPATH"),) if each]
         builds.variables["PYTHONPATH"] = os.pathsep.join([str(builds.folder), *above])

@@ -124,7 +124,10 @@ def test_a_layer_unpacks_to_the_tree_that_it_was_made_of(tmp_path: Path) -> None
     os.chmod(tree / "d/f", 0o4755)
     os.chmod(tree / "d", 0o500)
     os.mknod(tree / "gone", stat.S_IFCHR, 0)
-    facts = layer.finish(made, layer.Rules(owner=lambda path: (70_000_000, 5) if path == b"d/f" else (0, 0)))
+    facts, owners = layer.finish(
+        made, layer.Rules(owner=lambda path: (70_000_000, 5) if path == b"d/f" else (0, 0))
+    )
+    assert owners == {b"d/f": (70_000_000, 5)}
     data = BytesIO()
     assert rebuild(tree, made / "recipe", data.write) == facts.diff_id
     assert data.tell() == facts.size_bytes

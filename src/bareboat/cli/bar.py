@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 _BAR = 20
 #: The rate is that of about so many seconds.
 _MEMORY_S = 8.0
@@ -11,11 +9,11 @@ _MEMORY_S = 8.0
 _LEAST_S = 1.0
 
 
-@dataclass(slots=True)
 class Pace:
     """The rate of a step, from how much was done when."""
 
-    _seen: list[tuple[float, float]] = field(default_factory=list)
+    def __init__(self) -> None:
+        self._seen: list[tuple[float, float]] = []
 
     def add(self, at_s: float, done: float) -> None:
         if self._seen and done < self._seen[-1][1]:  # begun again

@@ -182,7 +182,7 @@ def _parser(argv: list[str]) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"bareboat {__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    asked = next((word for word in argv if not word.startswith("-")), None)
+    asked, *inner = [word for word in argv if not word.startswith("-")] or [""]
     for name, meaning in VERBS.items():
         verb = verbs.add_parser(
             name,
@@ -194,7 +194,7 @@ def _parser(argv: list[str]) -> argparse.ArgumentParser:
         if name == asked:
             module = _module(name)
             verb.epilog = f"example:\n  {module.EXAMPLE}"
-            module.add(verb)
+            module.add(verb, *(inner[:1] if name == "image" else ()))
     return parser
 
 

@@ -103,6 +103,12 @@ def probe(host: Host) -> tuple[EngineFacts, ...]:
     return tuple(found if found and found[0].works else reversed(found))
 
 
+def programs(system: str | None, fixed: str | None) -> tuple[str, ...]:
+    """The same programs in their order, not tried. `system`: the one on PATH; `fixed`: the directory of the
+    one that was installed for the user."""
+    return tuple(path for path in (system, _embedded(fixed)) if isinstance(path, str))
+
+
 def _try(host: Host, path: str, origin: str) -> EngineFacts:
     outcome = host.run([path, "--version"])
     version = re.search(r"(\d{1,5})\.(\d{1,5})(?:\.(\d{1,5}))?", outcome.stdout)

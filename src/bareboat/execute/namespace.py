@@ -11,9 +11,10 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from bareboat.errors import PlanError, ToolError
 
@@ -24,8 +25,7 @@ _MAPPERS = (("newuidmap", "/etc/subuid"), ("newgidmap", "/etc/subgid"))
 _END_S = 5.0
 
 
-@dataclass(slots=True)
-class Namespace:
+class Namespace(Struct):
     """The namespace while its program runs. `descriptor`: of the namespace; `count`: how many IDs it has."""
 
     descriptor: int

@@ -12,8 +12,9 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from bareboat.errors import ToolError
 from bareboat.execute import tools
@@ -32,15 +33,13 @@ log = logging.getLogger("bareboat")
 _UMASK = 0o022
 
 
-@dataclass(frozen=True, slots=True)
-class Data:
+class Data(Struct, frozen=True):
     """An argument that is the number of a descriptor, from which this content is read."""
 
     content: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Descriptor:
+class Descriptor(Struct, frozen=True):
     """An argument that is the number of this open descriptor, which the command inherits."""
 
     number: int

@@ -11,11 +11,12 @@ The exit code is the command's, 128 + N for signal N. Why a command cannot start
 
 from __future__ import annotations
 
-import contextlib
+# Every step waits for this program to start: contextlib, and the enumerations of signal, take as long to
+# import as all else.
+import _signal as signal  # type: ignore[import-not-found]
 import ctypes
 import os
 import select
-import signal
 import sys
 import time
 
@@ -57,8 +58,8 @@ def main() -> int:
         ready = [number for number, _ in poll.poll()]
         if descriptor in ready:
             _end(is_sandbox)
-            return 128 + signal.SIGKILL
-        with contextlib.suppress(BlockingIOError):
+            return 128 + int(signal.SIGKILL)
+        with _suppressed(BlockingIOError):
             os.read(woken, 4096)
         code = _reaped(command)
     if is_sandbox:
@@ -70,7 +71,7 @@ def _become(words: list[str], descriptor: int) -> None:
     try:
         os.execvpe(words[0], words, os.environ)
     except (OSError, ValueError) as error:
-        with contextlib.suppress(OSError):
+        with _suppressed(OSError):
             os.write(descriptor, (getattr(error, "strerror", None) or str(error)).encode())
     finally:
         os._exit(127)
@@ -79,7 +80,7 @@ def _become(words: list[str], descriptor: int) -> None:
 def _reaped(command: int) -> int | None:
     """Collect the children that exited; the command's exit code, if it is one of them."""
     code = None
-    with contextlib.suppress(ChildProcessError):
+    with _suppressed(ChildProcessError):
         while (found := os.waitpid(-1, os.WNOHANG))[0]:
             if found[0] == command:
                 ended = os.waitstatus_to_exitcode(found[1])
@@ -100,7 +101,7 @@ def _end(is_sandbox: bool) -> None:
             break
         if is_sandbox:
             for pid in _children():
-                with contextlib.suppress(OSError):
+                with _suppressed(OSError):
                     os.kill(pid, signal.SIGKILL)
         time.sleep(_LOOK_S)
     if not is_sandbox:
@@ -110,11 +111,22 @@ def _end(is_sandbox: bool) -> None:
 def _children() -> list[int]:
     own, found = str(os.getpid()), []
     for name in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as stream:
+        with _suppressed(OSError), open(f"/proc/{name}/stat", "rb") as stream:
             fields = stream.read().rpartition(b")")[2].split()
             if fields[1].decode() == own:
                 found.append(int(name))
     return found
+
+
+class _suppressed:  # as in contextlib
+    def __init__(self, *kinds: type[BaseException]) -> None:
+        self._kinds = kinds
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:
+        return kind is not None and issubclass(kind, self._kinds)
 
 
 def _nothing(_number: int, _frame: object) -> None:

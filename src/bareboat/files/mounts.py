@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from bareboat.files import kinds
@@ -14,8 +13,7 @@ from bareboat.files import kinds
 _PERMITS = ("ro", "noexec", "nosuid", "nodev")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mount:
+class Mount(NamedTuple):
     """One mounted file system, from /proc/self/mountinfo; `kind` by its common name."""
 
     point: str

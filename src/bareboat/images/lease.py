@@ -18,8 +18,9 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from bareboat.store import is_dead, owner
 
@@ -68,8 +69,7 @@ def clear(folder: Path, prefix: str) -> None:
                 _break(lease, breaking, _new_mark())
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
+class _Seen(Struct, frozen=True):
     """A lease at one look. `mark` and `touched_ns` tell one touch from the next."""
 
     mark: str

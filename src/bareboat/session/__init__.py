@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from bareboat.config import Settings
@@ -48,8 +49,7 @@ class Reporter(Protocol):
         """Show something that the user must know."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Session:
+class Session(Struct, frozen=True, kw_only=True):
     """The surroundings of all steps. `looks`: whether nothing may be changed, neither captured nor pulled nor
     built."""
 

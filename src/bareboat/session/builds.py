@@ -10,6 +10,8 @@ from bareboat.errors import PlanError
 from bareboat.session import images
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bareboat.images.build.options import Built, Engine, Options, Reporter
     from bareboat.images.oci.reference import Transport
     from bareboat.images.transfer.locate import Access
@@ -30,7 +32,7 @@ def build(session: Session, options: Options, reach: Access, reporter: Reporter,
         Machine(
             name=machine,
             image=lambda name: _base(session, name, reach, machine, pull=pull),
-            engine=lambda: _engine(session),
+            engine=lambda works: _engine(session, works),
         ),
         reporter,
     )
@@ -101,13 +103,20 @@ def _base(session: Session, name: str, reach: Access, machine: str, *, pull: boo
     return images.pull(session, found, reach, machine=machine).image
 
 
-def _engine(session: Session) -> Engine:
-    """The bubblewrap that works here. Raises PlanError, with what prevents it and the fix."""
+def _engine(session: Session, works: Callable[[str], bool]) -> Engine:
+    """The bubblewrap that works here: the first that does all that a step may need, or else one that starts.
+    Raises PlanError, with what prevents it and the fix."""
+    from bareboat import access, execute
     from bareboat.engines import bubblewrap
     from bareboat.images.build.options import Engine
-    from bareboat.probe.host import RealHost
 
     store = session.store
+    fixed = access.tool(store.tools, bubblewrap.NAME)
+    for path in bubblewrap.programs(execute.which("bwrap"), str(fixed) if fixed else None):
+        if works(path):
+            return Engine(path=path, is_whole=True)
+    from bareboat.probe.host import RealHost
+
     with store.scratch() as scratch:
         host = RealHost(Path(scratch), user=str(os.getuid()), tools=store.tools)
         found = bubblewrap.probe(host)

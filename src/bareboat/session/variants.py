@@ -143,7 +143,7 @@ def build(
     """Build each; one that fails does not end the others. Steps without the values are shared."""
     results = []
     for each in variants:
-        given = dataclasses.replace(options, arguments={**options.arguments, **each.arguments})
+        given = msgspec.structs.replace(options, arguments={**options.arguments, **each.arguments})
         try:
             results.append(Result(variant=each, built=make(given, each)))
         except BareboatError as error:

@@ -34,19 +34,21 @@ ACTIONS = {
 }
 
 
-def add(parser: argparse.ArgumentParser) -> None:
+def add(parser: argparse.ArgumentParser, asked: str | None = None) -> None:
+    """`asked`: the only action whose flags are needed; None: those of all."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     for name, meaning in ACTIONS.items():
-        module = _module(name)
         action = actions.add_parser(
             name,
             help=meaning,
             description=meaning[:1].upper() + meaning[1:] + ".",
-            epilog=f"example:\n  {module.EXAMPLE}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
-        module.add(action)
+        if asked in (None, name):
+            module = _module(name)
+            action.epilog = f"example:\n  {module.EXAMPLE}"
+            module.add(action)
 
 
 def run(context: Context) -> int:

@@ -59,11 +59,11 @@ def add_image(parser: argparse.ArgumentParser, *, many: bool = False) -> None:
 
 def access(context: Context, registry: str) -> Access:
     """How to reach registries: flags override settings. `registry`: the one that --plain-http applies to."""
-    import dataclasses
+    from msgspec.structs import replace
 
     found = images.access(context.session)
     if context.options.without_tls:
-        found = dataclasses.replace(found, plain_http=found.plain_http | {registry})
+        found = replace(found, plain_http=found.plain_http | {registry})
     return found
 
 

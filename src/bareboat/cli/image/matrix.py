@@ -50,11 +50,11 @@ def run(context: Context, asked: Options, reach: Access) -> int:
 
 def _unused(asked: Options, given: Mapping[str, str]) -> tuple[str, ...]:
     """Build arguments that no ARG declares."""
-    import dataclasses
+    from msgspec.structs import replace
 
     from bareboat.images.build import solver
 
-    unused = solver.parse(dataclasses.replace(asked, arguments=dict(given)), os.uname().machine).unused
+    unused = solver.parse(replace(asked, arguments=dict(given)), os.uname().machine).unused
     return tuple(name for name in given if name in unused)
 
 

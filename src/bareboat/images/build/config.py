@@ -10,8 +10,10 @@ import json
 import posixpath
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from bareboat import codec
 from bareboat.errors import ImageError
@@ -34,8 +36,7 @@ _NANOSECONDS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
+class Config(Struct, frozen=True, kw_only=True):
     """One state of the configuration. `execution`: the document's `config`; `history`: its entries;
     `has_command`: CMD was set in this stage, so that ENTRYPOINT keeps it."""
 

@@ -13,12 +13,12 @@ import re
 import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from bareboat.errors import ImageError
 from bareboat.images.build.files import Files, Item, changed, open_regular, read_link
-from bareboat.images.build.layer import Owner
-from bareboat.images.build.places import locate
+from bareboat.images.build.places import Owner, locate
 from bareboat.images.build.tree import Tree
 from bareboat.images.inside.view import View
 from bareboat.images.layers.copies import NEW_FILE
@@ -28,8 +28,7 @@ _CHUNK = 1 << 20
 _CLAUSE = re.compile(r"([ugoa]*)([-+=])([rwxXst]*)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class Source(Struct, frozen=True, kw_only=True):
     """Entries of one source, as `select` found them. `base`: with --parents, the path that is kept below the
     destination begins behind it; None: only the last name is kept. `opens`: its contents are copied even if
     it is said to be one thing, as of an archive."""
@@ -39,8 +38,7 @@ class Source:
     base: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(Struct, frozen=True, kw_only=True):
     """One COPY or ADD. `target`: absolute; `is_folder`: it ends in a slash, or there are several sources."""
 
     sources: tuple[Source, ...]

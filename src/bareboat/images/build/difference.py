@@ -9,8 +9,9 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from bareboat.images.build.rootfs import Rootfs
 from bareboat.images.layers import flatten
@@ -20,8 +21,7 @@ from bareboat.images.layers.whiteouts import OPAQUE, OPAQUE_XATTR, WHITEOUT
 _State = tuple[int, int, int, int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Copied:
+class Copied(Struct, frozen=True):
     """A copy of a tree, and what was in it."""
 
     path: Path

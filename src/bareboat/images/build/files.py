@@ -6,9 +6,10 @@ import os
 import posixpath
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
+
+from msgspec import Struct
 
 from bareboat import digests
 from bareboat.errors import ImageError, UsageError
@@ -25,8 +26,7 @@ class NotFoundError(ValueError):
     """A source matches nothing, or lies outside; the text is the reason."""
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(Struct, frozen=True):
     """One entry. `path`: below the source's root, without links; `real`: where it is on this machine;
     `given`: the path before links were followed, whose name a copy gets."""
 

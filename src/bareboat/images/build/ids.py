@@ -11,30 +11,28 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from bareboat import execute
 from bareboat.errors import ImageError
 from bareboat.images.build import owner_worker
-from bareboat.images.build.layer import Owner
-from bareboat.images.build.places import PlaceError, locate
+from bareboat.images.build.places import Owner, PlaceError, locate
 from bareboat.images.build.rootfs import Rootfs
 from bareboat.images.inside.view import View
 from bareboat.store import Store, is_dead
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
+class Given(Struct, frozen=True):
     """What a RUN found with owners: `entries` of the worker, parents first."""
 
     top: str
     entries: list[list[Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
+class Taken(Struct, frozen=True):
     """What a RUN left. `owners`: of what is not root's; `kept`: directories that changed by their owner."""
 
     owners: Mapping[bytes, Owner]

@@ -10,22 +10,28 @@ import contextlib
 import os
 import stat
 import struct
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from isal import isal_zlib
+from msgspec import Struct, field
 
 from bareboat import digests
 from bareboat.errors import ImageError
+from bareboat.images.build.places import Owner
 from bareboat.images.layers import recipe as recipes
 from bareboat.images.layers.limits import MAX_RATIO, RATIO_FROM_BYTES
-from bareboat.images.layers.whiteouts import OPAQUE, OPAQUE_XATTR, OVERLAY_XATTRS, WHITEOUT, is_whiteout
+from bareboat.images.layers.whiteouts import (
+    OPAQUE,
+    OPAQUE_XATTR,
+    OVERLAY_XATTRS,
+    WHITEOUT,
+    is_opaque,
+    is_whiteout,
+)
 from bareboat.images.oci import tarreader, tarwriter
 from bareboat.model import StoredLayer
 from bareboat.printable import file_name
-
-Owner = tuple[int, int]
 
 _CHUNK = 1 << 20
 _CAPABILITY = "security.capability"
@@ -35,8 +41,7 @@ _CAP_REVISION_2, _CAP_REVISION_3, _CAP_MASK = 0x02000000, 0x03000000, 0xFF000000
 _PYC = struct.Struct("<4sIII")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class Rules(Struct, frozen=True, kw_only=True):
     """How the tar describes files. `owner`: of a path, by its name in the layer; `newest`: later times become
     this one, in seconds since 1970; None keeps all."""
 
@@ -44,8 +49,7 @@ class Rules:
     newest: int | None = None
 
 
-@dataclass(slots=True)
-class _Entry:
+class _Entry(Struct):
     path: bytes
     state: os.stat_result
     mtime: int
@@ -54,9 +58,10 @@ class _Entry:
     children: list[_Entry] = field(default_factory=list)
 
 
-def finish(made: Path, rules: Rules) -> StoredLayer:
+def finish(made: Path, rules: Rules) -> tuple[StoredLayer, Mapping[bytes, Owner]]:
     """Describe the tree `made/tree` as a layer: `made/recipe` is written, modes and times of the tree become
-    what unpacking the tar would give. Raises ImageError for what no layer can hold, OSError."""
+    what unpacking the tar would give. Returns its facts, and the owners of what is not root's. Raises
+    ImageError for what no layer can hold, OSError."""
     tree = os.fsencode(made / "tree")
     entries = list(_entries(tree, rules))
     if rules.newest is not None:
@@ -78,13 +83,7 @@ def finish(made: Path, rules: Rules) -> StoredLayer:
                 os.chmod(full, mode & 0o777 | 0o400)
         if not is_whiteout(entry.state):
             os.utime(full, ns=(entry.mtime * 10**9, entry.mtime * 10**9), follow_symlinks=False)
-    return facts
-
-
-def is_empty(tree: Path) -> bool:
-    """Whether a step changed nothing."""
-    with os.scandir(tree) as found:
-        return next(found, None) is None and not _is_opaque(os.fsencode(tree))
+    return facts, writer.owners
 
 
 def _entries(tree: bytes, rules: Rules) -> Iterator[_Entry]:
@@ -113,7 +112,7 @@ def _entries(tree: bytes, rules: Rules) -> Iterator[_Entry]:
         mtime = int(state.st_mtime_ns // 10**9)
         entry = _Entry(path, state, mtime if rules.newest is None else min(mtime, rules.newest))
         if stat.S_ISDIR(state.st_mode):
-            entry.is_opaque = _is_opaque(full)
+            entry.is_opaque = is_opaque(full)
         if stat.S_ISDIR(state.st_mode) or stat.S_ISREG(state.st_mode):
             entry.xattrs = tuple(_xattrs(full))
         if path or entry.is_opaque:
@@ -125,12 +124,6 @@ def _is_mark(state: os.stat_result) -> bool:
     return (
         stat.S_ISREG(state.st_mode) and state.st_size == 0 and stat.S_IMODE(state.st_mode) in (0o600, 0o400)
     )
-
-
-def _is_opaque(full: bytes) -> bool:
-    with contextlib.suppress(OSError):
-        return os.getxattr(full, OPAQUE_XATTR) == b"y"
-    return False
 
 
 def _xattrs(full: bytes) -> Iterator[tuple[bytes, bytes]]:
@@ -202,6 +195,8 @@ class _Writer:
         self._inodes = 1
         self._stackable = True
         self._first_names: dict[tuple[int, int], bytes] = {}
+        #: Path -> owner, where that is not root.
+        self.owners: dict[bytes, Owner] = {}
 
     def add(self, entry: _Entry, owner: Owner) -> None:
         """Add one entry of the tree."""
@@ -286,6 +281,8 @@ class _Writer:
         size: int = 0,
         link: bytes = b"",
     ) -> None:
+        if owner != (0, 0):
+            self.owners[entry.path] = owner
         self._put(
             tarwriter.header(
                 name,

@@ -7,8 +7,9 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from bareboat import codec, digests
 from bareboat.errors import UsageError
@@ -21,15 +22,13 @@ from bareboat.images.build.sandbox import Bind
 from bareboat.images.build.tree import Tree
 from bareboat.images.build.work import Work
 from bareboat.images.inside.view import View
-from bareboat.images.layers.flatten import flatten
 from bareboat.images.recipe.instructions import Instruction
 from bareboat.images.recipe.mounts import RunMount
 
 _SOCKET = "/run/buildkit/ssh_agent"
 
 
-@dataclass(slots=True)
-class Mounted:
+class Mounted(Struct):
     """The mounts of one RUN. `described`: what of them is in its key; `binds` are complete inside `held`."""
 
     described: list[object] = field(default_factory=list)
@@ -201,6 +200,8 @@ def _described(work: Work, listed: Sequence[Entry]) -> list[object]:
 
 
 def _flatten(files: Files, place: Path) -> None:
+    from bareboat.images.layers.flatten import flatten
+
     place.mkdir()
     place.chmod(0o755)
     flatten(files.layers, place)

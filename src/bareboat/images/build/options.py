@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
+
+from msgspec import Struct, field
 
 from bareboat.images.build.packages import Packages
 from bareboat.model import Image
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class Options(Struct, frozen=True, kw_only=True):
     """`dockerfile`: its text, `name`: its path as the user wrote it. `secrets`: id -> content; `sockets`: id
     -> the socket of an SSH agent. `epoch`: no file of a new layer is younger, in seconds since 1970; None
     keeps times. `shell`: opened where a RUN fails; `ids`: RUN has the user's
@@ -38,11 +38,11 @@ class Options:
     command: str = "bareboat image build --no-cache DIRECTORY"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Engine:
-    """The bubblewrap that runs the steps."""
+class Engine(Struct, frozen=True, kw_only=True):
+    """The bubblewrap that runs the steps. `is_whole`: it was tried, and does all that a step may need."""
 
     path: str
+    is_whole: bool = False
 
 
 class Reporter(Protocol):
@@ -64,18 +64,17 @@ class Reporter(Protocol):
         """Something that the user must know."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
+class Machine(Struct, frozen=True, kw_only=True):
     """What a build uses of its surroundings: images by reference (`image`, pulled where they are missing),
-    the engine, and a name for this machine's architecture (`uname -m`)."""
+    the engine, after trying programs by their paths, and a name for this machine's architecture
+    (`uname -m`)."""
 
     name: str
     image: Callable[[str], Image]
-    engine: Callable[[], Engine]
+    engine: Callable[[Callable[[str], bool]], Engine]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Built:
+class Built(Struct, frozen=True, kw_only=True):
     """A built image. `steps`, `cached`: how many steps can make a layer, and how many of those results were
     there."""
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import io
-import tarfile
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import cast
 
 from bareboat import codec, digests
 from bareboat.errors import StoreError
-from bareboat.images.build.layer import Owner
+from bareboat.images.build.places import Owner
 from bareboat.images.layers import recipe as recipes
 from bareboat.store import Store
 
@@ -22,10 +22,12 @@ _CHUNK = 1 << 20
 
 def of_layer(store: Store, diff_id: str) -> Mapping[bytes, Owner]:
     """Path -> owner, for all that is not root's. A layer without a recipe is root's."""
-    path = store.builds() / "owners" / f"{digests.hexed(diff_id)}.json"
+    path = _path(store, diff_id)
     with contextlib.suppress(StoreError, OSError, ValueError):
         read = store.read(path, dict[str, tuple[int, int]])
         return {name.encode(errors="surrogateescape"): owner for name, owner in read.items()}
+    import tarfile
+
     recipe = store.recipe(diff_id)
     if not recipe.exists():
         return {}
@@ -44,10 +46,18 @@ def of_layer(store: Store, diff_id: str) -> Mapping[bytes, Owner]:
             else:
                 found.pop(name, None)
             archive.members = []  # type: ignore[attr-defined]  # it would keep them all
-    store.write(
-        path, codec.to_json({name.decode(errors="surrogateescape"): each for name, each in found.items()})
-    )
+    keep(store, diff_id, found)
     return found
+
+
+def keep(store: Store, diff_id: str, owners: Mapping[bytes, Owner]) -> None:
+    """Keep what `of_layer` would read."""
+    named = {name.decode(errors="surrogateescape"): owner for name, owner in owners.items()}
+    store.write(_path(store, diff_id), codec.to_json(named))
+
+
+def _path(store: Store, diff_id: str) -> Path:
+    return store.builds() / "owners" / f"{digests.hexed(diff_id)}.json"
 
 
 class _Stream(io.RawIOBase):

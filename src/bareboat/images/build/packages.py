@@ -11,8 +11,9 @@ import re
 import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from bareboat.images.build.copying import Copier, Request
 from bareboat.images.build.tree import Tree
@@ -32,8 +33,7 @@ _FOLDER = "/etc/apt/sources.list.d"
 _LARGEST_BYTES = 1 << 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Packages:
+class Packages(Struct, frozen=True, kw_only=True):
     """`index`: the URL of a Python index. `mirrors`: URL of an archive -> its mirror's; an empty one is every
     archive of Debian and Ubuntu, by its usual name below the mirror. `certificates`: a bundle of the
     certificate authorities, PEM."""

@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 import posixpath
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from bareboat.files.links import MOST_LINKS
 from bareboat.images.inside.view import Node, View
 
+#: The user and the group of a file.
+Owner = tuple[int, int]
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+
+class Place(Struct, frozen=True, kw_only=True):
     """A path in a tree. `path`: without links; `node`: what is there, None where nothing is; `missing`: the
     directories above it that do not exist, outermost first."""
 
@@ -73,8 +77,7 @@ def joined(workdir: str, path: str) -> str:
     return "/" + posixpath.normpath(posixpath.join("/", workdir, path)).lstrip("/")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class User:
+class User(Struct, frozen=True, kw_only=True):
     """Who runs a step: numbers, home directory, and the name, empty for a bare number. `groups`: others that
     it is in, which a USER with a group does not have."""
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
+from msgspec import Struct
+
 from bareboat.files.trees import remove_tree
-from bareboat.images.build.layer import is_empty
 from bareboat.images.build.places import Place, locate
 from bareboat.images.build.tree import Tree
 from bareboat.images.inside.view import View
-from bareboat.images.layers import flatten
+from bareboat.images.layers.whiteouts import is_opaque
 from bareboat.model import Layer
 from bareboat.store import Store
 
@@ -22,15 +22,14 @@ _PAGE_BYTES = 3500
 _PREFIX_BYTES = 12
 
 
-@dataclass(slots=True)
-class Rootfs:
+class Rootfs(Struct):
     """The layers of a stage, bottom first."""
 
     store: Store
     layers: tuple[Layer, ...] = ()
-    _view: View | None = field(default=None, init=False)
+    _view: View | None = None
     #: The lowest layers as one tree, and how many they are.
-    _joined: tuple[int, Path] | None = field(default=None, init=False)
+    _joined: tuple[int, Path] | None = None
 
     def above(self, layer: Layer) -> Rootfs:
         """With one more layer."""
@@ -59,6 +58,8 @@ class Rootfs:
         rest = self._distinct(self.layers[count:])
         length = sum(len(str(tree)) + _PREFIX_BYTES for tree in rest)
         if length > _PAGE_BYTES or not all(layer.stackable for layer in self.layers[count:]):
+            from bareboat.images.layers import flatten
+
             target = scratch / f"joined-{len(self.layers)}"
             flatten.flatten(([joined] if joined else []) + self.trees[count:], target)
             self._joined = (len(self.layers), target)
@@ -73,6 +74,8 @@ class Rootfs:
     def flat(self, scratch: Path) -> Path:
         """All layers as one tree, to mount."""
         if self._joined is None or self._joined[0] != len(self.layers):
+            from bareboat.images.layers import flatten
+
             target = scratch / f"flat-{len(self.layers)}"
             flatten.flatten(self.trees, target)
             self._joined = (len(self.layers), target)
@@ -153,6 +156,12 @@ def _prune(tree: Tree, view: View, keep: Collection[str]) -> None:
         before = tree.state(above)
         if same and before is not None and not tree.is_opaque(path) and tree.remove_empty(path):
             tree.change_folder(above, mtime_ns=before.st_mtime_ns)
+
+
+def is_empty(tree: Path) -> bool:
+    """Whether a step changed nothing."""
+    with os.scandir(tree) as found:
+        return next(found, None) is None and not is_opaque(os.fsencode(tree))
 
 
 def discard(path: Path) -> None:

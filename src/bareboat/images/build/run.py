@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from bareboat import execute
 from bareboat.errors import BareboatError, PlanError, RunError, ToolError
 from bareboat.images.build import difference, sandbox
 from bareboat.images.build.copying import Copier, Request
 from bareboat.images.build.ids import Given, Ids
-from bareboat.images.build.layer import Owner
 from bareboat.images.build.options import Engine
 from bareboat.images.build.packages import CERTIFICATES, Packages, Sources
-from bareboat.images.build.places import User, locate
+from bareboat.images.build.places import Owner, User, locate
 from bareboat.images.build.rootfs import Rootfs, Stubs, discard
 from bareboat.images.build.sandbox import Bind, Sandbox
 from bareboat.images.build.tree import Tree
@@ -33,11 +35,11 @@ _KEPT_LINES = 15
 _FULL_BYTES = 1 << 20
 #: What becomes the user of USER, where there are several users.
 _START = "/dev/.bareboat-start"
+_OWN_PROCESSES = ("--unshare-pid", "--proc", "/proc")
 _RESOLVER, _HOSTS = "/etc/resolv.conf", "/etc/hosts"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class Command(Struct, frozen=True, kw_only=True):
     """One RUN. `name`: the Dockerfile's; `words`: what is executed; `hosts`: names for /etc/hosts."""
 
     step: Instruction
@@ -58,7 +60,7 @@ class Runner:
     def __init__(
         self,
         scratch: Path,
-        engine: Callable[[], Engine],
+        engine: Callable[[Callable[[str], bool]], Engine],
         machine: str,
         stopped: threading.Event,
         ids: Ids | None = None,
@@ -70,6 +72,7 @@ class Runner:
         self._find_engine = engine
         self._machine = machine
         self._lock = threading.Lock()
+        self._serials = itertools.count(1)
         self._found: _Found | None = None
 
     def run(
@@ -216,23 +219,25 @@ class Runner:
                         context="Bareboat has no system call filter for this architecture",
                         remedy=f"build on one of: {', '.join(program.MACHINES)}",
                     )
-                path = self._find_engine().path
-                own = self._tries(path, ["--unshare-pid", "--proc", "/proc"]).ok
+                engine = self._find_engine(lambda path: self._has_overlay(path, *_OWN_PROCESSES))
+                path, whole = engine.path, engine.is_whole
+                own = whole or self._tries(path, _OWN_PROCESSES).ok
                 if not own and not (plain := self._tries(path, [])).ok:
                     raise PlanError(
                         "RUN cannot run here: bubblewrap cannot make a user namespace",
                         context=plain.stderr.strip(),
                         remedy="bareboat doctor   # names what prevents it, and the fix",
                     )
-                self._found = _Found(path=path, own_processes=own, overlay=self._has_overlay(path))
+                overlay = whole or self._has_overlay(path)
+                self._found = _Found(path=path, own_processes=own, overlay=overlay)
             return self._found
 
-    def _tries(self, path: str, words: list[str]) -> Outcome:
+    def _tries(self, path: str, words: Sequence[str]) -> Outcome:
         mounts = ["--unshare-user", "--uid", "0", "--gid", "0", "--ro-bind", "/", "/", "--dev", "/dev"]
         return execute.run([path, *mounts, *words, "true"])
 
-    def _has_overlay(self, path: str) -> bool:
-        folder = self._scratch / "overlay"
+    def _has_overlay(self, path: str, *words: str) -> bool:
+        folder = self._scratch / f"overlay-{next(self._serials)}"
         lower, upper, work = folder / "lower", folder / "upper", folder / "work"
         for each in (lower, upper, work):
             each.mkdir(parents=True)
@@ -240,7 +245,7 @@ class Runner:
         (lower / "gone").mkdir()
         outcome = execute.run(
             [path, "--unshare-user", "--uid", "0", "--gid", "0", "--ro-bind", "/", "/", "--dev", "/dev",
-             "--overlay-src", str(lower), "--overlay", str(upper), str(work), str(lower),
+             *words, "--overlay-src", str(lower), "--overlay", str(upper), str(work), str(lower),
              "sh", "-c", f"cd '{lower}' && echo b > file && rmdir gone && mkdir gone"]
         )  # fmt: skip
         try:
@@ -250,15 +255,13 @@ class Runner:
             return False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
+class _Found(Struct, frozen=True, kw_only=True):
     path: str
     own_processes: bool
     overlay: bool
 
 
-@dataclass(slots=True)
-class _Owned:
+class _Owned(Struct):
     """What a command left: owners of what it changed, and directories that changed by theirs alone."""
 
     owners: Mapping[bytes, Owner] = field(default_factory=dict)

@@ -8,7 +8,8 @@ Manual: https://github.com/containers/bubblewrap/blob/main/bwrap.xml
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from bareboat.execute import Data, Descriptor, Word
 
@@ -23,8 +24,7 @@ APT_FILE = "/dev/.bareboat-apt.conf"
 APT_TEXT = b'APT::Sandbox::User "root";\n'
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bind:
+class Bind(Struct, frozen=True, kw_only=True):
     """Something of the host in the tree. `stacked`: changes to it are discarded; `data`: not a path but a
     small file's content, with `mode`; `size_bytes`: of an empty tmpfs, where `source` is empty."""
 
@@ -37,8 +37,7 @@ class Bind:
     size_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sandbox:
+class Sandbox(Struct, frozen=True, kw_only=True):
     """One start. `layers`: the trees below, bottom first, with `upper` and `work` of the overlay; or `tree`,
     a copy to write to. `apt`: more of its settings. `own_processes`: it sees no others. `namespace`: the
     descriptor of a user namespace with several users, in which it starts as root; -1: it makes one with one

@@ -6,13 +6,14 @@ import contextlib
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from bareboat import architectures, execute
 from bareboat.errors import ImageError, UsageError
 from bareboat.images import lease
-from bareboat.images.build import checks, config, ids
+from bareboat.images.build import checks, config
 from bareboat.images.build.options import Built, Machine, Options, Reporter
 from bareboat.images.build.rootfs import Rootfs
 from bareboat.images.build.stage import Builder, State
@@ -24,9 +25,11 @@ from bareboat.images.recipe import definition, stages
 from bareboat.images.recipe.faults import RecipeError
 from bareboat.images.recipe.instructions import Instruction, trigger
 from bareboat.images.recipe.stages import SCRATCH, Recipe, Stage
-from bareboat.images.transfer.fetch import join
 from bareboat.model import Image
 from bareboat.store import Store
+
+if TYPE_CHECKING:
+    from bareboat.images.build.ids import Ids
 
 #: Stages that are built at a time.
 _AT_ONCE = 4
@@ -77,13 +80,21 @@ def build(store: Store, options: Options, machine: Machine, reporter: Reporter) 
     recipe = parse(options, machine.name)
     target = recipe.target(options.target)
     moment = "" if options.epoch is None else _iso(options.epoch)
-    with store.scratch() as scratch, ids.started(store) if options.ids else contextlib.nullcontext() as given:
+    with store.scratch() as scratch, _ids(store, options) as given:
         work = Work(store, scratch, options, machine, reporter, moment, given)
         done = _build_stages(work, recipe, target)
         image = _image(work, done[target.number])
     lease.clear(store.lease("any").parent, "build-")
     warnings = tuple(f"build argument {name} is not used: no ARG declares it" for name in recipe.unused)
     return Built(image=image, steps=work.steps, cached=work.cached, warnings=warnings)
+
+
+def _ids(store: Store, options: Options) -> contextlib.AbstractContextManager[Ids | None]:
+    if not options.ids:
+        return contextlib.nullcontext()
+    from bareboat.images.build import ids
+
+    return ids.started(store)
 
 
 class _MissingError(Exception):
@@ -185,6 +196,8 @@ def _image(work: Work, state: State) -> Image:
     described = export.join(layers, config=data)
     if store.has_image(described.manifest_digest):
         return store.image(described.manifest_digest)
+    from bareboat.images.transfer.fetch import join
+
     read = read_config(document(data, OCI_CONFIG), name=work.options.name)
     image = join(store, read, described.manifest_digest, "", ())
     image = msgspec.structs.replace(image, built=work.options.command)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import posixpath
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from bareboat.clock import utc_now
 from bareboat.errors import BareboatError, ImageError
@@ -15,10 +17,8 @@ from bareboat.images.build.cache import Record, key_of
 from bareboat.images.build.config import Config
 from bareboat.images.build.copying import Copier, Request
 from bareboat.images.build.files import Files, NotFoundError
-from bareboat.images.build.layer import Owner, Rules, finish, is_empty
-from bareboat.images.build.places import PlaceError, User, find_user, joined, locate
-from bareboat.images.build.rootfs import Rootfs, discard
-from bareboat.images.build.run import Command
+from bareboat.images.build.places import Owner, PlaceError, User, find_user, joined, locate
+from bareboat.images.build.rootfs import Rootfs, discard, is_empty
 from bareboat.images.build.sandbox import Bind
 from bareboat.images.build.tree import Tree
 from bareboat.images.build.work import Make, Work
@@ -31,8 +31,7 @@ from bareboat.images.recipe.stages import PROXIES, Recipe, Stage, expanded
 from bareboat.model import Layer, StoredLayer
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(Struct, frozen=True):
     """A stage between two instructions. `arguments`: the ARGs that are declared."""
 
     rootfs: Rootfs
@@ -200,25 +199,27 @@ class Builder:
                 machine=work.machine.name,
                 **({"ids": user.groups} if work.ids is not None else {}),
             )
-            command = Command(
-                step=step,
-                name=work.options.name,
-                words=words,
-                environment={
-                    **work.options.packages.variables(),
-                    **hidden,
-                    **environment,
-                    **mounted.variables,
-                },
-                workdir=state.config.workdir,
-                user=user,
-                binds=(*mounted.binds, *_script_bind(script)),
-                network=network != "none",
-                hosts=work.options.hosts,
-                packages=work.options.packages,
-            )
 
             def make(folder: Path) -> Mapping[bytes, Owner]:
+                from bareboat.images.build.run import Command
+
+                command = Command(
+                    step=step,
+                    name=work.options.name,
+                    words=words,
+                    environment={
+                        **work.options.packages.variables(),
+                        **hidden,
+                        **environment,
+                        **mounted.variables,
+                    },
+                    workdir=state.config.workdir,
+                    user=user,
+                    binds=(*mounted.binds, *_script_bind(script)),
+                    network=network != "none",
+                    hosts=work.options.hosts,
+                    packages=work.options.packages,
+                )
                 with mounted.held():
                     return work.run(command, state.rootfs, folder, self._title)
 
@@ -342,8 +343,12 @@ class Builder:
             if is_empty(folder / "tree"):
                 discard(folder)
                 return Record(created=created, step=text), None
+            from bareboat.images.build.layer import Rules, finish
+            from bareboat.images.build.owners import keep as keep_owners
+
             rules = Rules(owner=self._owner(state, owners, user), newest=self._newest)
-            facts = finish(folder, rules)
+            facts, kept = finish(folder, rules)
+            keep_owners(work.store, facts.diff_id, kept)
             return Record(created=created, diff_id=facts.diff_id, step=text), facts
 
         record, facts, cached = work.step(key, produce, self._title)

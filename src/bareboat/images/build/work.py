@@ -7,21 +7,23 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bareboat.errors import BareboatError
 from bareboat.images import lease
-from bareboat.images.build import owners
 from bareboat.images.build.cache import Cache, Record
 from bareboat.images.build.files import Digester, Files
-from bareboat.images.build.ids import Ids
-from bareboat.images.build.layer import Owner
 from bareboat.images.build.options import Machine, Options, Reporter
+from bareboat.images.build.places import Owner
 from bareboat.images.build.rootfs import Rootfs, discard
-from bareboat.images.build.run import Command, Runner
 from bareboat.images.recipe import ignore
 from bareboat.images.recipe.instructions import Instruction
 from bareboat.model import Image, StoredLayer
 from bareboat.store import Store
+
+if TYPE_CHECKING:
+    from bareboat.images.build.ids import Ids
+    from bareboat.images.build.run import Command, Runner
 
 #: Makes a layer's tree in a directory; path -> owner of what is not root's.
 Make = Callable[[Path], Mapping[bytes, Owner]]
@@ -62,7 +64,7 @@ class Work:
         self._shell_lock = threading.Lock()
         self._serials = itertools.count(1)
         self.ids = ids
-        self._runner = Runner(scratch, machine.engine, machine.name, self.stopped, ids)
+        self._runner: Runner | None = None
         self._context: Files | None = None
         self._images: dict[str, Image] = {}
         self._owners: dict[str, Mapping[bytes, Owner]] = {}
@@ -150,6 +152,13 @@ class Work:
 
     def run(self, command: Command, rootfs: Rootfs, folder: Path, title: str) -> Mapping[bytes, Owner]:
         """Run a RUN, and show its output. Returns the owners of what it changed."""
+        from bareboat.images.build.run import Runner
+
+        with self._lock:
+            if self._runner is None:
+                self._runner = Runner(
+                    self.scratch, self.machine.engine, self.machine.name, self.stopped, self.ids
+                )
         return self._runner.run(
             command,
             rootfs,
@@ -173,6 +182,8 @@ class Work:
             with self._lock:
                 known = self._owners.get(layer.diff_id)
             if known is None:
+                from bareboat.images.build import owners
+
                 known = owners.of_layer(self.store, layer.diff_id)
                 with self._lock:
                     self._owners[layer.diff_id] = known

@@ -12,9 +12,10 @@ import contextlib
 import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+from msgspec import Struct
 
 from bareboat.files.links import follow
 from bareboat.images.layers.whiteouts import is_whiteout
@@ -24,8 +25,7 @@ _OPAQUE = ".wh..wh..opq"
 _OPAQUE_ATTRIBUTES = ("user.overlay.opaque", "trusted.overlay.opaque")
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Struct, frozen=True):
     """One name. `places` holds where it lies on this machine: for a folder in each layer that adds to it,
     top first."""
 
@@ -33,8 +33,7 @@ class Node:
     places: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """What a path leads to: the path itself without any links, and what is there."""
 
     path: str

@@ -8,6 +8,7 @@ https://github.com/opencontainers/image-spec/blob/main/layer.md#whiteouts
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 
@@ -18,6 +19,13 @@ AUFS = b".wh..wh."
 OPAQUE_XATTR = b"user.overlay.opaque"
 #: What overlayfs reads as orders of its own: no layer may give them.
 OVERLAY_XATTRS = b"user.overlay."
+
+
+def is_opaque(folder: bytes) -> bool:
+    """Whether a directory hides what the layers below have there."""
+    with contextlib.suppress(OSError):
+        return os.getxattr(folder, OPAQUE_XATTR) == b"y"
+    return False
 
 
 def is_whiteout(state: os.stat_result) -> bool:

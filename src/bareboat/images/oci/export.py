@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import IO
+
+from msgspec import Struct
 
 from bareboat import architectures, codec, digests
 from bareboat.errors import ImageError, StoreError
@@ -38,8 +39,7 @@ _REF_NAME = "org.opencontainers.image.ref.name"
 _CREATED = "1980-01-01T00:00:00Z"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Metadata:
+class Metadata(Struct, frozen=True, kw_only=True):
     """The two small documents that make layers an image."""
 
     manifest: bytes
@@ -106,8 +106,7 @@ def _stored(store: Store, image: Image, digest: str) -> bytes:
     return data
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Saved:
+class Saved(Struct, frozen=True, kw_only=True):
     """What was written: `digest`, of the manifest in the archive; `tars`, the number of layers that lie in it
     as their tars, because their blobs are not to be had. Only Bareboat reads an archive with such layers."""
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import msgspec
+from msgspec import Struct, field
 
 from bareboat import architectures, codec, digests
 from bareboat.errors import ImageError
@@ -39,8 +39,7 @@ _MOST_LEFT_OUT = 8
 _LARGEST_BLOB = 2**63 - 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Platform:
+class Platform(Struct, frozen=True, kw_only=True):
     """One architecture of an index."""
 
     descriptor: Descriptor
@@ -52,8 +51,7 @@ class Platform:
         return f"{self.os}/{self.architecture}" + (f"/{self.variant}" if self.variant else "")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest:
+class Manifest(Struct, frozen=True, kw_only=True):
     """One image: its config and its layers, bottom first; and what kind of manifest says so."""
 
     config: Descriptor
@@ -61,8 +59,7 @@ class Manifest:
     media_type: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
+class Config(Struct, frozen=True, kw_only=True):
     """What an image says of itself."""
 
     architecture: str

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from bareboat import digests
 from bareboat.errors import UsageError
@@ -41,8 +42,7 @@ class Transport(StrEnum):
 _TAGGED = (Transport.OCI, Transport.OCI_ARCHIVE, Transport.DOCKER_ARCHIVE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reference:
+class Reference(Struct, frozen=True, kw_only=True):
     """One image in one place: a registry's (`registry`, `repository`, `tag` or `digest`), or a `path`,
     absolute, with the `tag` of an image in it."""
 

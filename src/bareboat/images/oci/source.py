@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Protocol
+
+from msgspec import Struct, field
 
 #: Documents larger than this are refused; registries themselves refuse manifests of more than 4 MiB.
 LARGEST_DOCUMENT = 4 * 2**20
 _SKIPPED_BYTES = 1 << 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Descriptor:
+class Descriptor(Struct, frozen=True, kw_only=True):
     """A reference to content, as OCI writes it. `size` in bytes; -1 where a docker-archive tells none."""
 
     media_type: str
@@ -26,8 +26,7 @@ class Descriptor:
     annotations: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Document:
+class Document(Struct, frozen=True, kw_only=True):
     """An index, a manifest or a config: its bytes as they were served, and what they are called."""
 
     data: bytes

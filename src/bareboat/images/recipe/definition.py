@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from bareboat.images.recipe import words
 from bareboat.images.recipe.faults import RecipeError
@@ -48,8 +49,7 @@ _FOLDER = "/.singularity.d"
 _MOUNTED = "/run/bareboat-files"
 
 
-@dataclass(slots=True)
-class _Part:
+class _Part(Struct):
     """A section: its words after the name, and its lines with their numbers."""
 
     name: str
@@ -68,8 +68,7 @@ class _Part:
                 yield number, row.strip()
 
 
-@dataclass(slots=True)
-class _Draft:
+class _Draft(Struct):
     """One stage as it is written."""
 
     number: int

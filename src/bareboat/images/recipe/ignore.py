@@ -8,15 +8,15 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from bareboat.errors import UsageError
 
 LARGEST_BYTES = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class _Rule:
+class _Rule(Struct, frozen=True):
     pattern: re.Pattern[str]
     #: What a directory may begin with, so that something below it can match.
     keeps: bool

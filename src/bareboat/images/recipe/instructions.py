@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from bareboat.images.recipe import words
 from bareboat.images.recipe.faults import RecipeError
@@ -38,8 +38,7 @@ _REFUSED = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Instruction:
+class Instruction(Struct, frozen=True, kw_only=True):
     """One instruction. `args`: its words, or the text for the shell as one; `is_json`: the JSON form;
     `pairs`: names and values of ENV, LABEL and ARG (None: an ARG without a default); `inner`: the trigger of
     ONBUILD, or the CMD of HEALTHCHECK."""

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from bareboat.images.recipe.faults import RecipeError
 from bareboat.images.recipe.words import json_list, split_words, unquoted
@@ -21,8 +22,7 @@ _TAKES_HEREDOCS = ("RUN", "COPY", "ADD")
 _MOST_LINES = 100_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Heredoc:
+class Heredoc(Struct, frozen=True, kw_only=True):
     """A heredoc's content, as it is written. `expands`: its delimiter has no quotes; `chomps`: `<<-`, which
     removes leading tabs."""
 
@@ -37,8 +37,7 @@ class Heredoc:
         return re.sub(r"(?m)^\t+", "", self.content) if self.chomps else self.content
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class Line(Struct, frozen=True, kw_only=True):
     """One instruction: its word in upper case, and the rest of its logical line. `number`, `last`: its first
     and last line in the file; `text`: as it is written, for messages and triggers."""
 
@@ -50,8 +49,7 @@ class Line:
     heredocs: tuple[Heredoc, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lines:
+class Lines(Struct, frozen=True, kw_only=True):
     """All instructions of a Dockerfile, and what its directives set."""
 
     lines: tuple[Line, ...]

@@ -8,7 +8,8 @@ from __future__ import annotations
 import csv
 import posixpath
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from bareboat import units
 from bareboat.images.recipe.instructions import Instruction
@@ -28,8 +29,7 @@ _KEYS = {
 _SWITCHES = ("rw", "readwrite", "ro", "readonly", "required")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunMount:
+class RunMount(Struct, frozen=True, kw_only=True):
     """One mount. `target`: as it is written, perhaps relative to the working directory; `source`: a path in
     `stage` (empty: in the context); `variable`: of a secret; `size_bytes`: of a tmpfs, 0 for no limit."""
 

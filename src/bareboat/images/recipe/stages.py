@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
+
+from msgspec import Struct
 
 from bareboat.images.recipe import expansion, lines, mounts
 from bareboat.images.recipe.faults import RecipeError
@@ -17,8 +18,7 @@ _STAGE_NAME = re.compile(r"[a-z][a-z0-9-_.]*")
 SCRATCH = "scratch"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
+class Stage(Struct, frozen=True, kw_only=True):
     """One stage. `base`: an image's reference, another stage's name, or `scratch`, variables replaced.
     `name`: in lower case, empty where it has none. `steps`: its instructions after FROM."""
 
@@ -35,8 +35,7 @@ class Stage:
         return self.name or f"stage-{self.number}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
+class Recipe(Struct, frozen=True, kw_only=True):
     """A Dockerfile. `arguments`: the values of the ARGs before the first FROM; `unused`: build arguments that
     no ARG declares."""
 

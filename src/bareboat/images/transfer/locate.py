@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from bareboat.errors import StoreError, UsageError
 from bareboat.files import untrusted
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
 _SUFFIXES = (".sif", ".simg", ".sqsh", ".sqfs", ".squashfs", ".tar", ".tar.gz", ".tgz")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
+class Access(Struct, frozen=True, kw_only=True):
     """How this site's registries are reached. `plain_http`: those that are spoken to without TLS;
     `mirrors`: registry -> the places that are asked before it; `policy`: the signature policy, where another
     is asked for than the user's or the machine's; `say` reports what takes time."""

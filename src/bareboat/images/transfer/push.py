@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+
+import msgspec
 
 from bareboat import digests
 from bareboat.errors import ImageError
@@ -196,7 +198,7 @@ def _with_new_layers(
             media_type = descriptor.media_type.replace(
                 "application/vnd.docker.image.rootfs.diff.tar", manifest.OCI_LAYER
             ).replace(".tar.gzip", ".tar+gzip")
-            described.append(replace(descriptor, media_type=media_type))
+            described.append(msgspec.structs.replace(descriptor, media_type=media_type))
     named = Document(data=config, media_type=manifest.OCI_CONFIG, digest=read.config.digest)
     return manifest.make_manifest(named, described).data
 
