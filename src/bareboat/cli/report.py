@@ -84,6 +84,10 @@ def run(context: Context) -> int:
     check_library()
     found = report_export.read_studies(context, runs)
     report_trackers.write(context, runs)
+    if len(found) == 2 and not request.formats:
+        from bareboat.cli import report_change
+
+        return report_change.of_pairs(context, found[0], found[1])
     where = ""
     if request.formats:
         where = report_export.write(context, request, report_export.study_files(found, request.formats), runs)
@@ -128,17 +132,42 @@ def _newest_study(context: Context, request: Request) -> str:
 
 
 def show(context: Context, found: Sequence[Finding], where: str) -> None:
-    """Print the verdicts, and where the report was written."""
+    """Print the verdicts, or the pooled ratio of three or more equal studies, and the report's path."""
+    from bareboat.study import repeated
+
+    pooled, reason = None, ""
+    if len(found) > 2:
+        try:
+            pooled = repeated.pool(found)
+        except UsageError as error:
+            reason = error.message
     if context.options.json:
-        console.result_json([analysis for _, _, analysis in found])
+        studies = [analysis for _, _, analysis in found]
+        if len(found) > 2:
+            console.result_json(
+                {
+                    "sentence": pooled.sentence if pooled else "",
+                    "pooled": pooled.metrics if pooled else [],
+                    "not_pooled": reason,
+                    "studies": studies,
+                }
+            )
+        else:
+            console.result_json(studies)
         if where:
             context.progress.note(f"report: {where}")
         return
     from bareboat.cli.report_text import study_text
 
-    is_terminal = sys.stdout.isatty()
-    for study, _, analysis in found:
-        text = study_text(study, analysis, console.width(), console.paint if is_terminal else None)
-        console.result(f"\n{text}")
+    if pooled is not None:
+        console.result(console.bold(pooled.sentence))
+        console.result("\n" + "\n".join(repeated.lines(pooled)))
+    else:
+        is_terminal = sys.stdout.isatty()
+        for study, _, analysis in found:
+            text = study_text(study, analysis, console.width(), console.paint if is_terminal else None)
+            console.result(f"\n{text}")
+    if reason:
+        console.result(f"\nnot pooled: {reason}")
     if where:
         console.result(f"\nreport: {where}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -15,6 +15,7 @@ from bareboat.errors import UsageError
 from bareboat.model import Matrix
 
 if TYPE_CHECKING:
+    from bareboat.cli.report import Finding
     from bareboat.reproduction.difference import Difference
     from bareboat.reproduction.document import Lock
     from bareboat.study.change import Changes, Effects, Place
@@ -38,20 +39,55 @@ def run(context: Context, names: tuple[str, str], request: Request) -> int:
         margin=first.prove.margin,
         confidence=first.prove.confidence,
     )
-    if not found.found and not found.other_metric:
+    if not found.found and not found.other_metric and not found.diverged:
         raise UsageError(
             f"{names[0]} and {names[1]} have no comparison in common",
             context="\n".join(_missing(found)),
             remedy="compare studies with the same names of arms and the same values of factors",
         )
+    shown = [f"{found.metric} of {each.contender} / {each.baseline}" for each in found.found]
+    labels = [each.label or "the job as it is" for each in found.found]
     locks, differences = _origins(context, first, second)
+    rows = lines(found, list(zip(shown, labels, strict=True)), first.prove.confidence)
+    return _show(context, locks, differences, found, rows)
+
+
+def of_pairs(context: Context, first: Finding, second: Finding) -> int:
+    """Compare two studies of one container and bare metal, metric by metric."""
+    from bareboat.cli.report_text import NOTE
+    from bareboat.reproduction import difference, making
+    from bareboat.study import change
+
+    studies = (first[0], second[0])
+    prove = studies[0].job.prove
+    arms = studies[0].arms[0].name, studies[0].arms[1].name
+    found = change.of_metrics(arms, first[2], second[2], margin=prove.margin, confidence=prove.confidence)
+    maker = making.Maker(context.store, strict=False, say=context.progress.say)
+    a, b = (maker.origin(each.id, each) for each in studies)
+    context.progress.end()
+    contenders = dict.fromkeys(" / ".join(arm.name for arm in reversed(each.arms)) for each in studies)
+    title = ", and in B ".join(contenders)
+    labels = [
+        each.metric if each.unit in ("bytes", "s") else f"{each.metric}, {each.unit}" for each in found.found
+    ]
+    rows = lines(found, [(title, label) for label in labels], prove.confidence)
+    return _show(context, (a, b), difference.compare(a, b), found, [*rows, NOTE])
+
+
+def _show(
+    context: Context,
+    locks: tuple[Lock, Lock],
+    differences: Sequence[Difference],
+    found: Changes,
+    rows: Iterable[str],
+) -> int:
     if context.options.json:
         console.result_json(
-            {"first": names[0], "second": names[1], "differences": differences, "changes": found}
+            {"first": locks[0].name, "second": locks[1].name, "differences": differences, "changes": found}
         )
         return 0
     console.result(diff.text(*locks, differences))
-    for line in lines(found, first.prove.confidence):
+    for line in rows:
         console.result(line)
     return 0
 
@@ -68,6 +104,7 @@ def _effects(context: Context, found: Matrix) -> list[tuple[Place, Effects]]:
             (contrast.baseline, contrast.contender, point.label),
             Effects(
                 metric=point.analysis.primary.name,
+                diverged=bool(point.analysis.diverged),
                 ratios=tuple(map(math.exp, point.analysis.primary.effects)),
             ),
         )
@@ -107,16 +144,16 @@ def _of_arms(context: Context, found: Matrix) -> dict[str, Lock]:
     return made
 
 
-def lines(found: Changes, confidence: float) -> Iterator[str]:
-    """The ratios in both studies, for a terminal of 80 columns."""
+def lines(found: Changes, named: Sequence[tuple[str, str]], confidence: float) -> Iterator[str]:
+    """The ratios in both studies, for a terminal of 80 columns. `named`: the table's title and the label of
+    each change."""
     head = None
-    for each in found.found:
-        if head != (each.baseline, each.contender):
-            head = (each.baseline, each.contender)
+    for each, (title, label) in zip(found.found, named, strict=True):
+        if head != title:
+            head = title
             yield ""
-            yield console.bold(f"{found.metric} of {each.contender} / {each.baseline}")
+            yield console.bold(title)
             yield f"  {'':<{_WIDEST_LABEL}} {'A':>7} {'B':>7} {'B / A':>7}  {confidence:.0%} interval"
-        label = each.label or "the job as it is"
         if len(label) > _WIDEST_LABEL:
             yield f"  {label}"
             label = ""
@@ -125,7 +162,7 @@ def lines(found: Changes, confidence: float) -> Iterator[str]:
             f"  {label:<{_WIDEST_LABEL}} {each.first:>7.4f} {each.second:>7.4f} {compared.ratio:>7.4f}  "
             f"[{compared.low:.4f}, {compared.high:.4f}] {each.verdict.removesuffix(' evidence')}"
         )
-    if len(found.found) > 1:
+    if len({(each.baseline, each.contender, each.label) for each in found.found}) > 1:
         yield f"  corrected for {len(found.found)} comparisons (Holm); intervals are those of single ones"
     missing = list(_missing(found))
     if missing:
@@ -138,6 +175,7 @@ def _missing(found: Changes) -> Iterator[str]:
         ("only in A", found.only_first),
         ("only in B", found.only_second),
         ("another primary metric in B", found.other_metric),
+        ("the training diverged", found.diverged),
     ):
         for baseline, contender, label in places:
             yield f"{name}: {contender} / {baseline}" + (f" at {label}" if label else "")

@@ -20,7 +20,7 @@ SIGNS = {
     "too noisy to decide": ("?", "33"),
     "training diverged": ("✘", "31"),
 }
-_NOTE = "Geometric means. The first row is the primary metric, the others are secondary."
+NOTE = "Geometric means. The first row is the primary metric, the others are secondary."
 _SHORT = {"not enough evidence": "not enough", "training diverged": "diverged"}
 _RIGHT = (1, 2)
 
@@ -32,7 +32,7 @@ def study_text(
     `paint`: for a terminal, text and colour -> coloured text; the verdict then has its symbol."""
     lines = _verdict(analysis, width, paint)
     lines += ["", *_table(study, analysis, width)]
-    lines += _wrapped(_NOTE, width)
+    lines += _wrapped(NOTE, width)
     for goal in analysis.goals:
         lines += _wrapped(_goal(goal, len(analysis.primary.baseline)), width)
     return "\n".join(lines)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import msgspec
 
 from bareboat.errors import UsageError
-from bareboat.model import Contrast, Matrix, MetricRequest, Record, Study
+from bareboat.model import Contrast, Matrix, MetricRequest, ProveRequest, Record, Study
 from bareboat.model.matrix import Value, told
 from bareboat.model.metric import primary_of
 from bareboat.printable import counted
@@ -108,7 +108,7 @@ def find(
             baseline=matrix.arms[contrast.baseline],
             contender=matrix.arms[contrast.contender],
             points=tuple(row),
-            pooled=_pooled(matrix, row),
+            pooled=_pooled(matrix.prove, row),
         )
         for contrast, row in zip(matrix.contrasts, corrected, strict=True)
     )
@@ -124,7 +124,7 @@ def find(
         scalings=tuple(_scalings(matrix, studies, contrasts)),
         failures=failures,
         missing=missing,
-        sentences=tuple(_sentence(matrix, each) for each in contrasts),
+        sentences=tuple(sentence(matrix.prove, each) for each in contrasts),
         notes=tuple(_notes(matrix, contrasts, failures)),
     )
 
@@ -251,10 +251,14 @@ def _holm(comparisons: int) -> str:
     return f"The verdict is corrected for {comparisons} comparisons (Holm); the interval is that of this one."
 
 
-def _pooled(matrix: Matrix, row: Sequence[PointFinding]) -> Pooled | None:
+def _pooled(prove: ProveRequest, row: Sequence[PointFinding]) -> Pooled | None:
     # The speed of a training that diverged is not that of the training.
     measured = [each.analysis for each in row if each.analysis is not None and not each.analysis.diverged]
-    effects = [each.primary.effects for each in measured]
+    return pooled_of([each.primary.effects for each in measured], prove)
+
+
+def pooled_of(effects: Sequence[Sequence[float]], prove: ProveRequest) -> Pooled | None:
+    """Pool the log ratios of the runs at each point; None for fewer than two points."""
     if len(effects) < 2:
         return None
     errors = pooling.common_errors(
@@ -263,8 +267,8 @@ def _pooled(matrix: Matrix, row: Sequence[PointFinding]) -> Pooled | None:
     return pooling.pool(
         [math.fsum(each) / len(each) for each in effects],
         errors,
-        margin=matrix.prove.margin,
-        confidence=matrix.prove.confidence,
+        margin=prove.margin,
+        confidence=prove.confidence,
     )
 
 
@@ -355,25 +359,27 @@ def _failures(matrix: Matrix, records: Sequence[Sequence[Record]]) -> list[Failu
 # Words.
 
 
-def _sentence(matrix: Matrix, found: ContrastFinding) -> str:
-    """The answer of one contrast."""
+def sentence(
+    prove: ProveRequest, found: ContrastFinding, *, place: str = "at", places: str = "points"
+) -> str:
+    """The answer of one contrast: "at" its "points", or "in" other places."""
     effect = f"{found.contrast.effect}: " if found.contrast.effect else ""
     if len(found.points) == 1:
         (point,) = found.points
         if point.analysis is None:
             return f"{effect}no verdict about {found.contender} / {found.baseline}: {point.reason}"
         return effect + point.analysis.sentence
-    margin = f"{matrix.prove.margin * 100:g} %"
+    margin = f"{prove.margin * 100:g} %"
     total = len(found.points)
-    counts = [f"equivalent within {margin} at {found.count(Verdict.EQUIVALENT)} of {total} points"]
+    counts = [f"equivalent within {margin} {place} {found.count(Verdict.EQUIVALENT)} of {total} {places}"]
     for verdict, words in (
-        (Verdict.DIFFERENT, "different at {}"),
-        (Verdict.NOT_ENOUGH, "not enough evidence at {}"),
-        (Verdict.DIVERGED, "the training diverged at {}"),
-        (None, "not measured at {}"),
+        (Verdict.DIFFERENT, "different"),
+        (Verdict.NOT_ENOUGH, "not enough evidence"),
+        (Verdict.DIVERGED, "the training diverged"),
+        (None, "not measured"),
     ):
         if number := found.count(verdict):
-            counts.append(words.format(number))
+            counts.append(f"{words} {place} {number}")
     known = next((each.analysis for each in found.points if each.analysis), None)
     name = f"{known.primary.name} of " if known else ""
     text = f"{effect}{name}{found.contender} / {found.baseline}: {', '.join(counts)}"

@@ -8,6 +8,7 @@ from typing import Any
 
 from bareboat.study.analysis import Metric
 from bareboat.study.findings import ContrastFinding, PointFinding, ScalingFinding, StudyFindings
+from bareboat.study.pooling import Pooled
 from bareboat.study.statistics import Verdict
 
 _WIDEST_LABEL = 20
@@ -22,7 +23,7 @@ def lines(found: StudyFindings) -> Iterator[str]:
         if len(contrast.points) == 1:
             yield from _metrics(contrast)
         else:
-            yield from _matrix(found, contrast)
+            yield from table(contrast, found.metric, found.unit)
     for each in found.scalings:
         yield ""
         yield from _scaling(each)
@@ -53,20 +54,25 @@ def _metrics(contrast: ContrastFinding) -> Iterator[str]:
         yield from _row(metric.name + unit, metric, verdict)
 
 
-def _matrix(found: StudyFindings, contrast: ContrastFinding) -> Iterator[str]:
-    """The primary metric at every point."""
-    yield _head(found.metric + (f", {found.unit}" if found.unit not in ("bytes", "s", "") else ""), contrast)
+def table(contrast: ContrastFinding, metric: str, unit: str, places: str = "points") -> Iterator[str]:
+    """The primary metric at every point, and pooled."""
+    yield _head(metric + (f", {unit}" if unit not in ("bytes", "s", "") else ""), contrast)
     for point in contrast.points:
         if point.analysis is None:
             yield f"  {point.label}: {point.reason}"
         else:
             yield from _row(point.label, point.analysis.primary, point.verdict)
-    if (pooled := contrast.pooled) is not None:
-        yield (
-            f"  {'pooled':<44}  {_ratio(pooled.ratio)}  [{_ratio(pooled.low)}, {_ratio(pooled.high)}] "
-            f"{pooled.verdict.replace(' evidence', '')}"
-        )
-        yield f"  between points: tau {pooled.tau:.2%}, I2 {pooled.i2:.0%} (Cochran's p = {pooled.q_p:.2g})"
+    if contrast.pooled is not None:
+        yield from pooled_lines("pooled", contrast.pooled, places)
+
+
+def pooled_lines(label: str, pooled: Pooled, places: str) -> Iterator[str]:
+    """A pooled ratio, and how much the ratios of the points differ."""
+    yield (
+        f"  {_cut(label, 44):<44}  {_ratio(pooled.ratio)}  [{_ratio(pooled.low)}, {_ratio(pooled.high)}] "
+        f"{pooled.verdict.replace(' evidence', '')}"
+    )
+    yield f"  between {places}: tau {pooled.tau:.2%}, I2 {pooled.i2:.0%} (Cochran's p = {pooled.q_p:.2g})"
 
 
 def _row(label: str, metric: Metric, verdict: Verdict | None) -> Iterator[str]:
