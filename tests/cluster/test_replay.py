@@ -228,3 +228,22 @@ def test_a_study_of_slurm_replayed_here_with_another_days_image(slurm_desk: Desk
     assert "packages: flavour  1.0 -> 2.0" in told
     assert "results: speed: seeded / bubblewrap at size=1" in told
     assert lock["name"] in told
+
+
+@pytest.mark.parametrize("scheduler", ["slurm", "gridengine"])
+def test_a_study_of_this_machine_replayed_in_a_schedulers_job(
+    scheduler: str, python: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    desk = desk_of(request.getfixturevalue(scheduler), scheduler, python, tmp_path)
+    desk.write("train.py", "import time; time.sleep(1.5)")
+    words = ["--python", python, "--engine", "bubblewrap", "--repeats", "2", "--", "python", "train.py"]
+    desk.bareboat("prove", "--margin", "0.5", *words, timeout_s=300)
+    (study,) = studies(desk, "train")
+    desk.bareboat("lock", study, "-o", "plain.lock")
+    done = desk.bareboat("replay", "plain.lock", "--yes", "--scheduler", scheduler, timeout_s=600)
+    assert "equal: replay" in done.stdout
+    assert "equal      wall time: container / bare metal" in done.stdout
+    assert f"plan: scheduler  local -> {scheduler}" in done.stdout
+    replayed = studies(desk, "train")[-1]
+    (point,) = (desk.store / "runs" / replayed).glob("points/*/submission.json")
+    assert json.loads(point.read_text())["job_id"]

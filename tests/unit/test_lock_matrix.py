@@ -29,6 +29,7 @@ from bareboat.reproduction import (
     making,
     matrix_comparison,
     matrix_difference,
+    matrix_of_pair,
     matrix_retrieval,
     reading,
     replay,
@@ -36,7 +37,7 @@ from bareboat.reproduction import (
 )
 from bareboat.reproduction.comparison import Tolerances
 from bareboat.reproduction.difference import UNKNOWN, Weight
-from bareboat.reproduction.document import Lock, LockedMatrix
+from bareboat.reproduction.document import Lock, LockedMatrix, Results
 from bareboat.store import Store
 from bareboat.study import prove
 
@@ -476,3 +477,37 @@ def test_what_the_study_compares_is_no_matter_of_the_site() -> None:
     assert (kept.scheduling.partition, kept.scheduling.account) == ("gpu", None)
     assert kept.notify is msgspec.UNSET
     assert retrieval.without_place(job).engine is None
+
+
+# --- of one container and bare metal, in a scheduler's job --------------------------------------------------
+
+
+def test_a_study_of_one_container_becomes_one_of_two_arms() -> None:
+    lock = make_lock(kind="study", study=make_locked_study(shift=0.01), results=Results())
+    assert lock.study is not None
+    made = parse(matrix_of_pair.as_matrix(lock, lock.study))
+    assert isinstance(made.matrix, LockedMatrix)
+    assert made.matrix.arms == ("bare metal", "container")
+    assert [cell.job.engine for cell in made.matrix.cells[0]] == ["native", None]
+    assert made.matrix.repeats == 10
+    assert made.matrix.prove.quick is msgspec.UNSET
+    (pair,) = made.matrix.compared
+    assert pair.primary is not None
+    ratios = matrix_comparison.effects(pair.primary).ratios
+    assert ratios == pytest.approx([math.exp(each) for each in lock.study.samples[0].effects])
+
+
+def test_a_study_of_bare_metal_alone_is_not_given_to_a_scheduler() -> None:
+    job = msgspec.structs.replace(make_lock().job, engine="native")
+    lock = make_lock(kind="study", job=job, study=make_locked_study(), results=Results())
+    assert lock.study is not None
+    with pytest.raises(UsageError, match="both arms of the study are bare metal"):
+        matrix_of_pair.as_matrix(lock, lock.study)
+
+
+def test_results_that_are_no_measurements_are_not_given_to_a_scheduler() -> None:
+    study = make_locked_study()
+    wrong = msgspec.structs.replace(study.samples[0], baseline=(0.0, *study.samples[0].baseline[1:]))
+    study = msgspec.structs.replace(study, samples=(wrong,))
+    with pytest.raises(UsageError, match="a value of the metric .* is no measurement"):
+        matrix_of_pair.as_matrix(make_lock(kind="study", study=study, results=Results()), study)

@@ -82,6 +82,10 @@ def run(context: Context) -> int:
 
     options, session = context.options, context.session
     lock, digest = reading.read(Path(options.file))
+    if lock.study is not None and registry.is_queued(options.scheduler):
+        from bareboat.reproduction import matrix_of_pair
+
+        lock = matrix_of_pair.as_matrix(lock, lock.study)
     tolerances = comparison.read_tolerances(options.tolerance or (), options.ignore or ())
     _check_flags(lock, options, tolerances.own.keys() | tolerances.ignored)
     wishes = retrieval.Wishes(
@@ -189,11 +193,6 @@ def _check_flags(lock: Lock, options: argparse.Namespace, names: Sequence[str] |
         )
     if options.repeats is not None and lock.kind != "study":
         raise UsageError("--repeats is for studies, and the lock is of a run", remedy="remove --repeats")
-    if lock.study is not None and registry.is_queued(options.scheduler):
-        raise UsageError(
-            "a study of one container and bare metal is replayed on this machine",
-            remedy="remove --scheduler, and replay on a node of the cluster",
-        )
 
 
 def _check_tolerances(given: Sequence[str]) -> None:

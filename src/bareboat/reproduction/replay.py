@@ -138,11 +138,6 @@ def prepare(lock: Lock, job: Job, session: Session, choice: Choice) -> tuple[Pre
         if is_submitted(lock, choice)
         else Purpose.RUN
     )
-    if lock.kind == "study" and registry.is_queued(job.scheduler):
-        raise NotReplayableError(
-            "a study is replayed on this machine only, and this one is for a scheduler's job",
-            remedy="measure it again from its study file: bareboat prove --scheduler NAME FILE",
-        )
     try:
         prepared = preparation.prepare(session, job, purpose)
         if lock.kind == "study":
