@@ -509,5 +509,5 @@ def test_results_that_are_no_measurements_are_not_given_to_a_scheduler() -> None
     study = make_locked_study()
     wrong = msgspec.structs.replace(study.samples[0], baseline=(0.0, *study.samples[0].baseline[1:]))
     study = msgspec.structs.replace(study, samples=(wrong,))
-    with pytest.raises(UsageError, match="a value of the metric .* is no measurement"):
+    with pytest.raises(UsageError, match=r"a value of the metric .* is no measurement"):
         matrix_of_pair.as_matrix(make_lock(kind="study", study=study, results=Results()), study)

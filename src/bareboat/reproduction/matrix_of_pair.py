@@ -1,4 +1,4 @@
-"""Pure: a locked study of bare metal and one container, in the form in which a scheduler's job measures it."""
+"""Pure: a locked study of bare metal and one container, as a scheduler's job measures it."""
 
 from __future__ import annotations
 
