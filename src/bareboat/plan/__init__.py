@@ -234,7 +234,9 @@ def _under(
         ),
     )
     # Beside the job, not in it: to its launcher it must stay the job that was judged.
-    alone = by_mpi.singleton(image) if engine.CONTAINS and rung(launcher) is None else ()
+    # On bare metal, too: the arms of a study must not differ. What a site's layer adds is not there.
+    has_mpi = image is not None and (engine.CONTAINS or image.site_layer is None)
+    alone = by_mpi.singleton(image) if has_mpi and rung(launcher) is None else ()
     about_settings = [
         Decision(subject="MPI singleton", choice=f"{each.name}={each.value}", reason=each.reason)
         for each in alone
