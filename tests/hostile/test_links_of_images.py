@@ -38,7 +38,8 @@ def test_no_mount_point_is_made_on_the_host(builds: Builds, link: str, leads: st
         'image = "hostile"\ncommand = ["true"]\nengine = "bubblewrap"\n'
         f'writable = {str(writable).lower()}\nmounts = ["{builds.folder}/given:{target}"]\n'
     )
-    code = 0 if link == "run" and not writable else 3
+    # On the way to what every container mounts, an absolute link becomes one within the image.
+    code = 0 if link in ("run", "HOME") and not writable else 3
     said = builds.bareboat("run", job, code=code)
     if code:
         assert "mount" in said.err

@@ -274,6 +274,7 @@ def test_a_watcher_does_what_it_should(tmp_path: Path, words: str, fabric: str, 
     ]
     (tmp_path / "nccl").mkdir()
     (tmp_path / "nccl/c1.17").write_text(words)
+    (tmp_path / "over.0").write_text("0\n0\n")  # both nodes have ended
     # Ended by the watcher; or told of by it; or as long as one look of it.
     until_ended = "bash -c 'until [ -e over ]; do sleep 0.05; done'"
     job_waits = until_ended if code else 'wait "$fabric_watch"' if says else "sleep 3"
