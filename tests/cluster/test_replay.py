@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -236,7 +237,20 @@ def test_a_study_of_this_machine_replayed_in_a_schedulers_job(
 ) -> None:
     desk = desk_of(request.getfixturevalue(scheduler), scheduler, python, tmp_path)
     desk.write("train.py", "import time; time.sleep(1.5)")
-    words = ["--python", python, "--engine", "bubblewrap", "--repeats", "2", "--", "python", "train.py"]
+    # Bare metal needs it on the nodes, which share the home and not /tmp.
+    shared = desk.folder / "environment"
+    subprocess.run([python, "-m", "venv", "--without-pip", shared], check=True)
+    words = [
+        "--python",
+        shared / "bin" / "python",
+        "--engine",
+        "bubblewrap",
+        "--repeats",
+        "2",
+        "--",
+        "python",
+        "train.py",
+    ]
     desk.bareboat("prove", "--margin", "0.5", *words, timeout_s=300)
     (study,) = studies(desk, "train")
     desk.bareboat("lock", study, "-o", "plain.lock")
