@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import re
 from typing import Any
 
 import msgspec
 import pytest
+from matplotlib.figure import Figure
 from matrices import SPEED, make_matrix, make_points, make_records
 
 from bareboat.errors import UsageError
@@ -188,3 +190,19 @@ def test_any_ratio_can_be_drawn(ratios: list[float]) -> None:
 def test_the_name_of_an_x_axis_is_for_series_only() -> None:
     with pytest.raises(UsageError, match="x is the name of a series' x axis"):
         MetricRequest(name="speed", pattern="v=(.*)", x="epoch")
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.0313, 20.8), (1e-6, 1e6), (0.2, 0.9), (0.97, 1.01)])
+def test_the_labels_of_ratios_are_few_and_1_is_one(low: float, high: float) -> None:
+    axes = Figure().subplots()
+    axes.set_xlim(math.log(low), math.log(max(high, 1.01)))
+    drawing.ratio_axis(axes.xaxis, math.log(low), math.log(max(high, 1.01)))
+    labels = [each.get_text() for each in axes.get_xticklabels()]
+    assert "1" in labels
+    assert len(labels) <= 10
+
+
+def test_the_name_of_a_metric_begins_a_title() -> None:
+    assert drawing.titled("training_s") == "training_s"
+    assert drawing.titled("CPU time") == "CPU time"
+    assert drawing.titled("wall time") == "Wall time"

@@ -117,6 +117,11 @@ def margin_logs(margin: float) -> tuple[float, float]:
     return -math.log1p(margin), math.log1p(margin)
 
 
+def titled(name: str) -> str:
+    """The name of a metric at the start of a title; an identifier stays as it is."""
+    return name if "_" in name else name[:1].upper() + name[1:]
+
+
 def safe_log(ratio: float) -> float:
     """A finite logarithm for figures, also for intervals that reach 0 or infinity."""
     return math.log(min(max(ratio, 1e-12), 1e12))
@@ -126,7 +131,9 @@ def ratio_axis(axis: Any, low: float, high: float) -> None:
     """Tick a log-ratio axis at round ratios, 1 always among them."""
     first, last = math.exp(low), math.exp(high)
     if last / first > 4:
-        ticks = [2.0**k for k in range(math.ceil(math.log2(first)), math.floor(math.log2(last)) + 1)]
+        least, most = math.log2(first), math.log2(last)
+        every = math.ceil((most - least) / 9)  # more labels would touch
+        ticks = [2.0 ** (k * every) for k in range(math.ceil(least / every), math.floor(most / every) + 1)]
     else:
         steps = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
         step = next((s for s in steps if (last - first) / s <= 9), 0.5)

@@ -30,6 +30,7 @@ from bareboat.study.drawing import (
     margin_logs,
     ratio_axis,
     safe_log,
+    titled,
 )
 from bareboat.study.findings import ContrastFinding, PointFinding, ScalingFinding, StudyFindings
 from bareboat.study.numbers import bytes_unit, percent, ratio_text
@@ -252,7 +253,7 @@ def _values(matrix: Matrix, found: StudyFindings) -> Drawing | None:
     sense = "higher" if found.higher_is_better else "lower"
     caption = f"Bars: geometric means. Each mark is one run. {sense.capitalize()} is better.{note}"
     height_in = 0.85 + len(spots) * (0.12 + 0.17 * len(arms))
-    title = f"{label(found.metric, 60).capitalize()} at every point"
+    title = f"{titled(label(found.metric, 60))} at every point"
     return Drawing(name="values", title=title, caption=caption, draw=draw, height_in=height_in)
 
 

@@ -37,6 +37,7 @@ from bareboat.study.drawing import (
     run_axis,
     run_ticks,
     safe_log,
+    titled,
 )
 from bareboat.study.numbers import bytes_unit, interval_text, percent
 from bareboat.study.statistics import geometric_mean
@@ -241,7 +242,7 @@ def _pairs(study: Study, metric: Metric) -> Drawing:
         "One line per run joins its two arms. The means are geometric, so that their quotient is the ratio. "
         "Lines that lie apart but run in parallel are drift of the machine, which the pairs cancel."
     )
-    title = f"{label(metric.name, 60).capitalize()}, pair by pair"
+    title = f"{titled(label(metric.name, 60))}, pair by pair"
     return Drawing(name="pairs", title=title, caption=caption, draw=draw, height_in=3.1)
 
 

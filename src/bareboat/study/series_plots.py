@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 from msgspec import UNSET
 
 from bareboat.model import Matrix, MetricRequest, Record
-from bareboat.study.drawing import INK, MUTED, SERIES_COLOURS, Drawing, label
+from bareboat.study.drawing import INK, MUTED, SERIES_COLOURS, Drawing, label, titled
 from bareboat.study.overview import series_legend
 
 Points = Sequence[tuple[float, float]]
@@ -91,7 +91,7 @@ def _figure(matrix: Matrix, metric: MetricRequest, panels: dict[int, dict[str, l
     by = f" by {metric.x}" if metric.x else ""
     return Drawing(
         name=f"series-{metric.name}",
-        title=f"{label(metric.name, 60).capitalize()}{by}",
+        title=f"{titled(label(metric.name, 60))}{by}",
         caption=f"{how}. From the runs' output.",
         draw=draw,
         height_in=0.7 + (1.7 if columns > 1 else 2.3) * rows,
