@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bareboat.images.layers.copies import FOLDER
-from bareboat.images.layers.whiteouts import OPAQUE_XATTR
+from bareboat.images.layers.whiteouts import is_opaque
 
 
 class Tree:
@@ -105,7 +105,7 @@ class Tree:
     def is_opaque(self, path: str) -> bool:
         """Whether a directory hides what the layers below have there."""
         with contextlib.suppress(OSError):
-            return os.getxattr(self.folder(path), OPAQUE_XATTR) == b"y"
+            return is_opaque(self.folder(path))
         return False
 
     def remove_empty(self, path: str) -> bool:

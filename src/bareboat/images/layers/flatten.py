@@ -16,12 +16,11 @@ from pathlib import Path
 
 from bareboat.images.layers.copies import FOLDER, copy_entry
 from bareboat.images.layers.places import make_mount_points
-from bareboat.images.layers.whiteouts import OPAQUE, OPAQUE_XATTR, OVERLAY_XATTRS, WHITEOUT, is_whiteout
+from bareboat.images.layers.whiteouts import OPAQUE, OVERLAY_XATTRS, WHITEOUT, is_opaque, is_whiteout
 from bareboat.model import Image, Mount
 from bareboat.store import Store
 
 _WHITEOUT, _OPAQUE = os.fsdecode(WHITEOUT), os.fsdecode(OPAQUE)
-_OPAQUE_XATTR = os.fsdecode(OPAQUE_XATTR)
 _OVERLAY_XATTRS = os.fsdecode(OVERLAY_XATTRS)
 
 #: Why a hard link may be refused where a copy works: too many links, another file system or another folder
@@ -186,7 +185,7 @@ class _Adding:
         folders: list[str] = []
         files: list[str] = []
         hidden: list[str] = []
-        opaque = _is_opaque(given)
+        opaque = is_opaque(given)
         with os.scandir(given) as found:
             for entry in found:
                 name = entry.name
@@ -276,13 +275,6 @@ def copy_metadata(given: int, made: int) -> None:
 
 def _is_users(key: str) -> bool:
     return key.startswith("user.") and not key.startswith(_OVERLAY_XATTRS)
-
-
-def _is_opaque(folder: int) -> bool:
-    try:
-        return os.getxattr(folder, _OPAQUE_XATTR) == b"y"
-    except OSError:
-        return False
 
 
 def _remove(folder_fd: int, name: str) -> None:

@@ -21,8 +21,8 @@ OPAQUE_XATTR = b"user.overlay.opaque"
 OVERLAY_XATTRS = b"user.overlay."
 
 
-def is_opaque(folder: bytes) -> bool:
-    """Whether a directory hides what the layers below have there."""
+def is_opaque(folder: bytes | int) -> bool:
+    """Whether a directory, by its path or a descriptor, hides what the layers below have there."""
     with contextlib.suppress(OSError):
         return os.getxattr(folder, OPAQUE_XATTR) == b"y"
     return False
