@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from bareboat import registry
 from bareboat.errors import StoreError, UsageError
 from bareboat.runs import clusters, state, submission, sweeps
+from bareboat.schedulers import starts_after_failure
 from bareboat.store import Store
 
 
@@ -61,7 +63,8 @@ def _of_run(store: Store, scheduler: str, run_id: str, runs: set[str]) -> list[s
 def _is_open(store: Store, scheduler: str, run_id: str) -> bool:
     """Whether the run has not ended. Raises UsageError for one that failed: the job would never start."""
     (status,) = sweeps.look(store, [run_id], must_answer=False)
-    if status.over and status.exit_code != 0 and scheduler != "gridengine":
+    waits = not starts_after_failure(registry.scheduler(scheduler))
+    if status.over and status.exit_code != 0 and waits:
         raise UsageError(
             f"scheduling.after: {run_id} is {status.state.value}, so the job would never start",
             remedy=f"run that job again, and name the new run; why it ended: bareboat status {run_id}",

@@ -156,6 +156,7 @@ class Scheduler(Protocol):
     # allocation(environment, count_hosts): the job that the variables belong to; see `allocation` below.
     # place(job_id) -> PlaceQuery, where the scheduler shows the order of pending jobs.
     # CLUSTERS: ClusterQuery, where another cluster may have the same job IDs; `probe` finds the same name.
+    # AFTER_FAILURE: true where a job that waits for another one starts also when that fails.
 
     def snippet(self) -> str:
         """Bash, for jobs of several nodes: `hosts` prints the nodes' names, the first node first;
@@ -259,6 +260,11 @@ def cluster_query(scheduler: Scheduler) -> ClusterQuery | None:
     """The query for the name of this machine's cluster (`CLUSTERS`); None without one."""
     query: ClusterQuery | None = getattr(scheduler, "CLUSTERS", None)
     return query
+
+
+def starts_after_failure(scheduler: Scheduler) -> bool:
+    """Whether a job that waits for another one starts also when that fails (`AFTER_FAILURE`)."""
+    return bool(getattr(scheduler, "AFTER_FAILURE", False))
 
 
 def partition_word(scheduler: Scheduler) -> str:
