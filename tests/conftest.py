@@ -84,6 +84,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.write_line(f"CPU time: {sum(_cpu_s.values()):.0f} s, most of it in")
         for test, cost_s in _cpu_s.most_common(40):
             terminalreporter.write_line(f"  {cost_s:6.1f} s  {test}")
+        if config.cache is not None:
+            config.cache.set("bareboat/cpu_s", dict(_cpu_s.most_common()))
 
 
 #: CPU time of each test function, with all its parameters and what it started and waited for.
