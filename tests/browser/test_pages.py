@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import html
-import json
+import base64
 import re
 import subprocess
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 pytest.importorskip("matplotlib")
 
 from builders import make_analysis, make_records, make_study
+from chromium import show
 from tools import tool
 
 from bareboat.model import Decision, MemorySample
@@ -23,11 +23,6 @@ from bareboat.study.report_sweep import render_sweep
 
 pytestmark = pytest.mark.browser
 
-FLAGS = (
-    "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run",
-    "--disable-extensions", "--allow-file-access-from-files", "--virtual-time-budget=10000",
-    "--host-resolver-rules=MAP * ~NOTFOUND",
-)  # fmt: skip
 RUNS, HOSTILE = 12, "<script>document.title='gone'</script><img src=x onerror=\"document.title='gone'\">"
 TAIL = "the last line of the output"
 NUMBERS = ["10", "9", "-1", "1,200", "", "2.5"]
@@ -79,35 +74,17 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def browse(folder: Path, *words: str) -> str:
-    done = subprocess.run(
-        [tool("chromium"), *FLAGS, f"--user-data-dir={folder / 'profile'}", *words],
-        capture_output=True, text=True, check=True, timeout=120, cwd=folder,
-    )  # fmt: skip
-    return done.stdout
-
-
-def ask(folder: Path, page: str, width: int, script: str, *, is_dark: bool = False) -> Any:
+def ask(browser: Any, page: Path, width: int, script: str, *, is_dark: bool = False) -> Any:
     """What the script returns of the page's document `d` and window `w` at this width."""
-    (folder / "asks.html").write_text(
-        f'<body style="margin:0"><iframe src="{page}.html" style="width:{width}px;height:900px;border:0">'
-        "</iframe><pre id=answer></pre><script>document.querySelector('iframe').onload = (event) => {"
-        "const w = event.target.contentWindow, d = w.document;"
-        f"const found = (() => {{ {script} }})();"
-        "document.getElementById('answer').textContent = JSON.stringify(found); };</script></body>"
-    )
-    scheme = f"--blink-settings=preferredColorScheme={0 if is_dark else 1}"
-    dumped = browse(folder, scheme, "--window-size=1500,1000", "--dump-dom", f"file://{folder}/asks.html")
-    answer = re.search(r'<pre id="answer">(.*?)</pre>', dumped, re.DOTALL)
-    assert answer is not None, dumped
-    return json.loads(html.unescape(answer[1]))
+    show(browser, page, width=width, dark=is_dark)
+    return browser.execute_script(f"const w = window, d = document; {script}")
 
 
 @pytest.mark.parametrize("width", [1400, 420])
 @pytest.mark.parametrize("name", PAGES)
-def test_a_page_fits_and_asks_nobody(pages: Path, name: str, width: int) -> None:
+def test_a_page_fits_and_asks_nobody(browser: Any, pages: Path, name: str, width: int) -> None:
     found = ask(
-        pages, name, width,
+        browser, pages / f"{name}.html", width,
         """
         for (const each of d.querySelectorAll("details")) each.open = true;
         const wide = [...d.body.querySelectorAll("*")].filter((e) => !e.closest("svg, pre, .scroll")
@@ -126,24 +103,24 @@ def test_a_page_fits_and_asks_nobody(pages: Path, name: str, width: int) -> None
     assert found["title"] != "gone"
 
 
-def test_a_table_becomes_a_list_on_a_telephone(pages: Path) -> None:
+def test_a_table_becomes_a_list_on_a_telephone(browser: Any, pages: Path) -> None:
     script = """
         const cell = d.querySelector("table tbody td:last-child"), table = cell.closest(".scroll");
         return { label: w.getComputedStyle(cell, "::before").content,
           scrolls: table.scrollWidth > table.clientWidth,
           head: w.getComputedStyle(d.querySelector("thead")).display };
         """
-    narrow, wide = ask(pages, "study", 420, script), ask(pages, "study", 1400, script)
+    narrow, wide = (ask(browser, pages / "study.html", width, script) for width in (420, 1400))
     assert narrow == {"label": '"ratio [interval]"', "scrolls": False, "head": "none"}
     assert (wide["label"], wide["head"]) == ("none", "table-header-group")
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_text_can_be_read_in_the_light_and_in_the_dark(pages: Path, name: str) -> None:
+def test_text_can_be_read_in_the_light_and_in_the_dark(browser: Any, pages: Path, name: str) -> None:
     """The contrast of every text with its background, as WCAG 2 counts it, is at least 4.5."""
     for is_dark in (False, True):
         found = ask(
-            pages, name, 1400,
+            browser, pages / f"{name}.html", 1400,
             """
             const rgb = (text) => (text.match(/[\\d.]+/g) || []).map(Number);
             const light = (c) => c.slice(0, 3).map((v) => v / 255).map((v) =>
@@ -169,7 +146,7 @@ def test_text_can_be_read_in_the_light_and_in_the_dark(pages: Path, name: str) -
         assert found["bad"] == []
 
 
-def test_a_sweep_is_sorted_by_a_click_without_a_network(pages: Path) -> None:
+def test_a_sweep_is_sorted_by_a_click_without_a_network(browser: Any, pages: Path) -> None:
     clicked = """
         const losses = () => [...d.querySelectorAll("tbody tr")].map((row) => row.lastChild.textContent);
         const button = d.querySelector("thead th:last-child button"), orders = [];
@@ -177,15 +154,16 @@ def test_a_sweep_is_sorted_by_a_click_without_a_network(pages: Path) -> None:
         const sort = d.querySelector("thead th:last-child").getAttribute("aria-sort");
         return { orders, sort, title: d.title };
         """
-    found = ask(pages, "sweep", 420, clicked)
+    found = ask(browser, pages / "sweep.html", 420, clicked)
     up = ["-1", "2.5", "9", "10", "1,200"]
     assert found == {"orders": [[*up, ""], [*up[::-1], ""]], "sort": "descending", "title": "grid: sweep"}
 
 
-def printed(pages: Path, name: str) -> tuple[list[str], str]:
+def printed(browser: Any, page: Path) -> tuple[list[str], str]:
     """The text of each printed page, and where its words are."""
-    pdf = pages / f"{name}.pdf"
-    browse(pages, "--no-pdf-header-footer", f"--print-to-pdf={pdf}", f"file://{pages}/{name}.html")
+    show(browser, page)
+    pdf = page.with_suffix(".pdf")
+    pdf.write_bytes(base64.b64decode(browser.execute_cdp_cmd("Page.printToPDF", {})["data"]))
     text, boxes = (
         subprocess.run([tool("pdftotext"), *words, str(pdf), "-"], capture_output=True, text=True, check=True)
         for words in (("-raw",), ("-bbox",))
@@ -194,8 +172,8 @@ def printed(pages: Path, name: str) -> tuple[list[str], str]:
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_print_loses_nothing(pages: Path, name: str) -> None:
-    text, boxes = printed(pages, name)
+def test_print_loses_nothing(browser: Any, pages: Path, name: str) -> None:
+    text, boxes = printed(browser, pages / f"{name}.html")
     size = None
     for line in boxes.splitlines():
         if (page := re.search(r'<page width="([\d.]+)"', line)) is not None:
@@ -229,12 +207,7 @@ def test_print_loses_nothing(pages: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("is_dark", [False, True])
-def test_a_picture_can_be_taken(pages: Path, is_dark: bool) -> None:
-    scheme = f"--blink-settings=preferredColorScheme={0 if is_dark else 1}"
-    picture = pages / "picture.png"
+def test_a_picture_can_be_taken(browser: Any, pages: Path, is_dark: bool) -> None:
     for name in PAGES:
-        picture.unlink(missing_ok=True)
-        browse(
-            pages, scheme, "--window-size=1400,900", f"--screenshot={picture}", f"file://{pages}/{name}.html"
-        )
-        assert picture.stat().st_size > 10_000
+        show(browser, pages / f"{name}.html", dark=is_dark)
+        assert len(browser.get_screenshot_as_png()) > 10_000

@@ -6,24 +6,16 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
-import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from chromium import show
 
 ROOT = Path(__file__).parents[2]
-#: No name resolves, and no address but this machine's is reached.
-OFFLINE = (
-    "--host-resolver-rules=MAP * ~NOTFOUND",
-    "--proxy-server=127.0.0.1:9",
-    "--proxy-bypass-list=<-loopback>",
-)
 
 
 @pytest.fixture(scope="module")
@@ -36,59 +28,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""
     return output
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """Chromium, whose requests are logged."""
-    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if chromium is None or driver is None or importlib.util.find_spec("selenium") is None:
-        pytest.skip(
-            "Chromium is not installed: apt-get install chromium chromium-driver; pip install selenium"
-        )
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = chromium
-    profile = tmp_path_factory.mktemp("profile")
-    for flag in (
-        "--headless=new",
-        "--disable-gpu",
-        "--disable-dev-shm-usage",
-        f"--user-data-dir={profile}",
-        *OFFLINE,
-    ):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
-    running = webdriver.Chrome(options=options, service=Service(driver))
-    yield running
-    running.quit()
-
-
-@pytest.fixture(autouse=True)
-def _nothing_is_requested_elsewhere(request: pytest.FixtureRequest) -> Iterator[None]:
-    """After each test with a browser: no request but for files, and no error in the console."""
-    yield
-    if "browser" not in request.fixturenames:
-        return
-    browser = request.getfixturevalue("browser")
-    sent = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    urls = {
-        each["params"]["request"]["url"] for each in sent if each["method"] == "Network.requestWillBeSent"
-    }
-    assert {url for url in urls if not url.startswith(("file:", "data:", "chrome:", "about:"))} == set()
-    assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
-
-
-def show(browser: Any, page: Path, *, width: int = 1400, dark: bool = False) -> None:
-    browser.execute_cdp_cmd(
-        "Emulation.setDeviceMetricsOverride",
-        {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600},
-    )
-    scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
-    browser.get(page.as_uri())
 
 
 def test_every_page_is_reached_from_the_first_by_clicks(browser: Any, site: Path) -> None:
