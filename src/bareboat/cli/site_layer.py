@@ -96,14 +96,14 @@ def _captured(context: Context, site: Site) -> Image:
     be changed."""
     import msgspec
 
-    from bareboat.images.capture import captured, describe
+    from bareboat.images.capture import describe, look_up
     from bareboat.model import CaptureRequest
 
     python = context.options.python
     request = CaptureRequest(python=os.path.abspath(python) if python else None)
     if context.session.looks:
-        made = captured(request, context.store)
-        return msgspec.structs.replace(describe(request), glibc=site.glibc) if made is None else made
+        seen = look_up(request, context.store)
+        return msgspec.structs.replace(describe(request), glibc=site.glibc) if isinstance(seen, str) else seen
     image, _ = preparation.capture(context.session, request)
     return image
 

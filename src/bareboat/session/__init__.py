@@ -68,9 +68,10 @@ class Session(Struct, frozen=True, kw_only=True):
 
 class Prepared(NamedTuple):
     """The inputs of a plan: the job with what this machine adds to it, the machine, the job's image, and what
-    is known of its nodes, where those are others."""
+    is known of its nodes, where those are others. `missing`: what a run would make first."""
 
     job: Job
     site: Site
     image: Image
     node: Site | None
+    missing: tuple[str, ...] = ()

@@ -34,7 +34,7 @@ def _plan(session: Session, prepared: Prepared) -> Plan:
     from bareboat.plan import plan as decide
     from bareboat.runs import code, mpi_checks
 
-    job, site, image, node = prepared
+    job, site, image, node, missing = prepared
     store, reporter = session.store, session.reporter
     rootfs = None  # None for an environment that is described but not captured
     if image.digest:
@@ -50,12 +50,11 @@ def _plan(session: Session, prepared: Prepared) -> Plan:
 
     made = planned(rootfs)
     if rootfs is None:
-        if session.looks and registry.contains(made.engine) and image.digest == "":
-            from bareboat.images import capture
-            from bareboat.session.preparation import with_program
-
-            return msgspec.structs.replace(made, missing=(capture.expected(with_program(job)),))
-        return made
+        return (
+            msgspec.structs.replace(made, missing=missing)
+            if missing and registry.contains(made.engine)
+            else made
+        )
     if made.needs_flat or made.packs is not None or made.mount_points:
         from bareboat.images.deployment import roots
 

@@ -75,13 +75,13 @@ def _prepare(session: Session, job: Job, purpose: Purpose, site: Site) -> Prepar
     if not registry.contains(job.engine) and purpose is not Purpose.PROVE:
         return Prepared(job, site, layers.with_linked(session, job, described, site), node)
     if session.looks:
-        from bareboat.images.capture import captured
+        from bareboat.images.capture import look_up
 
-        found = captured(with_program(job), session.store)
-        if found is not None:
-            return Prepared(job, site, layers.with_site_layer(session, job, found, site, node), node)
+        seen = look_up(with_program(job), session.store)
+        if not isinstance(seen, str):
+            return Prepared(job, site, layers.with_site_layer(session, job, seen, site, node), node)
         described = layers.described_with_site_layer(session, job, described, site, node)
-        return Prepared(job, site, described, node)
+        return Prepared(job, site, described, node, (seen,))
     image, made = capture(session, with_program(job))
     if made:
         session.reporter.note(

@@ -73,18 +73,18 @@ def capture(
     return image, True
 
 
-def captured(request: CaptureRequest, store: Store) -> Image | None:
-    """The image of the environment as it stands, where an earlier capture made it; nothing is written."""
-    interpreter = ask(choose(request.python))
-    sources = sources_of(interpreter, request)
-    return _known(store, _fingerprint(interpreter, sources.collection, request))
+def look_up(request: CaptureRequest, store: Store) -> Image | str:
+    """The image of the environment as it stands, where an earlier capture made it; else what a capture would
+    do, in words. Nothing is written.
 
-
-def expected(request: CaptureRequest) -> str:
-    """What a capture would do, in words. Shared libraries from outside of the environment, of which the
-    capture finds out by reading all files, are not counted."""
+    Shared libraries from outside of the environment, of which a capture finds out by reading all files, are
+    not counted.
+    """
     interpreter = ask(choose(request.python))
     collection = sources_of(interpreter, request).collection
+    known = _known(store, _fingerprint(interpreter, collection, request))
+    if known is not None:
+        return known
     size_bytes = sum(item.size for item in collection.items.values())
     text = (
         f"capture the environment: about {size_bytes / 1e6:,.0f} MB in {len(collection.items):,} files and "
@@ -177,7 +177,9 @@ def _fingerprint(interpreter: Interpreter, collection: Collection, request: Capt
     for path in ("/etc/ld.so.cache", "/etc/ld.so.conf"):
         if os.path.exists(path):
             hashed.update(f"{path} {os.stat(path).st_mtime_ns}\n".encode())
-    for path, item in sorted(collection.items.items()):
-        line = f"{path}\0{item.kind}\0{item.mode:o}\0{item.size}\0{item.mtime_ns}\0{item.link}\n"
-        hashed.update(os.fsencode(line))
+    lines = [
+        f"{path}\0{item.kind}\0{item.mode:o}\0{item.size}\0{item.mtime_ns}\0{item.link}\n"
+        for path, item in collection.items.items()
+    ]
+    hashed.update(os.fsencode("".join(sorted(lines))))
     return "sha256:" + hashed.hexdigest()

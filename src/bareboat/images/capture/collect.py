@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
 import shlex
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 from bareboat.errors import UsageError
 from bareboat.files.links import follow
@@ -23,8 +22,7 @@ class Part(IntEnum):
     PACKAGES = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(NamedTuple):
     """One path of the image. `data` is given for files that Bareboat writes itself."""
 
     part: Part
@@ -86,6 +84,7 @@ class Collection:
         self.items: dict[str, Item] = {}
         self.left_out: list[str] = []
         self._unreadable: list[str] = []
+        self._uid = os.geteuid()
         self._walked: set[str] = set()
         self._outward: list[tuple[str, Part]] = []
         home = os.path.realpath(os.path.expanduser("~"))
@@ -123,7 +122,7 @@ class Collection:
             elif real not in self._walked:
                 self._walk(real, part, without)
         elif stat.S_ISREG(state.st_mode):
-            self._file(real, state, part)
+            self._file(real, os.path.basename(real), state, part)
         else:
             self.left_out.append(f"{shown(real)}: not a file, directory or symbolic link")
         return real
@@ -132,7 +131,7 @@ class Collection:
         """Put everything below a folder into one layer, from which it can then be mounted alone."""
         for path, item in self.items.items():
             if item.part != part and path.startswith(folder + "/"):
-                self.items[path] = dataclasses.replace(item, part=part)
+                self.items[path] = item._replace(part=part)
 
     def has_walked(self, path: str) -> bool:
         """Whether this folder was taken with what is in it."""
@@ -185,18 +184,20 @@ class Collection:
                         state = entry.stat(follow_symlinks=False)
                     except FileNotFoundError:
                         raise changed(path) from None
-                    self._file(path, state, part)
+                    self._file(path, entry.name, state, part)
 
-    def _file(self, path: str, state: os.stat_result, part: Part) -> None:
-        if not stat.S_ISREG(state.st_mode):
+    def _file(self, path: str, name: str, state: os.stat_result, part: Part) -> None:
+        mode = state.st_mode
+        if not stat.S_ISREG(mode):
             self.left_out.append(f"{shown(path)}: not a file, directory or symbolic link")
-        elif _DRIVER.match(os.path.basename(path)):
+        elif name.startswith("lib") and _DRIVER.match(name):
             self.left_out.append(f"{shown(path)}: the GPU driver's libraries come from the machine that runs")
-        elif not os.access(path, os.R_OK):
+        # An owner's right is in the mode; others may have an access control list.
+        elif not (mode & stat.S_IRUSR if state.st_uid == self._uid else os.access(path, os.R_OK)):
             self._unreadable.append(path)
         elif path not in self.items:
-            mode = 0o755 if state.st_mode & 0o111 else 0o644
-            self.items[path] = Item(part, "file", mode, state.st_size, state.st_mtime_ns)
+            kept = 0o755 if mode & 0o111 else 0o644
+            self.items[path] = Item(part, "file", kept, state.st_size, state.st_mtime_ns)
 
     def _link(self, path: str, part: Part) -> None:
         try:
