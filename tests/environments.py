@@ -16,7 +16,7 @@ from bareboat.images.inside import scratch
 from bareboat.images.layers.flatten import make_flat
 from bareboat.model import CaptureRequest, Image, Job, Rootfs, Site
 from bareboat.plan import plan
-from bareboat.probe import probe
+from bareboat.probe import Needs, probe
 from bareboat.store import Store
 
 #: The interpreter that virtual environments are made of: this one, or the one that this one was made of.
@@ -68,11 +68,16 @@ def make_captured(top: Path) -> Captured:
     return Captured(folder, store, image)
 
 
+def with_engine(store: Store, engine: str) -> Site:
+    """This machine with one of its engines, and without what takes seconds to probe and is not needed."""
+    return probe(store, Needs(engines=(engine,), schedulers=(), mpis=False))
+
+
 def run_in(
     captured: Captured, *command: str, workdir: Path, engine: str = "bubblewrap"
 ) -> subprocess.CompletedProcess[str]:
     """Run a command in the captured environment: planned, rendered, and started by bash."""
-    site = probe(captured.store)
+    site = with_engine(captured.store, engine.partition(":")[0])
     rootfs = captured.rootfs(site)
     job = Job(name="test", command=command, workdir=str(workdir), engine=engine)
     made = plan(job, captured.image, rootfs, site)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from environments import with_engine
 from lab import varied, walk
 from tools import tool
 
@@ -20,7 +21,6 @@ from bareboat.images.transfer import locate
 from bareboat.images.transfer.locate import Access
 from bareboat.images.transfer.obtain import obtain
 from bareboat.model import Image
-from bareboat.probe import probe
 from bareboat.store import Store
 
 
@@ -146,7 +146,7 @@ def test_the_stacked_layers_are_podmans(
 ) -> None:
     """What overlayfs shows of the layers, as bubblewrap mounts them for a job."""
     store, image = store_and_image
-    facts = probe(store).engine("bubblewrap")
+    facts = with_engine(store, "bubblewrap").engine("bubblewrap")
     if facts is None or not facts.overlay:
         pytest.skip(f"no overlay mounts here: {'' if facts is None else facts.detail}")
     assert all(layer.stackable for layer in image.layers)

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 import pytest
 from builders import make_image, make_site
-from environments import Captured
+from environments import Captured, with_engine
 from processes import left_after
 
 from bareboat import registry, render
@@ -72,7 +72,7 @@ class Lab:
 def sited(captured: Captured, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """This machine with the fakes on PATH; the site's own repositories have the captured image."""
     top = tmp_path_factory.mktemp("fakes")
-    bwrap = next((e for e in probe(captured.store).engines if e.name == "bubblewrap" and e.works), None)
+    bwrap = next((e for e in with_engine(captured.store, "bubblewrap").engines if e.name == "bubblewrap" and e.works), None)
     if bwrap is None:
         pytest.skip("the fakes run their commands by bwrap, which does not work here")
     for folder in ("bin", "images"):
@@ -308,7 +308,7 @@ def test_a_tool_that_says_something_else_is_shown_with_what_it_says(
         (tmp_path / name).write_text("#!/bin/sh\necho hello\nexit 1\n")
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    facts = probe(captured.store).engine(engine)
+    facts = with_engine(captured.store, engine).engine(engine)
     assert facts is not None
     assert not facts.works
     assert "hello" in facts.detail
