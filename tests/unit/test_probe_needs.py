@@ -46,7 +46,7 @@ def test_a_run_looks_for_one_engine(tmp_path: Path, path: str, python: Path) -> 
 
 def test_an_engine_that_is_asked_for_is_looked_for_alone(tmp_path: Path, path: str, python: Path) -> None:
     words = ("run", "--engine", "charliecloud", "--python", python, "--", "/bin/true")
-    assert "ch-run" in started(tmp_path, path, "plan", *words[1:])
+    assert "ch-run" in started(tmp_path, path, *words)
     assert "podman" not in started(tmp_path, path, "run", "--engine", "native", *words[3:])
 
 
@@ -65,3 +65,9 @@ def test_several_ranks_need_the_mpis(tmp_path: Path, path: str, python: Path) ->
 def test_a_plan_that_is_shown_weighs_everything(tmp_path: Path, path: str, python: Path) -> None:
     found = started(tmp_path, path, "plan", "--python", python, "--", "/bin/true")
     assert {"podman", "apptainer", "sinfo", "qconf", "mpirun"} <= found
+
+
+def test_a_plan_for_one_engine_looks_for_no_other(tmp_path: Path, path: str, python: Path) -> None:
+    found = started(tmp_path, path, "plan", "--engine", "native", "--python", python, "--", "/bin/true")
+    assert {"sinfo", "qconf", "mpirun"} <= found
+    assert found.isdisjoint({"podman", "apptainer", "ch-run"})

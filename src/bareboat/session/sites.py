@@ -27,11 +27,13 @@ def probe(session: Session, *, needs: Needs | None = None, thorough: bool = Fals
 
 def probe_for(session: Session, job: Job, purpose: Purpose) -> Site:
     """The facts that this job's plan needs, if the engine that costs it least can run it; else `unprobed` of
-    the site names the engines that are left. All facts for a plan that is shown."""
+    the site names the engines that are left. A plan that is shown weighs everything, but of engines only the
+    one that the job names."""
     from bareboat.plan import ranking
     from bareboat.probe import Needs
 
-    if purpose is Purpose.PLAN:
+    shown = purpose is Purpose.PLAN
+    if shown and not job.engine:
         return probe(session)
     engine = job.engine.partition(":")[0] if job.engine else ranking.least(job)
     scheduler = job.scheduler or registry.HERE
@@ -39,9 +41,15 @@ def probe_for(session: Session, job: Job, purpose: Purpose) -> Site:
     needs = Needs(
         engines=None if engine is None else tuple({engine: "", registry.BARE_METAL: ""}),
         # submit without a scheduler takes the first that works.
-        schedulers=None if purpose is Purpose.SUBMIT and scheduler == registry.HERE else (scheduler,),
+        schedulers=None
+        if scheduler == registry.HERE and purpose in (Purpose.SUBMIT, Purpose.PLAN)
+        else (scheduler,),
         # Ranks, launchers, and what decides between images for one MPI each.
-        mpis=topology.world_size > 1 or bool(job.launcher) or job.sweep is not UNSET or "{" in job.image,
+        mpis=shown
+        or topology.world_size > 1
+        or bool(job.launcher)
+        or job.sweep is not UNSET
+        or "{" in job.image,
     )
     return probe(session, needs=needs)
 
