@@ -14,7 +14,7 @@ import engine_page
 import pytest
 from building import Builds
 from environments import Captured, make_captured
-from tools import tool
+from tools import PROBED, path_without, tool
 
 from bareboat.store import Store
 
@@ -132,6 +132,12 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
             monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("BAREBOAT_STORE", str(tmp_path / "store"))
+
+
+@pytest.fixture(scope="session")
+def lean(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A PATH without engines, schedulers and MPIs, for what does not depend on them."""
+    return path_without(tmp_path_factory.mktemp("lean") / "bin", *PROBED)
 
 
 @pytest.fixture(scope="session")

@@ -30,6 +30,14 @@ def path_without(folder: Path, *names: str) -> str:
     return str(folder)
 
 
+#: What engines, schedulers and MPIs are found by. To ask them all takes seconds.
+PROBED = (
+    "apptainer", "singularity", "podman", "podman-hpc", "buildah", "ch-run", "udocker", "proot", "enroot",
+    "srun", "sinfo", "sbatch", "squeue", "scontrol", "qconf", "qsub", "qstat", "qhost", "pbsnodes", "bsub",
+    "flux", "mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun", "ompi_info", "mpichversion",
+)  # fmt: skip
+
+
 def ordinary() -> tuple[str, ...]:
     """What to put before a command so that file modes hold for it, as they do for every user but root."""
     if os.geteuid() != 0:

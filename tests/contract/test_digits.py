@@ -49,7 +49,7 @@ def write_job(work: Path, *, command: list[str], more: str = "") -> Path:
 @pytest.mark.parametrize("engine", ["bubblewrap", "native"])
 def test_the_plans_script_trains_with_bareboat_off_the_path(captured: Path, work: Path, engine: str) -> None:
     example = (EXAMPLES / "digits.toml").read_text()
-    (work / "digits.toml").write_text(example.replace('"40"', '"12"'))
+    (work / "digits.toml").write_text(example.replace('"40"', '"6"'))
     code, script, err = bareboat(
         "plan", "--prepare", "--engine", engine, "--script", "digits.toml", store=captured, cwd=work
     )

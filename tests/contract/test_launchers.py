@@ -60,6 +60,7 @@ def run(path: Path, *, first_on_path: Path | None = None) -> subprocess.Complete
     )
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("launcher", ["mpirun", "image-mpirun"])
 @pytest.mark.parametrize("name", ["debian", "openmpi-4.1.8", "openmpi-5.0.11", "mpich-5.0.2"])
 def test_two_ranks_are_one_world(tmp_path: Path, name: str, launcher: str) -> None:

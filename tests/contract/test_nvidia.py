@@ -187,6 +187,7 @@ def base_site(captured: Captured) -> Site:
     return probe(captured.store)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("image", IMAGES)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case[0] + ("" if case[1] else "-flat"))
 def test_the_driver_answers_in_a_container_as_on_the_host(

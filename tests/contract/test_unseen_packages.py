@@ -50,14 +50,14 @@ def test_empty_and_missing_directories_are_not_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("passed", [False, True])
-def test_the_plan_warns(tmp_path: Path, *, passed: bool) -> None:
+def test_the_plan_warns(tmp_path: Path, lean: str, *, passed: bool) -> None:
     python = make_environment(tmp_path / "venv")
     own = make_package(tmp_path / "elsewhere")
     (tmp_path / "work").mkdir()
     job = f'command = ["python", "-c", "import own"]\nmounts = ["{own}"]\n'
     job += f'[environment]\nPYTHONPATH = "{own}"\n' if passed else ""
     (tmp_path / "work" / "job.toml").write_text(job)
-    environment = {"BAREBOAT_STORE": str(tmp_path / "store"), "PYTHONPATH": str(own)}
+    environment = {"BAREBOAT_STORE": str(tmp_path / "store"), "PYTHONPATH": str(own), "PATH": lean}
     done = subprocess.run(
         [sys.executable, "-m", "bareboat", "plan", "--python", str(python), "job.toml"],
         cwd=tmp_path / "work",

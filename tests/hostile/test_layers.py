@@ -495,6 +495,7 @@ def test_too_many_entries_are_stopped(site: Site) -> None:
     assert len(os.listdir(site.tree)) <= 2000
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "what", ["files", "folders", "links", "headers", "replaced", "members", "long", "deep"]
 )

@@ -29,7 +29,8 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lean: str) -> Path:
+    monkeypatch.setenv("PATH", lean)
     monkeypatch.setenv("BAREBOAT_STORE", str(tmp_path / "store"))
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "work").mkdir()
