@@ -46,6 +46,16 @@ def test_an_unchanged_environment_is_not_captured_again(captured: Captured) -> N
     assert image == captured.image
 
 
+@pytest.mark.parametrize("variable", ["VIRTUAL_ENV", "CONDA_PREFIX"])
+def test_the_active_environment_is_the_one_that_was_named(
+    captured: Captured, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.delenv("VIRTUAL_ENV", raising=False)
+    monkeypatch.setenv(variable, str(captured.folder))
+    for request in (CaptureRequest(), CaptureRequest(python=str(captured.folder / "bin/python3"))):
+        assert capture(request, captured.store) == (captured.image, False)
+
+
 def test_the_same_environment_gives_the_same_digest_in_another_store(
     captured: Captured, store: Store
 ) -> None:

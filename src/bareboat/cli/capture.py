@@ -55,7 +55,6 @@ def run(context: Context) -> int:
 
     options = context.options
     request = CaptureRequest(
-        # As in a job: the path is a part of what tells a capture from another.
         python=os.path.abspath(options.python) if "/" in (options.python or "") else options.python,
         include=tuple(os.path.abspath(path) for path in options.include),
         compiler=options.compiler or UNSET,

@@ -13,6 +13,7 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec import UNSET
 
 from bareboat import architectures, codec
@@ -172,7 +173,9 @@ def _state(path: str, item: Item | None = None) -> str:
 
 
 def _fingerprint(interpreter: Interpreter, collection: Collection, request: CaptureRequest) -> str:
-    """A digest over names, sizes and times: what can be known without reading any file."""
+    """A digest over names, sizes and times: what can be known without reading any file. It does not matter
+    how the interpreter was named."""
+    request = msgspec.structs.replace(request, python=None)
     hashed = hashlib.sha256(codec.to_json([_FORMAT, os.getuid(), interpreter, request, _library_path()]))
     for path in ("/etc/ld.so.cache", "/etc/ld.so.conf"):
         if os.path.exists(path):

@@ -58,12 +58,22 @@ def choose(asked: str | None) -> str:
         found = execute.which(asked)
         if found is None:
             raise UsageError(f"no Python at {asked}", remedy=f"ls -l {asked}")
-        return found
+        return _first_name(found)
     for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         prefix = os.environ.get(variable)
         if prefix and os.path.exists(os.path.join(prefix, "bin", "python")):
             return os.path.join(prefix, "bin", "python")
     return sys.executable
+
+
+def _first_name(python: str) -> str:
+    """`bin/python` of an environment for its `bin/python3`: the same environment is then the same capture."""
+    folder = os.path.dirname(python)
+    first = os.path.join(folder, "python")
+    marks = (os.path.join(folder, "..", mark) for mark in ("pyvenv.cfg", "conda-meta"))
+    if os.path.exists(first) and any(map(os.path.exists, marks)) and os.path.samefile(first, python):
+        return first
+    return python
 
 
 def ask(python: str) -> Interpreter:
