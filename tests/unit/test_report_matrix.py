@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matrices import SPEED, make_matrix, make_points, make_records
 
 from bareboat.errors import UsageError
-from bareboat.model import MetricRequest
+from bareboat.model import Contrast, MetricRequest
 from bareboat.study import drawing, findings, published, report_matrix, report_matrix_tables, series_plots
 from bareboat.study.report_matrix import StudyReport
 
@@ -85,6 +85,15 @@ def test_the_page_has_the_published_values_and_their_source() -> None:
     ids = re.findall(r' id="([^"]+)"', page)
     assert len(ids) == len(set(ids))
     assert "Measured beside published" not in report_matrix.render(make_report(table=None))
+
+
+@pytest.mark.parametrize(("effect", "name"), [("", "sif / bare"), ("container", "container")])
+def test_each_section_is_headed_by_its_comparison_and_point(effect: str, name: str) -> None:
+    contrasts = (Contrast(baseline=0, contender=1, effect=effect),)
+    page = report_matrix.render(make_report(table=None, contrasts=contrasts))
+    heads = re.findall("<h2>([^<]*)</h2>", page)
+    assert {"All comparisons", f"{name}, {make_matrix().told(0)}"} <= set(heads)
+    assert len(heads) == len(set(heads))
 
 
 def test_a_study_of_many_points_has_a_page_without_sections() -> None:

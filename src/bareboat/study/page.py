@@ -169,6 +169,7 @@ article { margin:18px 0 72px }
 .big { font-size:1.75rem; font-weight:600; margin:0; line-height:1.25; font-variant-numeric:tabular-nums }
 .big small { display:block; font-size:.9rem; font-weight:400; color:var(--muted) }
 .sentence { margin:0; font-size:1.05rem; overflow-wrap:anywhere }
+.sentence + .sentence { margin-top:10px }
 .warning { margin:0; font-weight:600; color:var(--warning); overflow-wrap:anywhere }
 .tiles { display:grid; grid-template-columns:repeat(auto-fit,minmax(118px,1fr)); gap:10px 18px;
   margin:auto 0 0; border-top:1px solid var(--rule); padding-top:12px }

@@ -49,19 +49,20 @@ def page(title: str, content: Markup, versions: Sequence[str], runs: Sequence[st
     return document(title, join(body), runs=runs)
 
 
-def articles(studies: Sequence[Compared]) -> list[Markup]:
-    """A section for each study: its verdict, figures, facts and raw data."""
+def articles(studies: Sequence[Compared], names: Sequence[str] = ()) -> list[Markup]:
+    """A section for each study: its verdict, figures, facts and raw data. `names`: headings other than the
+    job's name."""
     return [
-        _article(study, records, analysis, prefix=f"study-{place}")
+        _article(study, records, analysis, prefix=f"study-{place}", name=_name(names, place, study))
         for place, (study, records, analysis) in enumerate(studies, start=1)
     ]
 
 
-def all_studies(studies: Sequence[Compared]) -> Markup:
-    """A row for each study, with a link to its section."""
+def all_studies(studies: Sequence[Compared], names: Sequence[str] = ()) -> Markup:
+    """A row for each study, with a link to its section. `names`: of the comparisons of one study."""
     rows = [
         (
-            tag("a", study.job.name, href=f"#study-{place}"),
+            tag("a", _name(names, place, study), href=f"#study-{place}"),
             tag("b", analysis.word),
             f"{study.arms[1].name} / {study.arms[0].name}",
             analysis.primary.name,
@@ -71,15 +72,22 @@ def all_studies(studies: Sequence[Compared]) -> Markup:
         )
         for place, (study, _, analysis) in enumerate(studies, start=1)
     ]
-    head = ("study", "verdict", "arms", "primary metric", "ratio [interval]", "margin", "runs")
-    return tag("article", tag("h2", "All studies"), table("One row per study", head, rows, texts=4))
+    one, all_of_them = ("comparison", "All comparisons") if names else ("study", "All studies")
+    head = (one, "verdict", "arms", "primary metric", "ratio [interval]", "margin", "runs")
+    return tag("article", tag("h2", all_of_them), table(f"One row per {one}", head, rows, texts=4))
 
 
-def _article(study: Study, records: Sequence[Record], analysis: Analysis, *, prefix: str) -> Markup:
+def _name(names: Sequence[str], place: int, study: Study) -> str:
+    return names[place - 1] if names else study.job.name
+
+
+def _article(
+    study: Study, records: Sequence[Record], analysis: Analysis, *, prefix: str, name: str
+) -> Markup:
     ordered = sorted(records, key=lambda r: (not r.warm_up, r.run, r.position, r.arm))
     return tag(
         "article",
-        tag("h2", study.job.name),
+        tag("h2", name),
         tag("p", f"{study.created_at} on {study.site.hostname} · study {study.id}", class_="sub"),
         tag(
             "div",

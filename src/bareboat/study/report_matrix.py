@@ -57,17 +57,29 @@ def compared(
     return made
 
 
+def _names(found: StudyFindings) -> list[str]:
+    """The heading of each comparison that has a verdict, in the order of `compared`."""
+    return [
+        ", ".join(filter(None, (contrast.contrast.effect or arms, each.label)))
+        for contrast in found.contrasts
+        for arms in (f"{contrast.contender} / {contrast.baseline}",)
+        for each in contrast.points
+        if each.analysis is not None
+    ]
+
+
 def render(shown: StudyReport) -> str:
     """The page. Equal arguments give equal text."""
     sections = shown.compared if len(shown.compared) <= MOST_SECTIONS else ()
+    names = _names(shown.found)
     drawn = [report.figure(each, "all") for each in shown.figures]
     parts = (
         _answer(shown),
         tag("h3", "All points") if drawn else "",
         tag("div", *drawn, class_="masonry") if drawn else "",
         _published(shown.beside) if shown.beside else "",
-        report.all_studies(sections) if len(sections) > 1 else _all_points(shown),
-        *report.articles(sections),
+        report.all_studies(sections, names) if len(sections) > 1 else _all_points(shown),
+        *report.articles(sections, names if len(sections) > 1 else ()),
     )
     matrix = shown.matrix
     title = f"{matrix.name}: {' and '.join(matrix.arms[:2])}" if len(matrix.arms) == 2 else matrix.name
