@@ -148,6 +148,14 @@ def test_attribution_has_three_arms_whose_effects_multiply(tmp_path: Path) -> No
     refused(tmp_path, "command = ['true']\n[prove]\nattribution = true\n", "the job names none", line=3)
 
 
+def test_the_example_of_attribution_is_read() -> None:
+    folder = Path(__file__).parents[2] / "examples/attribution"
+    found = read_study(TomlFile(folder / "attribution.toml"), settings(folder))
+    check_arms(found)
+    assert found.arms == ("bare metal", "captured", "image")
+    assert (folder / found.jobs[0][0].command[1]).exists()
+
+
 # --------------------------------------------------------------------------------------------------
 # Mistakes.
 
