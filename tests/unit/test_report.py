@@ -142,6 +142,20 @@ def test_ids_are_unique_and_every_reference_lands(make) -> None:
     assert set(page.references) <= set(page.ids)
 
 
+def test_a_study_that_is_too_noisy_names_no_number_of_runs() -> None:
+    study = make_study(metered=False, runs=9)
+    records = [
+        msgspec.structs.replace(each, wall_s=each.wall_s * (1 + 0.2 * (each.run % 3 - 1)))
+        if each.arm == study.arms[1].name
+        else each
+        for each in make_records(study)
+    ]
+    analysis = make_analysis(study, records)
+    assert analysis.word == "too noisy to decide"
+    assert analysis.primary.comparison.more_runs is not None
+    assert "more runs needed" not in Page(render_report([(study, records, analysis)])).text
+
+
 def test_hostile_text_is_shown_and_not_obeyed() -> None:
     text = render_report([make_hostile_case()])
     assert "<script" not in text.lower()

@@ -11,7 +11,7 @@ import statistics as descriptive
 from collections.abc import Iterable, Sequence
 
 from bareboat.model import Record, Study
-from bareboat.study import quick
+from bareboat.study import quick, verdicts
 from bareboat.study.analysis import Analysis, Goal, Metric
 from bareboat.study.drawing import Drawing, label, plot
 from bareboat.study.numbers import digits, interval_text, lowest, p_value, percent, size, unit_of
@@ -136,7 +136,7 @@ def _verdict(analysis: Analysis) -> Markup:
             ("equivalence p, corrected", p_value(corrected.equivalence_p)),
             ("difference p, corrected", p_value(corrected.difference_p)),
         ]
-    if c.more_runs is not None:
+    if c.more_runs is not None and not verdicts.is_too_noisy(c):
         tiles.append(("more runs needed", f"about {c.more_runs}"))
     return tag(
         "section",
