@@ -192,6 +192,7 @@ def check(name: str, output: str, size: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("engine", ["native", "bubblewrap"])
 @pytest.mark.parametrize("name", cases(EXPECTED))
 def test_an_example_on_one_machine(slurm: Cluster, small: Path, name: str, engine: str) -> None:

@@ -129,7 +129,7 @@ def test_what_a_launcher_starts_in_an_allocation_with_the_settings(
 # -- the ladder ------------------------------------------------------------------------------------
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("engine", ["bubblewrap", "apptainer"])
 @pytest.mark.parametrize("name", NAMES)
 def test_an_image_is_started_by_a_pmi_that_both_know(slurm: Cluster, name: str, engine: str) -> None:

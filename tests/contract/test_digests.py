@@ -75,7 +75,7 @@ PLACES: dict[str, Bring] = {
 }
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("mix", MIXES)
 @pytest.mark.parametrize("place", PLACES)
 def test_an_image_is_brought_verified_saved_and_removed(

@@ -239,7 +239,7 @@ def test_ranks_that_ignore_the_request_to_end_are_killed_after_the_scripts_ten_s
     assert wait_until(lambda: len(list(execute.processes_of(mark))) == 3)
     live.ask_to_stop()
     assert live.wait(60) == 143, "the script itself ends what does not want to end"
-    assert processes_with(mark) == []
+    assert wait_until(lambda: processes_with(mark) == [])
     live.close()
 
 
