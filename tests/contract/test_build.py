@@ -457,6 +457,15 @@ def test_equal_builds_in_two_stores_have_one_digest(tmp_path: Path) -> None:
     assert found[0] == found[1]
 
 
+def test_an_arg_has_the_time_of_the_environment(builds: Builds) -> None:
+    builds.variables["SOURCE_DATE_EPOCH"] = "1600000000"
+    try:
+        builds.build("FROM base\nARG SOURCE_DATE_EPOCH\nRUN test $SOURCE_DATE_EPOCH = 1600000000\n", {})
+        assert "not used" not in builds.build("FROM base\nCOPY a /a\n", {"a": "1"}).err
+    finally:
+        del builds.variables["SOURCE_DATE_EPOCH"]
+
+
 def test_byte_code_stays_valid_under_an_older_time(builds: Builds) -> None:
     """Python compares the time in byte code with its source's."""
     import importlib.util

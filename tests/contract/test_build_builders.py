@@ -108,8 +108,8 @@ def test_docker_s_commands_are_those_of_its_reference(tmp_path: Path) -> None:
     """https://docs.docker.com/reference/cli/docker/buildx/build/ and …/docker/image/save/"""
     peer = Peer(name="docker", path="docker", secrets=("id=a,src=b",), sockets=("default",), pull=True)
     options = Options(
-        dockerfile="FROM x\n", name="f", context=tmp_path, arguments={"A": "1"}, target="t",
-        hosts=(("h", "10.0.0.1"),), network="none", no_cache=True, epoch=7,
+        dockerfile="FROM x\n", name="f", context=tmp_path, arguments={"A": "1", "SOURCE_DATE_EPOCH": "7"},
+        target="t", hosts=(("h", "10.0.0.1"),), network="none", no_cache=True, epoch=7,
     )  # fmt: skip
     made = peers.planned(peer, options, tmp_path)
     assert made.build == [

@@ -210,6 +210,7 @@ def _options(context: Context) -> Options:
     from bareboat.images.build.options import Options
     from bareboat.images.build.solver import source_date
     from bareboat.images.recipe import ignore, lines
+    from bareboat.images.recipe.stages import EPOCH
 
     options = context.options
     folder = _folder(options.context)
@@ -226,6 +227,8 @@ def _options(context: Context) -> Options:
             rules, rules_name = _read(each, ignore.LARGEST_BYTES), each.name
             break
     arguments = dict(map(_argument, options.build_arg or ()))
+    if (epoch := source_date(os.environ | arguments)) is not None:
+        arguments[EPOCH] = str(epoch)  # for an ARG of this name, as docker buildx does
     return Options(
         dockerfile=text,
         name=str(path),
@@ -241,7 +244,7 @@ def _options(context: Context) -> Options:
         packages=_packages(options),
         platform=options.platform or "",
         no_cache=options.no_cache,
-        epoch=source_date(os.environ | arguments),
+        epoch=epoch,
         command=_command(options, path, folder),
         ids=options.ids,
         shell=options.shell_on_error and console.is_interactive(),

@@ -18,6 +18,7 @@ from bareboat.errors import BareboatError, ImageError, PlanError, UsageError
 from bareboat.images.build.options import Built, Options, Reporter
 from bareboat.images.oci.reference import Transport
 from bareboat.images.recipe import definition
+from bareboat.images.recipe.stages import EPOCH
 from bareboat.model import Image
 from bareboat.store import Store
 
@@ -100,9 +101,9 @@ def planned(peer: Peer, options: Options, scratch: Path) -> Commands:
 def _by_id(peer: Peer, options: Options, scratch: Path) -> Commands:
     """podman, buildah and docker, which write the image's ID."""
     arguments = dict(options.arguments)
-    epoch = [] if options.epoch is None else [str(options.epoch)]
-    if peer.name == "docker" and epoch:
-        arguments["SOURCE_DATE_EPOCH"], epoch = epoch[0], []
+    epoch = [] if options.epoch is None or peer.name == "docker" else [str(options.epoch)]
+    if epoch and EPOCH not in options.dockerfile:  # they warn of arguments that no ARG declares
+        arguments.pop(EPOCH, None)
     words = [peer.path, "bud" if peer.name == "buildah" else "build"]
     words += [] if peer.name == "docker" else ["--layers"]
     words += ["--iidfile", str(scratch / "id"), "--file", options.name]
