@@ -84,7 +84,7 @@ class Collection:
         self.items: dict[str, Item] = {}
         self.left_out: list[str] = []
         self._unreadable: list[str] = []
-        self._uid = os.geteuid()
+        self._uid = os.geteuid() or -1  # root may read what a mode forbids
         self._walked: set[str] = set()
         self._outward: list[tuple[str, Part]] = []
         home = os.path.realpath(os.path.expanduser("~"))
