@@ -236,18 +236,18 @@ def test_a_study_of_this_machine_replayed_in_a_schedulers_job(
     scheduler: str, python: Path, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     desk = desk_of(request.getfixturevalue(scheduler), scheduler, python, tmp_path)
-    desk.write("again.py", "import time; time.sleep(1.5)")
+    desk.write("unhurried.py", "import time; time.sleep(1.5)")
     # Bare metal needs it on the nodes, which share the home and not /tmp.
     shared = desk.folder / "environment"
     subprocess.run([python, "-m", "venv", "--without-pip", shared], check=True)
     options = ("--python", shared / "bin" / "python", "--engine", "bubblewrap", "--repeats", "2")
-    desk.bareboat("prove", "--margin", "0.5", *options, "--", "python", "again.py", timeout_s=300)
-    (study,) = studies(desk, "again")
+    desk.bareboat("prove", "--margin", "0.5", *options, "--", "python", "unhurried.py", timeout_s=300)
+    (study,) = studies(desk, "unhurried")
     desk.bareboat("lock", study, "-o", "plain.lock")
     done = desk.bareboat("replay", "plain.lock", "--yes", "--scheduler", scheduler, timeout_s=600)
     assert "equal: replay" in done.stdout
     assert "equal      wall time: container / bare metal" in done.stdout
     assert f"plan: scheduler  local -> {scheduler}" in done.stdout
-    replayed = studies(desk, "again")[-1]
+    replayed = studies(desk, "unhurried")[-1]
     (point,) = (desk.store / "runs" / replayed).glob("points/*/submission.json")
     assert json.loads(point.read_text())["job_id"]

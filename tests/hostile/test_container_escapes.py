@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from environments import Captured, with_engine
+from environments import Captured
 from tools import tool
 
 from bareboat import render
@@ -18,6 +18,7 @@ from bareboat.images.deployment import exposed
 from bareboat.images.layers.flatten import make_flat
 from bareboat.model import Job, Mount, Plan, SchedulerFacts, Site, Topology
 from bareboat.plan import plan
+from bareboat.probe import probe
 
 pytestmark = pytest.mark.one_in(6)
 
@@ -44,7 +45,7 @@ WAYS = {
 
 @pytest.fixture(scope="module")
 def here(captured: Captured) -> Site:
-    found = with_engine(captured.store, "bubblewrap")
+    found = probe(captured.store)
     return msgspec.structs.replace(found, schedulers=(SchedulerFacts(name="slurm", version="1"),))
 
 

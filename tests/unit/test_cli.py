@@ -19,7 +19,7 @@ from stored import image_of
 from bareboat import __version__, config
 from bareboat.cli import console, doctor
 from bareboat.cli.image import ACTIONS
-from bareboat.cli.main import VERBS, _note_stop, main
+from bareboat.cli.main import VERBS, main
 from bareboat.cli.site import ACTIONS as SITE_ACTIONS
 from bareboat.config import KNOWN
 from bareboat.files import ownership
@@ -596,13 +596,17 @@ def test_a_run_told_as_json_keeps_stdout_for_that(tmp_path: Path) -> None:
     assert b"hello\n" in done.stderr
 
 
-def test_the_end_of_all_processes_is_reported_after_a_look(capsys: pytest.CaptureFixture[str]) -> None:
-    with subprocess.Popen(["sleep", "60"]) as left:
-        _note_stop("stopped", KeyboardInterrupt())
-        assert f"processes that it started go on: {left.pid}" in capsys.readouterr().err
-        left.kill()
-    _note_stop("stopped", KeyboardInterrupt())
-    assert capsys.readouterr().err == "\nbareboat: stopped; all its processes have ended\n"
+def test_the_end_of_all_processes_is_reported_after_a_look() -> None:
+    """In a process of its own: this one may have started others."""
+    script = (
+        "import subprocess\nfrom bareboat.cli.main import _note_stop\n"
+        "left = subprocess.Popen(['sleep', '60'])\n_note_stop('stopped', KeyboardInterrupt())\n"
+        "left.kill()\nleft.wait()\nprint(left.pid)\n_note_stop('stopped', KeyboardInterrupt())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    first, second = done.stderr.strip().split("\n\n")
+    assert first == f"bareboat: stopped; processes that it started go on: {done.stdout.strip()}"
+    assert second == "bareboat: stopped; all its processes have ended"
 
 
 def test_a_dry_run_runs_nothing(bareboat: Bareboat) -> None:
