@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
-import zlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -46,26 +46,29 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Of tests marked one_in(n), leave one case in n, and one of each test at least; of those marked
-    sampled(n), one in n by its name."""
+    sampled(n), one in n. Both by a hash of the name: in the order of the parameters, every n-th case may have
+    the same value of one of them."""
     if config.getoption("--exhaustive"):
         return
-    seen: Counter[tuple[Path, str]] = Counter()
-    kept, left_out = [], []
+    cases: defaultdict[tuple[Path, str], list[pytest.Item]] = defaultdict(list)
+    left_out: list[pytest.Item] = []
     for item in items:
         sampled = item.get_closest_marker("sampled")
-        if sampled is not None and zlib.crc32(item.name.encode()) % sampled.args[0]:
+        if sampled is not None and _hash(item) % sampled.args[0]:
             left_out.append(item)
-            continue
-        mark = item.get_closest_marker("one_in")
-        if mark is None:
-            kept.append(item)
-            continue
-        test = (item.path, getattr(item, "originalname", item.name))
-        (left_out if seen[test] % mark.args[0] else kept).append(item)
-        seen[test] += 1
+        elif item.get_closest_marker("one_in") is not None:
+            cases[item.path, getattr(item, "originalname", item.name)].append(item)
+    for found in cases.values():
+        (count,) = {mark.args[0] for item in found if (mark := item.get_closest_marker("one_in"))}
+        left_out += [item for at, item in enumerate(sorted(found, key=_hash)) if at % count]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
-        items[:] = kept
+        gone = set(left_out)
+        items[:] = [item for item in items if item not in gone]
+
+
+def _hash(item: pytest.Item) -> int:
+    return int.from_bytes(hashlib.sha256(item.name.encode()).digest())
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
