@@ -62,7 +62,7 @@ def test_a_variable_reaches_every_rank_and_no_argv_and_no_file(desk: Desk) -> No
     stop = threading.Event()
 
     def look() -> None:
-        while not stop.wait(0.02):
+        while not stop.is_set():
             for pid in filter(str.isdigit, os.listdir("/proc")):
                 with contextlib.suppress(OSError):
                     words = Path(f"/proc/{pid}/cmdline").read_bytes()
