@@ -69,11 +69,9 @@ install_packages() {
 
 # Every command of Grid Engine starts this script of 400 lines, which takes longer than the command.
 shorten_architecture() {
-  local script=/usr/share/gridengine/util/arch answer
-  dpkg-divert --list "$script" | grep -q . && return
-  answer=$("$script")
+  local script=/usr/share/gridengine/util/arch
   dpkg-divert --quiet --local --rename --add "$script"
-  printf '#!/bin/sh\necho %s\n' "$answer" >"$script"
+  printf '#!/bin/sh\necho %s\n' "$("$script.distrib")" >"$script"
   chmod 755 "$script"
 }
 
