@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from bareboat.model import Matrix, Record, Study
 from bareboat.study import findings, overview, report, series_plots
+from bareboat.study.analysis import Analysis
 from bareboat.study.drawing import Drawing, label
-from bareboat.study.findings import StudyFindings
+from bareboat.study.findings import ContrastFinding, PointFinding, StudyFindings
 from bareboat.study.numbers import digits, percent
 from bareboat.study.page import Markup, join, table, tag
 from bareboat.study.published import Beside, Figures
@@ -46,26 +47,29 @@ def compared(
 ) -> list[Compared]:
     """The comparisons that have a verdict, each as a study of two arms. `studies`, `records`: of each
     point."""
-    made: list[Compared] = []
-    for contrast in found.contrasts:
-        for each in contrast.points:
-            if each.analysis is not None:
-                study, own = findings.pair_of(
-                    matrix, contrast.contrast, studies[each.point], records[each.point]
-                )
-                made.append((study, own, each.analysis))
-    return made
+    return [
+        (
+            *findings.pair_of(matrix, contrast.contrast, studies[each.point], records[each.point]),
+            analysis,
+        )
+        for contrast, each, analysis in _decided(found)
+    ]
 
 
 def _names(found: StudyFindings) -> list[str]:
-    """The heading of each comparison that has a verdict, in the order of `compared`."""
-    return [
-        ", ".join(filter(None, (contrast.contrast.effect or arms, each.label)))
-        for contrast in found.contrasts
-        for arms in (f"{contrast.contender} / {contrast.baseline}",)
-        for each in contrast.points
-        if each.analysis is not None
-    ]
+    """The heading of each of these comparisons: its effect, or its arms, and its point."""
+    made = []
+    for contrast, each, _ in _decided(found):
+        what = contrast.contrast.effect or f"{contrast.contender} / {contrast.baseline}"
+        made.append(f"{what}, {each.label}" if each.label else what)
+    return made
+
+
+def _decided(found: StudyFindings) -> Iterator[tuple[ContrastFinding, PointFinding, Analysis]]:
+    for contrast in found.contrasts:
+        for each in contrast.points:
+            if each.analysis is not None:
+                yield contrast, each, each.analysis
 
 
 def render(shown: StudyReport) -> str:
