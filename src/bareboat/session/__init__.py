@@ -68,10 +68,11 @@ class Session(Struct, frozen=True, kw_only=True):
 
 class Prepared(NamedTuple):
     """The inputs of a plan: the job with what this machine adds to it, the machine, the job's image, and what
-    is known of its nodes, where those are others. `missing`: what a run would make first."""
+    is known of its nodes, where those are others. `to_capture`: what a run
+    would capture first, in words."""
 
     job: Job
     site: Site
     image: Image
     node: Site | None
-    missing: tuple[str, ...] = ()
+    to_capture: tuple[str, ...] = ()

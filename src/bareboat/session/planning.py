@@ -34,7 +34,7 @@ def _plan(session: Session, prepared: Prepared) -> Plan:
     from bareboat.plan import plan as decide
     from bareboat.runs import code, mpi_checks
 
-    job, site, image, node, missing = prepared
+    job, site, image, node, to_capture = prepared
     store, reporter = session.store, session.reporter
     rootfs = None  # None for an environment that is described but not captured
     if image.digest:
@@ -50,11 +50,8 @@ def _plan(session: Session, prepared: Prepared) -> Plan:
 
     made = planned(rootfs)
     if rootfs is None:
-        return (
-            msgspec.structs.replace(made, missing=missing)
-            if missing and registry.contains(made.engine)
-            else made
-        )
+        is_captured = registry.contains(made.engine)
+        return msgspec.structs.replace(made, missing=to_capture) if is_captured else made
     if made.needs_flat or made.packs is not None or made.mount_points:
         from bareboat.images.deployment import roots
 

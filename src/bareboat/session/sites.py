@@ -33,16 +33,14 @@ def probe_for(session: Session, job: Job, purpose: Purpose) -> Site:
     from bareboat.probe import Needs
 
     shown = purpose is Purpose.PLAN
-    if shown and not job.engine:
-        return probe(session)
-    engine = job.engine.partition(":")[0] if job.engine else ranking.least(job)
+    engine = job.engine.partition(":")[0] if job.engine else None if shown else ranking.least(job)
     scheduler = job.scheduler or registry.HERE
     topology = job.topology
     needs = Needs(
         engines=None if engine is None else tuple({engine: "", registry.BARE_METAL: ""}),
         # submit without a scheduler takes the first that works.
         schedulers=None
-        if scheduler == registry.HERE and purpose in (Purpose.SUBMIT, Purpose.PLAN)
+        if shown or (purpose is Purpose.SUBMIT and scheduler == registry.HERE)
         else (scheduler,),
         # Ranks, launchers, and what decides between images for one MPI each.
         mpis=shown
