@@ -9,7 +9,7 @@ from clusters import Cluster
 from desks import Desk
 
 HOSTILE = r"""
-import os, pathlib, sys
+import os, pathlib, sys, uuid
 folder, home = pathlib.Path(os.environ["BAREBOAT_RUN_DIR"]), pathlib.Path(sys.argv[1])
 again = not (home / "been-here").exists()
 (home / "been-here").write_text("yes")
@@ -20,8 +20,9 @@ for name in ("job.sh", "../control/job.sh", "../job.sh", "script.sh"):
     except OSError:
         pass
 for name in ("exit_code", "starts", "hosts", "exits.0", "over.0", "mpi_check.log", "again", "signals"):
-    (folder / name).unlink(missing_ok=True)
-    (folder / name).symlink_to(home / "mine")
+    link = folder / f"{name}.{uuid.uuid4()}"  # the other rank does the same
+    link.symlink_to(home / "mine")
+    link.replace(folder / name)
 (folder / "agains").write_text("--me\n")
 sys.exit(75 if again else 0)
 """
