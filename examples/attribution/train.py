@@ -11,17 +11,17 @@ from torch import nn
 def make_data(size):
     """Noise in which one quarter of the image, the label, is brighter."""
     labels = torch.randint(4, (size,))
-    images = torch.randn(size, 1, 32, 32)
+    images = torch.randn(size, 1, 16, 16)
     for image, label in zip(images, labels, strict=True):
         row, column = divmod(int(label), 2)
-        image[0, 16 * row : 16 * row + 16, 16 * column : 16 * column + 16] += 0.2
+        image[0, 8 * row : 8 * row + 8, 8 * column : 8 * column + 8] += 0.4
     return images, labels
 
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--steps", type=int, default=300)
-    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--steps", type=int, default=1500)
+    parser.add_argument("--batch", type=int, default=16)
     options = parser.parse_args()
 
     meter = bareboat_meter.Meter(samples_per_step=options.batch)
@@ -30,7 +30,7 @@ def main():
     model = nn.Sequential(
         nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
         nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Flatten(), nn.Linear(32 * 8 * 8, 64), nn.ReLU(), nn.Linear(64, 4),
+        nn.Flatten(), nn.Linear(32 * 4 * 4, 64), nn.ReLU(), nn.Linear(64, 4),
     )  # fmt: skip
     optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
 
