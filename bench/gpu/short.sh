@@ -44,21 +44,21 @@ nvidia-smi --query-gpu=name,driver_version,memory.total,compute_mode --format=cs
   type -a nvidia-cuda-mps-control ch-run podman apptainer proot crun newuidmap; } >"$directory/machine.txt" 2>&1
 cat "$directory/gpu.txt"
 
+# Beside the contract, the environment is captured, once for all studies.
+if wanted capture; then
+  # A job of it makes its flat tree as well. Every later call names the interpreter as here.
+  (timeout 170 bareboat run --engine bubblewrap --python "$python" -- true >"$directory/capture.txt" 2>&1 </dev/null
+  say "capture: exit code $?"
+  bareboat doctor >"$directory/doctor.txt" 2>&1 </dev/null) &
+fi
 if wanted contract; then
-  # Beside it, the environment is captured, once for all studies.
-  if wanted capture; then
-    # A job of it makes its flat tree as well. Every later call names the interpreter as here.
-    (timeout 170 bareboat run --engine bubblewrap --python "$python" -- true >"$directory/capture.txt" 2>&1 </dev/null
-    say "capture: exit code $?"
-    bareboat doctor >"$directory/doctor.txt" 2>&1 </dev/null) &
-  fi
   engines=()
   for engine in ${ENGINES:-bubblewrap charliecloud apptainer udocker:P1 udocker:P2 udocker:S1 udocker:F1 podman}; do
     engines+=(--engine "$engine")
   done
   TAIL=30 part contract 150 python3 "$here/contract.py" --limit 40 "${engines[@]}"
-  wait
 fi
+wait
 
 # The time until a program can compute, warm: it decides how many points of sharing fit.
 start_s=15
@@ -123,12 +123,13 @@ if wanted galileo; then
   files galileo
   sed -i 's/^"topology.ranks_per_node" = .*/"topology.ranks_per_node" = [1]/; s/^model = .*/model = ["resnet50"]/
     s/^batch = .*/batch = [64]/' "$directory/galileo/paper.toml"
-  measure galileo 80 2
+  # Half of the time that is left, or all of it.
+  measure galileo $(((end - SECONDS) / $(wanted lincoln && echo 2 || echo 1))) 2
 fi
 if wanted lincoln; then
   files lincoln
   sed -i 's/^network = .*/network = ["snn"]/' "$directory/lincoln/paper.toml"
-  measure lincoln 120 2
+  measure lincoln $((end - SECONDS)) 2
 fi
 tar -C "$BAREBOAT_STORE" -czf "$directory/runs.tar.gz" runs
 say "end"
