@@ -10,9 +10,16 @@ import pytest
 
 
 @pytest.fixture(scope="session")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def the_one(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     with chromium.started(tmp_path_factory.mktemp("profile")) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def browser(the_one: Any) -> Iterator[Any]:
+    yield the_one
+    # The site's animation would take a tenth of a CPU until the last test of all.
+    the_one.get("about:blank")
 
 
 @pytest.fixture(autouse=True)
