@@ -106,6 +106,31 @@ def test_a_long_runtime_directory_is_not_used(tmp_path: Path, monkeypatch: pytes
     assert "XDG_DATA_HOME" in said
 
 
+def test_directories_that_another_podman_removed_are_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Podman fails if they go while it starts: that is tried again."""
+    podman = tmp_path / "bin" / "podman"
+    podman.parent.mkdir()
+    podman.write_text(f"""#!/bin/sh
+case " $* " in *" run "*)
+  for number in 1 2 3 4; do
+    if mkdir "$0.$number" 2> /dev/null; then
+      echo 'XDG_RUNTIME_DIR directory "/tmp/podman-run-1000" is not owned by the current user' >&2
+      exit 125
+    fi
+  done
+esac
+exec {tool("podman")} "$@"
+""")
+    podman.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{podman.parent}:{os.environ['PATH']}")
+    (tmp_path / "scratch").mkdir()
+    (facts,) = registry.engine("podman").probe(RealHost(tmp_path / "scratch"))
+    assert facts.works, facts.detail
+    assert (podman.parent / "podman.4").is_dir()
+
+
 def test_a_pause_process_of_the_users_own_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "first").mkdir()
     (facts,) = registry.engine("podman").probe(RealHost(tmp_path / "first"))
