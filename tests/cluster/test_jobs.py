@@ -310,6 +310,7 @@ def test_cancel_leaves_no_process_on_any_node(small: Desk) -> None:
     assert small.status(run)["state"] == "cancelled"
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("table", "topology", "said", "remedy"),
     [

@@ -143,6 +143,7 @@ def test_an_image_is_started_by_a_pmi_that_both_know(slurm: Cluster, name: str, 
     assert f"srun --mpi={pmi}" in plan
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", NAMES)
 def test_an_image_brings_its_own_mpirun(slurm: Cluster, name: str) -> None:
     """Inside the container, on three nodes, with neither srun nor ssh in there."""
@@ -153,6 +154,7 @@ def test_an_image_brings_its_own_mpirun(slurm: Cluster, name: str) -> None:
     assert all(f" c{number}" in ended.log for number in (1, 2, 3))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("host", "name"),
     [
@@ -393,6 +395,7 @@ time.sleep(600)
 """
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("launcher", ["srun", "mpirun", "image-mpirun"])
 def test_a_rank_that_fails_ends_all_and_gives_its_code(slurm: Cluster, launcher: str) -> None:
     job = write_job(slurm, f"failing-{launcher}", python("debian"), FAILING)
@@ -402,6 +405,7 @@ def test_a_rank_that_fails_ends_all_and_gives_its_code(slurm: Cluster, launcher:
     slurm.wait(lambda: not any(slurm.processes(name, mark) for name in slurm.nodes), "no process of the run")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("launcher", ["srun", "mpirun", "image-mpirun"])
 def test_cancelled_it_leaves_nothing_on_any_node(slurm: Cluster, launcher: str) -> None:
     waiting = "from mpi4py import MPI\nimport time\nprint('up', flush=True)\ntime.sleep(600)\n"

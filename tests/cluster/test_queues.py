@@ -98,6 +98,7 @@ def test_the_first_rank_that_fails_gives_the_code_and_ends_the_others(desk: Desk
     assert "rank 9" not in desk.bareboat("logs", "--rank", "9", run, code=2).stdout
 
 
+@pytest.mark.one_in(3)
 def test_one_runs_and_one_waits_and_both_are_cancelled(desk: Desk) -> None:
     job = desk.job(
         "sleeps", ["python", "rank.py", "sleep"], ranks_per_node=1, cpus_per_rank=4, more='launcher = "ranks"'
@@ -124,6 +125,7 @@ def test_one_runs_and_one_waits_and_both_are_cancelled(desk: Desk) -> None:
     assert "already finished with exit code 143" in desk.bareboat("cancel", first).stderr
 
 
+@pytest.mark.one_in(3)
 def test_a_submission_is_followed_through_the_queue_to_its_end(desk: Desk) -> None:
     words = ["sh", "-c", "echo ready; until test -e go; do sleep 0.2; done"]
     first = desk.submit(
@@ -163,6 +165,7 @@ def test_a_submission_is_followed_through_the_queue_to_its_end(desk: Desk) -> No
     desk.wait(last)
 
 
+@pytest.mark.one_in(3)
 def test_the_end_of_a_run_is_told_by_a_command_and_by_mail(desk: Desk) -> None:
     script = "env | grep ^BAREBOAT_NOTIFY | sort > told; uname -n >> told; exit 8"
     desk.write("tell.sh", f"#!/bin/sh\n{script}\n").chmod(0o755)
@@ -184,6 +187,7 @@ def test_the_end_of_a_run_is_told_by_a_command_and_by_mail(desk: Desk) -> None:
     desk.wait(desk.submit(mailed))
 
 
+@pytest.mark.one_in(3)
 def test_the_end_of_a_sweep_is_told_once(desk: Desk) -> None:
     script = "env | grep ^BAREBOAT_NOTIFY | grep -v JOB_ID | sort >> told"
     desk.write("tell.sh", f"#!/bin/sh\n{script}\n").chmod(0o755)
@@ -198,6 +202,7 @@ def test_the_end_of_a_sweep_is_told_once(desk: Desk) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.one_in(3)
 def test_told_before_the_end_of_its_time_a_job_goes_on_later(desk: Desk) -> None:
     # Slurm itself tells, in its own time; for the others the job script does, after five seconds.
     more = 'launcher = "ranks"\nwalltime_s = 600\n[scheduling]\nwarning_s = 595'
@@ -211,6 +216,7 @@ def test_told_before_the_end_of_its_time_a_job_goes_on_later(desk: Desk) -> None
     assert desk.status(run)["state"] == "completed"
 
 
+@pytest.mark.one_in(3)
 def test_the_newest_run_is_the_one_that_was_submitted_last(desk: Desk) -> None:
     """Also when `status` wrote the end of an older one down meanwhile."""
     words = ["python", "-c", "print('first')"]

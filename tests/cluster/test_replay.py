@@ -231,6 +231,7 @@ def test_a_study_of_slurm_replayed_here_with_another_days_image(slurm_desk: Desk
     assert lock["name"] in told
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("scheduler", ["slurm", "gridengine"])
 def test_a_study_of_this_machine_replayed_in_a_schedulers_job(
     scheduler: str, python: Path, tmp_path: Path, request: pytest.FixtureRequest
@@ -240,7 +241,7 @@ def test_a_study_of_this_machine_replayed_in_a_schedulers_job(
     # Bare metal needs it on the nodes, which share the home and not /tmp.
     shared = desk.folder / "environment"
     subprocess.run([python, "-m", "venv", "--without-pip", shared], check=True)
-    options = ("--python", shared / "bin" / "python", "--engine", "bubblewrap", "--repeats", "2")
+    options = ("--python", shared / "bin" / "python", "--engine", "bubblewrap", "--repeats", "3")
     desk.bareboat("prove", "--margin", "0.5", *options, "--", "python", "unhurried.py", timeout_s=300)
     (study,) = studies(desk, "unhurried")
     desk.bareboat("lock", study, "-o", "plain.lock")

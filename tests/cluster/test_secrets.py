@@ -55,6 +55,7 @@ def digest(value: str) -> str:
     return hashlib.sha256(value.encode()).hexdigest()
 
 
+@pytest.mark.one_in(3)
 def test_a_variable_reaches_every_rank_and_no_argv_and_no_file(desk: Desk) -> None:
     more = 'launcher = "ranks"\nenvironment_from = ["MY_API_KEY"]\nenvironment = {MY_SETTING = "%s"}' % KEPT  # noqa: UP031
     job = desk.job("secret", ["python", "says.py"], nodes=2, more=more)

@@ -50,6 +50,7 @@ def log(desk: Desk, point: str) -> str:
     return desk.log(f"{sweep}/points/{index}")
 
 
+@pytest.mark.one_in(3)
 def test_four_points_one_fails_one_is_cancelled_one_goes_on_later(desk: Desk) -> None:
     job = desk.job("four", ["python", "point.py", "{what}", "{odd}"], nodes=1, more=SWEEP)
     sweep = desk.submit(job)

@@ -30,6 +30,7 @@ def training(slurm: Cluster, tmp_path: Path) -> Desk:
 
 
 @pytest.mark.slow
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("launcher", "with_py_spy"), [("torchrun", True), ("ranks", False)])
 def test_a_hung_rank_ends_the_run_and_is_named(training: Desk, launcher: str, with_py_spy: bool) -> None:
     """Rank 1 is slow all the time, and rank 3 stops while the others wait for it in an all-reduce."""

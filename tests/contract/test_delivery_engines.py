@@ -16,6 +16,8 @@ from bareboat.model import Job, Mount, SchedulerFacts
 from bareboat.plan import plan
 from bareboat.runs import deliveries
 
+pytestmark = pytest.mark.one_in(2)
+
 ROOM = pytest.mark.parametrize("room", [True, False], ids=["brought", "no room"])
 
 #: Files of the store's trees are links to those of layers, and have their inodes.

@@ -46,6 +46,7 @@ def write_job(work: Path, *, command: list[str], more: str = "") -> Path:
     return job
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("engine", ["bubblewrap", "native"])
 def test_the_plans_script_trains_with_bareboat_off_the_path(captured: Path, work: Path, engine: str) -> None:
     example = (EXAMPLES / "digits.toml").read_text()
@@ -97,6 +98,7 @@ def test_two_ranks_in_both_arms_reach_the_stated_accuracy(captured: Path, work: 
     assert left_after(work.name, 1) == []
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("engine", ["bubblewrap", "native"])
 def test_when_one_rank_dies_the_others_end_and_its_words_and_code_are_told(
     captured: Path, work: Path, engine: str

@@ -22,7 +22,7 @@ from bareboat.images.layers.flatten import _relink, copy, flatten
 from bareboat.images.layers.limits import Limits
 from bareboat.images.layers.recipe import rebuild
 
-pytestmark = pytest.mark.one_in(2)
+pytestmark = pytest.mark.one_in(4)
 
 MB = 1_000_000
 

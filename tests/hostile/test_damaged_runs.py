@@ -20,7 +20,7 @@ from bareboat.model import Submission
 from bareboat.runs import state
 from bareboat.store import Store
 
-pytestmark = pytest.mark.one_in(3)
+pytestmark = pytest.mark.one_in(6)
 
 FILES = (
     "submission.json", "record.json", "plan.json", "sweep.json", "study.json", "ended_because", "end.json",

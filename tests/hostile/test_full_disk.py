@@ -180,8 +180,8 @@ print(os.listdir(store.root / "tmp"), (store.root / "flat").exists(), unchanged)
     assert done.stdout.splitlines() == [message, "[] False True"], done.stderr
 
 
-def test_captures_killed_at_ten_moments_leave_no_visible_half(
-    captured: Captured, store: Store, tmp_path: Path
+def test_captures_that_are_killed_leave_no_visible_half(
+    captured: Captured, store: Store, tmp_path: Path, exhaustive: bool
 ) -> None:
     """SIGKILL, which nothing can catch, from the first thing that is written to the end."""
     chance = random.Random(1)
@@ -191,7 +191,7 @@ def test_captures_killed_at_ten_moments_leave_no_visible_half(
     duration_s = time.monotonic() - began
     tmp = store.root / "tmp"
     caught_at_work = 0
-    for moment in range(10):
+    for moment in range(0, 10, 1 if exhaustive else 3):
         before = set(os.listdir(tmp)) if tmp.exists() else set()
         process = subprocess.Popen(argv, env=environment(store.root), stdout=subprocess.DEVNULL)
         while process.poll() is None and not (tmp.exists() and set(os.listdir(tmp)) - before):
@@ -207,7 +207,7 @@ def test_captures_killed_at_ten_moments_leave_no_visible_half(
             assert store.image(path.stem[:12]) == captured.image
         for path in (store.root / "layers").glob("sha256/*"):
             assert layer.digest_tree(str(path / "tree"))[0] == f"sha256:{path.name}"
-    assert caught_at_work >= 3, "most were killed too late: the test shows nothing"
+    assert caught_at_work >= 2, "most were killed too late: the test shows nothing"
     done = subprocess.run(argv, env=environment(store.root), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert captured.image.digest in done.stdout

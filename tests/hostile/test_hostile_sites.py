@@ -136,7 +136,7 @@ def runs_here(captured: Captured, tmp_path_factory: pytest.TempPathFactory) -> C
     return answer
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("engine", PROGRAMS)
 @pytest.mark.parametrize("forbids", NODES)
 def test_the_job_runs_or_is_refused_before_it_begins(
@@ -230,6 +230,7 @@ def test_neither_programs_nor_overlays_in_the_store_is_refused(
     assert not (there.work / "began").exists()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("forbids", "line", "remedy"),
     [

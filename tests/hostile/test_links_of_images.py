@@ -17,7 +17,7 @@ def builds(tmp_path_factory: pytest.TempPathFactory) -> Builds:
     return Builds(tmp_path_factory.mktemp("points"))
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("writable", [False, True], ids=["tree", "layers"])
 @pytest.mark.parametrize(
     ("link", "leads"),

@@ -172,6 +172,7 @@ def test_without_user_namespaces_and_ptrace_fakechroot_runs_the_same_job_and_the
         )
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("engine", "programs"),
     [("charliecloud", ("ch-run",)), ("apptainer", ("apptainer",)), ("podman", ("podman",)),

@@ -47,14 +47,14 @@ def wait_for(condition: object, patience_s: float = 60) -> None:
         time.sleep(0.02)
 
 
-def test_killed_ten_times_it_leaves_no_process_and_goes_on_to_the_right_number_of_samples(
-    place: Path, tmp_path: Path
+def test_killed_often_it_leaves_no_process_and_goes_on_to_the_right_number_of_samples(
+    place: Path, tmp_path: Path, exhaustive: bool
 ) -> None:
     name = tmp_path.name
     write_training(tmp_path, steps=250)
     job = write_job(tmp_path, name=name, repeats=4)
     draw = random.Random(20)
-    for _ in range(10):
+    for _ in range(10 if exhaustive else 4):
         resume = ["--resume"] if studies(place, name) else []
         running = start_bareboat(*arguments(place, *resume, job), store=place / "store", cwd=tmp_path)
         time.sleep(draw.uniform(0.1, 3.0))
