@@ -133,7 +133,7 @@ exec "${@:1:$0}" "${own[@]//unlimited/-1}" "${@:$0+1}"
 #: Podman's runtime says which groups the command is in, and of these only crun takes the caller's.
 _GROUPS_LOST = "without the user's supplementary groups, which runc drops and crun would keep"
 #: What Podman reports when another one, which ends, removes its directory in /tmp at the same moment.
-_REMOVED, _MORE_TRIES = "is not owned by the current user", 5
+_REMOVED, _TRIES = "is not owned by the current user", 6
 _TRIAL = """\
 echo written > /run/x && /bin/cat /run/x && ! echo written 2>/dev/null > /x || exit
 while read -r name groups; do [ "$name" != Groups: ] || echo "$groups"; done </proc/self/status
@@ -185,11 +185,11 @@ def _try(
         trial = [*clean, path, *_options(way, os.getuid()), f"--name={called}", _tmpfs("/run"), *mounts,
                  str(image), "/bin/sh", "-c", _TRIAL]  # fmt: skip
         try:
-            outcome = host.run(trial)
-            for _ in range(_MORE_TRIES if _REMOVED in outcome.stderr else 0):
-                time.sleep(0.1)
-                if _REMOVED not in (outcome := host.run(trial)).stderr:
+            for _ in range(_TRIES):
+                outcome = host.run(trial)
+                if _REMOVED not in outcome.stderr:
                     break
+                time.sleep(0.1)
         except BaseException:  # interrupted, or too slow: conmon and the container go on without Podman
             with contextlib.suppress(ToolError):
                 afterwards(host).run(
