@@ -88,9 +88,6 @@ def recipe(request: pytest.FixtureRequest, builds: Builds, contexts: Any) -> Ite
     name = request.param
     context = builds.folder / name
     contexts.lay(name, context, "base", builds.folder / "downloads")
-    if name in EPOCH:
-        text = (context / "Dockerfile").read_text()
-        (context / "Dockerfile").write_text(text.replace("FROM base\n", "FROM base\nARG SOURCE_DATE_EPOCH\n"))
     long(builds, "image", "build", "-q", *EPOCH.get(name, ()), "-t", f"{name}:1", context)
     yield name
     builds.bareboat("image", "rm", f"{name}:1")
