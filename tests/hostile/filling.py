@@ -29,7 +29,7 @@ from bareboat.images.transfer import locate, obtain  # noqa: E402
 from bareboat.images.transfer.push import push  # noqa: E402
 from bareboat.model import Image, ProveRequest, SchedulerFacts, Topology  # noqa: E402
 from bareboat.plan import plan  # noqa: E402
-from bareboat.runs import submission  # noqa: E402
+from bareboat.runs import creation  # noqa: E402
 from bareboat.store import Store  # noqa: E402
 from bareboat.study import prove  # noqa: E402
 
@@ -106,8 +106,8 @@ def prepare(what: str, point: Path, outside: Path) -> Callable[[], object]:
     if what == "submit":
         job = make_job(scheduler="slurm", engine="native", workdir=str(outside))
         planned = plan(job, None, None, site)
-        submission.submit(store, planned, site)
-        return lambda: submission.submit(store, planned, site)
+        creation.submit(store, planned, site)
+        return lambda: creation.submit(store, planned, site)
     request = ProveRequest(repeats=2)
     job = make_job(
         engine="native",

@@ -144,6 +144,12 @@ def test_what_needs_no_heavy_library_imports_none(arguments: list[str]) -> None:
     assert {name.partition(".")[0] for name in names} & HEAVY == set()
 
 
+def test_the_list_of_runs_needs_nothing_that_makes_scripts() -> None:
+    names = imported(subprocess_bareboat("status").stderr)
+    assert "bareboat.runs.state" in names
+    assert not {"bareboat.render", "bareboat.runs.creation", "bareboat.mpi.checks"} & names
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"]])
 def test_help_reads_no_settings_and_starts_no_process(arguments: list[str]) -> None:
     done = subprocess_bareboat(*arguments, BAREBOAT_REPEATS="nonsense")

@@ -17,7 +17,7 @@ from bareboat.cli.main import main
 from bareboat.errors import BareboatError, PlanError, ToolError, UsageError
 from bareboat.model import JobState, SchedulerFacts, Submission, Topology
 from bareboat.plan import plan
-from bareboat.runs import clusters, dependencies, interaction, records, state, submission, sweeps
+from bareboat.runs import clusters, creation, dependencies, interaction, records, state, submission, sweeps
 from bareboat.store import Store
 
 Says = Callable[..., None]
@@ -82,11 +82,11 @@ def test_a_refused_job_leaves_no_run(store: Store, says: Says, tmp_path: Path) -
     job = make_job(scheduler="slurm", engine="native", workdir=str(tmp_path), topology=Topology(nodes=2))
     made = plan(job, None, None, site)
     with pytest.raises(PlanError, match="Slurm rejected the job"):
-        submission.submit(store, made, site)
+        creation.submit(store, made, site)
     assert store.runs() == []
     says(sbatch="echo '*** notice 1 ***'; echo 17")
     facts = SchedulerFacts(name="slurm", version="1", settings={"cluster": "here"})
-    kept = submission.submit(store, made, make_site(schedulers=(facts,)))
+    kept = creation.submit(store, made, make_site(schedulers=(facts,)))
     assert (kept.job_id, kept.cluster) == ("17", "here")
     assert submission.read(store, kept.run_id) == kept
     assert (
@@ -123,7 +123,7 @@ def test_an_answer_nobody_understands_leaves_the_run_to_be_looked_for(
     site = make_site(schedulers=(SchedulerFacts(name="slurm", version="1"),))
     job = make_job(scheduler="slurm", engine="native", workdir=str(tmp_path), topology=Topology(nodes=2))
     with pytest.raises(ToolError, match="returned no job ID"):
-        submission.submit(store, plan(job, None, None, site), site)
+        creation.submit(store, plan(job, None, None, site), site)
     (run,) = submission.submitted(store)
     (status,) = state.look(store, [run])
     assert status.state is JobState.UNKNOWN
@@ -381,7 +381,7 @@ def test_a_job_that_is_handed_over_while_its_user_interrupts_has_its_number(
     site = make_site(schedulers=(SchedulerFacts(name="slurm", version="1"),))
     made = plan(make_job(scheduler="slurm", engine="native", workdir=str(tmp_path)), None, None, site)
     with pytest.raises(KeyboardInterrupt) as caught:
-        submission.submit(store, made, site)
+        creation.submit(store, made, site)
     (run,) = submission.submitted(store)
     assert submission.read(store, run).job_id == "17"
     assert f"{run} continues" in caught.value.__notes__[0]

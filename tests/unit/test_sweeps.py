@@ -20,7 +20,7 @@ from bareboat.errors import PlanError, ToolError, UsageError
 from bareboat.model import JobState, Outcome, SchedulerFacts, Topology
 from bareboat.model.sweep import Sweep
 from bareboat.plan import plan
-from bareboat.runs import state, submission, sweeps
+from bareboat.runs import creation, state, submission, sweeps
 from bareboat.schedulers import flux, gridengine, lsf, pbs, slurm
 from bareboat.session import sites
 from bareboat.store import Store
@@ -61,7 +61,7 @@ def submit(store: Store, folder: Path, count: int = 4, scheduler: str = "slurm")
         scheduler=scheduler, engine="native", workdir=str(folder), topology=Topology(),
         command=("true", "{lr}"), sweep=Sweep(names=("lr",), points=points),
     )  # fmt: skip
-    return sweeps.submit(store, plan(job, None, None, site), site).run_id
+    return creation.submit(store, plan(job, None, None, site), site).run_id
 
 
 def ended(store: Store, point: str, code: int, at: int = 160) -> None:
@@ -143,7 +143,7 @@ def test_an_element_of_each_scheduler_knows_itself_and_goes_on_later_by_itself(
         command=("sh", "-c", "echo $1; exit 75", "sh", "{lr}"),
         sweep=Sweep(names=("lr",), points=(("a",), ("b",), ("c d",), ("e",))),
     )  # fmt: skip
-    run = sweeps.make(store, plan(job, None, None, site), site).run_id
+    run = creation.make_sweep(store, plan(job, None, None, site), site).run_id
     environment = {"PATH": f"{tmp_path}/bin:/usr/bin:/bin", **found}
     done = subprocess.run(
         [tool("bash"), store.run(run) / "job.sh"], env=environment, capture_output=True, check=False

@@ -13,7 +13,7 @@ from msgspec import UNSET
 from bareboat import registry
 from bareboat.api import opened
 from bareboat.errors import BareboatError
-from bareboat.runs import allocation, interaction, local, output, records, submission, sweeps
+from bareboat.runs import allocation, creation, interaction, local, output, records, submission, sweeps
 
 if TYPE_CHECKING:
     from bareboat.model import JobState, Plan, Record
@@ -153,11 +153,11 @@ def run_sweep(session: Session, prepared: Prepared, plan: Plan) -> SweepRun:
 
 
 def submit(session: Session, prepared: Prepared, plan: Plan) -> Run:
-    made = submission.submit(session.store, plan, prepared.site)
+    made = creation.submit(session.store, plan, prepared.site)
     return Run(session.store, made.run_id)
 
 
 def submit_sweep(session: Session, prepared: Prepared, plan: Plan) -> SweepRun:
     assert plan.job.sweep is not UNSET
-    made = sweeps.submit(session.store, plan, prepared.site)
+    made = creation.submit(session.store, plan, prepared.site)
     return SweepRun(session.store, made.run_id, plan.job.sweep)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import os
+import itertools
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -111,9 +111,7 @@ def _look(context: Context, named: list[str], *, every: bool = False) -> list[St
     from bareboat.runs import sweeps
 
     store = context.store
-    names = named or [name for name in store.runs() if _is_listed(store, name)]
-    if not every and not named:
-        names = names[-_NEWEST:]
+    names = named or _listed(store, None if every else _NEWEST)
     studies = {name: listing.look(store, name) for name in names if listing.is_study(store, name)}
     # With several runs, a scheduler that does not answer must not hide the others.
     runs = [name for name in names if name not in studies]
@@ -123,8 +121,16 @@ def _look(context: Context, named: list[str], *, every: bool = False) -> list[St
     return [studies[name] if name in studies else _recorded(store, statuses[name]) for name in names]
 
 
-def _is_listed(store: Store, name: str) -> bool:
-    return listing.is_study(store, name) or os.path.lexists(store.run(name) / "submission.json")
+def _listed(store: Store, most: int | None) -> list[str]:
+    """So many of the newest runs and studies, or all; not what was stopped before it began."""
+    from bareboat.runs import submission
+
+    each = (
+        name
+        for name in reversed(store.runs())
+        if submission.is_submitted(store, name) or listing.is_study(store, name)
+    )
+    return [*itertools.islice(each, most)][::-1]
 
 
 def _recorded(store: Store, status: Status) -> Status:

@@ -43,9 +43,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
-    from msgspec import UNSET
-
-    from bareboat.runs import submission, sweeps
+    from bareboat.runs import creation
 
     if context.options.watch and context.options.json:
         raise UsageError("--watch shows the output and has no JSON", remedy="--wait --json")
@@ -56,8 +54,7 @@ def run(context: Context) -> int:
         show_plan(context, plan)
         return 0
     show_warnings(context, plan)
-    submit = submission.submit if plan.job.sweep is UNSET else sweeps.submit
-    made = submit(context.store, plan, prepared.site)
+    made = creation.submit(context.store, plan, prepared.site)
     if context.options.watch:
         from bareboat.cli import following
 

@@ -8,6 +8,9 @@ from msgspec import Struct
 
 from bareboat.model.submission import JobState
 
+#: The exit code of a run that the watchdog ended because it hangs; 70 is that of one whose nodes were lost.
+HUNG = 71
+
 
 class Cause(StrEnum):
     MEMORY = "memory"

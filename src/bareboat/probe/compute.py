@@ -29,7 +29,7 @@ from bareboat.probe import fabrics, processor
 from bareboat.probe.attempts import attempt
 from bareboat.probe.engines import probe_engine
 from bareboat.probe.host import SWITCHES, obstacle_of
-from bareboat.runs import state, submission
+from bareboat.runs import creation, state, submission
 from bareboat.schedulers import Scheduler
 from bareboat.store import Store
 
@@ -206,7 +206,7 @@ def _submit(scheduler: Scheduler, job: Job, login: Site, folder: Path) -> str:
     script = folder / "look.sh"
     script.write_bytes(os.fsencode(text))
     argv = scheduler.submit(str(script), str(folder / "output.log"))
-    return scheduler.job_id(submission.submit_by(argv, text if scheduler.SUBMITS_STDIN else None))
+    return scheduler.job_id(creation.submit_by(argv, text if scheduler.SUBMITS_STDIN else None))
 
 
 def _await(scheduler: Scheduler, number: str, folder: Path, say: Callable[[str], None]) -> bool:

@@ -17,11 +17,10 @@ to see the run's folder is left alone.
 from __future__ import annotations
 
 from bareboat.model import Plan, Start
+from bareboat.model.end import HUNG
 from bareboat.render import words
 from bareboat.render.pieces import piece
 
-#: How a run that hangs ends; 70 is that of one whose nodes were lost.
-EXIT_CODE = 71
 #: The longest time between two looks. It adds to the time that a hang is noticed after.
 _LONGEST_LOOK_S = 10
 
@@ -109,4 +108,4 @@ def end(plan: Plan, *, at_once: bool) -> str:
     """In the first part, when the ranks are over."""
     if not is_on(plan):
         return ""
-    return (_AT_ONCE_END if at_once else _CLUSTER_END).format(code=EXIT_CODE)
+    return (_AT_ONCE_END if at_once else _CLUSTER_END).format(code=HUNG)

@@ -180,9 +180,9 @@ def run(
         from bareboat.runs import local
 
         return local.run(store, plan, prepared.site, stdout_apart=stdout_apart).study
-    from bareboat.runs import submission, sweeps
+    from bareboat.runs import creation, submission, sweeps
 
-    made = submission.submit(store, plan, prepared.site)
+    made = creation.submit(store, plan, prepared.site)
     began(made.run_id)
     try:
         with submission.going_on(made.run_id):

@@ -38,7 +38,7 @@ def run(
 ) -> Record:
     """Run the job script on the nodes of the scheduler job in which Bareboat runs, and return the run's
     record. `started`: called before the script starts. `stdout_apart`: what it prints goes to stderr."""
-    from bareboat.runs import mpi_checks, records, submission
+    from bareboat.runs import creation, mpi_checks, records, submission
 
     found = find(environment)
     if found is None or found.scheduler != plan.scheduler:
@@ -46,7 +46,7 @@ def run(
             f"this shell is not in a {plan.scheduler} job, whose nodes run would use",
             remedy="bareboat submit, or remove scheduler from the job file",
         )
-    made = submission.begin(store, plan, site, job_id=found.job_id)
+    made = creation.begin(store, plan, site, job_id=found.job_id)
     started(made, found)
     script = submission.control_folder(store, made.run_id) / "job.sh"
     log = submission.output_log(store, made.run_id)

@@ -20,6 +20,8 @@ from bareboat.files import untrusted
 from bareboat.printable import one_line
 
 CONTROL, RANKS = "control", "ranks"
+#: Of a run on this machine: where its ranks' meters write.
+METER = "meter"
 
 #: An exit code and the seconds since 1970, as the job script writes them.
 _ENDED = re.compile(r"(0|[1-9]\d?|1\d\d|2[0-4]\d|25[0-5])(?: (\d{1,11}))?\s*", re.ASCII)

@@ -15,6 +15,7 @@ from bareboat.clock import utc_now
 from bareboat.errors import StoreError, Terminated
 from bareboat.model import JobState, MemorySample, Plan, Record, Site, Submission
 from bareboat.runs import (
+    creation,
     directory,
     mpi_checks,
     notification,
@@ -38,7 +39,7 @@ INTERRUPTED = 130
 def run(store: Store, plan: Plan, site: Site, *, stdout_apart: bool = False) -> Record:
     """Run the job and return its record. `stdout_apart`: what it prints goes to stderr."""
     streams = Streams(stdout_apart=stdout_apart, by_rank=plan.keeps_output)
-    made = submission.begin(store, plan, site, unkept=streams.unkept)
+    made = creation.begin(store, plan, site, unkept=streams.unkept)
     found = _run(store, plan, made, submission.control_folder(store, made.run_id) / "job.sh", streams)
     mpi_checks.expect(store, plan, made.run_id)
     return found
@@ -57,13 +58,13 @@ def run_sweep(
     of the points that ran."""
     assert plan.job.sweep is not UNSET
     streams = Streams(stdout_apart=stdout_apart, by_rank=plan.keeps_output)
-    made = sweeps.make(store, plan, site, unkept=streams.unkept)
+    made = creation.make_sweep(store, plan, site, unkept=streams.unkept)
     folder = store.run(made.run_id)
     found: list[Record] = []
     for index, name in enumerate(sweeps.points(store, made.run_id)):
         each(index)
         with store.guarded():
-            for part in (submission.METER, directory.CONTROL, directory.RANKS):
+            for part in (directory.METER, directory.CONTROL, directory.RANKS):
                 (store.run(name) / part).mkdir(parents=True)
             for rung, text in render.rungs(plan):
                 store.write(store.run(name) / directory.CONTROL / rung, os.fsencode(text))
@@ -84,7 +85,7 @@ def _run(store: Store, plan: Plan, made: Submission, script: Path, streams: Stre
     folder = store.run(made.run_id)
     environment = {
         **os.environ,
-        "BAREBOAT_METER_DIR": str(folder / submission.METER),
+        "BAREBOAT_METER_DIR": str(folder / directory.METER),
         "BAREBOAT_CONTROL": str(folder / directory.CONTROL),
         "BAREBOAT_RUN_DIR": str(folder / directory.RANKS),
     }

@@ -19,8 +19,8 @@ from bareboat.errors import StoreError, ToolError
 from bareboat.files import untrusted
 from bareboat.hostlist import shortened
 from bareboat.model import End, JobStart, JobState, QueueEntry, Record, Straggler, Submission
+from bareboat.model.end import HUNG
 from bareboat.printable import one_line
-from bareboat.render.watchdog import EXIT_CODE as HUNG
 from bareboat.runs import causes, clusters, directory, supervisor
 from bareboat.runs.progress import look_for_straggler
 from bareboat.runs.submission import control_folder, is_job_id, output_log, read

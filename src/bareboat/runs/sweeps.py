@@ -1,4 +1,4 @@
-"""Runs of sweeps: submitted as one array job, monitored point by point, reported as one.
+"""Runs of sweeps: monitored point by point, reported as one.
 
 A sweep is a run whose points are runs of their own, named SWEEP.NUMBER, in directories below its own:
 
@@ -14,75 +14,14 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-import msgspec
-from msgspec import UNSET
-
-from bareboat import codec, execute, registry, render
-from bareboat.errors import PlanError, StoreError, Terminated, ToolError
-from bareboat.model import JobState, Plan, Record, Site, Submission, sweep
+from bareboat import registry
+from bareboat.errors import StoreError, ToolError
+from bareboat.model import JobState, Record
 from bareboat.model.sweep import Sweep
-from bareboat.runs import clusters, directory, interaction, mpi_checks, provenance, records, state, submission
+from bareboat.runs import clusters, directory, interaction, records, state, submission
 from bareboat.runs.state import Status
 from bareboat.schedulers import said
 from bareboat.store import Store
-
-
-def make(store: Store, plan: Plan, site: Site, *, unkept: tuple[str, ...] = ()) -> Submission:
-    """Make a sweep's directory, with its script and table, before any point runs."""
-    assert plan.job.sweep is not UNSET
-    run_id = store.new_run(plan.job.name)
-    folder = store.run(run_id)
-    place = render.Place(run_id, str(folder))
-    with store.whole_run(run_id):
-        store.write(folder / "sweep.json", codec.to_json(plan.job.sweep))
-        store.write(folder / "table", sweep.table(plan.job.sweep))
-        for name, text in render.scripts(plan, place):
-            store.write(folder / name, os.fsencode(text))
-        submission.write_shell(store, plan, folder)
-        if plan.scheduler != registry.HERE:
-            submission.write_sampler(store, folder)
-        store.write(folder / "plan.json", codec.to_json(render.shown(plan)))
-        made = msgspec.structs.replace(
-            submission.describe(plan, site, run_id), points=len(plan.job.sweep.points), unkept=unkept
-        )
-        provenance.keep(store, run_id, plan.job, site)
-        store.write(folder / "submission.json", codec.to_json(made))
-    return made
-
-
-def submit(store: Store, plan: Plan, site: Site) -> Submission:
-    """Submit the sweep as one array job, or as a job for each point where arrays are not supported. Raises
-    PlanError, and leaves nothing, when the scheduler refuses it."""
-    assert plan.job.sweep is not UNSET
-    scheduler = submission.queue_of(plan)
-    made = make(store, plan, site)
-    run_id = made.run_id
-    folder = store.run(run_id)
-    script = folder / "job.sh"
-    if scheduler.has_arrays(site):
-        return submission.submit_script(store, scheduler, plan, made, script)
-    for index, point in enumerate(_names(run_id, len(plan.job.sweep.points))):
-        log = str(submission.output_log(store, point))
-        try:
-            with execute.interrupts_held(), store.guarded():
-                store.run(point).mkdir(parents=True)
-                job_id = submission.give_to(scheduler, plan.job, script, log, point)
-                own = msgspec.structs.replace(made, run_id=point, points=0, job_id=job_id)
-                submission.keep_job_id(store, scheduler, own)
-        except (KeyboardInterrupt, Terminated):
-            cancel(store, run_id)
-            raise
-        except (PlanError, ToolError, StoreError) as error:
-            if index == 0 and not isinstance(error, ToolError):
-                store.discard(folder)
-                raise
-            cancel(store, run_id)
-            raise error.but(
-                message=f"{error.message}; {index} of the {made.points} points were submitted "
-                "and are now cancelled"
-            ) from None
-    mpi_checks.expect(store, plan, run_id, points=made.points)
-    return made
 
 
 def find(store: Store, run_id: str) -> Sweep | None:

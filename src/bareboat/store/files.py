@@ -212,7 +212,10 @@ class Files(Paths):
             raise StoreError(
                 f"{path} cannot be read: {error.strerror or error}", remedy=f"check it: ls -l {path}"
             ) from None
-        return codec.from_json(data, kind, what=str(path), remedy=self._how_to_replace(path))
+        try:
+            return codec.from_json(data, kind, what=str(path))
+        except StoreError as error:
+            raise error.but(remedy=self._how_to_replace(path)) from None
 
     def _how_to_replace(self, path: Path) -> str:
         """The remedy for a damaged file of the store: some can be written again, others are lost."""

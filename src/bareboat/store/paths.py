@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from pathlib import Path
 
@@ -110,11 +111,7 @@ class Paths:
         return self.root / "blobs" / digest_path(digest)
 
     def run(self, run_id: str) -> Path:
-        if not NAME.fullmatch(run_id):
-            raise UsageError(f"{run_id!r} is not a run name", remedy=LIST_RUNS)
-        if (point := _POINT.fullmatch(run_id)) is not None:
-            return self.own / "runs" / point[1] / "points" / point[2]
-        return self.own / "runs" / run_id
+        return _run(self.own, run_id)
 
     def missing_run(self, name: str) -> UsageError:
         return UsageError(f"run {name} not found", context=f"store: {self.root}", remedy=LIST_RUNS)
@@ -127,6 +124,16 @@ class Paths:
             relinked=str(self.relinked(image.digest)),
             packed={kind: str(self.packed(image.digest, kind)) for kind in FILE_KINDS},
         )
+
+
+@functools.lru_cache(maxsize=4096)
+def _run(own: Path, run_id: str) -> Path:
+    """The directory of a run or point, which lists of many runs need a dozen times each."""
+    if not NAME.fullmatch(run_id):
+        raise UsageError(f"{run_id!r} is not a run name", remedy=LIST_RUNS)
+    if (point := _POINT.fullmatch(run_id)) is not None:
+        return own / "runs" / point[1] / "points" / point[2]
+    return own / "runs" / run_id
 
 
 def check_name(name: str) -> None:

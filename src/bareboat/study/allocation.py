@@ -23,7 +23,7 @@ from bareboat.clock import utc_now
 from bareboat.files import trees
 from bareboat.model import Job, Plan, Study, Submission
 from bareboat.render import allocation
-from bareboat.runs import dependencies, directory, submission
+from bareboat.runs import creation, dependencies, directory, submission
 from bareboat.store import Store
 from bareboat.study.metrics import files_of
 from bareboat.study.runs import order
@@ -51,7 +51,7 @@ def arm_script(plan: Plan) -> str:
 
 def write_arms(store: Store, study: Study, plans: Sequence[Plan]) -> None:
     """Write the scripts of the arms, with those of the further ways to start their ranks, and the sampler."""
-    submission.write_sampler(store, store.run(study.id).parent.parent)
+    creation.write_sampler(store, store.run(study.id).parent.parent)
     for number, plan in enumerate(plans):
         folder = store.run(study.id) / _ARMS / str(number)
         for name, text in render.scripts(plan, render.GIVEN):
@@ -136,9 +136,9 @@ def submit(store: Store, study: Study, runs: Sequence[int], limit_s: int | None)
     )
     # A stop in between would lose the ID of a queued job.
     with execute.interrupts_held():
-        job_id = submission.give_to(scheduler, study.job, path, str(submission.output_log(store, study.id)))
+        job_id = creation.give_to(scheduler, study.job, path, str(submission.output_log(store, study.id)))
         made = msgspec.structs.replace(made, job_id=job_id)
-        submission.keep_job_id(store, scheduler, made)
+        creation.keep_job_id(store, scheduler, made)
     return made
 
 

@@ -64,7 +64,8 @@ class Listed:
 
 
 def is_study(store: Store, run_id: str) -> bool:
-    return any(os.path.lexists(store.run(run_id) / name) for name in ("study.json", _MATRIX))
+    folder = store.run(run_id)
+    return os.path.lexists(folder / "study.json") or os.path.lexists(folder / _MATRIX)
 
 
 def look(store: Store, run_id: str) -> Listed:

@@ -17,7 +17,7 @@ import msgspec
 
 from bareboat.files import untrusted
 from bareboat.model import Record
-from bareboat.runs import directory, submission
+from bareboat.runs import directory
 from bareboat.runs.stragglers import read_steps
 from bareboat.study import meterlog
 
@@ -72,7 +72,7 @@ def rank_logs(folder: Path, world_size: int) -> list[RankLog]:
     """The meters' logs of a run's ranks; where there are none, the steps that the ranks reported. `folder`:
     the run's."""
     ranks = range(min(world_size, _MOST_RANKS))
-    found = [log for rank in ranks if (log := _rank_log(folder / submission.METER, rank)) is not None]
+    found = [log for rank in ranks if (log := _rank_log(folder / directory.METER, rank)) is not None]
     if found:
         return found
     return [log for rank in ranks if (log := _progress(folder, rank)) is not None]

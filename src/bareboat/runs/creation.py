@@ -1,0 +1,230 @@
+"""How a run begins: its directory with the script, given to a scheduler or started on this machine."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+from msgspec import UNSET
+
+from bareboat import codec, execute, registry, render
+from bareboat.clock import utc_now
+from bareboat.errors import PlanError, StoreError, Terminated, ToolError, UsageError
+from bareboat.model import Job, Outcome, Plan, Site, Submission, sweep
+from bareboat.printable import one_line
+from bareboat.runs import directory, mpi_checks, provenance, sweeps
+from bareboat.runs.submission import SHELL, cancel_by, control_folder, going_on, is_job_id, output_log
+from bareboat.schedulers import CLUSTER, Scheduler, job_name
+from bareboat.store import Store, owner
+
+log = logging.getLogger("bareboat")
+#: A busy controller may take long to accept a job.
+_SUBMISSION_S = 120.0
+#: Then a line says what is waited for.
+_NOTICE_S = 5.0
+
+
+def submit(store: Store, plan: Plan, site: Site) -> Submission:
+    """Submit the plan's script; a sweep as one array job, or as a job for each point where arrays are not
+    supported. Raises PlanError, and leaves nothing, when the scheduler refuses it."""
+    scheduler = _queue_of(plan)
+    if plan.job.sweep is not UNSET:
+        return _submit_sweep(store, scheduler, plan, site)
+    submission = begin(store, plan, site)
+    script = control_folder(store, submission.run_id) / "job.sh"
+    return _submit_script(store, scheduler, plan, submission, script)
+
+
+def _submit_sweep(store: Store, scheduler: Scheduler, plan: Plan, site: Site) -> Submission:
+    assert plan.job.sweep is not UNSET
+    made = make_sweep(store, plan, site)
+    run_id = made.run_id
+    folder = store.run(run_id)
+    script = folder / "job.sh"
+    if scheduler.has_arrays(site):
+        return _submit_script(store, scheduler, plan, made, script)
+    for index, point in enumerate(sweeps.points(store, run_id)):
+        log = str(output_log(store, point))
+        try:
+            with execute.interrupts_held(), store.guarded():
+                store.run(point).mkdir(parents=True)
+                job_id = give_to(scheduler, plan.job, script, log, point)
+                own = msgspec.structs.replace(made, run_id=point, points=0, job_id=job_id)
+                keep_job_id(store, scheduler, own)
+        except (KeyboardInterrupt, Terminated):
+            sweeps.cancel(store, run_id)
+            raise
+        except (PlanError, ToolError, StoreError) as error:
+            if index == 0 and not isinstance(error, ToolError):
+                store.discard(folder)
+                raise
+            sweeps.cancel(store, run_id)
+            raise error.but(
+                message=f"{error.message}; {index} of the {made.points} points were submitted "
+                "and are now cancelled"
+            ) from None
+    mpi_checks.expect(store, plan, run_id, points=made.points)
+    return made
+
+
+def begin(
+    store: Store, plan: Plan, site: Site, *, job_id: str | None = None, unkept: tuple[str, ...] = ()
+) -> Submission:
+    """A run's directory with its script, before the script is submitted or started."""
+    run_id = store.new_run(plan.job.name)
+    folder = store.run(run_id)
+    submission = msgspec.structs.replace(_describe(plan, site, run_id), job_id=job_id, unkept=unkept)
+    script = folder / directory.CONTROL / "job.sh"
+    with store.whole_run(run_id):
+        (folder / directory.CONTROL).mkdir()
+        (folder / directory.RANKS).mkdir()
+        if submission.supervisor:
+            (folder / directory.METER).mkdir()
+        else:  # the nodes must see it when the job starts
+            (folder / directory.CONTROL / "logs").mkdir()
+            write_sampler(store, folder / directory.CONTROL)
+        for name, text in render.scripts(plan, render.Place(run_id, str(folder))):
+            store.write(script.with_name(name), os.fsencode(text))
+        _write_shell(store, plan, script.parent)
+        store.write(folder / "plan.json", codec.to_json(render.shown(plan)))
+        provenance.keep(store, run_id, plan.job, site)
+        store.write(folder / "submission.json", codec.to_json(submission))
+    return submission
+
+
+def make_sweep(store: Store, plan: Plan, site: Site, *, unkept: tuple[str, ...] = ()) -> Submission:
+    """Make a sweep's directory, with its script and table, before any point runs."""
+    assert plan.job.sweep is not UNSET
+    run_id = store.new_run(plan.job.name)
+    folder = store.run(run_id)
+    place = render.Place(run_id, str(folder))
+    with store.whole_run(run_id):
+        store.write(folder / "sweep.json", codec.to_json(plan.job.sweep))
+        store.write(folder / "table", sweep.table(plan.job.sweep))
+        for name, text in render.scripts(plan, place):
+            store.write(folder / name, os.fsencode(text))
+        _write_shell(store, plan, folder)
+        if plan.scheduler != registry.HERE:
+            write_sampler(store, folder)
+        store.write(folder / "plan.json", codec.to_json(render.shown(plan)))
+        made = msgspec.structs.replace(
+            _describe(plan, site, run_id), points=len(plan.job.sweep.points), unkept=unkept
+        )
+        provenance.keep(store, run_id, plan.job, site)
+        store.write(folder / "submission.json", codec.to_json(made))
+    return made
+
+
+def _queue_of(plan: Plan) -> Scheduler:
+    scheduler = registry.scheduler(plan.scheduler)
+    if scheduler.AT_ONCE:
+        raise UsageError(
+            f"{plan.scheduler} does not accept submissions", remedy="bareboat run, or --scheduler NAME"
+        )
+    return scheduler
+
+
+def _describe(plan: Plan, site: Site, run_id: str) -> Submission:
+    """The submission, before a scheduler has given it a job ID."""
+    here = registry.scheduler(plan.scheduler).AT_ONCE
+    facts = site.scheduler(plan.scheduler)
+    return Submission(
+        run_id=run_id,
+        scheduler=plan.scheduler,
+        job_id=None,
+        name=plan.job.name,
+        nodes=plan.job.topology.nodes,
+        world_size=plan.job.topology.world_size,
+        engine=plan.engine,
+        submitted_at=utc_now(),
+        plan_digest=render.digest(plan),
+        image_digest=plan.image_digest,
+        site_digest=codec.digest(site),
+        walltime_s=plan.job.walltime_s,
+        fabric=None if plan.fabric is UNSET else plan.fabric,
+        command=plan.job.command,
+        host=site.hostname,
+        cluster=facts.settings.get(CLUSTER, "") if facts is not None else "",
+        supervisor=owner() if here else "",
+    )
+
+
+def _submit_script(
+    store: Store, scheduler: Scheduler, plan: Plan, submission: Submission, script: Path
+) -> Submission:
+    """Submit, and store the submission with its job ID; a refused run leaves nothing."""
+    run_id = submission.run_id
+    # A stop in between would lose the ID of a queued job.
+    with going_on(run_id), execute.interrupts_held():
+        try:
+            job_id = give_to(scheduler, plan.job, script, str(output_log(store, run_id)))
+        except PlanError:
+            store.discard(store.run(run_id))
+            raise
+        submission = msgspec.structs.replace(submission, job_id=job_id)
+        with store.whole_run(run_id):
+            keep_job_id(store, scheduler, submission)
+        try:
+            mpi_checks.expect(store, plan, run_id, points=submission.points)
+        except StoreError as error:  # the job runs anyway
+            log.warning("the result of the MPI check will not be stored: %s", error.message)
+    return submission
+
+
+def give_to(scheduler: Scheduler, job: Job, script: Path, log: str, *arguments: str) -> str:
+    """Submit the script with these arguments; return the job ID. Raises PlanError for a refusal."""
+    argv = (*scheduler.submit(str(script), log), *arguments)
+    stdin = script.read_text(errors="surrogateescape") if scheduler.SUBMITS_STDIN else None
+    try:
+        number = scheduler.job_id(submit_by(argv, stdin, job.workdir))
+        if not is_job_id(scheduler, number):
+            raise ToolError(
+                f"{argv[0]} returned {one_line(number)!r}, which is not a {scheduler.NAME} job ID"
+            )
+    except ToolError as error:
+        raise ToolError(
+            f"{error.message}: the job may or may not have been submitted",
+            context=error.context,
+            remedy=f"{scheduler.LIST}   # if it lists {job_name(job)}, cancel that job or let it run "
+            "before you submit again",
+        ) from None
+    return number
+
+
+def submit_by(argv: Sequence[str], stdin: str | None, folder: str | None = None) -> Outcome:
+    """Run a submit command, which may take long, and may leave the job itself behind."""
+    return execute.run(
+        argv, stdin=stdin, timeout_s=execute.patience(_SUBMISSION_S), notice_s=_NOTICE_S, folder=folder,
+        may_leave=True,
+    )  # fmt: skip
+
+
+def keep_job_id(store: Store, scheduler: Scheduler, submission: Submission) -> None:
+    """Write the submission with its job ID. If that fails, cancel the job, which could not be found again,
+    and raise StoreError."""
+    assert submission.job_id is not None
+    try:
+        store.write(store.run(submission.run_id) / "submission.json", codec.to_json(submission))
+    except StoreError as error:
+        argv = scheduler.cancel(submission.job_id)
+        is_cancelled = cancel_by(argv).ok
+        job = f"{scheduler.NAME} job {submission.job_id}"
+        done = f"{job} was cancelled" if is_cancelled else f"{job} is still in the queue"
+        remedy = error.remedy if is_cancelled else shlex.join(argv)
+        raise StoreError(f"{error.message}; {done}", context=error.context, remedy=remedy) from None
+
+
+def write_sampler(store: Store, folder: Path) -> None:
+    """Write the sampler where the nodes of a job find it."""
+    store.write(folder / execute.SAMPLER.name, execute.SAMPLER.read_bytes())
+
+
+def _write_shell(store: Store, plan: Plan, folder: Path) -> None:
+    """Write the script with which `attach` opens a shell in the job's container."""
+    text = render.shell_script(plan)
+    if text is not None:
+        store.write(folder / SHELL, os.fsencode(text))
