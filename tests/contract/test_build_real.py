@@ -32,8 +32,10 @@ RECIPES = tuple(os.environ.get("RECIPES", "apt,c,conda,torch,openmpi").split(","
 UNABLE = {("c", "udocker")}
 
 pytestmark = pytest.mark.compiles
-#: OpenMPI's programs have the time of their configuration: both tools are given the same.
-EPOCH = {"openmpi": ("--build-arg", "SOURCE_DATE_EPOCH=1700000000")}
+#: OpenMPI's programs have the time and the host of their configuration: both tools are given the same.
+ARGUMENTS = {
+    "openmpi": ("--build-arg", "SOURCE_DATE_EPOCH=1700000000", "--build-arg", "HOSTNAME=build"),
+}
 
 #: What differs between two builds by one tool, too: times in logs and databases, and the order of entries.
 VARYING = re.compile(
@@ -88,7 +90,7 @@ def recipe(request: pytest.FixtureRequest, builds: Builds, contexts: Any) -> Ite
     name = request.param
     context = builds.folder / name
     contexts.lay(name, context, "base", builds.folder / "downloads")
-    long(builds, "image", "build", "-q", *EPOCH.get(name, ()), "-t", f"{name}:1", context)
+    long(builds, "image", "build", "-q", *ARGUMENTS.get(name, ()), "-t", f"{name}:1", context)
     yield name
     builds.bareboat("image", "rm", f"{name}:1")
 
@@ -165,7 +167,7 @@ def test_its_tree_is_that_of_buildah(builds: Builds, recipe: str, peer: Peer) ->
     context = builds.folder / recipe
     text = (context / "Dockerfile").read_text()
     (context / "Dockerfile.peer").write_text(text.replace("FROM base", "FROM localhost/base"))
-    peer("bud", "--quiet", *EPOCH.get(recipe, ()), "--isolation", "chroot", "--network", "host",
+    peer("bud", "--quiet", *ARGUMENTS.get(recipe, ()), "--isolation", "chroot", "--network", "host",
          "--tag", "theirs", "--file", context / "Dockerfile.peer", context)  # fmt: skip
     archive = builds.folder / "theirs.oci"
     peer("push", "--quiet", "theirs", f"oci-archive:{archive}")
