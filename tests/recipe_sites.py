@@ -15,7 +15,7 @@ from bareboat.model import (
     Site,
 )
 from bareboat.model.fabric import Kind, Network, Port
-from bareboat.project.recipes.ground import Ground
+from bareboat.project.recipes.target import TargetSite
 
 
 def slurm(*plugins: str, gpus: int | None = None) -> SchedulerFacts:
@@ -94,5 +94,7 @@ OLD_GPUS = make_site(
 SITES = {"hdr": HDR, "cray": CRAY, "old-gpus": OLD_GPUS}
 
 
-def ground(site: Site, title: str = "the site", *, login: Site | None = None, probed: bool = True) -> Ground:
-    return Ground(title=title, login=login or site, node=site, probed_node=probed)
+def target(
+    site: Site, title: str = "the site", *, login: Site | None = None, probed: bool = True
+) -> TargetSite:
+    return TargetSite(title=title, login=login or site, node=site, probed_node=probed)

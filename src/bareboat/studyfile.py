@@ -23,7 +23,7 @@ from bareboat.config import Settings
 from bareboat.errors import BareboatError, UsageError
 from bareboat.factors import KEYS, check_scaling, export, fill, fill_command, is_key, put, read_points
 from bareboat.model import ArmRequest, Contrast, Job, MetricRequest, ProveRequest, sweep
-from bareboat.model.matrix import Value, shown, told
+from bareboat.model.matrix import Value, point_text, shown
 from bareboat.model.metric import primary_of
 from bareboat.model.names import check_name
 from bareboat.printable import one_line
@@ -153,7 +153,7 @@ def check_arms(request: StudyRequest) -> None:
     for point, jobs in zip(request.points, request.jobs, strict=True):
         for number, job in enumerate(jobs):
             if (first := jobs.index(job)) != number:
-                raise same_arms(request.arms[first], request.arms[number], told(request.factors, point))
+                raise same_arms(request.arms[first], request.arms[number], point_text(request.factors, point))
 
 
 def same_arms(first: str, second: str, where: str) -> UsageError:
@@ -358,4 +358,4 @@ def _at(error: BareboatError, arm: str, factors: tuple[str, ...], point: tuple[V
 def _where(arm: str, factors: tuple[str, ...], point: tuple[Value, ...]) -> Iterator[str]:
     yield f"arm {arm}"
     if factors:
-        yield f"point {told(factors, point)}"
+        yield f"point {point_text(factors, point)}"

@@ -228,7 +228,7 @@ connections() { # of the run's processes here: RANK END OTHER-END; and which ran
 world_groups() { # "one", or what to say of the groups that the ranks are in; nothing while that is not known
   cat "$BAREBOAT_CONTROL"/world/looks.* 2> /dev/null | awk -v size="$world_size" '
     function root(x) { while (up[x] != x) x = up[x]; return x }
-    function told(list, n, numbers, k, from, text) { # 0 1 2 5 -> 0-2, 5
+    function ranges(list, n, numbers, k, from, text) { # 0 1 2 5 -> 0-2, 5
       n = split(list, numbers, " "); text = ""; from = 1
       for (k = 1; k <= n; k++) if (k == n || numbers[k + 1] != numbers[k] + 1) {
         text = text (text == "" ? "" : ", ") numbers[from] (k > from ? "-" numbers[k] : ""); from = k + 1
@@ -266,7 +266,7 @@ world_groups() { # "one", or what to say of the groups that the ranks are in; no
         seconds " s: each may be a singleton"
       else {
         text = size " ranks, and no connection was seen in the first " seconds " s between"
-        for (k = 1; k <= count && k <= 4; k++) text = text (k > 1 ? " and " : " ") told(list[order[k]])
+        for (k = 1; k <= count && k <= 4; k++) text = text (k > 1 ? " and " : " ") ranges(list[order[k]])
         text = text (count > 4 ? " and " count - 4 " more groups" : "") ": they may be " count " worlds"
       }
       print text

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from recipe_sites import SITES, ground
+from recipe_sites import SITES, target
 
 from bareboat.project.recipes import composition, definition, dockerfile, lists, wanted
 from bareboat.project.recipes.choices import Choices
@@ -32,14 +32,14 @@ PYPROJECT = '[project]\nname = "mine"\nversion = "0.1.0"\n\n[build-system]\nrequ
 
 
 def recipe(site: str) -> Recipe:
-    where = ground(SITES[site], site)
+    where = target(SITES[site], site)
     made = wanted.complete(Choices(framework="torch", mpi="auto"), None, {}, where, None, "x86_64")
     return composition.compose(made, f"bareboat image init --for {site} --framework torch --mpi auto")
 
 
 def locked() -> Recipe:
     listed = lists.read("uv.lock", UV_LOCK, PYPROJECT)
-    made = wanted.complete(Choices(), listed, {}, ground(SITES["hdr"], "hdr"), None, "x86_64")
+    made = wanted.complete(Choices(), listed, {}, target(SITES["hdr"], "hdr"), None, "x86_64")
     return composition.compose(made, "bareboat image init --for hdr")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from builders import fake_digest, make_image
-from recipe_sites import CRAY, HDR, OLD_GPUS, ground
+from recipe_sites import CRAY, HDR, OLD_GPUS, target
 
 from bareboat.cli import console
 from bareboat.config import Settings
@@ -16,7 +16,7 @@ from bareboat.errors import UsageError
 from bareboat.images.build.options import Built
 from bareboat.model import Image, Job, Site
 from bareboat.project.recipes.catalogue import MPIS
-from bareboat.project.recipes.ground import Ground
+from bareboat.project.recipes.target import TargetSite
 from bareboat.session import Session, recipes, variants
 from bareboat.session.variants import Result, Variant
 from bareboat.store import Store
@@ -135,7 +135,7 @@ def test_a_job_uses_the_variant_that_the_site_starts_most_directly(
 
 def test_the_table_names_the_variant_of_this_site(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     images = variant_images()
-    monkeypatch.setattr(recipes, "ground_of", lambda *_: here(HDR))
+    monkeypatch.setattr(recipes, "site_of", lambda *_: here(HDR))
     results = [
         Result(variant=Variant(values={"mpi": title}, arguments={}, tag=f"x:{title}"), built=built(image))
         for title, image in images.items()
@@ -151,8 +151,8 @@ def test_the_table_names_the_variant_of_this_site(session: Session, monkeypatch:
     assert variants.judge(session, results[:1]).chosen is None
 
 
-def here(site: Site) -> Ground:
-    return ground(site, "this machine")
+def here(site: Site) -> TargetSite:
+    return target(site, "this machine")
 
 
 def built(image: Image) -> Built:

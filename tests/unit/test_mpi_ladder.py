@@ -203,7 +203,7 @@ def test_which_of_an_images_libraries_its_programs_load() -> None:
     assert abi(MpiFacts(family=MpiFamily.CRAY)) == abi(mpich())
 
 
-def test_the_ground_of_a_site() -> None:
+def test_the_site_of_a_site() -> None:
     site = make_site(mpis=(openmpi(),), other_tools={"ssh": "/usr/bin/ssh"})
     inside, outside = (mpi_site_of(site, plugins=("pmix",), in_slurm=each) for each in (True, False))
     assert (inside.plugins, inside.agents) == (("pmix",), ("srun", "ssh"))

@@ -8,7 +8,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from recipe_sites import HDR, ground
+from recipe_sites import HDR, target
 
 from bareboat.errors import UsageError
 from bareboat.images.recipe import stages
@@ -159,7 +159,7 @@ def read(name: str) -> Listed:
 
 
 def recipe(listed: Listed, **asked: str) -> Wanted:
-    return wanted.complete(Choices(**asked), listed, {}, ground(HDR), None, "x86_64")  # type: ignore[arg-type]
+    return wanted.complete(Choices(**asked), listed, {}, target(HDR), None, "x86_64")  # type: ignore[arg-type]
 
 
 def text(listed: Listed, **asked: str) -> str:

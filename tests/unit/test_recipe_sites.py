@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 from builders import make_driver, make_image, make_site
-from recipe_sites import CRAY, HDR, OLD_GPUS, SITES, ground, host_mpi, port, slurm
+from recipe_sites import CRAY, HDR, OLD_GPUS, SITES, host_mpi, port, slurm, target
 
 from bareboat.errors import BareboatError, PlanError, UsageError
 from bareboat.gpu.versions import FIRST_DRIVERS, judge_cuda
@@ -18,9 +18,9 @@ from bareboat.model.fabric import Kind, Network
 from bareboat.mpi.ladder import Rung, Step, mpi_site_of, walk
 from bareboat.mpi.rules import Layout
 from bareboat.project.recipes import catalogue, composition, cuda, definition, dockerfile, lists, wanted
-from bareboat.project.recipes import ground as grounds
+from bareboat.project.recipes import target as targets
 from bareboat.project.recipes.choices import Choices
-from bareboat.project.recipes.ground import Ground
+from bareboat.project.recipes.target import TargetSite
 from bareboat.project.recipes.wanted import Base, Wanted
 from bareboat.versions import numbers
 
@@ -38,7 +38,7 @@ def complete(
     base: Base | None = None,
     **asked: Any,
 ) -> Wanted:
-    where = ground(site) if site is not None else None
+    where = target(site) if site is not None else None
     machine = site.architecture if site is not None else "x86_64"
     return wanted.complete(Choices(**asked), None, imported or {}, where, base, machine)
 
@@ -57,7 +57,7 @@ def test_a_release_is_one_that_the_driver_and_the_gpu_can_run(
     framework: str, driver: str, capability: str
 ) -> None:
     gpu = make_driver(version=driver, cuda=None)
-    where = ground(changed(HDR, gpu_drivers=(gpu,), gpu_capabilities=(capability,)))
+    where = target(changed(HDR, gpu_drivers=(gpu,), gpu_capabilities=(capability,)))
     fit = [
         each
         for each in catalogue.WITH_CUDA[framework]
@@ -77,19 +77,19 @@ def test_a_release_is_one_that_the_driver_and_the_gpu_can_run(
 
 
 def test_forward_compatibility_is_said_and_taken_from_the_base() -> None:
-    chosen = cuda.choose("torch", "auto", ground(HDR), "x86_64", None)
+    chosen = cuda.choose("torch", "auto", target(HDR), "x86_64", None)
     assert chosen.cuda == "12.8"
     assert "forward compatibility" in chosen.reason
     base = "docker.io/nvidia/cuda:13.0.0-base-ubuntu24.04"
     assert base in chosen.reason
-    compat = cuda.choose("torch", "auto", ground(HDR), "x86_64", base)
+    compat = cuda.choose("torch", "auto", target(HDR), "x86_64", base)
     assert compat.cuda == "13.0"
     assert compat.compat
 
 
 def test_forward_compatibility_is_not_said_of_other_gpus() -> None:
     gpu = make_driver(version="535.104.05", models=("NVIDIA GeForce RTX 4090",))
-    chosen = cuda.choose("torch", "auto", ground(changed(HDR, gpu_drivers=(gpu,))), "x86_64", None)
+    chosen = cuda.choose("torch", "auto", target(changed(HDR, gpu_drivers=(gpu,))), "x86_64", None)
     assert "forward" not in chosen.reason
 
 
@@ -99,29 +99,29 @@ def test_a_version_that_was_asked_for_is_of_its_line() -> None:
     with pytest.raises(UsageError, match=r"brings CUDA 11\.2"):
         cuda.choose("torch", "11.2", None, "x86_64", None)
     with pytest.raises(PlanError, match="runs on the GPUs"):
-        cuda.choose("torch", "13.0", ground(HDR), "x86_64", None)
+        cuda.choose("torch", "13.0", target(HDR), "x86_64", None)
 
 
 def test_a_site_without_gpus_gets_the_release_for_cpus() -> None:
-    chosen = cuda.choose("torch", "auto", ground(make_site()), "x86_64", None)
+    chosen = cuda.choose("torch", "auto", target(make_site()), "x86_64", None)
     assert chosen.release == catalogue.FOR_CPUS["torch"]
     assert "no GPU" in chosen.reason
 
 
 def test_a_login_node_does_not_show_the_gpus_of_its_partitions() -> None:
     login = make_site(schedulers=(slurm("pmix", gpus=4),))
-    where = Ground(title="x", login=login, node=login)
+    where = TargetSite(title="x", login=login, node=login)
     chosen = cuda.choose("torch", "auto", where, "x86_64", None)
     assert chosen.cuda
     assert "bareboat doctor --compute --partition gpu" in chosen.warnings[0]
 
 
 def test_amd() -> None:
-    chosen = cuda.choose("torch", "auto", ground(CRAY), "x86_64", None)
+    chosen = cuda.choose("torch", "auto", target(CRAY), "x86_64", None)
     assert chosen.release is not None
     assert chosen.release.rocm
     with pytest.raises(PlanError, match="AMD"):
-        cuda.choose("tensorflow", "auto", ground(CRAY), "x86_64", None)
+        cuda.choose("tensorflow", "auto", target(CRAY), "x86_64", None)
 
 
 def test_arm_has_fewer_releases() -> None:
@@ -154,9 +154,9 @@ def test_the_cuda_of_a_listed_release(packages: dict[str, str], expected: tuple[
 
 def test_a_locked_framework_that_the_driver_cannot_run_is_warned_of() -> None:
     listed = lists.read("requirements.txt", "torch==2.13.0\n")
-    made = wanted.complete(Choices(), listed, {}, ground(HDR), None, "x86_64")
+    made = wanted.complete(Choices(), listed, {}, target(HDR), None, "x86_64")
     assert any("torch 2.13.0 has CUDA 13.0" in each and "535" in each for each in made.warnings)
-    made = wanted.complete(Choices(), listed, {}, ground(make_site()), None, "x86_64")
+    made = wanted.complete(Choices(), listed, {}, target(make_site()), None, "x86_64")
     assert made.warnings == ()
 
 
@@ -186,14 +186,14 @@ def test_the_mpi_is_one_that_the_site_can_start(
         schedulers=(slurm(*plugins),) if in_slurm else (),
         other_tools={"ssh": "/usr/bin/ssh"},
     )
-    where = ground(site)
-    found = grounds.outcomes(where, "2.36")
+    where = target(site)
+    found = targets.outcomes(where, "2.36")
     assert {each.mpi.title for each in found} == {each.title for each in catalogue.MPIS}
     best = found[0]
     assert best.step is not None
     layout = Layout(nodes=2 if in_slurm else 1, ranks_per_node=2, container_per_rank=True)
     offered = mpi_site_of(site, plugins=plugins if in_slurm else (), in_slurm=in_slurm)
-    again = walk(grounds.image(best.mpi, "2.36", "x86_64"), offered, layout, asked=True)
+    again = walk(targets.image(best.mpi, "2.36", "x86_64"), offered, layout, asked=True)
     assert isinstance(again, Step)
     assert again.rung is best.step.rung
     if fabric is Kind.SLINGSHOT and any(mpi.family is MpiFamily.CRAY for mpi in hosts):
@@ -206,16 +206,16 @@ def test_the_mpi_is_one_that_the_site_can_start(
 
 
 def test_the_launcher_of_the_same_line_comes_first() -> None:
-    mpi, why, _ = grounds.choose_mpi("auto", ground(OLD_GPUS), "2.41")
+    mpi, why, _ = targets.choose_mpi("auto", target(OLD_GPUS), "2.41")
     assert mpi.title == "openmpi-4.1.8"
     assert "mpirun (ORTE) 4.1.4" in why
 
 
 def test_slingshot_gets_the_mpi_whose_place_the_host_can_take() -> None:
-    mpi, why, _ = grounds.choose_mpi("auto", ground(CRAY), "2.36")
+    mpi, why, _ = targets.choose_mpi("auto", target(CRAY), "2.36")
     assert mpi.name == "mpich"
     assert "Cray MPICH 8.1.27 in its place" in why
-    assert grounds.choose_mpi("openmpi", ground(CRAY), "2.36")[0].name == "openmpi"
+    assert targets.choose_mpi("openmpi", target(CRAY), "2.36")[0].name == "openmpi"
 
 
 def test_a_site_that_can_start_none() -> None:
@@ -223,10 +223,10 @@ def test_a_site_that_can_start_none() -> None:
     site = make_site(schedulers=(SchedulerFacts(name="pbspro", version="23"),), mpis=(), other_tools={})
     for mpis in ((), (msgspec.structs.replace(old, launcher=None),)):
         with pytest.raises(PlanError, match="can start no MPI") as caught:
-            grounds.choose_mpi("auto", ground(changed(site, mpis=mpis)), "2.36")
+            targets.choose_mpi("auto", target(changed(site, mpis=mpis)), "2.36")
         assert "neither srun nor ssh" in caught.value.context or "openmpi" in caught.value.context
     alone = changed(site, schedulers=())
-    assert grounds.choose_mpi("auto", ground(alone), "2.36")[0].title == "openmpi-5.0.11"
+    assert targets.choose_mpi("auto", target(alone), "2.36")[0].title == "openmpi-5.0.11"
 
 
 def test_what_an_mpi_is_chosen_for() -> None:
@@ -321,7 +321,7 @@ def test_nccl_without_the_fabrics_plug_in_is_warned_of() -> None:
     ],
 )
 def test_instructions(model: str, level: str) -> None:
-    assert grounds.instructions(ground(make_site(cpu_model=model)))[0] == level
+    assert targets.instructions(target(make_site(cpu_model=model)))[0] == level
 
 
 # -- the recipe as text ----------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from bareboat.cli.common import Context
 from bareboat.cli.job import check_waits, note_ignored, read_job, with_flags
 from bareboat.errors import BareboatError, PlanError, Terminated, UsageError
 from bareboat.model import Matrix
-from bareboat.model.matrix import told
+from bareboat.model.matrix import point_text
 from bareboat.printable import counted
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def resume(context: Context, found: Matrix) -> int:
             console.result_json({"study": found.id, "runs_left": len(left), "repeats": found.repeats})
         else:
             seconds = blocks.seconds_left(matrix.durations(context.store, found), left)
-            time = f", about {blocks.told(seconds)}" if seconds else ""
+            time = f", about {blocks.duration(seconds)}" if seconds else ""
             console.result(f"{found.id}: {matrix.left_of(found, len(left))}{time}")
         return 0
     if registry.is_queued(matrix.points(context.store, found)[0].job.scheduler):
@@ -186,7 +186,7 @@ def _show(context: Context, request: StudyRequest, cells: list[list[Cell]], site
     points = len(request.points)
     console.result("points:")
     for number, point in enumerate(request.points[:20]):
-        console.result(f"  {number:>3}  {told(request.factors, point) or 'the job as it is'}")
+        console.result(f"  {number:>3}  {point_text(request.factors, point) or 'the job as it is'}")
     if points > 20:
         console.result(f"  … and {points - 20} more")
     for metric in request.metrics[0]:

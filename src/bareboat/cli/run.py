@@ -104,7 +104,7 @@ def _run_sweep(context: Context, plan: Plan, points: Sweep, site: Site) -> int:
 
     def each(index: int) -> None:
         if not context.options.quiet:
-            console.note(f"point {index} of {len(points.points)}: {_shown(sweep.told(points, index))}")
+            console.note(f"point {index} of {len(points.points)}: {_shown(sweep.point_text(points, index))}")
 
     run_id, records = local.run_sweep(context.store, plan, site, each=each, stdout_apart=context.options.json)
     stopped = records[-1].exit_code == local.INTERRUPTED
@@ -117,7 +117,7 @@ def _run_sweep(context: Context, plan: Plan, points: Sweep, site: Site) -> int:
         for index in range(len(points.points)):
             record = records[index] if index < len(records) else None
             ended = ("not run", "") if record is None else (str(record.exit_code), f"{record.wall_s:.1f}")
-            rows.append((str(index), *ended, _shown(sweep.told(points, index))))
+            rows.append((str(index), *ended, _shown(sweep.point_text(points, index))))
         console.note(console.table(rows, right=(0, 1, 2)))
         console.note(f"sweep {run_id}: exit code {code}; records in {context.store.run(run_id)}/points")
     return code

@@ -80,7 +80,7 @@ def detail(store: Store, each: Status | Listed, *, apart: bool) -> str:
     parts = (
         _values(store, each),
         _place(each) if apart else "",
-        _told(store, each),
+        _reasons(store, each),
         ways(store, each)[1],
         world(store, each),
         notification_failure(store, each),
@@ -201,10 +201,10 @@ def _values(store: Store, status: Status) -> str:
     from bareboat.model import sweep
 
     of = point(store, status)
-    return "" if of is None else sweep.told(*of).encode("unicode_escape").decode()
+    return "" if of is None else sweep.point_text(*of).encode("unicode_escape").decode()
 
 
-def _told(store: Store, status: Status) -> str:
+def _reasons(store: Store, status: Status) -> str:
     found = slow(store, status)
     return "; ".join(filter(None, (status.reason, found.text if found else "")))
 

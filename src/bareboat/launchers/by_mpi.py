@@ -18,7 +18,7 @@ from bareboat.mpi.rules import OWN, PASSED, Layout, Setting, Starter
 CHECK_TIMEOUT_S = 120.0
 
 
-def ground(job: Job, around: Surroundings) -> MpiSite:
+def mpi_site(job: Job, around: Surroundings) -> MpiSite:
     found = mpi_site_of(around.site, plugins=around.mpi_plugins, in_slurm=bool(around.direct))
     broken = {**around.site.broken_launches, **checks.broken(around.mpi_checks, site(job, around))}
     failed = checks.failed_steps(around.mpi_checks, context(job, around)) if around.mpi_checks else {}
@@ -77,7 +77,7 @@ def judge(rung: Rung, name: str, job: Job, around: Surroundings) -> Step | Refus
         )
     found = walk(
         around.image,
-        ground(job, around),
+        mpi_site(job, around),
         layout(job, around),
         asked=job.launcher == name,
         only=frozenset({rung}),
@@ -166,7 +166,7 @@ def alone(name: str, job: Job, around: Surroundings) -> Refusal | None:
     run as N worlds of one rank each, and nobody would notice. None when there is no such program."""
     if job.launcher == name or not needs_mpi(around.image) or job.topology.world_size == 1:
         return None
-    found = walk(around.image, ground(job, around), layout(job, around))
+    found = walk(around.image, mpi_site(job, around), layout(job, around))
     users = ", ".join(sorted(users_of(around.image)))
     return Refusal(
         f"{users} would find N worlds of one rank each",

@@ -55,16 +55,16 @@ class Matrix(Struct, frozen=True, kw_only=True):
     def values(self, point: int) -> dict[str, Value]:
         return dict(zip(self.factors, self.points[point], strict=True))
 
-    def told(self, point: int) -> str:
+    def point_text(self, point: int) -> str:
         """A point's values, for display."""
-        return told(self.factors, self.points[point])
+        return point_text(self.factors, self.points[point])
 
     def point_id(self, point: int) -> str:
         """The name of a point's own study."""
         return f"{self.id}.{point}"
 
 
-def told(factors: tuple[str, ...], point: tuple[Value, ...]) -> str:
+def point_text(factors: tuple[str, ...], point: tuple[Value, ...]) -> str:
     """A point's values, for display; the last part of a key's name is enough."""
     short = [name.rpartition(".")[2] for name in factors]
     names = [name if short.count(last) > 1 else last for name, last in zip(factors, short, strict=True)]

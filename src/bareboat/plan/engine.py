@@ -148,7 +148,7 @@ def _unwritable(engine: Engine, enclosure: Enclosure) -> Refusal | None:
 def _no_engine(job: Job, image: Image | None, site: Site, rejected: list[Rejected]) -> PlanError:
     bare = [name for name in registry.names("engines") if not registry.engine(name).CONTAINS]
     blocking = [r for r in rejected if r.choice not in bare] or rejected
-    lines = [f"{r.choice}: {r.reason}" for r in _told_once(rejected)]
+    lines = [f"{r.choice}: {r.reason}" for r in _without_repeats(rejected)]
     remedies = sorted(
         (r.remedy for r in blocking if r.remedy), key=lambda r: r not in (_AS_A_TREE, _READ_ONLY)
     )
@@ -172,7 +172,7 @@ def _no_engine(job: Job, image: Image | None, site: Site, rejected: list[Rejecte
     )
 
 
-def _told_once(rejected: list[Rejected]) -> list[Rejected]:
+def _without_repeats(rejected: list[Rejected]) -> list[Rejected]:
     """An engine whose modes all fail for one reason is told as one."""
     told: list[Rejected] = []
     for each in rejected:

@@ -50,8 +50,8 @@ def needed_layer(job: Job, image: Image, site: Site, *, node: Site | None = None
     if any(isinstance(each, Launch) for each in verdicts):
         return None
     offers = site_layer.offers(image)
-    ground = _ground(around, tuple(each.facts for each in offers))
-    found = walk(image, ground, by_mpi.layout(job, around), only=frozenset({Rung.SITE_LAYER}))
+    mpi_site = _mpi_site(around, tuple(each.facts for each in offers))
+    found = walk(image, mpi_site, by_mpi.layout(job, around), only=frozenset({Rung.SITE_LAYER}))
     if not isinstance(found, Step) or found.library is None:
         return None
     offer = next(each for each in offers if each.facts == found.library)
@@ -146,7 +146,7 @@ def _choose(wish: Wish, job: Job, image: Image, around: Surroundings) -> Offer:
         added = site_layer.expected(image, Contents(mpi=offer.requirement, packages=wish.packages()))
         found = walk(
             msgspec.structs.replace(added, mpis=added.mpis[:1]),
-            _ground(around),
+            _mpi_site(around),
             by_mpi.layout(job, around),
             asked=True,
             only=frozenset(rungs),
@@ -167,7 +167,7 @@ def _libc(image: Image) -> str:
     return f"glibc {image.glibc}" if image.glibc else "not glibc, or not known"
 
 
-def _ground(around: Surroundings, layers: tuple[MpiFacts, ...] = ()) -> MpiSite:
+def _mpi_site(around: Surroundings, layers: tuple[MpiFacts, ...] = ()) -> MpiSite:
     in_slurm = bool(around.direct)
     return mpi_site_of(around.site, plugins=around.mpi_plugins, in_slurm=in_slurm, layers=layers)
 

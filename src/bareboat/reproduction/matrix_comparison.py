@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from bareboat.model.matrix import told
+from bareboat.model.matrix import point_text
 from bareboat.printable import one_line
 from bareboat.reproduction.comparison import Compared, Tolerances
 from bareboat.reproduction.document import LockedMatrix, PairResult, Values
@@ -62,7 +62,7 @@ def results(matrix: LockedMatrix) -> dict[Place, PairResult]:
 
 
 def label(matrix: LockedMatrix, point: int) -> str:
-    return one_line(told(matrix.factors, matrix.points[point]), limit=200)
+    return one_line(point_text(matrix.factors, matrix.points[point]), limit=200)
 
 
 def effects(values: Values) -> Effects:

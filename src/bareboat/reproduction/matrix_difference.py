@@ -134,7 +134,7 @@ def _results(a: LockedMatrix, b: LockedMatrix) -> Iterator[Difference]:
         pairs = [each.get(place) for each in found]
         if None in pairs:  # the designs differ, which is said
             continue
-        x, y = (_told(each) for each in pairs if each is not None)
+        x, y = (_pair_text(each) for each in pairs if each is not None)
         primary = next((each.primary for each in pairs if each is not None and each.primary), None)
         name = item(one_line(primary.name, limit=60) if primary is not None else "comparison", place)
         reason = ratio_of(*(_ratio(each) for each in pairs))
@@ -143,7 +143,7 @@ def _results(a: LockedMatrix, b: LockedMatrix) -> Iterator[Difference]:
     yield from difference.differ("results", "failed", failed[0], failed[1], Weight.RESULT, "")
 
 
-def _told(pair: PairResult) -> str:
+def _pair_text(pair: PairResult) -> str:
     value = _ratio(pair)
     return f"not measured: {pair.reason}" if value is None else f"{value:.6f}, {pair.verdict}"
 

@@ -23,7 +23,7 @@ from bareboat.project.recipes.python_lists import frozen
 if TYPE_CHECKING:
     from bareboat.images.capture.interpreter import Interpreter
     from bareboat.model import Image, Site
-    from bareboat.project.recipes.ground import Ground
+    from bareboat.project.recipes.target import TargetSite
     from bareboat.project.recipes.wanted import Base, Wanted
     from bareboat.session import Session
 
@@ -70,7 +70,7 @@ def place(text: str | None, here: Path) -> tuple[Path, str | None]:
 def write(session: Session, request: Request, command: str) -> Drafted:
     """The recipe. `command`: how to write it again. Raises UsageError and PlanError."""
     asked.check(request.choices)
-    site = ground_of(session, request.site) if request.site is not None else None
+    site = site_of(session, request.site) if request.site is not None else None
     base = _base(session, request.choices.base, request.form) if request.choices.base is not None else None
     listed, imported = _packages(session, request)
     found = wanted.complete(
@@ -241,9 +241,9 @@ def _check_system(session: Session, image: Image, name: str) -> None:
 # -- the site --------------------------------------------------------------------------------------
 
 
-def ground_of(session: Session, text: str) -> Ground:
+def site_of(session: Session, text: str) -> TargetSite:
     """The site that --for names: this machine, facts in the store, or a file of `bareboat doctor --json`."""
-    from bareboat.project.recipes.ground import Ground
+    from bareboat.project.recipes.target import TargetSite
     from bareboat.session import sites
 
     if not text or not text.isprintable():
@@ -255,13 +255,13 @@ def ground_of(session: Session, text: str) -> Ground:
     if text == "here":
         login = sites.probe(session)
         node = sites.compute_node(session, _job_here(session, login), login)
-        return Ground(title="this machine", login=login, node=node or login, probed_node=node is not None)
+        return TargetSite(title="this machine", login=login, node=node or login, probed_node=node is not None)
     stored = session.store.site(text)
     if "/" not in text and not text.endswith(".json") and stored.exists():
         from bareboat.model import Site
 
         login = sites.probe(session)
-        return Ground(title=text, login=login, node=session.store.read(stored, Site), probed_node=True)
+        return TargetSite(title=text, login=login, node=session.store.read(stored, Site), probed_node=True)
     for path in (Path(text), Path(f"{text}.json")):
         if os.path.lexists(path):
             return _from_file(path)
@@ -287,12 +287,12 @@ def _job_here(session: Session, login: Site) -> Any:
     )
 
 
-def _from_file(path: Path) -> Ground:
+def _from_file(path: Path) -> TargetSite:
     """The output of `doctor --json`, or of `doctor --compute --json`."""
     import msgspec
 
     from bareboat.model import Site
-    from bareboat.project.recipes.ground import Ground
+    from bareboat.project.recipes.target import TargetSite
 
     remedy = "bareboat doctor --compute --json > SITE.json   # on the site"
     try:
@@ -314,7 +314,7 @@ def _from_file(path: Path) -> Ground:
     login = only or parts.get("login") or parts.get("compute")
     node = parts.get("compute")
     assert login is not None
-    return Ground(title=path.stem, login=login, node=node or login, probed_node=node is not None)
+    return TargetSite(title=path.stem, login=login, node=node or login, probed_node=node is not None)
 
 
 # -- what is said ----------------------------------------------------------------------------------
@@ -344,7 +344,7 @@ def _facts(found: Wanted, warnings: list[str]) -> dict[str, Any]:
         "framework": found.release.requirement if found.release is not None else None,
         "cuda": found.cuda or None,
         "mpi": found.mpi.title if found.mpi is not None else None,
-        "site": found.ground.title if found.ground is not None else None,
+        "site": found.site.title if found.site is not None else None,
         "reasons": {name: why for name, why in found.why.items() if why},
         "warnings": warnings,
     }

@@ -9,7 +9,7 @@ from msgspec import UNSET
 
 from bareboat import codec, registry
 from bareboat.errors import BareboatError, UsageError
-from bareboat.model.matrix import told
+from bareboat.model.matrix import point_text
 from bareboat.session import Prepared, Purpose, planning, preparation
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def cells(session: Session, request: StudyRequest) -> tuple[list[list[Cell]], Si
                 ready = _prepared(session, job, prepared)
                 row.append((_plan(session, ready), ready.image))
             except BareboatError as error:
-                where = told(request.factors, point)
+                where = point_text(request.factors, point)
                 place = f"arm {arm}" + (f"; point {where}" if where else "")
                 context = f"{place}\n{error.context}" if error.context else place
                 raise error.but(context=context) from None
@@ -78,7 +78,7 @@ def _check_resources(request: StudyRequest, point: tuple[Value, ...], row: list[
             continue
         if registry.scheduler(plan.scheduler).AT_ONCE and registry.scheduler(first.scheduler).AT_ONCE:
             continue
-        where = told(request.factors, point)
+        where = point_text(request.factors, point)
         differ = sorted({*plan.directives} ^ {*first.directives})
         raise UsageError(
             f"the arms {request.arms[0]!r} and {arm!r} request different resources, and all arms of a point "

@@ -155,7 +155,7 @@ def settle(session: Session, job: Job, site: Site, node: Site | None) -> Job:
     """The job with one image, where it names several: NAME:{mpi} is the stored variant that the site starts
     most directly. Raises UsageError where the store has none."""
     from bareboat.mpi.ladder import Step, library_of
-    from bareboat.project.recipes import ground
+    from bareboat.project.recipes import target
 
     if not _PLACE.search(job.image):
         return job
@@ -171,13 +171,13 @@ def settle(session: Session, job: Job, site: Site, node: Site | None) -> Job:
             remedy=f"bareboat image build --matrix mpi=openmpi-4.1.8,openmpi-5.0.11 --tag {job.image} .",
             key="image",
         )
-    where = ground.Ground(title="this site", login=site, node=node or site, probed_node=node is not None)
+    where = target.TargetSite(title="this site", login=site, node=node or site, probed_node=node is not None)
     ranked = []
     for name in names:
         image = store.image(store.names()[name])
-        taken = ground.start(where, image)
+        taken = target.start(where, image)
         text = taken.choice if isinstance(taken, Step) else taken.reason
-        ranked.append((ground.preference(where, library_of(image), taken), name, text))
+        ranked.append((target.preference(where, library_of(image), taken), name, text))
     _, name, text = min(ranked, key=lambda each: each[:2])
     session.reporter.note(f"image {name}, of {len(names)} variants: {text}")
     return msgspec.structs.replace(job, image=name)
@@ -186,24 +186,24 @@ def settle(session: Session, job: Job, site: Site, node: Site | None) -> Job:
 def judge(session: Session, results: Sequence[Result]) -> Table:
     """How this site would start each variant's ranks, and which variant its jobs should use."""
     from bareboat.mpi.ladder import Step, library_of
-    from bareboat.project.recipes import ground
-    from bareboat.session.recipes import ground_of
+    from bareboat.project.recipes import target
+    from bareboat.session.recipes import site_of
 
     if not any(each.built is not None and each.built.image.mpis for each in results):
         return Table(results=tuple(results))
-    site = ground_of(session, "here")
+    site = site_of(session, "here")
     judged, ranked = [], []
     for order, each in enumerate(results):
         image: Image | None = each.built.image if each.built is not None else None
         if image is None or not image.mpis:
             judged.append(each)
             continue
-        taken = ground.start(site, image)
+        taken = target.start(site, image)
         starts = isinstance(taken, Step)
         text = taken.choice if isinstance(taken, Step) else taken.reason
         judged.append(dataclasses.replace(each, start=text, starts=starts))
         if starts:
-            ranked.append(((*ground.preference(site, library_of(image), taken), order), judged[-1]))
+            ranked.append(((*target.preference(site, library_of(image), taken), order), judged[-1]))
     images = [each.built.image for each in judged if each.built is not None]
     titles = {image.mpis[0].title for image in images if image.mpis}
     chosen = min(ranked, key=lambda pair: pair[0])[1] if ranked and len(titles) > 1 else None

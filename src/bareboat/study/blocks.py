@@ -35,10 +35,10 @@ def repeats_within(within_s: float, warm_up_s: Sequence[float]) -> int:
     once_s = max(sum(warm_up_s), 1e-3)
     repeats = int((within_s - once_s) / once_s)
     if repeats < LEAST_REPEATS:
-        needed = told(once_s * (1 + LEAST_REPEATS))
+        needed = duration(once_s * (1 + LEAST_REPEATS))
         raise UsageError(
-            f"one run of each point takes {told(once_s)}, and a study needs the warm-up and two repeats: "
-            f"{needed}; within_s is {told(within_s)}",
+            f"one run of each point takes {duration(once_s)}, and a study needs the warm-up and two repeats: "
+            f"{needed}; within_s is {duration(within_s)}",
             key="prove.within_s",
             remedy=f"resume with more time: --within {_with_unit(once_s * (2 + LEAST_REPEATS))}",
         )
@@ -58,7 +58,7 @@ def seconds_left(done: Mapping[int, Sequence[float]], left: Sequence[tuple[int, 
     return total
 
 
-def told(seconds: float) -> str:
+def duration(seconds: float) -> str:
     """A time for people: "40 s", "12 min", "3 h 5 min"."""
     if seconds < 90:
         return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"

@@ -12,7 +12,7 @@ import msgspec
 
 from bareboat.errors import UsageError
 from bareboat.model import Contrast, Matrix, MetricRequest, ProveRequest, Record, Study
-from bareboat.model.matrix import Value, told
+from bareboat.model.matrix import Value, point_text
 from bareboat.model.metric import primary_of
 from bareboat.printable import counted
 from bareboat.study import analysis, families, pooling, scaling
@@ -148,7 +148,7 @@ def _point(
     matrix: Matrix, contrast: Contrast, point: int, study: Study, records: Sequence[Record]
 ) -> PointFinding:
     view, own = pair_of(matrix, contrast, study, records)
-    label = matrix.told(point)
+    label = matrix.point_text(point)
     try:
         found = analyse(view, own)
     except UsageError as error:
@@ -306,7 +306,7 @@ def _scalings_over(
             made = scaling.scale(speeds_of, confidence=matrix.prove.confidence)
         except UsageError:  # too few points of it are complete
             continue
-        at = told(tuple(matrix.factors[each] for each in rest), others)
+        at = point_text(tuple(matrix.factors[each] for each in rest), others)
         found.append(ScalingFinding(arm=arm, at=at, scaling=made))
     return found
 
@@ -343,7 +343,7 @@ def _failures(matrix: Matrix, records: Sequence[Sequence[Record]]) -> list[Failu
     return [
         Failure(
             point=point,
-            label=matrix.told(point),
+            label=matrix.point_text(point),
             run=record.run,
             arm=record.arm,
             exit_code=record.exit_code,

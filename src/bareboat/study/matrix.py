@@ -20,7 +20,7 @@ from bareboat.clock import utc_now
 from bareboat.errors import BareboatError, RunError, UsageError
 from bareboat.files import untrusted
 from bareboat.model import Arm, Image, Job, Matrix, Plan, Record, Site, Study
-from bareboat.model.matrix import told, with_repeats
+from bareboat.model.matrix import point_text, with_repeats
 from bareboat.printable import counted
 from bareboat.runs import provenance
 from bareboat.store import LIST_RUNS, Store
@@ -119,7 +119,7 @@ def _arms(request: StudyRequest, point: int, row: Sequence[Cell]) -> tuple[Arm, 
     seen: dict[str, str] = {}
     for arm in found:
         if (same := seen.setdefault(arm.script, arm.name)) != arm.name:
-            raise same_arms(same, arm.name, told(request.factors, request.points[point]))
+            raise same_arms(same, arm.name, point_text(request.factors, request.points[point]))
     return found
 
 
@@ -253,7 +253,7 @@ def fix_repeats(
     for study in points(store, matrix):
         prove.keep(store, _with_repeats(study, matrix))
     _keep(store, matrix)
-    note(f"{repeats} repeats of {counted(len(matrix.points), 'point')} fit into {blocks.told(within_s)}")
+    note(f"{repeats} repeats of {counted(len(matrix.points), 'point')} fit into {blocks.duration(within_s)}")
     return matrix
 
 
@@ -263,12 +263,12 @@ def _do(store: Store, matrix: Matrix, left: Sequence[tuple[int, int]], say: Call
     taken = durations(store, matrix)
     for number, (run, point) in enumerate(left):
         label = "warm-up" if run == 0 else f"repeat {run} of {matrix.repeats}"
-        where = matrix.told(point)
+        where = matrix.point_text(point)
         seconds = blocks.seconds_left(taken, left[number:])
         parts = (
             label,
             where,
-            left_of(matrix, len(left) - number) + (f", about {blocks.told(seconds)}" if seconds else ""),
+            left_of(matrix, len(left) - number) + (f", about {blocks.duration(seconds)}" if seconds else ""),
         )
         head = "; ".join(filter(None, parts))
         try:

@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 
 from bareboat.model import Matrix
-from bareboat.model.matrix import Value, shown, told
+from bareboat.model.matrix import Value, point_text, shown
 from bareboat.study import scaling
 from bareboat.study.drawing import (
     ARM_COLOURS,
@@ -61,9 +61,9 @@ def figures(matrix: Matrix, found: StudyFindings) -> tuple[Drawing, ...]:
 
 def _labels(matrix: Matrix) -> tuple[list[str], str]:
     """The points' names beside an axis, and what a caption explains of them: long names are values only."""
-    told_points = [matrix.told(point) for point in range(len(matrix.points))]
-    if max(map(len, told_points)) <= _WIDEST_LABEL:
-        return [label(each, _WIDEST_LABEL) for each in told_points], ""
+    point_texts = [matrix.point_text(point) for point in range(len(matrix.points))]
+    if max(map(len, point_texts)) <= _WIDEST_LABEL:
+        return [label(each, _WIDEST_LABEL) for each in point_texts], ""
     names = ", ".join(name.rpartition(".")[2] for name in matrix.factors)
     values = [label(", ".join(map(shown, point)), _WIDEST_LABEL) for point in matrix.points]
     return values, f" Rows: {label(names, 100)}."
@@ -176,7 +176,7 @@ def _heat_map(matrix: Matrix, contrast: ContrastFinding, number: int) -> Drawing
             for side in axes.spines.values():
                 side.set_visible(False)
             if names:
-                axes.set_title(label(told(names, values), 60), loc="left", fontsize="medium", color=INK)
+                axes.set_title(label(point_text(names, values), 60), loc="left", fontsize="medium", color=INK)
         grid[-1, 0].set_xlabel(label(matrix.factors[across].rpartition(".")[2], 40))
 
     caption = (

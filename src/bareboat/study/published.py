@@ -165,7 +165,7 @@ def beside(
                 row, differs = _nearest(published, values, arm, metric.name)
                 found.append(
                     Beside(
-                        label=matrix.told(point),
+                        label=matrix.point_text(point),
                         arm=arm,
                         metric=metric.name,
                         unit=metric.unit,

@@ -175,7 +175,7 @@ class Queue:
         limit_s = status.submission.walltime_s
         if limit_s and (status.exit_code == 0 or status.state is JobState.TIMEOUT):
             return AllocationError(
-                f"no run is complete within the time limit of a job, {blocks.told(limit_s)}",
+                f"no run is complete within the time limit of a job, {blocks.duration(limit_s)}",
                 remedy=f"bareboat prove --resume {self.matrix.id} --time {2 * limit_s}s",
             )
         said = untrusted.last_lines(submission.output_log(self.store, study.id))
@@ -195,9 +195,9 @@ class Queue:
         limit_s = allocation.time_limit_s(asked, taken, len(runs))
         point.had = self._done(number)
         made = allocation.submit(self.store, study, runs, limit_s)
-        where = self.matrix.told(number)
+        where = self.matrix.point_text(number)
         what = counted(len(runs), "run")
-        limit = "" if limit_s is None else f", time limit {blocks.told(limit_s)}"
+        limit = "" if limit_s is None else f", time limit {blocks.duration(limit_s)}"
         self.note(f"{study.id}{f' ({where})' if where else ''}: job {made.job_id}, {what}{limit}")
 
     def _missing(self, number: int) -> list[int]:
@@ -217,14 +217,14 @@ class Queue:
         seconds = blocks.seconds_left(
             matrix.durations(self.store, self.matrix), [(run, point) for point in left for run in left[point]]
         )
-        time_left = f", about {blocks.told(seconds)} of measuring" if seconds else ""
+        time_left = f", about {blocks.duration(seconds)} of measuring" if seconds else ""
         self.say(
             f"{matrix.left_of(self.matrix, runs)}{time_left}" + (f"; of the jobs {jobs}" if jobs else "")
         )
 
     def _placed(self, error: BareboatError, number: int) -> BareboatError:
         """The error with its point."""
-        where = self.matrix.told(number)
+        where = self.matrix.point_text(number)
         context = "\n".join(filter(None, (f"point {where}" if where else "", error.context)))
         return error.but(context=context)
 

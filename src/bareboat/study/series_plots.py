@@ -74,7 +74,7 @@ def _figure(matrix: Matrix, metric: MetricRequest, panels: dict[int, dict[str, l
                 _draw_arm(axes, runs, SERIES_COLOURS[place], 1.0 if place else 2.2, banded=banded)
             axes.xaxis.set_major_locator(MaxNLocator(5))
             axes.yaxis.set_major_locator(MaxNLocator(5))
-            if name := matrix.told(point):
+            if name := matrix.point_text(point):
                 axes.set_title(label(name, 34), loc="left", fontsize="medium", color=INK)
         for axes in spots[len(panels) :]:
             axes.set_visible(False)

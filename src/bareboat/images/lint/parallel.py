@@ -62,8 +62,8 @@ def _startable(subject: ImageSubject) -> Iterator[Hit]:
         return
     slurm = site.scheduler("slurm")
     plugins = slurm.mpi_plugins if slurm is not None and slurm.works else ()
-    ground = mpi_site_of(site, plugins=plugins, in_slurm=slurm is not None and slurm.works)
-    found = walk(subject.image, ground, _LAYOUT)
+    mpi_site = mpi_site_of(site, plugins=plugins, in_slurm=slurm is not None and slurm.works)
+    found = walk(subject.image, mpi_site, _LAYOUT)
     if isinstance(found, Refusal):
         reasons = "; ".join(f"{each.choice}: {each.reason}" for each in found.rejected[:3])
         yield Hit(

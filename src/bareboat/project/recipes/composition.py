@@ -37,17 +37,17 @@ def compose(wanted: Wanted, command: str) -> Recipe:
 
 def _head(wanted: Wanted, command: str) -> tuple[str, ...]:
     lines = [f"Written by: {command}"]
-    if wanted.ground is not None:
-        node = wanted.ground.node
+    if wanted.site is not None:
+        node = wanted.site.node
         found = [node.distribution, f"glibc {node.glibc}", node.cpu_model]
-        if wanted.ground.gpu is not None:
-            gpu = wanted.ground.gpu
+        if wanted.site.gpu is not None:
+            gpu = wanted.site.gpu
             models = dict.fromkeys(gpu.models)
             found.append(f"{', '.join(models) or gpu.vendor} with driver {gpu.version}")
-        if wanted.ground.fabric_title:
-            found.append(wanted.ground.fabric_title)
+        if wanted.site.fabric_title:
+            found.append(wanted.site.fabric_title)
         found += [mpi.title for mpi in node.mpis]
-        lines.append(f"For {wanted.ground.title}: " + "; ".join(each for each in found if each))
+        lines.append(f"For {wanted.site.title}: " + "; ".join(each for each in found if each))
     return tuple(lines)
 
 
@@ -102,7 +102,7 @@ def _mpi_build(wanted: Wanted) -> tuple[Step, ...]:
     assert wanted.mpi is not None
     why = [f"MPI: {wanted.mpi.facts.title}: {wanted.why['mpi']}."]
     if wanted.others:
-        where = wanted.ground.title if wanted.ground is not None else ""
+        where = wanted.site.title if wanted.site is not None else ""
         why.append(f"Others at {where}: " + "; ".join(wanted.others) + ".")
     why.append("It brings UCX, libfabric and PMIx, and is pinned by SHA-256.")
     known = MPIS if not wanted.choices.horovod else tuple(m for m in MPIS if m.name == "openmpi")

@@ -13,7 +13,7 @@ from bareboat.errors import PlanError, UsageError
 from bareboat.gpu.versions import FIRST_DRIVERS, FIRST_OF_MAJOR, is_data_centre, judge_cuda
 from bareboat.model import CudaCompat, GpuDriver, Refusal
 from bareboat.project.recipes.catalogue import FOR_CPUS, WITH_CUDA, WITH_ROCM, Release
-from bareboat.project.recipes.ground import Ground
+from bareboat.project.recipes.target import TargetSite
 from bareboat.versions import numbers
 
 
@@ -29,11 +29,11 @@ class Chosen:
     compat: bool = False
 
 
-def choose(framework: str, asked: str, ground: Ground | None, machine: str, base: str | None) -> Chosen:
+def choose(framework: str, asked: str, site: TargetSite | None, machine: str, base: str | None) -> Chosen:
     """`framework`: "torch", "tensorflow", "jax" or "none"; `asked`: "auto", "none" or a version. Raises
     UsageError for a version that no release has, PlanError where the site's GPUs can run none."""
     if framework == "none":
-        return _without_framework(asked, ground)
+        return _without_framework(asked, site)
     if asked == "none":
         return Chosen(release=FOR_CPUS[framework], reason="--cuda none")
     found = [each for each in WITH_CUDA[framework] if machine in each.machines]
@@ -52,12 +52,12 @@ def choose(framework: str, asked: str, ground: Ground | None, machine: str, base
             reason=f"no release of {framework} for {machine} brings CUDA",
             warnings=(f"no release of {framework} for {machine} brings CUDA: the image computes on CPUs",),
         )
-    if ground is None:
+    if site is None:
         first = found[0]
         return Chosen(release=first, cuda=first.cuda, reason=_unknown_driver(first.cuda, "no site was named"))
-    driver = ground.gpu
+    driver = site.gpu
     if driver is None:
-        return _without_gpu(framework, found[0], asked, ground)
+        return _without_gpu(framework, found[0], asked, site)
     if driver.vendor == "amd":
         return _with_rocm(framework, driver, machine)
     if driver.vendor != "nvidia":
@@ -65,17 +65,17 @@ def choose(framework: str, asked: str, ground: Ground | None, machine: str, base
             f"no release of {framework} for GPUs of {driver.vendor} is known",
             remedy="--cuda none, or --base with an image of the GPU's vendor",
         )
-    return _for_driver(framework, found, driver, ground, base)
+    return _for_driver(framework, found, driver, site, base)
 
 
 def _for_driver(
-    framework: str, found: list[Release], driver: GpuDriver, ground: Ground, base: str | None
+    framework: str, found: list[Release], driver: GpuDriver, site: TargetSite, base: str | None
 ) -> Chosen:
     compat = compat_of(base)
     refused: list[str] = []
     newer = ""
     for each in found:
-        if unfit := _unfit(each, ground):
+        if unfit := _unfit(each, site):
             refused.append(f"{each.requirement}: {unfit}")
             continue
         verdict = judge_cuda(each.cuda, driver, compat)
@@ -93,7 +93,7 @@ def _for_driver(
     oldest = FIRST_OF_MAJOR.get(numbers(found[-1].cuda)[0], FIRST_DRIVERS.get(found[-1].cuda, ""))
     base_too = "; on data-centre GPUs also --base docker.io/nvidia/cuda:12.8.1-base-ubuntu24.04"
     raise PlanError(
-        f"no known release of {framework} runs on the GPUs of {ground.title}",
+        f"no known release of {framework} runs on the GPUs of {site.title}",
         context="\n".join(refused),
         remedy=f"--cuda none, or nodes with driver {oldest} or newer"
         + (base_too if _may_use_compat(driver) else ""),
@@ -122,29 +122,29 @@ def listed(packages: Mapping[str, str]) -> tuple[str, str] | None:
     return None
 
 
-def judge_listed(packages: Mapping[str, str], ground: Ground | None, base: str | None) -> str:
+def judge_listed(packages: Mapping[str, str], site: TargetSite | None, base: str | None) -> str:
     """What is wrong with the listed framework on the site's GPUs; "" for nothing."""
     found = listed(packages)
-    if found is None or ground is None or ground.gpu is None or ground.gpu.vendor != "nvidia":
+    if found is None or site is None or site.gpu is None or site.gpu.vendor != "nvidia":
         return ""
-    verdict = judge_cuda(found[1], ground.gpu, compat_of(base))
+    verdict = judge_cuda(found[1], site.gpu, compat_of(base))
     return f"{found[0]} has CUDA {found[1]}: {verdict.reason}" if isinstance(verdict, Refusal) else ""
 
 
-def _without_framework(asked: str, ground: Ground | None) -> Chosen:
+def _without_framework(asked: str, site: TargetSite | None) -> Chosen:
     if asked not in ("auto", "none"):
         return Chosen(release=None, cuda=asked, reason="asked for")
-    driver = ground.gpu if ground is not None else None
+    driver = site.gpu if site is not None else None
     if asked == "none" or driver is None or driver.vendor != "nvidia":
         return Chosen(release=None)
     return Chosen(release=None, cuda=driver.cuda or "", reason=f"driver {driver.version} supports it")
 
 
-def _without_gpu(framework: str, first: Release, asked: str, ground: Ground) -> Chosen:
-    partition = ground.unseen_gpus
+def _without_gpu(framework: str, first: Release, asked: str, site: TargetSite) -> Chosen:
+    partition = site.unseen_gpus
     if not partition and asked == "auto":
-        return Chosen(release=FOR_CPUS[framework], reason=f"{ground.node.hostname} has no GPU")
-    what = f"{ground.node.hostname} has no GPU"
+        return Chosen(release=FOR_CPUS[framework], reason=f"{site.node.hostname} has no GPU")
+    what = f"{site.node.hostname} has no GPU"
     if partition:
         what += f", and the nodes of partition {partition}, which have, were not probed"
     return Chosen(
@@ -172,10 +172,10 @@ def _unknown_driver(cuda: str, why: str) -> str:
     return f"{why}; it requires driver {first} or newer"
 
 
-def _unfit(release: Release, ground: Ground) -> str:
+def _unfit(release: Release, site: TargetSite) -> str:
     """Why the kernels of a release do not run on the site's GPUs; "" where they do."""
     oldest, newest = release.capabilities
-    for each in ground.node.gpu_capabilities:
+    for each in site.node.gpu_capabilities:
         if numbers(each) < numbers(oldest):
             return f"it has no code for GPUs of compute capability {each}, only from {oldest}"
         if numbers(each)[0] > numbers(newest)[0]:

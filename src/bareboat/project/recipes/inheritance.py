@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from bareboat.gpu.versions import judge_cuda
 from bareboat.model import Image, Refusal
 from bareboat.mpi.ladder import Step, library_of
-from bareboat.project.recipes import ground
-from bareboat.project.recipes.ground import Ground
+from bareboat.project.recipes import target
+from bareboat.project.recipes.target import TargetSite
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +24,7 @@ class Inherited:
     warnings: tuple[str, ...] = ()
 
 
-def inherit(image: Image, name: str, names: tuple[str, ...], site: Ground | None) -> Inherited:
+def inherit(image: Image, name: str, names: tuple[str, ...], site: TargetSite | None) -> Inherited:
     """`names`: packages of the framework that the recipe is for."""
     found = {each: image.frameworks[each] for each in names if each in image.frameworks}
     parts = [f"{each} {version}" for each, version in found.items()]
@@ -42,7 +42,7 @@ def inherit(image: Image, name: str, names: tuple[str, ...], site: Ground | None
     start, can_start = "", False
     if library is not None:
         parts.append(library.title)
-        taken = ground.start(site, image) if site is not None else None
+        taken = target.start(site, image) if site is not None else None
         can_start = not isinstance(taken, Refusal)
         start = taken.choice if isinstance(taken, Step) else taken.reason if taken is not None else ""
         if not can_start:

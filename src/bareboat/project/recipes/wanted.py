@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from bareboat.errors import PlanError, UsageError
 from bareboat.model import Image
-from bareboat.project.recipes import cuda, ground, inheritance
+from bareboat.project.recipes import cuda, inheritance, target
 from bareboat.project.recipes.catalogue import ARM, PREFERRED, PYTHONS, X86, Mpi, Release, Suite
 from bareboat.project.recipes.choices import AUTO, NONE, Choices
-from bareboat.project.recipes.ground import Ground
 from bareboat.project.recipes.listed import Listed
+from bareboat.project.recipes.target import TargetSite
 from bareboat.versions import numbers
 
 #: Packages that use MPI.
@@ -77,7 +77,7 @@ class Wanted:
 
     choices: Choices
     listed: Listed | None
-    ground: Ground | None
+    site: TargetSite | None
     base: str
     suite: Suite
     machine: str
@@ -100,7 +100,7 @@ def complete(
     choices: Choices,
     listed: Listed | None,
     imported: Mapping[str, str],
-    site: Ground | None,
+    site: TargetSite | None,
     base: Base | None,
     machine: str,
     python_file: str = "",
@@ -132,7 +132,7 @@ def complete(
             warnings.append(f"{listed.file}: {fault}")
         release = None
     own_python = listed is not None and listed.kind in OWN_PYTHON
-    suite, suite_why = ground.suite(site)
+    suite, suite_why = target.suite(site)
     python, python_why = _python(choices, listed, release, suite, base, python_file, own=own_python)
     glibc = base.glibc if base is not None and base.glibc else suite.glibc
     mpi: Mpi | None = None
@@ -142,11 +142,11 @@ def complete(
         mpi_why = inherited.start
     elif _needs_mpi(choices, named):
         mpi, mpi_why, others = _mpi(choices, site, glibc, machine)
-    verbs, fabric_why = ground.fabric(site, machine)
+    verbs, fabric_why = target.fabric(site, machine)
     if not mpi and not chosen.cuda and framework == NONE:
         verbs = ()
-    march, cpu = ground.instructions(site)
-    plug_in = ground.plug_in(site) if chosen.cuda or (release is not None and release.rocm) else ""
+    march, cpu = target.instructions(site)
+    plug_in = target.plug_in(site) if chosen.cuda or (release is not None and release.rocm) else ""
     if plug_in:
         warnings.append(plug_in)
     if listed is not None:
@@ -157,7 +157,7 @@ def complete(
     return Wanted(
         choices=choices,
         listed=listed,
-        ground=site,
+        site=site,
         base=name,
         suite=suite,
         machine=machine,
@@ -187,7 +187,7 @@ def complete(
     )  # fmt: skip
 
 
-def _machine(site: Ground | None, base: Base | None, machine: str) -> str:
+def _machine(site: TargetSite | None, base: Base | None, machine: str) -> str:
     found = site.node.architecture if site is not None else machine
     if found not in (X86, ARM):
         raise PlanError(
@@ -212,11 +212,13 @@ def _needs_mpi(choices: Choices, packages: Mapping[str, str]) -> bool:
     return choices.mpi is not None or choices.horovod or any(name in packages for name in MPI_USERS)
 
 
-def _mpi(choices: Choices, site: Ground | None, glibc: str, machine: str) -> tuple[Mpi, str, tuple[str, ...]]:
+def _mpi(
+    choices: Choices, site: TargetSite | None, glibc: str, machine: str
+) -> tuple[Mpi, str, tuple[str, ...]]:
     asked = choices.mpi or AUTO
     if choices.horovod and asked == AUTO:
         asked = "openmpi"
-    mpi, why, others = ground.choose_mpi(asked, site, glibc)
+    mpi, why, others = target.choose_mpi(asked, site, glibc)
     if machine not in mpi.sha256:
         raise PlanError(f"{mpi.title} has no package for {machine}", remedy="--mpi none")
     return mpi, why, others

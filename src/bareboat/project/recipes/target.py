@@ -31,7 +31,7 @@ _LEVELS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ground:
+class TargetSite:
     """A site. `title`: how the user named it; `login`: the machine where jobs are submitted; `node`: where
     ranks run, the same machine where no compute node was probed."""
 
@@ -87,19 +87,19 @@ class Outcome:
         return f"{self.step.choice}: {self.step.reason}" if self.step is not None else self.reason
 
 
-def suite(ground: Ground | None) -> tuple[Suite, str]:
+def suite(site: TargetSite | None) -> tuple[Suite, str]:
     """The Debian whose C library the site's own libraries can run with."""
     usual = SUITES[0]
-    if ground is None:
+    if site is None:
         return usual, ""
     needs: list[tuple[str, str]] = []
-    if ground.gpu is not None and ground.gpu.glibc:
-        needs.append((ground.gpu.glibc, f"the driver's {ground.gpu.glibc_by or 'libraries'}"))
-    for mpi in ground.node.mpis:
+    if site.gpu is not None and site.gpu.glibc:
+        needs.append((site.gpu.glibc, f"the driver's {site.gpu.glibc_by or 'libraries'}"))
+    for mpi in site.node.mpis:
         if mpi.runtime is not None and mpi.runtime.glibc:
             needs.append((mpi.runtime.glibc, f"the host's {mpi.title}"))
         elif mpi.library is not None:
-            needs.append((ground.node.glibc, f"the host's {mpi.title}"))
+            needs.append((site.node.glibc, f"the host's {mpi.title}"))
     if not needs:
         return usual, f"glibc {usual.glibc}; no library of the host must run in the image"
     wanted, by = max(needs, key=lambda need: numbers(need[0]))
@@ -113,23 +113,23 @@ def suite(ground: Ground | None) -> tuple[Suite, str]:
     )
 
 
-def start(ground: Ground, made: Image) -> Step | Refusal:
+def start(site: TargetSite, made: Image) -> Step | Refusal:
     """How the site would start an image's ranks, on two nodes where it has a scheduler."""
-    site = mpi_site_of(ground.node, plugins=ground.plugins, in_slurm=ground.in_slurm)
+    mpi_site = mpi_site_of(site.node, plugins=site.plugins, in_slurm=site.in_slurm)
     # A container per rank, where a launcher outside starts them.
-    nodes = 2 if any(each.works for each in ground.login.schedulers) else 1
+    nodes = 2 if any(each.works for each in site.login.schedulers) else 1
     layout = Layout(nodes=nodes, ranks_per_node=2, container_per_rank=True)
-    return walk(made, site, layout, asked=True)
+    return walk(made, mpi_site, layout, asked=True)
 
 
-def preference(ground: Ground, library: MpiFacts | None, taken: Step | Refusal) -> tuple[object, ...]:
+def preference(site: TargetSite, library: MpiFacts | None, taken: Step | Refusal) -> tuple[object, ...]:
     """Sorts ways to start ranks, the best first: by whether the MPI reaches the site's fabric, the rung of
     the ladder, whether the launcher is of the MPI's own line, PMIx before PMI-2, and the newest version."""
     rungs = list(Rung)
     if not isinstance(taken, Step) or library is None:
         return True, len(rungs), True, True, ()
     return (
-        not _reaches(ground, library),
+        not _reaches(site, library),
         rungs.index(taken.rung),
         _crosses(library, taken),
         taken.plugin == "pmi2",
@@ -138,16 +138,16 @@ def preference(ground: Ground, library: MpiFacts | None, taken: Step | Refusal) 
 
 
 def outcomes(
-    ground: Ground, glibc: str, mpis: Sequence[Mpi] = MPIS, machine: str | None = None
+    site: TargetSite, glibc: str, mpis: Sequence[Mpi] = MPIS, machine: str | None = None
 ) -> tuple[Outcome, ...]:
     """How the site would start each MPI, the best first: by whether it reaches the site's fabric, the rung of
     the ladder and so on, as `preference` does, and by the catalogue's order."""
     found = []
     for order, each in enumerate(mpis):
-        taken = start(ground, image(each, glibc, machine or ground.node.architecture))
+        taken = start(site, image(each, glibc, machine or site.node.architecture))
         step = taken if isinstance(taken, Step) else None
         made = Outcome(mpi=each, step=step, reason=taken.reason)
-        found.append(((*preference(ground, each.facts, taken), order), made))
+        found.append(((*preference(site, each.facts, taken), order), made))
     return tuple(made for _, made in sorted(found, key=lambda pair: pair[0]))
 
 
@@ -172,68 +172,68 @@ def image(mpi: Mpi, glibc: str, machine: str) -> Image:
     )
 
 
-def choose_mpi(asked: str, ground: Ground | None, glibc: str) -> tuple[Mpi, str, tuple[str, ...]]:
+def choose_mpi(asked: str, site: TargetSite | None, glibc: str) -> tuple[Mpi, str, tuple[str, ...]]:
     """The MPI, the reason, and remarks about the others. `asked`: "auto", a family, or NAME-VERSION. Raises
     PlanError where the site can start none of them."""
     from bareboat.project.recipes.catalogue import variants
 
     allowed = MPIS if asked == "auto" else variants(asked)
-    if ground is None:
+    if site is None:
         why = (
             "asked for"
             if asked != "auto"
             else "no site was named: --for SITE chooses the one that it can start"
         )
         return allowed[0], why, ()
-    found = outcomes(ground, glibc, allowed)
+    found = outcomes(site, glibc, allowed)
     best = found[0]
     if best.step is None:
         raise PlanError(
-            f"{ground.title} can start no {'MPI' if asked == 'auto' else asked} of an image",
+            f"{site.title} can start no {'MPI' if asked == 'auto' else asked} of an image",
             context="\n".join(f"{each.mpi.title}: {each.reason}" for each in found),
             remedy="ask for Slurm's PMIx plugin, or install an mpirun on the nodes   # srun --mpi=list",
         )
     why = best.text
-    if Kind.SLINGSHOT in ground.fabrics:
-        why += f"; {_unreached(ground)}"
+    if Kind.SLINGSHOT in site.fabrics:
+        why += f"; {_unreached(site)}"
     others = [f"{each.mpi.title}: {each.text}" for each in found[1:]]
     return best.mpi, why, tuple(others)
 
 
-def _reaches(ground: Ground, mpi: MpiFacts) -> bool:
+def _reaches(site: TargetSite, mpi: MpiFacts) -> bool:
     """Whether ranks with this MPI can use the site's fabric: by UCX and libfabric of its own, or, on
     Slingshot, by the host's library in its place."""
-    if Kind.SLINGSHOT not in ground.fabrics:
+    if Kind.SLINGSHOT not in site.fabrics:
         return True
-    return any(abi(mpi) is not None and abi(mpi) == abi(each) for each in ground.node.mpis)
+    return any(abi(mpi) is not None and abi(mpi) == abi(each) for each in site.node.mpis)
 
 
-def _unreached(ground: Ground) -> str:
+def _unreached(site: TargetSite) -> str:
     provider = PROVIDERS[Kind.SLINGSHOT]
-    host = next((each.title for each in ground.node.mpis if each.library is not None), "")
+    host = next((each.title for each in site.node.mpis if each.library is not None), "")
     if host:
         return f"its libfabric lacks {provider} for Slingshot: jobs can use the host's {host} in its place"
     return f"its libfabric lacks {provider}: ranks use TCP on Slingshot"
 
 
-def fabric(ground: Ground | None, machine: str) -> tuple[tuple[str, ...], str]:
+def fabric(site: TargetSite | None, machine: str) -> tuple[tuple[str, ...], str]:
     """Debian's packages through which the image's programs reach the site's adapters."""
-    if ground is None:
+    if site is None:
         return VERBS, "InfiniBand, RoCE and EFA adapters, where a site has them"
-    kinds = ground.fabrics
+    kinds = site.fabrics
     if not kinds:
-        return VERBS, f"no fast network was found on {ground.node.hostname}; another partition may have one"
+        return VERBS, f"no fast network was found on {site.node.hostname}; another partition may have one"
     if set(kinds) == {Kind.SLINGSHOT}:
         return (), ""
     packages = list(VERBS)
     if Kind.OMNI_PATH in kinds and machine == "x86_64":
         packages.append("libpsm2-2")
-    return tuple(sorted(packages)), ground.fabric_title
+    return tuple(sorted(packages)), site.fabric_title
 
 
-def plug_in(ground: Ground | None) -> str:
+def plug_in(site: TargetSite | None) -> str:
     """What NCCL and RCCL lack on the site's fabric; "" for nothing."""
-    for kind in ground.fabrics if ground is not None else ():
+    for kind in site.fabrics if site is not None else ():
         if kind in (Kind.SLINGSHOT, Kind.EFA):
             return (
                 f"NCCL and RCCL reach {kind.value} only through the site's plug-in (aws-ofi-nccl), which the "
@@ -242,12 +242,12 @@ def plug_in(ground: Ground | None) -> str:
     return ""
 
 
-def instructions(ground: Ground | None) -> tuple[str, str]:
+def instructions(site: TargetSite | None) -> tuple[str, str]:
     """The -march of what is compiled in the image, and the processor; ("", "") for any."""
-    if ground is None:
+    if site is None:
         return "", ""
-    model = ground.node.cpu_model
+    model = site.node.cpu_model
     for pattern, level in _LEVELS:
-        if ground.node.architecture == "x86_64" and re.search(pattern, model):
+        if site.node.architecture == "x86_64" and re.search(pattern, model):
             return level, model
     return "", ""
