@@ -92,7 +92,7 @@ def test_each_section_is_headed_by_its_comparison_and_point(effect: str, name: s
     contrasts = (Contrast(baseline=0, contender=1, effect=effect),)
     page = report_matrix.render(make_report(table=None, contrasts=contrasts))
     heads = re.findall("<h2>([^<]*)</h2>", page)
-    assert {"All comparisons", f"{name}, {make_matrix().told(0)}"} <= set(heads)
+    assert {"All comparisons", f"{name}, {make_matrix().point_text(0)}"} <= set(heads)
     assert len(heads) == len(set(heads))
 
 
