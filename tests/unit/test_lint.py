@@ -223,6 +223,22 @@ def test_a_changed_owner_becomes_a_flag_of_copy() -> None:
         "COPY a /app/a\nCOPY b /app\nRUN chown -R x /app\n",  # more is in the directory
         "WORKDIR /app\nCOPY . /app\nRUN chown -R x /app\n",
         "COPY app /app\nRUN chmod 755 /app\n",  # of a directory, or of all files in it
+        "COPY app /app\nRUN chown 5:6 /app\n",  # of a directory alone
+        "COPY app /app\nRUN chown -R 5 /app\n",  # the group stays
+        "COPY app /app\nRUN chown -R 5.6 /app\n",
+        "COPY app /app\nRUN chown -RL 5:6 /app\n",  # what links lead to
+        "COPY app /app\nRUN chgrp -R 5 /app\n",
+        "COPY app /new/deep/app\nRUN chown -R 5:6 /new/deep/app\n",  # COPY makes the parents
+        "RUN <<E\napt-get update\nE\n",  # the exit code is that of the last command
+        "RUN bash <<E\nnpm ci\nE\n",
+        "RUN apt-get update && exec true\n",
+        "RUN apt-get update\nRUN apt-cache show gcc\n",
+        "RUN apt-get update\nRUN apt-get download gcc\n",
+        "RUN wget -O /opt/t.tar.gz https://e.org/1.0/t && tar tf /opt/t.tar.gz\n",  # kept, and only listed
+        "RUN pip install --no-cache-dir --user a==1 && ~/.local/bin/a\n",
+        "RUN pip install --no-cache-dir --user a==1\nRUN mv /root/.local /opt/py\n",
+        "ENV PYTHONUSERBASE=/opt/u\nRUN pip install --no-cache-dir --user a==1\n",
+        "COPY p.toml .\nRUN pip install --no-cache-dir -e .\nCOPY src src\n",  # the source follows
     ],
 )
 def test_what_could_break_a_build_is_not_changed(text: str) -> None:
@@ -240,7 +256,13 @@ def test_what_could_break_a_build_is_not_changed(text: str) -> None:
          "RUN apt-get update && \\\n  apt-get install a \\\n  && {clean} \\\n  # the end\n"),
         ("RUN apt-get update && apt-get clean\n",
          "RUN apt-get update && apt-get clean \\\n    && rm -rf /var/lib/apt/lists/*\n"),
-        ("RUN <<E\napt-get update\nE\n", "RUN <<E\napt-get update\n{clean}\nE\n"),
+        ("RUN <<E\nset -eux\napt-get update\nE\n", "RUN <<E\nset -eux\napt-get update\n{clean}\nE\n"),
+        ("RUN --mount=type=cache,target=/var/cache/apt apt-get update\n",
+         "RUN --mount=type=cache,target=/var/cache/apt apt-get update \\\n"
+         "    && rm -rf /var/lib/apt/lists/*\n"),
+        ("COPY app /opt/app\nRUN chown -R a:b /opt/app\n", "COPY --chown=a:b app /opt/app\n"),
+        ("RUN curl -Lo /opt/a.tgz e://a.b/a && tar -C /opt -xf /opt/a.tgz\n",
+         "RUN curl -Lo /opt/a.tgz e://a.b/a && tar -C /opt -xf /opt/a.tgz \\\n    && rm -f /opt/a.tgz\n"),
         ("RUN if a; then apt-get update; fi\n", "RUN if a; then apt-get update; fi \\\n    && {clean}\n"),
         ("RUN pip install -e . --user\n", "RUN pip install --no-cache-dir .\n"),
         ("RUN pip install \\\n  --user \\\n  a==1\n", "RUN pip install --no-cache-dir \\\n  \\\n  a==1\n"),
@@ -252,6 +274,12 @@ def test_corrections(before: str, after: str) -> None:
     head = "" if before.startswith("#") else "FROM debian:12.7\n"
     text, _ = fix.fixed(head + before, findings)
     assert text == head + after.format(clean="apt-get clean && rm -rf /var/lib/apt/lists/*")
+
+
+def test_a_program_of_another_language_has_no_commands_of_a_shell() -> None:
+    text = 'FROM debian:12.7\nSHELL ["/usr/bin/python3", "-c"]\nRUN apt-get update\n'
+    assert "BB1001" not in codes(text)
+    assert "BB1001" in codes(text.replace("python3", "bash"))
 
 
 # Sites.

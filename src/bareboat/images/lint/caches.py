@@ -11,8 +11,10 @@ from bareboat.images.lint.recipe import RecipeSubject, Step
 from bareboat.images.lint.rule import Edit, Hit, Rule, Severity, files, size
 
 _LEAST_BYTES = 64_000
-#: Below this a finding is only information.
+#: A finding of fewer bytes has severity INFO.
 SMALL_BYTES = 1_000_000
+#: Verbs of apt that do not read the package lists.
+_WITHOUT_LISTS = frozenset({"clean", "autoclean", "distclean", "remove", "purge", "autoremove", "autopurge"})
 
 
 def _recipe(subject: RecipeSubject, *, system: bool) -> Iterator[Hit]:
@@ -46,13 +48,16 @@ def _edits(subject: RecipeSubject, step: Step, install: managers.Install) -> tup
     if install.manager.system and (by_sudo or not step.is_root):
         return ()
     command = _cleanup(install)
-    if any(each.program in install.manager.programs and "clean" in each.plain[:1] for each in step.commands):
+    cleans = any(
+        each.program in install.manager.programs and "clean" in each.plain[:1] for each in step.commands
+    )
+    if cleans or not step.keeps("/var/cache/apt/archives"):
         command = command.removeprefix("apt-get clean && ")
     return subject.appended(step, command)
 
 
 def _is_needed(subject: RecipeSubject, step: Step, install: managers.Install) -> bool:
-    """Whether a later RUN installs with the lists that this one fetched."""
+    """Whether a later RUN reads the package lists that this one fetched, or may do so."""
     if install.manager.name != "apt":
         return False
     for later in subject.steps[step.number + 1 :]:
@@ -62,8 +67,10 @@ def _is_needed(subject: RecipeSubject, step: Step, install: managers.Install) ->
             if command.program in install.manager.programs:
                 if "update" in command.plain[:1]:
                     return False
-                if {"install", "build-dep", "upgrade", "dist-upgrade"} & set(command.plain[:1]):
+                if not set(command.plain[:1]) <= _WITHOUT_LISTS:
                     return True
+            elif command.program in ("apt-cache", "apt-file", "add-apt-repository"):
+                return True
             elif command.words[0].value.startswith("./") or any(
                 word.value.endswith(".sh") for word in command.words[:2]
             ):
@@ -84,7 +91,7 @@ def _remedy(install: managers.Install) -> str:
 
 
 def grouped(groups: list[Group], what: str, *, least: int = _LEAST_BYTES) -> Iterator[Hit]:
-    """A hit for each group of files that is not too small."""
+    """A hit for each group of files of at least `least` bytes."""
     for group in groups:
         if group.size_bytes < least:
             continue

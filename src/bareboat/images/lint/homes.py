@@ -1,4 +1,4 @@
-"""Rules about files below home directories and other places that engines hide or that are not the image's."""
+"""Rules about files below home directories and other directories that engines hide or replace."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from bareboat.images.lint.shell import Command, Word
 _HOME = re.compile(r"/root(?:/|$)|/home/[^/]+(?:/|$)")
 _HIDDEN = re.compile(r"(?:/root|/home|/tmp|/var/tmp|/run|/dev|/proc|/sys)(?:/|$)")
 _LEAST_BYTES = 64_000
-#: Installers that write to the home directory unless a variable or flag of theirs gives another: what they
-#: are recognized by -> variables and flags that move them.
+#: Installers that write to the home directory by default: pattern that identifies one, environment variables
+#: that move its target, and name.
 _INSTALLERS = (
     (re.compile(r"sh\.rustup\.rs|rustup-init"), ("RUSTUP_HOME", "CARGO_HOME"), "rustup"),
     (re.compile(r"nvm-sh/nvm"), ("NVM_DIR",), "nvm"),
@@ -110,7 +110,8 @@ def _image(subject: ImageSubject) -> Iterator[Hit]:
 
 
 def _is_kept(subject: ImageSubject, path: str) -> bool:
-    """Whether the path is in, or around, a directory of a captured environment: Bareboat keeps it visible."""
+    """Whether the path contains, or is in, a directory of a captured environment: Bareboat keeps it
+    visible."""
     return any(
         f"{prefix.path}/".startswith(f"{path}/") or f"{path}/".startswith(f"{prefix.path}/")
         for prefix in subject.image.prefixes
@@ -130,8 +131,17 @@ def _local(subject: RecipeSubject) -> Iterator[Hit]:
                 message=f"pip installs to {step.home}/.local",
                 line=step.line,
                 last=step.last,
-                edits=_without(subject, word) if step.is_root else (),
+                edits=_without(subject, word) if step.is_root and not _uses_local(subject) else (),
             )
+
+
+def _uses_local(subject: RecipeSubject) -> bool:
+    """Whether an instruction names ~/.local other than in a search path, or moves it."""
+    return any(
+        (".local" in each.instruction.text and each.name != "ENV")
+        or "PYTHONUSERBASE" in each.instruction.text
+        for each in subject.steps
+    )
 
 
 def _without(subject: RecipeSubject, word: Word | None) -> tuple[Edit, ...]:
@@ -175,8 +185,16 @@ def _editable(subject: RecipeSubject) -> Iterator[Hit]:
                 "source is",
                 line=step.line,
                 last=step.last,
-                edits=_without(subject, word) if word.value in ("-e", "--editable") else (),
+                edits=_without(subject, word)
+                if word.value in ("-e", "--editable") and not _adds_files(subject, step)
+                else (),
             )
+
+
+def _adds_files(subject: RecipeSubject, step: Step) -> bool:
+    """Whether a later instruction of the stage copies files, which may be the package's own."""
+    later = subject.steps[step.number + 1 :]
+    return any(each.stage is step.stage and each.name in ("COPY", "ADD") for each in later)
 
 
 def _editable_flag(command: Command) -> Word | None:
@@ -233,7 +251,8 @@ def _variables_image(subject: ImageSubject) -> Iterator[Hit]:
 
 
 def _hidden(name: str, value: str, step: Step | None) -> str:
-    """The first directory of a search path, or of an installation, that is in a hidden place."""
+    """The first directory of a search path, or of an installation variable, that engines hide; "" without
+    one."""
     if not re.fullmatch(r"\w*PATH|\w+_HOME|\w+_ROOT|\w+_DIR|VIRTUAL_ENV|CONDA_PREFIX|\w+_PREFIX", name):
         return ""
     if "CACHE" in name or "TMP" in name or name in ("XDG_RUNTIME_DIR",):

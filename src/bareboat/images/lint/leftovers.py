@@ -1,4 +1,5 @@
-"""Rules about files that should not be in a layer at all: temporary, deleted later, held twice, history."""
+"""Rules about files that no layer should contain: temporary, deleted later, stored twice, or version control
+data."""
 
 from __future__ import annotations
 
@@ -25,10 +26,19 @@ _ARCHIVE = re.compile(
     r".+\.(?:tar|tar\.[a-z0-9]{1,4}|tgz|tbz2?|txz|zip|deb|rpm|run|whl|sh|bz2|xz|gz|zst|7z|bin)", re.IGNORECASE
 )
 _LEAST_BYTES = 64_000
+#: Programs that install or unpack the files that they are given.
+_INSTALLERS = frozenset(
+    {"unzip", "7z", "dpkg", "rpm", "apt-get", "apt", "dnf", "yum", "zypper", "apk", "pip", "sh", "bash"}
+)
+#: Directories that every base image has.
+_USUAL = frozenset(
+    {"/", "/etc", "/home", "/mnt", "/opt", "/root", "/srv", "/usr/local", "/usr/share", "/var"}
+)
 
 
 def downloads(step: Step) -> Iterator[tuple[Command, Word, str, str]]:
-    """The files that wget and curl write: the command, the word, its absolute path, and where it runs."""
+    """The files that wget and curl write: the command, the word, the absolute path, and the working
+    directory."""
     for command, folder in walk(step):
         if command.program not in ("wget", "curl", "aria2c"):
             continue
@@ -46,7 +56,7 @@ def downloads(step: Step) -> Iterator[tuple[Command, Word, str, str]]:
 
 
 def _written(command: Command) -> Word | None:
-    """The word that names the file that is written: a flag's value, or the URL that ends in its name."""
+    """The word that names the written file: a flag's value, or the URL that ends in its name."""
     words = command.arguments
     letter, names = (
         ("O", ("--output-document",)) if command.program == "wget" else ("o", ("--output", "--out"))
@@ -88,13 +98,15 @@ def _temporary(subject: RecipeSubject) -> Iterator[Hit]:
                 last=step.last,
                 remedy=f"remove it in the same RUN: && {extra or f'rm -f {path}'}",
                 edits=subject.appended(step, extra)
-                if extra and not subject.named_later(step, posixpath.basename(path))
+                if extra
+                and (path.startswith(("/tmp/", "/var/tmp/")) or _is_used_up(step, path, command))
+                and not subject.named_later(step, posixpath.basename(path))
                 else (),
             )
 
 
 def _sources(subject: RecipeSubject) -> Iterator[Hit]:
-    """Repositories that are cloned below /tmp and stay there."""
+    """Repositories that are cloned below /tmp and not removed."""
     for step in subject.runs():
         for command, folder in walk(step):
             if command.program != "git" or command.plain[:1] != ("clone",) or len(command.plain) < 2:
@@ -119,7 +131,8 @@ def _sources(subject: RecipeSubject) -> Iterator[Hit]:
 
 
 def _installed(step: Step, path: str, after: Command) -> bool:
-    """Whether the file is kept on purpose: it is a program, or moved."""
+    """Whether the file is kept on purpose: its directory is one for installed files, or a later command moves
+    it or sets its mode."""
     if path.startswith(("/usr/local/bin/", "/usr/bin/", "/etc/", "/usr/share/keyrings/")):
         return True
     return any(
@@ -128,13 +141,31 @@ def _installed(step: Step, path: str, after: Command) -> bool:
     )
 
 
+def _is_used_up(step: Step, path: str, after: Command) -> bool:
+    """Whether a later command of the RUN unpacks or installs the file."""
+    name = posixpath.basename(path)
+    for each in step.commands[step.commands.index(after) + 1 :]:
+        if not any(posixpath.basename(word) == name for word in each.values):
+            continue
+        if each.program in _INSTALLERS or (each.program in ("tar", "bsdtar") and _extracts(each)):
+            return True
+    return False
+
+
+def _extracts(tar: Command) -> bool:
+    if tar.has("-x", "--extract", "--get"):
+        return True
+    bundle = tar.values[0] if tar.values else ""  # tar xzf
+    return re.fullmatch(r"[A-Za-z]+", bundle) is not None and "x" in bundle
+
+
 def _temporary_image(subject: ImageSubject) -> Iterator[Hit]:
     yield from grouped(subject.census.labelled("temporary"), "temporary files", least=1)
     yield from grouped(subject.census.labelled("archive"), "archive or core dump")
 
 
 def _written_by(step: Step) -> Iterator[str]:
-    """The paths that a step is known to write."""
+    """The paths that a step certainly writes."""
     if step.name in ("COPY", "ADD"):
         yield _destination(step)
         return
@@ -195,7 +226,7 @@ def _hidden(subject: ImageSubject, *kinds: str) -> Iterator[Hit]:
     said = {"deleted": "deletes", "replaced": "replaces", "copied": "holds again, with the same size,"}
     for each in subject.census.hidden.values():
         group = each.group
-        # An upgraded package, or a package manager's database, is replaced for a reason.
+        # Upgraded packages, and a package manager's database, are replaced for good reasons.
         least = SMALL_BYTES * (10 if each.kind == "replaced" else 1)
         if each.kind not in kinds or group.size_bytes < _LEAST_BYTES:
             continue
@@ -239,10 +270,15 @@ def _copied(subject: RecipeSubject) -> Iterator[Hit]:
 
 
 def _moved(subject: RecipeSubject, before: Step, step: Step, command: Command, flag: str) -> tuple[Edit, ...]:
-    """COPY with the owner, and without the RUN, where that is the same: nothing else is in the directory."""
+    """Edits that add the owner to COPY and delete the RUN, if equivalent: `chown -R USER:GROUP` of a
+    directory that has nothing else, and whose parent exists, since COPY gives the owner to parents that it
+    makes."""
     path = location(command.plain[1], step)
     same = (
-        re.fullmatch(r"--chown=[\w.-]+(?::[\w.-]+)?", flag) is not None
+        re.fullmatch(r"--chown=[\w-]+:[\w-]+", flag) is not None
+        and command.program == "chown"
+        and [each for each in command.values if each.startswith("-")] in (["-R"], ["--recursive"])
+        and posixpath.dirname(path) in (_USUAL | {before.workdir})
         and len(step.commands) == 1
         and len(command.plain) == 2
         and before.name == "COPY"
@@ -262,7 +298,7 @@ def _moved(subject: RecipeSubject, before: Step, step: Step, command: Command, f
 
 
 def _shares(step: Step, path: str) -> bool:
-    """Whether a step may have put something into a directory."""
+    """Whether a step may have written into a directory."""
     if step.name == "WORKDIR":
         return location(step.instruction.args[0], step) == path
     return any(f"{each}/".startswith(f"{path}/") for each in _written_by(step))

@@ -1,5 +1,5 @@
-"""A Dockerfile as rules see it: each instruction with the stage, user, home and environment that it runs in,
-and the commands of each RUN. Pure."""
+"""A Dockerfile as input of rules: each instruction with its stage, user, home and environment, and the
+commands of each RUN. Pure."""
 
 from __future__ import annotations
 
@@ -18,17 +18,19 @@ from bareboat.images.recipe.stages import Recipe, Stage
 from bareboat.model import Site
 
 _FLAG = re.compile(r"(?:[ \t]|\\[ \t]*\n|`[ \t]*\n|(?<=\n)[ \t]*#[^\n]*\n)*(--[a-z-]+(?:=\S+)?)(?=\s)")
-#: How far back a rule looks for what wrote a file.
+#: How many earlier steps a rule searches for the one that wrote a file.
 _MOST_BEFORE = 300
 _IGNORE = re.compile(r"#\s*bareboat\s+ignore\s*=\s*([A-Za-z0-9, ]+)")
+_EXEC = re.compile(r"(?:^|[;&|({\s])exec\s")
+_SHELLS = ("sh", "bash", "dash", "ash", "zsh", "ksh")
 _SHELL_HEREDOC = re.compile(r"(?:\S*/)?(?:ba|da|a|z)?sh(?:\s+-\S+)*|")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One instruction. `number`: its place among all; `environment`: ENV and ARG before it; `home`: of its
+    """One instruction. `number`: its index among all; `environment`: ENV and ARG before it; `home`: of its
     user; `script`: of a RUN; `mounted`: targets of its mounts, whose files are in no layer; `ships`: its
-    layer is in the image that is built."""
+    layer is in the final image."""
 
     number: int
     stage: Stage
@@ -69,11 +71,11 @@ class Step:
         return self.user.partition(":")[0] in ("", "root", "0")
 
     def keeps(self, path: str) -> bool:
-        """Whether a file at this path is in the layer: no mount covers it."""
+        """Whether a file at this path is stored in the layer: no mount covers it."""
         return not any(_inside(path, mount) for mount in self.mounted)
 
     def expanded(self, text: str) -> str:
-        """The text with the variables that are known; others stay."""
+        """The text with known variables replaced; others stay."""
         return expand(text, self.environment)
 
 
@@ -92,7 +94,7 @@ class RecipeSubject:
     site: Site | None = None
 
     def runs(self, *, ships: bool = True) -> Iterator[Step]:
-        """The RUNs; with `ships`, those whose layers are in the image."""
+        """The RUN steps; with `ships`, those whose layers are in the image."""
         return (step for step in self.steps if step.name == "RUN" and (step.ships or not ships))
 
     def before(self, step: Step) -> Iterator[Step]:
@@ -101,24 +103,26 @@ class RecipeSubject:
         return (each for each in reversed(nearest) if each.ships == step.ships)
 
     def named_later(self, step: Step, name: str) -> bool:
-        """Whether a later instruction has this text, such as a file's name."""
+        """Whether a later instruction contains this text, such as a file's name."""
         return any(name in each.instruction.text for each in self.steps[step.number + 1 :])
 
     def source(self, step: Step) -> tuple[int, int]:
-        """Where the instruction is in the text, its last newline left out."""
+        """The start and end of the instruction in the text, without its last newline."""
         starts = self.starts
         end = starts[step.last] - 1 if step.last < len(starts) else len(self.text)
         return starts[step.line - 1], end
 
     def appended(self, step: Step, command: str) -> tuple[Edit, ...]:
-        """The edit that adds a command to the end of a RUN; nothing where that is not possible, or where it
-        would not be reached."""
+        """The edit that appends a command to a RUN; empty where that is not possible, where the command would
+        not be reached, or where its success would hide the failure of another."""
         end = step.script.end
         if end < 0 or (step.commands and step.commands[-1].program in ("exit", "exec", "return")):
             return ()
-        if step.script.is_lines:
-            return (Edit(end, end, f"\n{command}"),)
         start, _ = self.source(step)
+        if _EXEC.search(self.text, start, end):
+            return ()
+        if step.script.is_lines:
+            return (Edit(end, end, f"\n{command}"),) if _stops_at_errors(step) else ()
         rows = self.text[start:end].split("\n")
         indent = re.match(r"[ \t]*", rows[1])[0] if len(rows) > 1 else "    "  # type: ignore[index]
         escape = self.recipe.escape
@@ -129,16 +133,17 @@ def read(
     text: str, *, name: str, machine_arguments: Mapping[str, str], ignore: str | None = None,
     site: Site | None = None,
 ) -> RecipeSubject:  # fmt: skip
-    """Parse a Dockerfile for the rules. `text`: with newlines alone, without a byte order mark. Raises
+    """Parse a Dockerfile for the rules. `text`: with LF line ends, without a byte order mark. Raises
     RecipeError."""
     recipe = stages.read(text, given={}, builtin=machine_arguments, name=name)
     shipping = _shipping(recipe)
     steps: list[Step] = []
-    state: dict[str, tuple[Mapping[str, str], str, str]] = {}
+    state: dict[str, tuple[Mapping[str, str], str, str, bool]] = {}
     starts = _row_starts(text)
     for stage in recipe.stages:
         base = recipe.before(stage, stage.base)
-        environment, user, workdir = state.get(base.title, ({}, "", "/")) if base else ({}, "", "/")
+        new: tuple[Mapping[str, str], str, str, bool] = {}, "", "/", True
+        environment, user, workdir, is_shell = state.get(base.title, new) if base else new
         for instruction in stage.steps:
             made = Step(
                 number=len(steps),
@@ -147,7 +152,9 @@ def read(
                 environment=environment,
                 user=user,
                 workdir=workdir,
-                script=_script(instruction, text, starts, recipe.escape),
+                script=_script(instruction, text, starts, recipe.escape)
+                if is_shell or instruction.is_json
+                else Script(()),
                 mounted=_mounted(instruction, environment),
                 ships=stage.number in shipping,
             )
@@ -161,11 +168,13 @@ def read(
                 }
                 kept = {k: v for k, v in known.items() if instruction.name == "ENV" or k not in environment}
                 environment = {**environment, **kept}
+            elif instruction.name == "SHELL":
+                is_shell = posixpath.basename(instruction.args[0]) in _SHELLS
             elif instruction.name == "USER":
                 user = expand(instruction.args[0], environment)
             elif instruction.name == "WORKDIR":
                 workdir = posixpath.join(workdir, expand(_unquoted(instruction.args[0]), environment))
-        state[stage.title] = environment, user, workdir
+        state[stage.title] = environment, user, workdir, is_shell
     return RecipeSubject(
         name=name, text=text, recipe=recipe, steps=tuple(steps), starts=starts, ignored=_ignored(text, steps),
         ignore=ignore, site=site,
@@ -173,7 +182,7 @@ def read(
 
 
 def expand(text: str, values: Mapping[str, str]) -> str:
-    """The text with known variables replaced. Others stay as they are."""
+    """The text with known variables replaced, and `${NAME:-default}` always; others stay."""
     if "$" not in text or len(text) > 4096:
         return text
     text = re.sub(r"\$\{([A-Za-z_]\w*):-([^{}]*)\}", lambda m: values.get(m[1]) or m[2], text)
@@ -181,8 +190,8 @@ def expand(text: str, values: Mapping[str, str]) -> str:
 
 
 def location(word: str, step: Step, folder: str = "") -> str:
-    """The absolute path that a word of a command names; `folder`: where the command runs, if not in the
-    working directory. Empty when that is not known."""
+    """The absolute path that a word of a command names; empty when unknown. `folder`: where the command runs,
+    if not in the working directory."""
     path = step.expanded(word)
     if path.startswith("~"):
         path = step.home + path[1:] if path[1:2] in ("", "/") else ""
@@ -192,7 +201,7 @@ def location(word: str, step: Step, folder: str = "") -> str:
 
 
 def walk(step: Step) -> Iterator[tuple[Command, str]]:
-    """The commands of a RUN, each with the directory in which it runs; empty when unknown."""
+    """The commands of a RUN, each with its working directory; empty when unknown."""
     folder = step.workdir
     for command in step.commands:
         yield command, folder
@@ -201,7 +210,7 @@ def walk(step: Step) -> Iterator[tuple[Command, str]]:
 
 
 def matches(pattern: str, path: str) -> bool:
-    """Whether a path, or a directory that it is in, matches what `rm` is given."""
+    """Whether a path, or a parent directory of it, matches an argument of `rm`."""
     import fnmatch
 
     parts = path.split("/")
@@ -209,7 +218,7 @@ def matches(pattern: str, path: str) -> bool:
 
 
 def removed(step: Step, *, after: Command | None = None) -> tuple[str, ...]:
-    """The paths and patterns that the `rm`s of a RUN remove, after a command."""
+    """The paths and patterns that a RUN removes with `rm` or `find`, after a command if given."""
     found: list[str] = []
     seen = after is None
     for command, folder in walk(step):
@@ -229,7 +238,7 @@ def removed(step: Step, *, after: Command | None = None) -> tuple[str, ...]:
 
 
 def removes(step: Step, path: str, *, after: Command | None = None) -> bool:
-    """Whether a RUN removes this path, or all that is in it."""
+    """Whether a RUN removes this path, or its whole content."""
     return any(
         matches(each, path) or each in (f"{path}/*", f"{path}/**") or matches(each.removesuffix("/*"), path)
         for each in removed(step, after=after)
@@ -237,7 +246,7 @@ def removes(step: Step, path: str, *, after: Command | None = None) -> bool:
 
 
 def removal(word: Word, folder: str) -> str:
-    """The `rm` for a file that a command wrote, with its variables as they are; "" when unknown."""
+    """The `rm` for a file that a command wrote, variables not expanded; "" when unknown."""
     raw = word.raw
     if raw.startswith(("/", '"/')) or not folder:
         return f"rm -f {raw}" if raw.startswith(("/", '"/')) else ""
@@ -249,7 +258,7 @@ def _inside(path: str, folder: str) -> bool:
 
 
 def _shipping(recipe: Recipe) -> set[int]:
-    """The stages whose layers are in the image: the last one and what it is based on."""
+    """The stages whose layers are in the image: the last one and those it is based on."""
     found: set[int] = set()
     stage: Stage | None = recipe.stages[-1]
     while stage is not None and stage.number not in found:
@@ -304,6 +313,12 @@ def _script(instruction: Instruction, text: str, starts: list[int], escape: str)
     return Script(found.commands)
 
 
+def _stops_at_errors(step: Step) -> bool:
+    """Whether the script of a heredoc begins with `set -e`: else its exit code is its last command's."""
+    first = step.commands[0] if step.commands else None
+    return first is not None and first.program == "set" and (first.has("-e") or "errexit" in first.values)
+
+
 def _is_shell(script: str) -> bool:
     first = script.partition("\n")[0]
     return not first.startswith("#!") or re.search(r"sh\b", first) is not None
@@ -321,8 +336,8 @@ def _listed(instruction: Instruction) -> Script:
 
 
 def _ignored(text: str, steps: list[Step]) -> dict[int, frozenset[str]]:
-    """Line of an instruction -> the codes that comments right above it ignore; 0: for the whole file, by a
-    comment above the first instruction that is followed by an empty line."""
+    """Line of an instruction -> the codes ignored by comments directly above or in it; 0: for the whole file,
+    by comments that an empty line follows."""
     rows = text.split("\n")
     found: dict[int, frozenset[str]] = {}
     for number, row in enumerate(rows, 1):
