@@ -178,7 +178,7 @@ def _close(root: Path, state: os.stat_result) -> None:
     )
 
 
-#: The directories of a group's store. Any member may set names and pins anew; in the other directories, only
+#: The directories of a group's store. Any member may replace names and pins; in the other directories, only
 #: its owner may remove an entry.
 _GROUPS_OWN = ("names", "pins", "leases", "captures")
 _BY_DIGEST = ("layers", "parts", "flat", "roots", "relinked", "packed", "blobs", "images")

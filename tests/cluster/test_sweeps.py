@@ -160,7 +160,7 @@ def test_points_bring_the_image_prove_their_ranks_and_are_watched(desk: Desk) ->
     assert "2 of 2 done, 1 failed" in done.stderr
     told = desk.status(sweep)["points"]
     assert [(each["state"], each["exit_code"]) for each in told] == [("completed", 0), ("failed", 71)], told
-    assert told[1]["reason"].startswith("hung: all 2 ranks stand in wait_for_ever (hangs.py:"), told
+    assert told[1]["reason"].startswith("hung: all 2 ranks are in wait_for_ever (hangs.py:"), told
     for number, point in enumerate((works, hangs)):
         assert log(desk, point).count(f"size 2 {('works', 'hangs')[number]}") == 2, log(desk, point)
         brought = desk.record(f"{sweep}/points/{number}")["deliveries"]

@@ -54,8 +54,8 @@ def test_a_hung_rank_ends_the_run_and_is_named(training: Desk, launcher: str, wi
     assert (live["state"], live["straggler"]["rank"], live["straggler"]["steps"]) == ("running", 1, 20)
     log = desk.wait(run, code=71)
     first, second = (control / "hosts").read_text().split()
-    assert "bareboat:   3 of 4 ranks stand in " in log, log
-    assert f"bareboat:   rank 3 on {second} stands in read_for_ever (training.py:" in log, log
+    assert "bareboat:   3 of 4 ranks are in " in log, log
+    assert f"bareboat:   rank 3 on {second} is in read_for_ever (training.py:" in log, log
     for rank in range(4):
         kept = (control / "stacks" / str(rank)).read_text()
         assert ("read_for_ever" in kept) == (rank == 3), kept
@@ -65,7 +65,7 @@ def test_a_hung_rank_ends_the_run_and_is_named(training: Desk, launcher: str, wi
     status = desk.status(run)
     assert (status["state"], status["exit_code"], len(status["starts"])) == ("failed", 71, 1)
     assert status["hosts"] == shortened((first, second))
-    assert status["reason"].startswith("hung: 3 of 4 ranks stand in ")
+    assert status["reason"].startswith("hung: 3 of 4 ranks are in ")
     assert (desk.record(run)["exit_code"], desk.record(run)["straggler"]["rank"]) == (71, 1)
     assert desk.record(run)["ended_because"] == status["reason"]
     table = desk.bareboat("status", run, code=None).stdout

@@ -301,7 +301,7 @@ _SMALL = 'mount -t tmpfs -o "$1" none "$2" && exec bash -c "$3"'
         ("size=8m,nr_inodes=20", 50, "needs 50 inodes, and there are 1"),
         ("size=8m,nr_inodes=12", 1, "unpacking it ended with: tar: "),
         ("size=8m,noexec", 10, "mounted noexec"),
-        ("size=8m,ro", 10, "is not a folder that can be written"),
+        ("size=8m,ro", 10, "is not a writable directory"),
     ],
 )
 def test_without_room_on_the_node_the_store_is_read_and_that_is_said(
@@ -330,7 +330,7 @@ def test_without_the_scratch_folder_the_store_is_read(node: Node) -> None:
     node.scratch.rmdir()
     out, err = node.run(node.script('"$BAREBOAT_TREES/$image_name/bin/program"'))
     assert (out, node.told()) == ("it runs\n", ["shared"])
-    assert f"{node.scratch} is not a folder that can be written" in err
+    assert f"{node.scratch} is not a writable directory" in err
 
 
 @pytest.mark.parametrize("what", ["open to others", "a link", "a file", "open below", "a link below"])
@@ -420,7 +420,7 @@ def test_without_flock_the_store_is_read(node: Node) -> None:
     hidden = 'command() { [ "$2" != flock ]; }\n'
     out, err = node.run(hidden + script)
     assert (out, node.told()) == ("it runs\n", ["shared"])
-    assert "it takes flock and tar" in err
+    assert "it requires flock and tar" in err
 
 
 def test_ranks_of_a_program_use_what_was_brought_before_and_it_stays_between_them(node: Node) -> None:

@@ -232,9 +232,9 @@ def test_what_is_not_there(registry: RealRegistry, image: HandMade, tmp_path: Pa
 
 
 def test_without_a_log_in(guarded: RealRegistry, tmp_path: Path) -> None:
-    with pytest.raises(ImageError, match="does not let us have") as caught:
+    with pytest.raises(ImageError, match="refuses") as caught:
         _source(guarded, "v1", tmp_path, log_in=False).document()
-    assert "we came without a log-in" in caught.value.context
+    assert "no log-in was sent" in caught.value.context
     assert f"podman login {guarded.address}" in caught.value.remedy
 
 

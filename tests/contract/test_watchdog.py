@@ -34,7 +34,7 @@ def read():
 print("here", rank)
 read() if rank == int(os.environ["ODD"]) else wait_for_all()
 """
-ODD = ["2 of 3 ranks stand in wait_for_all (script.py:6)", "stands in read (script.py:8)"]
+ODD = ["2 of 3 ranks are in wait_for_all (script.py:6)", "is in read (script.py:8)"]
 
 
 def job(
@@ -209,8 +209,8 @@ def test_ranks_that_mpirun_started_are_watched_too(
     assert code == 71, said
     assert sorted(out.splitlines()) == ["here 0", "here 1"]
     node = os.uname().nodename
-    assert f"rank 0 on {node} stands in <module> (script.py:7)" in said, said
-    assert f"rank 1 on {node} stands in read (script.py:6)" in said, said
+    assert f"rank 0 on {node} is in <module> (script.py:7)" in said, said
+    assert f"rank 1 on {node} is in read (script.py:6)" in said, said
     assert left_after("watched-") == []
 
 

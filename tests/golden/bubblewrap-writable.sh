@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # digits, 2 ranks: 1 node x 2 ranks; engine bubblewrap, launcher torchrun, scheduler local
 # Written by Bareboat 0.1.0, plan sha256:11a4b38987ca.
-# It needs bash and what is named under "What must be there", but no Bareboat.
+# It needs bash and the files under "Requirements", but no Bareboat.
 set -u
 
-# Every process of this run carries this mark in its environment, whatever session or container it moves
-# to. This shell itself does not: it got the mark as an argument, and does not export it.
+# Every process of this run carries this mark in its environment, even in another session or container. This
+# shell itself does not: it got the mark as an argument, and does not export it.
 unset BAREBOAT_RUN
 
 # What the plan has decided.
@@ -17,11 +17,11 @@ BAREBOAT_RUN="${1:-digits--2-ranks-$$}"
 HERE=
 
 # A process can lose the mark: by overwriting its environment (setproctitle), or through env -i. So the run's
-# processes are those that carry it, all that descends from them or from this script, and all that shares
-# something with them which a process cannot leave ($run_apart). The script's own helpers carry this:
+# processes are those that carry it, all descendants of them or of this script, and all that share an
+# enclosure with them which a process cannot leave ($run_apart). The script's own helpers carry this:
 export BAREBOAT_SCRIPT=$BAREBOAT_RUN
 
-carriers() { # $1: a variable with its value, as processes got it at their start
+carriers() { # $1: a variable with its value, as in processes' initial environment
   grep -lszxF "$1" /proc/[0-9]*/environ | tr -dc '0-9\n'
 }
 
@@ -54,7 +54,7 @@ run_pids() { # the run's processes on this node
     esac
     while IFS= read -r -d '' word; do own_words+=$word$'\n'; done < "/proc/$$/cmdline"
     own_session=${session[$$]:-} own_apart=${apart[$$]:-}
-    # In this order: a copy of this script that becomes a helper meanwhile is seen as the one or the other.
+    # In this order: a copy of this script that becomes a helper meanwhile is seen as one or the other.
     for pid in "${!parent[@]}"; do ! is_script "$pid" || script[$pid]=1; done
     for pid in $(carriers "BAREBOAT_SCRIPT=$BAREBOAT_RUN"); do script[$pid]=1; done
     for pid in $(marked_pids); do ours[$pid]=1; done
@@ -64,7 +64,7 @@ run_pids() { # the run's processes on this node
         [ "$run_apart" != user ] || [ -z "$own_apart" ] || [ "${apart[$pid]:-$own_apart}" = "$own_apart" ] ||
           together[${apart[$pid]}]=1
         [ "$run_apart" != tracer ] || together[$pid]=1
-        # Only where it began it: then all in it are its descendants.
+        # Only if it began the session: then all processes in it are its descendants.
         [ "${session[$pid]:-}" != "$pid" ] || [ "$pid" = "$own_session" ] || sessions[$pid]=1
       done
       for pid in "${!parent[@]}"; do
@@ -80,7 +80,7 @@ run_pids() { # the run's processes on this node
   [ "${#ours[@]}" -eq 0 ] || printf '%s\n' "${!ours[@]}"
 }
 
-gone() { # $1: a command that lists processes, $2: wait so many tenths of a second until there are none
+gone() { # $1: a command that lists processes, $2: tenths of a second to wait until there are none
   local tenths
   for ((tenths = 0; tenths < $2; tenths++)); do
     [ -n "$("$1")" ] || return 0
@@ -89,8 +89,8 @@ gone() { # $1: a command that lists processes, $2: wait so many tenths of a seco
   return 1
 }
 
-end_run() { # ask the processes to end, wait up to 10 s, then make them
-  # Those with the mark first: what started them (mpirun, an engine) would end them at once.
+end_run() { # SIGTERM to the processes, wait up to 10 s, then SIGKILL
+  # Processes with the mark first: their starters (mpirun, an engine) would kill them at once.
   signal_to TERM marked_pids
   if gone marked_pids 100; then
     gone run_pids 10 && return 0
@@ -120,15 +120,15 @@ stop() { # $1: exit code
 trap 'stop 143' TERM
 trap 'stop 130' INT
 trap 'stop 129' HUP
-trap '' QUIT # Ctrl-\ is the program's, which may go on
+trap '' QUIT # Ctrl-\ is for the program, which may continue
 
-need() { # $1: path, $2: what it is, $3: what to do
+need() { # $1: path, $2: what it is, $3: the remedy
   [ -e "$1" ] && return 0
   printf 'bareboat: %s does not exist%s: %s\n  try: %s\n' "$2" "$HERE" "$1" "$3" >&2
   exit 3
 }
 
-# What must be there.
+# Requirements.
 need /scratch/ada/bareboat/layers/sha256/bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb/tree 'a layer of the image' 'bareboat capture --fresh'
 need /scratch/ada/bareboat/layers/sha256/cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc/tree 'a layer of the image' 'bareboat capture --fresh'
 need /opt/bwrap 'the engine bubblewrap' 'bareboat doctor'
@@ -138,12 +138,12 @@ need /scratch/ada/out 'the source of a mount' 'correct the mounts'
 need /scratch/ada/store/programs/2262571a73a496c1 'the seccomp filter' 'bareboat plan JOB'
 
 declare -F at_exit > /dev/null || exit_commands=
-at_exit() { # $1: a command for the end of this part, after those that were given before
+at_exit() { # $1: a command for the end of this part, after those added before
   exit_commands=${exit_commands:+$exit_commands; }$1
   trap "$exit_commands" EXIT
 }
 
-# What is kept of the run: by this script in BAREBOAT_CONTROL, which no container sees; by the ranks in
+# The run's files: this script writes to BAREBOAT_CONTROL, which no container sees; the ranks to
 # BAREBOAT_RUN_DIR.
 if [ -z "${BAREBOAT_CONTROL:-}" ]; then
   BAREBOAT_CONTROL=$(mktemp -d "${TMPDIR:-/tmp}/bareboat-run.XXXXXX") || exit 3
@@ -157,7 +157,7 @@ export -n BAREBOAT_CONTROL
 rank_logs=$BAREBOAT_RUN_DIR/logs
 mkdir "$rank_logs" || exit 3
 
-exits() { # $1: of the first of these files, $2: how many; lines RANK CODE, and nothing else
+exits() { # $1: the first of these files, $2: how many; only valid lines RANK CODE
   local number file found=()
   for ((number = $1; number < $1 + $2; number++)); do
     file=$BAREBOAT_RUN_DIR/exits.$number
@@ -172,8 +172,8 @@ exits_of_node() { exits "$BAREBOAT_NODE" 1; }
 
 BAREBOAT_NODE=0
 
-# Whether the ranks are one world: by the connections between their processes.
-connections() { # of the run's processes here: RANK END OTHER-END; and which ranks are here
+# Whether the ranks are one world, by the connections between their processes.
+connections() { # of the run's processes here: RANK END OTHER-END; and the ranks that are here
   local pids processes
   mapfile -t pids < <(run_pids)
   [ "${#pids[@]}" -gt 0 ] || return 1
@@ -187,7 +187,7 @@ connections() { # of the run's processes here: RANK END OTHER-END; and which ran
     ! declare -F shared_places > /dev/null || shared_places
     cat /proc/net/tcp /proc/net/tcp6
   } 2> /dev/null | awk -v unit="$unit" -v only="$((ranks_per_node == 1))" -v seconds="$SECONDS" '
-    function entity(pid,  hops) { # the rank that it belongs to; what started the ranks is no rank
+    function entity(pid,  hops) { # the rank that it belongs to; the starter of the ranks is not a rank
       if (pid in above) return "n" unit
       for (; pid in parent && hops < 1000; hops++) {
         if (pid in rank) return rank[pid]
@@ -226,7 +226,7 @@ connections() { # of the run's processes here: RANK END OTHER-END; and which ran
     }'
 }
 
-world_groups() { # "one", or what to say of the groups that the ranks are in; nothing while that is not known
+world_groups() { # "one", or a message about the groups of ranks; nothing while they are unknown
   cat "$BAREBOAT_CONTROL"/world/looks.* 2> /dev/null | awk -v size="$world_size" '
     function root(x) { while (up[x] != x) x = up[x]; return x }
     function ranges(list, n, numbers, k, from, text) { # 0 1 2 5 -> 0-2, 5
@@ -276,7 +276,7 @@ world_groups() { # "one", or what to say of the groups that the ranks are in; no
 
 watch_world() {
   local pause found
-  exec 7<> <(:) # nothing comes from there: to wait for it starts no program
+  exec 7<> <(:) # no data comes from there: a wait that starts no program
   for pause in "${world_pauses_s[@]}"; do
     read -r -t "$pause" -u 7 || [ "$?" -gt 128 ] || sleep "$pause"
     kill -0 "$$" 2> /dev/null || return 1
@@ -305,7 +305,7 @@ mkdir "$BAREBOAT_CONTROL/world" || exit 3
 unit=0
 start_watching_world
 
-seal() { # $@: words. (A here-string is a pipe, or in bash before 5.1 a file without a name.)
+seal() { # $@: words. (A here-string is a pipe, or in bash before 5.1 an unnamed file.)
   exec {sealed}<<< '' && read -r -u "$sealed" _ || exit 3
   printf '%s\0' "$@" >> "/proc/self/fd/$sealed"
 }
@@ -344,7 +344,7 @@ job_command() {
 [ -e /dev/fd/0 ] || exec < /dev/null
 
 # In the background, because bash runs a trap only between commands or during `wait`. It keeps the standard
-# input, and the signals that bash takes from what it puts there.
+# input, and the signals that bash ignores in background commands.
 start_command() { # $1: job or check
   (
     trap - INT QUIT
@@ -354,8 +354,8 @@ start_command() { # $1: job or check
   child=$!
 }
 
-# Each rank's output goes to files, and from there to the job's line by line, its number before: what is new
-# every 0.2 s, and what is left when the ranks are over. (Of a line with zero bytes only the file has all.)
+# Each rank's output goes to files, and from there to the job's output line by line, with the rank's number:
+# new lines every 0.2 s, and the rest when the ranks have ended. (Only the file keeps zero bytes.)
 follow_output() {
   trap '' TERM INT HUP
   local k lines last over='' rests=()
@@ -364,7 +364,7 @@ follow_output() {
     for k in "${!logs[@]}"; do
       while mapfile -n 1000 -u "${logs[k]}" lines && [ "${#lines[@]}" -gt 0 ]; do
         lines[0]=${rests[k]:-}${lines[0]} last=$((${#lines[@]} - 1)) rests[k]=
-        # The last line may not be whole yet.
+        # The last line may be incomplete.
         if [[ ${lines[last]} != *$'\n' ]]; then
           rests[k]=${lines[last]}
           unset "lines[last]"
@@ -376,13 +376,13 @@ follow_output() {
   for k in "${!logs[@]}"; do [ -z "${rests[k]:-}" ] || tell "$k" "${rests[k]}"; done
 }
 
-tell() { # $1: of which file, $2…: lines
+tell() { # $1: index of the file, $2…: lines
   local rank=$((BAREBOAT_NODE * ranks_per_node + $1 / 2)) to=$(($1 % 2 + 1))
   printf "[rank $rank] %s" "${@:2}" >&"$to"
 }
 
 logs=()
-set -C # a new file, and no link that a container on another node has put in its place
+set -C # a new file, not a link that a container on another node has put in its place
 for ((number = 0; number < ranks_per_node; number++)); do
   for log in "$rank_logs/$((BAREBOAT_NODE * ranks_per_node + number))".{out,err}; do
     : > "$log" || exit 3
@@ -393,14 +393,14 @@ for ((number = 0; number < ranks_per_node; number++)); do
   done
 done
 set +C
-# A pipe that nobody writes to: its end says that the ranks are over.
+# A pipe without data: its end shows that the ranks have ended.
 exec 5< <(:)
 exec 6> /proc/self/fd/5
 follow_output 6>&- &
 follower=$!
 for opened in 5 "${logs[@]}"; do exec {opened}<&-; done
 
-followed() { # what is left when the ranks are over
+followed() { # the rest of the output when the ranks have ended
   exec 6>&-
   wait "$follower"
 }
@@ -436,7 +436,7 @@ if [ "$code" -eq 0 ] && [ ! -e "$BAREBOAT_CONTROL/world/one" ]; then
   esac
 fi
 
-# The first rank that failed by itself says what went wrong; its exit code is ours.
+# The first rank that did not end by a signal shows the cause; its exit code is the job's.
 rank='' status=''
 if [ "$code" -ne 0 ]; then
   failed=$(exits_of_run | grep -v ' 0$')
@@ -456,6 +456,6 @@ left=
 if [ "$code" -eq 0 ]; then
   read -r left 2> /dev/null < "/proc/$$/task/$$/children"
 fi
-# What the command left behind ends with the run.
+# Processes that the command left behind end with the run.
 if [ "$code" -ne 0 ] || [ -n "$left" ]; then end_run; fi
 exit "$code"

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # digits: 1 node x 2 ranks; engine bubblewrap, launcher mpirun, scheduler local
-# Written by Bareboat 0.1.0, plan sha256:062026458e19.
-# It needs bash and what is named under "What must be there", but no Bareboat.
+# Written by Bareboat 0.1.0, plan sha256:92eea418bb2f.
+# It needs bash and the files under "Requirements", but no Bareboat.
 set -u
 
-# Every process of this run carries this mark in its environment, whatever session or container it moves
-# to. This shell itself does not: it got the mark as an argument, and does not export it.
+# Every process of this run carries this mark in its environment, even in another session or container. This
+# shell itself does not: it got the mark as an argument, and does not export it.
 unset BAREBOAT_RUN
 
 # What the plan has decided.
@@ -18,11 +18,11 @@ BAREBOAT_RUN="${1:-digits-$$}"
 HERE=
 
 # A process can lose the mark: by overwriting its environment (setproctitle), or through env -i. So the run's
-# processes are those that carry it, all that descends from them or from this script, and all that shares
-# something with them which a process cannot leave ($run_apart). The script's own helpers carry this:
+# processes are those that carry it, all descendants of them or of this script, and all that share an
+# enclosure with them which a process cannot leave ($run_apart). The script's own helpers carry this:
 export BAREBOAT_SCRIPT=$BAREBOAT_RUN
 
-carriers() { # $1: a variable with its value, as processes got it at their start
+carriers() { # $1: a variable with its value, as in processes' initial environment
   grep -lszxF "$1" /proc/[0-9]*/environ | tr -dc '0-9\n'
 }
 
@@ -55,7 +55,7 @@ run_pids() { # the run's processes on this node
     esac
     while IFS= read -r -d '' word; do own_words+=$word$'\n'; done < "/proc/$$/cmdline"
     own_session=${session[$$]:-} own_apart=${apart[$$]:-}
-    # In this order: a copy of this script that becomes a helper meanwhile is seen as the one or the other.
+    # In this order: a copy of this script that becomes a helper meanwhile is seen as one or the other.
     for pid in "${!parent[@]}"; do ! is_script "$pid" || script[$pid]=1; done
     for pid in $(carriers "BAREBOAT_SCRIPT=$BAREBOAT_RUN"); do script[$pid]=1; done
     for pid in $(marked_pids); do ours[$pid]=1; done
@@ -65,7 +65,7 @@ run_pids() { # the run's processes on this node
         [ "$run_apart" != user ] || [ -z "$own_apart" ] || [ "${apart[$pid]:-$own_apart}" = "$own_apart" ] ||
           together[${apart[$pid]}]=1
         [ "$run_apart" != tracer ] || together[$pid]=1
-        # Only where it began it: then all in it are its descendants.
+        # Only if it began the session: then all processes in it are its descendants.
         [ "${session[$pid]:-}" != "$pid" ] || [ "$pid" = "$own_session" ] || sessions[$pid]=1
       done
       for pid in "${!parent[@]}"; do
@@ -81,7 +81,7 @@ run_pids() { # the run's processes on this node
   [ "${#ours[@]}" -eq 0 ] || printf '%s\n' "${!ours[@]}"
 }
 
-gone() { # $1: a command that lists processes, $2: wait so many tenths of a second until there are none
+gone() { # $1: a command that lists processes, $2: tenths of a second to wait until there are none
   local tenths
   for ((tenths = 0; tenths < $2; tenths++)); do
     [ -n "$("$1")" ] || return 0
@@ -90,8 +90,8 @@ gone() { # $1: a command that lists processes, $2: wait so many tenths of a seco
   return 1
 }
 
-end_run() { # ask the processes to end, wait up to 10 s, then make them
-  # Those with the mark first: what started them (mpirun, an engine) would end them at once.
+end_run() { # SIGTERM to the processes, wait up to 10 s, then SIGKILL
+  # Processes with the mark first: their starters (mpirun, an engine) would kill them at once.
   signal_to TERM marked_pids
   if gone marked_pids 100; then
     gone run_pids 10 && return 0
@@ -121,28 +121,28 @@ stop() { # $1: exit code
 trap 'stop 143' TERM
 trap 'stop 130' INT
 trap 'stop 129' HUP
-trap '' QUIT # Ctrl-\ is the program's, which may go on
+trap '' QUIT # Ctrl-\ is for the program, which may continue
 
-need() { # $1: path, $2: what it is, $3: what to do
+need() { # $1: path, $2: what it is, $3: the remedy
   [ -e "$1" ] && return 0
   printf 'bareboat: %s does not exist%s: %s\n  try: %s\n' "$2" "$HERE" "$1" "$3" >&2
   exit 3
 }
 
-# What must be there.
+# Requirements.
 need /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 'a layer of the image' 'bareboat capture --fresh'
 need /opt/bwrap 'the engine bubblewrap' 'bareboat doctor'
 need /home/ada/digits 'the working directory' 'mkdir -p /home/ada/digits'
 need /scratch/ada/store/programs/2262571a73a496c1 'the seccomp filter' 'bareboat plan JOB'
 
 declare -F at_exit > /dev/null || exit_commands=
-at_exit() { # $1: a command for the end of this part, after those that were given before
+at_exit() { # $1: a command for the end of this part, after those added before
   exit_commands=${exit_commands:+$exit_commands; }$1
   trap "$exit_commands" EXIT
 }
 
-# Whether the ranks are one world: by the connections between their processes.
-connections() { # of the run's processes here: RANK END OTHER-END; and which ranks are here
+# Whether the ranks are one world, by the connections between their processes.
+connections() { # of the run's processes here: RANK END OTHER-END; and the ranks that are here
   local pids processes
   mapfile -t pids < <(run_pids)
   [ "${#pids[@]}" -gt 0 ] || return 1
@@ -156,7 +156,7 @@ connections() { # of the run's processes here: RANK END OTHER-END; and which ran
     ! declare -F shared_places > /dev/null || shared_places
     cat /proc/net/tcp /proc/net/tcp6
   } 2> /dev/null | awk -v unit="$unit" -v only="$((ranks_per_node == 1))" -v seconds="$SECONDS" '
-    function entity(pid,  hops) { # the rank that it belongs to; what started the ranks is no rank
+    function entity(pid,  hops) { # the rank that it belongs to; the starter of the ranks is not a rank
       if (pid in above) return "n" unit
       for (; pid in parent && hops < 1000; hops++) {
         if (pid in rank) return rank[pid]
@@ -195,7 +195,7 @@ connections() { # of the run's processes here: RANK END OTHER-END; and which ran
     }'
 }
 
-world_groups() { # "one", or what to say of the groups that the ranks are in; nothing while that is not known
+world_groups() { # "one", or a message about the groups of ranks; nothing while they are unknown
   cat "$BAREBOAT_CONTROL"/world/looks.* 2> /dev/null | awk -v size="$world_size" '
     function root(x) { while (up[x] != x) x = up[x]; return x }
     function ranges(list, n, numbers, k, from, text) { # 0 1 2 5 -> 0-2, 5
@@ -245,7 +245,7 @@ world_groups() { # "one", or what to say of the groups that the ranks are in; no
 
 watch_world() {
   local pause found
-  exec 7<> <(:) # nothing comes from there: to wait for it starts no program
+  exec 7<> <(:) # no data comes from there: a wait that starts no program
   for pause in "${world_pauses_s[@]}"; do
     read -r -t "$pause" -u 7 || [ "$?" -gt 128 ] || sleep "$pause"
     kill -0 "$$" 2> /dev/null || return 1
@@ -273,7 +273,7 @@ shared_places() {
 }
 
 part=--first
-if [ "${1:-}" = --rank ]; then # bash SCRIPT --rank RUN CONTROL FOLDER PORT WHAT
+if [ "${1:-}" = --rank ]; then # bash SCRIPT --rank RUN CONTROL RUN_DIR PORT WHAT
   part=$1 BAREBOAT_RUN=$2 BAREBOAT_CONTROL=$3 BAREBOAT_RUN_DIR=$4 BAREBOAT_PORT=$5 what=$6
   BAREBOAT_SCRIPT=$BAREBOAT_RUN
 fi
@@ -292,7 +292,7 @@ rank_names() {
 read -r unit local_rank < <(rank_names; echo "${RANK:-0} ${LOCAL_RANK:-0}")
 [ "$what" = check ] || [ "$local_rank" -ne 0 ] || start_watching_world
 
-seal() { # $@: words. (A here-string is a pipe, or in bash before 5.1 a file without a name.)
+seal() { # $@: words. (A here-string is a pipe, or in bash before 5.1 an unnamed file.)
   exec {sealed}<<< '' && read -r -u "$sealed" _ || exit 3
   printf '%s\0' "$@" >> "/proc/self/fd/$sealed"
 }
@@ -380,11 +380,11 @@ the Python 3.6 or newer of any image.
 
     python check_program.py --size 2 [--timeout 60] [--library /path/libmpi.so.40] [--tell NAME=VALUE]…
 
-NAME=VALUE: variables by which the library says what way it takes to other nodes; one rank a node sets them.
-Every rank prints one line, `bareboat-mpi-check {"rank": 0, "size": 2, …}`, and ends with 0 when the world has
-the size that it should have and a message of a mebibyte went round. It ends with 3 when the world has another
-size: the silent failure, in which every rank believes that it is alone, trains a model of its own and exits
-with 0. With 4 when MPI fails, is not there, or cannot be used by the mpi4py that is; with 1 when it hangs.
+NAME=VALUE: variables with which the library reports its transport to other nodes; one rank per node sets
+them. Every rank prints one line, `bareboat-mpi-check {"rank": 0, "size": 2, …}`, and exits with 0 when the
+world has the expected size and a message of a mebibyte reached all ranks. It exits with 3 when the world has
+another size: the silent failure, in which every rank is a singleton, trains a model of its own and exits with
+0. With 4 when MPI fails, is not installed, or does not work with the installed mpi4py; with 1 when it hangs.
 """
 
 import argparse
@@ -399,7 +399,7 @@ import sys
 RIGHT, WRONG_SIZE, BROKEN = 0, 3, 4
 MARK = "bareboat-mpi-check "
 
-#: Enough for a message to take the way of large ones: single-copy between processes, rendezvous on a network.
+#: Large enough for the transport of large messages: single-copy between processes, rendezvous on a network.
 _WORDS = 2**18
 
 TYPE_CHECKING = False
@@ -440,7 +440,8 @@ def main(arguments: "list[str] | None" = None) -> int:
 
 
 def _speaks_for_node() -> bool:
-    """Thousands of ranks would say the same: one of each node does, as the launchers number them."""
+    """Whether this rank reports for its node, according to the launchers'"'"' local ranks: thousands of ranks
+    would all print the same."""
     names = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
     return next((os.environ[name] for name in names if os.environ.get(name)), "0") == "0"
 
@@ -449,7 +450,7 @@ def wrong_size(size: int, wanted: int, library: str) -> str:
     what = f"{wanted} ranks were started, and each is alone" if size == 1 else f"{wanted} ranks were started"
     return (
         f"bareboat: the MPI world has size {size}, not {wanted}: {what}. "
-        f"Whoever started them does not speak to {library}."
+        f"Their launcher does not support {library}."
     )
 
 
@@ -460,23 +461,23 @@ def _say(**facts: "Any") -> None:
 
 
 def _measure(path: "str | None") -> "Measured":
-    """Rank, size, the sum of rank + 1 over a mebibyte, the library'"'"'s own words, and the way it was asked."""
+    """Rank, size, the sum of rank + 1 over a mebibyte, the library'"'"'s version text, and the interface used."""
     found = None if path else importlib.util.find_spec("mpi4py")
-    if found is not None and found.has_location:  # not a mere folder of that name
+    if found is not None and found.has_location:  # not just a directory of that name
         return _by_mpi4py(_mpi4py())
     return _by_ctypes(_load(path))
 
 
 def _mpi4py() -> "Any":
-    """Where it is installed it is what the job imports: another way to MPI would show nothing of it."""
+    """mpi4py'"'"'s MPI. If it is installed, the job imports it: a check by other means would not test it."""
     try:
         from mpi4py import MPI
-    except Exception as error:  # of mpi4py'"'"'s wheels, which look for a libmpi by themselves: RuntimeError
+    except Exception as error:  # mpi4py'"'"'s wheels, which search for libmpi themselves, raise RuntimeError
         said = " ".join(str(error).split())
         raise RuntimeError(
-            f"mpi4py is installed, but cannot be imported: {said}. Either its libmpi is not there, or it was "
-            "built for another one; try: python -m pip install --force-reinstall --no-binary=mpi4py mpi4py, "
-            "or uninstall it, if nothing imports it"
+            f"mpi4py is installed, but cannot be imported: {said}. Either its libmpi is not installed, "
+            "or it was built for another one; try: python -m pip install --force-reinstall "
+            "--no-binary=mpi4py mpi4py, or uninstall it, if nothing imports it"
         ) from error
     return MPI
 
@@ -497,7 +498,7 @@ def _load(path: "str | None") -> ctypes.CDLL:
     reasons = []
     for name in names:
         try:
-            # OpenMPI'"'"'s plugins expect to find its symbols.
+            # OpenMPI'"'"'s plugins need its symbols.
             return ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL)
         except OSError as error:
             reasons.append(str(error))
@@ -552,7 +553,7 @@ if __name__ == "__main__":
 [ -e /dev/fd/0 ] || exec < /dev/null
 
 # In the background, because bash runs a trap only between commands or during `wait`. It keeps the standard
-# input, and the signals that bash takes from what it puts there.
+# input, and the signals that bash ignores in background commands.
 start_command() { # $1: job or check
   (
     trap - INT QUIT
@@ -587,7 +588,7 @@ exit "$code"
 
 fi
 
-# What is kept of the run: by this script in BAREBOAT_CONTROL, which no container sees; by the ranks in
+# The run's files: this script writes to BAREBOAT_CONTROL, which no container sees; the ranks to
 # BAREBOAT_RUN_DIR.
 if [ -z "${BAREBOAT_CONTROL:-}" ]; then
   BAREBOAT_CONTROL=$(mktemp -d "${TMPDIR:-/tmp}/bareboat-run.XXXXXX") || exit 3
@@ -604,8 +605,8 @@ exits_of_node() { cat "$BAREBOAT_CONTROL/exits.$BAREBOAT_NODE" 2> /dev/null; }
 rm -rf "$BAREBOAT_CONTROL/world" # of an earlier start
 mkdir "$BAREBOAT_CONTROL/world" || exit 3
 
-# A port that nobody listens on here; jobs begin to look at different ones. (To read the kernel's table of
-# sockets takes 15 ms.)
+# A port without a listener; jobs start the search at different ones. (Reading the kernel's table of sockets
+# takes 15 ms.)
 BAREBOAT_PORT=$((20000 + ${BAREBOAT_JOB//[!0-9]/}0 / 10 % 20000))
 while { true < "/dev/tcp/127.0.0.1/$BAREBOAT_PORT" || true < "/dev/tcp/$BAREBOAT_MASTER/$BAREBOAT_PORT"; } \
   2> /dev/null; do
@@ -629,7 +630,7 @@ stop() { # $1: exit code; the ranks first, so that they have time to end
 child=
 
 script=$0
-if [ ! -f "$script" ]; then # given as bash -c "…"
+if [ ! -f "$script" ]; then # run as bash -c "…"
   script=$BAREBOAT_CONTROL/job.sh
   (umask 077 && printf '%s\n' "$BASH_EXECUTION_STRING" > "$script") || exit 3
 fi
@@ -643,8 +644,7 @@ run() { # $1: job or check
 }
 
 # Before the first step: do all ranks find each other? A wrong MPI starts N jobs of one rank each. If not, the
-# next launcher is tried, in this allocation, where there is a script for it. The runs of a study are checked
-# once.
+# next launcher is tried in this allocation if there is a script for it. The runs of a study are checked once.
 failed=$BAREBOAT_CONTROL/mpi_check.$rung.log next=$BAREBOAT_CONTROL/rung.$((rung + 1)).sh
 if [ -e "$failed" ] || ! { [ -e "$BAREBOAT_CONTROL/checked" ] ||
   run check < /dev/null > "$BAREBOAT_CONTROL/mpi_check.log" 2>&1; }; then
@@ -679,7 +679,7 @@ if [ "$code" -eq 0 ] && [ ! -e "$BAREBOAT_CONTROL/world/one" ]; then
   esac
 fi
 
-# The first rank that failed by itself says what went wrong; its exit code is ours.
+# The first rank that did not end by a signal shows the cause; its exit code is the job's.
 rank='' status=''
 if [ "$code" -ne 0 ]; then
   failed=$(exits_of_run | grep -v ' 0$')
@@ -692,6 +692,6 @@ left=
 if [ "$code" -eq 0 ]; then
   read -r left 2> /dev/null < "/proc/$$/task/$$/children"
 fi
-# What the command left behind ends with the run.
+# Processes that the command left behind end with the run.
 if [ "$code" -ne 0 ] || [ -n "$left" ]; then end_run; fi
 exit "$code"

@@ -12,11 +12,11 @@
 #BSUB -r
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher torchrun, scheduler lsf
 # Written by Bareboat 0.1.0, plan sha256:3a3a1b726370.
-# It needs bash and what is named under "What must be there", but no Bareboat.
+# It needs bash and the files under "Requirements", but no Bareboat.
 set -u
 
-# Every process of this run carries this mark in its environment, whatever session or container it moves
-# to. This shell itself does not: it got the mark as an argument, and does not export it.
+# Every process of this run carries this mark in its environment, even in another session or container. This
+# shell itself does not: it got the mark as an argument, and does not export it.
 unset BAREBOAT_RUN
 
 # What the plan has decided.
@@ -31,8 +31,8 @@ BAREBOAT_JOB="${LSB_JOBID:-$$}"
 # The scheduler starts this script on the first node, which starts it again on every node:
 # bash SCRIPT --node|--rank NODE RUN CONTROL MASTER PORT WHAT;  bash SCRIPT --signal NODE RUN CONTROL NAME;
 # bash SCRIPT --bring|--leave NODE RUN CONTROL TRIES.
-# NODE is a number, or the name of the variable that holds it. No container sees the folder CONTROL; the ranks
-# write to another, beside it.
+# NODE is a number, or the name of the variable with the number. No container sees the directory CONTROL; the
+# ranks write to another one beside it.
 part=--first
 case ${1:-} in
   --node | --rank)
@@ -43,7 +43,7 @@ case ${1:-} in
     part=$1 BAREBOAT_RUN=$3 BAREBOAT_CONTROL=$4 what=${5:-1}
     ;;
 esac
-read -r BAREBOAT_HOST < /proc/sys/kernel/hostname # what uname -n says, and no program to start
+read -r BAREBOAT_HOST < /proc/sys/kernel/hostname # the output of uname -n, without starting a program
 HERE=" on $BAREBOAT_HOST"
 
 if [ "$part" = --first ]; then
@@ -54,11 +54,11 @@ BAREBOAT_RUN_DIR=${BAREBOAT_CONTROL%/*}/ranks
 rank_logs=$BAREBOAT_RUN_DIR/logs
 
 # A process can lose the mark: by overwriting its environment (setproctitle), or through env -i. So the run's
-# processes are those that carry it, all that descends from them or from this script, and all that shares
-# something with them which a process cannot leave ($run_apart). The script's own helpers carry this:
+# processes are those that carry it, all descendants of them or of this script, and all that share an
+# enclosure with them which a process cannot leave ($run_apart). The script's own helpers carry this:
 export BAREBOAT_SCRIPT=$BAREBOAT_RUN
 
-carriers() { # $1: a variable with its value, as processes got it at their start
+carriers() { # $1: a variable with its value, as in processes' initial environment
   grep -lszxF "$1" /proc/[0-9]*/environ | tr -dc '0-9\n'
 }
 
@@ -91,7 +91,7 @@ run_pids() { # the run's processes on this node
     esac
     while IFS= read -r -d '' word; do own_words+=$word$'\n'; done < "/proc/$$/cmdline"
     own_session=${session[$$]:-} own_apart=${apart[$$]:-}
-    # In this order: a copy of this script that becomes a helper meanwhile is seen as the one or the other.
+    # In this order: a copy of this script that becomes a helper meanwhile is seen as one or the other.
     for pid in "${!parent[@]}"; do ! is_script "$pid" || script[$pid]=1; done
     for pid in $(carriers "BAREBOAT_SCRIPT=$BAREBOAT_RUN"); do script[$pid]=1; done
     for pid in $(marked_pids); do ours[$pid]=1; done
@@ -101,7 +101,7 @@ run_pids() { # the run's processes on this node
         [ "$run_apart" != user ] || [ -z "$own_apart" ] || [ "${apart[$pid]:-$own_apart}" = "$own_apart" ] ||
           together[${apart[$pid]}]=1
         [ "$run_apart" != tracer ] || together[$pid]=1
-        # Only where it began it: then all in it are its descendants.
+        # Only if it began the session: then all processes in it are its descendants.
         [ "${session[$pid]:-}" != "$pid" ] || [ "$pid" = "$own_session" ] || sessions[$pid]=1
       done
       for pid in "${!parent[@]}"; do
@@ -117,7 +117,7 @@ run_pids() { # the run's processes on this node
   [ "${#ours[@]}" -eq 0 ] || printf '%s\n' "${!ours[@]}"
 }
 
-gone() { # $1: a command that lists processes, $2: wait so many tenths of a second until there are none
+gone() { # $1: a command that lists processes, $2: tenths of a second to wait until there are none
   local tenths
   for ((tenths = 0; tenths < $2; tenths++)); do
     [ -n "$("$1")" ] || return 0
@@ -126,8 +126,8 @@ gone() { # $1: a command that lists processes, $2: wait so many tenths of a seco
   return 1
 }
 
-end_run() { # ask the processes to end, wait up to 10 s, then make them
-  # Those with the mark first: what started them (mpirun, an engine) would end them at once.
+end_run() { # SIGTERM to the processes, wait up to 10 s, then SIGKILL
+  # Processes with the mark first: their starters (mpirun, an engine) would kill them at once.
   signal_to TERM marked_pids
   if gone marked_pids 100; then
     gone run_pids 10 && return 0
@@ -149,7 +149,7 @@ signal_to() { # $1: the signal, $2: a command that lists processes
   [ -z "$pids" ] || kill -s "$1" $pids 2> /dev/null
 }
 
-exits() { # $1: of the first of these files, $2: how many; lines RANK CODE, and nothing else
+exits() { # $1: the first of these files, $2: how many; only valid lines RANK CODE
   local number file found=()
   for ((number = $1; number < $1 + $2; number++)); do
     file=$BAREBOAT_RUN_DIR/exits.$number
@@ -168,7 +168,7 @@ deliver() { # $1: a signal for the run's processes on this node
     end_run
     return "$?"
   fi
-  # A process that does not handle it would die of it.
+  # A process without a handler would die of it.
   for pid in $(run_pids); do
     caught=$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$pid/status" 2> /dev/null)
     (((0x${caught:-0} >> ($(kill -l "$1") - 1)) & 1)) && kill -s "$1" "$pid"
@@ -176,13 +176,13 @@ deliver() { # $1: a signal for the run's processes on this node
 }
 
 declare -F at_exit > /dev/null || exit_commands=
-at_exit() { # $1: a command for the end of this part, after those that were given before
+at_exit() { # $1: a command for the end of this part, after those added before
   exit_commands=${exit_commands:+$exit_commands; }$1
   trap "$exit_commands" EXIT
 }
 
-# Whether the ranks are one world: by the connections between their processes.
-connections() { # of the run's processes here: RANK END OTHER-END; and which ranks are here
+# Whether the ranks are one world, by the connections between their processes.
+connections() { # of the run's processes here: RANK END OTHER-END; and the ranks that are here
   local pids processes
   mapfile -t pids < <(run_pids)
   [ "${#pids[@]}" -gt 0 ] || return 1
@@ -196,7 +196,7 @@ connections() { # of the run's processes here: RANK END OTHER-END; and which ran
     ! declare -F shared_places > /dev/null || shared_places
     cat /proc/net/tcp /proc/net/tcp6
   } 2> /dev/null | awk -v unit="$unit" -v only="$((ranks_per_node == 1))" -v seconds="$SECONDS" '
-    function entity(pid,  hops) { # the rank that it belongs to; what started the ranks is no rank
+    function entity(pid,  hops) { # the rank that it belongs to; the starter of the ranks is not a rank
       if (pid in above) return "n" unit
       for (; pid in parent && hops < 1000; hops++) {
         if (pid in rank) return rank[pid]
@@ -235,7 +235,7 @@ connections() { # of the run's processes here: RANK END OTHER-END; and which ran
     }'
 }
 
-world_groups() { # "one", or what to say of the groups that the ranks are in; nothing while that is not known
+world_groups() { # "one", or a message about the groups of ranks; nothing while they are unknown
   cat "$BAREBOAT_CONTROL"/world/looks.* 2> /dev/null | awk -v size="$world_size" '
     function root(x) { while (up[x] != x) x = up[x]; return x }
     function ranges(list, n, numbers, k, from, text) { # 0 1 2 5 -> 0-2, 5
@@ -285,7 +285,7 @@ world_groups() { # "one", or what to say of the groups that the ranks are in; no
 
 watch_world() {
   local pause found
-  exec 7<> <(:) # nothing comes from there: to wait for it starts no program
+  exec 7<> <(:) # no data comes from there: a wait that starts no program
   for pause in "${world_pauses_s[@]}"; do
     read -r -t "$pause" -u 7 || [ "$?" -gt 128 ] || sleep "$pause"
     kill -0 "$$" 2> /dev/null || return 1
@@ -312,9 +312,9 @@ if [ "$part" != --first ]; then
 leave_node() { status=$? && echo "$status" >> "$BAREBOAT_CONTROL/ends.$BAREBOAT_HOST"; }
 at_exit leave_node
 
-( # Signals from the first node, by a file: this look once a second ends with the node's part.
+( # Signals from the first node, through a file: polled every second until the node's part ends.
   told=0 signals=()
-  exec 7<> <(:) # nothing comes from there: to wait for it starts no program every second
+  exec 7<> <(:) # no data comes from there: a wait without starting a program every second
   while :; do
     read -r -t 1 -u 7 || [ "$?" -gt 128 ] || sleep 1
     kill -0 "$$" 2> /dev/null || exit
@@ -336,9 +336,9 @@ stop() { # $1: exit code
 trap 'stop 143' TERM
 trap 'stop 130' INT
 trap 'stop 129' HUP
-trap '' QUIT # Ctrl-\ is the program's, which may go on
+trap '' QUIT # Ctrl-\ is for the program, which may continue
 
-need() { # $1: path, $2: what it is, $3: what to do
+need() { # $1: path, $2: what it is, $3: the remedy
   [ -e "$1" ] && return 0
   printf 'bareboat: %s does not exist%s: %s\n  try: %s\n' "$2" "$HERE" "$1" "$3" >&2
   exit 3
@@ -360,14 +360,14 @@ command -v module > /dev/null || {
 }
 module load "${site_modules[@]}" || exit 3
 
-# What must be there.
+# Requirements.
 need /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 'a layer of the image' 'bareboat capture --fresh'
 need /opt/bwrap 'the engine bubblewrap' 'bareboat doctor'
 need /home/ada/digits 'the working directory' 'submit from a directory on a file system that all nodes share'
 need /scratch/ada/store/programs/2262571a73a496c1 'the seccomp filter' 'bareboat plan JOB'
 
 # The network interface that leads to the first node: the only one with the longest route there, read from the
-# kernel without a program. Where there are several, `ip` knows; without it the libraries look by themselves.
+# kernel without a program. If there are several, `ip` decides; without it the libraries choose.
 interface_by_routes() {
   local address device destination flags mask longest=-1
   [[ $BAREBOAT_MASTER =~ ^([0-9]+)\.([0-9]+)\.([0-9]+)\.([0-9]+)$ ]] || return 1
@@ -375,7 +375,7 @@ interface_by_routes() {
   address=$(($5 << 24 | $4 << 16 | $3 << 8 | $2))
   while read -r device destination _ flags _ _ _ mask _; do
     [ "$flags" != Flags ] || continue
-    (((16#$flags & 0x201) == 1)) || continue # up, and not a refusal
+    (((16#$flags & 0x201) == 1)) || continue # up, and not a reject route
     (((address & 16#$mask) == 16#$destination && 16#$mask >= longest)) || continue
     if ((16#$mask > longest)); then
       longest=$((16#$mask)) BAREBOAT_INTERFACE=$device
@@ -393,8 +393,8 @@ if [ -z "$BAREBOAT_INTERFACE" ] && command -v ip > /dev/null; then
     BAREBOAT_INTERFACE=$(ip -o route get "$BAREBOAT_MASTER" | sed -n 's/.* dev \([^ ]*\).*/\1/p')
 fi
 
-let_save() { # $1: files by the beginning of their names, $2: how many lines they have when all have saved
-  # Not for ever: some may not know.
+let_save() { # $1: files by prefix, $2: their number of lines when all have saved
+  # With a limit: some ranks may not save.
   local deadline=$((SECONDS + 60))
   while [ "$SECONDS" -lt "$deadline" ]; do
     [ "$(cat "$BAREBOAT_CONTROL/$1".* 2> /dev/null | wc -l)" -lt "$2" ] || return 0
@@ -411,7 +411,7 @@ start_sampler() {
   local program=$BAREBOAT_CONTROL/sampler.py python place=$BAREBOAT_CONTROL/usage/$BAREBOAT_HOST
   [ -e "$program" ] || program=${BAREBOAT_CONTROL%/points/*}/sampler.py # of all points of a sweep or a study
   [ -e "$program" ] && python=$(command -v python3) || return 1
-  (umask 077 && mkdir -p "${place%/*}" && mkdir "$place") 2> /dev/null || return 0 # another rank's part has begun
+  (umask 077 && mkdir -p "${place%/*}" && mkdir "$place") 2> /dev/null || return 0 # by another rank's part
   "$python" -I -S "$program" "$BAREBOAT_RUN" "$$" "$place" < /dev/null > /dev/null 2>&1 &
   at_exit "kill $! 2> /dev/null"
 }
@@ -420,7 +420,7 @@ start_sampler
 unit=$BAREBOAT_NODE
 start_watching_world
 
-seal() { # $@: words. (A here-string is a pipe, or in bash before 5.1 a file without a name.)
+seal() { # $@: words. (A here-string is a pipe, or in bash before 5.1 an unnamed file.)
   exec {sealed}<<< '' && read -r -u "$sealed" _ || exit 3
   printf '%s\0' "$@" >> "/proc/self/fd/$sealed"
 }
@@ -486,7 +486,7 @@ main()
 [ -e /dev/fd/0 ] || exec < /dev/null
 
 # In the background, because bash runs a trap only between commands or during `wait`. It keeps the standard
-# input, and the signals that bash takes from what it puts there.
+# input, and the signals that bash ignores in background commands.
 start_command() { # $1: job or check
   (
     trap - INT QUIT
@@ -496,8 +496,8 @@ start_command() { # $1: job or check
   child=$!
 }
 
-# Each rank's output goes to files, and from there to the job's line by line, its number before: what is new
-# every 0.2 s, and what is left when the ranks are over. (Of a line with zero bytes only the file has all.)
+# Each rank's output goes to files, and from there to the job's output line by line, with the rank's number:
+# new lines every 0.2 s, and the rest when the ranks have ended. (Only the file keeps zero bytes.)
 follow_output() {
   trap '' TERM INT HUP
   local k lines last over='' rests=()
@@ -506,7 +506,7 @@ follow_output() {
     for k in "${!logs[@]}"; do
       while mapfile -n 1000 -u "${logs[k]}" lines && [ "${#lines[@]}" -gt 0 ]; do
         lines[0]=${rests[k]:-}${lines[0]} last=$((${#lines[@]} - 1)) rests[k]=
-        # The last line may not be whole yet.
+        # The last line may be incomplete.
         if [[ ${lines[last]} != *$'\n' ]]; then
           rests[k]=${lines[last]}
           unset "lines[last]"
@@ -518,13 +518,13 @@ follow_output() {
   for k in "${!logs[@]}"; do [ -z "${rests[k]:-}" ] || tell "$k" "${rests[k]}"; done
 }
 
-tell() { # $1: of which file, $2…: lines
+tell() { # $1: index of the file, $2…: lines
   local rank=$((BAREBOAT_NODE * ranks_per_node + $1 / 2)) to=$(($1 % 2 + 1))
   printf "[rank $rank] %s" "${@:2}" >&"$to"
 }
 
 logs=()
-set -C # a new file, and no link that a container on another node has put in its place
+set -C # a new file, not a link that a container on another node has put in its place
 for ((number = 0; number < ranks_per_node; number++)); do
   for log in "$rank_logs/$((BAREBOAT_NODE * ranks_per_node + number))".{out,err}; do
     : > "$log" || exit 3
@@ -535,14 +535,14 @@ for ((number = 0; number < ranks_per_node; number++)); do
   done
 done
 set +C
-# A pipe that nobody writes to: its end says that the ranks are over.
+# A pipe without data: its end shows that the ranks have ended.
 exec 5< <(:)
 exec 6> /proc/self/fd/5
 follow_output 6>&- &
 follower=$!
 for opened in 5 "${logs[@]}"; do exec {opened}<&-; done
 
-followed() { # what is left when the ranks are over
+followed() { # the rest of the output when the ranks have ended
   exec 6>&-
   wait "$follower"
 }
@@ -575,7 +575,7 @@ fi
 # From here on: the first node.
 [ -d "$BAREBOAT_CONTROL" ] || (umask 077 && mkdir -p "$BAREBOAT_CONTROL") || exit 3
 printf '%(%s)T %s %s\n' -1 "$BAREBOAT_HOST" "$BAREBOAT_JOB" >> "$BAREBOAT_CONTROL/starts"
-# What this node is, for `bareboat lock` and `bareboat diff`.
+# Facts about this node, for `bareboat lock` and `bareboat diff`.
 node_facts() {
   local line
   read -r line < /proc/sys/kernel/osrelease && printf 'kernel %s\n' "$line"
@@ -596,15 +596,15 @@ if [ "$starts" -gt 1 ]; then
   rm -f "$BAREBOAT_CONTROL"/{exits,ends,over}.* "$BAREBOAT_CONTROL"/{exit_code,signals}
   [ ! -d "$BAREBOAT_CONTROL/logs" ] || mv "$BAREBOAT_CONTROL/logs" "$BAREBOAT_CONTROL/logs.$((starts - 1))"
   [ ! -d "$BAREBOAT_CONTROL/usage" ] || mv "$BAREBOAT_CONTROL/usage" "$BAREBOAT_CONTROL/usage.$((starts - 1))"
-  # Nothing that containers wrote is believed in a later start, nor a link of theirs followed.
+  # A later start trusts nothing that containers wrote, and follows no link of theirs.
   [ ! -d "$BAREBOAT_RUN_DIR" ] || mv "$BAREBOAT_RUN_DIR" "$BAREBOAT_RUN_DIR.$((starts - 1))"
 fi
 [ -d "$BAREBOAT_RUN_DIR" ] || (umask 077 && mkdir "$BAREBOAT_RUN_DIR") || exit 3
 script=$BAREBOAT_CONTROL/job.sh
-# It holds values of environment variables.
+# It contains values of environment variables.
 [ -e "$script" ] || (umask 077 && cp "$0" "$script") || exit 3
 
-# $1: exit code; kept in a file, because schedulers forget. Who reads it before the line is there waits.
+# $1: exit code; kept in a file, because schedulers forget it. Readers wait until the line is complete.
 finish() {
   printf '%s %(%s)T\n' "$1" -1 > "$BAREBOAT_CONTROL/exit_code"
   exit "$1"
@@ -620,7 +620,7 @@ everywhere() { # run this script on every node, with these arguments after the n
   fi
 }
 
-pass_on() { # a signal of the scheduler's, for the ranks on all nodes
+pass_on() { # a signal from the scheduler, for the ranks on all nodes
   everywhere --signal "$BAREBOAT_RUN" "$BAREBOAT_CONTROL" "$1"
 }
 
@@ -635,15 +635,15 @@ trap 'stop 129' HUP
 # Before the end of the job's time, or its preemption: time to write a checkpoint.
 trap 'interrupted=1; pass_on USR1' USR1
 
-await() { # the exit code of a child, through any number of signals
+await() { # the exit code of a child, despite any number of signals
   local status
   while :; do
     interrupted=
     wait "$1"
     status=$?
     [ -n "$interrupted" ] || return "$status"
-    # If the signal came just when bash had collected the child, bash takes it for running, and another `wait` would
-    # last until all other children end.
+    # If the signal came just when bash had collected the child, bash considers it running, and another `wait`
+    # would last until all other children end.
     if ! kill -0 "$1" 2> /dev/null && [[ " $(jobs -rp) " == *[[:space:]]"$1"[[:space:]]* ]]; then
       return "$status"
     fi
@@ -675,7 +675,7 @@ on_each_node() {
         on_host "${hosts[number]}" bash "$script" "$how" "$number" "$@"
       fi
       status=$?
-      [ "$status" -eq 0 ] || pass_on TERM # the others would wait for this node for ever
+      [ "$status" -eq 0 ] || pass_on TERM # otherwise the others would wait for this node forever
       exit "$status"
     ) &
     children+=("$!")
@@ -716,7 +716,7 @@ if [ "${#hosts[@]}" -ne "$BAREBOAT_NODES" ]; then
   finish 3
 fi
 printf '%s\n' "${hosts[@]}" > "$BAREBOAT_CONTROL/hosts"
-# Ranks meet at the first node, by its address: names may not resolve in an image.
+# Ranks connect to the first node by its address: names may not resolve in an image.
 BAREBOAT_MASTER=${hosts[0]}
 while read -r address _; do
   if [[ $address != 127.* ]]; then
@@ -725,8 +725,8 @@ while read -r address _; do
   fi
 done < <(getent ahostsv4 "${hosts[0]}")
 
-# A port that nobody listens on here; jobs begin to look at different ones. (To read the kernel's table of
-# sockets takes 15 ms.)
+# A port without a listener; jobs start the search at different ones. (Reading the kernel's table of sockets
+# takes 15 ms.)
 BAREBOAT_PORT=$((20000 + ${BAREBOAT_JOB//[!0-9]/}0 / 10 % 20000))
 while { true < "/dev/tcp/127.0.0.1/$BAREBOAT_PORT" || true < "/dev/tcp/$BAREBOAT_MASTER/$BAREBOAT_PORT"; } \
   2> /dev/null; do
@@ -742,7 +742,7 @@ run job
 code=$?
 
 end_files=over end_count=2
-all_ended() { # another node's files may be seen late, unless something changes in their directory
+all_ended() { # another node's files may appear late, unless something changes in their directory
   local looks
   for ((looks = 0; looks < 300; looks++)); do
     [ "$(cat "$BAREBOAT_CONTROL/$end_files".* 2> /dev/null | wc -l)" -lt "$end_count" ] || return 0
@@ -770,7 +770,7 @@ if [ "$code" -eq 0 ] && [ ! -e "$BAREBOAT_CONTROL/world/one" ]; then
   esac
 fi
 
-# The first rank that failed by itself says what went wrong; its exit code is ours.
+# The first rank that did not end by a signal shows the cause; its exit code is the job's.
 rank='' status=''
 if [ "$code" -ne 0 ]; then
   failed=$(exits_of_run | grep -v ' 0$')
@@ -786,10 +786,10 @@ if [ -n "$status" ]; then
   done 2> /dev/null | tail -n 20 | sed 's/^/  /' >&2
 fi
 
-# 75 (EX_TEMPFAIL): the job has saved its state and wants to go on later.
+# 75 (EX_TEMPFAIL): the job has saved its state and continues later.
 if [ "$code" -eq 75 ]; then
   printf 'bareboat: the job requests a restart: requeueing it\n' >&2
-  trap '' TERM INT HUP # which the scheduler may send to put it there; it is not the end of the run
+  trap '' TERM INT HUP # the scheduler may send them to requeue it; they do not end the run
   if again "$@" > "$BAREBOAT_CONTROL/again"; then
     tail -n 1 "$BAREBOAT_CONTROL/again" >> "$BAREBOAT_CONTROL/agains"
     exit "${AGAIN:-75}"

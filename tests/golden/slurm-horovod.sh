@@ -7,12 +7,12 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher horovod, scheduler slurm
-# Written by Bareboat 0.1.0, plan sha256:063629302cb5.
-# It needs bash and what is named under "What must be there", but no Bareboat.
+# Written by Bareboat 0.1.0, plan sha256:418bd0609e7f.
+# It needs bash and the files under "Requirements", but no Bareboat.
 set -u
 
-# Every process of this run carries this mark in its environment, whatever session or container it moves
-# to. This shell itself does not: it got the mark as an argument, and does not export it.
+# Every process of this run carries this mark in its environment, even in another session or container. This
+# shell itself does not: it got the mark as an argument, and does not export it.
 unset BAREBOAT_RUN
 
 # What the plan has decided.
@@ -26,8 +26,8 @@ BAREBOAT_JOB="${SLURM_JOB_ID:-$$}"
 # The scheduler starts this script on the first node, which starts it again on every node:
 # bash SCRIPT --node|--rank NODE RUN CONTROL MASTER PORT WHAT;  bash SCRIPT --signal NODE RUN CONTROL NAME;
 # bash SCRIPT --bring|--leave NODE RUN CONTROL TRIES.
-# NODE is a number, or the name of the variable that holds it. No container sees the folder CONTROL; the ranks
-# write to another, beside it.
+# NODE is a number, or the name of the variable with the number. No container sees the directory CONTROL; the
+# ranks write to another one beside it.
 part=--first
 case ${1:-} in
   --node | --rank)
@@ -38,7 +38,7 @@ case ${1:-} in
     part=$1 BAREBOAT_RUN=$3 BAREBOAT_CONTROL=$4 what=${5:-1}
     ;;
 esac
-read -r BAREBOAT_HOST < /proc/sys/kernel/hostname # what uname -n says, and no program to start
+read -r BAREBOAT_HOST < /proc/sys/kernel/hostname # the output of uname -n, without starting a program
 HERE=" on $BAREBOAT_HOST"
 
 if [ "$part" = --first ]; then
@@ -49,11 +49,11 @@ BAREBOAT_RUN_DIR=${BAREBOAT_CONTROL%/*}/ranks
 rank_logs=$BAREBOAT_CONTROL/logs
 
 # A process can lose the mark: by overwriting its environment (setproctitle), or through env -i. So the run's
-# processes are those that carry it, all that descends from them or from this script, and all that shares
-# something with them which a process cannot leave ($run_apart). The script's own helpers carry this:
+# processes are those that carry it, all descendants of them or of this script, and all that share an
+# enclosure with them which a process cannot leave ($run_apart). The script's own helpers carry this:
 export BAREBOAT_SCRIPT=$BAREBOAT_RUN
 
-carriers() { # $1: a variable with its value, as processes got it at their start
+carriers() { # $1: a variable with its value, as in processes' initial environment
   grep -lszxF "$1" /proc/[0-9]*/environ | tr -dc '0-9\n'
 }
 
@@ -86,7 +86,7 @@ run_pids() { # the run's processes on this node
     esac
     while IFS= read -r -d '' word; do own_words+=$word$'\n'; done < "/proc/$$/cmdline"
     own_session=${session[$$]:-} own_apart=${apart[$$]:-}
-    # In this order: a copy of this script that becomes a helper meanwhile is seen as the one or the other.
+    # In this order: a copy of this script that becomes a helper meanwhile is seen as one or the other.
     for pid in "${!parent[@]}"; do ! is_script "$pid" || script[$pid]=1; done
     for pid in $(carriers "BAREBOAT_SCRIPT=$BAREBOAT_RUN"); do script[$pid]=1; done
     for pid in $(marked_pids); do ours[$pid]=1; done
@@ -96,7 +96,7 @@ run_pids() { # the run's processes on this node
         [ "$run_apart" != user ] || [ -z "$own_apart" ] || [ "${apart[$pid]:-$own_apart}" = "$own_apart" ] ||
           together[${apart[$pid]}]=1
         [ "$run_apart" != tracer ] || together[$pid]=1
-        # Only where it began it: then all in it are its descendants.
+        # Only if it began the session: then all processes in it are its descendants.
         [ "${session[$pid]:-}" != "$pid" ] || [ "$pid" = "$own_session" ] || sessions[$pid]=1
       done
       for pid in "${!parent[@]}"; do
@@ -112,7 +112,7 @@ run_pids() { # the run's processes on this node
   [ "${#ours[@]}" -eq 0 ] || printf '%s\n' "${!ours[@]}"
 }
 
-gone() { # $1: a command that lists processes, $2: wait so many tenths of a second until there are none
+gone() { # $1: a command that lists processes, $2: tenths of a second to wait until there are none
   local tenths
   for ((tenths = 0; tenths < $2; tenths++)); do
     [ -n "$("$1")" ] || return 0
@@ -121,8 +121,8 @@ gone() { # $1: a command that lists processes, $2: wait so many tenths of a seco
   return 1
 }
 
-end_run() { # ask the processes to end, wait up to 10 s, then make them
-  # Those with the mark first: what started them (mpirun, an engine) would end them at once.
+end_run() { # SIGTERM to the processes, wait up to 10 s, then SIGKILL
+  # Processes with the mark first: their starters (mpirun, an engine) would kill them at once.
   signal_to TERM marked_pids
   if gone marked_pids 100; then
     gone run_pids 10 && return 0
@@ -153,7 +153,7 @@ deliver() { # $1: a signal for the run's processes on this node
     end_run
     return "$?"
   fi
-  # A process that does not handle it would die of it.
+  # A process without a handler would die of it.
   for pid in $(run_pids); do
     caught=$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$pid/status" 2> /dev/null)
     (((0x${caught:-0} >> ($(kill -l "$1") - 1)) & 1)) && kill -s "$1" "$pid"
@@ -162,17 +162,17 @@ deliver() { # $1: a signal for the run's processes on this node
 
 if [ "$part" = --signal ]; then # from the first node
   deliver "$what"
-  exit 0 # else Slurm kills this part on the slower nodes
+  exit 0 # otherwise Slurm kills this part on the slower nodes
 fi
 
 declare -F at_exit > /dev/null || exit_commands=
-at_exit() { # $1: a command for the end of this part, after those that were given before
+at_exit() { # $1: a command for the end of this part, after those added before
   exit_commands=${exit_commands:+$exit_commands; }$1
   trap "$exit_commands" EXIT
 }
 
-# Whether the ranks are one world: by the connections between their processes.
-connections() { # of the run's processes here: RANK END OTHER-END; and which ranks are here
+# Whether the ranks are one world, by the connections between their processes.
+connections() { # of the run's processes here: RANK END OTHER-END; and the ranks that are here
   local pids processes
   mapfile -t pids < <(run_pids)
   [ "${#pids[@]}" -gt 0 ] || return 1
@@ -186,7 +186,7 @@ connections() { # of the run's processes here: RANK END OTHER-END; and which ran
     ! declare -F shared_places > /dev/null || shared_places
     cat /proc/net/tcp /proc/net/tcp6
   } 2> /dev/null | awk -v unit="$unit" -v only="$((ranks_per_node == 1))" -v seconds="$SECONDS" '
-    function entity(pid,  hops) { # the rank that it belongs to; what started the ranks is no rank
+    function entity(pid,  hops) { # the rank that it belongs to; the starter of the ranks is not a rank
       if (pid in above) return "n" unit
       for (; pid in parent && hops < 1000; hops++) {
         if (pid in rank) return rank[pid]
@@ -225,7 +225,7 @@ connections() { # of the run's processes here: RANK END OTHER-END; and which ran
     }'
 }
 
-world_groups() { # "one", or what to say of the groups that the ranks are in; nothing while that is not known
+world_groups() { # "one", or a message about the groups of ranks; nothing while they are unknown
   cat "$BAREBOAT_CONTROL"/world/looks.* 2> /dev/null | awk -v size="$world_size" '
     function root(x) { while (up[x] != x) x = up[x]; return x }
     function ranges(list, n, numbers, k, from, text) { # 0 1 2 5 -> 0-2, 5
@@ -275,7 +275,7 @@ world_groups() { # "one", or what to say of the groups that the ranks are in; no
 
 watch_world() {
   local pause found
-  exec 7<> <(:) # nothing comes from there: to wait for it starts no program
+  exec 7<> <(:) # no data comes from there: a wait that starts no program
   for pause in "${world_pauses_s[@]}"; do
     read -r -t "$pause" -u 7 || [ "$?" -gt 128 ] || sleep "$pause"
     kill -0 "$$" 2> /dev/null || return 1
@@ -310,22 +310,22 @@ stop() { # $1: exit code
 trap 'stop 143' TERM
 trap 'stop 130' INT
 trap 'stop 129' HUP
-trap '' QUIT # Ctrl-\ is the program's, which may go on
+trap '' QUIT # Ctrl-\ is for the program, which may continue
 
-need() { # $1: path, $2: what it is, $3: what to do
+need() { # $1: path, $2: what it is, $3: the remedy
   [ -e "$1" ] && return 0
   printf 'bareboat: %s does not exist%s: %s\n  try: %s\n' "$2" "$HERE" "$1" "$3" >&2
   exit 3
 }
 
-# What must be there.
+# Requirements.
 need /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 'a layer of the image' 'bareboat capture --fresh'
 need /opt/bwrap 'the engine bubblewrap' 'bareboat doctor'
 need /home/ada/digits 'the working directory' 'submit from a directory on a file system that all nodes share'
 need /scratch/ada/store/programs/2262571a73a496c1 'the seccomp filter' 'bareboat plan JOB'
 
 # The network interface that leads to the first node: the only one with the longest route there, read from the
-# kernel without a program. Where there are several, `ip` knows; without it the libraries look by themselves.
+# kernel without a program. If there are several, `ip` decides; without it the libraries choose.
 interface_by_routes() {
   local address device destination flags mask longest=-1
   [[ $BAREBOAT_MASTER =~ ^([0-9]+)\.([0-9]+)\.([0-9]+)\.([0-9]+)$ ]] || return 1
@@ -333,7 +333,7 @@ interface_by_routes() {
   address=$(($5 << 24 | $4 << 16 | $3 << 8 | $2))
   while read -r device destination _ flags _ _ _ mask _; do
     [ "$flags" != Flags ] || continue
-    (((16#$flags & 0x201) == 1)) || continue # up, and not a refusal
+    (((16#$flags & 0x201) == 1)) || continue # up, and not a reject route
     (((address & 16#$mask) == 16#$destination && 16#$mask >= longest)) || continue
     if ((16#$mask > longest)); then
       longest=$((16#$mask)) BAREBOAT_INTERFACE=$device
@@ -351,8 +351,8 @@ if [ -z "$BAREBOAT_INTERFACE" ] && command -v ip > /dev/null; then
     BAREBOAT_INTERFACE=$(ip -o route get "$BAREBOAT_MASTER" | sed -n 's/.* dev \([^ ]*\).*/\1/p')
 fi
 
-let_save() { # $1: files by the beginning of their names, $2: how many lines they have when all have saved
-  # Not for ever: some may not know.
+let_save() { # $1: files by prefix, $2: their number of lines when all have saved
+  # With a limit: some ranks may not save.
   local deadline=$((SECONDS + 60))
   while [ "$SECONDS" -lt "$deadline" ]; do
     [ "$(cat "$BAREBOAT_CONTROL/$1".* 2> /dev/null | wc -l)" -lt "$2" ] || return 0
@@ -360,7 +360,7 @@ let_save() { # $1: files by the beginning of their names, $2: how many lines the
   done
 }
 
-# Not exported: only what the launcher starts is given it.
+# Not exported: only processes of the launcher get it.
 unset BAREBOAT_SECRET
 read -r BAREBOAT_SECRET < "$BAREBOAT_CONTROL/secret" || [ -n "${BAREBOAT_SECRET:-}" ] || exit 3
 
@@ -381,7 +381,7 @@ start_sampler() {
   local program=$BAREBOAT_CONTROL/sampler.py python place=$BAREBOAT_CONTROL/usage/$BAREBOAT_HOST
   [ -e "$program" ] || program=${BAREBOAT_CONTROL%/points/*}/sampler.py # of all points of a sweep or a study
   [ -e "$program" ] && python=$(command -v python3) || return 1
-  (umask 077 && mkdir -p "${place%/*}" && mkdir "$place") 2> /dev/null || return 0 # another rank's part has begun
+  (umask 077 && mkdir -p "${place%/*}" && mkdir "$place") 2> /dev/null || return 0 # by another rank's part
   "$python" -I -S "$program" "$BAREBOAT_RUN" "$$" "$place" < /dev/null > /dev/null 2>&1 &
   at_exit "kill $! 2> /dev/null"
 }
@@ -390,7 +390,7 @@ start_sampler
 unit=$BAREBOAT_NODE
 start_watching_world
 
-seal() { # $@: words. (A here-string is a pipe, or in bash before 5.1 a file without a name.)
+seal() { # $@: words. (A here-string is a pipe, or in bash before 5.1 an unnamed file.)
   exec {sealed}<<< '' && read -r -u "$sealed" _ || exit 3
   printf '%s\0' "$@" >> "/proc/self/fd/$sealed"
 }
@@ -445,10 +445,11 @@ job_command() {
 if sys.path[:1] == [""]:
     sys.path.append(sys.path.pop(0))
 
-"""Who is of a run: the proof of its secret between nodes, and connections on which each side has given it.
+"""Mutual authentication of a run'"'"'s nodes by its secret, and the connections on which both sides have passed
+it.
 
-Anyone on the network may call the first node, or listen in its place. So each side proves to the other that
-it knows the run'"'"'s secret, which itself is never sent, before either reads more than a few bytes:
+Anyone on the network can connect to the first node, or listen in its place. So each side proves to the other
+that it knows the run'"'"'s secret, which is never sent, before either reads more than a few bytes:
 
     other node -> first    "FLR2", a nonce of 32 bytes
     first -> other         a nonce of 32 bytes, HMAC-SHA256(secret; "lead", place, both nonces)
@@ -475,22 +476,22 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-#: Holds the secret, in hexadecimal digits.
+#: Contains the secret, in hexadecimal digits.
 SECRET = "BAREBOAT_SECRET"
-#: All that a connection has for its proof.
+#: Time limit of a connection'"'"'s authentication.
 PROOF_S = 10.0
-#: So many connections may be without proof at a time.
+#: Maximum number of connections that are not yet authenticated.
 MOST_CALLERS = 256
-#: A message is a command with its environment, of a few kB.
+#: A message is a command with its environment, a few kB.
 _MOST_BYTES = 2**22
-#: Where the port is taken, the next is tried; only who has the secret knows which.
+#: If a port is in use, the next is tried; only processes with the secret know which.
 _MORE_PORTS = 7
 _MAGIC = b"FLR2"
 _NONCE, _MAC = 32, 32
 
 
 class Line:
-    """A connection that carries JSON objects. With a key each is signed, with its direction and number."""
+    """A connection for JSON objects. With a key each is signed, with its direction and number."""
 
     def __init__(
         self, connection: socket.socket, key: bytes = b"", ours: bytes = b"", theirs: bytes = b""
@@ -511,7 +512,7 @@ class Line:
             self.connection.sendall(struct.pack(">I", len(data)) + signature + data)
 
     def receive(self) -> "dict[str, Any] | None":
-        """None at the end of the connection, and for what is no message."""
+        """The next message; None at the end of the connection, and for anything invalid."""
         try:
             (size,) = struct.unpack(">I", exactly(self.connection, 4))
             if size > _MOST_BYTES:
@@ -538,7 +539,7 @@ class Line:
 
 
 def exactly(connection: socket.socket, size: int, end: "float | None" = None) -> bytes:
-    """So many bytes, until a moment of the monotonic clock. Raises OSError."""
+    """Read `size` bytes until `end` on the monotonic clock. Raises OSError."""
     found = bytearray()
     while len(found) < size:
         if end is not None:
@@ -562,25 +563,26 @@ def read_secret() -> bytes:
     except ValueError:
         found = b""
     if len(found) < 16:
-        raise SystemExit("bareboat: the run'"'"'s secret is not there: " + SECRET)
+        raise SystemExit("bareboat: the run'"'"'s secret is missing: " + SECRET)
     return found
 
 
 def ports(secret: bytes, first: int) -> "list[int]":
-    """Where the first node may listen. Who takes the first of them cannot know the others."""
+    """The ports on which the first node may listen. A process that occupies the first cannot know the
+    others."""
     found = hmac.new(secret, b"ports", hashlib.sha256).digest()
     more = struct.unpack(">16H", found)[:_MORE_PORTS]
     return [first, *(20000 + number % 12000 for number in more)]
 
 
 def join(secret: bytes, master: str, port: int, patience_s: float, hello: "dict[str, Any]") -> Line:
-    """A connection to the first node on which each side has proved itself; `hello` is its first message."""
+    """Connect to the first node with mutual authentication; `hello` is the first message."""
     end = time.monotonic() + patience_s
     first, *others = ports(secret, port)
     turn = 0
     while True:
         reason, taken = "", False
-        # The other ports only where the first is another'"'"'s: who listens there need not be disturbed.
+        # The other ports only where another process has the first: do not disturb other listeners.
         for each in [first] if turn % 20 else [first, *others]:
             try:
                 return _call(secret, master, each, hello)
@@ -598,7 +600,7 @@ def join(secret: bytes, master: str, port: int, patience_s: float, hello: "dict[
 
 
 class _Stranger(Exception):
-    """Who answered does not know the secret."""
+    """The process that answered does not know the secret."""
 
 
 def _call(secret: bytes, master: str, port: int, hello: "dict[str, Any]") -> Line:
@@ -618,7 +620,7 @@ def _call(secret: bytes, master: str, port: int, hello: "dict[str, Any]") -> Lin
         connection.sendall(_proof(secret, b"follow", place, ours, theirs))
         line = Line(connection, _proof(secret, b"key", place, ours, theirs), b"follow", b"lead")
         line.send(**hello)
-        if line.receive() is None:  # dropped among many
+        if line.receive() is None:  # dropped because of too many connections
             raise OSError("the connection ended")
         connection.settimeout(None)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -629,8 +631,8 @@ def _call(secret: bytes, master: str, port: int, hello: "dict[str, Any]") -> Lin
 
 
 def of_the_most(callers: "Any") -> "Any":
-    """Of connections without proof, the oldest first, whom to drop when there are too many: the oldest from
-    the address that most come from."""
+    """The connection to drop when too many are not authenticated: the oldest from the address with the most
+    connections. `callers`: oldest first."""
     counts: dict[str, int] = {}
     for caller in callers:
         counts[caller.address] = counts.get(caller.address, 0) + 1
@@ -639,7 +641,7 @@ def of_the_most(callers: "Any") -> "Any":
 
 
 class _Caller:
-    """A connection without proof yet."""
+    """A connection that is not yet authenticated."""
 
     def __init__(self, connection: socket.socket, address: str) -> None:
         self.connection = connection
@@ -655,7 +657,7 @@ class _Caller:
 
 
 class Door:
-    """Lets in who knows the secret, in whatever order they come; others hold up nobody."""
+    """Accepts connections with the secret in any order; others block nobody."""
 
     def __init__(self, secret: bytes, master: str, port: int) -> None:
         self._secret = secret
@@ -666,7 +668,7 @@ class Door:
         self._callers: dict[int, _Caller] = {}  # by descriptor, the oldest first
 
     def next(self, end: float) -> "Line | None":
-        """The next connection that has proved itself; None when the time is over."""
+        """The next authenticated connection; None after `end`."""
         while True:
             now = time.monotonic()
             if now >= end:
@@ -675,7 +677,7 @@ class Door:
                 self._drop(caller)
             first = min([end, *(caller.end for caller in self._callers.values())])
             ready = [key.data for key, _ in self._selector.select(max(first - now, 0.001))]
-            # Who is here goes before who comes.
+            # Existing connections before new ones.
             for caller in [each for each in ready if each is not None]:
                 line = self._hear(caller) if caller.connection.fileno() >= 0 else None
                 if line is not None:
@@ -694,7 +696,7 @@ class Door:
     def _accept(self) -> "Line | None":
         try:
             connection, address = self._listener.accept()
-        except OSError:  # no descriptors are left, or the caller has gone
+        except OSError:  # no descriptors are left, or the caller has disconnected
             if self._callers:
                 self._drop(of_the_most(self._callers.values()))
             return None
@@ -715,7 +717,7 @@ class Door:
         self._selector.unregister(caller.connection)
 
     def _hear(self, caller: _Caller) -> "Line | None":
-        """Never reads more than the next message of the proof."""
+        """Read at most the next message of the authentication."""
         try:
             data = caller.connection.recv(caller.missing)
             if not data:
@@ -751,7 +753,7 @@ class Door:
 
 
 def listen(secret: bytes, master: str, port: int) -> "tuple[socket.socket, int]":
-    """On the first of the run'"'"'s ports that is free."""
+    """Listen on the first free port of the run."""
     reason = ""
     for each in ports(secret, port):
         listener = socket.socket()
@@ -766,19 +768,20 @@ def listen(secret: bytes, master: str, port: int) -> "tuple[socket.socket, int]"
     raise SystemExit(f"bareboat: the first node cannot listen on {master}:{port}: {reason}")
 
 
-"""Where the ranks of Horovod over Gloo meet, without MPI and without ssh. A program: one text without
+"""Rendezvous of Horovod'"'"'s ranks over Gloo, without MPI and without ssh. A program: one text without
 dependencies, for the Python 3.7 or newer of any image; the text of bareboat.mpi.door precedes this one.
 
     BAREBOAT_SECRET=HEX python rendezvous.py COMMAND…
 
 with HOROVOD_RANK, HOROVOD_GLOO_RENDEZVOUS_ADDR and _PORT set. Rank 0 starts a small key-value store beside
-itself, which understands what `horovodrun` does (horovod/runner/http/http_server.py); every rank waits until
-it is there and then becomes the command.
+itself, which supports the protocol of `horovodrun` (horovod/runner/http/http_server.py); every rank waits for
+the store and then executes the command.
 
-Anyone on the network may call the store, or listen in its place, and Horovod'"'"'s client can prove nothing. But
-it takes the store'"'"'s address into its URLs as it is (horovod/common/gloo/http_store.h): so the ranks are given
-ADDRESS:PORT/TOKEN/ as the address, and the store answers nothing else. The run'"'"'s secret gives the token.
-Before a rank becomes the command, the store has to prove to it that it knows the secret:
+Anyone on the network can connect to the store, or listen in its place, and Horovod'"'"'s client cannot
+authenticate. But it copies the store'"'"'s address into its URLs unchanged (horovod/common/gloo/http_store.h): so
+the ranks get ADDRESS:PORT/TOKEN/ as the address, and the store answers no other requests. The token is
+derived from the run'"'"'s secret. Before a rank executes the command, the store must prove that it knows the
+secret:
 
     GET /bareboat/NONCE    the answer is HMAC-SHA256(secret; "store", place, nonce), in hexadecimal digits
 
@@ -796,14 +799,14 @@ import sys
 import time
 
 
-#: Seconds until rank 0 is there; its container may first have to be unpacked.
+#: Seconds to wait for rank 0; its container may first have to be unpacked.
 _PATIENCE_S = 300.0
-#: After rank 0'"'"'s end other ranks still take leave of the store: so long after the last of them, and in all.
+#: After rank 0'"'"'s end other ranks still send requests: seconds to wait after the last of them, and in total.
 _QUIET_S, _LONGEST_QUIET_S = 3.0, 30.0
 #: Horovod'"'"'s requests have a few hundred bytes, and its values some 150 bytes for each rank.
 _MOST_HEAD = 8192
 _MOST_VALUE, _MOST_VALUES, _MOST_TOTAL = 2**24, 2**20, 2**29
-#: For a request with the token.
+#: Seconds for a request with the token.
 _REQUEST_S = 60.0
 _REQUEST = re.compile(rb"(GET|PUT|DELETE) /([0-9a-z]{1,64})/([!-~]{1,2000}) HTTP/1\.[01]\r?\n")
 _LENGTH = re.compile(rb"\ncontent-length:[ \t]*([0-9]{1,9})[ \t]*\r?\n", re.IGNORECASE)
@@ -842,11 +845,11 @@ def _answer(secret: bytes, place: str, nonce: str) -> str:
 
 
 def _find(secret: bytes, address: str, first: int) -> "int | None":
-    """The port of the store, when it has proved that it is this run'"'"'s."""
+    """The port of the store, after it has proved that it is this run'"'"'s; None on timeout."""
     end = time.monotonic() + _PATIENCE_S
     turn, taken = 0, False
     while time.monotonic() < end:
-        # The other ports only where the first is another'"'"'s: who listens there need not be disturbed.
+        # The other ports only where another process has the first: do not disturb other listeners.
         taken = False
         for port in ports(secret, first) if turn % 20 == 0 else [first]:
             try:
@@ -863,7 +866,7 @@ def _find(secret: bytes, address: str, first: int) -> "int | None":
 
 
 def _is_store(secret: bytes, address: str, port: int) -> bool:
-    """Raises OSError where nobody listens."""
+    """Whether the listener proves that it is this run'"'"'s store. Raises OSError where nobody listens."""
     nonce = os.urandom(32).hex()
     expected = _answer(secret, f"{address}:{port}", nonce).encode()
     with socket.create_connection((address, port), timeout=PROOF_S) as connection:
@@ -883,7 +886,7 @@ def _is_store(secret: bytes, address: str, port: int) -> bool:
 
 
 class _Call:
-    """One connection, which carries one request."""
+    """One connection, with one request."""
 
     def __init__(self, connection: socket.socket, address: str) -> None:
         self.connection = connection
@@ -891,7 +894,7 @@ class _Call:
         self.end = time.monotonic() + PROOF_S
         self.proved = False
         self.buffer = bytearray()
-        #: How many bytes the request has, with its value, once its head is there.
+        #: Size of the request in bytes with its value, once its head is complete.
         self.size = 0
         self.body_at = 0
         self.method = b""
@@ -900,7 +903,7 @@ class _Call:
 
 
 class _Store:
-    """Scope and key -> value. What ranks delete at their end may stay: the store ends soon after."""
+    """Scope and key -> value. Deletions at the end are ignored: the store ends soon after."""
 
     def __init__(self, listener: socket.socket, secret: bytes, place: str) -> None:
         self.listener = listener
@@ -914,7 +917,7 @@ class _Store:
         listener.setblocking(False)
 
     def serve(self, rank: int) -> None:
-        """Until a little after the end of that process."""
+        """Serve requests until a little after the end of process `rank`."""
         self._selector = selectors.DefaultSelector()
         self._selector.register(self.listener, selectors.EVENT_READ, None)
         alive = _identity(rank)
@@ -922,7 +925,7 @@ class _Store:
         looked_at = 0.0
         while True:
             ready = [key.data for key, _ in self._selector.select(0.25)]
-            # Who is here goes before who comes.
+            # Existing connections before new ones.
             for call in ready:
                 if call is not None and call.connection.fileno() >= 0:
                     self._go_on(call)
@@ -946,7 +949,7 @@ class _Store:
             connection, address = self.listener.accept()
         except BlockingIOError:
             return
-        except OSError:  # no descriptors are left, or the caller has gone
+        except OSError:  # no descriptors are left, or the caller has disconnected
             connection = None
         unproved = [call for call in self._calls.values() if not call.proved]
         if unproved and (connection is None or len(unproved) >= MOST_CALLERS):
@@ -984,7 +987,7 @@ class _Store:
             self._drop(call)
 
     def _read_head(self, call: _Call) -> None:
-        """Raises ValueError for what is no request of this run'"'"'s."""
+        """Raises ValueError for anything but a request of this run."""
         if not call.method:
             end = call.buffer.find(b"\n") + 1
             if not end:
@@ -1053,7 +1056,7 @@ class _Store:
 
 
 def _identity(process: int) -> "str | None":
-    """When the process began; None when it has ended."""
+    """When the process started; None when it has ended."""
     try:
         with open(f"/proc/{process}/stat", "rb") as stream:
             words = stream.read().rpartition(b")")[2].split()
@@ -1063,7 +1066,7 @@ def _identity(process: int) -> "str | None":
 
 
 def _detach(store: _Store) -> None:
-    """Go on in a process that is no child of the command, which may wait for all of its children."""
+    """Continue in a process that is not a child of the command, which may wait for all of its children."""
     rank = os.getpid()
     child = os.fork()
     if child:
@@ -1074,7 +1077,7 @@ def _detach(store: _Store) -> None:
         os._exit(0)
     try:
         nothing = os.open(os.devnull, os.O_RDWR)
-        for stream in (0, 1, 2):  # nobody who reads the rank'"'"'s output waits for us
+        for stream in (0, 1, 2):  # do not keep the rank'"'"'s output open for its readers
             os.dup2(nothing, stream)
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
@@ -1088,9 +1091,9 @@ if __name__ == "__main__":
 ' python digits.py --epochs 40
 }
 
-# A rank's output is kept, and goes to the job's line by line, its number before. No program is started for
-# those that say nothing: bash reads the first byte, and sed joins it to the rest of its line.
-read_output() { # $1: in this file
+# A rank's output is kept, and goes to the job's output line by line, with the rank's number. Silent ranks
+# start no program: bash reads the first byte, and sed joins it to the rest of its line.
+read_output() { # $1: the file for the copy
   local first
   trap '' TERM INT HUP
   : > "$1"
@@ -1104,7 +1107,7 @@ read_output() { # $1: in this file
   )
 }
 
-# One rank: it is told its names.
+# One rank, with its variables.
 start_rank() { # $1: its number on this node
   trap - INT QUIT
   LOCAL_RANK=$1
@@ -1119,13 +1122,13 @@ start_rank() { # $1: its number on this node
   exec 3>&- 4>&- 6>&-
   echo "$RANK $code" >> "$BAREBOAT_CONTROL/exits.$BAREBOAT_NODE"
   [ "$code" -ne 75 ] || let_save exits "$world_size"
-  [ "$code" -eq 0 ] || end_run # the others would wait for it for ever
+  [ "$code" -eq 0 ] || end_run # otherwise the others would wait for it forever
   exit "$code"
 }
 
 [ -e /dev/fd/0 ] || exec < /dev/null
 children=()
-# A pipe that nobody writes to: its end says that all who read the ranks' output have come to theirs.
+# A pipe without data: its end shows that all readers of the ranks' output have finished.
 exec 5< <(:)
 exec 6> /proc/self/fd/5
 for ((number = 0; number < ranks_per_node; number++)); do
@@ -1144,7 +1147,7 @@ for child in "${children[@]}"; do
     [ "$code" -ne 0 ] || code=$status
   }
 done
-# The last lines; whoever holds a rank's output after its end is not waited for.
+# The last lines; processes that hold a rank's output after its end are not waited for.
 read -r -t 1 -u 5
 exec 5<&-
 [ -z "${world_watch:-}" ] || { kill -KILL "$world_watch"; wait "$world_watch"; } 2> /dev/null
@@ -1160,7 +1163,7 @@ fi
 # From here on: the first node.
 [ -d "$BAREBOAT_CONTROL" ] || (umask 077 && mkdir -p "$BAREBOAT_CONTROL") || exit 3
 printf '%(%s)T %s %s\n' -1 "$BAREBOAT_HOST" "$BAREBOAT_JOB" >> "$BAREBOAT_CONTROL/starts"
-# What this node is, for `bareboat lock` and `bareboat diff`.
+# Facts about this node, for `bareboat lock` and `bareboat diff`.
 node_facts() {
   local line
   read -r line < /proc/sys/kernel/osrelease && printf 'kernel %s\n' "$line"
@@ -1181,15 +1184,15 @@ if [ "$starts" -gt 1 ]; then
   rm -f "$BAREBOAT_CONTROL"/{exits,ends,over}.* "$BAREBOAT_CONTROL"/{exit_code,signals}
   [ ! -d "$BAREBOAT_CONTROL/logs" ] || mv "$BAREBOAT_CONTROL/logs" "$BAREBOAT_CONTROL/logs.$((starts - 1))"
   [ ! -d "$BAREBOAT_CONTROL/usage" ] || mv "$BAREBOAT_CONTROL/usage" "$BAREBOAT_CONTROL/usage.$((starts - 1))"
-  # Nothing that containers wrote is believed in a later start, nor a link of theirs followed.
+  # A later start trusts nothing that containers wrote, and follows no link of theirs.
   [ ! -d "$BAREBOAT_RUN_DIR" ] || mv "$BAREBOAT_RUN_DIR" "$BAREBOAT_RUN_DIR.$((starts - 1))"
 fi
 [ -d "$BAREBOAT_RUN_DIR" ] || (umask 077 && mkdir "$BAREBOAT_RUN_DIR") || exit 3
 script=$BAREBOAT_CONTROL/job.sh
-# It holds values of environment variables.
+# It contains values of environment variables.
 [ -e "$script" ] || (umask 077 && cp "$0" "$script") || exit 3
 
-# $1: exit code; kept in a file, because schedulers forget. Who reads it before the line is there waits.
+# $1: exit code; kept in a file, because schedulers forget it. Readers wait until the line is complete.
 finish() {
   printf '%s %(%s)T\n' "$1" -1 > "$BAREBOAT_CONTROL/exit_code"
   exit "$1"
@@ -1205,7 +1208,7 @@ everywhere() { # run this script on every node, with these arguments after the n
   fi
 }
 
-pass_on() { # a signal of the scheduler's, for the ranks on all nodes
+pass_on() { # a signal from the scheduler, for the ranks on all nodes
   everywhere --signal "$BAREBOAT_RUN" "$BAREBOAT_CONTROL" "$1"
 }
 
@@ -1220,15 +1223,15 @@ trap 'stop 129' HUP
 # Before the end of the job's time, or its preemption: time to write a checkpoint.
 trap 'interrupted=1; pass_on USR1' USR1
 
-await() { # the exit code of a child, through any number of signals
+await() { # the exit code of a child, despite any number of signals
   local status
   while :; do
     interrupted=
     wait "$1"
     status=$?
     [ -n "$interrupted" ] || return "$status"
-    # If the signal came just when bash had collected the child, bash takes it for running, and another `wait` would
-    # last until all other children end.
+    # If the signal came just when bash had collected the child, bash considers it running, and another `wait`
+    # would last until all other children end.
     if ! kill -0 "$1" 2> /dev/null && [[ " $(jobs -rp) " == *[[:space:]]"$1"[[:space:]]* ]]; then
       return "$status"
     fi
@@ -1237,7 +1240,7 @@ await() { # the exit code of a child, through any number of signals
 
 [ -d "$rank_logs" ] || mkdir "$rank_logs" || exit 3
 
-# By this the run's processes on different nodes know each other.
+# The run's processes on different nodes authenticate each other with it.
 (
   umask 077
   rm -f "$BAREBOAT_CONTROL/secret"
@@ -1245,8 +1248,8 @@ await() { # the exit code of a child, through any number of signals
   head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \n' > "$BAREBOAT_CONTROL/secret"
 ) || finish 3
 
-# Of "c[01-03,07],x9" what scontrol makes, which reads the site's configuration before; it is asked for many
-# nodes, and for names of another form.
+# Expands "c[01-03,07],x9". scontrol, which first reads the site's configuration, is used only for many nodes
+# and for other forms of names.
 hosts() {
   local rest=$SLURM_JOB_NODELIST prefix range first number found=()
   while [ "$BAREBOAT_NODES" -le 64 ] && [[ $rest =~ ^([^][,]+)(\[([0-9,-]+)\])?(,|$) ]]; do
@@ -1262,8 +1265,8 @@ hosts() {
   if [ -z "$rest" ]; then printf '%s\n' "${found[@]}"; else scontrol show hostnames "$SLURM_JOB_NODELIST"; fi
 }
 
-# One task for each node, which gets all that the job has there. --overlap: a signal is passed on while the
-# job's own step has everything. --mpi=none: these are no ranks.
+# One task per node, with all of the job's resources there. --overlap: a signal must get through while the
+# job's own step uses everything. --mpi=none: these are not ranks.
 on_each_node() {
   local script=$1 how=$2
   shift 2
@@ -1271,7 +1274,7 @@ on_each_node() {
     --overlap --mpi=none bash "$script" "$how" SLURM_NODEID "$@"
 }
 
-# Not SLURM_JOB_ID: for an element of an array that is the number of the whole array.
+# Not SLURM_JOB_ID: for an element of an array that is the ID of the whole array.
 again() { scontrol requeue "$BAREBOAT_JOB" && echo "$BAREBOAT_JOB"; }
 
 agains=()
@@ -1290,7 +1293,7 @@ if [ "${#hosts[@]}" -ne "$BAREBOAT_NODES" ]; then
   finish 3
 fi
 printf '%s\n' "${hosts[@]}" > "$BAREBOAT_CONTROL/hosts"
-# Ranks meet at the first node, by its address: names may not resolve in an image.
+# Ranks connect to the first node by its address: names may not resolve in an image.
 BAREBOAT_MASTER=${hosts[0]}
 while read -r address _; do
   if [[ $address != 127.* ]]; then
@@ -1299,8 +1302,8 @@ while read -r address _; do
   fi
 done < <(getent ahostsv4 "${hosts[0]}")
 
-# A port that nobody listens on here; jobs begin to look at different ones. (To read the kernel's table of
-# sockets takes 15 ms.)
+# A port without a listener; jobs start the search at different ones. (Reading the kernel's table of sockets
+# takes 15 ms.)
 BAREBOAT_PORT=$((20000 + ${BAREBOAT_JOB//[!0-9]/}0 / 10 % 20000))
 while { true < "/dev/tcp/127.0.0.1/$BAREBOAT_PORT" || true < "/dev/tcp/$BAREBOAT_MASTER/$BAREBOAT_PORT"; } \
   2> /dev/null; do
@@ -1316,7 +1319,7 @@ run job
 code=$?
 
 end_files=over end_count=2
-all_ended() { # another node's files may be seen late, unless something changes in their directory
+all_ended() { # another node's files may appear late, unless something changes in their directory
   local looks
   for ((looks = 0; looks < 300; looks++)); do
     [ "$(cat "$BAREBOAT_CONTROL/$end_files".* 2> /dev/null | wc -l)" -lt "$end_count" ] || return 0
@@ -1344,7 +1347,7 @@ if [ "$code" -eq 0 ] && [ ! -e "$BAREBOAT_CONTROL/world/one" ]; then
   esac
 fi
 
-# The first rank that failed by itself says what went wrong; its exit code is ours.
+# The first rank that did not end by a signal shows the cause; its exit code is the job's.
 rank='' status=''
 if [ "$code" -ne 0 ]; then
   failed=$(exits_of_run | grep -v ' 0$')
@@ -1360,10 +1363,10 @@ if [ -n "$status" ]; then
   done 2> /dev/null | tail -n 20 | sed 's/^/  /' >&2
 fi
 
-# 75 (EX_TEMPFAIL): the job has saved its state and wants to go on later.
+# 75 (EX_TEMPFAIL): the job has saved its state and continues later.
 if [ "$code" -eq 75 ]; then
   printf 'bareboat: the job requests a restart: requeueing it\n' >&2
-  trap '' TERM INT HUP # which the scheduler may send to put it there; it is not the end of the run
+  trap '' TERM INT HUP # the scheduler may send them to requeue it; they do not end the run
   if again "$@" > "$BAREBOAT_CONTROL/again"; then
     tail -n 1 "$BAREBOAT_CONTROL/again" >> "$BAREBOAT_CONTROL/agains"
     exit "${AGAIN:-75}"

@@ -7,12 +7,12 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher image-mpirun, scheduler slurm
-# Written by Bareboat 0.1.0, plan sha256:3425c96e987f.
-# It needs bash and what is named under "What must be there", but no Bareboat.
+# Written by Bareboat 0.1.0, plan sha256:f629d641ece1.
+# It needs bash and the files under "Requirements", but no Bareboat.
 set -u
 
-# Every process of this run carries this mark in its environment, whatever session or container it moves
-# to. This shell itself does not: it got the mark as an argument, and does not export it.
+# Every process of this run carries this mark in its environment, even in another session or container. This
+# shell itself does not: it got the mark as an argument, and does not export it.
 unset BAREBOAT_RUN
 
 # What the plan has decided.
@@ -25,8 +25,8 @@ BAREBOAT_JOB="${SLURM_JOB_ID:-$$}"
 # The scheduler starts this script on the first node, which starts it again on every node:
 # bash SCRIPT --node|--rank NODE RUN CONTROL MASTER PORT WHAT;  bash SCRIPT --signal NODE RUN CONTROL NAME;
 # bash SCRIPT --bring|--leave NODE RUN CONTROL TRIES.
-# NODE is a number, or the name of the variable that holds it. No container sees the folder CONTROL; the ranks
-# write to another, beside it.
+# NODE is a number, or the name of the variable with the number. No container sees the directory CONTROL; the
+# ranks write to another one beside it.
 part=--first
 case ${1:-} in
   --node | --rank)
@@ -37,7 +37,7 @@ case ${1:-} in
     part=$1 BAREBOAT_RUN=$3 BAREBOAT_CONTROL=$4 what=${5:-1}
     ;;
 esac
-read -r BAREBOAT_HOST < /proc/sys/kernel/hostname # what uname -n says, and no program to start
+read -r BAREBOAT_HOST < /proc/sys/kernel/hostname # the output of uname -n, without starting a program
 HERE=" on $BAREBOAT_HOST"
 
 if [ "$part" = --first ]; then
@@ -48,11 +48,11 @@ BAREBOAT_RUN_DIR=${BAREBOAT_CONTROL%/*}/ranks
 rank_logs=
 
 # A process can lose the mark: by overwriting its environment (setproctitle), or through env -i. So the run's
-# processes are those that carry it, all that descends from them or from this script, and all that shares
-# something with them which a process cannot leave ($run_apart). The script's own helpers carry this:
+# processes are those that carry it, all descendants of them or of this script, and all that share an
+# enclosure with them which a process cannot leave ($run_apart). The script's own helpers carry this:
 export BAREBOAT_SCRIPT=$BAREBOAT_RUN
 
-carriers() { # $1: a variable with its value, as processes got it at their start
+carriers() { # $1: a variable with its value, as in processes' initial environment
   grep -lszxF "$1" /proc/[0-9]*/environ | tr -dc '0-9\n'
 }
 
@@ -85,7 +85,7 @@ run_pids() { # the run's processes on this node
     esac
     while IFS= read -r -d '' word; do own_words+=$word$'\n'; done < "/proc/$$/cmdline"
     own_session=${session[$$]:-} own_apart=${apart[$$]:-}
-    # In this order: a copy of this script that becomes a helper meanwhile is seen as the one or the other.
+    # In this order: a copy of this script that becomes a helper meanwhile is seen as one or the other.
     for pid in "${!parent[@]}"; do ! is_script "$pid" || script[$pid]=1; done
     for pid in $(carriers "BAREBOAT_SCRIPT=$BAREBOAT_RUN"); do script[$pid]=1; done
     for pid in $(marked_pids); do ours[$pid]=1; done
@@ -95,7 +95,7 @@ run_pids() { # the run's processes on this node
         [ "$run_apart" != user ] || [ -z "$own_apart" ] || [ "${apart[$pid]:-$own_apart}" = "$own_apart" ] ||
           together[${apart[$pid]}]=1
         [ "$run_apart" != tracer ] || together[$pid]=1
-        # Only where it began it: then all in it are its descendants.
+        # Only if it began the session: then all processes in it are its descendants.
         [ "${session[$pid]:-}" != "$pid" ] || [ "$pid" = "$own_session" ] || sessions[$pid]=1
       done
       for pid in "${!parent[@]}"; do
@@ -111,7 +111,7 @@ run_pids() { # the run's processes on this node
   [ "${#ours[@]}" -eq 0 ] || printf '%s\n' "${!ours[@]}"
 }
 
-gone() { # $1: a command that lists processes, $2: wait so many tenths of a second until there are none
+gone() { # $1: a command that lists processes, $2: tenths of a second to wait until there are none
   local tenths
   for ((tenths = 0; tenths < $2; tenths++)); do
     [ -n "$("$1")" ] || return 0
@@ -120,8 +120,8 @@ gone() { # $1: a command that lists processes, $2: wait so many tenths of a seco
   return 1
 }
 
-end_run() { # ask the processes to end, wait up to 10 s, then make them
-  # Those with the mark first: what started them (mpirun, an engine) would end them at once.
+end_run() { # SIGTERM to the processes, wait up to 10 s, then SIGKILL
+  # Processes with the mark first: their starters (mpirun, an engine) would kill them at once.
   signal_to TERM marked_pids
   if gone marked_pids 100; then
     gone run_pids 10 && return 0
@@ -143,7 +143,7 @@ signal_to() { # $1: the signal, $2: a command that lists processes
   [ -z "$pids" ] || kill -s "$1" $pids 2> /dev/null
 }
 
-exits() { # $1: of the first of these files, $2: how many; lines RANK CODE, and nothing else
+exits() { # $1: the first of these files, $2: how many; only valid lines RANK CODE
   local number file found=()
   for ((number = $1; number < $1 + $2; number++)); do
     file=$BAREBOAT_RUN_DIR/exits.$number
@@ -162,7 +162,7 @@ deliver() { # $1: a signal for the run's processes on this node
     end_run
     return "$?"
   fi
-  # A process that does not handle it would die of it.
+  # A process without a handler would die of it.
   for pid in $(run_pids); do
     caught=$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$pid/status" 2> /dev/null)
     (((0x${caught:-0} >> ($(kill -l "$1") - 1)) & 1)) && kill -s "$1" "$pid"
@@ -171,11 +171,11 @@ deliver() { # $1: a signal for the run's processes on this node
 
 if [ "$part" = --signal ]; then # from the first node
   deliver "$what"
-  exit 0 # else Slurm kills this part on the slower nodes
+  exit 0 # otherwise Slurm kills this part on the slower nodes
 fi
 
 declare -F at_exit > /dev/null || exit_commands=
-at_exit() { # $1: a command for the end of this part, after those that were given before
+at_exit() { # $1: a command for the end of this part, after those added before
   exit_commands=${exit_commands:+$exit_commands; }$1
   trap "$exit_commands" EXIT
 }
@@ -192,21 +192,21 @@ stop() { # $1: exit code
 trap 'stop 143' TERM
 trap 'stop 130' INT
 trap 'stop 129' HUP
-trap '' QUIT # Ctrl-\ is the program's, which may go on
+trap '' QUIT # Ctrl-\ is for the program, which may continue
 
-need() { # $1: path, $2: what it is, $3: what to do
+need() { # $1: path, $2: what it is, $3: the remedy
   [ -e "$1" ] && return 0
   printf 'bareboat: %s does not exist%s: %s\n  try: %s\n' "$2" "$HERE" "$1" "$3" >&2
   exit 3
 }
 
-# What must be there.
+# Requirements.
 need /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 'a layer of the image' 'bareboat capture --fresh'
 need /opt/bwrap 'the engine bubblewrap' 'bareboat doctor'
 need /home/ada/digits 'the working directory' 'submit from a directory on a file system that all nodes share'
 need /scratch/ada/store/programs/2262571a73a496c1 'the seccomp filter' 'bareboat plan JOB'
 
-# Not exported: only what the launcher starts is given it.
+# Not exported: only processes of the launcher get it.
 unset BAREBOAT_SECRET
 read -r BAREBOAT_SECRET < "$BAREBOAT_CONTROL/secret" || [ -n "${BAREBOAT_SECRET:-}" ] || exit 3
 
@@ -214,13 +214,13 @@ start_sampler() {
   local program=$BAREBOAT_CONTROL/sampler.py python place=$BAREBOAT_CONTROL/usage/$BAREBOAT_HOST
   [ -e "$program" ] || program=${BAREBOAT_CONTROL%/points/*}/sampler.py # of all points of a sweep or a study
   [ -e "$program" ] && python=$(command -v python3) || return 1
-  (umask 077 && mkdir -p "${place%/*}" && mkdir "$place") 2> /dev/null || return 0 # another rank's part has begun
+  (umask 077 && mkdir -p "${place%/*}" && mkdir "$place") 2> /dev/null || return 0 # by another rank's part
   "$python" -I -S "$program" "$BAREBOAT_RUN" "$$" "$place" < /dev/null > /dev/null 2>&1 &
   at_exit "kill $! 2> /dev/null"
 }
 start_sampler
 
-seal() { # $@: words. (A here-string is a pipe, or in bash before 5.1 a file without a name.)
+seal() { # $@: words. (A here-string is a pipe, or in bash before 5.1 an unnamed file.)
   exec {sealed}<<< '' && read -r -u "$sealed" _ || exit 3
   printf '%s\0' "$@" >> "/proc/self/fd/$sealed"
 }
@@ -263,10 +263,11 @@ job_command() {
 if sys.path[:1] == [""]:
     sys.path.append(sys.path.pop(0))
 
-"""Who is of a run: the proof of its secret between nodes, and connections on which each side has given it.
+"""Mutual authentication of a run'"'"'s nodes by its secret, and the connections on which both sides have passed
+it.
 
-Anyone on the network may call the first node, or listen in its place. So each side proves to the other that
-it knows the run'"'"'s secret, which itself is never sent, before either reads more than a few bytes:
+Anyone on the network can connect to the first node, or listen in its place. So each side proves to the other
+that it knows the run'"'"'s secret, which is never sent, before either reads more than a few bytes:
 
     other node -> first    "FLR2", a nonce of 32 bytes
     first -> other         a nonce of 32 bytes, HMAC-SHA256(secret; "lead", place, both nonces)
@@ -293,22 +294,22 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-#: Holds the secret, in hexadecimal digits.
+#: Contains the secret, in hexadecimal digits.
 SECRET = "BAREBOAT_SECRET"
-#: All that a connection has for its proof.
+#: Time limit of a connection'"'"'s authentication.
 PROOF_S = 10.0
-#: So many connections may be without proof at a time.
+#: Maximum number of connections that are not yet authenticated.
 MOST_CALLERS = 256
-#: A message is a command with its environment, of a few kB.
+#: A message is a command with its environment, a few kB.
 _MOST_BYTES = 2**22
-#: Where the port is taken, the next is tried; only who has the secret knows which.
+#: If a port is in use, the next is tried; only processes with the secret know which.
 _MORE_PORTS = 7
 _MAGIC = b"FLR2"
 _NONCE, _MAC = 32, 32
 
 
 class Line:
-    """A connection that carries JSON objects. With a key each is signed, with its direction and number."""
+    """A connection for JSON objects. With a key each is signed, with its direction and number."""
 
     def __init__(
         self, connection: socket.socket, key: bytes = b"", ours: bytes = b"", theirs: bytes = b""
@@ -329,7 +330,7 @@ class Line:
             self.connection.sendall(struct.pack(">I", len(data)) + signature + data)
 
     def receive(self) -> "dict[str, Any] | None":
-        """None at the end of the connection, and for what is no message."""
+        """The next message; None at the end of the connection, and for anything invalid."""
         try:
             (size,) = struct.unpack(">I", exactly(self.connection, 4))
             if size > _MOST_BYTES:
@@ -356,7 +357,7 @@ class Line:
 
 
 def exactly(connection: socket.socket, size: int, end: "float | None" = None) -> bytes:
-    """So many bytes, until a moment of the monotonic clock. Raises OSError."""
+    """Read `size` bytes until `end` on the monotonic clock. Raises OSError."""
     found = bytearray()
     while len(found) < size:
         if end is not None:
@@ -380,25 +381,26 @@ def read_secret() -> bytes:
     except ValueError:
         found = b""
     if len(found) < 16:
-        raise SystemExit("bareboat: the run'"'"'s secret is not there: " + SECRET)
+        raise SystemExit("bareboat: the run'"'"'s secret is missing: " + SECRET)
     return found
 
 
 def ports(secret: bytes, first: int) -> "list[int]":
-    """Where the first node may listen. Who takes the first of them cannot know the others."""
+    """The ports on which the first node may listen. A process that occupies the first cannot know the
+    others."""
     found = hmac.new(secret, b"ports", hashlib.sha256).digest()
     more = struct.unpack(">16H", found)[:_MORE_PORTS]
     return [first, *(20000 + number % 12000 for number in more)]
 
 
 def join(secret: bytes, master: str, port: int, patience_s: float, hello: "dict[str, Any]") -> Line:
-    """A connection to the first node on which each side has proved itself; `hello` is its first message."""
+    """Connect to the first node with mutual authentication; `hello` is the first message."""
     end = time.monotonic() + patience_s
     first, *others = ports(secret, port)
     turn = 0
     while True:
         reason, taken = "", False
-        # The other ports only where the first is another'"'"'s: who listens there need not be disturbed.
+        # The other ports only where another process has the first: do not disturb other listeners.
         for each in [first] if turn % 20 else [first, *others]:
             try:
                 return _call(secret, master, each, hello)
@@ -416,7 +418,7 @@ def join(secret: bytes, master: str, port: int, patience_s: float, hello: "dict[
 
 
 class _Stranger(Exception):
-    """Who answered does not know the secret."""
+    """The process that answered does not know the secret."""
 
 
 def _call(secret: bytes, master: str, port: int, hello: "dict[str, Any]") -> Line:
@@ -436,7 +438,7 @@ def _call(secret: bytes, master: str, port: int, hello: "dict[str, Any]") -> Lin
         connection.sendall(_proof(secret, b"follow", place, ours, theirs))
         line = Line(connection, _proof(secret, b"key", place, ours, theirs), b"follow", b"lead")
         line.send(**hello)
-        if line.receive() is None:  # dropped among many
+        if line.receive() is None:  # dropped because of too many connections
             raise OSError("the connection ended")
         connection.settimeout(None)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -447,8 +449,8 @@ def _call(secret: bytes, master: str, port: int, hello: "dict[str, Any]") -> Lin
 
 
 def of_the_most(callers: "Any") -> "Any":
-    """Of connections without proof, the oldest first, whom to drop when there are too many: the oldest from
-    the address that most come from."""
+    """The connection to drop when too many are not authenticated: the oldest from the address with the most
+    connections. `callers`: oldest first."""
     counts: dict[str, int] = {}
     for caller in callers:
         counts[caller.address] = counts.get(caller.address, 0) + 1
@@ -457,7 +459,7 @@ def of_the_most(callers: "Any") -> "Any":
 
 
 class _Caller:
-    """A connection without proof yet."""
+    """A connection that is not yet authenticated."""
 
     def __init__(self, connection: socket.socket, address: str) -> None:
         self.connection = connection
@@ -473,7 +475,7 @@ class _Caller:
 
 
 class Door:
-    """Lets in who knows the secret, in whatever order they come; others hold up nobody."""
+    """Accepts connections with the secret in any order; others block nobody."""
 
     def __init__(self, secret: bytes, master: str, port: int) -> None:
         self._secret = secret
@@ -484,7 +486,7 @@ class Door:
         self._callers: dict[int, _Caller] = {}  # by descriptor, the oldest first
 
     def next(self, end: float) -> "Line | None":
-        """The next connection that has proved itself; None when the time is over."""
+        """The next authenticated connection; None after `end`."""
         while True:
             now = time.monotonic()
             if now >= end:
@@ -493,7 +495,7 @@ class Door:
                 self._drop(caller)
             first = min([end, *(caller.end for caller in self._callers.values())])
             ready = [key.data for key, _ in self._selector.select(max(first - now, 0.001))]
-            # Who is here goes before who comes.
+            # Existing connections before new ones.
             for caller in [each for each in ready if each is not None]:
                 line = self._hear(caller) if caller.connection.fileno() >= 0 else None
                 if line is not None:
@@ -512,7 +514,7 @@ class Door:
     def _accept(self) -> "Line | None":
         try:
             connection, address = self._listener.accept()
-        except OSError:  # no descriptors are left, or the caller has gone
+        except OSError:  # no descriptors are left, or the caller has disconnected
             if self._callers:
                 self._drop(of_the_most(self._callers.values()))
             return None
@@ -533,7 +535,7 @@ class Door:
         self._selector.unregister(caller.connection)
 
     def _hear(self, caller: _Caller) -> "Line | None":
-        """Never reads more than the next message of the proof."""
+        """Read at most the next message of the authentication."""
         try:
             data = caller.connection.recv(caller.missing)
             if not data:
@@ -569,7 +571,7 @@ class Door:
 
 
 def listen(secret: bytes, master: str, port: int) -> "tuple[socket.socket, int]":
-    """On the first of the run'"'"'s ports that is free."""
+    """Listen on the first free port of the run."""
     reason = ""
     for each in ports(secret, port):
         listener = socket.socket()
@@ -585,19 +587,19 @@ def listen(secret: bytes, master: str, port: int) -> "tuple[socket.socket, int]"
 
 
 """Starts the image'"'"'s own mpirun on the first node, and lets it start its daemons on the others. A program:
-one file without dependencies, for the Python 3.6 or newer of any image; no ssh or srun is needed in there.
+one file without dependencies, for the Python 3.6 or newer of any image, which needs no ssh or srun.
 
-The job script starts it in a container on every node. On the others it calls the first node, and does what it
-is told. On the first node it runs mpirun, whose "ssh" is this file again (`agent`): it hands the command over
-to the node that it is for, and ends as that ends.
+The job script starts it in a container on every node. On the others it connects to the first node and
+executes its commands. On the first node it runs mpirun, whose "ssh" is this file again (`agent`): it sends
+the command to its node and exits when the command does.
 
     BAREBOAT_SECRET=HEX python relay.py --node K --nodes N --master ADDRESS --port P --ranks R \\
         --launcher WORDS --check WORDS -- LAUNCHER… CHECK… COMMAND…
 
-Nodes prove to each other that they know the run'"'"'s secret, by bareboat.mpi.door, whose text precedes this one.
+Nodes authenticate each other with the run'"'"'s secret by bareboat.mpi.door, whose text precedes this one.
 
-In the launcher'"'"'s words AGENT stands for the path of its "ssh", HOSTS for the nodes as in `c1:2,c2:2`, and
-NAMES for those without the number of ranks. The MPI check (bareboat.mpi.check_program) is run before the
+In the launcher'"'"'s words AGENT is replaced by the path of its "ssh", HOSTS by the nodes as in `c1:2,c2:2`, and
+NAMES by those without the number of ranks. The MPI check (bareboat.mpi.check_program) runs before the
 command.
 """
 
@@ -617,7 +619,7 @@ import threading
 import time
 
 
-#: Seconds until the other nodes are there; a container may first have to be unpacked.
+#: Seconds to wait for the other nodes; a container may first have to be unpacked.
 _PATIENCE_S = 300.0
 #: Of a message: the number of a command, and its exit code.
 _NUMBERS = ("start", "end", "ended", "code")
@@ -659,9 +661,9 @@ def _options(words: "list[str]") -> "tuple[Any, list[str]]":
 
 # -- processes -------------------------------------------------------------------------------------
 
-#: mpirun and its daemons do not carry the mark by which a run is ended, because they would kill the ranks a
-#: second after they were told. So the ranks are told directly, have their ten seconds, and mpirun ends after
-#: them. The ranks take the mark up again from this variable.
+#: mpirun and its daemons do not carry the mark by which a run is terminated: they would kill the ranks a
+#: second after the signal. So the ranks get the signal directly, have their ten seconds, and mpirun ends
+#: after them. The ranks restore the mark from this variable.
 _MARK, _HIDDEN_MARK = "BAREBOAT_RUN", "BAREBOAT_MARK"
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None)
@@ -674,7 +676,7 @@ def _unmarked() -> "dict[str, str]":
 
 
 def _leave_to_the_ranks(number: int, frame: "Any") -> None:
-    """They were told too; when they have ended, so does mpirun."""
+    """Ignore the signal: the ranks got it too, and mpirun ends after them."""
 
 
 def _die_with_parent() -> None:
@@ -698,22 +700,22 @@ def _receive(line: Line) -> "dict[str, Any] | None":
         return None
 
 
-# -- the program as it lies on a node ------------------------------------------------------------------
+# -- the program'"'"'s files on a node ---------------------------------------------------------------------
 
 
 def _folder(secret: bytes) -> str:
-    """A folder of this run'"'"'s, at the same path on all nodes, that nobody else can foretell."""
+    """A directory of this run, at the same unpredictable path on all nodes."""
     folder = "/tmp/bareboat-" + hmac.new(secret, b"folder", hashlib.sha256).hexdigest()[:16]
     shutil.rmtree(folder, ignore_errors=True)  # of the run before a requeue
     try:
         os.mkdir(folder, 0o700)
     except OSError as error:
-        raise SystemExit(f"bareboat: cannot make the folder {folder}: {error.strerror}") from None
+        raise SystemExit(f"bareboat: cannot create the directory {folder}: {error.strerror}") from None
     return folder
 
 
 def _write_agent(folder: str) -> None:
-    # The text of this program is an argument of ours: `python -c TEXT`.
+    # The text of this program is its own argument: `python -c TEXT`.
     given = _read("/proc/self/cmdline").split(b"\0")
     text = given[given.index(b"-c") + 1] if b"-c" in given[:3] else _read(__file__)
     with open(os.path.join(folder, "relay.py"), "wb") as program:
@@ -731,7 +733,7 @@ def _follow(options: "Any") -> int:
     secret = read_secret()
     folder = _folder(secret)
     try:
-        # ORTE'"'"'s daemons want to see the "ssh" too, which they never use.
+        # ORTE'"'"'s daemons require the "ssh" too, although they never use it.
         _write_agent(folder)
         return _obey(options, secret)
     finally:
@@ -750,7 +752,7 @@ def _obey(options: "Any", secret: bytes) -> int:
             return 0 if message is not None else 1
         if "start" in message:
             number = message["start"]
-            # As sshd does it: the words are one line for a shell.
+            # Like sshd: the words are one line for a shell.
             child = subprocess.Popen(
                 ["/bin/sh", "-c", " ".join(message.get("words", []))],
                 stdin=subprocess.DEVNULL,
@@ -793,7 +795,7 @@ class _Lead:
         self._lost = ""
 
     def gather(self) -> None:
-        """Open the way for the agents, and wait for the other nodes."""
+        """Start the server for the agents, and wait for the other nodes."""
         self._open_for_agents()
         others = self._options.nodes - 1
         if others:
@@ -812,7 +814,7 @@ class _Lead:
                 threading.Thread(target=self._hear, args=(host, line), daemon=True).start()
 
     def _welcome(self, line: Line, found: "dict[int, tuple[str, Line]]") -> None:
-        """A node may come twice, when it has lost the first connection; the later one counts."""
+        """Register a node. It may connect again after it lost the first connection; the later one counts."""
         said = line.receive() or {}
         node, host = said.get("node"), said.get("host")
         if not isinstance(node, int) or not 0 < node < self._options.nodes or not isinstance(host, str):
@@ -869,7 +871,7 @@ class _Lead:
         asked = agent.receive() or {}
         follower = self._followers.get(str(asked.get("host")))
         if follower is None:
-            agent.send(code=255, error="there is no node {!r} in this run".format(asked.get("host")))
+            agent.send(code=255, error="the run has no node {!r}".format(asked.get("host")))
             return
         with self._lock:
             number = next(self._numbers)
@@ -886,7 +888,7 @@ class _Lead:
                     follower.send(end=number)
 
     def check(self, start: "list[str]", check: "list[str]") -> int:
-        """What the ranks say is kept, and shown when the check fails."""
+        """Run the check. The ranks'"'"' output is kept, and shown when the check fails."""
         log = os.path.join(os.environ.get("BAREBOAT_RUN_DIR") or self._folder, "mpi_check.log")
         with open(log, "wb") as stream:
             code = self.run(start, check, output=stream)
@@ -943,7 +945,7 @@ def _read(path: str) -> bytes:
 
 
 def _agent(path: str, words: "list[str]") -> int:
-    """`ssh [options] HOST COMMAND…`; the options mean nothing here."""
+    """`ssh [options] HOST COMMAND…`; the options are ignored."""
     while words and words[0].startswith("-"):
         words = words[2:] if words[0] in ("-p", "-l", "-o", "-i", "-F") else words[1:]
     if len(words) < 2:
@@ -971,11 +973,11 @@ the Python 3.6 or newer of any image.
 
     python check_program.py --size 2 [--timeout 60] [--library /path/libmpi.so.40] [--tell NAME=VALUE]…
 
-NAME=VALUE: variables by which the library says what way it takes to other nodes; one rank a node sets them.
-Every rank prints one line, `bareboat-mpi-check {"rank": 0, "size": 2, …}`, and ends with 0 when the world has
-the size that it should have and a message of a mebibyte went round. It ends with 3 when the world has another
-size: the silent failure, in which every rank believes that it is alone, trains a model of its own and exits
-with 0. With 4 when MPI fails, is not there, or cannot be used by the mpi4py that is; with 1 when it hangs.
+NAME=VALUE: variables with which the library reports its transport to other nodes; one rank per node sets
+them. Every rank prints one line, `bareboat-mpi-check {"rank": 0, "size": 2, …}`, and exits with 0 when the
+world has the expected size and a message of a mebibyte reached all ranks. It exits with 3 when the world has
+another size: the silent failure, in which every rank is a singleton, trains a model of its own and exits with
+0. With 4 when MPI fails, is not installed, or does not work with the installed mpi4py; with 1 when it hangs.
 """
 
 import argparse
@@ -990,7 +992,7 @@ import sys
 RIGHT, WRONG_SIZE, BROKEN = 0, 3, 4
 MARK = "bareboat-mpi-check "
 
-#: Enough for a message to take the way of large ones: single-copy between processes, rendezvous on a network.
+#: Large enough for the transport of large messages: single-copy between processes, rendezvous on a network.
 _WORDS = 2**18
 
 TYPE_CHECKING = False
@@ -1031,7 +1033,8 @@ def main(arguments: "list[str] | None" = None) -> int:
 
 
 def _speaks_for_node() -> bool:
-    """Thousands of ranks would say the same: one of each node does, as the launchers number them."""
+    """Whether this rank reports for its node, according to the launchers'"'"' local ranks: thousands of ranks
+    would all print the same."""
     names = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
     return next((os.environ[name] for name in names if os.environ.get(name)), "0") == "0"
 
@@ -1040,7 +1043,7 @@ def wrong_size(size: int, wanted: int, library: str) -> str:
     what = f"{wanted} ranks were started, and each is alone" if size == 1 else f"{wanted} ranks were started"
     return (
         f"bareboat: the MPI world has size {size}, not {wanted}: {what}. "
-        f"Whoever started them does not speak to {library}."
+        f"Their launcher does not support {library}."
     )
 
 
@@ -1051,23 +1054,23 @@ def _say(**facts: "Any") -> None:
 
 
 def _measure(path: "str | None") -> "Measured":
-    """Rank, size, the sum of rank + 1 over a mebibyte, the library'"'"'s own words, and the way it was asked."""
+    """Rank, size, the sum of rank + 1 over a mebibyte, the library'"'"'s version text, and the interface used."""
     found = None if path else importlib.util.find_spec("mpi4py")
-    if found is not None and found.has_location:  # not a mere folder of that name
+    if found is not None and found.has_location:  # not just a directory of that name
         return _by_mpi4py(_mpi4py())
     return _by_ctypes(_load(path))
 
 
 def _mpi4py() -> "Any":
-    """Where it is installed it is what the job imports: another way to MPI would show nothing of it."""
+    """mpi4py'"'"'s MPI. If it is installed, the job imports it: a check by other means would not test it."""
     try:
         from mpi4py import MPI
-    except Exception as error:  # of mpi4py'"'"'s wheels, which look for a libmpi by themselves: RuntimeError
+    except Exception as error:  # mpi4py'"'"'s wheels, which search for libmpi themselves, raise RuntimeError
         said = " ".join(str(error).split())
         raise RuntimeError(
-            f"mpi4py is installed, but cannot be imported: {said}. Either its libmpi is not there, or it was "
-            "built for another one; try: python -m pip install --force-reinstall --no-binary=mpi4py mpi4py, "
-            "or uninstall it, if nothing imports it"
+            f"mpi4py is installed, but cannot be imported: {said}. Either its libmpi is not installed, "
+            "or it was built for another one; try: python -m pip install --force-reinstall "
+            "--no-binary=mpi4py mpi4py, or uninstall it, if nothing imports it"
         ) from error
     return MPI
 
@@ -1088,7 +1091,7 @@ def _load(path: "str | None") -> ctypes.CDLL:
     reasons = []
     for name in names:
         try:
-            # OpenMPI'"'"'s plugins expect to find its symbols.
+            # OpenMPI'"'"'s plugins need its symbols.
             return ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL)
         except OSError as error:
             reasons.append(str(error))
@@ -1151,7 +1154,7 @@ exit "$code"
 [ -e /dev/fd/0 ] || exec < /dev/null
 
 # In the background, because bash runs a trap only between commands or during `wait`. It keeps the standard
-# input, and the signals that bash takes from what it puts there.
+# input, and the signals that bash ignores in background commands.
 start_command() { # $1: job or check
   (
     trap - INT QUIT
@@ -1186,7 +1189,7 @@ fi
 # From here on: the first node.
 [ -d "$BAREBOAT_CONTROL" ] || (umask 077 && mkdir -p "$BAREBOAT_CONTROL") || exit 3
 printf '%(%s)T %s %s\n' -1 "$BAREBOAT_HOST" "$BAREBOAT_JOB" >> "$BAREBOAT_CONTROL/starts"
-# What this node is, for `bareboat lock` and `bareboat diff`.
+# Facts about this node, for `bareboat lock` and `bareboat diff`.
 node_facts() {
   local line
   read -r line < /proc/sys/kernel/osrelease && printf 'kernel %s\n' "$line"
@@ -1207,15 +1210,15 @@ if [ "$starts" -gt 1 ]; then
   rm -f "$BAREBOAT_CONTROL"/{exits,ends,over}.* "$BAREBOAT_CONTROL"/{exit_code,signals}
   [ ! -d "$BAREBOAT_CONTROL/logs" ] || mv "$BAREBOAT_CONTROL/logs" "$BAREBOAT_CONTROL/logs.$((starts - 1))"
   [ ! -d "$BAREBOAT_CONTROL/usage" ] || mv "$BAREBOAT_CONTROL/usage" "$BAREBOAT_CONTROL/usage.$((starts - 1))"
-  # Nothing that containers wrote is believed in a later start, nor a link of theirs followed.
+  # A later start trusts nothing that containers wrote, and follows no link of theirs.
   [ ! -d "$BAREBOAT_RUN_DIR" ] || mv "$BAREBOAT_RUN_DIR" "$BAREBOAT_RUN_DIR.$((starts - 1))"
 fi
 [ -d "$BAREBOAT_RUN_DIR" ] || (umask 077 && mkdir "$BAREBOAT_RUN_DIR") || exit 3
 script=$BAREBOAT_CONTROL/job.sh
-# It holds values of environment variables.
+# It contains values of environment variables.
 [ -e "$script" ] || (umask 077 && cp "$0" "$script") || exit 3
 
-# $1: exit code; kept in a file, because schedulers forget. Who reads it before the line is there waits.
+# $1: exit code; kept in a file, because schedulers forget it. Readers wait until the line is complete.
 finish() {
   printf '%s %(%s)T\n' "$1" -1 > "$BAREBOAT_CONTROL/exit_code"
   exit "$1"
@@ -1231,7 +1234,7 @@ everywhere() { # run this script on every node, with these arguments after the n
   fi
 }
 
-pass_on() { # a signal of the scheduler's, for the ranks on all nodes
+pass_on() { # a signal from the scheduler, for the ranks on all nodes
   everywhere --signal "$BAREBOAT_RUN" "$BAREBOAT_CONTROL" "$1"
 }
 
@@ -1246,22 +1249,22 @@ trap 'stop 129' HUP
 # Before the end of the job's time, or its preemption: time to write a checkpoint.
 trap 'interrupted=1; pass_on USR1' USR1
 
-await() { # the exit code of a child, through any number of signals
+await() { # the exit code of a child, despite any number of signals
   local status
   while :; do
     interrupted=
     wait "$1"
     status=$?
     [ -n "$interrupted" ] || return "$status"
-    # If the signal came just when bash had collected the child, bash takes it for running, and another `wait` would
-    # last until all other children end.
+    # If the signal came just when bash had collected the child, bash considers it running, and another `wait`
+    # would last until all other children end.
     if ! kill -0 "$1" 2> /dev/null && [[ " $(jobs -rp) " == *[[:space:]]"$1"[[:space:]]* ]]; then
       return "$status"
     fi
   done
 }
 
-# By this the run's processes on different nodes know each other.
+# The run's processes on different nodes authenticate each other with it.
 (
   umask 077
   rm -f "$BAREBOAT_CONTROL/secret"
@@ -1269,8 +1272,8 @@ await() { # the exit code of a child, through any number of signals
   head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \n' > "$BAREBOAT_CONTROL/secret"
 ) || finish 3
 
-# Of "c[01-03,07],x9" what scontrol makes, which reads the site's configuration before; it is asked for many
-# nodes, and for names of another form.
+# Expands "c[01-03,07],x9". scontrol, which first reads the site's configuration, is used only for many nodes
+# and for other forms of names.
 hosts() {
   local rest=$SLURM_JOB_NODELIST prefix range first number found=()
   while [ "$BAREBOAT_NODES" -le 64 ] && [[ $rest =~ ^([^][,]+)(\[([0-9,-]+)\])?(,|$) ]]; do
@@ -1286,8 +1289,8 @@ hosts() {
   if [ -z "$rest" ]; then printf '%s\n' "${found[@]}"; else scontrol show hostnames "$SLURM_JOB_NODELIST"; fi
 }
 
-# One task for each node, which gets all that the job has there. --overlap: a signal is passed on while the
-# job's own step has everything. --mpi=none: these are no ranks.
+# One task per node, with all of the job's resources there. --overlap: a signal must get through while the
+# job's own step uses everything. --mpi=none: these are not ranks.
 on_each_node() {
   local script=$1 how=$2
   shift 2
@@ -1295,7 +1298,7 @@ on_each_node() {
     --overlap --mpi=none bash "$script" "$how" SLURM_NODEID "$@"
 }
 
-# Not SLURM_JOB_ID: for an element of an array that is the number of the whole array.
+# Not SLURM_JOB_ID: for an element of an array that is the ID of the whole array.
 again() { scontrol requeue "$BAREBOAT_JOB" && echo "$BAREBOAT_JOB"; }
 
 agains=()
@@ -1311,7 +1314,7 @@ if [ "${#hosts[@]}" -ne "$BAREBOAT_NODES" ]; then
   finish 3
 fi
 printf '%s\n' "${hosts[@]}" > "$BAREBOAT_CONTROL/hosts"
-# Ranks meet at the first node, by its address: names may not resolve in an image.
+# Ranks connect to the first node by its address: names may not resolve in an image.
 BAREBOAT_MASTER=${hosts[0]}
 while read -r address _; do
   if [[ $address != 127.* ]]; then
@@ -1320,8 +1323,8 @@ while read -r address _; do
   fi
 done < <(getent ahostsv4 "${hosts[0]}")
 
-# A port that nobody listens on here; jobs begin to look at different ones. (To read the kernel's table of
-# sockets takes 15 ms.)
+# A port without a listener; jobs start the search at different ones. (Reading the kernel's table of sockets
+# takes 15 ms.)
 BAREBOAT_PORT=$((20000 + ${BAREBOAT_JOB//[!0-9]/}0 / 10 % 20000))
 while { true < "/dev/tcp/127.0.0.1/$BAREBOAT_PORT" || true < "/dev/tcp/$BAREBOAT_MASTER/$BAREBOAT_PORT"; } \
   2> /dev/null; do
@@ -1336,7 +1339,7 @@ run() { # $1: job
 run job
 code=$?
 
-# The first rank that failed by itself says what went wrong; its exit code is ours.
+# The first rank that did not end by a signal shows the cause; its exit code is the job's.
 rank='' status=''
 if [ "$code" -ne 0 ]; then
   failed=$(exits_of_run | grep -v ' 0$')
@@ -1345,10 +1348,10 @@ if [ "$code" -ne 0 ]; then
   code=${status:-$code}
 fi
 
-# 75 (EX_TEMPFAIL): the job has saved its state and wants to go on later.
+# 75 (EX_TEMPFAIL): the job has saved its state and continues later.
 if [ "$code" -eq 75 ]; then
   printf 'bareboat: the job requests a restart: requeueing it\n' >&2
-  trap '' TERM INT HUP # which the scheduler may send to put it there; it is not the end of the run
+  trap '' TERM INT HUP # the scheduler may send them to requeue it; they do not end the run
   if again "$@" > "$BAREBOAT_CONTROL/again"; then
     tail -n 1 "$BAREBOAT_CONTROL/again" >> "$BAREBOAT_CONTROL/agains"
     exit "${AGAIN:-75}"

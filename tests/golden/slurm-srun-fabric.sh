@@ -6,12 +6,12 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher srun, scheduler slurm
-# Written by Bareboat 0.1.0, plan sha256:842aaa9b6d79.
-# It needs bash and what is named under "What must be there", but no Bareboat.
+# Written by Bareboat 0.1.0, plan sha256:957631057df8.
+# It needs bash and the files under "Requirements", but no Bareboat.
 set -u
 
-# Every process of this run carries this mark in its environment, whatever session or container it moves
-# to. This shell itself does not: it got the mark as an argument, and does not export it.
+# Every process of this run carries this mark in its environment, even in another session or container. This
+# shell itself does not: it got the mark as an argument, and does not export it.
 unset BAREBOAT_RUN
 
 # What the plan has decided.
@@ -27,8 +27,8 @@ BAREBOAT_JOB="${SLURM_JOB_ID:-$$}"
 # The scheduler starts this script on the first node, which starts it again on every node:
 # bash SCRIPT --node|--rank NODE RUN CONTROL MASTER PORT WHAT;  bash SCRIPT --signal NODE RUN CONTROL NAME;
 # bash SCRIPT --bring|--leave NODE RUN CONTROL TRIES.
-# NODE is a number, or the name of the variable that holds it. No container sees the folder CONTROL; the ranks
-# write to another, beside it.
+# NODE is a number, or the name of the variable with the number. No container sees the directory CONTROL; the
+# ranks write to another one beside it.
 part=--first
 case ${1:-} in
   --node | --rank)
@@ -39,7 +39,7 @@ case ${1:-} in
     part=$1 BAREBOAT_RUN=$3 BAREBOAT_CONTROL=$4 what=${5:-1}
     ;;
 esac
-read -r BAREBOAT_HOST < /proc/sys/kernel/hostname # what uname -n says, and no program to start
+read -r BAREBOAT_HOST < /proc/sys/kernel/hostname # the output of uname -n, without starting a program
 HERE=" on $BAREBOAT_HOST"
 
 if [ "$part" = --first ]; then
@@ -50,11 +50,11 @@ BAREBOAT_RUN_DIR=${BAREBOAT_CONTROL%/*}/ranks
 rank_logs=
 
 # A process can lose the mark: by overwriting its environment (setproctitle), or through env -i. So the run's
-# processes are those that carry it, all that descends from them or from this script, and all that shares
-# something with them which a process cannot leave ($run_apart). The script's own helpers carry this:
+# processes are those that carry it, all descendants of them or of this script, and all that share an
+# enclosure with them which a process cannot leave ($run_apart). The script's own helpers carry this:
 export BAREBOAT_SCRIPT=$BAREBOAT_RUN
 
-carriers() { # $1: a variable with its value, as processes got it at their start
+carriers() { # $1: a variable with its value, as in processes' initial environment
   grep -lszxF "$1" /proc/[0-9]*/environ | tr -dc '0-9\n'
 }
 
@@ -87,7 +87,7 @@ run_pids() { # the run's processes on this node
     esac
     while IFS= read -r -d '' word; do own_words+=$word$'\n'; done < "/proc/$$/cmdline"
     own_session=${session[$$]:-} own_apart=${apart[$$]:-}
-    # In this order: a copy of this script that becomes a helper meanwhile is seen as the one or the other.
+    # In this order: a copy of this script that becomes a helper meanwhile is seen as one or the other.
     for pid in "${!parent[@]}"; do ! is_script "$pid" || script[$pid]=1; done
     for pid in $(carriers "BAREBOAT_SCRIPT=$BAREBOAT_RUN"); do script[$pid]=1; done
     for pid in $(marked_pids); do ours[$pid]=1; done
@@ -97,7 +97,7 @@ run_pids() { # the run's processes on this node
         [ "$run_apart" != user ] || [ -z "$own_apart" ] || [ "${apart[$pid]:-$own_apart}" = "$own_apart" ] ||
           together[${apart[$pid]}]=1
         [ "$run_apart" != tracer ] || together[$pid]=1
-        # Only where it began it: then all in it are its descendants.
+        # Only if it began the session: then all processes in it are its descendants.
         [ "${session[$pid]:-}" != "$pid" ] || [ "$pid" = "$own_session" ] || sessions[$pid]=1
       done
       for pid in "${!parent[@]}"; do
@@ -113,7 +113,7 @@ run_pids() { # the run's processes on this node
   [ "${#ours[@]}" -eq 0 ] || printf '%s\n' "${!ours[@]}"
 }
 
-gone() { # $1: a command that lists processes, $2: wait so many tenths of a second until there are none
+gone() { # $1: a command that lists processes, $2: tenths of a second to wait until there are none
   local tenths
   for ((tenths = 0; tenths < $2; tenths++)); do
     [ -n "$("$1")" ] || return 0
@@ -122,8 +122,8 @@ gone() { # $1: a command that lists processes, $2: wait so many tenths of a seco
   return 1
 }
 
-end_run() { # ask the processes to end, wait up to 10 s, then make them
-  # Those with the mark first: what started them (mpirun, an engine) would end them at once.
+end_run() { # SIGTERM to the processes, wait up to 10 s, then SIGKILL
+  # Processes with the mark first: their starters (mpirun, an engine) would kill them at once.
   signal_to TERM marked_pids
   if gone marked_pids 100; then
     gone run_pids 10 && return 0
@@ -154,7 +154,7 @@ deliver() { # $1: a signal for the run's processes on this node
     end_run
     return "$?"
   fi
-  # A process that does not handle it would die of it.
+  # A process without a handler would die of it.
   for pid in $(run_pids); do
     caught=$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$pid/status" 2> /dev/null)
     (((0x${caught:-0} >> ($(kill -l "$1") - 1)) & 1)) && kill -s "$1" "$pid"
@@ -163,17 +163,17 @@ deliver() { # $1: a signal for the run's processes on this node
 
 if [ "$part" = --signal ]; then # from the first node
   deliver "$what"
-  exit 0 # else Slurm kills this part on the slower nodes
+  exit 0 # otherwise Slurm kills this part on the slower nodes
 fi
 
 declare -F at_exit > /dev/null || exit_commands=
-at_exit() { # $1: a command for the end of this part, after those that were given before
+at_exit() { # $1: a command for the end of this part, after those added before
   exit_commands=${exit_commands:+$exit_commands; }$1
   trap "$exit_commands" EXIT
 }
 
-# Whether the ranks are one world: by the connections between their processes.
-connections() { # of the run's processes here: RANK END OTHER-END; and which ranks are here
+# Whether the ranks are one world, by the connections between their processes.
+connections() { # of the run's processes here: RANK END OTHER-END; and the ranks that are here
   local pids processes
   mapfile -t pids < <(run_pids)
   [ "${#pids[@]}" -gt 0 ] || return 1
@@ -187,7 +187,7 @@ connections() { # of the run's processes here: RANK END OTHER-END; and which ran
     ! declare -F shared_places > /dev/null || shared_places
     cat /proc/net/tcp /proc/net/tcp6
   } 2> /dev/null | awk -v unit="$unit" -v only="$((ranks_per_node == 1))" -v seconds="$SECONDS" '
-    function entity(pid,  hops) { # the rank that it belongs to; what started the ranks is no rank
+    function entity(pid,  hops) { # the rank that it belongs to; the starter of the ranks is not a rank
       if (pid in above) return "n" unit
       for (; pid in parent && hops < 1000; hops++) {
         if (pid in rank) return rank[pid]
@@ -226,7 +226,7 @@ connections() { # of the run's processes here: RANK END OTHER-END; and which ran
     }'
 }
 
-world_groups() { # "one", or what to say of the groups that the ranks are in; nothing while that is not known
+world_groups() { # "one", or a message about the groups of ranks; nothing while they are unknown
   cat "$BAREBOAT_CONTROL"/world/looks.* 2> /dev/null | awk -v size="$world_size" '
     function root(x) { while (up[x] != x) x = up[x]; return x }
     function ranges(list, n, numbers, k, from, text) { # 0 1 2 5 -> 0-2, 5
@@ -276,7 +276,7 @@ world_groups() { # "one", or what to say of the groups that the ranks are in; no
 
 watch_world() {
   local pause found
-  exec 7<> <(:) # nothing comes from there: to wait for it starts no program
+  exec 7<> <(:) # no data comes from there: a wait that starts no program
   for pause in "${world_pauses_s[@]}"; do
     read -r -t "$pause" -u 7 || [ "$?" -gt 128 ] || sleep "$pause"
     kill -0 "$$" 2> /dev/null || return 1
@@ -315,22 +315,22 @@ stop() { # $1: exit code
 trap 'stop 143' TERM
 trap 'stop 130' INT
 trap 'stop 129' HUP
-trap '' QUIT # Ctrl-\ is the program's, which may go on
+trap '' QUIT # Ctrl-\ is for the program, which may continue
 
-need() { # $1: path, $2: what it is, $3: what to do
+need() { # $1: path, $2: what it is, $3: the remedy
   [ -e "$1" ] && return 0
   printf 'bareboat: %s does not exist%s: %s\n  try: %s\n' "$2" "$HERE" "$1" "$3" >&2
   exit 3
 }
 
-# What must be there.
+# Requirements.
 need /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 'a layer of the image' 'bareboat capture --fresh'
 need /opt/bwrap 'the engine bubblewrap' 'bareboat doctor'
 need /home/ada/digits 'the working directory' 'submit from a directory on a file system that all nodes share'
 need /scratch/ada/store/programs/2262571a73a496c1 'the seccomp filter' 'bareboat plan JOB'
 
 # The network interface that leads to the first node: the only one with the longest route there, read from the
-# kernel without a program. Where there are several, `ip` knows; without it the libraries look by themselves.
+# kernel without a program. If there are several, `ip` decides; without it the libraries choose.
 interface_by_routes() {
   local address device destination flags mask longest=-1
   [[ $BAREBOAT_MASTER =~ ^([0-9]+)\.([0-9]+)\.([0-9]+)\.([0-9]+)$ ]] || return 1
@@ -338,7 +338,7 @@ interface_by_routes() {
   address=$(($5 << 24 | $4 << 16 | $3 << 8 | $2))
   while read -r device destination _ flags _ _ _ mask _; do
     [ "$flags" != Flags ] || continue
-    (((16#$flags & 0x201) == 1)) || continue # up, and not a refusal
+    (((16#$flags & 0x201) == 1)) || continue # up, and not a reject route
     (((address & 16#$mask) == 16#$destination && 16#$mask >= longest)) || continue
     if ((16#$mask > longest)); then
       longest=$((16#$mask)) BAREBOAT_INTERFACE=$device
@@ -367,7 +367,7 @@ start_sampler() {
   local program=$BAREBOAT_CONTROL/sampler.py python place=$BAREBOAT_CONTROL/usage/$BAREBOAT_HOST
   [ -e "$program" ] || program=${BAREBOAT_CONTROL%/points/*}/sampler.py # of all points of a sweep or a study
   [ -e "$program" ] && python=$(command -v python3) || return 1
-  (umask 077 && mkdir -p "${place%/*}" && mkdir "$place") 2> /dev/null || return 0 # another rank's part has begun
+  (umask 077 && mkdir -p "${place%/*}" && mkdir "$place") 2> /dev/null || return 0 # by another rank's part
   "$python" -I -S "$program" "$BAREBOAT_RUN" "$$" "$place" < /dev/null > /dev/null 2>&1 &
   at_exit "kill $! 2> /dev/null"
 }
@@ -376,7 +376,7 @@ start_sampler() {
 read -r unit local_rank < <(rank_names; echo "${RANK:-0} ${LOCAL_RANK:-0}")
 [ "$what" = check ] || [ "$local_rank" -ne 0 ] || start_watching_world
 
-seal() { # $@: words. (A here-string is a pipe, or in bash before 5.1 a file without a name.)
+seal() { # $@: words. (A here-string is a pipe, or in bash before 5.1 an unnamed file.)
   exec {sealed}<<< '' && read -r -u "$sealed" _ || exit 3
   printf '%s\0' "$@" >> "/proc/self/fd/$sealed"
 }
@@ -464,11 +464,11 @@ the Python 3.6 or newer of any image.
 
     python check_program.py --size 2 [--timeout 60] [--library /path/libmpi.so.40] [--tell NAME=VALUE]…
 
-NAME=VALUE: variables by which the library says what way it takes to other nodes; one rank a node sets them.
-Every rank prints one line, `bareboat-mpi-check {"rank": 0, "size": 2, …}`, and ends with 0 when the world has
-the size that it should have and a message of a mebibyte went round. It ends with 3 when the world has another
-size: the silent failure, in which every rank believes that it is alone, trains a model of its own and exits
-with 0. With 4 when MPI fails, is not there, or cannot be used by the mpi4py that is; with 1 when it hangs.
+NAME=VALUE: variables with which the library reports its transport to other nodes; one rank per node sets
+them. Every rank prints one line, `bareboat-mpi-check {"rank": 0, "size": 2, …}`, and exits with 0 when the
+world has the expected size and a message of a mebibyte reached all ranks. It exits with 3 when the world has
+another size: the silent failure, in which every rank is a singleton, trains a model of its own and exits with
+0. With 4 when MPI fails, is not installed, or does not work with the installed mpi4py; with 1 when it hangs.
 """
 
 import argparse
@@ -483,7 +483,7 @@ import sys
 RIGHT, WRONG_SIZE, BROKEN = 0, 3, 4
 MARK = "bareboat-mpi-check "
 
-#: Enough for a message to take the way of large ones: single-copy between processes, rendezvous on a network.
+#: Large enough for the transport of large messages: single-copy between processes, rendezvous on a network.
 _WORDS = 2**18
 
 TYPE_CHECKING = False
@@ -524,7 +524,8 @@ def main(arguments: "list[str] | None" = None) -> int:
 
 
 def _speaks_for_node() -> bool:
-    """Thousands of ranks would say the same: one of each node does, as the launchers number them."""
+    """Whether this rank reports for its node, according to the launchers'"'"' local ranks: thousands of ranks
+    would all print the same."""
     names = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
     return next((os.environ[name] for name in names if os.environ.get(name)), "0") == "0"
 
@@ -533,7 +534,7 @@ def wrong_size(size: int, wanted: int, library: str) -> str:
     what = f"{wanted} ranks were started, and each is alone" if size == 1 else f"{wanted} ranks were started"
     return (
         f"bareboat: the MPI world has size {size}, not {wanted}: {what}. "
-        f"Whoever started them does not speak to {library}."
+        f"Their launcher does not support {library}."
     )
 
 
@@ -544,23 +545,23 @@ def _say(**facts: "Any") -> None:
 
 
 def _measure(path: "str | None") -> "Measured":
-    """Rank, size, the sum of rank + 1 over a mebibyte, the library'"'"'s own words, and the way it was asked."""
+    """Rank, size, the sum of rank + 1 over a mebibyte, the library'"'"'s version text, and the interface used."""
     found = None if path else importlib.util.find_spec("mpi4py")
-    if found is not None and found.has_location:  # not a mere folder of that name
+    if found is not None and found.has_location:  # not just a directory of that name
         return _by_mpi4py(_mpi4py())
     return _by_ctypes(_load(path))
 
 
 def _mpi4py() -> "Any":
-    """Where it is installed it is what the job imports: another way to MPI would show nothing of it."""
+    """mpi4py'"'"'s MPI. If it is installed, the job imports it: a check by other means would not test it."""
     try:
         from mpi4py import MPI
-    except Exception as error:  # of mpi4py'"'"'s wheels, which look for a libmpi by themselves: RuntimeError
+    except Exception as error:  # mpi4py'"'"'s wheels, which search for libmpi themselves, raise RuntimeError
         said = " ".join(str(error).split())
         raise RuntimeError(
-            f"mpi4py is installed, but cannot be imported: {said}. Either its libmpi is not there, or it was "
-            "built for another one; try: python -m pip install --force-reinstall --no-binary=mpi4py mpi4py, "
-            "or uninstall it, if nothing imports it"
+            f"mpi4py is installed, but cannot be imported: {said}. Either its libmpi is not installed, "
+            "or it was built for another one; try: python -m pip install --force-reinstall "
+            "--no-binary=mpi4py mpi4py, or uninstall it, if nothing imports it"
         ) from error
     return MPI
 
@@ -581,7 +582,7 @@ def _load(path: "str | None") -> ctypes.CDLL:
     reasons = []
     for name in names:
         try:
-            # OpenMPI'"'"'s plugins expect to find its symbols.
+            # OpenMPI'"'"'s plugins need its symbols.
             return ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL)
         except OSError as error:
             reasons.append(str(error))
@@ -636,7 +637,7 @@ if __name__ == "__main__":
 [ -e /dev/fd/0 ] || exec < /dev/null
 
 # In the background, because bash runs a trap only between commands or during `wait`. It keeps the standard
-# input, and the signals that bash takes from what it puts there.
+# input, and the signals that bash ignores in background commands.
 start_command() { # $1: job or check
   (
     trap - INT QUIT
@@ -676,7 +677,7 @@ fi
 # From here on: the first node.
 [ -d "$BAREBOAT_CONTROL" ] || (umask 077 && mkdir -p "$BAREBOAT_CONTROL") || exit 3
 printf '%(%s)T %s %s\n' -1 "$BAREBOAT_HOST" "$BAREBOAT_JOB" >> "$BAREBOAT_CONTROL/starts"
-# What this node is, for `bareboat lock` and `bareboat diff`.
+# Facts about this node, for `bareboat lock` and `bareboat diff`.
 node_facts() {
   local line
   read -r line < /proc/sys/kernel/osrelease && printf 'kernel %s\n' "$line"
@@ -697,15 +698,15 @@ if [ "$starts" -gt 1 ]; then
   rm -f "$BAREBOAT_CONTROL"/{exits,ends,over}.* "$BAREBOAT_CONTROL"/{exit_code,signals}
   [ ! -d "$BAREBOAT_CONTROL/logs" ] || mv "$BAREBOAT_CONTROL/logs" "$BAREBOAT_CONTROL/logs.$((starts - 1))"
   [ ! -d "$BAREBOAT_CONTROL/usage" ] || mv "$BAREBOAT_CONTROL/usage" "$BAREBOAT_CONTROL/usage.$((starts - 1))"
-  # Nothing that containers wrote is believed in a later start, nor a link of theirs followed.
+  # A later start trusts nothing that containers wrote, and follows no link of theirs.
   [ ! -d "$BAREBOAT_RUN_DIR" ] || mv "$BAREBOAT_RUN_DIR" "$BAREBOAT_RUN_DIR.$((starts - 1))"
 fi
 [ -d "$BAREBOAT_RUN_DIR" ] || (umask 077 && mkdir "$BAREBOAT_RUN_DIR") || exit 3
 script=$BAREBOAT_CONTROL/job.sh
-# It holds values of environment variables.
+# It contains values of environment variables.
 [ -e "$script" ] || (umask 077 && cp "$0" "$script") || exit 3
 
-# $1: exit code; kept in a file, because schedulers forget. Who reads it before the line is there waits.
+# $1: exit code; kept in a file, because schedulers forget it. Readers wait until the line is complete.
 finish() {
   printf '%s %(%s)T\n' "$1" -1 > "$BAREBOAT_CONTROL/exit_code"
   exit "$1"
@@ -721,7 +722,7 @@ everywhere() { # run this script on every node, with these arguments after the n
   fi
 }
 
-pass_on() { # a signal of the scheduler's, for the ranks on all nodes
+pass_on() { # a signal from the scheduler, for the ranks on all nodes
   everywhere --signal "$BAREBOAT_RUN" "$BAREBOAT_CONTROL" "$1"
 }
 
@@ -736,23 +737,23 @@ trap 'stop 129' HUP
 # Before the end of the job's time, or its preemption: time to write a checkpoint.
 trap 'interrupted=1; pass_on USR1' USR1
 
-await() { # the exit code of a child, through any number of signals
+await() { # the exit code of a child, despite any number of signals
   local status
   while :; do
     interrupted=
     wait "$1"
     status=$?
     [ -n "$interrupted" ] || return "$status"
-    # If the signal came just when bash had collected the child, bash takes it for running, and another `wait` would
-    # last until all other children end.
+    # If the signal came just when bash had collected the child, bash considers it running, and another `wait`
+    # would last until all other children end.
     if ! kill -0 "$1" 2> /dev/null && [[ " $(jobs -rp) " == *[[:space:]]"$1"[[:space:]]* ]]; then
       return "$status"
     fi
   done
 }
 
-# Of "c[01-03,07],x9" what scontrol makes, which reads the site's configuration before; it is asked for many
-# nodes, and for names of another form.
+# Expands "c[01-03,07],x9". scontrol, which first reads the site's configuration, is used only for many nodes
+# and for other forms of names.
 hosts() {
   local rest=$SLURM_JOB_NODELIST prefix range first number found=()
   while [ "$BAREBOAT_NODES" -le 64 ] && [[ $rest =~ ^([^][,]+)(\[([0-9,-]+)\])?(,|$) ]]; do
@@ -768,8 +769,8 @@ hosts() {
   if [ -z "$rest" ]; then printf '%s\n' "${found[@]}"; else scontrol show hostnames "$SLURM_JOB_NODELIST"; fi
 }
 
-# One task for each node, which gets all that the job has there. --overlap: a signal is passed on while the
-# job's own step has everything. --mpi=none: these are no ranks.
+# One task per node, with all of the job's resources there. --overlap: a signal must get through while the
+# job's own step uses everything. --mpi=none: these are not ranks.
 on_each_node() {
   local script=$1 how=$2
   shift 2
@@ -777,7 +778,7 @@ on_each_node() {
     --overlap --mpi=none bash "$script" "$how" SLURM_NODEID "$@"
 }
 
-# Not SLURM_JOB_ID: for an element of an array that is the number of the whole array.
+# Not SLURM_JOB_ID: for an element of an array that is the ID of the whole array.
 again() { scontrol requeue "$BAREBOAT_JOB" && echo "$BAREBOAT_JOB"; }
 
 agains=()
@@ -796,7 +797,7 @@ if [ "${#hosts[@]}" -ne "$BAREBOAT_NODES" ]; then
   finish 3
 fi
 printf '%s\n' "${hosts[@]}" > "$BAREBOAT_CONTROL/hosts"
-# Ranks meet at the first node, by its address: names may not resolve in an image.
+# Ranks connect to the first node by its address: names may not resolve in an image.
 BAREBOAT_MASTER=${hosts[0]}
 while read -r address _; do
   if [[ $address != 127.* ]]; then
@@ -805,8 +806,8 @@ while read -r address _; do
   fi
 done < <(getent ahostsv4 "${hosts[0]}")
 
-# A port that nobody listens on here; jobs begin to look at different ones. (To read the kernel's table of
-# sockets takes 15 ms.)
+# A port without a listener; jobs start the search at different ones. (Reading the kernel's table of sockets
+# takes 15 ms.)
 BAREBOAT_PORT=$((20000 + ${BAREBOAT_JOB//[!0-9]/}0 / 10 % 20000))
 while { true < "/dev/tcp/127.0.0.1/$BAREBOAT_PORT" || true < "/dev/tcp/$BAREBOAT_MASTER/$BAREBOAT_PORT"; } \
   2> /dev/null; do
@@ -824,8 +825,7 @@ run() { # $1: job or check
 }
 
 # Before the first step: do all ranks find each other? A wrong MPI starts N jobs of one rank each. If not, the
-# next launcher is tried, in this allocation, where there is a script for it. The runs of a study are checked
-# once.
+# next launcher is tried in this allocation if there is a script for it. The runs of a study are checked once.
 failed=$BAREBOAT_CONTROL/mpi_check.$rung.log next=$BAREBOAT_CONTROL/rung.$((rung + 1)).sh
 if [ -e "$failed" ] || ! { [ -e "$BAREBOAT_CONTROL/checked" ] ||
   run check < /dev/null > "$BAREBOAT_CONTROL/mpi_check.log" 2>&1; }; then
@@ -846,14 +846,14 @@ fi
 
 rm -f "$BAREBOAT_CONTROL/no_fabric" # of an earlier start
 
-# The way that the ranks take to other nodes, by what their libraries say of themselves.
-# $1: a pattern, $2…: files and folders; the files that have it. Containers may write them: no link is
-# followed, and nothing is read that is no file, or larger than such words are.
+# The way that the ranks take to other nodes, from their libraries' logs.
+# $1: a pattern, $2…: files and directories; prints the files that match. Containers may write them: follow no
+# link, and read only files of a plausible size.
 saying() {
   find "${@:2}" -maxdepth 1 -type f -size -65536k -exec grep -laE -- "$1" {} + 2> /dev/null
 }
 
-fabric_way() { # $@: files and folders with their words
+fabric_way() { # $@: files and directories with the libraries' logs
   if saying "$by_sockets" "$@" | grep -q .; then
     echo sockets
   elif saying "$by_fabric" "$@" | grep -q .; then
@@ -876,7 +876,7 @@ run job
 code=$?
 
 end_files=exits end_count=4
-all_ended() { # another node's files may be seen late, unless something changes in their directory
+all_ended() { # another node's files may appear late, unless something changes in their directory
   local looks
   for ((looks = 0; looks < 300; looks++)); do
     [ "$(cat "$BAREBOAT_CONTROL/$end_files".* 2> /dev/null | wc -l)" -lt "$end_count" ] || return 0
@@ -904,7 +904,7 @@ if [ "$code" -eq 0 ] && [ ! -e "$BAREBOAT_CONTROL/world/one" ]; then
   esac
 fi
 
-# The first rank that failed by itself says what went wrong; its exit code is ours.
+# The first rank that did not end by a signal shows the cause; its exit code is the job's.
 rank='' status=''
 if [ "$code" -ne 0 ]; then
   failed=$(exits_of_run | grep -v ' 0$')
@@ -913,10 +913,10 @@ if [ "$code" -ne 0 ]; then
   code=${status:-$code}
 fi
 
-# 75 (EX_TEMPFAIL): the job has saved its state and wants to go on later.
+# 75 (EX_TEMPFAIL): the job has saved its state and continues later.
 if [ "$code" -eq 75 ]; then
   printf 'bareboat: the job requests a restart: requeueing it\n' >&2
-  trap '' TERM INT HUP # which the scheduler may send to put it there; it is not the end of the run
+  trap '' TERM INT HUP # the scheduler may send them to requeue it; they do not end the run
   if again "$@" > "$BAREBOAT_CONTROL/again"; then
     tail -n 1 "$BAREBOAT_CONTROL/again" >> "$BAREBOAT_CONTROL/agains"
     exit "${AGAIN:-75}"

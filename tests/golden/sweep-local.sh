@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # digits: 1 node x 2 ranks; engine bubblewrap, launcher ranks, scheduler local
 # Written by Bareboat 0.1.0, plan sha256:0635fb410798.
-# It needs bash and what is named under "What must be there", but no Bareboat.
+# It needs bash and the files under "Requirements", but no Bareboat.
 set -u
 
-# Every process of this run carries this mark in its environment, whatever session or container it moves
-# to. This shell itself does not: it got the mark as an argument, and does not export it.
+# Every process of this run carries this mark in its environment, even in another session or container. This
+# shell itself does not: it got the mark as an argument, and does not export it.
 unset BAREBOAT_RUN
 
 # What the plan has decided.
@@ -18,11 +18,11 @@ BAREBOAT_RUN="${1:-digits-$$}"
 HERE=
 
 # A process can lose the mark: by overwriting its environment (setproctitle), or through env -i. So the run's
-# processes are those that carry it, all that descends from them or from this script, and all that shares
-# something with them which a process cannot leave ($run_apart). The script's own helpers carry this:
+# processes are those that carry it, all descendants of them or of this script, and all that share an
+# enclosure with them which a process cannot leave ($run_apart). The script's own helpers carry this:
 export BAREBOAT_SCRIPT=$BAREBOAT_RUN
 
-carriers() { # $1: a variable with its value, as processes got it at their start
+carriers() { # $1: a variable with its value, as in processes' initial environment
   grep -lszxF "$1" /proc/[0-9]*/environ | tr -dc '0-9\n'
 }
 
@@ -55,7 +55,7 @@ run_pids() { # the run's processes on this node
     esac
     while IFS= read -r -d '' word; do own_words+=$word$'\n'; done < "/proc/$$/cmdline"
     own_session=${session[$$]:-} own_apart=${apart[$$]:-}
-    # In this order: a copy of this script that becomes a helper meanwhile is seen as the one or the other.
+    # In this order: a copy of this script that becomes a helper meanwhile is seen as one or the other.
     for pid in "${!parent[@]}"; do ! is_script "$pid" || script[$pid]=1; done
     for pid in $(carriers "BAREBOAT_SCRIPT=$BAREBOAT_RUN"); do script[$pid]=1; done
     for pid in $(marked_pids); do ours[$pid]=1; done
@@ -65,7 +65,7 @@ run_pids() { # the run's processes on this node
         [ "$run_apart" != user ] || [ -z "$own_apart" ] || [ "${apart[$pid]:-$own_apart}" = "$own_apart" ] ||
           together[${apart[$pid]}]=1
         [ "$run_apart" != tracer ] || together[$pid]=1
-        # Only where it began it: then all in it are its descendants.
+        # Only if it began the session: then all processes in it are its descendants.
         [ "${session[$pid]:-}" != "$pid" ] || [ "$pid" = "$own_session" ] || sessions[$pid]=1
       done
       for pid in "${!parent[@]}"; do
@@ -81,7 +81,7 @@ run_pids() { # the run's processes on this node
   [ "${#ours[@]}" -eq 0 ] || printf '%s\n' "${!ours[@]}"
 }
 
-gone() { # $1: a command that lists processes, $2: wait so many tenths of a second until there are none
+gone() { # $1: a command that lists processes, $2: tenths of a second to wait until there are none
   local tenths
   for ((tenths = 0; tenths < $2; tenths++)); do
     [ -n "$("$1")" ] || return 0
@@ -90,8 +90,8 @@ gone() { # $1: a command that lists processes, $2: wait so many tenths of a seco
   return 1
 }
 
-end_run() { # ask the processes to end, wait up to 10 s, then make them
-  # Those with the mark first: what started them (mpirun, an engine) would end them at once.
+end_run() { # SIGTERM to the processes, wait up to 10 s, then SIGKILL
+  # Processes with the mark first: their starters (mpirun, an engine) would kill them at once.
   signal_to TERM marked_pids
   if gone marked_pids 100; then
     gone run_pids 10 && return 0
@@ -121,21 +121,21 @@ stop() { # $1: exit code
 trap 'stop 143' TERM
 trap 'stop 130' INT
 trap 'stop 129' HUP
-trap '' QUIT # Ctrl-\ is the program's, which may go on
+trap '' QUIT # Ctrl-\ is for the program, which may continue
 
-need() { # $1: path, $2: what it is, $3: what to do
+need() { # $1: path, $2: what it is, $3: the remedy
   [ -e "$1" ] && return 0
   printf 'bareboat: %s does not exist%s: %s\n  try: %s\n' "$2" "$HERE" "$1" "$3" >&2
   exit 3
 }
 
-# What must be there.
+# Requirements.
 need /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 'a layer of the image' 'bareboat capture --fresh'
 need /opt/bwrap 'the engine bubblewrap' 'bareboat doctor'
 need /home/ada/digits 'the working directory' 'mkdir -p /home/ada/digits'
 need /scratch/ada/store/programs/2262571a73a496c1 'the seccomp filter' 'bareboat plan JOB'
 
-# The point's values: a line of the table, below that of the names; bars between, odd bytes as \0OCTAL.
+# The point's values: a line of the table, below the names; separated by bars, special bytes as \0OCTAL.
 BAREBOAT_SWEEP_INDEX=${BAREBOAT_RUN##*.}
 table=${BAREBOAT_CONTROL-}
 table=${table%/points/*}/table
@@ -149,12 +149,12 @@ for name in "${sweep_names[@]}"; do
 done
 
 declare -F at_exit > /dev/null || exit_commands=
-at_exit() { # $1: a command for the end of this part, after those that were given before
+at_exit() { # $1: a command for the end of this part, after those added before
   exit_commands=${exit_commands:+$exit_commands; }$1
   trap "$exit_commands" EXIT
 }
 
-# What is kept of the run: by this script in BAREBOAT_CONTROL, which no container sees; by the ranks in
+# The run's files: this script writes to BAREBOAT_CONTROL, which no container sees; the ranks to
 # BAREBOAT_RUN_DIR.
 if [ -z "${BAREBOAT_CONTROL:-}" ]; then
   BAREBOAT_CONTROL=$(mktemp -d "${TMPDIR:-/tmp}/bareboat-run.XXXXXX") || exit 3
@@ -174,8 +174,8 @@ exits_of_node() { cat "$BAREBOAT_CONTROL/exits.$BAREBOAT_NODE" 2> /dev/null; }
 BAREBOAT_NODE=0 BAREBOAT_MASTER=127.0.0.1 BAREBOAT_INTERFACE=lo BAREBOAT_JOB=$$
 read -r BAREBOAT_HOST < /proc/sys/kernel/hostname
 
-# Whether the ranks are one world: by the connections between their processes.
-connections() { # of the run's processes here: RANK END OTHER-END; and which ranks are here
+# Whether the ranks are one world, by the connections between their processes.
+connections() { # of the run's processes here: RANK END OTHER-END; and the ranks that are here
   local pids processes
   mapfile -t pids < <(run_pids)
   [ "${#pids[@]}" -gt 0 ] || return 1
@@ -189,7 +189,7 @@ connections() { # of the run's processes here: RANK END OTHER-END; and which ran
     ! declare -F shared_places > /dev/null || shared_places
     cat /proc/net/tcp /proc/net/tcp6
   } 2> /dev/null | awk -v unit="$unit" -v only="$((ranks_per_node == 1))" -v seconds="$SECONDS" '
-    function entity(pid,  hops) { # the rank that it belongs to; what started the ranks is no rank
+    function entity(pid,  hops) { # the rank that it belongs to; the starter of the ranks is not a rank
       if (pid in above) return "n" unit
       for (; pid in parent && hops < 1000; hops++) {
         if (pid in rank) return rank[pid]
@@ -228,7 +228,7 @@ connections() { # of the run's processes here: RANK END OTHER-END; and which ran
     }'
 }
 
-world_groups() { # "one", or what to say of the groups that the ranks are in; nothing while that is not known
+world_groups() { # "one", or a message about the groups of ranks; nothing while they are unknown
   cat "$BAREBOAT_CONTROL"/world/looks.* 2> /dev/null | awk -v size="$world_size" '
     function root(x) { while (up[x] != x) x = up[x]; return x }
     function ranges(list, n, numbers, k, from, text) { # 0 1 2 5 -> 0-2, 5
@@ -278,7 +278,7 @@ world_groups() { # "one", or what to say of the groups that the ranks are in; no
 
 watch_world() {
   local pause found
-  exec 7<> <(:) # nothing comes from there: to wait for it starts no program
+  exec 7<> <(:) # no data comes from there: a wait that starts no program
   for pause in "${world_pauses_s[@]}"; do
     read -r -t "$pause" -u 7 || [ "$?" -gt 128 ] || sleep "$pause"
     kill -0 "$$" 2> /dev/null || return 1
@@ -304,8 +304,8 @@ start_watching_world() {
 rm -rf "$BAREBOAT_CONTROL/world" # of an earlier start
 mkdir "$BAREBOAT_CONTROL/world" || exit 3
 
-let_save() { # $1: files by the beginning of their names, $2: how many lines they have when all have saved
-  # Not for ever: some may not know.
+let_save() { # $1: files by prefix, $2: their number of lines when all have saved
+  # With a limit: some ranks may not save.
   local deadline=$((SECONDS + 60))
   while [ "$SECONDS" -lt "$deadline" ]; do
     [ "$(cat "$BAREBOAT_CONTROL/$1".* 2> /dev/null | wc -l)" -lt "$2" ] || return 0
@@ -313,8 +313,8 @@ let_save() { # $1: files by the beginning of their names, $2: how many lines the
   done
 }
 
-# A port that nobody listens on here; jobs begin to look at different ones. (To read the kernel's table of
-# sockets takes 15 ms.)
+# A port without a listener; jobs start the search at different ones. (Reading the kernel's table of sockets
+# takes 15 ms.)
 BAREBOAT_PORT=$((20000 + ${BAREBOAT_JOB//[!0-9]/}0 / 10 % 20000))
 while { true < "/dev/tcp/127.0.0.1/$BAREBOAT_PORT" || true < "/dev/tcp/$BAREBOAT_MASTER/$BAREBOAT_PORT"; } \
   2> /dev/null; do
@@ -386,9 +386,9 @@ job_command() {
   python train.py --lr="$BAREBOAT_SWEEP_LR" --seed "$BAREBOAT_SWEEP_SEED"
 }
 
-# A rank's output is kept, and goes to the job's line by line, its number before. No program is started for
-# those that say nothing: bash reads the first byte, and sed joins it to the rest of its line.
-read_output() { # $1: in this file
+# A rank's output is kept, and goes to the job's output line by line, with the rank's number. Silent ranks
+# start no program: bash reads the first byte, and sed joins it to the rest of its line.
+read_output() { # $1: the file for the copy
   local first
   trap '' TERM INT HUP
   : > "$1"
@@ -402,7 +402,7 @@ read_output() { # $1: in this file
   )
 }
 
-# One rank: it is told its names.
+# One rank, with its variables.
 start_rank() { # $1: its number on this node
   trap - INT QUIT
   LOCAL_RANK=$1
@@ -417,13 +417,13 @@ start_rank() { # $1: its number on this node
   exec 3>&- 4>&- 6>&-
   echo "$RANK $code" >> "$BAREBOAT_CONTROL/exits.$BAREBOAT_NODE"
   [ "$code" -ne 75 ] || let_save exits "$world_size"
-  [ "$code" -eq 0 ] || end_run # the others would wait for it for ever
+  [ "$code" -eq 0 ] || end_run # otherwise the others would wait for it forever
   exit "$code"
 }
 
 [ -e /dev/fd/0 ] || exec < /dev/null
 children=()
-# A pipe that nobody writes to: its end says that all who read the ranks' output have come to theirs.
+# A pipe without data: its end shows that all readers of the ranks' output have finished.
 exec 5< <(:)
 exec 6> /proc/self/fd/5
 for ((number = 0; number < ranks_per_node; number++)); do
@@ -442,7 +442,7 @@ for child in "${children[@]}"; do
     [ "$code" -ne 0 ] || code=$status
   }
 done
-# The last lines; whoever holds a rank's output after its end is not waited for.
+# The last lines; processes that hold a rank's output after its end are not waited for.
 read -r -t 1 -u 5
 exec 5<&-
 [ -z "${world_watch:-}" ] || { kill -KILL "$world_watch"; wait "$world_watch"; } 2> /dev/null
@@ -460,7 +460,7 @@ if [ "$code" -eq 0 ] && [ ! -e "$BAREBOAT_CONTROL/world/one" ]; then
   esac
 fi
 
-# The first rank that failed by itself says what went wrong; its exit code is ours.
+# The first rank that did not end by a signal shows the cause; its exit code is the job's.
 rank='' status=''
 if [ "$code" -ne 0 ]; then
   failed=$(exits_of_run | grep -v ' 0$')
@@ -480,6 +480,6 @@ left=
 if [ "$code" -eq 0 ]; then
   read -r left 2> /dev/null < "/proc/$$/task/$$/children"
 fi
-# What the command left behind ends with the run.
+# Processes that the command left behind end with the run.
 if [ "$code" -ne 0 ] || [ -n "$left" ]; then end_run; fi
 exit "$code"

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # digits: 1 node x 1 ranks; engine bubblewrap, launcher single, scheduler local
 # Written by Bareboat 0.1.0, plan sha256:6d10199bec61.
-# It needs bash and what is named under "What must be there", but no Bareboat.
+# It needs bash and the files under "Requirements", but no Bareboat.
 set -u
 
-# Every process of this run carries this mark in its environment, whatever session or container it moves
-# to. This shell itself does not: it got the mark as an argument, and does not export it.
+# Every process of this run carries this mark in its environment, even in another session or container. This
+# shell itself does not: it got the mark as an argument, and does not export it.
 unset BAREBOAT_RUN
 
 # What the plan has decided.
@@ -17,11 +17,11 @@ BAREBOAT_RUN="${1:-digits-$$}"
 HERE=
 
 # A process can lose the mark: by overwriting its environment (setproctitle), or through env -i. So the run's
-# processes are those that carry it, all that descends from them or from this script, and all that shares
-# something with them which a process cannot leave ($run_apart). The script's own helpers carry this:
+# processes are those that carry it, all descendants of them or of this script, and all that share an
+# enclosure with them which a process cannot leave ($run_apart). The script's own helpers carry this:
 export BAREBOAT_SCRIPT=$BAREBOAT_RUN
 
-carriers() { # $1: a variable with its value, as processes got it at their start
+carriers() { # $1: a variable with its value, as in processes' initial environment
   grep -lszxF "$1" /proc/[0-9]*/environ | tr -dc '0-9\n'
 }
 
@@ -54,7 +54,7 @@ run_pids() { # the run's processes on this node
     esac
     while IFS= read -r -d '' word; do own_words+=$word$'\n'; done < "/proc/$$/cmdline"
     own_session=${session[$$]:-} own_apart=${apart[$$]:-}
-    # In this order: a copy of this script that becomes a helper meanwhile is seen as the one or the other.
+    # In this order: a copy of this script that becomes a helper meanwhile is seen as one or the other.
     for pid in "${!parent[@]}"; do ! is_script "$pid" || script[$pid]=1; done
     for pid in $(carriers "BAREBOAT_SCRIPT=$BAREBOAT_RUN"); do script[$pid]=1; done
     for pid in $(marked_pids); do ours[$pid]=1; done
@@ -64,7 +64,7 @@ run_pids() { # the run's processes on this node
         [ "$run_apart" != user ] || [ -z "$own_apart" ] || [ "${apart[$pid]:-$own_apart}" = "$own_apart" ] ||
           together[${apart[$pid]}]=1
         [ "$run_apart" != tracer ] || together[$pid]=1
-        # Only where it began it: then all in it are its descendants.
+        # Only if it began the session: then all processes in it are its descendants.
         [ "${session[$pid]:-}" != "$pid" ] || [ "$pid" = "$own_session" ] || sessions[$pid]=1
       done
       for pid in "${!parent[@]}"; do
@@ -80,7 +80,7 @@ run_pids() { # the run's processes on this node
   [ "${#ours[@]}" -eq 0 ] || printf '%s\n' "${!ours[@]}"
 }
 
-gone() { # $1: a command that lists processes, $2: wait so many tenths of a second until there are none
+gone() { # $1: a command that lists processes, $2: tenths of a second to wait until there are none
   local tenths
   for ((tenths = 0; tenths < $2; tenths++)); do
     [ -n "$("$1")" ] || return 0
@@ -89,8 +89,8 @@ gone() { # $1: a command that lists processes, $2: wait so many tenths of a seco
   return 1
 }
 
-end_run() { # ask the processes to end, wait up to 10 s, then make them
-  # Those with the mark first: what started them (mpirun, an engine) would end them at once.
+end_run() { # SIGTERM to the processes, wait up to 10 s, then SIGKILL
+  # Processes with the mark first: their starters (mpirun, an engine) would kill them at once.
   signal_to TERM marked_pids
   if gone marked_pids 100; then
     gone run_pids 10 && return 0
@@ -120,27 +120,27 @@ stop() { # $1: exit code
 trap 'stop 143' TERM
 trap 'stop 130' INT
 trap 'stop 129' HUP
-trap '' QUIT # Ctrl-\ is the program's, which may go on
+trap '' QUIT # Ctrl-\ is for the program, which may continue
 
-need() { # $1: path, $2: what it is, $3: what to do
+need() { # $1: path, $2: what it is, $3: the remedy
   [ -e "$1" ] && return 0
   printf 'bareboat: %s does not exist%s: %s\n  try: %s\n' "$2" "$HERE" "$1" "$3" >&2
   exit 3
 }
 
-# What must be there.
+# Requirements.
 need /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 'a layer of the image' 'bareboat capture --fresh'
 need /opt/bwrap 'the engine bubblewrap' 'bareboat doctor'
 need /home/ada/digits 'the working directory' 'mkdir -p /home/ada/digits'
 need /scratch/ada/store/programs/2262571a73a496c1 'the seccomp filter' 'bareboat plan JOB'
 
 declare -F at_exit > /dev/null || exit_commands=
-at_exit() { # $1: a command for the end of this part, after those that were given before
+at_exit() { # $1: a command for the end of this part, after those added before
   exit_commands=${exit_commands:+$exit_commands; }$1
   trap "$exit_commands" EXIT
 }
 
-# What is kept of the run: by this script in BAREBOAT_CONTROL, which no container sees; by the ranks in
+# The run's files: this script writes to BAREBOAT_CONTROL, which no container sees; the ranks to
 # BAREBOAT_RUN_DIR.
 if [ -z "${BAREBOAT_CONTROL:-}" ]; then
   BAREBOAT_CONTROL=$(mktemp -d "${TMPDIR:-/tmp}/bareboat-run.XXXXXX") || exit 3
@@ -155,20 +155,20 @@ rank_logs=
 
 read -r BAREBOAT_HOST < /proc/sys/kernel/hostname
 
-# The watchdog: ranks of which none prints a line or reports a step for $quiet_limit_s seconds hang.
+# The watchdog: the run hangs if no rank prints a line or reports a step for $quiet_limit_s seconds.
 silence=$BAREBOAT_CONTROL/watch stacks=$BAREBOAT_CONTROL/stacks
 
-count() { # $1: how many units have said this
+count() { # $1: number of units with this file
   local found=("$silence/$1".*)
   if [ -e "${found[0]}" ]; then echo "${#found[@]}"; else echo 0; fi
 }
 
-ranks_here() { # those of this unit
+ranks_here() { # the ranks of this unit
   local k
   for ((k = 0; k < unit_ranks; k++)); do echo "$((unit * unit_ranks + k))"; done
 }
 
-signs() { # of life: what the ranks here print and report is kept in files, and these change
+signs() { # of life: the files with the output and reports of the ranks here, which change
   local rank log
   for rank in $(ranks_here); do
     log=${rank_logs:+$rank_logs/$rank}
@@ -176,7 +176,7 @@ signs() { # of life: what the ranks here print and report is kept in files, and 
   done
 }
 
-rank_of() { # $1: a process of the run; nothing for launchers, which are no rank
+rank_of() { # $1: a process of the run; nothing for launchers, which are not ranks
   local rank
   rank=$(tr '\0' '\n' < "/proc/$1/environ" 2> /dev/null | sed -n 's/^RANK=\([0-9]*\)$/\1/p' | tail -n 1)
   [ "$world_size" -gt 1 ] || rank=0
@@ -194,7 +194,7 @@ find_py_spy() {
   done
 }
 
-keep_stacks() { # where every rank here stands; looking does them no harm
+keep_stacks() { # the stacks of every rank here; reading them does not disturb the ranks
   local pid rank spy
   mkdir -p "$stacks"
   for rank in $(ranks_here); do : > "$stacks/$rank"; done
@@ -205,7 +205,7 @@ keep_stacks() { # where every rank here stands; looking does them no harm
     {
       printf '# process %s on %s: %s\n' "$pid" "$BAREBOAT_HOST" \
         "$(tr '\0\n' '  ' < "/proc/$pid/cmdline" 2> /dev/null | cut -c 1-200)"
-      # Without stopping it: it stands still anyway, and PRoot's children cannot be stopped by others.
+      # Without stopping it: it does not move anyway, and other programs cannot stop PRoot's children.
       [ -z "$spy" ] || ! is_python "$pid" ||
         timeout 15 "$spy" dump --nonblocking --full-filenames --pid "$pid" 2>&1 | sed '/^Stack backtrace/,$d'
       printf '# state %s; in the kernel: %s\n\n' \
@@ -215,7 +215,7 @@ keep_stacks() { # where every rank here stands; looking does them no harm
   done
 }
 
-ask_python() { # those whose stack nobody could read print it themselves, and end by it (faulthandler)
+ask_python() { # ranks whose stack could not be read print it themselves and end (faulthandler)
   local dying='Fatal Python error: Aborted' shared=/dev/null
   local pid rank main=() asked=() caught file log deadline
   for pid in $(run_pids | sort -n); do
@@ -226,8 +226,8 @@ ask_python() { # those whose stack nobody could read print it themselves, and en
     caught=$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$pid/status" 2> /dev/null)
     (((0x${caught:-0} >> 5) & 1)) && asked[rank]=$pid
   done
-  # The end of one is an error in the others, at once: first all are stopped, on all nodes, and what they do
-  # when they go on is to print.
+  # The end of one rank is an error in the others, at once: so first stop all of them, on all nodes; when they
+  # continue, they print.
   [ "${#asked[@]}" -eq 0 ] || kill -s STOP "${asked[@]}" 2> /dev/null
   : > "$silence/stopped.$unit"
   [ "${#asked[@]}" -gt 0 ] || return 1
@@ -235,7 +235,7 @@ ask_python() { # those whose stack nobody could read print it themselves, and en
   kill -s ABRT "${asked[@]}" 2> /dev/null
   kill -s CONT "${asked[@]}" 2> /dev/null
   deadline=$((SECONDS + 5))
-  # Of an mpirun's output nobody knows whose line is whose.
+  # In mpirun's output the rank of a line is unknown.
   [ -n "$mixed_output" ] || shared=$silence/$unit.err
   for rank in "${!asked[@]}"; do
     log=${rank_logs:+$rank_logs/$rank.err}
@@ -250,7 +250,7 @@ ask_python() { # those whose stack nobody could read print it themselves, and en
   done
 }
 
-where_it_stands() { # $1: a rank's stacks; its innermost function, and its innermost line of the user's own
+where_it_stands() { # $1: a rank's stacks; prints its innermost function and line of the user's code
   awk '
     function base(path) { sub(/.*\//, "", path); return path }
     function frame(name, file, line) {
@@ -262,7 +262,7 @@ where_it_stands() { # $1: a rank's stacks; its innermost function, and its inner
     /^# state / {
       if (inner != "") closed = 1
       waits = $0; sub(/.*kernel: */, "", waits)
-      # do_wait: a shell, around what is of interest
+      # do_wait: a shell around the relevant process
       if ((first == "" || first == "do_wait") && waits !~ /^0?$/) first = waits
     }
     /^Process [0-9]+:/ { pid = $2 + 0 }
@@ -287,13 +287,13 @@ where_it_stands() { # $1: a rank's stacks; its innermost function, and its inner
     END {
       if (inner != "") where = inner " (" (own != "" ? own : inner_at) ")"
       else if (first != "") where = first " (in the kernel)"
-      else where = "a place that nobody could see"
+      else where = "an unknown place"
       gsub(/[[:cntrl:]]/, "?", where)
       print where
     }' "$1"
 }
 
-compare() { # lines RANK NODE WHERE: where most stand, and who stands elsewhere
+compare() { # lines RANK NODE WHERE: print where most ranks are, and which ranks are elsewhere
   sort -n | awk '
     function ranks(list, n, numbers, k, from, text) { # 0 1 2 5 -> 0-2, 5
       n = split(list, numbers, " "); text = ""; from = 1
@@ -316,19 +316,19 @@ compare() { # lines RANK NODE WHERE: where most stand, and who stands elsewhere
     }
     END {
       if (!total) exit
-      if (groups == 1) print (total > 1 ? "all " total " ranks stand" : "the rank stands") " in " most
+      if (groups == 1) print (total > 1 ? "all " total " ranks are" : "the rank is") " in " most
       if (groups == 1) exit
-      if (size[most] * 2 > total) print size[most] " of " total " ranks stand in " most
-      else most = "" # no majority: who is odd is not known
+      if (size[most] * 2 > total) print size[most] " of " total " ranks are in " most
+      else most = "" # no majority: no rank is singled out
       for (k = 1; k <= groups; k++) if (order[k] != most) {
         if (++told > 8) { print groups - k + 1 " more places"; exit }
         where = order[k]
-        print ranks(who[where]) " on " nodes(on[where]) (size[where] > 1 ? " stand" : " stands") " in " where
+        print ranks(who[where]) " on " nodes(on[where]) (size[where] > 1 ? " are" : " is") " in " where
       }
     }'
 }
 
-wait_for() { # until all units have said $1
+wait_for() { # until all units have the file $1
   local attempt
   for attempt in {1..150}; do
     [ "$(count "$1")" -lt "$units" ] || return 0
@@ -336,7 +336,7 @@ wait_for() { # until all units have said $1
   done
 }
 
-give_up() { # the run hangs; what can be learned from the ranks here is kept, and they end with the others
+give_up() { # the run hangs; keep what can be learned from the ranks here, and end them with the others
   local rank
   ask_python
   for rank in $(ranks_here); do
@@ -347,7 +347,7 @@ give_up() { # the run hangs; what can be learned from the ranks here is kept, an
   end_run
 }
 
-judge() { # by the first unit, which is quiet itself; when all are, they keep the stacks, and are quiet still
+judge() { # by the first unit, while it is quiet; when all are, they keep the stacks, and must still be quiet
   if [ "$(count quiet)" -lt "$units" ]; then
     asked_for_s=0
     rm -f "$silence/asked"
@@ -360,7 +360,7 @@ judge() { # by the first unit, which is quiet itself; when all are, they keep th
   fi
 }
 
-watch_over() { # Looks are counted, not the clock: a job that its scheduler suspends does not hang.
+watch_over() { # Counts polls, not the clock: a job that its scheduler suspends does not hang.
   local before=none now quiet_s=0 told='' kept='' asked_for_s=0
   trap 'kill "$!" 2>/dev/null; exit' TERM
   while
@@ -407,19 +407,19 @@ tell_hang() {
   printf 'bareboat: the stacks of all ranks are in %s\n' "$stacks" >&2
 }
 
-keep() { # $1: a file. By whole lines where those of several ranks become one stream; else as it comes
+keep() { # $1: a file. By complete lines where several ranks become one stream; otherwise as it arrives
   trap '' TERM INT HUP
   if [ -n "$by_lines" ]; then exec sed -u "w $1"; else exec tee "$1"; fi
 }
 
-keep_output() { # in $1.out and $1.err, and on to where it went
+keep_output() { # in $1.out and $1.err, and to the original streams
   exec 3> >(keep "$1.out")
   output=$!
   exec 4> >(keep "$1.err" >&2)
   errors=$!
 }
 
-output_kept() { # the last lines; whoever holds the pipe after the rank's end is not waited for
+output_kept() { # wait for the last lines, but not for processes that hold the pipe after the rank's end
   local attempt
   for attempt in {1..100}; do
     kill -0 "$output" 2> /dev/null || kill -0 "$errors" 2> /dev/null || break
@@ -438,7 +438,7 @@ rank_names() {
 unit=0
 start_watchdog
 
-seal() { # $@: words. (A here-string is a pipe, or in bash before 5.1 a file without a name.)
+seal() { # $@: words. (A here-string is a pipe, or in bash before 5.1 an unnamed file.)
   exec {sealed}<<< '' && read -r -u "$sealed" _ || exit 3
   printf '%s\0' "$@" >> "/proc/self/fd/$sealed"
 }
@@ -485,7 +485,7 @@ job_command() {
 [ -e /dev/fd/0 ] || exec < /dev/null
 
 # In the background, because bash runs a trap only between commands or during `wait`. It keeps the standard
-# input, and the signals that bash takes from what it puts there.
+# input, and the signals that bash ignores in background commands.
 start_command() { # $1: job or check
   (
     trap - INT QUIT
@@ -520,7 +520,7 @@ output_kept
 if [ -e "$silence/verdict" ]; then
   end_run
   tell_hang
-  trap - EXIT # a folder of this script's own stays, with the stacks
+  trap - EXIT # keep this script's own directory, with the stacks
   exit 71
 fi
 
@@ -528,6 +528,6 @@ left=
 if [ "$code" -eq 0 ]; then
   read -r left 2> /dev/null < "/proc/$$/task/$$/children"
 fi
-# What the command left behind ends with the run.
+# Processes that the command left behind end with the run.
 if [ "$code" -ne 0 ] || [ -n "$left" ]; then end_run; fi
 exit "$code"

@@ -192,7 +192,7 @@ def test_duplicate_keys_are_read_the_same_way_by_all_of_us() -> None:
 def test_more_than_a_document_holds_is_not_even_read() -> None:
     huge = b'{"x":"' + b" " * LARGEST_DOCUMENT + b'"}'
     assert [message.rpartition("; ")[2] for message in read_all(huge)] == [
-        "that is no manifest", "that is no manifest", "that is no config",
+        "that is not a manifest", "that is not a manifest", "that is not a config",
     ]  # fmt: skip
 
 
@@ -203,7 +203,7 @@ def test_a_million_manifests_are_refused_soon_and_in_little_memory() -> None:
     tracemalloc.start()
     began = time.monotonic()
     assert "no manifest" in refused(lambda: manifest.platforms(document(million), name=NAME))
-    assert "that is no image" in refused(lambda: manifest.platforms(document(largest), name=NAME))
+    assert "that is not an image" in refused(lambda: manifest.platforms(document(largest), name=NAME))
     took_s, (_, peak) = time.monotonic() - began, tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert took_s < 10

@@ -404,4 +404,4 @@ def test_without_a_secret_nothing_starts(run: Run, rank: int, secret: str) -> No
     process = run.start(rank, secret=secret)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (1, "")
-    assert err == "bareboat: the run's secret is not there: BAREBOAT_SECRET\n"
+    assert err == "bareboat: the run's secret is missing: BAREBOAT_SECRET\n"

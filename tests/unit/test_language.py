@@ -1,9 +1,12 @@
-"""The program's texts keep to the glossary: no word of the old dialect in messages, help and docstrings."""
+"""The program's texts keep to the glossary: no word of the old dialect in messages, help, docstrings and
+comments."""
 
 from __future__ import annotations
 
 import ast
+import io
 import re
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,9 +35,6 @@ BANNED = {
     r"is not there|^there is no": "does not exist, is not installed, not found",
 }
 
-#: Not checked yet: their texts still have to be rewritten.
-NOT_YET = ("engines", "images", "launchers", "mpi", "plan", "render")
-
 #: Texts that are not English prose: path below the package -> what they begin with.
 ALLOWED = {
     "probe/compute.py": ("# Answers Bareboat's questions", 'echo "hostname'),  # bash with names of its own
@@ -45,8 +45,18 @@ ALLOWED = {
 
 
 def texts(path: Path) -> Iterator[tuple[int, str]]:
-    """Line and text of every string with more than one word, docstrings and parts of f-strings included."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    """Line and text of every comment, and of every string with more than one word, docstrings and parts of
+    f-strings included."""
+    content = path.read_text()
+    if path.suffix == ".sh":
+        for number, line in enumerate(content.splitlines(), 1):
+            if found := re.search(r"(?:^|\s)# (.*)", line):
+                yield number, found[1]
+        return
+    for token in tokenize.generate_tokens(io.StringIO(content).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string.lstrip("#: ")
+    for node in ast.walk(ast.parse(content)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
             yield node.lineno, node.value
 
@@ -66,14 +76,16 @@ def rooms() -> list[str]:
     """The directories of the package that are checked; "" for the modules at its top."""
     return [
         "",
-        *sorted(p.name for p in PACKAGE.iterdir() if p.is_dir() and p.name not in (*NOT_YET, "__pycache__")),
+        *sorted(p.name for p in PACKAGE.iterdir() if p.is_dir() and p.name != "__pycache__"),
     ]
 
 
 @pytest.mark.parametrize("room", rooms())
 def test_texts_have_no_word_of_the_old_dialect(room: str) -> None:
     found = []
-    for path in sorted(PACKAGE.glob("*.py") if room == "" else (PACKAGE / room).rglob("*.py")):
+    for path in sorted(PACKAGE.glob("*.py") if room == "" else (PACKAGE / room).rglob("*.*")):
+        if path.suffix not in (".py", ".sh"):
+            continue
         name = str(path.relative_to(PACKAGE))
         found += [f"{name}:{line}: {fault}" for line, text in texts(path) for fault in faults(name, text)]
     assert not found, "\n".join(found)

@@ -119,7 +119,7 @@ def test_a_node_that_is_not_of_the_run_is_unknown(nodes: Nodes) -> None:
     nodes.start(1, 2, "-")
     code, out, err = said(lead)
     assert (code, out) == (0, "255\n")
-    assert "there is no node 'c9' in this run" in err
+    assert "the run has no node 'c9'" in err
 
 
 def test_an_ssh_that_is_ended_ends_its_daemon(nodes: Nodes) -> None:
@@ -195,7 +195,7 @@ def test_what_is_no_node_does_not_hold_up_the_run(nodes: Nodes) -> None:
 def test_a_secret_that_is_empty_is_none(nodes: Nodes, secret: str) -> None:
     code, _, err = said(nodes.start(0, 2, "echo", launcher=1, secret=secret))
     assert code == 1
-    assert "the run's secret is not there" in err
+    assert "the run's secret is missing" in err
 
 
 def test_the_launcher_and_the_daemons_do_not_get_the_secret(nodes: Nodes) -> None:

@@ -89,8 +89,8 @@ Thread 0x00007f6f2b7fe6c1 (most recent call first):
         ("# process 7 on c1: ./solver\n# state D (disk sleep); in the kernel: nfs_wait\n",
          "nfs_wait (in the kernel)"),
         ("# process 7 on c1: ./solver\n# state R (running); in the kernel: 0\n",
-         "a place that nobody could see"),
-        ("", "a place that nobody could see"),
+         "an unknown place"),
+        ("", "an unknown place"),
         ("Process 7: p\nThread 7 (active)\n    <module> (<string>:1)\n", "<module> (<string>:1)"),
         ("Process 7: p\nThread 7 (active)\n    run (/a/\x1b[31m.py:1)\n", "run (?[31m.py:1)"),
     ],
@@ -133,15 +133,15 @@ def test_the_innermost_function_and_line_of_the_users_own_are_found(
 @pytest.mark.parametrize(
     ("stand", "told"),
     [
-        ("aaaBaa", ["5 of 6 ranks stand in a (x.py:1)", "rank 3 on c2 stands in B (x.py:1)"]),
-        ("aaaa", ["all 4 ranks stand in a (x.py:1)"]),
-        ("a", ["the rank stands in a (x.py:1)"]),
+        ("aaaBaa", ["5 of 6 ranks are in a (x.py:1)", "rank 3 on c2 is in B (x.py:1)"]),
+        ("aaaa", ["all 4 ranks are in a (x.py:1)"]),
+        ("a", ["the rank is in a (x.py:1)"]),
         # With no majority nobody is called odd.
-        ("ab", ["rank 0 on c1 stands in a (x.py:1)", "rank 1 on c1 stands in b (x.py:1)"]),
-        ("aabb", ["ranks 0-1 on c1 stand in a (x.py:1)", "ranks 2-3 on c2 stand in b (x.py:1)"]),
-        ("aaaaaBBaBac", ["7 of 11 ranks stand in a (x.py:1)",
-                         "ranks 5-6, 8 on c3, c4, c5 stand in B (x.py:1)",
-                         "rank 10 on c6 stands in c (x.py:1)"]),
+        ("ab", ["rank 0 on c1 is in a (x.py:1)", "rank 1 on c1 is in b (x.py:1)"]),
+        ("aabb", ["ranks 0-1 on c1 are in a (x.py:1)", "ranks 2-3 on c2 are in b (x.py:1)"]),
+        ("aaaaaBBaBac", ["7 of 11 ranks are in a (x.py:1)",
+                         "ranks 5-6, 8 on c3, c4, c5 are in B (x.py:1)",
+                         "rank 10 on c6 is in c (x.py:1)"]),
     ],
 )  # fmt: skip
 def test_who_stands_elsewhere_than_most_is_told(stand: str, told: list[str]) -> None:
@@ -163,8 +163,8 @@ def test_every_rank_is_told_of_once(stand: list[str]) -> None:
     told = asks("compare", stdin="".join(lines)).splitlines()
     number = 0
     for line in told:
-        most = re.fullmatch(r"(?:all )?(\d+) (?:of \d+ )?ranks stand in (.*)", line)
-        some = re.fullmatch(r"ranks? ([-\d, ]+) on .*? stands? in (.*)", line)
+        most = re.fullmatch(r"(?:all )?(\d+) (?:of \d+ )?ranks are in (.*)", line)
+        some = re.fullmatch(r"ranks? ([-\d, ]+) on .*? (?:is|are) in (.*)", line)
         if most:
             assert int(most[1]) == stand.count(most[2])
             assert stand.count(most[2]) * 2 > len(stand)
@@ -264,7 +264,7 @@ def ended(store: Store, code: int, **files: str) -> state.Status:
 
 
 def test_a_hang_is_told_with_who_is_odd_and_on_all_nodes(store: Store) -> None:
-    told = "3 of 4 ranks stand in all_reduce (train.py:88)\nrank 3 on c2 stands in read (data.py:12)\n"
+    told = "3 of 4 ranks are in all_reduce (train.py:88)\nrank 3 on c2 is in read (data.py:12)\n"
     status = ended(store, 71, watch__verdict="", stacks__summary=told)
     assert status.state is JobState.FAILED
     assert status.reason == "hung: " + told.strip().replace("\n", "; ")

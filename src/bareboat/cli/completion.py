@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 EXAMPLE = "bareboat completion bash > ~/.local/share/bash-completion/completions/bareboat"
 
 SHELLS = ("bash", "zsh", "fish")
-#: Lines that stand for what only the shell can complete.
+#: Placeholders for what only the shell can complete.
 FILES, DIRECTORIES = ":files", ":directories"
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from bareboat.cli.common import Context
     from bareboat.runs.state import Status
 
-#: Between two looks at a pending run, and between two queries of the whole queue.
+#: Seconds between two polls of a pending run, and between two queries of the whole queue.
 _LOOK_S, _QUEUE_S = 5.0, 30.0
 #: A scheduler reports a job as running before its script notes the start; how long to wait for the note, and
 #: between two looks.

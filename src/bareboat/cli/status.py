@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 EXAMPLE = "bareboat status --watch"
 #: The number of newest runs that are listed without --all.
 _NEWEST = 20
-#: Runs of a scheduler are looked at no more often than this by default, others every second.
+#: Minimum seconds between polls of a scheduler's runs by default, and of other runs.
 _INTERVAL_S, _HERE_S = 5.0, 1.0
 #: A scheduler that is slow to answer is asked less often: it rests so many times as long as it worked.
 _REST = 10

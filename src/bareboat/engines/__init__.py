@@ -1,7 +1,7 @@
 """Engines: ways to run a command in an image. One module each, satisfying `Engine`.
 
-An engine knows nothing of launchers and schedulers. It judges whether it can run an image; its
-`Enclosure` makes of a command the one that runs it in a container.
+An engine does not depend on launchers or schedulers. `judge` decides whether it can run an image; its
+`Enclosure` turns a command into one that runs it in a container.
 """
 
 from __future__ import annotations
@@ -30,32 +30,33 @@ from bareboat.model import (
 
 
 class Host(Protocol):
-    """What an engine's probe may ask of the machine. `bareboat.probe.host` is the real one."""
+    """The part of the machine that an engine's probe uses. `bareboat.probe.host` is the real
+    implementation."""
 
     def which(self, name: str) -> str | None: ...
 
     def run(self, argv: Sequence[str]) -> Outcome: ...
 
     def tool(self, name: str) -> str | None:
-        """The folder of a tool that `bareboat doctor --fix` has installed."""
+        """The directory of a tool that `bareboat doctor --fix` has installed."""
         ...
 
     def scratch(self) -> str:
-        """A folder on the store's file system, gone after the probe."""
+        """A directory on the store's file system, removed after the probe."""
         ...
 
     def absent(self, paths: Sequence[str]) -> tuple[str, ...]:
-        """Those of the paths that were not there when they were first asked for."""
+        """The paths that did not exist when this was first called for them."""
         ...
 
     def user_namespace_obstacle(self) -> Refusal | None:
-        """What forbids user namespaces here; None when they work."""
+        """Why user namespaces do not work here; None when they work."""
         ...
 
 
 class Seccomp(StrEnum):
-    """How an engine's containers are filtered: by our list of system calls, by our filter that guards the
-    terminal only, by the engine's own list, or not at all. An engine says it as its `SECCOMP`."""
+    """How an engine filters its containers' system calls: by our list, by our filter that only guards the
+    terminal, by the engine's own list, or not at all. An engine sets it as its `SECCOMP`."""
 
     FULL = "full"
     TERMINAL = "terminal"
@@ -64,9 +65,9 @@ class Seccomp(StrEnum):
 
 
 class Apart(StrEnum):
-    """What an engine puts a run's processes into that they cannot leave: a user namespace that no other
-    process of the user's shares (Podman's containers share one), a tracer (PRoot), or nothing. An engine says
-    it as its `APART`."""
+    """What encloses a run's processes so that they cannot leave it: a user namespace shared with no other
+    process of the user (Podman's containers share one), a tracer (PRoot), or nothing. An engine sets it as
+    its `APART`."""
 
     USER = "user"
     TRACER = "tracer"
@@ -75,15 +76,15 @@ class Apart(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """The filter of system calls on the command (`bareboat.seccomp`): its files lie in `folder`. `full`: it
-    allows what Podman allows by default; else it only keeps what runs inside from typing into the user's
-    terminal."""
+    """The filter of system calls on the command (`bareboat.seccomp`), with its files in `folder`. `full`: it
+    allows what Podman allows by default; otherwise it only prevents programs inside from typing into the
+    user's terminal."""
 
     folder: str
     full: bool
 
-    #: The descriptor by which an engine gets the program, or the loader: neither one that the C library or
-    #: bash would take next nor one by which a launcher talks to its ranks.
+    #: The descriptor by which an engine gets the program or the loader. The C library, bash and launchers
+    #: that talk to their ranks do not use this number.
     NUMBER: ClassVar[int] = 197
 
     def program(self) -> str:
@@ -91,7 +92,7 @@ class Guard:
         return f"{self.folder}/{'full' if self.full else 'terminal'}.bpf"
 
     def loader(self, *, full: bool | None = None) -> str:
-        """The program that puts the filter on itself and turns itself into its arguments."""
+        """The program that installs the filter on itself and then executes its arguments."""
         return f"{self.folder}/{'full' if self.full and full is not False else 'terminal'}.run"
 
 
@@ -106,18 +107,18 @@ class NodeMount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Container:
-    """What the engine shows the command: `layers` bottom first, or one read-only `flat` tree, or a `packed`
-    file, in which mounts of the image's own folders have their sources (FILE/PATH); `joined`: the tree that
-    is the root in place of the flat one, whose directories are among the mounts; over it `scratch`, folders
-    to write to; then the mounts, outer before inner. `seen_through`: of the scratch folders, those that show
-    what the flat tree has there, for an engine that stacks; what is written to them vanishes all
-    the same. `identity`: a folder with the etc/passwd and etc/group that the command is to see; None: the
-    image's own. `missing`: folders that the layers do not have and the command needs; a tree or file has
-    been given them. `passed`: variables of the job script that the command gets when they are set, by name
-    and by the beginning of their names; `given`: variables with values that only the script knows.
-    `driver`: the GPU driver whose files are among the mounts. `guard`: the filter of system calls;
-    `seccomp`: whether an engine that has one of its own uses it. `by_env`: the command's program is not known
-    before the start, and the image has an env(1), which exits with 127 or 126 where an engine does not."""
+    """What the engine shows the command. `layers` bottom first, or one read-only `flat` tree, or a `packed`
+    file, in which mounts of the image's own directories have their sources (FILE/PATH). `joined`: the tree
+    that is the root instead of the flat one, whose directories are among the mounts. Over it `scratch`, the
+    writable directories; then the mounts, outer before inner. `seen_through`: the scratch directories that
+    show the content of the flat tree, for an engine that stacks; writes to them are discarded too.
+    `identity`: a directory with the etc/passwd and etc/group for the command; None: the image's own.
+    `missing`: directories that the command needs and the layers lack; a tree or file already has them.
+    `passed`, `passed_prefixes`: variables of the job script that the command gets when they are set, by name
+    and by prefix; `given`: variables whose values only the script knows. `driver`: the GPU driver whose files
+    are among the mounts. `guard`: the filter of system calls; `seccomp`: whether an engine with a filter of
+    its own uses it. `by_env`: the command's program is unknown before the start, and the image has an env(1),
+    which exits with 127 or 126 where an engine does not."""
 
     layers: tuple[str, ...] = ()
     flat: Place | None = None
@@ -139,7 +140,7 @@ class Container:
 
     @property
     def tree(self) -> Place | None:
-        """The tree that is mounted as the root."""
+        """The tree that is mounted as the root file system."""
         return self.joined or self.flat
 
     @property
@@ -152,7 +153,7 @@ class Container:
 
     @property
     def identity_mounts(self) -> tuple[Mount, ...]:
-        """The passwd and group of `identity`, over the image's."""
+        """Mounts of `identity`'s passwd and group over the image's."""
         if self.identity is None:
             return ()
         return tuple(
@@ -161,19 +162,19 @@ class Container:
 
     @property
     def root(self) -> Place | None:
-        """What is read-only as a whole: the flat tree or the packed file."""
+        """The part that is read-only as a whole: the flat tree or the packed file."""
         return self.flat or self.packed
 
 
 @dataclass(frozen=True, slots=True)
 class Enclosure:
-    """How an engine runs this image here. `reason`: in one sentence; `overlay`: layers can be stacked;
-    `mount_points`: whatever is mounted must have its place in the image beforehand; `relinked`: absolute
-    links would lead out of the image, and must be made relative.
+    """How an engine runs this image here. `reason`: one sentence; `overlay`: layers can be stacked;
+    `mount_points`: the image must already have every mount point; `relinked`: absolute links would lead out
+    of the image and must be made relative.
 
-    `wrap`: the command that runs a command in a container. Pure; raises PlanError for a container that the
-    engine cannot show. `run_folder`: where the command finds the run's folder that a variable names; None:
-    nowhere. `reads_tree`: it shows the image's tree, and not a copy of its own."""
+    `wrap`: make the command that runs a command in a container. Pure; raises PlanError for a container that
+    the engine cannot show. `run_folder`: the path at which the command finds the run's directory that a
+    variable names; None: nowhere. `reads_tree`: the engine shows the image's tree, not a copy of its own."""
 
     reason: str
     wrap: Callable[[Command, Container], Command] = field(compare=False, repr=False)
@@ -187,21 +188,22 @@ class Enclosure:
 
 
 class Engine(Protocol):
-    """A module of `bareboat.engines`; or one of its ways to run, where it has several to choose from: then
-    its `MODES` maps their names to engines of their own, best first, which users call NAME:MODE. One that was
-    never run on the real tool says so in UNTESTED."""
+    """A module of `bareboat.engines`. An engine with several modes has `MODES`, which maps their names to
+    engines, best first; users call them NAME:MODE. An engine never run on the real tool explains this in
+    UNTESTED."""
 
     NAME: str
-    #: Whether the command sees the image. Only `native` does not.
+    #: Whether the command sees the image. Only `native` does not show it.
     CONTAINS: bool
-    #: Whether it can stack trees, with memory to write to on top: the image's layers, for `writable = true`,
-    #: and a scratch folder on what the image has there. Else the image is read-only and scratch is empty.
+    #: Whether it can stack trees under a writable layer in memory: the image's layers, for `writable = true`,
+    #: and a scratch directory over the image's content. Otherwise the image is read-only and scratch is
+    #: empty.
     STACKS: bool
-    # JOINS: whether its root may be a tree on which directories of the flat one are mounted. Without it a job
-    # that mounts where the image has nothing gets a whole tree of its own.
+    # JOINS: whether its root file system may be a tree on which directories of the flat one are mounted.
+    # Without it a job with mounts on paths that the image lacks gets a whole tree of its own.
     #: The kinds of packed image that it runs, best first: "sif", "squashfs".
     FILES: tuple[str, ...]
-    #: What of the contract (tests/contract/test_engine*.py, by the name of the test) it cannot keep, and why.
+    #: Parts of the contract (tests/contract/test_engine*.py, by test name) that it does not keep, and why.
     LIMITS: Mapping[str, str]
 
     def probe(self, host: Host) -> tuple[EngineFacts, ...]:
@@ -209,7 +211,7 @@ class Engine(Protocol):
         ...
 
     def judge(self, site: Site, image: Image | None) -> Enclosure | Refusal:
-        """Pure: how the engine runs the image on the site, or why it cannot."""
+        """Decide how the engine runs the image on the site, or why it cannot. Pure."""
         ...
 
 
@@ -219,43 +221,43 @@ STARTERS = (ENV, SHELL)
 
 
 def starts_by(engine: Engine) -> tuple[str, ...]:
-    """Those that the image must have; an engine says it as its `STARTS_BY`."""
+    """Programs that the image must have; an engine sets them as its `STARTS_BY`."""
     return tuple(getattr(engine, "STARTS_BY", ()))
 
 
 def keeps_read_only(engine: Engine) -> bool:
-    """Whether a read-only mount within a writable one is kept from the command; so it is unless the engine
-    says otherwise."""
+    """Whether a read-only mount within a writable one is protected from the command; the default, unless the
+    engine's `KEEPS_READ_ONLY` is false."""
     return bool(getattr(engine, "KEEPS_READ_ONLY", True))
 
 
 def untested(engine: Engine) -> str:
-    """What an engine says that was never run on the real tool; empty for the others."""
+    """The notice of an engine that was never run on the real tool; empty for the others."""
     return str(getattr(engine, "UNTESTED", ""))
 
 
 def seccomp(engine: Engine) -> Seccomp:
-    """How the engine's containers are filtered; one that does not say it is not known to filter."""
+    """How the engine filters its containers; NONE where it sets no `SECCOMP`."""
     return Seccomp(getattr(engine, "SECCOMP", Seccomp.NONE))
 
 
 def apart(engine: Engine) -> Apart:
-    """What finds a run's processes that have lost its mark."""
+    """What identifies a run's processes that no longer carry its mark."""
     return Apart(getattr(engine, "APART", Apart.NOTHING))
 
 
 def needs_namespaces(engine: Engine) -> bool:
-    """Whether the engine runs in a user namespace and no other way."""
+    """Whether the engine runs only in a user namespace."""
     return bool(getattr(engine, "NEEDS_NAMESPACES", False))
 
 
 def holds(engine: Engine) -> bool:
-    """Whether the engine's own process stays as the command's parent and would end it with itself: a signal
-    for the command is not for it."""
+    """Whether the engine's own process stays as the command's parent and ends the command when it ends:
+    signals for the command must not reach it."""
     return bool(getattr(engine, "HOLDS", False))
 
 
-#: A limit of every engine that makes a user namespace: the kernel wants CAP_SYS_PTRACE in that of the other.
+#: A limit of every engine that makes a user namespace: the kernel requires CAP_SYS_PTRACE in the other's.
 #: https://man7.org/linux/man-pages/man2/ptrace.2.html ("Ptrace access mode checking")
 ALONE_IN_NAMESPACE = (
     "each container has its own user namespace, and the kernel does not let a process read the memory of a "
@@ -268,21 +270,21 @@ GUARDED_APART = (
     "Landlock, which protects the image, does not let a process read memory outside its own container"
 )
 
-#: Variables of a run that Bareboat itself sets; every engine passes them on when they are set.
+#: Variables of a run that Bareboat sets; every engine passes them on when they are set.
 RUN_VARIABLES = ("BAREBOAT_RUN", "BAREBOAT_METER_DIR", "BAREBOAT_GATE", "BAREBOAT_RUN_DIR")
-#: Of these, the ones that name a folder which the command must be able to write.
+#: Of these, the ones that name a directory to which the command must be able to write.
 RUN_FOLDERS = ("BAREBOAT_METER_DIR", "BAREBOAT_RUN_DIR")
 
 
 def broken(name: str, path: str, detail: str, *, version: str = "", remedy: str = "") -> EngineFacts:
-    """An engine on PATH that does not work here."""
+    """Facts about an engine on PATH that does not work here."""
     return EngineFacts(
         name=name, path=path, version=version, origin="on PATH", works=False, detail=detail, remedy=remedy
     )
 
 
 def when_set(name: str) -> IfSet:
-    """NAME=VALUE for env(1), where the job script has the variable."""
+    """NAME=VALUE for env(1) if the job script has the variable."""
     return IfSet(name, (Joined((f"{name}=", Variable(name))),))
 
 
@@ -292,30 +294,31 @@ PASSED_ASSIGNMENT = Joined((PASSED_NAME, "=", PASSED_VALUE))
 
 
 def forwarded(container: Container, *words: str | Variable | Joined) -> tuple[ForwardEnv, ...]:
-    """These words, once for each variable that the launcher and the scheduler want the command to see."""
+    """These words, once for each variable that the launcher and the scheduler pass to the command."""
     if not container.passed and not container.passed_prefixes:
         return ()
     return (ForwardEnv(container.passed, container.passed_prefixes, words),)
 
 
-#: What programs expect of the host: the names of machines. (The user's name is in the captured image.)
+#: Files of the host that programs need to resolve host names. (The captured image has the user's name.)
 HOST_FILES = ("/etc/resolv.conf", "/etc/hosts")
 
 
-#: Names of checks (`Site.checks`) by which engines judge.
+#: Names of checks (`Site.checks`) on which engines depend.
 USER_NAMESPACES = "user namespaces"
 PTRACE = "ptrace"
 PROGRAMS_IN_STORE = "programs in the store"
 
-#: What the check "seccomp" says where the kernel has none.
+#: Detail of the check "seccomp" on a kernel without it.
 NO_SECCOMP = "not in this kernel"
 
-#: Below this /dev/shm is too small for a rank's data loader: Docker's default of 64 MiB is known to be.
+#: Below this size /dev/shm is too small for a rank's data loader: Docker's default of 64 MiB is known to be.
 LEAST_SHM_BYTES = 256 * 2**20
 
 
 def usable(name: str, site: Site, image: Image | None, *, program: str, remedy: str) -> EngineFacts | Refusal:
-    """The engine as it was probed; Refusal where it cannot run anything. `remedy`: where it comes from."""
+    """The facts of the probed engine; Refusal where it cannot run anything. `remedy`: how to get the
+    program."""
     if image is None:
         return Refusal("no image to run", remedy="bareboat capture")
     facts = site.engine(name)
@@ -327,7 +330,7 @@ def usable(name: str, site: Site, image: Image | None, *, program: str, remedy: 
 
 
 def refusal(site: Site, name: str) -> Refusal | None:
-    """What the site's check of this name says against an engine that needs it; None when it works."""
+    """The refusal of an engine that needs the site's check of this name; None when the check works."""
     check = site.check(name)
     if check is None or check.works:
         return None
@@ -335,8 +338,9 @@ def refusal(site: Site, name: str) -> Refusal | None:
 
 
 def basic_environment(site: Site, *, home: str) -> Mapping[str, str]:
-    """What every command gets in every engine, beside the image's, the launcher's and the job's."""
-    # The zone by its name: images keep /etc/localtime as a link, which cannot be mounted over.
+    """The variables that every command gets in every engine, besides the image's, the launcher's and the
+    job's."""
+    # By name: images have /etc/localtime as a link, which cannot be mounted over.
     zone = {"TZ": site.timezone} if site.timezone else {}
     return {
         **zone,
@@ -344,6 +348,6 @@ def basic_environment(site: Site, *, home: str) -> Mapping[str, str]:
         "USER": site.user,
         "LOGNAME": site.user,
         "LANG": "C.UTF-8",
-        # Packages of ~/.local are the commonest way for a host to leak into an environment.
+        # Packages in ~/.local are the most frequent leak from the host into an environment.
         "PYTHONNOUSERSITE": "1",
     }

@@ -1,11 +1,11 @@
-"""Apptainer: what most clusters have. A sandbox folder, in a user namespace or by the site's setuid starter.
+"""Apptainer: installed on most clusters. A sandbox directory, in a user namespace or by a setuid starter.
 
-The image is its one flat tree, or that as a SIF, read-only; where a mount point is missing, Apptainer makes
-it in an underlay of its own (by the setuid starter: as the site's configuration says). Folders to write to
-lie on the session's tmpfs. No PID, IPC, network or UTS namespace is made.
+The image is its one flat tree, or that tree as a SIF, read-only. Apptainer makes missing mount points in an
+underlay of its own (with the setuid starter: depending on the site's configuration). Writable directories lie
+on the session's tmpfs. It makes no PID, IPC, network or UTS namespace.
 
-Singularity is the same command line under another name (`bareboat.engines.singularity`). All of that is done
-with options that SingularityCE 3.9 and Apptainer 1.0 have; what older ones say is shown by the probe.
+Singularity has the same command line under another name (`bareboat.engines.singularity`). All options used
+exist in SingularityCE 3.9 and Apptainer 1.0; the probe shows how older versions fail.
 
 Manual: https://apptainer.org/docs/user/main/ and, for its environment, the script that it interprets:
 https://github.com/apptainer/apptainer/blob/main/internal/pkg/util/fs/files/action_script.sh
@@ -71,12 +71,12 @@ LIMITS: dict[str, str] = {
     "test_ranks_of_two_containers_read_each_other_s_memory": ALONE_IN_NAMESPACE,
 }
 
-#: Ways to run, best first -> the option, and what holds there. A configuration of one's own is allowed to
-#: whoever has an installation without setuid; the site's own limits what a job writes outside its mounts.
+#: Modes, best first -> the option, and its effect. Only an installation without setuid accepts the user's own
+#: configuration; the site's limits how much a job writes outside its mounts.
 _CONFIGURED, _USERNS, _PRIVILEGED = "configured", "userns", "privileged"
 _SITES_SIZE = (
     "/tmp, /run and the home share what `sessiondir max size` allows in the site's configuration, "
-    "64 MB unless it says more"
+    "64 MB by default"
 )
 _MODES = {
     _CONFIGURED: "in a user namespace",
@@ -84,22 +84,23 @@ _MODES = {
     _PRIVILEGED: f"by the setuid starter; {_SITES_SIZE}",
 }
 
-#: Everything that Apptainer mounts unasked, but for /dev, /proc, /sys and /etc/resolv.conf.
+#: Everything that Apptainer mounts by default, except /dev, /proc, /sys and /etc/resolv.conf.
 _UNASKED = "home,cwd,tmp,hostfs,bind-paths"
 
-#: Its scripts in the image would be run, and could print or change anything: an empty folder hides them.
+#: Apptainer would run its scripts in the image, which could print or change anything: an empty directory
+#: hides them.
 _SCRIPTS = "/.singularity.d/env"
 _PROGRAMS = "/.singularity.d/bareboat"
 
-#: Where Apptainer would keep what is the user's (~/.apptainer). Nothing can be made in /proc; it goes on
-#: without, and in silence. An existing folder would have its mode changed.
+#: Where Apptainer would keep the user's data (~/.apptainer). Nothing can be created in /proc, so it silently
+#: continues without. It would change the mode of an existing directory.
 _NOWHERE = "/proc/self/bareboat"
 
-#: An overlay, which it makes for mount points that the image does not have, makes every stat in the image 1.7
-#: times as slow; an underlay (an empty folder with the image's entries mounted into it) next to nothing.
+#: For mount points that the image lacks, an overlay makes every stat in the image 1.7 times as slow; an
+#: underlay (an empty directory with the image's entries mounted into it) costs almost nothing.
 _CONFIGURATION = "sessiondir max size = {size_mb}\nenable overlay = no\n"
 
-#: $0: the text of a configuration, $1: the program. A file of it would have to be made and removed.
+#: $0: the text of a configuration, $1: the program. A configuration file would have to be made and removed.
 _WITH_CONFIGURATION = (
     'exec {file}<<<"$0"; program=$1; shift; exec "$program" --silent --nocolor --config "/dev/fd/$file" "$@"'
 )
@@ -114,7 +115,7 @@ def judge(site: Site, image: Image | None) -> Enclosure | Refusal:
 
 
 def probe_as(name: str, host: Host) -> tuple[EngineFacts, ...]:
-    """The program of this name, tried in each way until one works."""
+    """Probe the program of this name in each mode until one works."""
     path = host.which(name)
     if path is None:
         return ()
@@ -144,7 +145,7 @@ def probe_as(name: str, host: Host) -> tuple[EngineFacts, ...]:
                 ),
             )  # fmt: skip
         if not faults and (obstacle := host.user_namespace_obstacle()) is not None:
-            # A security module may still allow namespaces to Apptainer that it forbids to others.
+            # A security module may allow namespaces to Apptainer and forbid them to other programs.
             modes.reverse()
         faults[mode] = fault
     failure = obstacle or Refusal(f"it failed with: {faults[_CONFIGURED]}", "bareboat doctor")
@@ -159,7 +160,7 @@ def probe_as(name: str, host: Host) -> tuple[EngineFacts, ...]:
 
 
 def _fault_of_sif(host: Host, path: str, mode: str, programs: Mapping[str, str]) -> str:
-    """The same with the image as one file, and with a folder of it mounted elsewhere."""
+    """Probe with the image as one file, and with a directory of it mounted elsewhere. Empty when it works."""
     root = Path(host.scratch()) / "root"
     (root / "seen" / "here").mkdir(parents=True)
 
@@ -172,7 +173,7 @@ def _fault_of_sif(host: Host, path: str, mode: str, programs: Mapping[str, str])
 
 
 def _fault(host: Host, path: str, mode: str, programs: Mapping[str, str], container: Container) -> str | None:
-    """What is wrong, tried with the machine's env in an empty image: mounts, their places, variables."""
+    """Probe with the machine's env in an empty image: mounts, mount points, variables. None when it works."""
     if not {"env", "bash"} <= programs.keys():
         return "this machine has no env, bash or ldd on PATH, with which commands are started inside"
     env = host_programs.call(programs, _PROGRAMS, "env")
@@ -180,7 +181,7 @@ def _fault(host: Host, path: str, mode: str, programs: Mapping[str, str], contai
     words = (*_words(path, mode, container, "/", start, size_mb=64), *start.words)
     outcome = host.run([word for word in map(_known, words) if word is not None])
     if not outcome.ok or outcome.stdout != "TRIED=yes\n":
-        # Such as "FATAL:   …", in colour whatever is asked for.
+        # Such as "FATAL:   …", always in colour.
         lines = (
             re.sub(r"\x1b\[[0-9;]*m|^[A-Z]+ *: *", "", outcome.stderr, flags=re.MULTILINE)
             .strip()
@@ -191,7 +192,7 @@ def _fault(host: Host, path: str, mode: str, programs: Mapping[str, str], contai
 
 
 def _known(word: Word) -> str | None:
-    """A word now, where only PATH is known of what the job script knows."""
+    """A word's value now: of the job script's variables only PATH is known."""
     match word:
         case str():
             return word
@@ -223,10 +224,11 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
     start = host_programs.Start(facts.settings, _PROGRAMS, tuple(assignments), command.argv, tuple(found))
     inner = start.words
     if container.guard is not None:
-        # Apptainer has no filter of its own for users; for the setuid starter one from outside is too early.
+        # Apptainer has no filter for users; with the setuid starter a filter from outside would come too
+        # early.
         start.files[f"{_PROGRAMS}/filter"] = container.guard.loader(full=False)
         inner = (f"{_PROGRAMS}/filter", *inner)
-    # Half of the memory, as the kernel gives a tmpfs that nobody gave a size.
+    # Half of the memory, the kernel's default for a tmpfs.
     size_mb = max(site.mem_bytes // 2 >> 20, 64)
     words = _words(facts.path, facts.modes[0], container, command.workdir, start, size_mb=size_mb)
     for word in words:
@@ -239,10 +241,10 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
 def _words(
     path: str, mode: str, container: Container, workdir: str, start: host_programs.Start, *, size_mb: int
 ) -> Sequence[Word]:
-    """The tool with its options and the image; what runs inside follows.
+    """The tool with its options and the image; the command inside follows.
 
-    The tool gets none of the caller's variables, since APPTAINER_BIND and a hundred others are options. Nor
-    does it get the run's mark: it stays as the command's parent, and ends as the command does.
+    The tool gets none of the caller's variables, because APPTAINER_BIND and a hundred others are options. Nor
+    does it get the run's mark: it stays as the command's parent, and ends when the command does.
     """
     words: list[Word] = ["env", "-i", Joined(("PATH=", Variable("PATH")))]
     words += [f"{prefix}_CONFIGDIR={_NOWHERE}" for prefix in ("APPTAINER", "SINGULARITY")]
@@ -254,7 +256,7 @@ def _words(
     words.append(f"--no-mount={_UNASKED}")
     words += _driver(container)
     folders = {_SCRIPTS, *container.scratch, *_places_in_scratch(container, workdir)}
-    # Outer before inner: it makes a folder's parents, and then refuses to make one of these itself.
+    # Outer before inner: it makes a directory's parents, and then refuses to make one of these itself.
     for folder in sorted(folders, key=lambda path: path.split("/")):
         if "," in folder:
             raise PlanError(
@@ -263,7 +265,7 @@ def _words(
             )
         words.append(f"--scratch={folder}")
     binds: list[tuple[Place, str, bool]] = [(source, target, False) for target, source in start.files.items()]
-    # It copies the host's /etc/resolv.conf by itself.
+    # Apptainer copies the host's /etc/resolv.conf by itself.
     binds.append(("/etc/hosts", "/etc/hosts", False))
     mounts = (*container.identity_mounts, *container.mounts)
     binds += [(mount.source, mount.target, mount.writable) for mount in mounts]
@@ -280,41 +282,42 @@ def _words(
         place = NodePath(name)
         bind = Joined(('--mount=type=bind,"source=', place, '","destination=', place, '"'))
         words.append(IfSet(name, (bind,)))
-    # There is none yet where a plan is made for an environment that is still to be captured.
+    # A plan for an environment that is not captured yet has no image.
     return (*words, f"--pwd={workdir}", container.root or "")
 
 
 def _driver(container: Container) -> list[str]:
-    """Its own way with GPUs, as the site has configured it: it shows the devices where the site gives
-    containers a /dev of their own. The libraries that the command gets are those of the mounts, as in all
-    engines: they come first in LD_LIBRARY_PATH."""
+    """Apptainer's option for GPUs, as the site has configured it: it shows the devices where the site gives
+    containers a /dev of their own. As in all engines, the libraries come from the mounts: they are first in
+    LD_LIBRARY_PATH."""
     if container.driver is None:
         return []
     return ["--nv"] if container.driver.vendor == "nvidia" else ["--rocm"]
 
 
 def _places_in_scratch(container: Container, workdir: str) -> list[str]:
-    """The mount points that would be missing in a folder to write to: Apptainer makes none where the image
-    has one, and does not see that it is hidden. A scratch folder in a scratch folder is also a folder there.
+    """The mount points that would be missing in a writable directory: Apptainer makes none where the image
+    has one, although the scratch directory hides it. A scratch directory in a scratch directory is also a
+    directory there.
 
-    Only of these mounts is it known that they are folders, and may be in the image: its environments, the
-    working folder, and what is around them.
+    Only these mounts are known to be directories and may be in the image: its environments, the working
+    directory, and the directories around them.
     """
     images = planned(container.root or "/not-captured")
     known = [m.target for m in container.mounts if m.target == workdir or lies_in(planned(m.source), images)]
-    if container.driver is not None:  # all of its mounts in scratch are folders
+    if container.driver is not None:  # all of its mounts in scratch are directories
         known += [m.target for m in container.mounts if m.target.startswith(("/run/", "/tmp/"))]
     return [
         mount.target
         for mount in container.mounts
         if any(lies_in(target, mount.target) for target in known)
         and any(lies_in(mount.target, folder) and mount.target != folder for folder in container.scratch)
-        and "," not in mount.target  # it parts one scratch folder from the next
+        and "," not in mount.target  # a comma separates scratch directories
     ]
 
 
 def _field(text: str) -> str:
-    """A field of comma-separated values, as RFC 4180 quotes it."""
+    """A field of comma-separated values, quoted as in RFC 4180."""
     return '"' + text.replace('"', '""') + '"' if re.search(r'[,"\r\n]', text) else text
 
 

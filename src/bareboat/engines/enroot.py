@@ -1,9 +1,9 @@
 """Enroot: NVIDIA's unprivileged sandbox, `enroot start` on the image's flat tree as a container of its own.
 
-Enroot takes a container by its name in ENROOT_DATA_PATH, so that is the folder of the flat trees. Its hooks
-edit files of the container (etc/passwd, say), which here are hard links to the store's layers: so it is given
-no folder with hooks, mounts or variables, the system's neither, and what is mounted is named by us. It
-becomes the command by exec and stays as no parent. What it leaves in the tree is its lock, an empty `.lock`.
+Enroot identifies a container by its name in ENROOT_DATA_PATH, so this is the directory of the flat trees. Its
+hooks edit files of the container (etc/passwd, for example), which are hard links to the store's layers: so it
+gets no directory with hooks, mounts or variables, not even the system's, and all mounts are explicit. It
+executes the command and does not stay as its parent. It leaves only its lock in the tree, an empty `.lock`.
 
 Written from https://github.com/NVIDIA/enroot/tree/master/doc and its command line; see UNTESTED.
 """
@@ -55,13 +55,13 @@ STARTS_BY = STARTERS
 LIMITS: dict[str, str] = {}
 UNTESTED = "untested: written from Enroot's documentation, never run on the real Enroot"
 
-#: Where Enroot keeps what is the user's, when the caller has it set.
+#: The caller's settings of where Enroot keeps the user's data.
 _CALLERS = ("XDG_RUNTIME_DIR", "XDG_CACHE_HOME", "XDG_DATA_HOME", "ENROOT_RUNTIME_PATH", "ENROOT_CACHE_PATH")
 
-#: No such folder: no hooks, no fstab, no variables but ours.
+#: A directory that does not exist: no hooks, no fstab, no variables but ours.
 _NOWHERE = "/proc/self/bareboat"
 
-#: fstab(5)'s escapes; a colon parts the fields of --mount and has none.
+#: fstab(5)'s escapes; a colon separates the fields of --mount and has none.
 _ESCAPES = str.maketrans({" ": "\\040", "\t": "\\011", "\n": "\\012", "\\": "\\134"})
 
 
@@ -120,7 +120,7 @@ def _words(
     user: str,
     environment: Mapping[str, variables.Value],
 ) -> tuple[Word, ...]:
-    # It has the run's mark from its start: it is the command soon after.
+    # It has the run's mark from its start, because it becomes the command.
     words: list[Word] = ["env", "-i", "-S", variables.carriers(len(environment))]
     words += ["PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", f"HOME={home}"]
     words += [f"USER={user}", join("ENROOT_DATA_PATH=", parent(container.flat or ""))]
@@ -142,7 +142,7 @@ def _words(
 
 
 def _mounts(container: Container) -> list[str | Joined]:
-    """Fields of fstab(5), joined by colons. Outer before inner, as they come."""
+    """Fields of fstab(5), joined by colons. Outer before inner, in the given order."""
     found: list[str | Joined] = [
         "/proc:/proc:none:x-create=dir,rbind,rw",
         "/sys:/sys:none:x-create=dir,rbind,ro",

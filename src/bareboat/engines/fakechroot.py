@@ -1,11 +1,11 @@
-"""udocker's mode F1: libfakechroot, preloaded, puts the image's folder before every path.
+"""udocker's mode F1: libfakechroot, preloaded, prefixes every path with the image's directory.
 
 It needs neither ptrace nor namespaces.
 
-udocker's own way is not taken: it names programs by their place on the host, and starts them with the image's
-loader by an option that loses the last arguments of scripts. Here `fakechroot_start` makes the command's root
-and guards it; the loader is the host's, which therefore must be of the image's C library. The modes F2 to F4
-write into the image's programs and are not driven.
+udocker's own command is not used: it names programs by their path on the host, and starts them with the
+image's loader by an option that loses the last arguments of scripts. Here `fakechroot_start` makes the
+command's root directory and guards it; the loader is the host's, which must therefore be of the image's C
+library. The modes F2 to F4 write into the image's programs and are not supported.
 
 https://github.com/dex4er/fakechroot, and of udocker's many: https://github.com/indigo-dc/udocker
 """
@@ -35,7 +35,7 @@ from bareboat.paths import lies_in
 
 MODE = "F1"
 
-#: What of the contract it cannot keep.
+#: Parts of the contract that it does not keep.
 LIMITS = {
     "test_the_environment_is_exactly_the_documented_one": (
         "libfakechroot requires environment variables, which the command sees: FAKECHROOT, FAKECHROOT_BASE, "
@@ -60,7 +60,7 @@ LIMITS = {
 
 COST = "system calls run at their own speed; each call that names a file is rewritten first"
 
-#: The job script carries it: the node that runs it may have no Bareboat.
+#: Embedded in the job script: the node that runs it may not have Bareboat.
 _STARTER = (
     inspect.getsource(proot_start).partition("\nif __name__ ==")[0]
     + "\n"
@@ -68,7 +68,7 @@ _STARTER = (
 )
 
 _LIBRARY = "libfakechroot"
-#: udocker's engine has dozens; those of another distribution seldom work where the best three do not.
+#: udocker's engine has dozens; those of other distributions seldom work where the best three fail.
 _MOST_TRIED = 3
 
 
@@ -76,7 +76,7 @@ def probe(
     host: Host, name: str, libraries: Path, engine: str, machine: str, remedy: str
 ) -> EngineFacts | None:
     """The first libfakechroot that works here, of udocker's `libraries` and then of the system; the facts of
-    one that does not when none does; None when there is none."""
+    the first that fails when none works; None when none is installed."""
     obstacle = None
     if proot_start.landlock_abi() < proot_start.OLDEST_LANDLOCK:
         obstacle = "this kernel has no Landlock, without which the image could be written to"
@@ -97,8 +97,9 @@ def probe(
 
 
 def _libraries(folder: Path, engine: str, machine: str, *, installed: bool) -> Iterator[tuple[str, str]]:
-    """libfakechroot as udocker names it: for the distribution and its version first, each of equal size once;
-    then, if its programs are `installed`, where distributions have it. `machine`: udocker's word for it."""
+    """Paths and origins of libfakechroot. udocker's: the best fit for the distribution and its version first,
+    one per file size; then, if its programs are `installed`, the distribution's. `machine`: udocker's name of
+    it."""
     sizes: set[int] = set()
     for library in sorted(folder.glob(f"{_LIBRARY}*{machine}.so"), key=lambda path: _fitness(path.name)):
         if library.stat().st_size not in sizes and len(sizes) < _MOST_TRIED:
@@ -112,7 +113,7 @@ def _libraries(folder: Path, engine: str, machine: str, *, installed: bool) -> I
 
 
 def _fitness(name: str) -> tuple[bool, bool, str]:
-    """Sorts the library of this machine's distribution and version first."""
+    """Sort key: the library of this machine's distribution and version first."""
     import platform
 
     try:
@@ -125,7 +126,7 @@ def _fitness(name: str) -> tuple[bool, bool, str]:
     return own not in words or version not in words, own not in words, name
 
 
-#: What a libfakechroot may get wrong: paths of programs started by programs, and writes.
+#: Known faults of libfakechroot: paths of programs started by programs, and writes.
 _TRIAL = """\
 sh -c 'cat /seen; stat -Lc %s /seen; [ -r /seen ] && echo read; ls -d /seen'
 cd / && cat seen && pwd
@@ -137,15 +138,15 @@ _EXPECTED = "inside\n7\nread\n/seen\ninside\n/\n"
 
 
 def _fault(host: Host, library: str) -> str | None:
-    """What is wrong with the library, tried with the host's programs in a tree of our own."""
+    """The fault of the library, probed with the host's programs in a tree of our own; None when it works."""
     if ":" in library or " " in library:
         return f"the loader does not accept {library!r}: colons and spaces separate libraries"
     return python_start.fault(host, _STARTER, ("--library", library), _TRIAL, _EXPECTED)
 
 
 def judge(facts: EngineFacts, site: Site, image: Image) -> Enclosure | Refusal:
-    """Whether the image's programs can be started by this machine's loader."""
-    glibc = image.glibc if image.digest else site.glibc  # a capture that is still to be made
+    """Decide whether this machine's loader can start the image's programs."""
+    glibc = image.glibc if image.digest else site.glibc  # an image not captured yet
     if glibc is None:
         return Refusal(
             "the image has no glibc, into whose programs alone libfakechroot can be loaded: static programs "
@@ -172,7 +173,7 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
 
 
 def refuse(container: Container) -> None:
-    """Raises PlanError for mounts that a link cannot stand for."""
+    """Raise PlanError for mounts that a link cannot replace."""
     remedy = "choose another engine: bareboat doctor"
     tree = planned(container.flat or "")
     mounts = container.planned_mounts

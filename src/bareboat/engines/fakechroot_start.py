@@ -1,15 +1,15 @@
-"""Starts a command under fakechroot, and keeps what that alone does not: the image, and the host's files.
+"""Starts a command under fakechroot, and protects the image and the host's files, which fakechroot does not.
 
-The job script of the engine udocker:F1 carries the text of this file after that of `proot_start`. It runs on
-the node by the python3 that is there, 3.6 or newer, and with no Bareboat. libfakechroot, preloaded, puts the
-image's folder before every path that a program gives to the C library. What is done here besides:
+The job script of the engine udocker:F1 contains this file after `proot_start`. It runs on the node with the
+installed python3, 3.6 or newer, without Bareboat. libfakechroot, preloaded, prefixes every path that a
+program passes to the C library with the image's directory. In addition:
 
-- fakechroot cannot mount. The command's root is a folder made for the run: links to the entries of the image
-  and to the sources of the mounts, and real folders on the way to each mount and for what may be written.
-- What does not go through the C library's functions (system calls of Go and of static programs, paths within
-  the loader) would reach the host's files. Landlock allows to read only the image, the mounts and the little
-  that the C library itself reads by the host's names; the rest is "Permission denied" and never the host's.
-- It has no read-only root: Landlock again.
+- fakechroot cannot mount. The command's root is a directory made for the run: links to the entries of the
+  image and to the sources of the mounts; real directories on the way to each mount and where it may write.
+- Accesses that bypass the C library's functions (system calls of Go and of static programs, paths within
+  the loader) would reach the host's files. Landlock allows reads only of the image, the mounts and the few
+  files that the C library itself reads on the host; others fail with "Permission denied".
+- It has no read-only root file system: Landlock provides it.
 
 https://github.com/dex4er/fakechroot/blob/master/man/fakechroot.pod
 """
@@ -40,28 +40,28 @@ from bareboat.engines.proot_start import (
 
 # What the job script carries starts here. ------------------------------------------------------------
 
-#: Rights of Landlock to execute a file, to read it, and to read a folder.
+#: Rights of Landlock to execute a file, to read it, and to read a directory.
 _READS, _READS_OF_FILE = 1 << 0 | 1 << 2 | 1 << 3, 1 << 0 | 1 << 2
 
-#: What the C library reads by the host's names, whatever is preloaded: time zones, names of machines, and
-#: locales and character sets, which are for its version and therefore fit the image's too.
+#: Files that the C library reads on the host even with a preloaded library: time zones, host names, and
+#: locales and character sets, which are for its version and therefore fit the image too.
 _OF_HOST = (
     "/usr/share/zoneinfo", "/etc/localtime", "/etc/hosts", "/etc/resolv.conf", "/etc/nsswitch.conf",
     "/etc/host.conf", "/etc/gai.conf", "/etc/services", "/etc/protocols", "/usr/lib/locale",
     "/usr/share/locale/locale.alias", "/usr/lib64/gconv", "/usr/lib/gconv",
     "/usr/lib/{0}-linux-gnu/gconv",
 )  # fmt: skip
-#: Folders of libraries, as the loaders of Debian, Red Hat and others have them.
+#: Directories of libraries, as the loaders of Debian, Red Hat and others have them.
 _LIBRARIES = ("/lib/{0}-linux-gnu", "/usr/lib/{0}-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib")
 
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 
-#: fakechroot keeps no more paths that are the host's.
+#: fakechroot's limit of excluded paths.
 _MOST_EXCLUDED = 100
 
 
 class _Refusal(Exception):
-    """What cannot be run, and why; `code` as a shell would tell it."""
+    """Why the command cannot run; `code`: the exit code that a shell would use."""
 
     def __init__(self, code: int, text: str) -> None:
         self.code = code
@@ -70,8 +70,8 @@ class _Refusal(Exception):
 
 def fakechroot(words: "list[str]") -> int:
     """Options: --library, --root, --cwd, --env NAME=VALUE, --sealed NAME,NAME (their values are in
-    BAREBOAT_ENV_0 and so on), --bind|--ro|--ro-try SOURCE TARGET (outer before inner), --scratch TARGET;
-    then -- and the command."""
+    BAREBOAT_ENV_0 and so on), --bind|--ro|--ro-try SOURCE TARGET (outer before inner), --scratch TARGET; then
+    -- and the command."""
     one = {"--library": "", "--root": "", "--cwd": "/"}
     environment: dict[str, str] = {}
     mounts: list[tuple[str, str, str]] = []
@@ -105,7 +105,7 @@ def fakechroot(words: "list[str]") -> int:
         for path in (image, *(source for _, source, _ in mounts)):
             _add_way(image, places, path)
         empty = _make_view(base, image, places, _inside(image, one["--cwd"]))
-        # The kernel answers with a mount's own name when a program asks where it is.
+        # The kernel returns a mount's real path when a program asks for its working directory.
         excluded = {path for _, source, _ in mounts for path in (source, os.path.realpath(source))}
         excluded = {image, *excluded}
         odd = next((path for path in (base, *excluded) if ":" in path), None)
@@ -115,7 +115,7 @@ def fakechroot(words: "list[str]") -> int:
         try:
             os.chdir(base + one["--cwd"])
         except OSError as error:
-            raise _Refusal(3, "the working folder %s: %s" % (one["--cwd"], error.strerror)) from None  # noqa: UP031
+            raise _Refusal(3, "the working directory %s: %s" % (one["--cwd"], error.strerror)) from None  # noqa: UP031
         file, argv = _program(base, command, environment.get("PATH", _DEFAULT_PATH))
         loader = _loader(file)
         libraries = _library_folders(base, environment.get("LD_LIBRARY_PATH", ""))
@@ -137,7 +137,7 @@ def fakechroot(words: "list[str]") -> int:
 
 
 def _inside(image: str, target: str) -> str:
-    """A path of the container with the image's links on its way followed."""
+    """A path of the container after following the image's links on its way."""
     path = os.path.realpath(image + target)
     if path != image and not path.startswith(image + "/"):
         raise _Refusal(3, "nothing can be mounted at " + target + ", which is a link to " + path)
@@ -145,7 +145,8 @@ def _inside(image: str, target: str) -> str:
 
 
 def _add_way(image: str, places: "dict[str, str]", path: str) -> None:
-    """Make a path of the host, which links lead to, one that realpath(3) can go step by step."""
+    """Make a host path to which links lead exist in the view, so that realpath(3) can follow it step by
+    step."""
     path = os.path.realpath(path)
     seen = any(source and (path + "/").startswith(place + "/") for place, source in places.items())
     if not seen and os.path.realpath(image + path) == image + path:
@@ -153,13 +154,13 @@ def _add_way(image: str, places: "dict[str, str]", path: str) -> None:
 
 
 def _make_view(base: str, image: str, places: "dict[str, str]", cwd: str) -> "list[str]":
-    """The command's root: `places` maps what is mounted to its source, and what may be written to nothing.
-    Everything else is a link to the image. Returns the folders that may be written."""
+    """Make the command's root directory: `places` maps mounts to their sources, and writable directories to
+    "". Everything else is a link to the image. Return the writable directories."""
     empty = []
     ways = list(places)
     if os.path.isdir(_origin(image, places, cwd)):
-        ways.append(cwd + "/")  # a real folder: by way of a link, getcwd(2) would name what it leads to
-    #: Path in the container -> where its entries are (None: nowhere); the folders that are to be real.
+        ways.append(cwd + "/")  # a real directory: through a link, getcwd(2) would return the link's target
+    #: Path in the container -> where its entries are (None: nowhere); the directories that must be real.
     real: dict[str, str | None] = {"": image}
     for target in sorted(ways, key=lambda path: path.split("/")):
         parts = target.split("/")
@@ -177,14 +178,14 @@ def _make_view(base: str, image: str, places: "dict[str, str]", cwd: str) -> "li
             continue
         try:
             names = os.listdir(origin)
-        except OSError:  # nothing is there, or it may not be read
+        except OSError:  # it does not exist or is not readable
             continue
         for name in names:
             inner = path + "/" + name
             if inner in real or inner in places:
                 continue
             link = origin + "/" + name
-            # A link of the image leads the same way in the view, and there over what is mounted.
+            # A link of the image has the same target in the view, and there follows the mounts.
             os.symlink(
                 os.readlink(link) if origin == image + path and os.path.islink(link) else link, base + inner
             )
@@ -195,14 +196,14 @@ def _make_view(base: str, image: str, places: "dict[str, str]", cwd: str) -> "li
 
 
 def _origin(image: str, places: "dict[str, str]", path: str) -> str:
-    """Where a folder of the container lies in the image; empty where it is not the image's."""
+    """Where a directory of the container lies in the image; empty where it is not the image's."""
     outer = max((place for place in places if (path + "/").startswith(place + "/")), key=len, default=None)
     found = image + path if outer is None else places[outer] and places[outer] + path[len(outer) :]
     return found if (os.path.realpath(found) + "/").startswith(image + "/") else ""
 
 
 def _program(base: str, command: "list[str]", path: str) -> "tuple[str, list[str]]":
-    """The file to execute and its argv, as execvp(3) and execve(2) find them: a script's interpreter too."""
+    """The file to execute and its argv, found as by execvp(3) and execve(2), with a script's interpreter."""
     name, found = command[0], ""
     if "/" in name:
         found = base + name if name.startswith("/") else name
@@ -225,7 +226,7 @@ def _program(base: str, command: "list[str]", path: str) -> "tuple[str, list[str
             raise _Refusal(127 if missing else 126, "%s: %s" % (command[0], why)) from None  # noqa: UP031
         if first[:4] == b"\x7fELF":
             return found, argv
-        words = [b"/bin/sh"]  # a script without this line, as execvp(3) takes it
+        words = [b"/bin/sh"]  # a script without this line, as execvp(3) runs it
         if first[:2] == b"#!":
             words = first[2:].split(b"\n")[0].strip().split(None, 1) or words
         argv = [*map(os.fsdecode, words), name, *argv[1:]]
@@ -235,7 +236,7 @@ def _program(base: str, command: "list[str]", path: str) -> "tuple[str, list[str
 
 
 def _loader(file: str) -> str:
-    """The program's loader, by the host's name, for it is the host's that the kernel takes. elf(5)."""
+    """The program's loader, by its host path, because the kernel uses the host's. elf(5)."""
     with open(file, "rb") as stream:
         head = stream.read(64)
         if head[4:6] == b"\2\1":
@@ -253,7 +254,7 @@ def _loader(file: str) -> str:
 
 
 def _library_folders(base: str, asked: str) -> "list[str]":
-    """Where the loader, which nothing is preloaded into, finds the image's libraries."""
+    """Where the loader, which ignores preloaded libraries, finds the image's libraries."""
     folders = [folder for folder in asked.split(":") if folder.startswith("/")]
     pending = ["/etc/ld.so.conf"]
     for path in pending:  # grows
@@ -283,13 +284,13 @@ def _library_folders(base: str, asked: str) -> "list[str]":
 def _wait_for(
     file: str, argv: "list[str]", environment: "dict[str, str]", writable: "list[str]", readable: "list[str]"
 ) -> int:
-    """The command's exit code, once nothing that it started is left."""
+    """Run the command and wait for everything that it started; return its exit code."""
     for descriptor in (0, 1, 2):
         try:
             os.fstat(descriptor)
         except OSError:
             os.open(os.devnull, os.O_RDWR)
-    # What these do is the command's to decide. A handler, unlike SIG_IGN, is not inherited.
+    # The command decides what these do. A handler, unlike SIG_IGN, is not inherited.
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, lambda *_: None)
@@ -306,7 +307,7 @@ def _wait_for(
             os.write(2, os.fsencode("bareboat: %s cannot be started: %s\n" % (argv[0], error)))  # noqa: UP031
         finally:
             os._exit(126)
-    # Nor does this process outlive the job script.
+    # This process must not outlive the job script either.
     signal.signal(signal.SIGUSR2, lambda *_: os.kill(child, signal.SIGKILL))
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGUSR2, 0, 0, 0)
     while True:
@@ -325,7 +326,8 @@ def _wait_for(
 
 
 def _guard(writable: "list[str]", readable: "list[str]") -> None:
-    """For this process and all below it: write only there, read and execute only there and there."""
+    """Restrict this process and its descendants: write only to `writable`, read and execute only there and in
+    `readable`."""
     _check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
     writes = _WRITES if landlock_abi() >= 3 else _WRITES & ~(1 << 14)
     rules = _check(_libc.syscall(444, struct.pack("Q", writes | _READS), ctypes.c_size_t(8), 0))

@@ -1,11 +1,11 @@
-"""Programs of the machine, brought into a container: they start the command with its own environment only.
+"""Programs of the machine, mounted into a container: they start the command with its own environment only.
 
-Some tools put variables of their own into the container and have no option against it. env(1) drops them, but
-an image may hold nothing except its one program. So the machine's env is mounted there with the loader and
-the libraries that it was linked with, and called through that loader: it needs nothing of the image.
+Some tools add variables to the container's environment and have no option against it. env(1) drops them, but
+an image may consist of one program only. So the machine's env is mounted with its loader and libraries, and
+started by that loader: it needs nothing of the image.
 https://man7.org/linux/man-pages/man8/ld.so.8.html (--library-path)
 
-bash comes along where a word is not UTF-8 and the tool, which keeps words as JSON, would spoil it.
+bash is mounted too where a word is not UTF-8, which the tool, storing words as JSON, would corrupt.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from bareboat.model.command import CARRIER
 
 _PROGRAMS = ("env", "bash")
 
-#: The host's folders with which a probe runs programs in an empty image.
+#: The host's directories with which a probe runs programs in an empty image.
 _SYSTEM_FOLDERS = ("bin", "lib", "lib32", "lib64", "libx32", "usr", "nix")
 
-#: Puts back the bytes of its arguments and turns itself into what they say.
+#: Decodes its arguments to bytes and executes them.
 _DECODE = 'words=(); for word; do printf -v word %b "$word"; words+=("$word"); done; exec "${words[@]}"'
 
 
-#: Exports the values that wait in the descriptor $0, and turns itself into the rest.
+#: Exports the values in the descriptor $0, and executes the rest.
 _OPEN = (
     'mapfile -d "" -t values <&"$0"; eval "exec $0<&-"; for number in "${!values[@]}"; do '
     f'export "{CARRIER}$number=${{values[number]}}"; done; exec "$@"'
@@ -34,7 +34,7 @@ _OPEN = (
 
 
 def system_mounts() -> tuple[Mount, ...]:
-    """The mounts of the folders that this machine has, links resolved."""
+    """The mounts of the directories that this machine has, with links resolved."""
     return tuple(
         Mount(source=os.path.realpath(f"/{name}"), target=f"/{name}")
         for name in _SYSTEM_FOLDERS
@@ -43,17 +43,18 @@ def system_mounts() -> tuple[Mount, ...]:
 
 
 def find(host: Host) -> dict[str, str]:
-    """Program -> its file, its loader and its libraries, joined by colons. What is not found is left out."""
+    """Program -> its file, its loader and its libraries, joined by colons. Programs that are not found are
+    omitted."""
     found = {}
     ldd = host.which("ldd")
     for name in _PROGRAMS:
         path = host.which(name)
         if path is None or ldd is None:
             continue
-        # Without the caller's LD_PRELOAD and LD_LIBRARY_PATH, which will not be there inside.
+        # Without the caller's LD_PRELOAD and LD_LIBRARY_PATH, which are not set inside.
         said = host.run(["env", "-i", "PATH=/usr/bin:/bin", ldd, path])
         libraries = list(_libraries(said.stdout))
-        # A program without a loader is a static one, of which ldd says so and fails.
+        # ldd fails for a static program, which has no loader.
         if not said.ok or any(":" in file for file in (path, *libraries)):
             libraries = []
         found[name] = ":".join((path, *libraries))
@@ -68,7 +69,7 @@ def _libraries(said: str) -> Iterable[str]:
 
 
 class Start:
-    """How a command starts inside: what must be mounted in `folder` of the container, and the words."""
+    """How a command starts inside: the files to mount in `folder` of the container, and the words."""
 
     def __init__(
         self,
@@ -78,15 +79,15 @@ class Start:
         argv: tuple[Word, ...],
         names: tuple[str, ...] = (),
     ) -> None:
-        """`assignments`: NAME=VALUE, all of the command's environment beside the variables `names`, whose
-        values wait in the descriptor."""
+        """`assignments`: NAME=VALUE, all of the command's environment besides the variables `names`, whose
+        values are in the descriptor."""
         self._programs = programs
         self._folder = folder
         #: Place in the container -> the machine's file.
         self.files: dict[str, str] = {}
         split = ("-S", variables.split(names)) if names else ()
         words: tuple[Word, ...] = (*self._call("env"), "-i", *split, *assignments)
-        if "=" in str(argv[0]):  # env would take it for one more variable
+        if "=" in str(argv[0]):  # env would read it as a variable
             words += (*self._call("bash"), "-c", 'exec "$@"', "bash")
         words += argv
         if not all(_is_utf8(word) for word in words):
@@ -102,7 +103,7 @@ class Start:
 
 
 def call(programs: Mapping[str, str], folder: str, program: str) -> tuple[str, ...]:
-    """The words that start a program that was brought."""
+    """The words that start a mounted program."""
     called, *libraries = _places(programs, folder, program)
     return (libraries[0], "--library-path", folder, called) if libraries else (called,)
 
@@ -122,7 +123,7 @@ def _is_utf8(word: Word) -> bool:
 
 
 def _escaped(text: str) -> str:
-    """As bash's `printf %b` reads it."""
+    """The text in the form that bash's `printf %b` decodes."""
     return "".join(
         chr(byte) if 32 <= byte < 127 and byte != ord("\\") else f"\\0{byte:03o}"
         for byte in os.fsencode(text)
@@ -130,7 +131,7 @@ def _escaped(text: str) -> str:
 
 
 def _mapped(change: Callable[[str], str], word: Word) -> Word:
-    """The word with its known parts changed."""
+    """The word with its constant parts changed."""
     match word:
         case str():
             return change(word)

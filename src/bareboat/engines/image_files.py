@@ -1,4 +1,4 @@
-"""Images packed into one file: a squashfs, bare or in a SIF. How engines try them."""
+"""Probe images packed into one file: a squashfs, bare or in a SIF."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bareboat.sif import write_sif
 
 
 def trial(host: Host, tree: Path, kind: str, run: Callable[[str], str | None]) -> str:
-    """Pack a small tree as images are packed and run it; return what went wrong, nothing when nothing did."""
+    """Pack a small tree as images are packed and run it. Return the fault, empty when there is none."""
     mksquashfs = host.which("mksquashfs")
     if mksquashfs is None:
         return "mksquashfs, which packs images, is not installed"

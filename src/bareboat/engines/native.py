@@ -1,4 +1,4 @@
-"""native: no container. The bare-metal arm of every study, and the way out where nothing else works."""
+"""native: no container. The bare-metal arm of every study, and the last resort where no engine works."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ def judge(site: Site, image: Image | None) -> Enclosure | Refusal:
 
 
 def _wrap(site: Site, command: Command, container: Container) -> Command:
-    """`env -i`: the command gets the same environment as in a container, nothing of the caller's."""
+    """`env -i`: the command gets the same environment as in a container, and nothing of the caller's."""
     found = variables.entries(command, container, site)
     words: list[Word] = ["env", "-i", f"--chdir={command.workdir}", "-S", variables.split(found)]
     words += map(when_set, RUN_VARIABLES)
     words += forwarded(container, PASSED_ASSIGNMENT)
-    if "=" in str(command.argv[0]):  # env would take it for one more variable
+    if "=" in str(command.argv[0]):  # env would read it as a variable
         words += ["/bin/sh", "-c", 'exec "$0" "$@"']
     return Command(argv=(*words, *command.argv), sealed=variables.exported(found))

@@ -1,4 +1,4 @@
-"""Paths that containers are made of: those of the host, and those that only the node knows."""
+"""Paths for containers: those of the host, and those known only on the node."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ Place = str | NodePath
 
 
 def planned(place: Place) -> str:
-    """Where it is as far as the planner knows."""
+    """The path as far as the planner knows it."""
     return place.planned if isinstance(place, NodePath) else place
 
 
@@ -20,7 +20,7 @@ def under(place: Place, inner: str) -> Place:
 
 
 def parent(place: Place) -> Place:
-    """The directory that it lies in."""
+    """The directory that contains it."""
     if isinstance(place, str):
         return place.rpartition("/")[0]
     return NodePath(place.variable, place.below.rpartition("/")[0], place.planned.rpartition("/")[0])

@@ -1,5 +1,5 @@
-"""Starts a command inside by the image's own shell and env, for tools that have no options for its working
-folder and for an environment of nothing else."""
+"""Starts a command inside by the image's own shell and env, for tools without options for the working
+directory and for an empty environment."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from bareboat.engines import PASSED_ASSIGNMENT, Container, forwarded, variables
 from bareboat.model import IfSet, Joined, Variable, Word
 
-#: cd(1) is the shell's. $2 gives the exported values their names. An env(1) that cannot do that (busybox's)
-#: is given the values, which then stand in its argv until it has become the command.
+#: cd is built into the shell. $2 gives the exported values their names. An env(1) without -S (busybox's) gets
+#: the values themselves, which are in its argv until it has executed the command.
 _ENTER = """\
 cd "$1" || exit 126
 names=$2; shift 2
@@ -25,11 +25,11 @@ def words(
     argv: Sequence[Word],
     container: Container,
 ) -> tuple[Word, ...]:
-    """`environment` is exported; `run`: of Bareboat's own variables those that are passed on when set, with
-    their values there."""
+    """Words that start `argv`. `environment` is exported; `run`: those of Bareboat's own variables that are
+    passed on when set, with their values inside."""
     found: list[Word] = ["/bin/sh", "-c", _ENTER, "sh", workdir, variables.split(environment)]
     found += [IfSet(name, (Joined((f"{name}=", value)),)) for name, value in run.items()]
     found += forwarded(container, PASSED_ASSIGNMENT)
-    if "=" in str(argv[0]):  # env would take it for one more variable
+    if "=" in str(argv[0]):  # env would read it as a variable
         found += ["/bin/sh", "-c", 'exec "$0" "$@"']
     return (*found, *argv)

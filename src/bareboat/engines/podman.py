@@ -1,12 +1,12 @@
 """Podman: `podman run --rootfs` on the image's flat tree, read-only, with the host's network, processes, IPC
 and devices.
 
-Rootless it needs newuidmap and a range in /etc/subuid. What it would make in the image for its mounts would
-belong to one of those numbers, and the user could not remove it: so the places are made beforehand
-(`Enclosure.mount_points`), and run folders, known only when the job runs, are mounted at fixed places.
+Rootless it needs newuidmap and a range in /etc/subuid. Mount points that it makes in the image would belong
+to one of those IDs, and the user could not remove them: so they are made in advance
+(`Enclosure.mount_points`), and run directories, known only when the job runs, are mounted at fixed paths.
 
-podman-hpc is a program that calls Podman with options of its own (`bareboat.engines.podman_hpc`); so Podman's
-own options follow `run`, where both take them.
+podman-hpc calls Podman with options of its own (`bareboat.engines.podman_hpc`); so Podman's own options
+follow `run`, where both accept them.
 
 Manual: https://docs.podman.io/en/stable/markdown/podman-run.1.html
 """
@@ -80,34 +80,34 @@ LIMITS: dict[str, str] = {
     "test_ranks_of_two_containers_read_each_other_s_memory": ALONE_IN_NAMESPACE,
 }
 
-#: --passwd came with 4.2, --unsetenv-all with 4.0.
+#: --passwd exists since 4.2, --unsetenv-all since 4.0.
 OLDEST = (4, 2)
 
 #: Podman's own tools: runtimes, conmon, newuidmap.
 _PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 
-#: Its own options that a way may set.
+#: Podman's own options that one of `_WAYS` may set.
 _OWN_OPTIONS = ("cgroup-manager", "runtime", "storage-driver")
 
 _RUN = RUN_VARIABLES[0]
 
-#: Variables that Podman and podman-hpc put into every container.
+#: Variables that Podman and podman-hpc set in every container.
 _UNASKED = ("HOSTNAME", "PODMANHPC_MODULES_DIR")
 
-#: What Podman itself is given of the caller's environment, when it is set: where it keeps its state.
+#: The caller's variables that Podman gets when they are set: where it keeps its state.
 _CALLERS = (
     RUNTIME_DIR,
     "XDG_DATA_HOME",
     "XDG_CONFIG_HOME",
     "CONTAINERS_CONF",
     "CONTAINERS_STORAGE_CONF",
-    # Where podman-hpc keeps what it has squashed.
+    # Where podman-hpc keeps squashed images.
     "SCRATCH",
     "SQUASH_DIR",
 )
 
-#: Tried one after another: the site's own way first. crun refuses hybrid cgroups, which runc takes; without
-#: a session of systemd's only cgroupfs works.
+#: Probed one after another, the site's own configuration first. crun refuses hybrid cgroups, which runc
+#: accepts; without a systemd session only cgroupfs works.
 _WAYS: tuple[dict[str, str], ...] = (
     {},
     {"runtime": "runc"},
@@ -116,13 +116,13 @@ _WAYS: tuple[dict[str, str], ...] = (
     {"cgroup-manager": "cgroupfs", "runtime": "crun"},
 )
 
-#: As root Podman raises limits even when it is told to keep the host's, which a root without
-#: CAP_SYS_RESOURCE, as in a container, may not.
+#: As root Podman raises limits even with the option to keep the host's; root without CAP_SYS_RESOURCE, as in
+#: a container, may not do this.
 _ULIMIT_OF_ROOT = "nofile=1024:1024 nproc=32768:32768"
 
 
-#: What Podman would not hand down, after its own options, of which there are $0: the umask, and the limit of
-#: open files, which it raises to the hard one.
+#: Adds settings that Podman would not inherit after its $0 own options: the umask, and the limit of open
+#: files, which it raises to the hard limit.
 _AS_CALLED = r"""
 own=("--umask=$(umask)")
 [[ $* == *--ulimit=* ]] || own+=("--ulimit=nofile=$(ulimit -Sn):$(ulimit -Hn)")
@@ -130,9 +130,9 @@ exec "${@:1:$0}" "${own[@]//unlimited/-1}" "${@:$0+1}"
 """
 
 
-#: Podman's runtime says which groups the command is in, and of these only crun takes the caller's.
+#: The runtime decides which groups the command is in; only crun can keep the caller's.
 _GROUPS_LOST = "without the user's supplementary groups, which runc drops and crun would keep"
-#: What Podman reports when another one, which ends, removes its directory in /tmp at the same moment.
+#: Podman's error when another Podman, as it exits, removes its directory in /tmp at the same moment.
 _REMOVED, _TRIES = "is not owned by the current user", 6
 _TRIAL = """\
 echo written > /run/x && /bin/cat /run/x && ! echo written 2>/dev/null > /x || exit
@@ -149,7 +149,7 @@ def judge(site: Site, image: Image | None) -> Enclosure | Refusal:
 
 
 def probe_as(name: str, host: Host, ways: tuple[dict[str, str], ...]) -> tuple[EngineFacts, ...]:
-    """The program of this name, tried in each way until one works."""
+    """Probe the program of this name in each way until one works."""
     path, podman = host.which(name), host.which("podman")
     if path is None or podman is None:
         return ()
@@ -190,7 +190,7 @@ def _try(
                 if _REMOVED not in outcome.stderr:
                     break
                 time.sleep(0.1)
-        except BaseException:  # interrupted, or too slow: conmon and the container go on without Podman
+        except BaseException:  # interrupted or timed out: conmon and the container would continue
             with contextlib.suppress(ToolError):
                 afterwards(host).run(
                     [*clean, podman, "rm", *_own_options(way), "--force", "--ignore", "--time=0", called]
@@ -237,14 +237,14 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
     assert container.flat is not None  # STACKS is False
     found = variables.entries(command, container, site)
     carried = variables.carried(found)
-    # Podman stays as the command's parent without the run's mark, so that it gets no SIGTERM of the run's:
-    # the command gets it itself, and Podman waits for its end.
+    # Podman stays as the command's parent without the run's mark, so it gets no SIGTERM of the run: the
+    # command gets it directly, and Podman waits for its end.
     words: list[Word] = ["env", "-i", "-S", variables.split(carried)]
     words += [f"PATH={_path(facts.path)}", f"HOME={site.home}", f"USER={site.user}"]
     callers = [each for each in _CALLERS if each != RUNTIME_DIR or "runtime directory" not in facts.settings]
     words += map(when_set, callers)
     words.append(IfSet(_RUN, (Joined((f"{HELPER_VARIABLE}=", Variable(_RUN))),)))
-    # Where the probe found no limits to be needed, the caller's are named.
+    # Where the probe needed no limits, name the caller's.
     start = [facts.path, *_options({"ulimit": "", **facts.settings}, site.uid)]
     if not container.seccomp:
         start.append("--security-opt=seccomp=unconfined")
@@ -266,10 +266,10 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
         words.append(IfSet(key, (Joined((f"--env={key}=", value)),)))
     words += forwarded(container, Joined(("--env=", PASSED_NAME, "=", PASSED_VALUE)))
     words += _devices(container, site.uid)
-    # Without a user namespace runc looks for the mounts' sources when some are already mounted over, so that
-    # what lies in the image's /tmp or home would be gone; an overlay is at another place.
+    # Without a user namespace runc resolves the mounts' sources after some paths are mounted over, which
+    # would hide sources in the image's /tmp or home; an overlay is at another path.
     words += [f"--workdir={command.workdir}", join(container.tree or "", ":O" if site.uid == 0 else "")]
-    # Podman names the host to every command, and takes for options what begins with a dash.
+    # Podman gives every command the host's name, and reads words that begin with a dash as options.
     unasked = [word for key in _UNASKED if key not in found for word in ("-u", key)]
     return Command(
         argv=(*words, "/usr/bin/env", *unasked, "--", *_printed(inside(command.argv))),
@@ -278,15 +278,15 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
 
 
 def _devices(container: Container, uid: int) -> list[str]:
-    """What it takes to open the GPUs' devices, which lie in the host's /dev. AMD's belong to the groups
+    """Options that allow opening the GPUs' devices, which are in the host's /dev. AMD's belong to the groups
     render and video, which `_options` keeps."""
-    if container.driver is None or uid != 0:  # only root's cgroup forbids devices that it was not told of
+    if container.driver is None or uid != 0:  # only root's cgroup forbids unlisted devices
         return []
     return [f"--device-cgroup-rule=c {major}:* rwm" for major in container.driver.majors]
 
 
 def _path(program: str) -> str:
-    """PATH for Podman's helpers; podman-hpc's lie beside it."""
+    """PATH for Podman's helpers; podman-hpc's are in its own directory."""
     folder = os.path.dirname(program)
     return _PATH if folder in _PATH.split(":") else f"{folder}:{_PATH}"
 
@@ -299,7 +299,7 @@ def _user() -> str:
 
 
 def _options(settings: Mapping[str, str], uid: int) -> list[str]:
-    """Podman's own, then those of `run` that are the same for every command."""
+    """Podman's own options, then those of `run` that are the same for every command."""
     return [
         "run", *_own_options(settings),
         "--rm", "--interactive", "--detach-keys=", "--log-driver=none", "--rootfs",
@@ -309,7 +309,7 @@ def _options(settings: Mapping[str, str], uid: int) -> list[str]:
         "--volume=/sys:/sys:ro,rslave", "--no-hosts", "--passwd=false", "--systemd=false", "--init=false",
         "--unsetenv-all", "--env-host=false", "--http-proxy=false",
         *(f"--ulimit={limit}" for limit in settings.get("ulimit", "host").split()),
-        # Where cgroups can limit, Podman would allow 2048 processes and threads.
+        # Where cgroups can limit, Podman's default is 2048 processes and threads.
         *(["--pids-limit=-1"] if settings.get("cgroups") == "v2" else []),
     ]  # fmt: skip
 
@@ -320,8 +320,8 @@ def _own_options(settings: Mapping[str, str]) -> list[str]:
 
 
 def _scratch(container: Container, targets: Collection[str]) -> list[str]:
-    """The scratch folders, and those in them on the way to a mount: made by the runtime, these would belong
-    to its root and could not be written to."""
+    """The scratch directories, and the directories in them on the way to a mount: made by the runtime, these
+    would belong to its root and not be writable."""
     found = {path for path in container.scratch if path not in targets}
     for target in targets:
         above = target.rpartition("/")[0]
@@ -342,7 +342,7 @@ def _tmpfs(path: str) -> str:
 
 
 def _mount(mount: Mount | NodeMount) -> str | Joined:
-    """One option in CSV, each field quoted: a name may hold commas and quotes."""
+    """One option in CSV, each field quoted: a name may contain commas and quotes."""
     for field in (f"source={planned(mount.source)}", f"destination={mount.target}"):
         if not _is_text(field):
             raise PlanError(
@@ -355,8 +355,8 @@ def _mount(mount: Mount | NodeMount) -> str | Joined:
 
 
 def _printed(argv: tuple[Word, ...]) -> list[Word]:
-    """The command, by way of a shell where it is needed: Podman hands it on in JSON, which holds text only,
-    and env(1) would take a name with "=" for a variable."""
+    """The command, through a shell where necessary: Podman stores it as JSON, which holds text only, and
+    env(1) would read a name with "=" as a variable."""
     odd = [word for word in argv if isinstance(word, str) and not _is_text(word)]
     if not odd:
         through_shell = "=" in str(argv[0])
@@ -365,7 +365,7 @@ def _printed(argv: tuple[Word, ...]) -> list[Word]:
     for word in argv:
         if isinstance(word, str) and not _is_text(word):
             escaped = "".join(f"\\{byte:03o}" for byte in os.fsencode(word))
-            # $(…) drops newlines at the end, so something else ends it.
+            # $(…) drops trailing newlines, so another character ends it.
             lines.append(f'w=$(printf \'{escaped}.\'); set -- "$@" "${{w%.}}"; ')
         else:
             lines.append('set -- "$@" "$1"; ')

@@ -1,10 +1,10 @@
 # shellcheck shell=bash disable=SC2013
-# Ends what Podman left behind: the containers' conmon and, unless a Podman of the user's runs now, the process that
-# holds the user's namespace: a Podman that joins it at that moment would fail. Then removes Podman's directories,
-# unless they hold images, volumes, secrets or networks, which the user made meanwhile; and the directories above
-# them, if they are empty.
-# Expects: $1, an assignment in the environment of the former, whose value is among the words of the latter; the
-#   directories, "", and those above them.
+# Kills what Podman left behind: the containers' conmon and, unless a Podman of the user runs now, the process
+# that holds the user's namespace: a Podman that joins it at that moment would fail. Then removes Podman's
+# directories, unless they contain images, volumes, secrets or networks that the user made meanwhile; and the
+# parent directories, if they are empty.
+# Expects: $1, an assignment in the environment of Podman's processes, whose value is in conmon's argv; the
+#   directories, "", and their parents.
 
 is_pause() { # DIRECTORY in /proc
   local comm=
@@ -12,7 +12,7 @@ is_pause() { # DIRECTORY in /proc
   [ "$comm" = "podman pause" ]
 }
 declare -A doomed=()
-# conmon has a session and an environment of its own, and the container's name among its words.
+# conmon has a session and an environment of its own, and the container's name in its argv.
 for path in $(grep -lzF "${1#*=}" /proc/[0-9]*/cmdline 2> /dev/null); do
   path=${path%/cmdline} comm=
   { read -r comm < "$path/comm"; } 2> /dev/null
@@ -41,12 +41,12 @@ running() {
   done 2> /dev/null
   return 1
 }
-for ((tries = 0; tries < 50; tries++)); do # conmon has another Podman clean up
+for ((tries = 0; tries < 50; tries++)); do # conmon runs another Podman to clean up
   running || break
   sleep 0.02
 done
 running && exit
-# Also those that others left for a Podman that ran then.
+# Also those that other probes left because a Podman was running.
 for path in $(grep -lzE "$probes" /proc/[0-9]*/environ 2> /dev/null); do
   ! is_pause "${path%/environ}" || kill -KILL "${path//[!0-9]/}" 2> /dev/null
 done

@@ -1,7 +1,7 @@
-"""podman-hpc: NERSC's way to call Podman, with storage, hooks and limits of the site.
+"""podman-hpc: NERSC's wrapper of Podman, with storage, hooks and limits of the site.
 
-It takes no options of its own that Bareboat would need; what it is given after `run` goes to Podman behind
-its own. Its images are not used: the flat tree is run, as by Podman.
+Bareboat needs none of its own options; it passes words after `run` to Podman after its own. Its images are
+not used: the flat tree runs as with Podman.
 
 Manual: https://github.com/NERSC/podman-hpc
 """
@@ -19,12 +19,12 @@ FILES: tuple[str, ...] = ()
 STARTS_BY = podman.STARTS_BY
 SECCOMP = podman.SECCOMP
 LIMITS = podman.LIMITS
-#: Podman with other options; its own start was not timed.
+#: Podman with other options; its own start was not measured.
 COSTS = podman.COSTS
 
-#: It asks for cgroupfs itself, and names a program that mounts layers, which only the driver "overlay" takes.
-#: Where no configuration says so, that must be said, and at the first call: Podman notes the driver in its
-#: database, and keeps to it.
+#: It sets cgroupfs itself, and a program that mounts layers, which only the driver "overlay" accepts. Without
+#: a configuration the driver must be given, already at the first call: Podman stores it in its database and
+#: keeps it.
 _WAYS: tuple[dict[str, str], ...] = (
     {"storage-driver": "overlay"},
     {"storage-driver": "overlay", "runtime": "runc"},

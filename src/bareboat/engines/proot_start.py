@@ -1,17 +1,17 @@
-"""Starts a command under PRoot, and keeps what PRoot alone does not: the image, and the exit code.
+"""Starts a command under PRoot, and protects the image and the exit code, which PRoot alone does not.
 
-The job script of the engine udocker carries the text of this file. It runs on the node by the python3 that is
-there, 3.6 or newer, and with no Bareboat. What it does, and PRoot does not:
+The job script of the engine udocker contains this file. It runs on the node with the installed python3, 3.6
+or newer, without Bareboat. In addition to PRoot:
 
-- PRoot has no read-only root. Landlock forbids writes outside the writable mounts; where it cannot, the image
-  is copied for the run. https://docs.kernel.org/userspace-api/landlock.html
-- PRoot rewrites the paths of the system calls that it knows. Those that came after it would reach the host's
-  files; a seccomp filter answers them with ENOSYS, and the C library takes the older call.
-- PRoot's exit code is that of the process that ended last. A shell inside tells that of the command.
-- PRoot passes on its own environment, PROOT_TMP_DIR in it. env(1) inside takes that away.
+- PRoot has no read-only root file system. Landlock forbids writes outside the writable mounts; where it
+  cannot, the image is copied for the run. https://docs.kernel.org/userspace-api/landlock.html
+- PRoot rewrites the paths of the system calls that it knows. Newer calls would reach the host's files; a
+  seccomp filter answers them with ENOSYS, and the C library uses the older call.
+- PRoot's exit code is that of the process that ended last. A shell inside reports that of the command.
+- PRoot passes on its own environment, including PROOT_TMP_DIR. env(1) inside removes it.
 """
 
-# shutil, tempfile and platform would double the time that a start takes.
+# shutil, tempfile and platform would double the time of a start.
 import ctypes
 import os
 import select
@@ -29,13 +29,14 @@ else:  # signal itself makes enums of its numbers: 3 ms at every start
 _libc = ctypes.CDLL(None, use_errno=True)
 
 #: Rights of Landlock that change something: bit 1 is to write a file, 4 to 12 to remove and to make entries,
-#: 13 to move between folders (ABI 2), 14 to truncate (ABI 3). Files have the first and the last only.
+#: 13 to move between directories (ABI 2), 14 to truncate (ABI 3). Files have the first and the last only.
 _WRITES = sum(1 << bit for bit in (1, *range(4, 15)))
 _WRITES_OF_FILE = 1 << 1 | 1 << 14
-#: ABI 1 forbids every move between two folders, in writable ones too. Programs do not bear that.
+#: ABI 1 forbids every move between two directories, even writable ones, and breaks programs.
 OLDEST_LANDLOCK = 2
 
-#: Calls that take a path an old PRoot does not rewrite, or that reach files past it. Alike on all machines.
+#: Calls that take a path an old PRoot does not rewrite, or that reach files past it. The same on all
+#: machines.
 _UNKNOWN = {
     "io_uring_setup": 425, "open_tree": 428, "move_mount": 429, "fsopen": 430, "fspick": 433, "clone3": 435,
     "openat2": 437, "faccessat2": 439, "mount_setattr": 442, "fchmodat2": 452, "setxattrat": 463,
@@ -54,7 +55,8 @@ _MACHINES = {
     ),
 }
 
-#: Tells the command's exit code on descriptor 9. What a shell says of a child's death is not the job's.
+#: Writes the command's exit code to descriptor 9. The shell's messages about a killed child are not the
+#: job's.
 _TELL = (
     "exec 8>&2 2>/dev/null; trap : HUP INT QUIT TERM; "
     '"$@" 2>&8 8>&- 9>&-; code=$?; echo "$code" >&9; exit "$code"'
@@ -63,7 +65,7 @@ _SHELL, _ENV = "/bin/sh", "/usr/bin/env"
 #: Variables that a shell sets by itself.
 _OF_SHELLS = ("PWD", "OLDPWD", "SHLVL", "_")
 
-#: How long what the command left running may go on before it is killed, as udocker and Docker do.
+#: Grace period for processes that the command left running, as in udocker and Docker.
 _GRACE_S = 1.0
 _PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 22, 36, 38
 _ENOSYS = 38
@@ -128,7 +130,7 @@ def main(words: "list[str]") -> int:
             for name in (*settings, *_OF_SHELLS):
                 argv += ["-u", name]
             argv += environment
-            if "=" in command[0]:  # env would take it for one more variable
+            if "=" in command[0]:  # env would read it as a variable
                 argv += [_SHELL, "-c", 'exec "$0" "$@"']
         else:  # an image without a shell: its command gets PRoot's variables too
             for entry in environment:
@@ -141,13 +143,14 @@ def main(words: "list[str]") -> int:
 
 
 def sealed(names: str) -> "dict[str, str]":
-    """The variables whose values stand in no argv, where every user of the machine could read them."""
+    """The variables whose values are in no argv, which every user of the machine can read."""
     listed = names.split(",") if names else []
     return {name: os.environ["BAREBOAT_ENV_%d" % number] for number, name in enumerate(listed)}  # noqa: UP031
 
 
 def _place() -> str:
-    """A folder for what vanishes. PRoot starts a program of its own there: it must not be mounted noexec."""
+    """A directory for temporary files. PRoot starts a program of its own there: it must not be mounted
+    noexec."""
     for folder in (os.environ.get("TMPDIR"), "/tmp", "/var/tmp", "/dev/shm"):
         if folder and os.access(folder, os.W_OK) and not os.statvfs(folder).f_flag & os.ST_NOEXEC:
             return folder
@@ -165,8 +168,8 @@ def _lies_in(path: str, folder: str) -> bool:
 
 
 def _loaders(proot: str, folder: str) -> "dict[str, str]":
-    """The loaders that PRoot starts programs with. Old ones, which do not know PROOT_TMP_DIR, would put them
-    into /tmp, where nothing may be written now. They lie, as ELF files, in the program itself."""
+    """The loaders with which PRoot starts programs. Old versions without PROOT_TMP_DIR would put them into
+    /tmp, which is not writable here. They are ELF files inside the program itself."""
     with open(proot, "rb") as stream:
         content = stream.read()
     found: dict[str, str] = {}
@@ -174,7 +177,7 @@ def _loaders(proot: str, folder: str) -> "dict[str, str]":
     while start > 0:
         bits, order, kind = content[start + 4] * 32, content[start + 5], content[start + 16 : start + 18]
         if bits in (32, 64) and order == 1 and kind == b"\2\0":  # an executable, and not these bytes in code
-            # Where its table of sections is, which is its end, and how long: elf(5).
+            # Offset and size of its section table, which is at its end: elf(5).
             at, form, numbers = (40, "<Q", 58) if bits == 64 else (32, "<I", 46)
             size, count = struct.unpack_from("<HH", content, start + numbers)
             end = start + struct.unpack_from(form, content, start + at)[0] + size * count
@@ -188,8 +191,8 @@ def _loaders(proot: str, folder: str) -> "dict[str, str]":
 
 
 def _steps(root: str, bound: "list[tuple[str, str]]", target: str) -> "list[tuple[str, bool]]":
-    """A path as PRoot goes it: where each of its parts lies on the host, and whether more follow. It ends at
-    the first that is not there; asked again once that has been made, it goes on."""
+    """Resolve a path as PRoot does: where each of its parts lies on the host, and whether more follow. Stop
+    at the first part that does not exist; a call after that part was made continues."""
     names = [name for name in target.split("/") if name]
     inside, links, steps = "", 0, []
     while names:
@@ -216,8 +219,9 @@ def _is_there(root: str, bound: "list[tuple[str, str]]", path: str) -> bool:
 def _make_mount_point(
     root: str, bound: "list[tuple[str, str]]", target: str, is_folder: bool, work: str
 ) -> None:
-    """An empty folder or file where something is to be mounted, if nothing is there: in the image's tree, as
-    other engines do, or in a scratch folder; never in what the user mounts. PRoot would make it in /tmp."""
+    """Make an empty directory or file where something is to be mounted and nothing exists: in the image's
+    tree, as other engines do, or in a scratch directory; never in the user's mounts. PRoot would make it in
+    /tmp."""
     while True:
         path, more = _steps(root, bound, target)[-1]
         if os.path.lexists(path) or not path.startswith((root + "/", work + "/")):
@@ -229,7 +233,7 @@ def _make_mount_point(
                 os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o644))
         except FileExistsError:  # by another rank
             pass
-        except OSError:  # a store that is not ours: a newer PRoot feigns the mount point
+        except OSError:  # a store of another user: a newer PRoot emulates the mount point
             return
 
 
@@ -240,7 +244,7 @@ def _run(argv: "list[str]", environment: "dict[str, str]", writable: "list[str] 
         except OSError:
             os.open(os.devnull, os.O_RDWR)
     heard, tells = os.pipe()
-    # What these do is the command's to decide. A handler, unlike SIG_IGN, is not inherited.
+    # The command decides what these do. A handler, unlike SIG_IGN, is not inherited.
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, lambda *_: None)
@@ -255,7 +259,7 @@ def _run(argv: "list[str]", environment: "dict[str, str]", writable: "list[str] 
             os.set_inheritable(9, True)
             for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them
                 signal.signal(number, signal.SIG_DFL)
-            # To SIGQUIT PRoot answers by killing all that it traces: nothing outlives this process.
+            # On SIGQUIT PRoot kills all that it traces: nothing outlives this process.
             _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGQUIT, 0, 0, 0)
             _restrict(writable)
             os.execve(argv[0], argv, environment)
@@ -263,7 +267,7 @@ def _run(argv: "list[str]", environment: "dict[str, str]", writable: "list[str] 
             os.write(2, os.fsencode(f"bareboat: {argv[0]} cannot be started: {error}\n"))
         finally:
             os._exit(3)
-    # Nor does this process outlive the job script.
+    # This process must not outlive the job script either.
     signal.signal(signal.SIGUSR2, lambda *_: os.kill(child, signal.SIGQUIT))
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGUSR2, 0, 0, 0)
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -287,7 +291,7 @@ def _run(argv: "list[str]", environment: "dict[str, str]", writable: "list[str] 
 
 
 def _listen(heard: int, woken: int, child: int) -> "tuple[bytes, int | None]":
-    """Wait for the exit code that the shell tells, or for PRoot's end and status without it."""
+    """Wait for the exit code that the shell reports, or for PRoot's end and its status without one."""
     while True:
         ready, _, _ = select.select([heard, woken], [], [])
         if heard in ready:
@@ -302,7 +306,8 @@ def _listen(heard: int, woken: int, child: int) -> "tuple[bytes, int | None]":
 
 
 def _end_orphans() -> None:
-    """What PRoot traced until somebody killed it goes on with the host's files before its eyes: end it."""
+    """Kill the processes that PRoot traced until it was killed: they would continue with the host's files
+    visible."""
     while True:
         try:
             with open("/proc/thread-self/children") as stream:
@@ -317,12 +322,14 @@ def _end_orphans() -> None:
 
 
 def landlock_abi() -> int:
-    """The version of Landlock in this kernel; below 1 without it. Its calls' numbers are alike everywhere."""
+    """The version of Landlock in this kernel; below 1 without it. Its call numbers are the same on all
+    machines."""
     return int(_libc.syscall(444, None, ctypes.c_size_t(0), 1))
 
 
 def _restrict(writable: "list[str] | None") -> None:
-    """For this process and all below it: write only there (None: anywhere), and no call unknown to PRoot."""
+    """Restrict this process and its descendants: write only to `writable` (None: anywhere), and no call that
+    PRoot does not know."""
     _check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
     if writable is not None:
         handled = _WRITES if landlock_abi() >= 3 else _WRITES & ~(1 << 14)
@@ -338,7 +345,7 @@ def _restrict(writable: "list[str] | None") -> None:
     if machine in _MACHINES:
         audit, own = _MACHINES[machine]
         numbers = sorted([*_UNKNOWN.values(), *own.values()])
-        # Of another kind of program: allow. A number of ours: ENOSYS. Else allow. See seccomp(2), bpf.
+        # Another architecture: allow. A listed number: ENOSYS. Else allow. See seccomp(2), bpf.
         lines = [(0x20, 0, 0, 4), (0x15, 0, len(numbers) + 1, audit), (0x20, 0, 0, 0)]
         lines += [(0x15, len(numbers) - place, 0, number) for place, number in enumerate(numbers)]
         lines += [(0x06, 0, 0, 0x7FFF0000), (0x06, 0, 0, 0x00050000 | _ENOSYS)]
@@ -354,7 +361,8 @@ def _check(result: int) -> int:
 
 
 def _remove(folder: str) -> None:
-    """The folder with all that is in it, as far as it goes: what fails here must not change the exit code."""
+    """Remove the directory with its content as far as possible: an error here must not change the exit
+    code."""
     for path, folders, _ in os.walk(folder):
         for name in folders:
             if not os.path.islink(path + "/" + name):
@@ -375,4 +383,4 @@ def _try(action: "Callable[..., None]", *arguments: object) -> None:
 
 
 if __name__ == "__main__":
-    os._exit(main(sys.argv[1:]))  # nothing is left to tidy up, which would take a millisecond
+    os._exit(main(sys.argv[1:]))  # skip the interpreter's cleanup, which would take a millisecond

@@ -1,4 +1,4 @@
-"""The words of Bareboat's own starters, proot_start and fakechroot_start, which have one set of options."""
+"""The words of Bareboat's own starters, proot_start and fakechroot_start, which have the same options."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _FIRST_PATH = Joined(("PATH=/usr/bin:/bin:", Variable("PATH")))
 
 
 def words(program: str, own: Sequence[str], container: Container, workdir: str) -> list[Word]:
-    """What follows python3, up to the environment. The parents of the command do not carry the run's mark.
-    `program`: the starter's text, as the node that runs it may have no Bareboat; `own`: options of its own.
+    """The words after python3, up to the environment. The command's parents do not carry the run's mark.
+    `program`: the starter's text, because the node may not have Bareboat; `own`: options of its own.
     """
-    # A job is planned once before its image is looked for: then there is no tree yet.
+    # A job is planned once before its image is resolved: then there is no tree yet.
     found: list[Word] = ["-I", "-S", "-c", program, *own, "--root", container.flat or "", "--cwd", workdir]
     for path in _SHARED:
         found += ["--bind", path, path]
@@ -45,7 +45,7 @@ def words(program: str, own: Sequence[str], container: Container, workdir: str) 
 
 
 def wrap(start: Sequence[Word], command: Command, container: Container, site: Site) -> Command:
-    """The command behind `start`, as `words` gave it, in an environment of nothing else."""
+    """The command behind `start` (the result of `words`), with no other environment."""
     given = variables.entries(command, container, site)
     carried = variables.carried(given)
     found: list[Word] = ["env", "-i", "-S", variables.carriers(len(carried)), _FIRST_PATH]
@@ -63,9 +63,9 @@ def wrap(start: Sequence[Word], command: Command, container: Container, site: Si
 
 
 def fault(host: Host, program: str, own: Sequence[str], trial: str, expected: str) -> str | None:
-    """What is wrong with a starter, probed with the host's programs in a tree of our own. `trial`: a shell
-    script that tries to write /seen and /made, and whose first argument is a file that it must not see;
-    `expected`: its output."""
+    """The fault of a starter, probed with the host's programs in a tree of our own. `trial`: a shell script
+    that tries to write /seen and /made, and whose first argument is a file that it must not see; `expected`:
+    its output."""
     scratch = Path(host.scratch())
     root, hidden = scratch / "root", scratch / "hidden"
     root.mkdir()

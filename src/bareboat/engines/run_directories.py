@@ -1,7 +1,7 @@
-"""Run folders at fixed places, for engines that cannot make a mount point anywhere in the image.
+"""Run directories at fixed paths, for engines that cannot make a mount point anywhere in the image.
 
-Where they are on the host is known only when the job runs. Inside they lie in /run, which can be written
-to; the variables, and the words of the command that hold them, name those places.
+Their paths on the host are known only when the job runs. Inside they lie in /run, which is writable; the
+variables, and the words of the command that contain them, name those paths.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PLACE = "/run/bareboat"
 
 
 def inside_name(variable: str) -> str:
-    """Where the command finds the folder that this variable names."""
+    """The path at which the command finds the directory that this variable names."""
     return f"{PLACE}/{variable}"
 
 
@@ -52,7 +52,7 @@ def run_variables() -> dict[str, str | Variable]:
 
 
 def inside(argv: tuple[Word, ...]) -> tuple[Word, ...]:
-    """The words with the run's folders named as the command finds them."""
+    """The words with the run's directories named as the command finds them."""
     return tuple(map(_word, argv))
 
 
@@ -89,8 +89,8 @@ def judge(
     program: str,
     note: Callable[[EngineFacts], str] = lambda _facts: "",
 ) -> Enclosure | Refusal:
-    """How an engine that shows run folders at these places runs the image. `note`: what else its reason
-    says."""
+    """How an engine that shows run directories at these paths runs the image. `note`: what else its reason
+    contains."""
     facts = usable(name, site, image, program=program, remedy=f"module load {name}")
     if isinstance(facts, Refusal):
         return facts

@@ -1,9 +1,8 @@
 """Sarus: CSCS's setuid OCI runtime. It runs images of its own repository, never a tree.
 
-The user brings the image there once, with `sarus load`; what Bareboat does is to find it by the digest in its
-name, and to start it: mounts, working folder, entry point and environment are the job's. What is written in
-the container lies in Sarus's overlay and vanishes. The host's environment would come along, and is dropped
-before and inside.
+The user loads the image once, with `sarus load`. Bareboat finds it by the digest in its name and starts it:
+mounts, working directory, entry point and environment are the job's. Changes in the container lie in Sarus's
+overlay and vanish. Sarus would pass on the host's environment, which is dropped outside and inside.
 
 Written from https://sarus.readthedocs.io/en/stable/user/user_guide.html; see UNTESTED.
 """
@@ -38,7 +37,7 @@ STARTS_BY = STARTERS
 LIMITS: dict[str, str] = {}
 UNTESTED = "untested: written from Sarus's documentation, never run on the real Sarus"
 
-#: It loads what `docker save` writes.
+#: Sarus loads archives of `docker save`.
 _HOW = (
     "bareboat image convert DIGEST oci-archive:image.tar"
     " && skopeo copy oci-archive:image.tar docker-archive:bareboat.tar:NAME && sarus load bareboat.tar NAME"
@@ -75,7 +74,7 @@ def judge(site: Site, image: Image | None) -> Enclosure | Refusal:
     facts = usable(NAME, site, image, program="sarus", remedy="module load sarus")
     if isinstance(facts, Refusal):
         return facts
-    assert image is not None  # usable() said so
+    assert image is not None  # checked by usable()
     missing = site_images.missing(image, facts, tool="Sarus", how=_HOW)
     if missing is not None:
         return missing
@@ -93,8 +92,8 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
     words: list[Word] = ["env", "-i", "-S", variables.carriers(len(found))]
     words.append(f"PATH=/usr/bin:/bin:{facts.path.rpartition('/')[0]}")
     words += [f"HOME={site.home}", f"USER={site.user}"]
-    # It stays as the command's parent, and has no run's mark: a SIGTERM is for the command.
-    # An empty value must be a word of its own, says the user guide.
+    # Sarus stays as the command's parent without the run's mark: a SIGTERM is for the command. An empty value
+    # must be a separate word, according to the user guide.
     words += [facts.path, "run", "--entrypoint", ""]
     for mount in container.mounts:
         words.append(_mount(mount.source, mount.target, readonly=not mount.writable))

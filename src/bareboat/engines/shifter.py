@@ -1,12 +1,12 @@
-"""Shifter: NERSC's setuid runtime. Its images come from a registry by way of the site's image gateway, never
+"""Shifter: NERSC's setuid runtime. Its images come from a registry through the site's image gateway, never
 from a tree.
 
-The user pushes the image and has the gateway pull it; what Bareboat does is to find it by the digest in its
-name, and to start it. Shifter makes no mount points: a folder shows at a path only if the site shows it there
-(siteFs: the home and the scratch, usually) or the image has such a folder. So what the job names by the same
-path outside and inside is left to the site, and what Shifter is known to forbid is refused beforehand.
+The user pushes the image and has the gateway pull it; Bareboat finds it by the digest in its name and starts
+it. Shifter makes no mount points: a directory is visible at a path only if the site shows it there (siteFs:
+usually the home and the scratch) or the image has such a directory. So mounts with the same path outside and
+inside are left to the site, and mounts that Shifter is known to forbid are refused in advance.
 
-Written from https://shifter.readthedocs.io/en/latest/command/shifter.html and what `shifter --help` prints;
+Written from https://shifter.readthedocs.io/en/latest/command/shifter.html and the output of `shifter --help`;
 see UNTESTED.
 """
 
@@ -45,7 +45,7 @@ _HOW = (
     " (in a registry that the site's gateway can reach)"
 )
 
-#: Under these nothing can be mounted.
+#: Nothing can be mounted under these.
 _FORBIDDEN = ("/dev", "/etc", "/opt/udiImage", "/proc", "/var")
 
 
@@ -79,7 +79,7 @@ def judge(site: Site, image: Image | None) -> Enclosure | Refusal:
     facts = usable(NAME, site, image, program="shifter", remedy="module load shifter")
     if isinstance(facts, Refusal):
         return facts
-    assert image is not None  # usable() said so
+    assert image is not None  # checked by usable()
     missing = site_images.missing(image, facts, tool="Shifter", how=_HOW)
     if missing is not None:
         return missing
@@ -101,8 +101,8 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
     found = variables.entries(command, container, site)
     digest = command.environment.get("BAREBOAT_IMAGE", "")
     image = facts.settings.get(site_images.key(digest), site_images.name(digest))
-    # Shifter becomes the command by exec, so it has the run's mark; its other settings (SHIFTER_VOLUME) are
-    # the caller's, and do not come along.
+    # Shifter executes the command, so it has the run's mark; its other settings (SHIFTER_VOLUME) are the
+    # caller's and are not passed.
     words: list[Word] = ["env", "-i", "-S", variables.carriers(len(found))]
     words += ["PATH=/usr/bin:/bin", f"HOME={site.home}", f"USER={site.user}"]
     words.append(when_set("BAREBOAT_RUN"))

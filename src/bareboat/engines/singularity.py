@@ -1,4 +1,4 @@
-"""Singularity: SingularityCE, and what came before Apptainer, which has the same command line."""
+"""Singularity: SingularityCE, and the predecessor of Apptainer, which has the same command line."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Images that a tool keeps in a repository of its own, or has from the site's gateway: Sarus, Shifter.
+"""Images that a tool keeps in a repository of its own, or gets from the site's gateway: Sarus, Shifter.
 
-Such a tool cannot be handed a tree. The user loads the image once, under a name that tells its digest; by
-that name the probe finds it, and the job runs it.
+Such a tool cannot run a tree. The user loads the image once, under a name that contains its digest; the probe
+finds it by that name, and the job runs it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _DIGITS = 12
 
 
 def name(digest: str) -> str:
-    """What an image is called there."""
+    """The image's name there."""
     return f"bareboat:{key(digest)}"
 
 
@@ -27,8 +27,8 @@ def key(digest: str) -> str:
 
 
 def listed(said: str) -> dict[str, str]:
-    """Of a table of images: the digits of those that were named so -> their full names. The tag stands behind
-    a colon (Shifter) or in a column of its own (Sarus)."""
+    """From a table of images: the digits of those with such a name -> their full names. The tag follows a
+    colon (Shifter) or is in a column of its own (Sarus)."""
     pattern = re.compile(rf"(?:^|\s)(\S*\bbareboat)(?::|[ \t]+)([0-9a-f]{{{_DIGITS}}})(?=\s|$)")
     lines = (line for line in said.splitlines() if len(line) < _LONGEST_LINE)
     found = [pair for line in lines for pair in pattern.findall(line)]
@@ -36,7 +36,8 @@ def listed(said: str) -> dict[str, str]:
 
 
 def missing(image: Image, facts: EngineFacts, *, tool: str, how: str) -> Refusal | None:
-    """Why it cannot run: the image has not been brought there. `how`: the commands, with NAME and DIGEST."""
+    """Why it cannot run: the image is not in the tool's repository. `how`: the commands, with NAME and
+    DIGEST."""
     if not image.digest:
         return Refusal(
             f"{tool} runs images of its own repository, and this one is not captured yet",

@@ -1,22 +1,22 @@
-"""udocker: no namespaces, no setuid. It works nearly everywhere; what it costs depends on its mode.
+"""udocker: no namespaces, no setuid. It works nearly everywhere; its cost depends on its mode.
 
-- S1: the Apptainer or Singularity that udocker would take, started as the engine apptainer starts it.
+- S1: the Apptainer or Singularity that udocker would use, started in the same way as the engine apptainer.
 - F1: libfakechroot, preloaded (`bareboat.engines.fakechroot`).
 - P1, P2: PRoot, which needs ptrace and is slow at file calls.
 
 PRoot is that of udocker's engine (or the one on PATH), called by `proot_start` and not by udocker's own
-command, which cannot keep what Bareboat promises:
+command, which cannot guarantee what Bareboat promises:
 
 - a signal that ends the command becomes exit code 255 or 0, and a process left behind changes the code;
-- it adds its own variables (container_root, PS1, …), and passes PRoot an option, -k, that old ones break on;
-- it wants a container of its own (a copy of the image, some seconds and all its bytes) and lets jobs write
+- it adds its own variables (container_root, PS1, …), and passes PRoot an option, -k, that old ones reject;
+- it requires a container of its own (a copy of the image, some seconds and all its bytes) and lets jobs write
   to it.
 
-Its other modes are not driven: F2 to F4 write into the image's programs; R1 to R3 (runc, crun) need user
-namespaces, with which bubblewrap works and costs less, and end with 1 when there is no terminal.
+Its other modes are not supported: F2 to F4 write into the image's programs; R1 to R3 (runc, crun) need user
+namespaces, with which bubblewrap works and costs less, and exit with 1 without a terminal.
 
-What P1 and P2 do not keep, beside speed: Landlock says "Permission denied" where a read-only mount says
-"Read-only file system", and does not forbid the owner of the image's files to change their modes and times;
+Limits of P1 and P2, besides speed: where a read-only mount reports "Read-only file system", Landlock reports
+"Permission denied", and it does not forbid the owner of the image's files to change their modes and times;
 containers that are started one by one cannot read each other's memory (CMA), those of one torchrun can;
 debuggers, which need ptrace themselves, do not run. Without Landlock (before Linux 5.19) read-only mounts can
 be written to.
@@ -74,21 +74,21 @@ LIMITS: dict[str, str] = {
     "test_ranks_of_two_containers_read_each_other_s_memory": GUARDED_APART,
 }
 
-#: PRoot's, fastest first: P1 stops a program only at the calls that matter, P2 at every one.
+#: PRoot's, fastest first: P1 stops a program only at the relevant calls, P2 at every one.
 PROOT_MODES = ("P1", "P2")
 
-#: Measured, see bench/engines: what nobody should have to find out.
+#: Measured, see bench/engines; reported to the user.
 COST = "stat-heavy programs run 27 times slower, import torch half as slow again"
 
 _INSTALL = "udocker install"
 _GET = "bareboat doctor --fix"
 
-#: The job script carries it: the node that runs it may have no Bareboat.
+#: Embedded in the job script: the node that runs it may not have Bareboat.
 _STARTER = inspect.getsource(proot_start)
 
 
 def probe(host: Host) -> tuple[EngineFacts, ...]:
-    """Each mode, tried: Apptainer, libfakechroot, then udocker's own PRoot and the one on PATH."""
+    """Probe each mode: Apptainer, libfakechroot, then udocker's own PRoot and the one on PATH."""
     places = _Places(host)
     found = [*_starter(host, places)]
     preloaded = fakechroot.probe(host, NAME, places.libraries, places.engine(), places.machine, _GET)
@@ -112,12 +112,11 @@ def probe(host: Host) -> tuple[EngineFacts, ...]:
 
 
 class _Places:
-    """Where udocker looks for the programs and libraries of its engine, or where `bareboat doctor --fix` has
-    put them."""
+    """Where udocker, or `bareboat doctor --fix`, has put the programs and libraries of udocker's engine."""
 
     def __init__(self, host: Host) -> None:
         machine = os.uname().machine
-        #: As udocker calls the machine in the names of its files (its helper/archinfo.py).
+        #: udocker's name of the machine in its file names (its helper/archinfo.py).
         self.machine = "arm64" if machine == "aarch64" else machine
         top = Path(os.environ.get("UDOCKER_DIR") or os.path.expanduser("~/.udocker"))
         fixed = host.tool(NAME)
@@ -134,12 +133,12 @@ class _Places:
         return f"udocker's engine {version}"
 
     def program(self, *names: str) -> str | None:
-        """The first that is there, by its name with the machine's or without."""
+        """The first executable one of these names."""
         return next((path for name in names if os.access(path := str(self.programs / name), os.X_OK)), None)
 
 
 def _programs(host: Host, places: _Places) -> Iterator[tuple[str, str]]:
-    """PRoot where udocker looks for it, in its order, and where from."""
+    """PRoots in the order in which udocker looks for them, with their origins."""
     own = places.program(f"proot-{places.machine}-4_8_0", f"proot-{places.machine}", "proot")
     if own is not None:
         yield own, places.engine()
@@ -149,7 +148,7 @@ def _programs(host: Host, places: _Places) -> Iterator[tuple[str, str]]:
 
 
 class _Under:
-    """The host with one program in the place of another, for the probe of the engine that starts it."""
+    """The host with one program replaced, for the probe of the engine that starts it."""
 
     def __init__(self, host: Host, path: str) -> None:
         self._host = host
@@ -175,7 +174,7 @@ class _Under:
 
 
 def _starter(host: Host, places: _Places) -> Iterator[EngineFacts]:
-    """Mode S1, in udocker's order: the program that its setting names, those on PATH, those of its engine."""
+    """Mode S1, in udocker's order: the program of its setting, those on PATH, those of its engine."""
     own = places.program(
         *(f"{name}{end}" for name in ("apptainer", "singularity") for end in (f"-{places.machine}", ""))
     )
@@ -203,7 +202,7 @@ _STARTED = "S1"
 
 def _try(host: Host, path: str, origin: str) -> EngineFacts:
     outcome = host.run([path, "--version"])
-    # At the end of its banner; some builds do not know their own.
+    # The version is at the end of the banner; some builds do not have one.
     number = re.search(r"\d{1,5}\.\d{1,5}(\.\d{1,5})?", outcome.stdout)
     version = number[0] if number is not None else ""
     if not outcome.ok:
@@ -231,7 +230,7 @@ def _try(host: Host, path: str, origin: str) -> EngineFacts:
     )  # fmt: skip
 
 
-#: What a PRoot may get wrong: paths after an exec, in system calls that came after it, and writes.
+#: Known faults of PRoot: paths after an exec, in system calls newer than it, and writes.
 _TRIAL = """\
 sh -c 'cat /seen; stat -c %s /seen; [ -r /seen ] && echo read'
 if [ -e "$0" ]; then echo the host is seen; fi
@@ -242,19 +241,20 @@ _EXPECTED = "inside\n7\nread\n"
 
 
 def _fault(host: Host, path: str, mode: str) -> str | None:
-    """What is wrong with PRoot in this mode, tried with the host's programs in a tree of our own."""
+    """The fault of PRoot in this mode, probed with the host's programs in a tree of our own; None when it
+    works."""
     return python_start.fault(host, _STARTER, _own(path, mode), _TRIAL, _EXPECTED)
 
 
 def judge(site: Site, image: Image | None) -> Enclosure | Refusal:
-    """The verdict on the first mode that can run the image, else on the first."""
+    """The verdict on the first mode that can run the image, else on the first mode."""
     verdicts = [mode.judge(site, image) for mode in MODES.values()]
     return next((each for each in verdicts if isinstance(each, Enclosure)), verdicts[0])
 
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """A way to run: an engine of its own, by what it makes of its facts."""
+    """A mode as an engine of its own. `judged`: decides by the engine's facts."""
 
     mode: str
     judged: Callable[[EngineFacts, Site, Image], Enclosure | Refusal]
@@ -262,7 +262,7 @@ class Mode:
     CONTAINS: bool = True
     STACKS: bool = False
     FILES: tuple[str, ...] = ()
-    #: As `engines.keeps_read_only` has it.
+    #: See `engines.keeps_read_only`.
     KEEPS_READ_ONLY: bool = True
     SECCOMP: Seccomp = Seccomp.TERMINAL
 
@@ -274,7 +274,7 @@ class Mode:
         return probe(host)
 
     def facts(self, site: Site) -> EngineFacts | None:
-        """What was found that works in this mode."""
+        """The facts of a program that works in this mode."""
         return next((f for f in site.engines if f.name == NAME and self.mode in f.modes), None)
 
     def judge(self, site: Site, image: Image | None) -> Enclosure | Refusal:
@@ -285,7 +285,7 @@ class Mode:
             return refusal(site, PROGRAMS_IN_STORE) or self.judged(facts, site, image)
         failed = next((f for f in site.engines if f.name == NAME and self.mode in f.faults), None)
         if failed is not None:
-            # What PRoot prints when it may not trace says nothing of why.
+            # PRoot's own message does not explain why it may not trace.
             told = refusal(site, PTRACE) if self.mode in PROOT_MODES else None
             return told or Refusal(failed.faults[self.mode], remedy=failed.remedy)
         if site.engine(NAME) is None:
@@ -334,7 +334,7 @@ def _wrap_proot(mode: str, facts: EngineFacts, site: Site, command: Command, con
 
 
 def _refuse_mounts(container: Container) -> None:
-    """Raises PlanError for mounts that PRoot cannot make, or that Landlock cannot keep read-only."""
+    """Raise PlanError for mounts that PRoot cannot make, or that Landlock cannot keep read-only."""
     writable = [mount.source for mount in container.planned_mounts if mount.writable]
     for mount in container.planned_mounts:
         for path in (mount.source, mount.target):
@@ -346,7 +346,7 @@ def _refuse_mounts(container: Container) -> None:
                 )
         own = container.flat is not None and mount.source.startswith(
             f"{planned(container.flat)}/"
-        )  # copied for the run, if need be
+        )  # copied for the run, if necessary
         outer = next((path for path in writable if f"{mount.source}/".startswith(f"{path}/")), None)
         if outer is not None and not mount.writable and not own:
             raise PlanError(
@@ -360,7 +360,7 @@ def _own(proot: str, mode: str) -> tuple[str, ...]:
     return ("--proot", proot, "--no-seccomp") if mode == "P2" else ("--proot", proot)
 
 
-#: Those in which programs run fastest come first, as measured: see docs/engines.md.
+#: Fastest modes first, as measured: see docs/engines.md.
 MODES: Mapping[str, Mode] = {
     "S1": Mode("S1", _judge_starter, LIMITS=apptainer.LIMITS),
     fakechroot.MODE: Mode(fakechroot.MODE, fakechroot.judge, LIMITS=fakechroot.LIMITS),
@@ -369,7 +369,7 @@ MODES: Mapping[str, Mode] = {
             mode,
             functools.partial(_judge_proot, mode),
             LIMITS=LIMITS,
-            KEEPS_READ_ONLY=False,  # Landlock's rules add up: nothing in a writable folder can be excepted
+            KEEPS_READ_ONLY=False,  # Landlock's rules add up: a writable directory cannot have exceptions
         )
         for mode in PROOT_MODES
     },

@@ -1,8 +1,8 @@
 """The environment of a command, passed to its engine apart from the argv, which every user of the machine
 can read in /proc. The job script exports each value under a name of its own, or writes all to a descriptor.
 
-env(1) gives an exported value its real name: it expands ${NAME} in what follows -S, before -i drops the rest.
-https://www.gnu.org/software/coreutils/manual/html_node/env-invocation.html (coreutils 8.30)
+env(1) gives an exported value its real name: it expands ${NAME} in the words after -S, before -i drops the
+rest. https://www.gnu.org/software/coreutils/manual/html_node/env-invocation.html (coreutils 8.30)
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from bareboat.model.command import CARRIER
 
 Value = str | Variable | Joined
 
-#: Where the job script has the number of the descriptor.
+#: The job script's variable with the number of the descriptor.
 DESCRIPTOR = Variable("sealed")
 
 
 def entries(command: Command, container: Container, site: Site, **more: str) -> Mapping[str, Value]:
-    """All that the command is to have, but for what the launcher passes on; by name. `more` lies below the
-    command's own."""
+    """All variables of the command by name, except those that the launcher passes on. The command's own
+    override `more`."""
     fixed = {**basic_environment(site, home=container.home), **more, **command.environment}
     return dict(sorted({**fixed, **dict(container.given)}.items()))
 
 
 def in_argv(found: Mapping[str, Value]) -> dict[str, Value]:
-    """Those that only an argv can carry: they would change what stands before the command."""
+    """Variables that only an argv can carry: they would affect programs that run before the command."""
     return {name: value for name, value in found.items() if not is_carried(name)}
 
 
@@ -48,14 +48,14 @@ def exported(found: Mapping[str, Value]) -> Sealed:
 
 
 def by_descriptor(found: Mapping[str, Value], *form: str | Variable) -> Sealed:
-    """`form`: the words for each variable; nothing else than its value."""
+    """`form`: the words for each variable; by default only its value."""
     return Sealed(
         by=Handing.DESCRIPTOR, names=tuple(found), values=tuple(found.values()), form=form or (PASSED_VALUE,)
     )
 
 
 def split(names: Iterable[str]) -> str:
-    """What follows env's -S: each exported value under its real name. A shell reads it the same way."""
+    """The words after env's -S: each exported value under its real name. A shell reads it the same way."""
     return " ".join(f'"{name}=${{{CARRIER}{number}}}"' for number, name in enumerate(names))
 
 

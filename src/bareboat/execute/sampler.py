@@ -99,7 +99,7 @@ class Processes:
 
     def __init__(self, run: str) -> None:
         self._mark = b"BAREBOAT_RUN=" + os.fsencode(run)
-        #: pid -> (when to look at its environment again, its age then)
+        #: pid -> (when to read its environment again, its age then)
         self._judged: dict[int, tuple[float, float]] = {os.getpid(): (float("inf"), 0.0)}
         self.watched: dict[int, Watched] = {}
         #: rank -> the counts of its processes that are gone

@@ -30,7 +30,7 @@ FIRST_OF_MAJOR = {11: "450.80.02", 12: "525.60.13", 13: "580.65.06"}
 #: The oldest driver's kernel module that a forward-compatibility package can work with.
 _FIRST_FOR_COMPAT = "418.40"
 #: Products that support forward compatibility: data-centre GPUs. (Some RTX boards do, too, but their names do
-#: not distinguish them.) names do not tell from the others.)
+#: not distinguish them.)
 _DATA_CENTRE = re.compile(
     r"\b(Tesla|GH200|GB[23]00|A[18]00|H[128]00|B[123]00|A(2|10|16|30|40)|H20|L(2|4|20|40)S?|[PV]100S?|P4|P40|T4"
     r"|K80|M60)\b"

@@ -1,1 +1,1 @@
-"""Images: capture of the environment as it stands, layers, OCI metadata, export."""
+"""Container images: capture of the user's environment, layers, OCI metadata, export."""

@@ -1,11 +1,11 @@
-"""Leases: one process does the work, the others wait; on any file system, over any number of nodes.
+"""Leases: one process does the work, the others wait; on any file system, across nodes.
 
-A lease is a file made by link(2), which is atomic on NFS too; flock and POSIX locks are not used, since
-sites mount without them. Its holder touches it every two seconds. Who waits and has seen no touch for a
-while, by the waiter's own monotonic clock, or knows that the holder is dead, breaks it.
+A lease is a file created by link(2), which is atomic on NFS too; flock and POSIX locks are not used, since
+sites mount file systems without them. Its holder touches it every two seconds. A waiter breaks it after
+seeing no touch for `_PATIENCE_S`, by its own monotonic clock, or when it knows that the holder is dead.
 
-A broken lease of a holder who lives after all does no harm: everything that is made under a lease is
-named by its digest and published by one rename. Leases only save work.
+Breaking the lease of a live holder does no harm: everything made under a lease is named by its digest
+and published by one rename. Leases only save work.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from msgspec import Struct
 from bareboat.store import is_dead, owner
 
 _BEAT_S = 2.0
-#: Longer than the attribute caches of NFS clients hold on to an old time stamp after a fresh open.
+#: Longer than an NFS client's attribute cache keeps an old time stamp after a fresh open.
 _PATIENCE_S = 20.0
 _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 
@@ -34,9 +34,9 @@ _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK
 def hold(
     path: Path, *, until: Callable[[], bool], waiting: Callable[[str], None] = lambda _owner: None
 ) -> Iterator[bool]:
-    """Hold the lease (True), or come back when `until()` says that the work is done (False).
+    """Hold the lease (True), or return once `until()` reports that the work is done (False).
 
-    `waiting` is called, once, with the holder's name when there is something to wait for.
+    `waiting` is called once with the holder's name if there is something to wait for.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     mine = _new_mark()
@@ -56,21 +56,21 @@ def hold(
 
 
 def clear(folder: Path, prefix: str) -> None:
-    """Take away the leases of dead holders: of work that was published, but whose lease was not released."""
+    """Remove the leases of dead holders: of work that was published before its lease was released."""
     with contextlib.suppress(OSError):
         for path in sorted([*folder.glob(f".{prefix}*"), *folder.glob(f"{prefix}*")]):
             lease, breaking = _Watch(path), _Watch(path.with_name(f".{path.name}.breaking"))
             lease.look()
             if lease.found is None or not is_dead(lease.found.holder):
                 continue
-            if path.name.startswith("."):  # nobody else makes or breaks a lease by this file
+            if path.name.startswith("."):  # only this function creates or breaks a lease by this file
                 path.unlink(missing_ok=True)
             else:
                 _break(lease, breaking, _new_mark())
 
 
 class _Seen(Struct, frozen=True):
-    """A lease at one look. `mark` and `touched_ns` tell one touch from the next."""
+    """One observation of a lease. A touch changes `mark` or `touched_ns`."""
 
     mark: str
     touched_ns: int
@@ -81,13 +81,13 @@ class _Seen(Struct, frozen=True):
 
 
 def _new_mark() -> str:
-    """What a lease holds: its holder, and what no other lease of the same holder has. Not its inode
-    number tells whose it is, since a file system gives that to the next file."""
+    """The content of a lease: its holder, and a unique token. An inode number cannot identify the lease,
+    since a file system reuses it for the next file."""
     return f"{owner()}\n{secrets.token_hex(8)}\n"
 
 
 class _Watch:
-    """Looks at a lease from time to time."""
+    """Observes a lease repeatedly."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -100,14 +100,14 @@ class _Watch:
             self.found, self._since = found, now
 
     def abandoned(self) -> bool:
-        """Whether nobody keeps the lease up any more."""
+        """Whether the holder is dead or has stopped touching the lease."""
         if self.found is None:
             return False
         return is_dead(self.found.holder) or time.monotonic() - self._since > _PATIENCE_S
 
 
 def _take(path: Path, mine: str, until: Callable[[], bool], waiting: Callable[[str], None]) -> bool:
-    """Whether the lease is ours; False when the work is done."""
+    """Whether this process took the lease; False when the work is done."""
     lease, breaking = _Watch(path), _Watch(path.with_name(f".{path.name}.breaking"))
     pause_s = 0.0
     told = False
@@ -133,15 +133,15 @@ def _take(path: Path, mine: str, until: Callable[[], bool], waiting: Callable[[s
 
 
 def _try(path: Path, mine: str) -> bool:
-    """Make the lease; False when somebody has it."""
+    """Create the lease; False if it is held."""
     candidate = path.with_name(f".{path.name}.{owner()}-{threading.get_ident()}")
     try:
         candidate.write_text(mine)
         try:
             os.link(candidate, path)
         except FileExistsError:
-            # The answer to link() can get lost on NFS, and the question come twice: the count of links
-            # tells whether it was done (open(2)).
+            # NFS can lose the reply to link() and repeat the request: the link count shows whether the link
+            # was made (open(2)).
             return os.stat(candidate).st_nlink > 1
         except OSError as error:
             if error.errno not in _NO_LINKS:
@@ -153,7 +153,7 @@ def _try(path: Path, mine: str) -> bool:
 
 
 def _create(path: Path, mine: str) -> bool:
-    """The same where the file system has no hard links."""
+    """Create the lease on a file system without hard links."""
     try:
         with open(path, "x") as stream:
             stream.write(mine)
@@ -163,7 +163,7 @@ def _create(path: Path, mine: str) -> bool:
 
 
 def _look(path: Path) -> _Seen | None:
-    """The lease as it is now; None when there is none. Opening makes an NFS client ask the server."""
+    """The current lease; None if there is none. Opening makes an NFS client ask the server."""
     try:
         with open(path, errors="replace") as stream:
             return _Seen(stream.read(500), os.fstat(stream.fileno()).st_mtime_ns)
@@ -172,17 +172,17 @@ def _look(path: Path) -> _Seen | None:
     except OSError as error:
         if error.errno == errno.ESTALE:
             return None
-        # Another user's, and not ours to read: its touches can be seen all the same.
+        # Another user's lease, unreadable: its touches are still visible.
         with contextlib.suppress(FileNotFoundError):
             return _Seen("another user", os.stat(path).st_mtime_ns)
         return None
 
 
 def _break(lease: _Watch, breaking: _Watch, mine: str) -> bool:
-    """Take away a lease that nobody keeps up; whether that was done, by us.
+    """Remove an abandoned lease; whether this process removed it.
 
-    Many waiters find the same holder dead at the same moment. Only one at a time may look again and
-    remove, under a lease for that: else a slow one would remove what a quick one has got by then.
+    Many waiters find the same holder dead at the same moment. Only one at a time may check again and
+    remove, under a second lease: otherwise a slow waiter would remove the lease that a faster one just took.
     """
     if not _try(breaking.path, mine):
         breaking.look()

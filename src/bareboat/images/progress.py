@@ -1,4 +1,4 @@
-"""How long work on images tells how far it is."""
+"""The callback type for progress of work on images."""
 
 from __future__ import annotations
 

@@ -15,10 +15,10 @@ from bareboat.mpi.ladder import Rung
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What a launcher may know beside the job: `site` is where the ranks run, `scheduler` what gives the
-    nodes (`at_once`: this machine, now; `direct`: the command by which it starts ranks itself, or ""),
-    `python` the interpreter of the environment, `engine` what holds the container (`contains`: whether it
-    does), `mpi_plugins` the PMIs that the scheduler's own start supports, `mpi_checks` what MPI checks found
+    """What a launcher knows besides the job: `site` is where the ranks run, `scheduler` allocates the nodes
+    (`at_once`: this machine, now; `direct`: the command by which it starts ranks itself, or ""), `python` is
+    the interpreter of the environment, `engine` runs the container (`contains`: whether it does),
+    `mpi_plugins` are the PMIs that the scheduler's own start supports, `mpi_checks` the results of MPI checks
     on this site."""
 
     site: Site
@@ -33,18 +33,18 @@ class Surroundings:
     mpi_checks: tuple[CheckResult, ...] = ()
 
 
-#: Who a rank is and where it meets the others, by the names that PyTorch's env:// made common.
+#: Names of PyTorch's env:// for a rank's identity and its rendezvous.
 RANK_NAMES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
-#: A launcher that names it among what is passed has processes that meet over the network, and that prove to
-#: each other by it that they are of this run: the job script makes it, in hexadecimal digits.
+#: A launcher that passes it has processes that connect over the network and authenticate each other with it.
+#: The job script generates it, in hexadecimal digits.
 SECRET = "BAREBOAT_SECRET"
 
 
 class Passed(NamedTuple):
-    """Variables by name, and by the beginning of their names. `own`: shell patterns for those, passed or not,
-    that the launcher alone may set; what else the job's `[environment]` sets goes over what it gives
+    """Variables by name and by prefix. `own`: shell patterns of those, passed or not, that only the launcher
+    may set; for all others, the job's `[environment]` overrides what the launcher sets
     (`bareboat.plan.environment`)."""
 
     names: tuple[str, ...] = ()
@@ -54,14 +54,14 @@ class Passed(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """How a launcher starts this job. `reason`: in one sentence.
+    """How a launcher starts this job. `reason`: one sentence.
 
-    `argv`: the launcher's words before the rank's command; `environment`: variables of every rank, below the
-    job's own; `passed`: variables of the job script that the ranks get. `program`: for Start.PROGRAM, the
-    words that start the ranks. `prelude`: lines of bash that run before each start, on the node or for the
-    rank. `mpi_check`: for Start.PROGRAM, what the ranks run before the job, to check that they find each
-    other. `host_mpi`: the host's MPI that the container needs; `check_subject`: what the check is about;
-    `note`: what an earlier one showed; `warning`: what nothing checks."""
+    `argv`: the launcher's words before the rank's command; `environment`: variables of every rank, which the
+    job's override; `passed`: variables of the job script that the ranks get. `program`: for Start.PROGRAM,
+    the words that start the ranks. `prelude`: lines of bash that run before each start, on the node or for
+    the rank. `mpi_check`: for Start.PROGRAM, the command by which the ranks check before the job that they
+    find each other. `host_mpi`: the host's MPI that the container needs; `check_subject`: the subject of the
+    check; `note`: the result of an earlier one; `warning`: what is not checked."""
 
     reason: str
     argv: tuple[Word, ...] = ()
@@ -76,7 +76,7 @@ class Launch:
     warning: str = ""
 
     def start(self, command: Command) -> Command:
-        """What is started to run the command: once per node, or once per rank."""
+        """The command to start: once per node, or once per rank."""
         return msgspec.structs.replace(
             command,
             argv=(*self.argv, *command.argv),
@@ -85,27 +85,28 @@ class Launch:
 
 
 class Launcher(Protocol):
-    """A module of `bareboat.launchers`. All of it is pure.
+    """A module of `bareboat.launchers`. All functions are pure.
 
-    What a launcher finds in the job script, on every node: BAREBOAT_NODE (its number, from 0),
+    Variables for a launcher in the job script, on every node: BAREBOAT_NODE (its number, from 0),
     BAREBOAT_NODES, BAREBOAT_HOST (its name), BAREBOAT_MASTER (the first node's address), BAREBOAT_PORT (a
-    port that was free there), BAREBOAT_INTERFACE (the network interface that leads there). Started rank by
-    rank it has beside them RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT.
+    port that was free there), BAREBOAT_INTERFACE (the network interface to the first node). If started rank
+    by rank also RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT.
     """
 
     NAME: str
     START: Start
-    #: Whether each rank's output is kept by itself, under the run's folder in logs/RANK.out and .err.
-    #: What is started once per node writes it there; the job script does for what it starts rank by rank.
+    #: Whether each rank has output files of its own, logs/RANK.out and .err in the run's directory. A program
+    #: started once per node writes them; for a program started rank by rank the job script does.
     KEEPS_OUTPUT: bool
 
     def judge(self, job: Job, around: Surroundings) -> Launch | Refusal:
-        """How the launcher starts this job there, or why it cannot."""
+        """Decide how the launcher starts this job there, or why it cannot."""
         ...
 
 
 def rung(launcher: Launcher) -> Rung | None:
-    """The step of MPI's ladder that a launcher of MPI programs is; it says it as its `RUNG`."""
+    """The rung of MPI's ladder that a launcher of MPI programs represents; a launcher sets it as its
+    `RUNG`."""
     return getattr(launcher, "RUNG", None)
 
 
@@ -115,7 +116,7 @@ def replaces_mpi(launcher: Launcher) -> bool:
 
 
 def transport(launcher: Launcher) -> str:
-    """By what ranks without MPI and NCCL communicate; a launcher says it as its `TRANSPORT`."""
+    """The transport of ranks without MPI and NCCL; a launcher sets it as its `TRANSPORT`."""
     return str(getattr(launcher, "TRANSPORT", "gloo"))
 
 
@@ -123,7 +124,7 @@ def transport(launcher: Launcher) -> str:
 RANK_VARIABLES = (*RANK_NAMES, "GLOO_SOCKET_IFNAME")
 
 
-#: A prelude. Left alone, gloo takes the interface of the host's name, which may not resolve, or be loopback.
+#: A prelude. By default gloo uses the interface of the host's name, which may not resolve, or be loopback.
 INTERFACE = """\
 unset GLOO_SOCKET_IFNAME
 [ -z "$BAREBOAT_INTERFACE" ] || GLOO_SOCKET_IFNAME=$BAREBOAT_INTERFACE
@@ -131,5 +132,5 @@ unset GLOO_SOCKET_IFNAME
 
 
 def threads(job: Job) -> dict[str, str]:
-    """Left alone each rank starts a thread per core, and the ranks fight for them."""
+    """By default each rank starts a thread per core, and the ranks compete for the cores."""
     return {"OMP_NUM_THREADS": str(job.topology.cpus_per_rank or 1)}

@@ -1,4 +1,4 @@
-"""What the launchers of MPI programs share: each of them is one rung of the ladder (bareboat.mpi.ladder)."""
+"""Shared by the launchers of MPI programs: each of them is one rung of the ladder (bareboat.mpi.ladder)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bareboat.mpi.ladder import MpiSite, Rung, Step, library_of, mpi_site_of, ne
 from bareboat.mpi.ladder import users as users_of
 from bareboat.mpi.rules import OWN, PASSED, Layout, Setting, Starter
 
-#: How long the MPI check waits for ranks that do not come.
+#: How long the MPI check waits for missing ranks.
 CHECK_TIMEOUT_S = 120.0
 
 
@@ -26,7 +26,7 @@ def mpi_site(job: Job, around: Surroundings) -> MpiSite:
 
 
 def context(job: Job, around: Surroundings) -> str:
-    """A digest of what decides, beside the step, whether ranks become one world."""
+    """A digest of what determines, besides the step, whether ranks become one world."""
     topology = job.topology
     return codec.digest(
         {
@@ -47,7 +47,7 @@ def context(job: Job, around: Surroundings) -> str:
 
 
 def site(job: Job, around: Surroundings) -> str:
-    """A digest of what decides, whatever the image, whether a launcher starts ranks."""
+    """A digest of what determines, for any image, whether a launcher starts ranks."""
     return codec.digest(
         {
             "bareboat": __version__,
@@ -70,7 +70,7 @@ def layout(job: Job, around: Surroundings) -> Layout:
 
 
 def judge(rung: Rung, name: str, job: Job, around: Surroundings) -> Step | Refusal:
-    """The step that this launcher would be."""
+    """The step of this launcher."""
     if job.launcher != name and not needs_mpi(around.image):
         return Refusal(
             "nothing in the environment uses MPI", remedy=f'set launcher = "{name}", if something does'
@@ -92,7 +92,7 @@ def judge(rung: Rung, name: str, job: Job, around: Surroundings) -> Step | Refus
 
 
 def launch(found: Step, job: Job, around: Surroundings) -> Launch:
-    """What all launchers of MPI programs have in common."""
+    """The part that all launchers of MPI programs have in common."""
     own = library_of(around.image) if around.image is not None else None
     library = found.library or own
     users = ", ".join(sorted(users_of(around.image)))
@@ -131,8 +131,8 @@ def launch(found: Step, job: Job, around: Surroundings) -> Launch:
 def launch_from_outside(
     found: Step, job: Job, around: Surroundings, program: tuple[Word, ...], *, rank: str, local_rank: str
 ) -> Launch:
-    """A program that stands outside of the container starts each rank in one of its own. `rank`,
-    `local_rank`: how a rank is numbered, in bash."""
+    """How a program outside the container starts each rank in a container of its own. `rank`, `local_rank`:
+    bash expressions of a rank's numbers."""
     common = launch(found, job, around)
     return dataclasses.replace(
         common,
@@ -144,12 +144,12 @@ def launch_from_outside(
 
 
 def has_python(image: Image | None) -> bool:
-    """Whether the container can run the MPI check; an environment that is only described has one."""
+    """Whether the container can run the MPI check; an environment that is only described has Python."""
     return image is None or not image.digest or image.python is not None
 
 
 def unjudged(image: Image | None, job: Job) -> str:
-    """A warning where the job's program may use MPI, of which its launcher tells it nothing."""
+    """A warning where the job's program may use MPI and its launcher does not support MPI."""
     program = image.program if image is not None else None
     if program is None or job.topology.world_size == 1:
         return ""
@@ -162,8 +162,8 @@ def unjudged(image: Image | None, job: Job) -> str:
 
 
 def alone(name: str, job: Job, around: Surroundings) -> Refusal | None:
-    """Why a launcher that tells ranks nothing of MPI is not to be taken unasked: programs that use MPI would
-    run as N worlds of one rank each, and nobody would notice. None when there is no such program."""
+    """Why a launcher without MPI support is not chosen by default: programs that use MPI would run as N
+    singletons without an error. None when there is no such program."""
     if job.launcher == name or not needs_mpi(around.image) or job.topology.world_size == 1:
         return None
     found = walk(around.image, mpi_site(job, around), layout(job, around))
@@ -177,15 +177,15 @@ def alone(name: str, job: Job, around: Surroundings) -> Refusal | None:
 
 
 def singleton(image: Image | None) -> tuple[Setting, ...]:
-    """What a process that no MPI launcher starts is given so that its MPI library starts as a singleton."""
+    """The settings with which the MPI library starts as a singleton in a process without an MPI launcher."""
     library = library_of(image) if image is not None else None
     return rules.singleton(library) if library is not None else ()
 
 
 def ranks(starter: Starter, job: Job) -> tuple[str, ...]:
-    """How many ranks, where, and what they see of the job script's environment beside the launcher's own:
-    srun and Hydra pass all of it on. Within the CPUs that the scheduler gives they are not bound, as training
-    starts threads of its own."""
+    """Options for the number of ranks, their placement, and the variables that they get besides the
+    launcher's own: srun and Hydra pass on the whole environment. Within the CPUs that the scheduler gives,
+    ranks are not bound, because training starts threads of its own."""
     topology = job.topology
     size, each = str(topology.world_size), topology.ranks_per_node
     match starter:
@@ -204,8 +204,8 @@ def ranks(starter: Starter, job: Job) -> tuple[str, ...]:
 
 
 def prelude(found: Step, job: Job, *, rank: str, local_rank: str) -> str:
-    """Names that PyTorch and others read, from those that the starter gave; and away with what the starter
-    exported for itself. `rank`, `local_rank`: bash."""
+    """Set the names that PyTorch and others read, from those of the starter, and unset what the starter
+    exported for itself. `rank`, `local_rank`: bash expressions."""
     taken = sorted({each.name for each in found.settings})
     lines = [
         f"RANK={rank} LOCAL_RANK={local_rank}",
@@ -216,15 +216,15 @@ def prelude(found: Step, job: Job, *, rank: str, local_rank: str) -> str:
 
 
 def mpi_check(job: Job, around: Surroundings, library: MpiFacts | None = None) -> tuple[str, ...] | None:
-    """What the ranks run before the job: they must find each other. The library that is asked is mpi4py's, or
-    else the one that Horovod and other programs load: `library`, or the image's own."""
+    """The command by which the ranks check before the job that they find each other. It tests mpi4py's
+    library, or otherwise the one that Horovod and other programs load: `library`, or the image's own."""
     image = around.image
     if job.topology.world_size == 1 or not has_python(image):
         return None
     if library is None and image is not None:
         library = library_of(image)
     direct = image is None or "mpi4py" not in users_of(image)
-    # Between nodes it matters which way the messages go, and here it costs the job nothing to be told.
+    # Between nodes the transport matters, and here it costs the job nothing to report it.
     asked = transport_logs.asked(library.family) if library is not None and job.topology.nodes > 1 else {}
     set_already = {*job.environment, *(image.environment if image is not None else ())}
     return checks.command(

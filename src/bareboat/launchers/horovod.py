@@ -1,4 +1,4 @@
-"""horovod: Horovod over Gloo. The job script starts every rank and gives it its number; the ranks meet at a
+"""horovod: Horovod over Gloo. The job script starts every rank and sets its number; the ranks connect to a
 small store beside rank 0 (bareboat.mpi.rendezvous). It uses neither MPI nor ssh.
 
 The ranks get the variables that `horovodrun --gloo` sets (horovod/runner/gloo_run.py). Horovod over MPI
@@ -39,7 +39,7 @@ unset HOROVOD_GLOO_IFACE
 """
 
 
-#: Of these the rest is settings, which the job may make.
+#: The job may set all other variables of this prefix: they are settings.
 _OWN = (
     *(f"HOROVOD_{level}{name}" for level in ("", "LOCAL_", "CROSS_") for name in ("RANK", "SIZE")),
     "HOROVOD_HOSTNAME",

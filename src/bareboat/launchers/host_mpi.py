@@ -1,7 +1,7 @@
 """host-mpi: the MPI library of the host, bound into the image in place of the image's own (or of none), and
-started by srun or by the host's mpirun, which speak to it as to any program of the host.
+started by srun or by the host's mpirun, in the same way as any program of the host.
 
-Every rank is in a container of its own. What is bound is said by `bareboat.mpi.inject`.
+Every rank is in a container of its own. `bareboat.mpi.inject` defines what is bound.
 """
 
 from __future__ import annotations

@@ -22,7 +22,8 @@ KEEPS_OUTPUT = False
 
 _RELAY = text.program(door, relay)
 
-#: mpirun tells one exit code for all. This keeps each rank's own, and gives it the names that others read.
+#: mpirun returns one exit code for all ranks. This keeps each rank's own, and sets the names that others
+#: read.
 _RANK = """\
 RANK=${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-${PMI_RANK:-0}}}
 LOCAL_RANK=${OMPI_COMM_WORLD_LOCAL_RANK:-${MPI_LOCALRANKID:-0}}
@@ -75,7 +76,8 @@ def judge(job: Job, around: Surroundings) -> Launch | Refusal:
 
 
 def _options(found: Step, job: Job) -> tuple[str, ...]:
-    """How many ranks, where, and by what it reaches the other nodes. AGENT, HOSTS, NAMES are the relay's."""
+    """Options for the number of ranks, their placement, and how mpirun reaches the other nodes. The relay
+    replaces AGENT, HOSTS and NAMES."""
     topology = job.topology
     several = topology.nodes > 1
     way: tuple[str, ...]

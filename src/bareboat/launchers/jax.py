@@ -1,7 +1,7 @@
 """jax: `jax.distributed.initialize()` without arguments finds its ranks.
 
 Of its own variables JAX reads the coordinator's address, but neither the number of processes nor a process's
-own. Those it takes from the schedulers that it knows, so the ranks get them in Slurm's variables with every
+own. It gets those from the schedulers that it supports, so the ranks get them in Slurm's variables with every
 scheduler.
 Documentation: https://docs.jax.dev/en/latest/multi_process.html, source: jax/_src/clusters/slurm_cluster.py
 """
@@ -15,7 +15,7 @@ NAME = "jax"
 START = Start.RANKS
 KEEPS_OUTPUT = True
 
-#: All of these must be there, or JAX does not take it for Slurm.
+#: JAX detects Slurm only if all of these are set.
 _SLURM = ("SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_NTASKS", "SLURM_PROCID", "SLURM_LOCALID")
 
 _PRELUDE = """\
@@ -31,7 +31,7 @@ def judge(job: Job, around: Surroundings) -> Launch | Refusal:
         return Refusal("JAX is not in the environment", remedy="pip install jax")
     prelude = INTERFACE + _PRELUDE
     each = job.topology.gpus_per_rank
-    if each > 1:  # alone it takes one device for each rank
+    if each > 1:  # by default it uses one device per rank
         prelude += f"first=$((LOCAL_RANK * {each}))\n"
         prelude += f'JAX_LOCAL_DEVICE_IDS=$(seq -s, "$first" "$((first + {each - 1}))")\n'
     return Launch(

@@ -1,4 +1,4 @@
-"""mpirun: the host's launcher starts every rank, each in a container of its own, and speaks to the image's
+"""mpirun: the host's launcher starts every rank, each in a container of its own, and connects to the image's
 library by PMIx (OpenMPI) or PMI (MPICH).
 
 Documentation: https://docs.open-mpi.org/en/main/man-openmpi/man1/mpirun.1.html
@@ -16,7 +16,7 @@ NAME = "mpirun"
 START = Start.PROGRAM
 RUNG = Rung.HOST_LAUNCHER
 KEEPS_OUTPUT = False
-#: How a rank is numbered, in bash.
+#: Bash expressions of a rank's numbers.
 NAMES = {
     "rank": "${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-${PMI_RANK:-0}}}",
     "local_rank": "${OMPI_COMM_WORLD_LOCAL_RANK:-${MPI_LOCALRANKID:-0}}",
@@ -31,18 +31,18 @@ def judge(job: Job, around: Surroundings) -> Launch | Refusal:
 
 
 def words(found: Step, job: Job) -> tuple[Word, ...]:
-    """Those that start the ranks."""
+    """The words that start the ranks."""
     assert found.host is not None
     assert found.host.launcher is not None
     assert found.launch is not None
     match found.launch.starter:
         case Starter.PRRTE:
-            # The containers share /dev/shm with the node, and not /tmp: OpenMPI 5 dies when it does not find
-            # there what PRRTE says of the node's CPUs.
+            # The containers share /dev/shm with the node, but not /tmp: OpenMPI 5 aborts when it does not
+            # find PRRTE's description of the node's CPUs there.
             here: tuple[str, ...] = ("--prtemca", "prte_tmpdir_base", "/dev/shm")
             before: tuple[str, ...] = ()
         case Starter.HYDRA:
-            # It starts one process on each node by srun, which would take the job's number for that.
+            # It starts one process on each node by srun, which would use the job's number instead.
             before, here = ("env", "-u", "SLURM_NTASKS_PER_NODE"), ()
         case _:
             before, here = (), ()

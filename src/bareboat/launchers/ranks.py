@@ -1,6 +1,6 @@
-"""ranks: the job script starts every rank by itself and tells it its names, as PyTorch's env:// reads them.
+"""ranks: the job script starts every rank and sets the variables that PyTorch's env:// reads.
 
-Nothing but bash is needed, in the image neither a launcher nor MPI. What it names is what torchrun names:
+It needs only bash; the image needs neither a launcher nor MPI. The variables are those of torchrun:
 https://docs.pytorch.org/docs/stable/distributed.html#environment-variable-initialization
 """
 

@@ -1,5 +1,5 @@
-"""srun: Slurm starts every rank itself and gives it its number by PMIx or PMI-2, or by environment variables
-alone where nothing uses MPI.
+"""srun: Slurm starts every rank and numbers it by PMIx or PMI-2, or only by environment variables where
+nothing uses MPI.
 
 Documentation: https://slurm.schedmd.com/mpi_guide.html
 """
@@ -16,7 +16,7 @@ NAME = "srun"
 START = Start.PROGRAM
 RUNG = Rung.DIRECT
 KEEPS_OUTPUT = False
-#: How a rank is numbered, in bash.
+#: Bash expressions of a rank's numbers.
 NAMES = {"rank": "${SLURM_PROCID:-0}", "local_rank": "${SLURM_LOCALID:-0}"}
 
 
@@ -43,7 +43,7 @@ def judge(job: Job, around: Surroundings) -> Launch | Refusal:
 
 
 def words(found: Step, job: Job) -> tuple[Word, ...]:
-    """Those that start the ranks."""
+    """The words that start the ranks."""
     topology = job.topology
     return (
         "srun",
@@ -51,7 +51,7 @@ def words(found: Step, job: Job) -> tuple[Word, ...]:
         f"--nodes={topology.nodes}",
         f"--ntasks={topology.world_size}",
         f"--ntasks-per-node={topology.ranks_per_node}",
-        f"--cpus-per-task={topology.cpus_per_rank or 1}",  # since 22.05 srun does not take the job's own
+        f"--cpus-per-task={topology.cpus_per_rank or 1}",  # since 22.05 srun does not use the job's own
         "--kill-on-bad-exit=1",
         "--label" if topology.world_size > 1 else "--unbuffered",
     )

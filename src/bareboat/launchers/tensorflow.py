@@ -1,7 +1,7 @@
 """tensorflow: tf.distribute.MultiWorkerMirroredStrategy reads its workers from TF_CONFIG.
 
 Documentation: https://www.tensorflow.org/guide/distributed_training#setting_up_the_tf_config_environment_variable
-Works with the Keras of TensorFlow up to 2.15, and after it with TF_USE_LEGACY_KERAS=1; Keras 3 knows no such
+Works with the Keras of TensorFlow up to 2.15, and after it with TF_USE_LEGACY_KERAS=1; Keras 3 has no such
 strategy.
 """
 
@@ -15,7 +15,7 @@ START = Start.RANKS
 KEEPS_OUTPUT = True
 TRANSPORT = "gRPC"
 
-#: Every worker is named with a port of its own, so all nodes must be known by name on each.
+#: Every worker is listed with a port of its own, so each node must know the names of all nodes.
 _PRELUDE = """\
 local hosts=() workers='' host number
 [ ! -s "$BAREBOAT_CONTROL/hosts" ] || mapfile -t hosts < "$BAREBOAT_CONTROL/hosts"

@@ -13,16 +13,16 @@ NAME = "torchrun"
 START = Start.NODES
 KEEPS_OUTPUT = True
 
-#: torchrun itself ends with 1 whatever its ranks said. This keeps each rank's own exit code, in the order
-#: of their ends, so that the first failure is known and passed on; and its output, which torchrun's own way
-#: (--tee) looks for ten times a second, and for once more at the end.
+#: torchrun itself exits with 1 whatever its ranks returned. This keeps each rank's own exit code, in the
+#: order in which they ended, so that the first failure is known and passed on; and its output, which
+#: torchrun's own option (--tee) polls ten times a second, and once more at the end.
 _KEEP = (
     'log=$BAREBOAT_RUN_DIR/logs/$RANK; "$@" >> "$log.out" 2>> "$log.err"; code=$?; '
     'echo "$RANK $code" >> "$BAREBOAT_RUN_DIR/exits.$GROUP_RANK"; exit "$code"'
 )
 
-#: The other nodes are told by a connection that the first one is there. torchrun's own tries are up to 0.7 s
-#: apart, and all nodes take about as long until the first.
+#: The other nodes wait until a connection to the first one succeeds. torchrun's own retries are up to 0.7 s
+#: apart, and all nodes take about the same time until the first retry.
 _MEET = (
     text.OWN_FIRST
     + """\
@@ -62,13 +62,13 @@ def judge(job: Job, around: Surroundings) -> Launch | Refusal:
     environment = threads(job)
     start: tuple[Word, ...]
     if topology.nodes == 1:
-        # Everything goes over loopback. Otherwise gloo looks the host's name up, which fails or waits where
-        # the name does not resolve.
+        # All traffic uses loopback. By default gloo resolves the host's name, which fails or waits where the
+        # name does not resolve.
         environment["GLOO_SOCKET_IFNAME"] = "lo"
-        # --standalone: a free port is found, so two jobs on one machine never meet.
+        # --standalone: it finds a free port, so two jobs on one machine never share one.
         start = ("-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1")
     else:
-        # Worked out by the job script, outside the container: no look-up inside, no fall-back to localhost.
+        # Resolved by the job script, outside the container: no lookup inside, no fallback to localhost.
         start = (
             "-c", _MEET, Variable("BAREBOAT_NODE"), Variable("BAREBOAT_MASTER"), Variable("BAREBOAT_PORT"),
             f"--nnodes={topology.nodes}",

@@ -3,11 +3,11 @@ the Python 3.6 or newer of any image.
 
     python check_program.py --size 2 [--timeout 60] [--library /path/libmpi.so.40] [--tell NAME=VALUE]…
 
-NAME=VALUE: variables by which the library says what way it takes to other nodes; one rank a node sets them.
-Every rank prints one line, `bareboat-mpi-check {"rank": 0, "size": 2, …}`, and ends with 0 when the world has
-the size that it should have and a message of a mebibyte went round. It ends with 3 when the world has another
-size: the silent failure, in which every rank believes that it is alone, trains a model of its own and exits
-with 0. With 4 when MPI fails, is not there, or cannot be used by the mpi4py that is; with 1 when it hangs.
+NAME=VALUE: variables with which the library reports its transport to other nodes; one rank per node sets
+them. Every rank prints one line, `bareboat-mpi-check {"rank": 0, "size": 2, …}`, and exits with 0 when the
+world has the expected size and a message of a mebibyte reached all ranks. It exits with 3 when the world has
+another size: the silent failure, in which every rank is a singleton, trains a model of its own and exits with
+0. With 4 when MPI fails, is not installed, or does not work with the installed mpi4py; with 1 when it hangs.
 """
 
 import argparse
@@ -22,7 +22,7 @@ import sys
 RIGHT, WRONG_SIZE, BROKEN = 0, 3, 4
 MARK = "bareboat-mpi-check "
 
-#: Enough for a message to take the way of large ones: single-copy between processes, rendezvous on a network.
+#: Large enough for the transport of large messages: single-copy between processes, rendezvous on a network.
 _WORDS = 2**18
 
 TYPE_CHECKING = False
@@ -63,7 +63,8 @@ def main(arguments: "list[str] | None" = None) -> int:
 
 
 def _speaks_for_node() -> bool:
-    """Thousands of ranks would say the same: one of each node does, as the launchers number them."""
+    """Whether this rank reports for its node, according to the launchers' local ranks: thousands of ranks
+    would all print the same."""
     names = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
     return next((os.environ[name] for name in names if os.environ.get(name)), "0") == "0"
 
@@ -72,7 +73,7 @@ def wrong_size(size: int, wanted: int, library: str) -> str:
     what = f"{wanted} ranks were started, and each is alone" if size == 1 else f"{wanted} ranks were started"
     return (
         f"bareboat: the MPI world has size {size}, not {wanted}: {what}. "
-        f"Whoever started them does not speak to {library}."
+        f"Their launcher does not support {library}."
     )
 
 
@@ -83,23 +84,23 @@ def _say(**facts: "Any") -> None:
 
 
 def _measure(path: "str | None") -> "Measured":
-    """Rank, size, the sum of rank + 1 over a mebibyte, the library's own words, and the way it was asked."""
+    """Rank, size, the sum of rank + 1 over a mebibyte, the library's version text, and the interface used."""
     found = None if path else importlib.util.find_spec("mpi4py")
-    if found is not None and found.has_location:  # not a mere folder of that name
+    if found is not None and found.has_location:  # not just a directory of that name
         return _by_mpi4py(_mpi4py())
     return _by_ctypes(_load(path))
 
 
 def _mpi4py() -> "Any":
-    """Where it is installed it is what the job imports: another way to MPI would show nothing of it."""
+    """mpi4py's MPI. If it is installed, the job imports it: a check by other means would not test it."""
     try:
         from mpi4py import MPI
-    except Exception as error:  # of mpi4py's wheels, which look for a libmpi by themselves: RuntimeError
+    except Exception as error:  # mpi4py's wheels, which search for libmpi themselves, raise RuntimeError
         said = " ".join(str(error).split())
         raise RuntimeError(
-            f"mpi4py is installed, but cannot be imported: {said}. Either its libmpi is not there, or it was "
-            "built for another one; try: python -m pip install --force-reinstall --no-binary=mpi4py mpi4py, "
-            "or uninstall it, if nothing imports it"
+            f"mpi4py is installed, but cannot be imported: {said}. Either its libmpi is not installed, "
+            "or it was built for another one; try: python -m pip install --force-reinstall "
+            "--no-binary=mpi4py mpi4py, or uninstall it, if nothing imports it"
         ) from error
     return MPI
 
@@ -120,7 +121,7 @@ def _load(path: "str | None") -> ctypes.CDLL:
     reasons = []
     for name in names:
         try:
-            # OpenMPI's plugins expect to find its symbols.
+            # OpenMPI's plugins need its symbols.
             return ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL)
         except OSError as error:
             reasons.append(str(error))

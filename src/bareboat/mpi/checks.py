@@ -1,7 +1,7 @@
-"""The MPI check: the command that each rank runs, what its output shows, and which steps of the ladder
+"""The MPI check: the command that each rank runs, the meaning of its output, and which steps of the ladder
 earlier checks on this site passed or failed. Pure.
 
-A step whose check failed is not taken again for the same image under the same circumstances.
+A step whose check failed is not used again for the same image in the same context.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from bareboat.mpi import check_program, text
 from bareboat.printable import one_line
 
 _PROGRAM = text.program(check_program)
-#: What the job script prints for each rank of the check: whoever starts the ranks has started this one.
+#: The job script prints this for each rank of the check: it shows that the launcher has started the rank.
 STARTED = "bareboat-rank"
-#: Of an error: what a dynamic linker says of a library, and the remedy.
+#: Of an error: a dynamic linker's message about a library, and the remedy.
 _MOST_CHARACTERS = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckOutput:
-    """What the started ranks said. `sizes` and `ranks` in the order in which they spoke."""
+    """The reports of the started ranks. `sizes` and `ranks` in the order of the reports."""
 
     asked: int
     exit_code: int
@@ -51,7 +51,7 @@ class CheckOutput:
 
     @property
     def sentence(self) -> str:
-        """What was found, for a message."""
+        """The result, for a message."""
         where = f" on {len(set(self.hosts))} nodes" if len(set(self.hosts)) > 1 else ""
         library = self.library or "the image's MPI"
         if self.holds:
@@ -80,10 +80,10 @@ def command(
     library: str | None = None,
     tell: Mapping[str, str] | None = None,
 ) -> tuple[str, ...]:
-    """What each rank runs. `library`: the libmpi of a program that is linked to it, not of mpi4py. `tell`:
-    variables by which the library says what way it takes.
+    """The command that each rank runs. `library`: the libmpi of a program that is linked to it, not of
+    mpi4py. `tell`: variables with which the library reports its transport.
 
-    The program's text is an argument, so that the image needs to hold nothing."""
+    The program's text is an argument, so that the image needs no file."""
     words = [python, "-c", _PROGRAM, "--size", str(size), "--timeout", f"{timeout_s:g}"]
     if library is not None:
         words += ["--library", library]
@@ -93,7 +93,7 @@ def command(
 
 
 def read(stdout: str, *, exit_code: int, asked: int) -> CheckOutput:
-    """The answers in what the ranks printed; other lines are theirs who started them."""
+    """The reports in the ranks' output; other lines are from the launcher."""
     told = list(_answers(stdout))
     ranks = [each for each in told if isinstance(each.get("rank"), int) and isinstance(each.get("size"), int)]
     return CheckOutput(
@@ -111,7 +111,7 @@ def read(stdout: str, *, exit_code: int, asked: int) -> CheckOutput:
 
 def _answers(stdout: str) -> Iterator[dict[str, object]]:
     decoder = json.JSONDecoder()
-    for part in stdout.split(check_program.MARK)[1:]:  # a launcher may put its own words before a line
+    for part in stdout.split(check_program.MARK)[1:]:  # a launcher may prefix a line with its own text
         try:
             found, _ = decoder.raw_decode(part)
         except (ValueError, RecursionError):
@@ -121,8 +121,8 @@ def _answers(stdout: str) -> Iterator[dict[str, object]]:
 
 
 class CheckResult(Struct, frozen=True, kw_only=True):
-    """What one check found: of which subject, when (UTC), and by which run. `of_site`: it started no rank,
-    which is no fault of the image."""
+    """The result of one check: its subject, time (UTC) and run. `of_site`: it started no rank, which is not
+    the image's fault."""
 
     subject: CheckSubject
     holds: bool
@@ -139,30 +139,30 @@ class CheckResult(Struct, frozen=True, kw_only=True):
 
 
 class Verdict(Struct, frozen=True):
-    """What the output of a check comes to."""
+    """The meaning of a check's output."""
 
     holds: bool
     said: str
     of_site: bool = False
 
 
-#: What a launcher says that cannot load its own parts. That it cannot have the nodes or CPUs is of the job.
+#: Errors of a launcher that cannot load its own parts. Unavailable nodes or CPUs are the job's fault.
 _OF_LAUNCHER = re.compile(
     r"invalid mpi type|\bmpi/\w+: |cannot create (?:mpi )?context|error while loading shared libraries"
     r"|(?:mpirun|mpiexec\S*|srun): (?:command not found|No such file|Permission denied)",
     re.IGNORECASE,
 )
-#: What an MPI or its launcher says of itself when it breaks before a rank can speak.
+#: Errors of an MPI or its launcher before a rank can report.
 _OF_MPI = re.compile(
     r"MPI_(?:Init|ABORT)|\bPMI(?:x|2|_|X)|UNMANAGED_SINGLETON|built with SLURM's PMI|PML add procs"
 )
-#: faulthandler's, when the check's own time is over.
+#: faulthandler's message when the check times out.
 _HUNG = re.compile(r"^.*Timeout \(\d+:\d\d:\d\d", re.MULTILINE)
 
 
 def verdict(log: str, *, asked: int, failed: bool) -> Verdict | None:
-    """What a check's log shows. `failed`: the job script ended because of it. None when nothing is said of
-    MPI: the job was cancelled, a node was lost, a container did not start."""
+    """The result in a check's log. `failed`: the job script ended because of it. None when the log has no
+    result of MPI: the job was cancelled, a node was lost, a container did not start."""
     found = read(log, exit_code=0, asked=asked)
     if found.holds:
         return Verdict(True, found.sentence)
@@ -183,7 +183,7 @@ def _first(pattern: re.Pattern[str], log: str) -> str | None:
 
 
 def failed_steps(results: Iterable[CheckResult], context: str) -> dict[str, str]:
-    """Step -> what its check found, under these circumstances."""
+    """Step -> the result of its failed check in this context."""
     return {
         each.subject.step: _quoted(each)
         for each in results
@@ -192,7 +192,7 @@ def failed_steps(results: Iterable[CheckResult], context: str) -> dict[str, str]
 
 
 def broken(results: Iterable[CheckResult], site: str) -> dict[str, str]:
-    """Why a process manager, by its title, starts no rank on this site, if its newest check shows so."""
+    """Process manager's title -> why it starts no rank on this site, according to its newest check."""
     newest: dict[str, CheckResult] = {}
     for each in sorted(results, key=lambda each: each.at, reverse=True):
         if each.subject.launch and each.subject.site == site:

@@ -1,7 +1,8 @@
-"""Who is of a run: the proof of its secret between nodes, and connections on which each side has given it.
+"""Mutual authentication of a run's nodes by its secret, and the connections on which both sides have passed
+it.
 
-Anyone on the network may call the first node, or listen in its place. So each side proves to the other that
-it knows the run's secret, which itself is never sent, before either reads more than a few bytes:
+Anyone on the network can connect to the first node, or listen in its place. So each side proves to the other
+that it knows the run's secret, which is never sent, before either reads more than a few bytes:
 
     other node -> first    "FLR2", a nonce of 32 bytes
     first -> other         a nonce of 32 bytes, HMAC-SHA256(secret; "lead", place, both nonces)
@@ -28,22 +29,22 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-#: Holds the secret, in hexadecimal digits.
+#: Contains the secret, in hexadecimal digits.
 SECRET = "BAREBOAT_SECRET"
-#: All that a connection has for its proof.
+#: Time limit of a connection's authentication.
 PROOF_S = 10.0
-#: So many connections may be without proof at a time.
+#: Maximum number of connections that are not yet authenticated.
 MOST_CALLERS = 256
-#: A message is a command with its environment, of a few kB.
+#: A message is a command with its environment, a few kB.
 _MOST_BYTES = 2**22
-#: Where the port is taken, the next is tried; only who has the secret knows which.
+#: If a port is in use, the next is tried; only processes with the secret know which.
 _MORE_PORTS = 7
 _MAGIC = b"FLR2"
 _NONCE, _MAC = 32, 32
 
 
 class Line:
-    """A connection that carries JSON objects. With a key each is signed, with its direction and number."""
+    """A connection for JSON objects. With a key each is signed, with its direction and number."""
 
     def __init__(
         self, connection: socket.socket, key: bytes = b"", ours: bytes = b"", theirs: bytes = b""
@@ -64,7 +65,7 @@ class Line:
             self.connection.sendall(struct.pack(">I", len(data)) + signature + data)
 
     def receive(self) -> "dict[str, Any] | None":
-        """None at the end of the connection, and for what is no message."""
+        """The next message; None at the end of the connection, and for anything invalid."""
         try:
             (size,) = struct.unpack(">I", exactly(self.connection, 4))
             if size > _MOST_BYTES:
@@ -91,7 +92,7 @@ class Line:
 
 
 def exactly(connection: socket.socket, size: int, end: "float | None" = None) -> bytes:
-    """So many bytes, until a moment of the monotonic clock. Raises OSError."""
+    """Read `size` bytes until `end` on the monotonic clock. Raises OSError."""
     found = bytearray()
     while len(found) < size:
         if end is not None:
@@ -115,25 +116,26 @@ def read_secret() -> bytes:
     except ValueError:
         found = b""
     if len(found) < 16:
-        raise SystemExit("bareboat: the run's secret is not there: " + SECRET)
+        raise SystemExit("bareboat: the run's secret is missing: " + SECRET)
     return found
 
 
 def ports(secret: bytes, first: int) -> "list[int]":
-    """Where the first node may listen. Who takes the first of them cannot know the others."""
+    """The ports on which the first node may listen. A process that occupies the first cannot know the
+    others."""
     found = hmac.new(secret, b"ports", hashlib.sha256).digest()
     more = struct.unpack(">16H", found)[:_MORE_PORTS]
     return [first, *(20000 + number % 12000 for number in more)]
 
 
 def join(secret: bytes, master: str, port: int, patience_s: float, hello: "dict[str, Any]") -> Line:
-    """A connection to the first node on which each side has proved itself; `hello` is its first message."""
+    """Connect to the first node with mutual authentication; `hello` is the first message."""
     end = time.monotonic() + patience_s
     first, *others = ports(secret, port)
     turn = 0
     while True:
         reason, taken = "", False
-        # The other ports only where the first is another's: who listens there need not be disturbed.
+        # The other ports only where another process has the first: do not disturb other listeners.
         for each in [first] if turn % 20 else [first, *others]:
             try:
                 return _call(secret, master, each, hello)
@@ -151,7 +153,7 @@ def join(secret: bytes, master: str, port: int, patience_s: float, hello: "dict[
 
 
 class _Stranger(Exception):
-    """Who answered does not know the secret."""
+    """The process that answered does not know the secret."""
 
 
 def _call(secret: bytes, master: str, port: int, hello: "dict[str, Any]") -> Line:
@@ -171,7 +173,7 @@ def _call(secret: bytes, master: str, port: int, hello: "dict[str, Any]") -> Lin
         connection.sendall(_proof(secret, b"follow", place, ours, theirs))
         line = Line(connection, _proof(secret, b"key", place, ours, theirs), b"follow", b"lead")
         line.send(**hello)
-        if line.receive() is None:  # dropped among many
+        if line.receive() is None:  # dropped because of too many connections
             raise OSError("the connection ended")
         connection.settimeout(None)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -182,8 +184,8 @@ def _call(secret: bytes, master: str, port: int, hello: "dict[str, Any]") -> Lin
 
 
 def of_the_most(callers: "Any") -> "Any":
-    """Of connections without proof, the oldest first, whom to drop when there are too many: the oldest from
-    the address that most come from."""
+    """The connection to drop when too many are not authenticated: the oldest from the address with the most
+    connections. `callers`: oldest first."""
     counts: dict[str, int] = {}
     for caller in callers:
         counts[caller.address] = counts.get(caller.address, 0) + 1
@@ -192,7 +194,7 @@ def of_the_most(callers: "Any") -> "Any":
 
 
 class _Caller:
-    """A connection without proof yet."""
+    """A connection that is not yet authenticated."""
 
     def __init__(self, connection: socket.socket, address: str) -> None:
         self.connection = connection
@@ -208,7 +210,7 @@ class _Caller:
 
 
 class Door:
-    """Lets in who knows the secret, in whatever order they come; others hold up nobody."""
+    """Accepts connections with the secret in any order; others block nobody."""
 
     def __init__(self, secret: bytes, master: str, port: int) -> None:
         self._secret = secret
@@ -219,7 +221,7 @@ class Door:
         self._callers: dict[int, _Caller] = {}  # by descriptor, the oldest first
 
     def next(self, end: float) -> "Line | None":
-        """The next connection that has proved itself; None when the time is over."""
+        """The next authenticated connection; None after `end`."""
         while True:
             now = time.monotonic()
             if now >= end:
@@ -228,7 +230,7 @@ class Door:
                 self._drop(caller)
             first = min([end, *(caller.end for caller in self._callers.values())])
             ready = [key.data for key, _ in self._selector.select(max(first - now, 0.001))]
-            # Who is here goes before who comes.
+            # Existing connections before new ones.
             for caller in [each for each in ready if each is not None]:
                 line = self._hear(caller) if caller.connection.fileno() >= 0 else None
                 if line is not None:
@@ -247,7 +249,7 @@ class Door:
     def _accept(self) -> "Line | None":
         try:
             connection, address = self._listener.accept()
-        except OSError:  # no descriptors are left, or the caller has gone
+        except OSError:  # no descriptors are left, or the caller has disconnected
             if self._callers:
                 self._drop(of_the_most(self._callers.values()))
             return None
@@ -268,7 +270,7 @@ class Door:
         self._selector.unregister(caller.connection)
 
     def _hear(self, caller: _Caller) -> "Line | None":
-        """Never reads more than the next message of the proof."""
+        """Read at most the next message of the authentication."""
         try:
             data = caller.connection.recv(caller.missing)
             if not data:
@@ -304,7 +306,7 @@ class Door:
 
 
 def listen(secret: bytes, master: str, port: int) -> "tuple[socket.socket, int]":
-    """On the first of the run's ports that is free."""
+    """Listen on the first free port of the run."""
     reason = ""
     for each in ports(secret, port):
         listener = socket.socket()

@@ -1,8 +1,8 @@
-"""What a container is given of a host's MPI library: links, mounts, variables. Pure.
+"""What a container gets of a host's MPI library: links, mounts, variables. Pure.
 
-The library often lies among the host's own (Debian's libmpi.so.40 beside libc.so.6). So a folder of links
-names the MPI, its plugins and what it needs and the image has not, and the host's folders that those lie in
-are mounted beside it, where nobody looks for libraries: as with the drivers of GPUs (`bareboat.gpu.inject`).
+The library often lies among the host's own (Debian's libmpi.so.40 beside libc.so.6). So a directory of links
+contains the MPI, its plugins and their dependencies that the image lacks. The host's directories of these
+files are mounted beside it, outside every library path: as for GPU drivers (`bareboat.gpu.inject`).
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from bareboat.model import DriverFile, HostLibrary, HostMpiTree, Mount, MpiFacts
 from bareboat.mpi.rules import Setting
 from bareboat.paths import lies_in
 
-#: Where the links are in a container, and below what the host's folders are.
+#: Where the links are in a container, and the parent of the host's directories.
 PLACE, HOST = "/run/bareboat/mpi", "/run/bareboat/mpi-host"
 LIBRARIES = f"{PLACE}/lib"
 
-#: The C library and its parts: they go with the image's loader, and are never taken from elsewhere.
+#: The C library and its parts: they belong to the image's loader, and never come from elsewhere.
 C_LIBRARY = re.compile(
     r"(?:ld(?:-linux[\w-]*|64)?|lib(?:c|m|mvec|pthread|dl|rt|resolv|util|anl|nsl|BrokenLocale|thread_db|nss_\w+))"
     r"\.so(?:\.\d+)*"
@@ -31,26 +31,26 @@ EMPTY_PART = re.compile(r"lib(?:pthread|dl|rt|util|anl)\.so\.\d+")
 
 
 def links(runtime: HostLibrary, left_out: Collection[str] = ()) -> dict[str, str]:
-    """The folder of links: name below it -> what the link says, as the container sees it. `left_out`: what
-    the image has itself."""
+    """The directory of links: name below it -> the link's target in the container. `left_out`: names of
+    libraries that the image has itself."""
     sources = _sources(runtime)
     taken = [file for file in runtime.libraries if file.name not in left_out]
     found = {f"lib/{file.name}": _inside(file.path, sources) for file in taken}
     main = next((file for file in taken if re.fullmatch(r"libmpi(?:ch)?\.so\.\d+", file.name)), None)
-    if main is not None:  # mpi4py looks for libmpi.so first
+    if main is not None:  # mpi4py tries libmpi.so first
         found.setdefault(f"lib/{main.name.rpartition('.')[0]}", found[f"lib/{main.name}"])
     return found | {place: _inside(path, sources) for place, path in runtime.folders.items()}
 
 
 def mounts(runtime: HostLibrary, tree: HostMpiTree) -> tuple[Mount, ...]:
-    """What is mounted: the links, what they lead to, and the host's files over the image's own of the same
-    name, which a program may look for by their path (mpi4py, DT_RPATH)."""
+    """The mounts: the links, their targets, and the host's files over the image's own of the same name, which
+    a program may open by their path (mpi4py, DT_RPATH)."""
     folders = (Mount(source=path, target=f"{HOST}/{i}") for i, path in enumerate(_sources(runtime)))
     return (Mount(source=tree.folder, target=PLACE), *folders, *tree.over)
 
 
 def inside(mpi: MpiFacts) -> MpiFacts:
-    """The host's MPI as the ranks find it."""
+    """The host's MPI with its paths in the container."""
     name = next((f.name for f in _libraries(mpi) if f.name.startswith("libmpi")), "libmpi.so")
     return msgspec.structs.replace(
         mpi, prefix=PLACE, library=f"{LIBRARIES}/{name}", moved=mpi.family is MpiFamily.OPENMPI
@@ -58,7 +58,8 @@ def inside(mpi: MpiFacts) -> MpiFacts:
 
 
 def settings(mpi: MpiFacts, given: Mapping[str, str]) -> tuple[Setting, ...]:
-    """What leads the ranks to the host's library. `given`: the image's environment, or the job's over it."""
+    """Settings that make the ranks load the host's library. `given`: the image's environment, or the job's
+    over it."""
     why = "the host's library is bound into the image there"
     path = ":".join(filter(None, (LIBRARIES, given.get("LD_LIBRARY_PATH"))))
     found = [Setting(name="LD_LIBRARY_PATH", value=path, reason=why)]
@@ -71,8 +72,8 @@ def settings(mpi: MpiFacts, given: Mapping[str, str]) -> tuple[Setting, ...]:
     return tuple(found)
 
 
-#: A place of the tree -> by which variable it is found. Debian builds OpenMPI and PMIx for folders of which
-#: no prefix alone tells.
+#: A path of the tree -> the variable that points to it. Debian builds OpenMPI and PMIx for directories that
+#: do not follow from a prefix.
 _VARIABLES = (
     ("lib/openmpi", "OPAL_LIBDIR", "lib"),
     ("lib/openmpi", "OPAL_PKGLIBDIR", "lib/openmpi"),
@@ -92,7 +93,7 @@ def _libraries(mpi: MpiFacts) -> list[DriverFile]:
 
 
 def _sources(runtime: HostLibrary) -> list[str]:
-    """The host's folders: none that lies in another."""
+    """The host's directories, without those inside another."""
     files = (file.path.rpartition("/")[0] for file in runtime.libraries)
     wanted = sorted({*files, *runtime.folders.values()})
     kept: list[str] = []

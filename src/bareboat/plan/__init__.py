@@ -1,6 +1,6 @@
 """The planner: (job, image, site) -> Plan. A pure function: no disk, no process, no environment.
 
-What can be known to fail fails here, with the reason and the command that fixes it.
+Known problems are reported here, with the reason and the command that fixes them.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ from bareboat.plan.warnings import compiler_missing, image_warnings, site_warnin
 from bareboat.plan.watchdog import choose_watchdog
 from bareboat.schedulers import Scheduler
 
-#: What `attach` opens: bash where the image has it.
+#: The shell of `attach`: bash where the image has it.
 _SHELL = ("sh", "-c", "command -v bash > /dev/null && exec bash -i; exec sh -i")
-#: A shell is no rank.
+#: A shell is not a rank.
 _NO_LAUNCHER = Launch(reason="", passed=Passed(own=()))
-#: Directories that each node has for itself.
+#: Directories that are local to each node.
 _OWN_OF_NODES = ("/tmp", "/var/tmp", "/dev/shm", "/run")
-#: What a program asks of the terminal that it is started in.
+#: Variables that describe the terminal of a program.
 _TERMINAL = ("TERM", "COLORTERM")
 
 
@@ -76,12 +76,12 @@ def plan(
     program: Executable | None = None,
     compiles: bool = False,
 ) -> Plan:
-    """Decide everything, and what the job does when its MPI check fails. `image` and `rootfs` are None for a
-    job on bare metal without a capture. `site` is where the job is submitted, `node` a machine of those
-    that run it, when that is another and was seen; `mpi_checks`: what MPI checks found there; `program`: what
-    the job's command starts, if that was looked up; `compiles`: its code compiles C while it runs.
+    """Make all decisions, including the plans for a failed MPI check. `image` and `rootfs` are None for a job
+    on bare metal without a capture. `site` is where the job is submitted, `node` one of the machines that run
+    it if that is another one and was probed; `mpi_checks`: results of MPI checks there; `program`: the
+    program of the job's command, if it was looked up; `compiles`: its code compiles C while it runs.
 
-    Raises PlanError when the job cannot run as asked.
+    Raises PlanError when the job cannot run as requested.
     """
     made = _plan(
         job, image, rootfs, site, node=node, mpi_checks=mpi_checks, program=program, compiles=compiles
@@ -101,14 +101,14 @@ def plan(
             break
         launcher = registry.launcher(last.launcher)
         if rung(launcher) is None and not replaces_mpi(launcher):
-            break  # it would start N worlds of one rank each
+            break  # it would start N singletons
         if _shares_preparation(made, last):
             others.append(last)
     return msgspec.structs.replace(made, otherwise=tuple(others)) if others else made
 
 
 def _shares_preparation(first: Plan, other: Plan) -> bool:
-    """Whether what is made ready for the first plan, in the store and on the nodes, serves the other one."""
+    """Whether the preparations for the first plan, in the store and on the nodes, also serve the other."""
     one, two = (
         (each.needs_flat, each.relinked, each.packs, each.mount_points, each.delivery)
         for each in (first, other)
@@ -184,8 +184,8 @@ def _under(
     program: Executable | None,
     compiles: bool,
 ) -> Plan:
-    """The plan with this engine, and the decisions that follow from it. Raises Unfit where another engine
-    might do, PlanError where none can."""
+    """The plan with this engine, and the decisions that follow from it. Raises Unfit where another engine may
+    work, PlanError where none can."""
     runs_on = node or site
     if rootfs is not None and rootfs.absolute and enclosure.mount_points and not job.writable:
         enclosure = dataclasses.replace(enclosure, relinked=True)
@@ -194,7 +194,7 @@ def _under(
         process, about_process = choose_process(job, image, runs_on, engine)
         gpu = choose_driver(job, image, rootfs, runs_on, engine, scheduler)
     check_size(job, image if engine.CONTAINS else None, process.argv)
-    # Launchers are shown the command that runs, the image's or the job's; the plan keeps the job as written.
+    # Launchers get the command that runs, the image's or the job's; the plan keeps the job as written.
     resolved = msgspec.structs.replace(job, command=process.argv)
     frameworks.refuse_starters(resolved)
     facts = site.scheduler(scheduler.NAME)
@@ -233,8 +233,8 @@ def _under(
             *((name, Variable(name)) for name in (*sweep.variables(job), *job.environment_from)),
         ),
     )
-    # Beside the job, not in it: to its launcher it must stay the job that was judged.
-    # On bare metal, too: the arms of a study must not differ. What a site's layer adds is not there.
+    # Not part of the job: its launcher must get the job that was judged. Also on bare metal, because the arms
+    # of a study must not differ; but without settings for a site layer, which bare metal does not have.
     has_mpi = image is not None and (engine.CONTAINS or image.site_layer is None)
     alone = by_mpi.singleton(image) if has_mpi and rung(launcher) is None else ()
     about_settings = [
@@ -340,14 +340,14 @@ def _under(
 
 
 def _refuse_unseen(job: Job, site: Site, node: Site) -> None:
-    """What the job needs must be seen where it runs."""
+    """Raise PlanError where the nodes do not see paths that the job needs."""
     stores = [system.path for system in site.file_systems if system.purpose == "store"]
     for path in node.unseen:
         for needed, what, remedy in (
             *((store, "the store", "--store DIR on a file system that all nodes share") for store in stores),
             (job.workdir, "the working directory", "move it to a file system that all nodes share"),
         ):
-            if needed is None:  # the image's
+            if needed is None:  # the image's directory
                 continue
             if lies_under(needed, path) or needed == path:
                 raise PlanError(
@@ -358,10 +358,10 @@ def _refuse_unseen(job: Job, site: Site, node: Site) -> None:
 
 
 def _refuse_in_memory(job: Job, site: Site, node: Site | None, *, at_once: bool) -> None:
-    """A store in one machine's memory is no store for several; a delivery would be read from it, too."""
+    """Raise PlanError for a store in one machine's memory and several nodes; delivery reads it too."""
     if at_once or job.topology.nodes == 1:
         return
-    # A compute node that was seen sees the store, or it would have been refused.
+    # A probed compute node sees the store; otherwise the job was refused.
     systems = () if node is not None else site.file_systems
     store = next((system for system in systems if system.purpose == "store"), None)
     if store is not None and common_name(store.kind) in IN_MEMORY:
@@ -373,7 +373,7 @@ def _refuse_in_memory(job: Job, site: Site, node: Site | None, *, at_once: bool)
         )
 
 
-#: Of the platforms that OCI names: what their machines run besides.
+#: Platform in OCI's terms -> other platforms that its machines run.
 _ALSO_RUNS = {"amd64": ("386",), "arm64": ("arm",)}
 
 
@@ -396,7 +396,7 @@ def _not_seen(job: Job, site: Site, node: Site | None, *, at_once: bool) -> tupl
         return ()
     told = ("compute nodes not probed; assuming they match this machine: bareboat doctor --compute",)
     here = job.workdir
-    # A home in /tmp is that of a test site, whose nodes share it.
+    # A home in /tmp belongs to a test site, whose nodes share it.
     if here is None or lies_in(here, site.home) or not any(lies_in(here, own) for own in _OWN_OF_NODES):
         return told
     return (

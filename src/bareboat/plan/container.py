@@ -1,4 +1,4 @@
-"""What the container shows: the image's root file system, the mounts over it, and what must be there."""
+"""What the container shows: the image's root file system, the mounts over it, and required mount points."""
 
 from __future__ import annotations
 
@@ -19,22 +19,23 @@ from bareboat.plan.engine import file_obstacle
 from bareboat.plan.gpus import Gpu
 from bareboat.plan.process import image_workdir
 
-#: Where programs write although nobody told them to; in a read-only tree these become scratch.
+#: Where programs write by default; in a read-only tree these become scratch.
 _SCRATCH = ("/tmp", "/var/tmp", "/run")
 _SYSTEM = ("/dev", "/proc", "/sys")
 
-#: What lowerdir= may take of the page of options that mount(2) has.
+#: Space for lowerdir= in mount(2)'s page of options.
 _MOUNT_OPTIONS_BYTES = 3800
 
-#: What to do about a working directory that a node does not see.
+#: The remedy for a working directory that a node does not see.
 SHARED_WORKDIR = "submit from a directory on a file system that all nodes share"
 
-#: A folder of thousands of entries would be as many mounts.
+#: Limit of mounts for the entries of a directory.
 _MOST_KEPT = 100
 
 
 def scratch_folders(site: Site) -> tuple[str, ...]:
-    """The folders to write to over a read-only tree. They are empty, but for what the image has there."""
+    """The writable directories over a read-only tree. They are empty, except for the image's content
+    there."""
     home = site.home.rstrip("/")
     return (*_SCRATCH, *([home] if home and home not in _SCRATCH else []))
 
@@ -49,10 +50,10 @@ def make_container(
     gpu: Gpu,
     bound: tuple[Mount, ...] = (),
 ) -> tuple[Container, tuple[Decision, ...]]:
-    """`bound`: what is mounted of the host's MPI."""
+    """The container of the job, and its decisions. `bound`: mounts of the host's MPI."""
     if not engine.CONTAINS or image is None:
         return Container(home=site.home, passed=gpu.passed), ()
-    if rootfs is None:  # an environment that is only described: nobody runs this plan
+    if rootfs is None:  # an environment that is only described: this plan never runs
         flat = None if job.writable else "/not-captured"
         return Container(flat=flat, scratch=_SCRATCH, home=site.home), ()
     if enclosure.relinked:
@@ -159,14 +160,14 @@ def _root_decision(
 
 
 def _file_kind(job: Job, image: Image, site: Site, engine: Engine) -> tuple[str | None, str]:
-    """As which kind of file the image is shown, and why; None where it is a tree."""
+    """The kind of file in which the image is shown, and why; None for a tree."""
     if job.writable or job.form == "tree" or file_obstacle(engine, site) is not None:
         return None, ""
     kind = engine.FILES[0]
     if job.form == "file":
         return kind, 'asked for by form = "file"'
     store = next((found for found in site.file_systems if found.purpose == "store"), None)
-    # Some file systems have no fixed number, and say 0.
+    # Some file systems have no fixed number and report 0.
     if store is not None and 0 < store.free_inodes < image.inodes:
         return kind, (
             f"the tree may need {image.inodes:,} inodes, and the store's file system has "
@@ -176,7 +177,7 @@ def _file_kind(job: Job, image: Image, site: Site, engine: Engine) -> tuple[str 
 
 
 def _seen_through(rootfs: Rootfs, scratch: tuple[str, ...], covered: list[str]) -> tuple[str, ...]:
-    """The scratch folders in which the image has something that no mount shows or hides anyway."""
+    """The scratch directories with content of the image that no mount shows or hides."""
     found = set()
     for held in rootfs.in_scratch:
         around = [folder for folder in scratch if lies_under(held.path, folder)]
@@ -186,14 +187,14 @@ def _seen_through(rootfs: Rootfs, scratch: tuple[str, ...], covered: list[str]) 
 
 
 def _mountable(engine: Engine, kind: str | None) -> Callable[[ScratchEntry], bool]:
-    """Whether a folder of the image can be mounted for sure. What cannot be is no reason to refuse a job
-    that never asked for it."""
+    """A test whether a directory of the image can certainly be mounted. Others are left out: the job did not
+    request them, so they are no reason to refuse it."""
 
     def can(held: ScratchEntry) -> bool:
         both = held.path + held.leads_to
-        # To one or another tool, these mean something in a path; some keep paths as UTF-8.
+        # These are special characters in paths for some tools; some store paths as UTF-8.
         plain = engine.STACKS or not (set(":,!") & set(both) or any("\udc80" <= c <= "\udcff" for c in both))
-        # ch-run's own tmpfs hides what a squashfs has in /tmp.
+        # ch-run's own tmpfs hides a squashfs's content in /tmp.
         return held.is_folder and plain and not (kind == "squashfs" and lies_under(held.leads_to, "/tmp"))
 
     return can
@@ -208,12 +209,12 @@ def _kept_in_scratch(
     *,
     can_mount: Callable[[ScratchEntry], bool],
 ) -> tuple[list[Mount], list[str]]:
-    """Mounts of the folders that the image has below scratch ones, and what is not seen there: files, which
-    not every engine can mount in such a folder, and what is too much.
+    """Mounts of the image's directories below scratch directories, and the paths that stay hidden: files,
+    which not every engine can mount there, and entries over the limit.
 
-    An interpreter below the home folder (conda's, pyenv's, uv's) has its program and its libraries next to
-    what is known as the environment's prefix. `root`: the image's tree, or its file. `asked`: the targets of
-    the job's own mounts, which come first.
+    An interpreter below the home directory (conda's, pyenv's, uv's) has its program and its libraries next to
+    the environment's prefix. `root`: the image's tree or file. `asked`: the targets of the job's own mounts,
+    which take precedence.
     """
     kept: list[Mount] = []
     left: list[str] = []
@@ -222,7 +223,7 @@ def _kept_in_scratch(
             continue
         if any(held.path == path or lies_under(held.path, path) for path in covered):
             continue
-        # In a folder a place is made for a mount below it; behind a link it would be at another path.
+        # A directory gets a mount point for a mount below it; behind a link that would be at another path.
         is_link = held.leads_to != held.path
         if is_link and any(lies_under(path, held.path) for path in asked):
             continue
@@ -246,19 +247,19 @@ def _kept_decision(kept: list[Mount], left: list[str]) -> Decision:
 
 
 def _own_folder(job: Job) -> list[Mount]:
-    """The job's working folder; none when that is the image's."""
+    """The job's working directory; none when that is the image's."""
     if job.workdir is None:
         return []
     return [Mount(source=job.workdir, target=job.workdir, writable=True)]
 
 
 def _missing(job: Job, image: Image) -> tuple[str, ...]:
-    """The image's WORKDIR, where the job runs in it and the image does not have it."""
+    """The image's WORKDIR if the job runs in it and it does not exist in the image."""
     return (image_workdir(image),) if job.workdir is None and image.process.workdir_missing else ()
 
 
 def places(container: Container) -> tuple[Mount, ...]:
-    """What is missing in the image and must be there, though nothing is mounted at it."""
+    """Directories that must exist although the image lacks them and nothing is mounted there."""
     if container.root is None:
         return ()
     mounted = [mount.target for mount in container.mounts]
@@ -272,7 +273,7 @@ def places(container: Container) -> tuple[Mount, ...]:
 def _is_hidden(
     path: str, scratch: tuple[str, ...], seen_through: tuple[str, ...], mounts: list[Mount]
 ) -> bool:
-    """Whether an empty folder would be where the image has something: below scratch, and shown by nothing."""
+    """Whether an empty directory would hide the image's content: below scratch, and shown by nothing."""
     shown = (*seen_through, *(mount.target for mount in mounts))
     return any(lies_under(path, folder) for folder in scratch) and not any(
         path == other or lies_under(path, other) for other in shown
@@ -280,9 +281,9 @@ def _is_hidden(
 
 
 def mount_points(container: Container, *, all_places: bool) -> tuple[Mount, ...]:
-    """What must have a place in the image beforehand: what lies in a folder that is mounted out of the image,
-    where nobody can make one any more, and, with `all_places`, whatever lies in no mount and no scratch. Of
-    stacked layers, all: the engine makes them there."""
+    """The mount points to make in the image in advance: those in a directory that is mounted from the image,
+    where none can be made later, and, with `all_places`, those outside all mounts and scratch directories.
+    For stacked layers all mount points, which the engine makes."""
     if container.layers:
         made = (*_SYSTEM, run_directories.PLACE, *HOST_FILES, container.home, *container.missing)
         return (*(Mount(source="/", target=path) for path in made), *container.planned_mounts)
@@ -308,8 +309,8 @@ def mount_points(container: Container, *, all_places: bool) -> tuple[Mount, ...]
 
 
 def own_points(container: Container, points: tuple[Mount, ...]) -> tuple[tuple[Mount, ...], bool]:
-    """Of the mount points, those that other jobs of the image do not have; and whether one lies in a
-    directory that is mounted out of the image."""
+    """The mount points that other jobs of the image do not have; and whether one lies in a directory that is
+    mounted from the image."""
     if container.root is None:
         return (), False
     root = planned(container.root)
@@ -320,7 +321,7 @@ def own_points(container: Container, points: tuple[Mount, ...]) -> tuple[tuple[M
 
 
 def _check_stackable(engine: Engine, image: Image, rootfs: Rootfs) -> None:
-    """Raise PlanError where the layers, which the engine could stack, cannot be stacked here."""
+    """Raise PlanError if the engine can stack layers, but not these layers here."""
     odd = next((layer for layer in image.layers if not layer.stackable), None)
     # mount(2) takes one page of options; bubblewrap names each layer by its path below /oldroot.
     length = sum(
@@ -382,5 +383,5 @@ def requirements(
 
 
 def lies_under(path: str, folder: str) -> bool:
-    """Whether the path lies below the folder; the folder itself does not."""
+    """Whether the path lies below the directory; the directory itself does not."""
     return path != folder and lies_in(path, folder)

@@ -1,6 +1,6 @@
-"""Directories of the host in the place of the image's own. Pure.
+"""Directories of the host that would replace the image's own. Pure.
 
-A job would run with the host's programs and libraries, and its result would not be the image's.
+The job would run with the host's programs and libraries, and its result would not be the image's.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from bareboat.errors import PlanError
 from bareboat.model import Job
 from bareboat.paths import lies_in
 
-#: Where images have programs, libraries and settings, and what the engine mounts.
+#: Directories of images with programs, libraries and settings, and those that the engine mounts.
 _SYSTEM = (
     "/usr", "/usr/bin", "/usr/sbin", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libexec", "/usr/local",
     "/usr/local/bin", "/usr/local/lib", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc",
     "/proc", "/sys", "/dev",
 )  # fmt: skip
-#: No directory below these is one of a disk.
+#: Kernel file systems, whose directories are not on a disk.
 _KERNEL = ("/proc", "/sys")
 
 
@@ -39,7 +39,7 @@ def refuse(job: Job) -> None:
 
 
 def warnings(job: Job) -> tuple[str, ...]:
-    """About mounts of the job's that hide what the image's programs need."""
+    """Warn about mounts of the job that hide files which the image's programs need."""
     return tuple(
         f"the mount of {mount.source} hides the image's {', '.join(hidden[:3])}: the job runs with what this "
         f'machine has there; to see both: mounts = ["{mount.source}:/host{mount.source}"]'
@@ -49,6 +49,6 @@ def warnings(job: Job) -> tuple[str, ...]:
 
 
 def _hidden(path: str) -> list[str]:
-    """The image's directories of the system at or below a path; of one below another, the upper one."""
+    """The image's system directories at or below a path, without those inside another."""
     found = [each for each in _SYSTEM if lies_in(each, path)]
     return [each for each in found if not any(each != other and lies_in(each, other) for other in found)]

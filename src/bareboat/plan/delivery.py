@@ -1,8 +1,8 @@
 """Where the ranks of a job read the image: from the store, or from a copy that each node makes once.
 
-A tree of 36,000 files that every rank of every node reads from one file system for all is a storm on that:
-each `import` asks its servers about thousands of names. One file, read once by every node from its beginning
-to its end, is what such file systems are made for.
+If every rank of every node reads a tree of 36,000 files from one shared file system, its servers are
+overloaded: each `import` looks up thousands of names. Such file systems are made for one large file that
+every node reads once, from beginning to end.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from bareboat.plan.container import lies_under
 from bareboat.schedulers import Scheduler
 
 _SCRATCH = "/tmp"
-#: The folder of the node's trees, or of the store's where there is none on the node; and the job's own tree.
+#: The directory of the node's trees, or the store's without trees on the node; and the job's own tree.
 _TREES, _OWN_TREE = "BAREBOAT_TREES", "BAREBOAT_OWN_TREE"
 
 
@@ -44,9 +44,9 @@ def choose_delivery(
     scheduler: Scheduler,
     enclosure: Enclosure,
 ) -> tuple[Delivery | UnsetType, tuple[Decision, ...]]:
-    """What is brought to the nodes; UNSET: nothing. `site`: a machine that the ranks run on, as far as known.
+    """The copy to node-local storage; UNSET: none. `site`: a machine that the ranks run on, as far as known.
 
-    Raises PlanError where a delivery was asked for that cannot be.
+    Raises PlanError where the requested delivery is not possible.
     """
     asked = job.delivery is not UNSET and job.delivery != "auto"
     scratch = _SCRATCH if job.node_scratch is UNSET else job.node_scratch
@@ -62,7 +62,7 @@ def choose_delivery(
     kind = common_name(store.kind) if store is not None else "unknown"
     networked = is_networked(kind)
     if not asked and (scheduler.AT_ONCE or not networked):
-        return UNSET, ()  # as it always was: nothing was asked, and nothing is to be decided
+        return UNSET, ()  # delivery was not requested, and is not needed
     if scheduler.AT_ONCE:
         return shared("this machine runs the job at once, beside its store")
     if not asked and job.topology.nodes == 1:
@@ -117,12 +117,12 @@ def choose_delivery(
 
 
 def _obstacle(job: Job, flat: str, scratch: str) -> str | None:
-    """Why a tree on the node cannot be what the container is made of."""
+    """Why the container cannot be made of a tree on the node."""
     for mount in job.mounts:
         if mount.writable and (scratch == mount.source or lies_under(scratch, mount.source)):
             return f"{mount.source}, which the job mounts writable, would show the image in {scratch}"
     if not flat.isascii() or any(c.isspace() or c in "'\",:!\\" for c in flat):
-        # Engines quote what they are shown; what the variable holds at run time, they do not.
+        # Engines quote constant paths, but not the value of the variable at run time.
         return f"the path of the store, {flat}, holds more than letters, digits and . _ + - /"
     return None
 
@@ -135,7 +135,7 @@ def archive_needed(delivery: Delivery | UnsetType) -> tuple[Requirement, ...]:
 
 
 def on_the_node(container: Container, delivery: Delivery) -> Container:
-    """The container with the trees that the node has in place of the store's."""
+    """The container with the node's trees instead of the store's."""
 
     own = None if delivery.own is UNSET else delivery.own
 

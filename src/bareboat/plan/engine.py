@@ -1,4 +1,4 @@
-"""Which engine holds the container: the cheapest that is sound for this job on this site."""
+"""Which engine runs the container: the cheapest that is correct for this job on this site."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from bareboat.errors import PlanError
 from bareboat.model import Decision, Image, Job, Plan, Refusal, Rejected, Site
 from bareboat.plan.ranking import Ranking
 
-#: How many ways out an error names, the cheapest engine's first.
+#: Number of remedies that an error lists, the cheapest engine's first.
 _WAYS_OUT = 3
 
-#: What a job can do without, the first way out where it is what no engine gives.
+#: The first remedy when no engine supports an option that the job can do without.
 _AS_A_TREE = 'form = "tree", or --form tree'
 _READ_ONLY = "leave writable = true out"
 
 
 class Unfit(Exception):
-    """What stands in the way of one engine only."""
+    """An error of one engine only."""
 
     def __init__(self, error: PlanError) -> None:
         self.error = error
@@ -28,7 +28,7 @@ class Unfit(Exception):
 
 @contextmanager
 def of_the_engine() -> Iterator[None]:
-    """A PlanError within is the engine's: another one may run the job."""
+    """Convert a PlanError within to Unfit: another engine may run the job."""
     try:
         yield
     except PlanError as error:
@@ -38,13 +38,13 @@ def of_the_engine() -> Iterator[None]:
 def choose_engine(
     job: Job, image: Image | None, site: Site, under: Callable[[Engine, Enclosure], Plan]
 ) -> tuple[Decision, Plan]:
-    """The engine asked for, else that which costs this job least of those that hold a container.
+    """The requested engine, or else the cheapest container engine for this job.
 
-    `under`: the rest of the plan with an engine; it raises Unfit where the engine cannot do what the job
-    asks.
+    `under`: makes the rest of the plan with an engine; raises Unfit where the engine cannot do what the job
+    requests.
     """
     rejected = []
-    failed: PlanError | None = None  # the first that would work, but for something in the job
+    failed: PlanError | None = None  # the first engine that works but does not fit the job
     chosen: tuple[Engine, Enclosure, Plan] | None = None
     ranking = Ranking(job, image, site)
     for name in ranking.sorted(_candidates(job, image, site)):
@@ -92,7 +92,7 @@ def choose_engine(
 
 
 def _obstacle(engine: Engine, enclosure: Enclosure, job: Job, site: Site) -> Refusal | None:
-    """Why the engine cannot show the image in the form that the job asks for."""
+    """Why the engine cannot show the image in the form that the job requests."""
     if job.writable and (refusal := _unwritable(engine, enclosure)) is not None:
         return refusal
     obstacle = file_obstacle(engine, site) if job.form == "file" else None
@@ -108,11 +108,11 @@ def _candidates(job: Job, image: Image | None, site: Site) -> list[str]:
 
 
 def _check_mode(name: str, image: Image | None, site: Site) -> None:
-    """Raises PlanError for a mode that the engine has not: with those that it has, and what they say here."""
+    """Raise PlanError for an unknown mode, with the engine's modes and their status here."""
     base = name.partition(":")[0]
     modes = registry.modes(base)
     if name in modes or modes == (base,):
-        return  # the registry tells of an engine without modes
+        return  # the registry reports an engine without modes
     lines, works = [], []
     for mode in modes:
         verdict = registry.engine(mode).judge(site, image)
@@ -137,7 +137,8 @@ def file_obstacle(engine: Engine, site: Site) -> str | None:
 
 
 def _unwritable(engine: Engine, enclosure: Enclosure) -> Refusal | None:
-    """Why the engine cannot also let the command write anywhere in the image, as the job asks."""
+    """Why the engine cannot let the command write anywhere in the image, as the job requests; None when it
+    can."""
     if engine.CONTAINS and not engine.STACKS:
         return Refusal("it shows the image read-only, and writable = true asks for more", _READ_ONLY)
     if engine.CONTAINS and not enclosure.overlay:
@@ -173,7 +174,7 @@ def _no_engine(job: Job, image: Image | None, site: Site, rejected: list[Rejecte
 
 
 def _without_repeats(rejected: list[Rejected]) -> list[Rejected]:
-    """An engine whose modes all fail for one reason is told as one."""
+    """Merge the modes of an engine that all fail for the same reason."""
     told: list[Rejected] = []
     for each in rejected:
         name = each.choice.partition(":")[0]

@@ -1,6 +1,6 @@
-"""Whose word counts for a variable that the job's `[environment]` names and a launcher gives its ranks, too:
-the launcher's for what tells a rank who it is and where it meets the others (`Passed.own`), since the same
-value for all ranks would be wrong for all but one; the job's for everything else. One rule for all launchers.
+"""Which value applies to a variable that the job's `[environment]` sets and a launcher sets for its ranks
+too: the launcher's for a rank's identity and rendezvous (`Passed.own`), because one value for all ranks would
+be wrong for all but one; otherwise the job's. One rule for all launchers.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from bareboat.launchers import Passed
 from bareboat.model import Decision, Image, Job, looks_secret
 from bareboat.model.execution import fault
 
-#: Variables with a network interface that launchers work out on the node.
+#: Variables with a network interface that launchers determine on the node.
 INTERFACES = ("GLOO_SOCKET_IFNAME", "HOROVOD_GLOO_IFACE")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settled:
-    """`passed`: the names whose values come from the job script; `prelude`: lines of bash that take what the
-    job sets itself out of what is passed by the beginning of its name."""
+    """`passed`: the names whose values come from the job script; `prelude`: lines of bash that unset
+    variables passed by prefix which the job sets itself."""
 
     passed: tuple[str, ...]
     prelude: str
@@ -30,13 +30,13 @@ class Settled:
 
 
 def is_own(name: str, passed: Passed) -> bool:
-    """Whether the launcher alone says what this variable is."""
+    """Whether only the launcher may set this variable."""
     return any(fnmatchcase(name, pattern) for pattern in passed.own)
 
 
 def check_size(job: Job, image: Image | None, words: Iterable[str]) -> None:
-    """Raise PlanError when the job's command and variables, with the image's, are more than Linux starts a
-    program with: the engine would fail at the start of the job."""
+    """Raise PlanError when the job's command and variables, with the image's, exceed Linux's limit for
+    starting a program: the engine would fail at the start of the job."""
     given = {} if image is None else image.environment
     if (reason := fault(words, {**given, **job.environment})) is not None:
         raise PlanError(

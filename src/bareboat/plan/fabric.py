@@ -1,5 +1,5 @@
-"""What the ranks of several nodes are given for the networks that the nodes have, what will keep them from a
-fabric, and what the job script looks after because of it."""
+"""Settings of the ranks of several nodes for the nodes' networks, obstacles to using a fabric, and what the
+job script checks."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _SUBJECT = "fabric"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fabric:
-    """What becomes of it in the plan; nothing, for a job on one node. `prelude`: lines of bash that set the
-    variables of `passed`."""
+    """The results for the plan; empty for a job on one node. `prelude`: lines of bash that set the variables
+    of `passed`."""
 
     environment: dict[str, str] = field(default_factory=dict)
     prelude: str = ""
@@ -51,7 +51,7 @@ def choose_fabric(
     host_mpi: MpiFacts | None = None,
 ) -> Fabric:
     """`node`: one of those that the ranks run on; `host_mpi`: the MPI that is bound into the image. Raises
-    PlanError where a required fabric cannot be had."""
+    PlanError where a required fabric is not available."""
     if job.topology.nodes == 1:
         return Fabric()
     speakers = _speakers(job, image, launcher, host_mpi)
@@ -73,7 +73,7 @@ def choose_fabric(
     if given & {
         *transport_logs.NCCL,
         transport_logs.NCCL_FILE,
-    }:  # the user has plans of their own with NCCL's words
+    }:  # the user sets NCCL's variables
         tells = None
     watch = None
     if network.title or tells is not None:
@@ -106,20 +106,20 @@ def _speakers(job: Job, image: Image | None, launcher: Launcher, host_mpi: MpiFa
         library = host_mpi or (library_of(image) if image is not None else None)
         if library is not None:
             mpi = library.family
-        elif image is None or needs_mpi(image):  # srun starts programs without MPI, too
+        elif image is None or needs_mpi(image):  # srun also starts programs without MPI
             mpi = MpiFamily.UNKNOWN
-    # A host's MPI brings the site's libraries, which are taken to be right for it.
+    # A host's MPI brings the site's libraries, which are assumed to fit.
     libraries = image.fabrics if image is not None and host_mpi is None else None
-    # Without a GPU of its own no rank starts NCCL (or AMD's RCCL, which has its words), whatever lies in the
-    # image. Frameworks may have it built in.
+    # Without a GPU of its own no rank starts NCCL (or AMD's RCCL, with the same variables), whatever the
+    # image contains. Frameworks may have it built in.
     has = image is not None and (image.cuda is not None or image.rocm is not None)
     nccl = job.topology.gpus_per_rank > 0 and (has or any(each.name == "NCCL" for each in libraries or ()))
     return Speakers(mpi=mpi, nccl=nccl, libraries=libraries)
 
 
 def _by_nature(job: Job, image: Image | None, launcher: Launcher, speakers: Speakers) -> str:
-    """What ranks without MPI and without NCCL speak by, which knows no fabric; "" for other ranks, and where
-    it is not known."""
+    """The transport without fabric support of ranks without MPI and NCCL; "" for other ranks, and where it is
+    not known."""
     unknown = job.topology.gpus_per_rank > 0 and (image is None or image.fabrics is None)
     if speakers.mpi is not None or speakers.nccl or unknown:
         return ""
@@ -164,14 +164,15 @@ def _decision(
 
 
 def _line(setting: Setting) -> str:
-    """What the site has exported, by a module, say, comes first. Without `ip` the interface is not known."""
+    """Values exported by the site, for example by a module, come first. Without `ip` the interface is
+    unknown."""
     name = setting.name
     return f'[ -z "$BAREBOAT_INTERFACE" ] || {name}=${{{name}:-{setting.before}$BAREBOAT_INTERFACE}}\n'
 
 
 def _nccl_tells(enclosure: Enclosure, container: Container) -> str | None:
-    """The line that says where NCCL writes, by the name that the run's folder has in the container. None
-    where it has none."""
+    """The line that sets NCCL's log file, by the path of the run's directory in the container. None where the
+    container does not show it."""
     match enclosure.run_folder(container, "BAREBOAT_RUN_DIR"):
         case None:
             return None

@@ -1,8 +1,8 @@
-"""What known frameworks need to form one world, beside their launcher: environment variables, and a command
+"""What known frameworks need to form one world, besides their launcher: environment variables, and a command
 that does not start ranks of its own. Pure.
 
-Seen under torchrun, with Accelerate 1.15 and Lightning 2.6 on CPUs: without it each rank trains a model of
-its own, and ends with exit code 0.
+Observed under torchrun, with Accelerate 1.15 and Lightning 2.6 on CPUs: without these settings each rank
+trains a model of its own, and exits with code 0.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from bareboat.model import Decision, Image, Job
 
 _LIGHTNING = ("lightning", "pytorch_lightning")
 
-#: Packages whose programs start workers themselves -> their name, the call that starts those, and the word by
-#: which a command shows that it starts one cluster for all ranks.
+#: Packages whose programs start workers themselves -> their name, the call that starts these, and the word in
+#: a command that starts one cluster for all ranks.
 _CLUSTERS = {
     "ray": ("Ray", "ray.init()", "ray"),
     "distributed": ("Dask", "Client()", "dask"),
 }
 
-#: Programs that start ranks themselves, and the modules by which Python does.
+#: Programs that start ranks themselves, and the corresponding modules of Python.
 _STARTERS = r"torchrun|accelerate launch|deepspeed|horovodrun|mpirun|mpiexec|orterun|prterun"
 _MODULES = (
     r"torch\.distributed\.(?:run|launch)|accelerate\.commands\.launch|deepspeed\.launcher\.runner"
@@ -35,7 +35,7 @@ _OF_RANKS = re.compile(r"\$\{?(?:(?:LOCAL_|GROUP_)?RANK|(?:LOCAL_)?WORLD_SIZE|MA
 
 def refuse_starters(job: Job) -> None:
     """Raise PlanError for a command that starts ranks itself where Bareboat starts it several times: each
-    would form a world of its own and exit with 0. A job that names its launcher is taken at its word."""
+    would form a world of its own and exit with 0. A job that names its launcher is not checked."""
     if job.topology.world_size == 1 or job.launcher:
         return
     text = " ".join(job.command)
@@ -58,7 +58,7 @@ def refuse_starters(job: Job) -> None:
 
 
 def settings(job: Job, image: Image | None, *, on_cpus: bool) -> Iterator[tuple[Decision, dict[str, str]]]:
-    """Variables that lie below the job's own, each with its reason. `on_cpus`: the ranks see no GPU."""
+    """Variables with their reasons, which the job's own override. `on_cpus`: the ranks see no GPU."""
     if image is None or job.topology.world_size == 1:
         return
     if on_cpus and "accelerate" in image.frameworks:
@@ -81,7 +81,7 @@ def settings(job: Job, image: Image | None, *, on_cpus: bool) -> Iterator[tuple[
 
 
 def warnings(job: Job, image: Image | None, *, on_cpus: bool, launcher: str) -> Iterator[str]:
-    """What no variable can change."""
+    """Warnings about problems that no variable fixes."""
     if image is None or job.topology.world_size == 1:
         return
     if on_cpus and any(name in image.frameworks for name in _LIGHTNING):
@@ -89,7 +89,7 @@ def warnings(job: Job, image: Image | None, *, on_cpus: bool, launcher: str) -> 
             'on CPUs Lightning\'s Trainer(devices="auto") and devices=1 make each rank a world of its own: '
             f"leave devices out, or set devices={job.topology.ranks_per_node}"
         )
-    if launcher != "ranks":  # another one was chosen for what the ranks have in common
+    if launcher != "ranks":  # another launcher was chosen for the ranks' framework
         return
     words = set(re.split(r"\W+", " ".join(job.command)))
     for package, (name, call, word) in _CLUSTERS.items():

@@ -1,7 +1,7 @@
 """Which GPU driver of the host the container gets, and whether the image can work with it.
 
-Where the job asks for GPUs, what cannot work is refused. Where it does not, and the image only could use one,
-the job runs without, with a warning: CUDA builds of frameworks run on processors too.
+A job that requests GPUs and cannot use them is refused. A job that does not request GPUs, with an image that
+could use them, runs without and with a warning: CUDA builds of frameworks also run on CPUs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _DOCTOR = "bareboat doctor  # shows what was found of the driver"
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """What the container gets; of nothing, for a job without GPUs."""
+    """What the container gets; empty for a job without GPUs."""
 
     driver: GpuDriver | None = None
     mounts: tuple[Mount, ...] = ()
@@ -33,7 +33,7 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class _Wish:
-    """What the job and the image want of GPUs."""
+    """The requirements of the job and the image for GPUs."""
 
     asked: bool
     cuda: str | None
@@ -52,7 +52,7 @@ def choose_driver(
     engine: Engine,
     scheduler: Scheduler,
 ) -> Gpu:
-    """Raises PlanError when the job asks for GPUs and cannot have them in this image."""
+    """Choose the driver. Raises PlanError when the job requests GPUs and cannot use them in this image."""
     wish = _Wish(
         asked=job.topology.gpus_per_rank > 0,
         cuda=(image.cuda or versions.cuda_of_build(image.frameworks)) if image is not None else None,
@@ -92,7 +92,7 @@ def choose_driver(
     return dataclasses.replace(given, warnings=(*given.warnings, *unable))
 
 
-#: Frameworks of which there are builds for CPUs alone; what users call them.
+#: Frameworks with builds for CPUs only; their names for users.
 _FRAMEWORKS = {
     "torch": "PyTorch",
     "tensorflow": "TensorFlow",
@@ -102,8 +102,8 @@ _FRAMEWORKS = {
 
 
 def _built_for_cpus(wish: _Wish, image: Image | None) -> tuple[str, ...]:
-    """A warning for a job that asks for GPUs where no framework could use one. What was only described may
-    find CUDA in a module of the site, unless its version says that it does not look for it."""
+    """A warning for a job that requests GPUs where no framework could use one. An environment that is only
+    described may find CUDA in a module of the site, unless its version is a build for CPUs."""
     if not wish.asked or image is None or wish.cuda is not None or wish.rocm is not None:
         return ()
     found = [
@@ -120,7 +120,7 @@ def _built_for_cpus(wish: _Wish, image: Image | None) -> tuple[str, ...]:
 
 
 def _built_for_others(wish: _Wish, image: Image | None, site: Site) -> tuple[str, ...]:
-    """A warning for a job that asks for GPUs that a framework has no kernels for."""
+    """A warning for a job that requests GPUs for which a framework has no kernels."""
     if not wish.asked or image is None:
         return ()
     return tuple(
@@ -134,8 +134,8 @@ def _built_for_others(wish: _Wish, image: Image | None, site: Site) -> tuple[str
 
 
 def _driver(wish: _Wish, site: Site, scheduler: Scheduler) -> GpuDriver | None:
-    """The vendor's that the image is made for, else the first. Where other nodes run the job, half a driver
-    tells nothing of theirs."""
+    """The driver of the vendor that the image is made for, else the first. If other nodes run the job, an
+    incomplete driver here does not show theirs."""
     found = {
         driver.vendor: driver
         for driver in site.gpu_drivers
@@ -151,9 +151,9 @@ def _driver(wish: _Wish, site: Site, scheduler: Scheduler) -> GpuDriver | None:
 def _fault(
     wish: _Wish, driver: GpuDriver | None, image: Image | None, site: Site, scheduler: Scheduler
 ) -> Refusal | None:
-    """Why the driver cannot be given to the image."""
+    """Why the driver cannot be used in the image."""
     if driver is None:
-        if not scheduler.AT_ONCE:  # its nodes have what this one has not
+        if not scheduler.AT_ONCE:  # its nodes may have what this machine lacks
             return None
         return Refusal(f"{site.hostname} has no GPU driver", _DOCTOR)
     if not driver.devices and scheduler.AT_ONCE:

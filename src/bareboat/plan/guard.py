@@ -7,14 +7,14 @@ from msgspec import UNSET
 from bareboat.engines import Engine, Guard, Seccomp, seccomp
 from bareboat.model import Decision, Job, Requirement, Site
 
-#: In `Site.other_tools`: the folder of the filters (`bareboat.runs.programs.provide_filters`).
+#: In `Site.other_tools`: the directory of the filters (`bareboat.runs.programs.provide_filters`).
 FILTERS = "seccomp filters"
 
 _OFF = "seccomp = false"
 
 
 def choose_guard(job: Job, engine: Engine, site: Site) -> tuple[Guard | None, tuple[Decision, ...]]:
-    """The filter that Bareboat gives the engine; None where the engine has its own, or there is none."""
+    """The filter that Bareboat gives the engine; None where the engine uses its own, or there is none."""
     if not engine.CONTAINS:
         return None, ()
     kind = seccomp(engine)
@@ -44,7 +44,7 @@ def choose_guard(job: Job, engine: Engine, site: Site) -> tuple[Guard | None, tu
 
 
 def filter_needed(guard: Guard | None) -> tuple[Requirement, ...]:
-    """A node that does not see the filter must not run the job without it."""
+    """The requirement of a filter: a node that does not see it must not run the job."""
     if guard is None:
         return ()
     return (Requirement(path=guard.folder, what="the seccomp filter", remedy="bareboat plan JOB"),)

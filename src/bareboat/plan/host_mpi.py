@@ -1,4 +1,4 @@
-"""What a container is given of the host's MPI, where a launcher asks for it."""
+"""What a container gets of the host's MPI when a launcher requires it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from bareboat.mpi import inject
 
 
 def bind(mpi: MpiFacts | None, rootfs: Rootfs | None) -> tuple[tuple[Mount, ...], tuple[Decision, ...]]:
-    """The mounts that bring the host's MPI in. Raises PlanError for one that was not made ready."""
+    """The mounts of the host's MPI. Raises PlanError if they were not prepared."""
     if mpi is None or rootfs is None:
         return (), ()
     tree = rootfs.host_mpis.get(mpi.library or "")

@@ -24,7 +24,7 @@ _PLACES = {
     Start.PROGRAM: "outside the container",
 }
 
-#: Variables of an image that are not for its command: who it is, and what only other tools read.
+#: Variables of an image that its command does not get: the identity, and what only other tools read.
 _NOT_TAKEN = (*IDENTITY, *inject.IGNORED)
 
 
@@ -58,8 +58,8 @@ def _linked(launcher: Launcher, job: Job, around: Surroundings) -> Refusal | Non
 
 
 def choose_world(job: Job, launcher: Launcher) -> tuple[Decision, ...]:
-    """Whether the job script checks that the ranks are connected; () for not. The image's own mpirun starts
-    ranks that the script does not know, and they run the MPI check."""
+    """Whether the job script checks that the ranks are connected; () if not. The script does not know the
+    ranks that the image's own mpirun starts, and these run the MPI check."""
     size = job.topology.world_size
     if size == 1 or (rung(launcher) is not None and launcher.START is Start.NODES):
         return ()
@@ -83,19 +83,19 @@ def compose(
     gpu: Gpu,
     settings: Mapping[str, str],
 ) -> Command:
-    """What is started, once per node or once per rank: scheduler(engine(launcher(workload))) for launchers
-    inside the container, and scheduler(launcher(engine(workload))) for those outside. `settings`: variables
-    that lie between the launcher's and the job's."""
+    """The command that is started, once per node or once per rank: scheduler(engine(launcher(workload))) for
+    launchers inside the container, and scheduler(launcher(engine(workload))) for those outside. `settings`:
+    variables that override the launcher's and not the job's."""
     own = sweep.fixed_environment(job)
     command = Command(
         argv=sweep.words(process.argv, process.own, job),
         environment={**settings, **{name: own[name] for name in own if not is_own(name, launch.passed)}},
         workdir=process.workdir,
     )
-    # A launcher inside adds its own words to the command; one outside only what every rank is told, and its
-    # own words (`Launch.program`) stand in the job script, before those of the engine.
+    # A launcher inside adds its own words to the command; one outside only the variables of every rank, and
+    # the job script has its words (`Launch.program`) before those of the engine.
     launched = launch.start(command)
-    # The image's ENV below what the launcher sets for its ranks, and that below what the job asks for.
+    # The launcher's variables override the image's ENV, and the job's override both.
     own = image.environment if image is not None else {}
     environment = {
         "PATH": DEFAULT_PATH,

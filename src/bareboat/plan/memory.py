@@ -1,4 +1,4 @@
-"""How much memory a rank gets: what the job asks for, or the site's default, which no script shows."""
+"""How much memory a rank gets: the job's request, or the site's default, which no script shows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LEAST = {
 def choose_memory(
     job: Job, image: Image | None, site: Site, scheduler: Scheduler
 ) -> tuple[tuple[str, ...], tuple[Decision, ...]]:
-    """What the user should know; and the decision, where the site's default holds and is known."""
+    """Warnings; and the decision if the site's default applies and is known."""
     default = _default(job, site, scheduler.NAME)
     asked = job.scheduling.mem_per_node_bytes
     ranks = job.topology.ranks_per_node
@@ -53,7 +53,7 @@ def _default(job: Job, site: Site, scheduler: str) -> DefaultMemory | None:
 
 
 def _per_rank(job: Job, site: Site, scheduler: str, default: DefaultMemory) -> int | None:
-    """None where it depends on what the scheduler will give."""
+    """Bytes per rank; None where it depends on what the scheduler will allocate."""
     topology = job.topology
     if any("mem" in option for option in job.scheduling.options):
         return None

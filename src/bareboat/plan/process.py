@@ -1,4 +1,4 @@
-"""Which process runs, where and as whom: the job's command, or what the image says of one, by Docker's rules.
+"""Which process runs, where and as which user: the job's command, or the image's, by Docker's rules.
 
 https://docs.docker.com/reference/dockerfile/#understand-how-cmd-and-entrypoint-interact
 https://docs.docker.com/reference/cli/docker/container/run/#entrypoint
@@ -15,13 +15,14 @@ from bareboat.engines import Engine
 from bareboat.errors import PlanError
 from bareboat.model import Decision, Image, Job, Process, Rejected, Site
 
-#: Who the command is, is not the image's to say: it runs as the user who starts it.
+#: The image does not determine the command's user: it runs as the user who starts it.
 IDENTITY = ("HOME", "USER", "LOGNAME")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """What each rank runs, before launcher and engine. `own`: so many of its last words are the job's."""
+    """What each rank runs, before launcher and engine. `own`: the number of its last words that are the
+    job's."""
 
     argv: tuple[str, ...]
     workdir: str
@@ -29,10 +30,10 @@ class Workload:
 
 
 def command_of(job: Job, image: Image | None) -> tuple[str, ...]:
-    """The words that the job and the image make; nothing where neither names a command."""
+    """The words of the job and the image; empty where neither has a command."""
     own = image.process if image is not None else Process()
-    # As with `docker run --entrypoint`: an entrypoint of the job's own takes the image's CMD, which is
-    # meant as arguments for the image's ENTRYPOINT, away with it.
+    # As with `docker run --entrypoint`: the job's entrypoint also removes the image's CMD, which contains
+    # arguments for the image's ENTRYPOINT.
     match job.entrypoint:
         case None:
             entrypoint, default = ((), own.command) if job.command else (own.entrypoint, own.command)
@@ -48,7 +49,7 @@ def command_of(job: Job, image: Image | None) -> tuple[str, ...]:
 def choose_process(
     job: Job, image: Image | None, site: Site, engine: Engine
 ) -> tuple[Workload, tuple[Decision, ...]]:
-    """Raises PlanError when neither the job nor the image names a command."""
+    """Choose the process. Raises PlanError when neither the job nor the image has a command."""
     own = image.process if image is not None else Process()
     argv = command_of(job, image)
     if not argv or not argv[0]:
@@ -76,7 +77,7 @@ def choose_process(
 
 
 def image_workdir(image: Image | None) -> str:
-    """The image's WORKDIR; `/` where it names none, as with Docker."""
+    """The image's WORKDIR; `/` where it sets none, as with Docker."""
     return posixpath.normpath("/" + (image.process.workdir if image is not None else "").lstrip("/"))
 
 
@@ -96,7 +97,7 @@ def _no_command(job: Job, image: Image | None) -> PlanError:
 
 
 def _about_argv(job: Job, own: Process, argv: Sequence[str]) -> list[Decision]:
-    """What was put before the job's command, or left out; nothing when there was nothing to decide."""
+    """What was added before the job's command, or omitted; empty when there was nothing to decide."""
     entrypoint = f"ENTRYPOINT {shlex.join(own.entrypoint)}" if own.entrypoint else ""
     cmd = f"CMD {shlex.join(own.command)}" if own.command else ""
     rejected: list[Rejected] = []
@@ -134,7 +135,7 @@ def _about_argv(job: Job, own: Process, argv: Sequence[str]) -> list[Decision]:
 
 
 def _about_user(image: Image, site: Site) -> list[Decision]:
-    """That an image's USER, HOME and the like are not followed, where they say something else."""
+    """Report the image's USER, HOME and similar variables that are ignored, where they differ."""
     asked = []
     user, _, group = image.process.user.partition(":")
     if user not in ("", site.user, str(site.uid)) or (group and group != str(site.gid)):

@@ -1,4 +1,4 @@
-"""Whether the job's program is there and can be executed, as far as that is known before the start."""
+"""Whether the job's program exists and is executable, as far as that is known before the start."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bareboat.schedulers import Scheduler
 
 
 def check_starters(program: Executable | None, engine: Engine) -> None:
-    """Raises PlanError for an image without what the engine starts commands by."""
+    """Raise PlanError for an image without the programs with which the engine starts commands."""
     lacks = [] if program is None else [each for each in starts_by(engine) if each in program.lacks]
     if lacks:
         raise PlanError(
@@ -24,14 +24,14 @@ def check_starters(program: Executable | None, engine: Engine) -> None:
 def check_program(
     job: Job, program: Executable | None, engine: Engine, gpu: Gpu, scheduler: Scheduler
 ) -> tuple[Executable | UnsetType, tuple[str, ...]]:
-    """What each node is to look at before it starts the command; UNSET: nothing. And warnings.
+    """What each node must check before it starts the command (UNSET: nothing), and warnings.
 
     Raises ProgramError for a program that cannot be executed.
     """
     if program is None or not program.known:
         return UNSET, ()
     if gpu.driver is not None and any(file.name == program.word for file in gpu.driver.programs):
-        return UNSET, ()  # the driver's own tools come with it
+        return UNSET, ()  # the driver's own tools are mounted with it
     if not program.code:
         return (program if program.place else UNSET), ()
     if not scheduler.AT_ONCE and "/" not in program.word and not engine.CONTAINS:

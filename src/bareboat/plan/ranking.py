@@ -1,4 +1,4 @@
-"""In which order engines are tried: by what they cost this job, as measured (`bareboat.engines.costs`)."""
+"""In which order engines are tried: by their cost for this job, as measured (`bareboat.engines.costs`)."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from bareboat import registry
 from bareboat.engines import costs
 from bareboat.model import Image, Job, Site
 
-#: How many file calls a job is taken to make. `import torch` makes 18,000, and then the data is read, epoch
-#: after epoch; a command of a shell makes 300, `import numpy` 1,100 (strace -f -c -e trace=%file).
+#: Assumed number of a job's file calls. `import torch` makes 18,000, and then the data is read, epoch after
+#: epoch; a command of a shell makes 300, `import numpy` 1,100 (strace -f -c -e trace=%file).
 _LONG_FILE_CALLS, _SHORT_FILE_CALLS = 200_000, 2_000
-#: A job without a framework that is given this much time is not taken for a short one.
+#: A job without a framework but with at least this wall time is not considered short.
 _LONG_S = 600
 _FRAMEWORKS = frozenset(("torch", "tensorflow", "jax"))
 
 
 def least(job: Job) -> str | None:
-    """The engine that costs this job least if all worked here; None where that depends on the image."""
+    """The cheapest engine for this job if all worked here; None where that depends on the image."""
     form = _form(job)
     known = {name: costs.all_of(registry.engine(name), form=form) for name in registry.names("engines")}
     known = {
@@ -36,12 +36,12 @@ def least(job: Job) -> str | None:
 
 
 def _form(job: Job) -> str:
-    """The image's form, as costs name it."""
+    """The image's form in terms of costs."""
     return "layers" if job.writable else "file" if job.form == "file" else ""
 
 
 class Ranking:
-    """What the engines cost this job: the seconds that one start and the job's file calls take longer than
+    """The engines' costs for this job: the seconds that one start and the job's file calls take longer than
     the calls alone on bare metal."""
 
     def __init__(self, job: Job, image: Image | None, site: Site) -> None:
@@ -52,8 +52,7 @@ class Ranking:
         self._file_calls = _LONG_FILE_CALLS if long else _SHORT_FILE_CALLS
 
     def sorted(self, names: Iterable[str]) -> list[str]:
-        """The cheapest first; then those that nobody has measured; last, what is no container. Equals stay in
-        their order."""
+        """The cheapest first; then those without measurements; last, those without a container. Stable."""
 
         def key(name: str) -> tuple[bool, float]:
             cost = self._cost(name)
@@ -63,14 +62,14 @@ class Ranking:
         return sorted(names, key=key)
 
     def why(self, name: str) -> str:
-        """What the engine that was chosen costs; "" when nobody knows."""
+        """The cost of the chosen engine; "" when unknown."""
         cost = self._cost(name)
         if cost is None:
             return ""
         return f"it adds about {self._added(cost)} for one start and {self._file_calls:,} file calls"
 
     def why_not(self, name: str, chosen: str) -> str:
-        """What ruled it out, against the one that was chosen."""
+        """The cost that ruled it out, compared with the chosen engine."""
         cost, less = self._cost(name), self._cost(chosen)
         if cost is None or less is None:
             return f"what it costs has not been measured; {chosen} comes first"
@@ -89,7 +88,7 @@ class Ranking:
         return f"{seconds:.1f} s" if seconds >= 1 else f"{seconds * 1e3:.0f} ms"
 
     def _mode(self, name: str) -> str:
-        """The way to run that the engine takes here: the first that worked."""
+        """The mode that the engine uses here: the first that worked."""
         facts = self._site.engine(name.partition(":")[0])
         return facts.modes[0] if facts is not None and facts.modes else ""
 

@@ -1,4 +1,4 @@
-"""Which scheduler runs the job, and whether it can be had there."""
+"""Which scheduler runs the job, and whether it is available there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bareboat.schedulers import ASSUMED, Scheduler, partition_word
 
 
 def choose_scheduler(job: Job, site: Site) -> tuple[Scheduler, Decision]:
-    """The one that was asked for, or this machine. `site` is where the job is handed over."""
+    """The requested scheduler, or this machine. `site` is where the job is submitted."""
     name = job.scheduler or registry.HERE
     scheduler = registry.scheduler(name)
     objection = scheduler.objection(job, site)
@@ -26,7 +26,7 @@ def choose_scheduler(job: Job, site: Site) -> tuple[Scheduler, Decision]:
         reason = f"{name} {facts.version} is on this machine" + (
             f"; {partition_word(scheduler)} {partition.name}" if partition else ""
         )
-    # Without a request, plan and submit take the first.
+    # Without a request, plan and submit use the first.
     if job.scheduler and not (site.schedulers and facts is site.schedulers[0] and facts.works):
         reason = f"asked for; {reason}"
     if scheduler.UNTESTED:
@@ -35,7 +35,7 @@ def choose_scheduler(job: Job, site: Site) -> tuple[Scheduler, Decision]:
 
 
 def notification_decision(job: Job, scheduler: Scheduler) -> tuple[Decision, ...]:
-    """What happens when the run ended."""
+    """What happens when the run has ended."""
     if job.notify is UNSET or (isinstance(job.notify, str) and scheduler.AT_ONCE):
         return ()
     if isinstance(job.notify, str):
@@ -50,7 +50,7 @@ def notification_decision(job: Job, scheduler: Scheduler) -> tuple[Decision, ...
 
 
 def topology_decision(job: Job, node: Site) -> Decision:
-    """`node` is a machine of those that the ranks run on."""
+    """`node` is one of the machines that the ranks run on."""
     topology = job.topology
     nodes = "1 node" if topology.nodes == 1 else f"{topology.nodes} nodes"
     ranks = "1 rank" if topology.ranks_per_node == 1 else f"{topology.ranks_per_node} ranks"

@@ -1,5 +1,5 @@
-"""Which site layer a job needs: the one that its file asks for, or, where the image's programs use MPI and no
-rung of the ladder above holds, an MPI that the site can start. Pure."""
+"""Which site layer a job needs: the one that its file requests, or an MPI that the site can start, where the
+image's programs use MPI and no earlier rung of the ladder works. Pure."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Needed:
 
 
 def needed_layer(job: Job, image: Image, site: Site, *, node: Site | None = None) -> Needed | None:
-    """What has to be added to the image before the job is planned; None: nothing.
+    """What must be added to the image before the job is planned; None: nothing.
 
-    Raises PlanError for what cannot be added to this image, UsageError for what no layer can hold.
+    Raises PlanError for what cannot be added to this image, UsageError for what no layer can contain.
     """
     asked = job.site_layer or ()
     if not registry.contains(job.engine):
@@ -42,7 +42,7 @@ def needed_layer(job: Job, image: Image, site: Site, *, node: Site | None = None
         return _asked(asked, job, image, around)
     if image.site_layer is not None or job.topology.world_size == 1 or not needs_mpi(image):
         return None
-    # Horovod over Gloo needs no other MPI than the one that it was built with, if that.
+    # Horovod over Gloo needs no MPI other than the one that it was built with, if any.
     if job.launcher is not None or ("horovod" in image.frameworks and library_of(image) is not None):
         return None
     launchers = [registry.launcher(name) for name in registry.names("launchers")]
@@ -124,7 +124,7 @@ def _asked(asked: tuple[str, ...], job: Job, image: Image, around: Surroundings)
 
 
 def _choose(wish: Wish, job: Job, image: Image, around: Surroundings) -> Offer:
-    """The first MPI whose ranks the site can start; with nothing to start, the first."""
+    """The first MPI whose ranks the site can start; the first if there is nothing to start."""
     offers = site_layer.offers(image, wish)
     if not offers and site_layer.offers(image) and wish.mpi is not None:
         name, version = wish.mpi
@@ -154,7 +154,7 @@ def _choose(wish: Wish, job: Job, image: Image, around: Surroundings) -> Offer:
         if isinstance(found, Step):
             return offer
         reasons += [f"{offer.facts.title}: {each.choice}: {each.reason}" for each in found.rejected]
-    if "horovod" in wish.contents:  # over Gloo then: it needs its libmpi, and nobody to start it
+    if "horovod" in wish.contents:  # over Gloo: it needs its libmpi, but no launcher
         return offers[0]
     raise PlanError(
         "no MPI that could be added to the image can be started here",

@@ -1,9 +1,8 @@
-"""The store, kept from what a container writes to the user's own directories. Pure.
+"""Protection of the store against a container's writes to the user's own directories. Pure.
 
-A writable mount of the home directory has the store in it: images that other jobs run, tools, job scripts
-that the host runs again. So the store is mounted over itself, read-only, and each directory between
-the mount and the store over itself as it is: what something is mounted on cannot be renamed, so nobody puts
-another store in the place of this one.
+A writable mount of the home directory contains the store: images that other jobs run, tools, job scripts that
+the host runs again. So the store is mounted over itself, read-only, and each directory between the mount and
+the store over itself unchanged: a mount point cannot be renamed, so nobody can replace the store.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from bareboat.model import Decision, Mount, Rootfs
 def guards(
     mounts: list[Mount], rootfs: Rootfs, engine: Engine
 ) -> tuple[tuple[Mount, ...], tuple[Decision, ...]]:
-    """The mounts that keep it. Raises PlanError for a writable mount that lies in the store itself."""
+    """The mounts that protect it. Raises PlanError for a writable mount inside the store itself."""
     found, decisions = [], []
     for mount in mounts:
         inner = rootfs.exposed.get(mount.source) if mount.writable else None

@@ -1,4 +1,4 @@
-"""What a sweep's points change in a plan: words and variables whose values only the job script knows."""
+"""How a sweep's points change a plan: words and variables whose values only the job script knows."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from bareboat.schedulers import Scheduler
 
 
 def variables(job: Job) -> tuple[str, ...]:
-    """The variables of the job script that the command finds its point by."""
+    """The variables of the job script that identify the point for the command."""
     if job.sweep is UNSET:
         return ()
     return tuple(sweeps.variable(name) for name in (sweeps.INDEX, *job.sweep.names))
 
 
 def words(argv: Sequence[str], own: int, job: Job) -> tuple[Word, ...]:
-    """The command's words. Placeholders are only in the last `own`, which are the job's; the others are the
+    """The command's words. Placeholders occur only in the last `own`, which are the job's; the others are the
     image's or a launcher's."""
     if job.sweep is UNSET:
         return tuple(argv)
@@ -30,7 +30,7 @@ def words(argv: Sequence[str], own: int, job: Job) -> tuple[Word, ...]:
 
 
 def fixed_environment(job: Job) -> dict[str, str]:
-    """Of the job's variables those that are the same at every point."""
+    """The job's variables that are the same at every point."""
     if job.sweep is UNSET:
         return job.environment
     found = {name: _word(text, job.sweep) for name, text in job.environment.items()}
@@ -38,7 +38,7 @@ def fixed_environment(job: Job) -> dict[str, str]:
 
 
 def given(job: Job) -> tuple[tuple[str, Joined], ...]:
-    """The others, by name."""
+    """The job's variables that differ between points, by name."""
     if job.sweep is UNSET:
         return ()
     found = ((name, _word(text, job.sweep)) for name, text in sorted(job.environment.items()))

@@ -1,4 +1,4 @@
-"""What will probably go wrong on this site although nothing forbids it."""
+"""Problems that are likely on this site although nothing forbids the job."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from msgspec import UNSET
 from bareboat.engines import LEAST_SHM_BYTES
 from bareboat.model import Image, Job, Site
 
-#: Packages that compile while they run, and what of them does not work without a compiler.
+#: Packages that compile while they run, and what does not work without a compiler.
 _COMPILE = {
     "deepspeed": "DeepSpeed's operators",
     "triton": "Triton's kernels and torch.compile",
@@ -17,7 +17,7 @@ _COMPILE = {
 
 def image_warnings(job: Job, image: Image | None, *, compiles: bool) -> tuple[str, ...]:
     """What the image lacks that its packages start: a C compiler, where the job's code `compiles`, and other
-    programs. A job that says `capture.compiler = false` or lists its `capture.programs` does without."""
+    programs. A job can turn this off by `capture.compiler = false` or its `capture.programs`."""
     if image is None:
         return ()
     return (*(compiler_missing(job, image) if compiles else ()), *_program_warnings(job, image))
@@ -58,7 +58,7 @@ def _program_warnings(job: Job, image: Image) -> tuple[str, ...]:
 
 
 def site_warnings(job: Job, image: Image | None, site: Site) -> tuple[str, ...]:
-    """What could not be probed, and what is too small."""
+    """Facts that could not be probed, and too little shared memory."""
     if image is None or "torch" not in image.frameworks:
         return site.remarks
     shm = next((system for system in site.file_systems if system.purpose == "shm"), None)

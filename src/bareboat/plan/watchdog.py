@@ -1,4 +1,4 @@
-"""Whether the job is watched, and by what means its stacks can be read."""
+"""Whether the job is watched, and how its stacks can be read."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from bareboat.model import Decision, Job, Site
 
 PY_SPY = "py-spy"
 
-#: A rank that buffers what it prints seems silent; and one whose stack nobody else can read prints it itself
-#: when it gets SIGABRT.
+#: A rank that buffers its output seems silent; and one whose stack nobody else can read prints it itself when
+#: it gets SIGABRT.
 #: https://docs.python.org/3/using/cmdline.html#envvar-PYTHONFAULTHANDLER
 _ENVIRONMENT = {"PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1"}
 
 
 def environment(job: Job) -> Mapping[str, str]:
-    """What the ranks of a job that is watched are told beside everything else."""
+    """Additional variables for the ranks of a watched job."""
     return _ENVIRONMENT if job.scheduling.watchdog_s else {}
 
 
 def choose_watchdog(job: Job, site: Site) -> tuple[str | UnsetType, tuple[Decision, ...]]:
-    """The path of py-spy, where the site has one."""
+    """The path of py-spy on the site; UNSET if it has none or the job is not watched."""
     if not job.scheduling.watchdog_s:
         return UNSET, ()
     found = site.other_tools.get(PY_SPY)

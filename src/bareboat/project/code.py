@@ -129,7 +129,7 @@ class _Reader(ast.NodeVisitor):
         self._constants: dict[str, int] = {}
 
     def code(self) -> Code:
-        for node in ast.walk(self._tree):  # first, because a function may stand above an import
+        for node in ast.walk(self._tree):  # first, because a function may precede an import
             if isinstance(node, ast.Import | ast.ImportFrom):
                 self._import(node)
         for node in self._tree.body:

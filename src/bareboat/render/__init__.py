@@ -1,6 +1,6 @@
-"""Plan -> plain bash, and text for people (`summary`). The only room that quotes; pure.
+"""Plan -> plain bash, and text for people (`summary`). The only directory that quotes; pure.
 
-The script runs by hand, with no Bareboat anywhere, and is meant to be read by an administrator.
+The script runs by hand, without Bareboat on the cluster, and is written for administrators to read.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from bareboat.schedulers import Scheduler
 
 
 def script(plan: Plan, place: Place | None = None, *, runs: str | None = None, rung: int = 1) -> str:
-    """The job script of a plan. `runs`: where one that the user submits, without a place, makes the
-    folders of its runs; without it in `bareboat-runs` of the working folder. `rung`: which way to start the
-    ranks it is, of those that one job tries."""
+    """The job script of a plan. `runs`: the directory for the runs of a script without a place that the user
+    submits; by default `bareboat-runs` in the working directory. `rung`: the number of this plan among the
+    ways to start the ranks that one job tries."""
     scheduler = registry.scheduler(plan.scheduler)
     lines = ["#!/usr/bin/env bash", *plan.directives, _head(plan)]
     body = _at_once(plan, rung) if scheduler.AT_ONCE else _cluster(plan, scheduler, place, runs, rung)
@@ -39,21 +39,21 @@ def script(plan: Plan, place: Place | None = None, *, runs: str | None = None, r
 
 
 def scripts(plan: Plan, place: Place | None = None) -> Iterator[tuple[str, str]]:
-    """Name and text of the job script, and of those of the further ways to start the ranks, which it finds
-    in BAREBOAT_CONTROL."""
+    """Name and text of the job script, and of the scripts of the further ways to start the ranks, which it
+    finds in BAREBOAT_CONTROL."""
     yield "job.sh", script(plan, place)
     yield from rungs(plan, place)
 
 
 def rungs(plan: Plan, place: Place | None = None) -> Iterator[tuple[str, str]]:
-    """The latter only."""
+    """The scripts of the further ways only."""
     for rung, other in enumerate(plan.otherwise, 2):
         yield f"rung.{rung}.sh", script(other, place, rung=rung)
 
 
 def shell_script(plan: Plan) -> str | None:
     """The script by which `attach` opens a shell in the job's container, on a node of the job. Its arguments
-    are the run's name and its folder for control. None where there is no such container."""
+    are the run's name and its control directory. None where there is no such container."""
     if plan.shell is UNSET:
         return None
     found = [
@@ -67,7 +67,7 @@ def shell_script(plan: Plan) -> str | None:
         _needs(plan),
         _sweep_values(plan),
         _seal(plan.shell),
-        "unset BAREBOAT_RUN # the shell is no part of the run: what it starts is not ended with it\n",
+        "unset BAREBOAT_RUN # the shell is not part of the run, which does not end its processes\n",
         words.passed(plan.shell) + words.exported(plan.shell) + words.opened(plan.shell),
         f"exec {words.command(plan.shell)}\n",
     ]
@@ -84,12 +84,12 @@ def _head(plan: Plan) -> str:
     return (
         f"# {_one_line(title)}\n"
         f"# Written by Bareboat {__version__}, plan {digest(plan)[:19]}.\n"
-        '# It needs bash and what is named under "What must be there", but no Bareboat.\n'
+        '# It needs bash and the files under "Requirements", but no Bareboat.\n'
     ) + piece("mark")
 
 
 def _values(plan: Plan, rung: int = 1) -> str:
-    """The values of this job that the pieces of bash find in variables."""
+    """The values of this job that the pieces of bash read from variables."""
     job, watch = plan.job, plan.fabric
     topology = job.topology
     lines = [
@@ -117,7 +117,7 @@ def _values(plan: Plan, rung: int = 1) -> str:
     )
 
 
-#: Before an engine that holds its command: it counts as one of the script's helpers. Its container gets an
+#: Prefix of an engine that holds its command: marks it as one of the script's helpers. Its container gets an
 #: environment of its own.
 _HOLDER = "BAREBOAT_SCRIPT=$BAREBOAT_RUN "
 
@@ -127,7 +127,7 @@ def _engine(plan: Plan) -> Engine:
 
 
 def _at_once(plan: Plan, rung: int) -> list[str]:
-    """For this machine, now: $1 is the run's mark."""
+    """The parts of a script for this machine, now: $1 is the run's mark."""
     modules = [piece("modules")] if plan.job.modules else []
     found = [
         _values(plan, rung),
@@ -168,7 +168,7 @@ def _at_once(plan: Plan, rung: int) -> list[str]:
 
 
 def _at_once_program(plan: Plan, rung: int) -> list[str]:
-    """A program (mpirun) starts the ranks on this machine."""
+    """The parts where a program (mpirun) starts the ranks on this machine."""
     found = [
         piece("at_exit"),
         *world.functions(plan),
@@ -201,7 +201,7 @@ def _at_once_program(plan: Plan, rung: int) -> list[str]:
 
 
 def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None, runs: str | None, rung: int) -> list[str]:
-    """For a scheduler: the first node's part, and every node's."""
+    """The parts for a scheduler: the first node's and every node's."""
     job = plan.job
     alone, sweeps = job.topology.nodes == 1, job.sweep is not UNSET
     by_program, brings = plan.start is Start.PROGRAM, plan.delivery is not UNSET
@@ -212,7 +212,7 @@ def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None, runs: str | 
     start = _start(plan)
     interface = ""
     if "BAREBOAT_INTERFACE" in "".join([_names(plan), *start]):
-        # Each program that looks for it would be one of every start's.
+        # Each program that looks it up adds to the time of every start.
         interface = "BAREBOAT_INTERFACE=lo\n" if alone else piece("interface")
     found = [
         _values(plan, rung),
@@ -282,13 +282,13 @@ def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None, runs: str | 
         *_first_failure(plan),
     ]
     if job.scheduling.requeue:
-        # The job begins with the script of the first way, whichever this one is.
+        # A requeued job begins with the script of the first way.
         found += ["script=$BAREBOAT_CONTROL/job.sh\n" if rung > 1 else "", piece("again")]
     return [*filter(None, found), 'finish "$code"\n']
 
 
 def _complete(plan: Plan, *, saves: bool) -> str:
-    """A check that all nodes, or a program's ranks, have ended; the image's mpirun has its own."""
+    """Check that all nodes, or a program's ranks, have ended; the image's mpirun checks this itself."""
     topology = plan.job.topology
     if saves:
         return words.values(end_files="over", end_count=topology.nodes) + piece("complete")
@@ -298,12 +298,12 @@ def _complete(plan: Plan, *, saves: bool) -> str:
 
 
 def _rung(rung: int) -> str:
-    """The beginning of the first part of a script that another one reads."""
+    """The beginning of the first part of a script that another script sources."""
     return "" if rung == 1 else piece("rung")
 
 
 def _sweep_values(plan: Plan) -> str:
-    """Of a sweep: the values of the point."""
+    """The values of a sweep's point."""
     return "" if plan.job.sweep is UNSET else piece("sweep_values")
 
 
@@ -319,13 +319,13 @@ def _program(plan: Plan) -> str:
 
 
 def _names(plan: Plan) -> str:
-    """How the launcher's ranks find their names."""
+    """The function that sets the names of the launcher's ranks."""
     lines = "".join(f"  {line}\n" for line in plan.prelude.splitlines())
     return f"rank_names() {{\n{lines}}}\n" if lines else ""
 
 
 def _start(plan: Plan) -> list[str]:
-    """The command, and what starts it."""
+    """The command, and the lines that start it."""
     names = "  rank_names\n" if plan.prelude else ""
     given = words.passed(plan.command) + words.exported(plan.command)
     opened = words.opened(plan.command)
@@ -344,7 +344,7 @@ def _start(plan: Plan) -> list[str]:
         what = '"$what"'
         before = "WORLD_SIZE=$world_size MASTER_ADDR=$BAREBOAT_MASTER MASTER_PORT=$BAREBOAT_PORT\n" + before
         before_names = "rank_names; " if plan.prelude else ""
-        # Launchers tell one code for all. The others are ended by the program that started them.
+        # Launchers return one code for all ranks. The program that started the ranks ends the others.
         last = (
             f'[ "$what" = check ] || ({before_names}echo "${{RANK:-?}} $code") '
             '>> "$BAREBOAT_CONTROL/exits.$BAREBOAT_HOST"\nexit "$code"\n'
@@ -369,7 +369,7 @@ def _seal(command: Command) -> str:
 
 
 def _around(plan: Plan) -> tuple[str, str, tuple[str, str]]:
-    """What keeps the output of the command that is started once: before its start, in front of it, and after
+    """The lines that keep the output of a command started once: before its start, in front of it, and after
     its start and its end."""
     if not plan.keeps_output:
         return watchdog.output(plan)
@@ -381,7 +381,7 @@ def _needs(plan: Plan) -> str:
         f"need {shlex.quote(r.path)} {shlex.quote(r.what)} {shlex.quote(r.remedy)}" for r in plan.requirements
     ]
     names = piece("environment_from") if plan.job.environment_from else ""
-    return "\n".join(["# What must be there.", *found, _executable(plan) + names])
+    return "\n".join(["# Requirements.", *found, _executable(plan) + names])
 
 
 def _executable(plan: Plan) -> str:
@@ -398,12 +398,12 @@ def _executable(plan: Plan) -> str:
 
 
 def _by_ranks(plan: Plan) -> bool:
-    """Whether the ranks keep their exit codes and output by themselves, from inside their container."""
+    """Whether the ranks themselves keep their exit codes and output, from inside their container."""
     return plan.start is Start.NODES
 
 
 def _logs(plan: Plan) -> str:
-    """Where the ranks' output is kept."""
+    """The line with the directory of the ranks' output."""
     if not plan.keeps_output:
         return "rank_logs=\n"
     return f"rank_logs=${'BAREBOAT_RUN_DIR' if _by_ranks(plan) else 'BAREBOAT_CONTROL'}/logs\n"
@@ -429,6 +429,6 @@ def _one_line(text: str) -> str:
 
 
 def _visible(text: Iterable[str]) -> Iterator[str]:
-    """A job's name may hold anything; in a comment a newline would end the comment."""
+    """The text on one line: a newline in a job's name would end the comment."""
     for character in text:
         yield character if character.isprintable() else "?"

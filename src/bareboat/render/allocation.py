@@ -15,8 +15,8 @@ from bareboat.schedulers import Scheduler
 
 class Allocation(NamedTuple):
     """What one job of a study measures. `folder`: the directory of the study, or of its point, with the arms'
-    scripts in `arms/NUMBER`. `runs`: each run that the study has, with its arms in their order; the first is
-    the warm-up. `files`: what the program writes its metrics to. `number`: of the study's jobs; an older one
+    scripts in `arms/NUMBER`. `runs`: each run of the study, with its arms in order; the first is the warm-up.
+    `files`: the files to which the program writes its metrics. `number`: of the study's jobs; an older one
     ends."""
 
     study: str
@@ -31,8 +31,7 @@ class Allocation(NamedTuple):
 
 
 def script(scheduler: Scheduler, made: Allocation) -> str:
-    """The job script. Runs that are complete are left out when it starts, so it may start any number of
-    times."""
+    """The job script. It skips complete runs when it starts, so it may start any number of times."""
     arms = ", ".join(made.arms)
     nodes = counted(made.nodes, "node")
     head = f"{made.study}: {nodes}; {len(made.runs)} runs of each arm: {arms}"

@@ -1,8 +1,8 @@
 """The image, copied to node-local storage by the job script (runtime/image.sh).
 
-A lock of the kernel's (flock) on one file for each image does all of it. Who uses the tree has it shared, as
-long as its shell lives or anything that this started: nothing has to be found out about killed jobs. Who
-unpacks or removes has it alone. The file goes with the tree: who got the lock looks whether it is there.
+A kernel lock (flock) on one file per image controls it. A user of the tree holds it shared, as long as its
+shell or any descendant lives: no killed job has to be detected. Unpacking and removing hold it exclusively.
+The file is removed with the tree: after locking, check that it still exists.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The pieces of a job script that look after the way between nodes: which one the ranks took, as their
-libraries say, and what becomes of ranks that fell back to sockets."""
+"""The pieces of a job script that check the transport between nodes, as the ranks' libraries report it, and
+what happens to ranks that fell back to TCP."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def values(plan: Plan, watch: FabricWatch) -> str:
     """For the script's head."""
     if not _looks(watch):
         return ""
-    # In the MPI check one log tells for all; of NCCL each process has a file.
+    # In the MPI check one log is for all ranks; with NCCL each process has a file.
     tellers = plan.job.topology.world_size if watch.nccl else 1
     return words.values(
         by_sockets=transport_logs.SOCKETS,
@@ -31,7 +31,7 @@ def _looks(watch: FabricWatch) -> bool:
 
 
 def before(plan: Plan) -> list[str]:
-    """What comes before the job is run, on the first node."""
+    """The lines before the job runs, on the first node."""
     watch = plan.fabric
     if watch is UNSET:
         return []
@@ -49,7 +49,7 @@ def before(plan: Plan) -> list[str]:
 
 
 def after(plan: Plan) -> list[str]:
-    """What comes when the job is over."""
+    """The lines after the job."""
     watch = plan.fabric
     if watch is UNSET or not watch.there or not _watched(watch):
         return []
@@ -57,9 +57,10 @@ def after(plan: Plan) -> list[str]:
 
 
 def _watched(watch: FabricWatch) -> str:
-    """What a watcher reads; "" when the MPI check, which the script runs itself, shows all."""
+    """The files that a watcher reads; "" when the MPI check, which the script runs itself, reports
+    everything."""
     found = []
-    if watch.mpi_check and not watch.program:  # the image's own mpirun checks its ranks by itself
+    if watch.mpi_check and not watch.program:  # the image's own mpirun checks its ranks itself
         found.append('"$BAREBOAT_RUN_DIR/mpi_check.log"')
     if watch.nccl:
         found.append(f'"$BAREBOAT_RUN_DIR/{transport_logs.NCCL_FOLDER}"')

@@ -10,7 +10,7 @@ from bareboat.render.pieces import piece
 
 
 def command(plan: Plan) -> str:
-    """The part of the first node; "" for a job without a command."""
+    """The lines of the first node; "" for a job without a command."""
     job = plan.job
     if job.notify is UNSET or isinstance(job.notify, str):
         return ""

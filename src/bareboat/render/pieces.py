@@ -1,4 +1,4 @@
-"""The whole pieces of job scripts: runtime/NAME.sh."""
+"""The complete pieces of job scripts: runtime/NAME.sh."""
 
 from __future__ import annotations
 

@@ -12,15 +12,15 @@ from bareboat.schedulers import Scheduler
 
 
 class Place(NamedTuple):
-    """Where a run is kept: its name and its folder, in which `control` is the script's own and `ranks` what
-    containers see. A script without one makes a folder for itself. Of a sweep it is the folder in which each
-    point has its own."""
+    """Where a run is kept: its name and its directory, with `control` for the script and `ranks` for
+    containers. A script without a place makes a directory itself. For a sweep it is the directory of the
+    points' directories."""
 
     run_id: str
     folder: str
 
 
-#: Of a script that is started again and again, as in a study: its arguments are the run's name and folder.
+#: For a script that is started repeatedly, as in a study: its arguments are the run's name and directory.
 GIVEN = Place("", "")
 
 _GIVEN = """\
@@ -38,11 +38,12 @@ def run_name(plan: Plan) -> str:
 
 
 def run_and_folder(plan: Plan, scheduler: Scheduler, place: Place | None, runs: str | None) -> str:
-    """The first node finds the run's name and its folders, or takes the name that it is given."""
+    """The lines with which the first node determines the run's name and directories, or uses the given
+    name."""
     if place == GIVEN:
         return _GIVEN
     name = run_name(plan)
-    # Without a folder of the host's to work in, where the job was submitted.
+    # Without a working directory on the host: where the job was submitted.
     folder = '"$PWD"' if plan.job.workdir is None else shlex.quote(plan.job.workdir)
     folder = f"{folder}/bareboat-runs" if runs is None else shlex.quote(runs)
     run = shlex.quote(place.run_id) if place else name

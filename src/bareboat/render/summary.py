@@ -13,18 +13,19 @@ from bareboat.model import NOT_SHOWN, Command, Plan, looks_secret
 
 
 def digest(plan: Plan) -> str:
-    """The digest of what will be done. It does not cover what is true only now: warnings, for example about
-    the load, and results of earlier MPI checks. Nor does it cover values that may be secrets: whoever sees a
-    record could guess them by it."""
+    """The digest of what the plan does. It excludes what is true only now: warnings, for example about the
+    load, and results of earlier MPI checks. It also excludes values that may be secrets: a reader of a record
+    could guess them from it."""
     facts = msgspec.to_builtins(_without(msgspec.structs.replace(plan, warnings=()), looks_secret))
-    # Of the mount points, `own_points` are a part.
+    # `own_points` are part of the mount points.
     for name in ("check_subject", "notes", "otherwise", "own_points", "inner_points", "shell", "missing"):
         facts.pop(name, None)
     return codec.digest(facts)
 
 
 def shown(plan: Plan) -> Plan:
-    """The plan as it may be printed and kept: with the names of environment variables, and no values."""
+    """The plan as it may be printed and stored: with the names of environment variables, without their
+    values."""
     return _without(plan, lambda _name: True)
 
 
@@ -75,7 +76,7 @@ def text(plan: Plan) -> str:
 
 
 def launch_of(plan: Plan) -> str:
-    """What starts the ranks, in words."""
+    """A description of what starts the ranks."""
     if plan.check_subject is None:
         return f"the launcher {plan.launcher}"
     return plan.check_subject.launch or plan.check_subject.step.partition(" x ")[0]

@@ -1,17 +1,17 @@
-"""The watchdog, in bash: a part of the job scripts of jobs that ask for one (`scheduling.watchdog_s`).
+"""The watchdog, in bash: part of the scripts of jobs that request it (`scheduling.watchdog_s`).
 
-Each part of the script that starts ranks (a node's, or under mpirun and srun a rank's: a unit) looks at what
-its own ranks print and report, and says by a file of the run's folder when that has stood still for too long.
-Only when all say so does the first of them ask for the stacks, and when they are kept, end the run: while a
-rank evaluates for an hour and says so, those that wait for it do not hang. As long as there is something
-to see the run's folder is left alone.
+Each part of the script that starts ranks (a node's, or under mpirun and srun a rank's: a unit) polls the
+output and reports of its own ranks, and creates a file in the run's directory when they have not changed for
+too long. Only when all units have, the first one requests the stacks and, when they are kept, ends the run:
+if one rank evaluates for an hour and reports it, the ranks that wait for it do not hang. While there is
+output, nothing is written to the run's directory.
 
-    watch/quiet.UNIT   its ranks have said nothing for so long
-    watch/asked        all units are quiet: where do their ranks stand?
-    watch/stacks.UNIT  it has kept that, and they are quiet still
-    watch/verdict      the run hangs, and ends
-    watch/stopped.UNIT those of its ranks that must tell their stacks themselves are ready to
-    watch/over.UNIT    nothing more is to be learned from its ranks
+    watch/quiet.UNIT   its ranks have reported nothing for the limit
+    watch/asked        all units are quiet: keep the stacks
+    watch/stacks.UNIT  it has kept them, and its ranks are still quiet
+    watch/verdict      the run hangs and ends
+    watch/stopped.UNIT its ranks that must print their own stacks are stopped
+    watch/over.UNIT    nothing more can be learned from its ranks
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from bareboat.model.end import HUNG
 from bareboat.render import words
 from bareboat.render.pieces import piece
 
-#: The longest time between two looks. It adds to the time that a hang is noticed after.
+#: Maximum seconds between two polls. It adds to the time until a hang is noticed.
 _LONGEST_LOOK_S = 10
 
-#: After the ranks here. The end of one ends the others: not before all have kept what is to be learned.
+#: After the ranks here. The end of one ends the others: wait until all units have kept their findings.
 BARRIER = """\
 [ ! -e "$silence/verdict" ] || wait_for over
 """
@@ -33,7 +33,7 @@ _AT_ONCE_END = """\
 if [ -e "$silence/verdict" ]; then
   end_run
   tell_hang
-  trap - EXIT # a folder of this script's own stays, with the stacks
+  trap - EXIT # keep this script's own directory, with the stacks
   exit {code}
 fi
 """
@@ -52,8 +52,8 @@ def is_on(plan: Plan) -> bool:
 
 
 def output(plan: Plan) -> tuple[str, str, tuple[str, str]]:
-    """What stands around the command where the watchdog must keep what it prints, since the launcher does
-    not: as in `render._around`."""
+    """The lines around the command where the watchdog must keep its output, because the launcher does not;
+    like `render._around`."""
     if not is_on(plan) or plan.keeps_output:
         return "", "", ("", "")
     return (
@@ -105,7 +105,7 @@ def start(plan: Plan, *, node: str) -> str:
 
 
 def end(plan: Plan, *, at_once: bool) -> str:
-    """In the first part, when the ranks are over."""
+    """In the first part, when the ranks have ended."""
     if not is_on(plan):
         return ""
     return (_AT_ONCE_END if at_once else _CLUSTER_END).format(code=HUNG)

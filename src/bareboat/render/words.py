@@ -34,7 +34,7 @@ def values(**given: str | int | Sequence[str]) -> str:
 
 
 def command(command: Command) -> str:
-    """The command over several lines, one option a line."""
+    """The command over several lines, one option per line."""
     lines: list[str] = []
     in_options = True
     for word in command.argv:
@@ -56,7 +56,7 @@ def joined(words: tuple[Word, ...]) -> str:
 
 
 def passed(command: Command) -> str:
-    """The loop that looks which variables there are to pass on; "" when the command has none."""
+    """The loop that finds the variables to pass on; "" when the command has none."""
     found = next((word for word in command.argv if isinstance(word, ForwardEnv)), None)
     if found is None:
         return ""
@@ -76,14 +76,14 @@ _PASSED = """\
 
 
 def exported(command: Command) -> str:
-    """Lines that export the values which the command finds in its environment; "" when there are none."""
+    """Lines that export the values for the command; "" when there are none."""
     if command.sealed is UNSET or command.sealed.by is not Handing.EXPORTED:
         return ""
     lines = [f"{CARRIER}{number}={quoted(value)}" for number, value in enumerate(command.sealed.values)]
     return "  export \\\n    " + " \\\n    ".join(lines) + "\n" if lines else ""
 
 
-#: What a pipe takes at once, whatever limits the user has (pipe(7)).
+#: Capacity of a pipe, whatever limits the user has (pipe(7)).
 _PIPE_BYTES = 4096
 
 
@@ -97,8 +97,8 @@ def opened(command: Command) -> str:
 
 
 def is_small(command: Command) -> bool:
-    """Whether what the engine reads from the descriptor fits into an empty pipe, whatever words it has that
-    only the script knows."""
+    """Whether the engine's input from the descriptor fits into an empty pipe, and contains no words that only
+    the script knows."""
     sealed = command.sealed
     if sealed is UNSET:
         return True

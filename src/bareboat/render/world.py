@@ -1,13 +1,13 @@
-"""Whether the ranks are one world, in bash: a part of the job scripts of several ranks.
+"""Whether the ranks are one world, in bash: part of the scripts of jobs with several ranks.
 
-Ranks that do not find each other train a model each and end with exit code 0. Whatever library they meet by,
-the processes of one world hold connections to each other. So each node looks at the TCP connections of the
-run's processes, some times in the first ten minutes, until all ranks are one group. A group is a guess where
-ranks meet by what nobody sees: it ends no job, and the script only warns.
+Ranks that do not find each other each train a model and exit with code 0. With any library, the processes of
+one world have connections to each other. So each node polls the TCP connections of the run's processes,
+several times in the first ten minutes, until all ranks are one group. A group is a guess where ranks use a
+transport that cannot be observed: it ends no job, and the script only warns.
 
     world/looks.UNIT   what one node saw: `seen RANK SECONDS`, `RANK END OTHER-END`, `unknown`
-    world/one          all ranks are one group: nobody looks any more
-    world/apart        in what groups they are, after a minute or at the job's end
+    world/one          all ranks are one group: polling stops
+    world/apart        the groups, after a minute or at the job's end
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from bareboat.model import Plan, Start
 from bareboat.render import words
 from bareboat.render.pieces import piece
 
-#: Seconds between two looks. A program may load its libraries for minutes.
+#: Seconds between two polls. A program may load its libraries for minutes.
 _PAUSES_S = (2, 2, 2, 2, 2, 5, 5, 10, 15, 15, 30, 30, 60, 120, 300)
 
-#: After the ranks here: what the script leaves behind would be counted as the command's.
+#: After the ranks here: otherwise the script's leftover processes would count as the command's.
 STOP = """\
 [ -z "${world_watch:-}" ] || { kill -KILL "$world_watch"; wait "$world_watch"; } 2> /dev/null
 """
@@ -51,7 +51,7 @@ def begin(plan: Plan) -> str:
 
 def start(plan: Plan, *, node: str) -> str:
     """Beside the ranks. `node`: bash for the node's number; where a program starts the ranks, the first rank
-    of each node looks."""
+    of each node polls."""
     if not is_watched(plan):
         return ""
     if plan.start is not Start.PROGRAM:
@@ -64,5 +64,5 @@ def start(plan: Plan, *, node: str) -> str:
 
 
 def end(plan: Plan) -> str:
-    """In the first part, when the ranks are over."""
+    """In the first part, when the ranks have ended."""
     return piece("world_end") if is_watched(plan) else ""

@@ -66,7 +66,7 @@ _SAYS = (
 )
 #: The number of last lines searched for a reason.
 _LAST_LINES = 5
-#: Exit codes of the job script -> what it says then.
+#: Exit codes of the job script -> their meaning.
 _SCRIPT = {
     3: (
         Cause.EXIT_CODE,

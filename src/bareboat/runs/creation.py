@@ -24,7 +24,7 @@ from bareboat.store import Store, owner
 log = logging.getLogger("bareboat")
 #: A busy controller may take long to accept a job.
 _SUBMISSION_S = 120.0
-#: Then a line says what is waited for.
+#: Seconds until a line reports the reason for waiting.
 _NOTICE_S = 5.0
 
 

@@ -24,9 +24,9 @@ log = logging.getLogger("bareboat")
 
 #: Controllers restart now and then; a wait of days must survive that.
 _OUTAGE_S = 900.0
-#: Looks at a run that nobody knows, for a minute: the scheduler may not show it yet.
+#: Polls of an unknown run, for a minute: the scheduler may not show it yet.
 _MOST_UNKNOWN = 30
-#: The time between two looks at a run.
+#: Seconds between two polls of a run.
 POLL_S = 2.0
 
 

@@ -163,7 +163,7 @@ def _difference(top: Path, own: Path, common: Path, commit: str) -> tuple[str | 
         except OSError as error:
             return None, f"the difference to the commit is not recorded: the index: {error.strerror}"
         (place / "index").write_bytes(index)
-        # By this time git knows which files may have changed after it looked at them.
+        # Git uses this time to find files that may have changed after it read them.
         os.utime(place / "index", ns=(state.st_atime_ns, state.st_mtime_ns))
         environment = {
             "PATH": os.environ.get("PATH", ""),

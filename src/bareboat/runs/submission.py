@@ -1,4 +1,4 @@
-"""Submissions: what a run's directory says of how it was started, here or by a scheduler.
+"""Submissions: how a run was started, here or by a scheduler, from its directory.
 
 A run's directory is authoritative: `control` is written by the job script on the compute nodes.
 
@@ -31,7 +31,7 @@ from bareboat.store import LIST_RUNS, Store
 #: The script that opens a shell in the job's container; a sweep has it next to job.sh.
 SHELL = "shell.sh"
 _CANCELLATION_S = 30.0
-#: Then a line says what is waited for.
+#: Seconds until a line reports the reason for waiting.
 _NOTICE_S = 5.0
 #: More than any machine has; limits the length of lists.
 _MOST_RANKS = 10_000_000

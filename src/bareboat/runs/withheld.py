@@ -13,7 +13,7 @@ from bareboat.model import looks_secret
 from bareboat.model.provenance import Code, CodeFile
 from bareboat.model.variables import NOT_SHOWN
 
-#: Files whose names say that they hold nothing else.
+#: Files whose names show that they contain only secrets.
 _SECRET_FILE = re.compile(
     r"(.*[._-])?(tokens?|secrets?|credentials?|passw(or)?ds?|api_?keys?|netrc|pgpass|env|id_(rsa|ed25519|ecdsa))"
     r"(\.(txt|json|ya?ml|toml|ini|cfg|conf|env|key|pem))?",

@@ -1,7 +1,7 @@
 """Schedulers. One module each, which satisfies `Scheduler`.
 
-A scheduler knows nothing of engines and launchers. It defines how jobs are requested, queried and cancelled,
-and gives the job script three bash functions that reach its nodes.
+A scheduler module does not depend on engines and launchers. It defines how jobs are requested, queried and
+cancelled, and gives the job script three bash functions that reach its nodes.
 """
 
 from __future__ import annotations
@@ -313,7 +313,7 @@ def silent(name: str, title: str, outcome: Outcome, *, version: str = "") -> Sch
 
 
 def unanswered(*outcomes: Outcome) -> list[str]:
-    """Remarks on questions without an answer, of which the job may do without."""
+    """Remarks on unanswered questions, which the job may not need."""
     return [one_line(outcome.stderr, limit=_MOST_UNANSWERED) for outcome in outcomes if outcome.unanswered]
 
 

@@ -1,6 +1,6 @@
 # shellcheck shell=bash disable=SC2034,SC2154
 # A command on every node, where nodes are reached one by one.
-# Expects: $hosts; on_host of the scheduler, and hand_on where the environment does not come along.
+# Expects: $hosts; on_host of the scheduler, and hand_on where it does not pass on the environment.
 
 on_each_node() {
   local script=$1 how=$2 number code=0 status children=()
@@ -15,7 +15,7 @@ on_each_node() {
         on_host "${hosts[number]}" bash "$script" "$how" "$number" "$@"
       fi
       status=$?
-      [ "$status" -eq 0 ] || pass_on TERM # the others would wait for this node for ever
+      [ "$status" -eq 0 ] || pass_on TERM # otherwise the others would wait for this node forever
       exit "$status"
     ) &
     children+=("$!")

@@ -14,7 +14,7 @@ from bareboat.schedulers import clock, cpus_per_node, gpus_per_node
 MAX_ARRAY = "max_array"
 
 
-#: What asks a scheduler's server whether it is up.
+#: Commands that check whether a scheduler's server is up.
 _PINGS = {"slurm": "scontrol ping", "gridengine": "qstat -g c", "pbs": "qstat -B", "lsf": "lsid",
           "flux": "flux resource list"}  # fmt: skip
 

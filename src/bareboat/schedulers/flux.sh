@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2034,SC2154
-# Flux: the nodes, a command on each, and back into the queue.
+# Flux: the nodes, a command on each, and requeueing.
 # Expects: $BAREBOAT_NODES, $BAREBOAT_CONTROL, $script.
 
 hosts() { flux hostlist --expand --delimiter='\n' local; }
@@ -11,7 +11,7 @@ on_each_node() {
     bash "$script" "$how" FLUX_TASK_RANK "$@"
 }
 
-again() { # $@: the script's own arguments; a point of a sweep is a job of its own, and named by them
+again() { # $@: the script's own arguments; a point of a sweep is a job of its own, and they identify it
   flux batch --output="${BAREBOAT_CONTROL%/*}/output.log" "$script" "$@"
 }
 

@@ -80,7 +80,7 @@ def snippet() -> str:
 
 def allocation(environment: Mapping[str, str], count_hosts: CountHosts) -> Allocation | None:
     number = environment.get("JOB_ID", "")
-    if not number or "SGE_TASK_ID" not in environment:  # JOB_ID alone may be anybody's
+    if not number or "SGE_TASK_ID" not in environment:  # JOB_ID alone may be from another program
         return None
     nodes = count_hosts(environment.get("PE_HOSTFILE", ""))
     return Allocation(scheduler=NAME, job_id=number, nodes=nodes)

@@ -180,7 +180,7 @@ def directives(job: Job, site: Site) -> tuple[str, ...]:
     if scheduling.after:
         options.append('-w "' + " && ".join(f"done({number})" for number in scheduling.after) + '"')
     if (address := mail_to(job)) is not None:
-        options.append("-N")  # a mail of its own, beside the output file
+        options.append("-N")  # a separate mail, in addition to the output file
         options += [f"-u {address}"] if address else []
     options.append("-r" if scheduling.requeue else "-rn")
     return tuple(f"#BSUB {option}" for option in (*options, *scheduling.options))

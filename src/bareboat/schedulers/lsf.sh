@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2034,SC2154
-# LSF: the nodes, a command on one, and back into the queue.
+# LSF: the nodes, a command on one, and requeueing.
 # Expects: $BAREBOAT_JOB.
 
 hosts() { awk '!seen[$1]++ { print $1 }' "$LSB_DJOB_HOSTFILE"; }

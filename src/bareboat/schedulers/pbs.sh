@@ -1,6 +1,5 @@
 # shellcheck shell=bash disable=SC2034,SC2154
-# PBS Professional, Torque, and Slurm with PBS's commands: the nodes, a command on one, and back into the
-#   queue.
+# PBS Professional, Torque, and Slurm with PBS's commands: the nodes, a command on one, and requeueing.
 # Expects: $BAREBOAT_JOB, $BAREBOAT_CONTROL, $script.
 
 hosts() {
@@ -25,16 +24,16 @@ on_host() { # $1: the node; the rest is the command
   fi
 }
 
-again() { # prints the number under which the job, or the array's element, goes on
+again() { # prints the ID under which the job, or the array's element, continues
   local index=${PBS_ARRAY_INDEX:-${PBS_ARRAYID-}} number
   if [ -n "${SLURM_JOB_ID:-}" ]; then
     scontrol requeue "$SLURM_JOB_ID" && echo "$SLURM_JOB_ID"
   elif qrerun "$BAREBOAT_JOB" 2> /dev/null; then
     echo "$BAREBOAT_JOB"
-  else # not for users at most sites: a new job takes over
+  else # most sites do not allow users to do this: submit a new job
     set --
     [ -z "$index" ] || set -- -t "$index"
-    # Professional takes no array of one element, but a step that leaves one.
+    # Professional accepts no array of one element, except by a step that leaves one.
     [ -z "${PBS_ARRAY_INDEX:-}" ] || set -- -J "$index-$((index + 1)):2"
     number=$(qsub -j oe -o "${BAREBOAT_CONTROL%/*}/output.log" "$@" "$script") &&
       echo "${number/\[\]/[$index]}"

@@ -124,7 +124,7 @@ def probe(asks: Asks) -> SchedulerFacts | None:
     if asks.which("sbatch") is None or asks.which("sinfo") is None:
         return None
     user = asks.run(["id", "-un"]).stdout.strip()
-    # Side by side: a controller that is busy takes seconds for each.
+    # Concurrently: a busy controller takes seconds for each.
     told, shown, nodes, plugins, config, associations = asks.run_all(
         (
             ("sbatch", "--version"),
@@ -136,7 +136,7 @@ def probe(asks: Asks) -> SchedulerFacts | None:
              "format=account"),
         )
     )  # fmt: skip
-    # "slurm 24.11.5"; Debian's says "slurm-wlm 22.05.8".
+    # "slurm 24.11.5"; on Debian "slurm-wlm 22.05.8".
     version = version_in(told.stdout, r"slurm\S*\s+(\d[\w.-]*)")
     if not shown.ok:
         return silent(NAME, TITLE, shown, version=version)

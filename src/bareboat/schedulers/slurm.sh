@@ -1,9 +1,9 @@
 # shellcheck shell=bash disable=SC2034,SC2154
-# Slurm: the nodes, a command on each, and back into the queue.
+# Slurm: the nodes, a command on each, and requeueing.
 # Expects: $SLURM_JOB_NODELIST, $BAREBOAT_NODES, $BAREBOAT_JOB.
 
-# Of "c[01-03,07],x9" what scontrol makes, which reads the site's configuration before; it is asked for many
-# nodes, and for names of another form.
+# Expands "c[01-03,07],x9". scontrol, which first reads the site's configuration, is used only for many nodes
+# and for other forms of names.
 hosts() {
   local rest=$SLURM_JOB_NODELIST prefix range first number found=()
   while [ "$BAREBOAT_NODES" -le 64 ] && [[ $rest =~ ^([^][,]+)(\[([0-9,-]+)\])?(,|$) ]]; do
@@ -19,8 +19,8 @@ hosts() {
   if [ -z "$rest" ]; then printf '%s\n' "${found[@]}"; else scontrol show hostnames "$SLURM_JOB_NODELIST"; fi
 }
 
-# One task for each node, which gets all that the job has there. --overlap: a signal is passed on while the
-# job's own step has everything. --mpi=none: these are no ranks.
+# One task per node, with all of the job's resources there. --overlap: a signal must get through while the
+# job's own step uses everything. --mpi=none: these are not ranks.
 on_each_node() {
   local script=$1 how=$2
   shift 2
@@ -28,5 +28,5 @@ on_each_node() {
     --overlap --mpi=none bash "$script" "$how" SLURM_NODEID "$@"
 }
 
-# Not SLURM_JOB_ID: for an element of an array that is the number of the whole array.
+# Not SLURM_JOB_ID: for an element of an array that is the ID of the whole array.
 again() { scontrol requeue "$BAREBOAT_JOB" && echo "$BAREBOAT_JOB"; }

@@ -85,7 +85,7 @@ _IDENTITY = frozenset(
 #: Calls of a RUN that do nothing, too: package managers make them after every file, and no layer, pulled ones
 #: included, is on the disk before it is used.
 _SYNC = frozenset(("sync", "syncfs", "fsync", "fdatasync", "sync_file_range", "arm_sync_file_range"))
-#: The argument of mknod(2) and mknodat(2) that tells a device from a pipe.
+#: The argument of mknod(2) and mknodat(2) that distinguishes a device from a pipe.
 _MODE_ARGUMENT = {"mknod": 1, "mknodat": 2}
 
 

@@ -40,7 +40,7 @@ from bareboat.study.statistics import Verdict
 _MOST_COLUMNS = 8
 _PANELS_IN_A_ROW = 2
 _WIDEST_LABEL = 26
-#: More series than colours cannot be told apart.
+#: More series than colours cannot be distinguished.
 _MOST_SERIES = len(SERIES_COLOURS)
 
 

@@ -112,7 +112,7 @@ def figure(drawing: Drawing, prefix: str) -> Markup:
     """The figure with its caption; ids start with `prefix`."""
     drawn = plot(drawing, f"{prefix}-{drawing.name}")
     caption = f"{prefix}-{drawing.name}-caption"
-    # Accessible drawing:  `role=img` with a title, and the caption says how to read it.
+    # Accessible drawing: `role=img` with a title, and the caption explains it.
     return tag(
         "figure", tag("h4", drawn.title), Markup(drawn.svg), tag("figcaption", drawn.caption, id=caption),
         aria_describedby=caption,

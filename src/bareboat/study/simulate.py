@@ -45,7 +45,7 @@ class Machine:
     wait: float = 0.0
 
 
-#: Other work wants twice the processors that there are.
+#: Other work requires twice the number of processors.
 BUSY = Machine(wait=0.7)
 
 

@@ -233,7 +233,7 @@ def _power(runs: int, mean: float, deviation: float, bound: float, alpha: float)
     """
     freedom = runs - 1
     w = np.sqrt(2 * special.gammaincinv(freedom / 2, _SLICES) / freedom)
-    # The floor stands for zero: all tests then pass or fail for certain, without 0 * inf.
+    # The floor replaces zero: all tests then pass or fail for certain, without 0 * inf.
     scale = math.sqrt(runs) / max(deviation, 1e-100)
     one_sided = _t_quantile(1 - alpha, freedom) * w
     two_sided = _t_quantile(1 - alpha / 2, freedom) * w

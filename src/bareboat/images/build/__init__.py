@@ -1,7 +1,7 @@
-"""Building images from Dockerfiles, without root, daemon and subordinate ids.
+"""Build images from Dockerfiles, without root, daemon and subordinate IDs.
 
-Dockerfile -> stages (`recipe`) -> steps -> layers, each the difference that one instruction makes.
-A RUN starts in bubblewrap with the layers stacked by overlayfs: what it changes is the upper directory, and
-that is the layer. COPY and ADD write a layer's tree without starting anything. Steps are kept by what they
-depend on, so that a build goes on where another one ended.
+Dockerfile -> stages (`recipe`) -> steps -> layers, one for the changes of each instruction.
+A RUN starts in bubblewrap on an overlayfs of the layers; its upper directory with the changes becomes the
+layer. COPY and ADD write a layer's tree without starting a process. Results of steps are cached by what
+they depend on, so a build continues where another one ended.
 """

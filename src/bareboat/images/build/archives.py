@@ -1,4 +1,4 @@
-"""ADD of archives: tars, plain or compressed."""
+"""Tar archives for ADD, plain or compressed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CHUNK = 1 << 20
 
 
 def is_archive(path: str) -> bool:
-    """Whether a file is a tar, plain or compressed by gzip, bzip2, xz or zstd."""
+    """Whether a file is a tar archive, plain or compressed with gzip, bzip2, xz or zstd."""
     with contextlib.suppress(OSError, EOFError, ImageError, lzma.LZMAError, StopIteration):
         head = b""
         for chunk in _inflated(path, "an archive"):

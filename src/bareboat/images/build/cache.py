@@ -1,8 +1,8 @@
-"""The results of steps, by all that they depend on: what makes a second build fast, and a killed one go on.
+"""The build cache: results of steps by what they depend on. A killed build continues from it.
 
 A key covers the layers below, the instruction with its variables replaced, and the content of the files that
-it copies or mounts: never their times, nor anything that holds a secret. The records are in the user's own
-store, since whoever could write them would decide what is in an image; the layers are where all layers are.
+it copies or mounts, but not their times and no secrets. The records are in the user's own store, because
+write access to them would control the content of images; the layers are stored with all other layers.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from bareboat.errors import StoreError
 from bareboat.model import StoredLayer
 from bareboat.store import Store
 
-#: Part of every key: a new number where steps give other results than before.
+#: Part of every key. Increase it when steps produce different results than before.
 _VERSION = 2
 
 
 class Record(Struct, frozen=True, kw_only=True):
-    """The result of one step. `diff_id`: of its layer, empty where it changed nothing; `created`: when."""
+    """The result of one step. `diff_id`: of its layer, empty if it changed nothing; `created`: time."""
 
     created: str
     diff_id: str = ""
@@ -33,21 +33,21 @@ class Record(Struct, frozen=True, kw_only=True):
 
 
 def key_of(kind: str, **parts: Any) -> str:
-    """A key: hexadecimal digits over everything that the result depends on."""
+    """The key: a hexadecimal digest of everything that the result depends on."""
     return digests.hexed(codec.digest({"version": _VERSION, "kind": kind, **parts}))
 
 
 class Cache:
-    """The records of a store."""
+    """The cache records of a store."""
 
     def __init__(self, store: Store, *, reads: bool = True) -> None:
-        """Without `reads`, earlier results are not used, and are replaced."""
+        """Without `reads`, earlier results are ignored and replaced."""
         self._store = store
         self._reads = reads
         self._made: set[str] = set()
 
     def find(self, key: str) -> tuple[Record, StoredLayer | None] | None:
-        """The record and its layer; None where there is none, or where the layer is gone."""
+        """The record and its layer; None if there is no record or the layer was removed."""
         if not self._reads and key not in self._made:
             return None
         path = self._path(key)
@@ -59,11 +59,11 @@ class Cache:
         if record.diff_id and not self._store.has_layer(record.diff_id):
             return None
         with contextlib.suppress(OSError):
-            os.utime(path)  # a garbage collection removes what was not used for long
+            os.utime(path)  # a garbage collection removes records that were not used for long
         return record, layer
 
     def keep(self, key: str, record: Record) -> None:
-        """Keep a result whose layer is in the store."""
+        """Record a result whose layer is in the store."""
         self._made.add(key)
         self._store.write(self._path(key), codec.to_json(record))
 
@@ -72,17 +72,17 @@ class Cache:
 
 
 def steps_folder(store: Store) -> Path:
-    """Where the records are."""
+    """The directory of the records."""
     return store.builds() / "steps"
 
 
 def mounts_folder(store: Store) -> Path:
-    """Where the directories of RUN --mount=type=cache are."""
+    """The directory that holds those of RUN --mount=type=cache."""
     return store.builds() / "mounts"
 
 
 def layers(store: Store, *, without: Collection[str] = ()) -> Iterator[str]:
-    """The layers that records name; `without` some of them, by their file names."""
+    """The layers that the records refer to. `without`: file names of records to skip."""
     folder = steps_folder(store)
     for path in sorted(folder.glob("*.json")) if folder.is_dir() else ():
         if path.name in without:

@@ -1,5 +1,6 @@
-"""What is wrong in a stage whatever its variables stand for: reported before its first step, which may take
-an hour. Pure.
+"""Errors in a stage that do not depend on the values of its variables. Pure.
+
+They are reported before the first step, which may take an hour.
 """
 
 from __future__ import annotations
@@ -10,20 +11,20 @@ from bareboat.images.build import config, copying
 from bareboat.images.recipe.instructions import Instruction
 from bareboat.images.recipe.stages import Stage, expanded
 
-#: Instructions whose words are replaced; the others go to a shell, or are taken as they are.
+#: Instructions with variables in their words; other words go to a shell or are used unchanged.
 EXPANDED = ("WORKDIR", "USER", "STOPSIGNAL", "VOLUME", "MAINTAINER")
 NETWORKS = ("default", "none", "host")
 
 
 class _Anything(dict[str, str]):
-    """Every variable is set."""
+    """Variables that are all set."""
 
     def get(self, _name: str, _default: object = None) -> str:
         return "1"
 
 
 def check(stage: Stage, escape: str) -> None:
-    """Raises RecipeError with the line."""
+    """Check a stage. Raises RecipeError with the line."""
     for step in stage.steps:
         for text in _expanded_texts(step):
             expanded(step, text, _Anything(), escape)
@@ -45,7 +46,7 @@ def check(stage: Stage, escape: str) -> None:
 
 
 def network(step: Instruction, name: str) -> str:
-    """The network of a RUN. Raises RecipeError."""
+    """Check the network of a RUN. Raises RecipeError."""
     if name not in NETWORKS:
         raise step.fault(f"--network={name[:40]!r} is not supported", remedy="use default, none or host")
     return name

@@ -1,7 +1,7 @@
-"""COPY and ADD: files of a source into the tree of a new layer.
+"""COPY and ADD: copy the files of a source into the tree of a new layer.
 
-As BuildKit does it: a directory's contents are copied, a file goes into a directory that exists or whose path
-ends in a slash; symbolic links stay what they are, except that a source itself is followed.
+As in BuildKit: a directory's contents are copied. A file is copied into the target directory if that exists
+or its path ends in a slash. Symbolic links are copied as links; only a source itself is followed.
 https://docs.docker.com/reference/dockerfile/#copy
 """
 
@@ -29,9 +29,8 @@ _CLAUSE = re.compile(r"([ugoa]*)([-+=])([rwxXst]*)")
 
 
 class Source(Struct, frozen=True, kw_only=True):
-    """Entries of one source, as `select` found them. `base`: with --parents, the path that is kept below the
-    destination begins behind it; None: only the last name is kept. `opens`: its contents are copied even if
-    it is said to be one thing, as of an archive."""
+    """Entries of one source, as returned by `select`. `base`: with --parents, the part of the path below it
+    is kept at the destination; None: only the last name is kept."""
 
     files: Files
     items: tuple[Item, ...]
@@ -39,7 +38,7 @@ class Source(Struct, frozen=True, kw_only=True):
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """One COPY or ADD. `target`: absolute; `is_folder`: it ends in a slash, or there are several sources."""
+    """One COPY or ADD. `target`: absolute; `is_folder`: it ends in a slash or has several sources."""
 
     sources: tuple[Source, ...]
     target: str
@@ -49,12 +48,12 @@ class Request(Struct, frozen=True, kw_only=True):
     owner: Owner = (0, 0)
 
 
-#: An entry to copy: its source, the top entry that it belongs to, itself, and its path below that.
+#: An entry to copy: its source, its top entry, the entry itself, and its path below the top entry.
 Entry = tuple[Source, Item, Item, str]
 
 
 def entries(request: Request) -> Iterator[Entry]:
-    """Each entry to copy."""
+    """All entries to copy."""
     for source in request.sources:
         for top in source.items:
             if _is_excluded(request, top.given, posixpath.basename(top.given)) and top.path:
@@ -73,7 +72,7 @@ def _is_excluded(request: Request, path: str, inner: str) -> bool:
 
 
 class Copier:
-    """Writes one layer's tree. `view`: the tree below it; `owners`: path -> owner of what was written."""
+    """Writes one layer's tree. `view`: the layers below it; `owners`: path -> owner of a new entry."""
 
     def __init__(self, view: View, tree: Tree, request: Request) -> None:
         self._view = view
@@ -82,13 +81,13 @@ class Copier:
         self._change = mode_change(request.chmod) if request.chmod else None
         self._links: dict[tuple[int, int], str] = {}
         self._times: list[tuple[str, int]] = []
-        #: Directories of the tree: nothing here replaces one.
+        #: Known directories of the tree; no entry replaces a directory.
         self._folders: set[str] = set()
         self.owners: dict[bytes, Owner] = {}
 
     def run(self, listed: Sequence[Entry]) -> None:
-        """Copy these entries: those that the step's key describes, or ImageError for one that has changed
-        since. Raises PlaceError."""
+        """Copy the entries that the step's key describes. Raises PlaceError, and ImageError for an entry that
+        was changed since."""
         request = self._request
         target = locate(self._view, request.target)
         is_folder = request.is_folder or (target.node is not None and target.node.kind == "folder")
@@ -103,12 +102,12 @@ class Copier:
         self._stamp()
 
     def make_folder(self, path: str) -> None:
-        """An empty directory, and those above it."""
+        """Make an empty directory and its parents."""
         self._folder(path, 0o755, time.time_ns(), keeps=False)
         self._stamp()
 
     def make_parents(self, path: str) -> None:
-        """The directories above a path, as the view has them."""
+        """Make the parent directories of a path, with mode and time from the view."""
         self._parents(path)
         self._stamp()
 
@@ -176,7 +175,7 @@ class Copier:
         return mode if self._change is None else self._change(mode, is_folder)
 
     def _folder(self, goal: str, mode: int, mtime_ns: int, *, keeps: bool) -> None:
-        """A directory; the top one that exists keeps its mode and time."""
+        """Make a directory. `keeps`: an existing one keeps its mode and time."""
         self._parents(goal)
         made = self._tree.state(goal)
         if made is not None:
@@ -197,8 +196,8 @@ class Copier:
         self._times.append((goal, mtime_ns))
 
     def _parents(self, goal: str) -> None:
-        """Directories above what is written. What is none, in the tree below or by this step, is in the way:
-        a link would lead elsewhere."""
+        """Make the parent directories of a path. Raises ImageError if one exists and is not a directory: a
+        symbolic link would lead elsewhere."""
         parts = goal.strip("/").split("/")[:-1]
         for count in range(1, len(parts) + 1):
             path = "/" + "/".join(parts[:count])
@@ -223,7 +222,7 @@ class Copier:
                 self._times.append((path, found.st_mtime_ns))
 
     def _free(self, goal: str) -> tuple[int, str]:
-        """Where to write a file: the descriptor of its directory, and its name. Another one there goes."""
+        """Descriptor of the directory for a new file, and its name. Removes an earlier file of this step."""
         made = self._tree.state(goal)
         found = self._existing(goal)
         if any(each is not None and stat.S_ISDIR(each.st_mode) for each in (found, made)):
@@ -235,7 +234,7 @@ class Copier:
         return folder, last
 
     def _existing(self, path: str) -> os.stat_result | None:
-        """What the tree below has at a path whose parents are no links."""
+        """The entry of the layers below at a path whose parents are not symbolic links."""
         node = locate(self._view, path, last_link=False).node
         return None if node is None else os.lstat(node.places[0])
 
@@ -268,7 +267,7 @@ def _in_the_way(path: str, what: str) -> ImageError:
 
 
 def mode_change(text: str) -> Callable[[int, bool], int]:
-    """What --chmod does to a mode (and whether it is of a directory). Raises ValueError."""
+    """The change that --chmod makes: (mode, whether it is a directory's) -> mode. Raises ValueError."""
     if re.fullmatch(r"[0-7]{1,5}", text):
         number = int(text, 8)
         if number > 0o7777:

@@ -1,7 +1,7 @@
-"""Where overlayfs cannot be used: a step runs in a copy of the tree, and what it changed is compared.
+"""Without overlayfs: run a step in a copy of the root file system and compare it before and after.
 
-Kernels before 5.11 have no overlayfs for users, some file systems cannot hold its marks, and it cannot copy
-files of other users (a group's store).
+Kernels before 5.11 do not support unprivileged overlayfs, some file systems do not support its extended
+attributes, and it cannot copy files of other users (a group's store).
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ _State = tuple[int, int, int, int, int]
 
 
 class Copied(Struct, frozen=True):
-    """A copy of a tree, and what was in it."""
+    """A copy of a root file system and the initial state of its entries."""
 
     path: Path
     before: dict[bytes, _State]
 
 
 def copied(rootfs: Rootfs, target: Path) -> Copied:
-    """Copy the tree of a stage."""
+    """Copy the root file system of a stage."""
     flatten.copy(rootfs.trees, target)
     os.chmod(target, 0o755)
     return Copied(target, _states(os.fsencode(target)))
 
 
 def collect(tree: Copied, upper: Path) -> None:
-    """Fill `upper` with what has changed since: as overlayfs would, with whiteouts for what is gone."""
+    """Fill `upper` with the changes since the copy, as overlayfs does: whiteouts mark removed files."""
     after = _states(os.fsencode(tree.path))
     source = os.open(tree.path, FOLDER)
     target = os.open(upper, FOLDER)
@@ -62,7 +62,7 @@ def collect(tree: Copied, upper: Path) -> None:
         for path in sorted(tree.before.keys() - after.keys()):
             parent = os.path.dirname(path)
             if parent and parent not in after:
-                continue  # gone with its directory
+                continue  # removed with its directory
             if parent in after and parent and not stat.S_ISDIR(after[parent][0]):
                 continue
             _parents(path, source, target)
@@ -83,8 +83,8 @@ def collect(tree: Copied, upper: Path) -> None:
 
 
 def _states(top: bytes) -> dict[bytes, _State]:
-    """Everything below a directory: mode, size, times, inode. A directory's change time says that something
-    in it changed, not that it did."""
+    """Mode, size, times and inode of all entries below a directory; for directories only mode and mtime,
+    because their change time also depends on their entries."""
     found: dict[bytes, _State] = {}
     pending = [b""]
     while pending:

@@ -1,4 +1,4 @@
-"""ADD from elsewhere: files of URLs, and git repositories. Apart, because few builds need what it imports."""
+"""ADD from URLs and git repositories. A separate module, because few builds need its imports."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NO_ANSWER = (
 
 
 def downloaded(step: Instruction, work: Work, url: str, checksum: str) -> tuple[Path, str]:
-    """A directory with the file of a URL. A file with a checksum is kept, and not downloaded again."""
+    """Download a URL; return the directory and the file name. A file with a checksum is kept for later."""
     name = posixpath.basename(urllib.parse.unquote(urllib.parse.urlsplit(url).path))
     if not name or name in (".", "..") or "\0" in name or "/" in name:
         raise step.fault(f"{url[:80]} names no file", remedy="use a URL that ends in a file name")
@@ -99,7 +99,7 @@ def _fetch(work: Work, url: str, path: Path) -> None:
 
 
 def cloned(step: Instruction, work: Work, url: str, checksum: str) -> Source:
-    """A commit of a repository, by the git of this machine."""
+    """Fetch a commit of a repository with this machine's git."""
     if execute.which("git") is None:
         raise step.fault(
             "git is not installed on this machine", remedy="install git, or add an archive instead"
@@ -144,10 +144,10 @@ def cloned(step: Instruction, work: Work, url: str, checksum: str) -> Source:
     return Source(files=files, items=tuple(files.select(inner or "/")))
 
 
-#: git gives files the modes that the umask leaves them, which are then in the image.
+#: The umask determines the modes of files that git writes, and so their modes in the image.
 _GIT_COMMAND = ("sh", "-c", 'umask 022 && exec git "$@"', "git")
-#: How git reaches a server. All else that begins with GIT_ may name another repository, which checkout
-#: would change.
+#: Variables for access to a server. Others with the prefix GIT_ may refer to another repository, which
+#: checkout would change.
 _GIT_KEPT = (
     "GIT_SSH", "GIT_SSL_", "GIT_HTTP_", "GIT_PROXY_", "GIT_ASKPASS", "GIT_ALLOW_PROTOCOL",
     "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_EXEC_PATH",
@@ -155,7 +155,7 @@ _GIT_KEPT = (
 
 
 def _git_environment(folder: Path) -> dict[str, str]:
-    """Only the repository in this directory, whatever the user's environment names."""
+    """Environment variables for git that select only the repository in this directory."""
     kept = {
         name: value
         for name, value in os.environ.items()

@@ -1,9 +1,9 @@
-"""RUN with the user's subordinate IDs: files of the tree have their owners, and a chown is believed.
+"""RUN with the user's subordinate IDs: files have their owners, and chown works.
 
-The store's files belong to one user, and their owners are in the layers' recipes. So before a RUN, what
-belongs to others is copied into its upper directory with its owner, in a user namespace that has the IDs;
-after it, the copies that are unchanged go, the owners of what is left are read, and all of it becomes this
-user's again.
+The store's files belong to one user; their owners in the image are in the layers' recipes. Before a RUN, the
+files of other owners are copied into its upper directory with their owners, in a user namespace that has the
+IDs. After the RUN, unchanged copies are removed, the owners of the other files are recorded, and all files
+are owned by this user again.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ from bareboat.store import Store, is_dead
 
 
 class Given(Struct, frozen=True):
-    """What a RUN found with owners: `entries` of the worker, parents first."""
+    """Files copied with their owners before a RUN. `entries`: for the worker, parents first."""
 
     top: str
     entries: list[list[Any]]
 
 
 class Taken(Struct, frozen=True):
-    """What a RUN left. `owners`: of what is not root's; `kept`: directories that changed by their owner."""
+    """The result of a RUN. `owners`: of files that root does not own; `kept`: directories whose owner
+    changed."""
 
     owners: Mapping[bytes, Owner]
     kept: frozenset[str]
@@ -50,8 +51,8 @@ class Ids:
         return self._namespace.descriptor
 
     def give(self, rootfs: Rootfs, known: Mapping[bytes, Owner], upper: Path) -> Given:
-        """Fill an upper directory with what belongs to others. Raises ImageError for IDs that the user does
-        not have."""
+        """Copy the files of other owners into an upper directory. Raises ImageError for IDs outside of the
+        user's range."""
         entries = list(_entries(rootfs.view, known))
         for path, _, *owner in entries:
             if max(owner) >= self._namespace.count:
@@ -66,24 +67,24 @@ class Ids:
         return given
 
     def take(self, given: Given) -> Taken:
-        """What a RUN left, which belongs to this user afterwards."""
+        """Record the owners of the files that a RUN changed, and make this user their owner."""
         said = self._namespace.ask(do="collect", top=given.top, entries=given.entries)
         owners = {os.fsencode(path): (uid, gid) for path, (uid, gid) in said["owners"].items()}
         return Taken(owners, frozenset(said["kept"]))
 
     def own(self, folder: str) -> None:
-        """Make everything in a directory this user's."""
+        """Make this user the owner of a directory and everything in it."""
         self._namespace.ask(do="own", top=folder)
 
     def discard(self, folder: Path) -> None:
-        """Remove a directory with files of all users."""
+        """Remove a directory, with files of any owner."""
         self._namespace.ask(do="remove", top=str(folder))
 
 
 @contextlib.contextmanager
 def started(store: Store) -> Iterator[Ids]:
-    """The namespace, while a build runs. What killed builds left is removed. Raises PlanError with what is
-    missing, and the remedy."""
+    """The namespace of a build. Removes the scratch directories of killed builds. Raises PlanError with what
+    is missing and the remedy."""
     with execute.subordinate(Path(owner_worker.__file__)) as namespace:
         made = Ids(namespace)
         with contextlib.suppress(OSError):
@@ -94,7 +95,7 @@ def started(store: Store) -> Iterator[Ids]:
 
 
 def _entries(view: View, known: Mapping[bytes, Owner]) -> Iterator[list[Any]]:
-    """What belongs to others, with the directories that it is in, parents first."""
+    """The files of other owners and their directories, parents first."""
     seen: set[str] = set()
     for raw in sorted(known):
         name = os.fsdecode(raw).strip("/")
@@ -108,6 +109,6 @@ def _entries(view: View, known: Mapping[bytes, Owner]) -> Iterator[list[Any]]:
             except PlaceError:
                 break
             if found.node is None or found.path.strip("/") != path:
-                break  # it was removed, or a directory on the way is a link now
+                break  # it was removed, or one of its parents is now a symbolic link
             seen.add(path)
             yield [path, found.node.places[0], *known.get(os.fsencode(path), (0, 0))]

@@ -1,7 +1,7 @@
-"""A directory that holds the changes of one step -> a layer of the store: its tar is hashed, never written.
+"""Turn a directory with the changes of one step into a layer of the store. Its tar is hashed, not written.
 
-The tar has what the tree cannot: owners, setuid bits, whiteouts by their names. It is a recipe
-(`layers.recipe`) beside the tree, from which push and convert write it again, bit for bit.
+The tar has owners, setuid bits and whiteout names, which the tree cannot have. They are in a recipe
+(`layers.recipe`) next to the tree, from which push and convert write the same tar, bit for bit.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from bareboat.printable import file_name
 
 _CHUNK = 1 << 20
 _CAPABILITY = "security.capability"
-#: struct vfs_ns_cap_data is vfs_cap_data with the uid of a namespace's root at its end.
+#: struct vfs_ns_cap_data is vfs_cap_data followed by the uid of a namespace's root.
 _CAP_REVISION_2, _CAP_REVISION_3, _CAP_MASK = 0x02000000, 0x03000000, 0xFF000000
 #: https://peps.python.org/pep-0552/: magic, flags, time and size of the source
 _PYC = struct.Struct("<4sIII")
 
 
 class Rules(Struct, frozen=True, kw_only=True):
-    """How the tar describes files. `owner`: of a path, by its name in the layer; `newest`: later times become
-    this one, in seconds since 1970; None keeps all."""
+    """How the tar describes files. `owner`: path in the layer -> owner; `newest`: later times are replaced by
+    this one, in seconds since 1970; None keeps all times."""
 
     owner: Callable[[bytes], Owner] = lambda _path: (0, 0)
     newest: int | None = None
@@ -59,9 +59,9 @@ class _Entry(Struct):
 
 
 def finish(made: Path, rules: Rules) -> tuple[StoredLayer, Mapping[bytes, Owner]]:
-    """Describe the tree `made/tree` as a layer: `made/recipe` is written, modes and times of the tree become
-    what unpacking the tar would give. Returns its facts, and the owners of what is not root's. Raises
-    ImageError for what no layer can hold, OSError."""
+    """Make the tree `made/tree` a layer: write `made/recipe`, and set modes and times in the tree as
+    unpacking the tar would. Returns the layer's facts and the owners of files that root does not own. Raises
+    OSError, and ImageError for files that a layer cannot hold."""
     tree = os.fsencode(made / "tree")
     entries = list(_entries(tree, rules))
     if rules.newest is not None:
@@ -73,7 +73,7 @@ def finish(made: Path, rules: Rules) -> tuple[StoredLayer, Mapping[bytes, Owner]
         facts = writer.finish()
     finally:
         writer.close()
-    for entry in reversed(entries):  # filling a directory changes its time
+    for entry in reversed(entries):  # adding to a directory changes its time
         full = os.path.join(tree, entry.path)
         if stat.S_ISDIR(entry.state.st_mode):
             os.chmod(full, stat.S_IMODE(entry.state.st_mode) & 0o1777 | 0o700)
@@ -87,7 +87,7 @@ def finish(made: Path, rules: Rules) -> tuple[StoredLayer, Mapping[bytes, Owner]
 
 
 def _entries(tree: bytes, rules: Rules) -> Iterator[_Entry]:
-    """Everything below the tree, parents first, in byte order of the names."""
+    """All entries of the tree, parents first, in byte order of the names."""
     pending = [b""]
     while pending:
         path = pending.pop()
@@ -120,14 +120,16 @@ def _entries(tree: bytes, rules: Rules) -> Iterator[_Entry]:
 
 
 def _is_mark(state: os.stat_result) -> bool:
-    """A whiteout as a file, where the file system refuses devices: Bareboat makes it, empty and private."""
+    """Whether a file may be a whiteout. Bareboat writes an empty, private file where the file system does not
+    support devices."""
     return (
         stat.S_ISREG(state.st_mode) and state.st_size == 0 and stat.S_IMODE(state.st_mode) in (0o600, 0o400)
     )
 
 
 def _xattrs(full: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """The attributes that a layer has; those of overlayfs go, except the mark of an opaque directory."""
+    """The extended attributes for the layer. Removes those of overlayfs, except the mark of an opaque
+    directory."""
     try:
         names = os.listxattr(full, follow_symlinks=False)
     except OSError:
@@ -147,7 +149,7 @@ def _xattrs(full: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _capability(value: bytes) -> bytes:
-    """A file's capabilities without the namespace in which they were set, which exists only here."""
+    """A file's capabilities without the namespace in which they were set; it exists only on this machine."""
     if len(value) == 24 and struct.unpack_from("<I", value)[0] & _CAP_MASK == _CAP_REVISION_3:
         magic = struct.unpack_from("<I", value)[0] & ~_CAP_MASK | _CAP_REVISION_2
         return struct.pack("<I", magic) + value[4:20]
@@ -155,7 +157,7 @@ def _capability(value: bytes) -> bytes:
 
 
 def _restamp(tree: bytes, entries: list[_Entry], newest: int) -> None:
-    """Byte code has its source's time in it: where that changes, the byte code follows, or Python would
+    """Replace the time of the source in byte code if the source's time changes. Otherwise Python would
     compile it again at each start."""
     changed = {
         each.path: int(each.state.st_mtime_ns // 10**9)
@@ -184,7 +186,7 @@ def _restamp(tree: bytes, entries: list[_Entry], newest: int) -> None:
 
 
 class _Writer:
-    """Hashes the tar and writes its recipe."""
+    """Hashes the tar and writes the recipe."""
 
     def __init__(self, tree: bytes, recipe: Path) -> None:
         self._tree = tree
@@ -195,7 +197,7 @@ class _Writer:
         self._inodes = 1
         self._stackable = True
         self._first_names: dict[tuple[int, int], bytes] = {}
-        #: Path -> owner, where that is not root.
+        #: Path -> owner, for owners other than root.
         self.owners: dict[bytes, Owner] = {}
 
     def add(self, entry: _Entry, owner: Owner) -> None:
@@ -210,7 +212,7 @@ class _Writer:
             if path:
                 self._head(path + b"/", tarreader.FOLDER, entry, owner, mode=mode)
             else:
-                self._stackable = False  # overlayfs merges the roots of layers whatever they are marked with
+                self._stackable = False  # overlayfs merges the roots of layers, even opaque ones
             if entry.is_opaque:
                 self._mark(path, OPAQUE, entry.mtime)
         elif stat.S_ISLNK(state.st_mode):
@@ -302,7 +304,7 @@ class _Writer:
         self._size += len(data)
 
     def finish(self) -> StoredLayer:
-        """The end of the tar, and the layer's facts."""
+        """Write the end of the tar and return the layer's facts."""
         self._put(tarwriter.END)
         self._recorder.literal(bytes(self._literal))
         complete = self._recorder.close()

@@ -1,4 +1,4 @@
-"""The mounts of a RUN on this machine: directories of the cache, secrets, sockets, files of other stages."""
+"""The mounts of a RUN on this machine: cache directories, secrets, sockets, files of other stages."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _SOCKET = "/run/buildkit/ssh_agent"
 
 
 class Mounted(Struct):
-    """The mounts of one RUN. `described`: what of them is in its key; `binds` are complete inside `held`."""
+    """The mounts of one RUN. `described`: their part of its key; `binds`: usable inside `held`."""
 
     described: list[object] = field(default_factory=list)
     binds: tuple[Bind, ...] = ()
     variables: dict[str, str] = field(default_factory=dict)
-    #: Directories of the cache to hold, with whether others must wait.
+    #: Cache directories in use, and whether each is locked.
     _caches: list[tuple[str, bool]] = field(default_factory=list)
     _work: Work | None = None
     #: Copies to make before the command runs.
@@ -42,7 +42,7 @@ class Mounted(Struct):
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """While the command runs: locked directories of the cache are its own."""
+        """Make the copies, and lock cache directories while the command runs."""
         assert self._work is not None
         for make in self._copies:
             make()
@@ -90,8 +90,8 @@ def mounted(
 
 
 def _cache(mount: RunMount, target: str, work: Work, made: Mounted, source: Callable[[str], Files]) -> Bind:
-    """A directory that outlives the build. A private one is a directory for this step only where another
-    build uses it."""
+    """A directory that is kept after the build. With sharing=private, a temporary directory replaces it while
+    another build uses it."""
     listed = _seed(source(mount.stage), mount.source or "/") if mount.stage else ()
     seed = digests.hexed(codec.digest(_described(work, listed))) if mount.stage else ""
     made.described.append(["cache", target, mount.id, seed, mount.writable, mount.mode])
@@ -149,7 +149,7 @@ def _socket(
 
 
 def _bind(mount: RunMount, target: str, work: Work, made: Mounted, files: Files) -> Bind:
-    """Files of the context, a stage or an image; what is written there is discarded."""
+    """Files of the context, a stage or an image. Writes to them are discarded."""
     (item, *others) = files.select(mount.source or ".")
     if others:
         raise NotFoundError(f"{mount.source[:80]!r} matches several paths in {files.name}")
@@ -173,7 +173,7 @@ def _bind(mount: RunMount, target: str, work: Work, made: Mounted, files: Files)
 
 
 def _seed(files: Files, path: str) -> tuple[Entry, ...]:
-    """What a directory of the cache begins with."""
+    """The initial content of a cache directory."""
     (item,) = files.select(path)
     if not item.is_folder:
         raise UsageError(f"{path} in {files.name} is not a directory", remedy="source=DIRECTORY")
@@ -187,7 +187,7 @@ def _fill(folder: Path, listed: Sequence[Entry], mode: int | None) -> None:
 
 
 def _listed(files: Files, item: Item) -> tuple[Entry, ...]:
-    """An entry and all below it, as they are now."""
+    """The current state of an entry and everything below it."""
     source = Source(files=files, items=(item,))
     return tuple(entries(Request(sources=(source,), target="/", is_folder=False)))
 
@@ -208,7 +208,7 @@ def _flatten(files: Files, place: Path) -> None:
 
 
 def _copy(listed: Sequence[Entry], folder: Path, target: str) -> None:
-    """A copy of its own: a mount of the user's files would let a RUN see them change."""
+    """Copy entries for a mount: a RUN would see changes of the original files."""
     folder.mkdir(exist_ok=True)
     folder.chmod(0o755)
     with Tree(folder) as tree:

@@ -1,4 +1,4 @@
-"""What a build is asked for, and what came of it."""
+"""The options and the result of a build."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ from bareboat.model import Image
 
 
 class Options(Struct, frozen=True, kw_only=True):
-    """`dockerfile`: its text, `name`: its path as the user wrote it. `secrets`: id -> content; `sockets`: id
-    -> the socket of an SSH agent. `epoch`: no file of a new layer is younger, in seconds since 1970; None
-    keeps times. `shell`: opened where a RUN fails; `ids`: RUN has the user's
-    subordinate IDs; `command`: builds it again."""
+    """The options of a build.
+
+    `dockerfile`: its text; `name`: its path as the user wrote it. `secrets`: id -> content; `sockets`: id ->
+    the socket of an SSH agent. `epoch`: the latest time of files in new layers, in seconds since 1970; None
+    keeps times. `shell`: open one if a RUN fails. `ids`: RUN has the user's subordinate IDs. `command`:
+    builds the image again.
+    """
 
     dockerfile: str
     name: str
@@ -39,35 +42,35 @@ class Options(Struct, frozen=True, kw_only=True):
 
 
 class Engine(Struct, frozen=True, kw_only=True):
-    """The bubblewrap that runs the steps. `is_whole`: it was tried, and does all that a step may need."""
+    """The bubblewrap that runs the steps. `is_whole`: a probe found all features that a step may need."""
 
     path: str
     is_whole: bool = False
 
 
 class Reporter(Protocol):
-    """Shows what a build does."""
+    """Shows the progress of a build."""
 
     def begin(self, title: str, text: str) -> None:
-        """A step begins: `title` is its stage and number."""
+        """Report that a step begins. `title`: its stage and number."""
 
     def output(self, title: str, data: bytes) -> None:
-        """A RUN printed something."""
+        """Show output of a RUN."""
 
     def end(self, title: str, text: str, wall_s: float, *, cached: bool) -> None:
-        """A step is over."""
+        """Report that a step ended."""
 
     def bytes(self, what: str, done: int, total: int) -> None:
-        """Progress in bytes."""
+        """Show progress in bytes."""
 
     def warn(self, text: str) -> None:
-        """Something that the user must know."""
+        """Show a warning."""
 
 
 class Machine(Struct, frozen=True, kw_only=True):
-    """What a build uses of its surroundings: images by reference (`image`, pulled where they are missing),
-    the engine, after trying programs by their paths, and a name for this machine's architecture
-    (`uname -m`)."""
+    """What a build uses of this machine. `name`: its architecture (`uname -m`); `image`: returns an image by
+    reference, pulled if missing; `engine`: returns the engine, given a function that tests a program by its
+    path."""
 
     name: str
     image: Callable[[str], Image]
@@ -75,8 +78,8 @@ class Machine(Struct, frozen=True, kw_only=True):
 
 
 class Built(Struct, frozen=True, kw_only=True):
-    """A built image. `steps`, `cached`: how many steps can make a layer, and how many of those results were
-    there."""
+    """A built image. `steps`: the number of steps that can make a layer; `cached`: how many of them were in
+    the cache."""
 
     image: Image
     steps: int

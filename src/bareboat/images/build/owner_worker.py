@@ -1,11 +1,11 @@
-"""A program: in a user namespace with the user's subordinate IDs, it gives files their owners, and takes them
-back. It has no imports but the standard library's, and answers one line of JSON to each that it reads.
+"""A program that changes owners of files in a user namespace with the user's subordinate IDs. It imports only
+the standard library. It reads requests, one line of JSON each, and answers each with one line of JSON.
 
     {"do": "seed", "top": PATH, "entries": [[PATH, FILE, UID, GID], …]}     -> {}
     {"do": "collect", "top": PATH, "entries": …}                            -> {"owners": …, "kept": …}
     {"do": "own", "top": PATH}, {"do": "remove", "top": PATH}               -> {}
 
-Paths are bytes, as text with surrogates. An error is {"error": TEXT}. It ends with its input.
+Paths are bytes, as text with surrogates. An error is {"error": TEXT}. The program exits at the end of input.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 
 _CLONE_NEWUSER = 0x10000000
 _CAPABILITY = "security.capability"
-#: Path -> what tells whether a file is still as it was made.
+#: Path -> inode and ctime, to detect changes.
 _Marks = dict[str, tuple[int, int]]
 
 
@@ -60,7 +60,7 @@ def _answer(data: dict[str, Any]) -> None:
 
 
 def _seed(top: str, entries: list[list[Any]]) -> _Marks:
-    """Copy what belongs to others, as overlayfs copies what changes. Parents come first."""
+    """Copy files of other owners, as overlayfs copies up changed files. Parents come first."""
     folders = []
     for path, real, uid, gid in entries:
         full, state = os.path.join(top, path), os.lstat(real)
@@ -97,7 +97,7 @@ def _copy_attributes(source: str, target: str) -> None:
 
 
 def _collect(top: str, entries: list[list[Any]], marks: _Marks) -> dict[str, Any]:
-    """Remove the copies that are unchanged, tell the owners of all else, and make it this user's. `kept`:
+    """Remove unchanged copies, return the owners of all other files, and make this user their owner. `kept`:
     directories whose owner changed."""
     for path, mark in marks.items():
         full = os.path.join(top, path)
@@ -111,7 +111,7 @@ def _collect(top: str, entries: list[list[Any]], marks: _Marks) -> dict[str, Any
     given = {path: (uid, gid) for path, _, uid, gid in entries}
     owners: dict[str, tuple[int, int]] = {}
     kept = []
-    for path, full, state in list(_below(top)):  # all, before a first name of several changes the others
+    for path, full, state in list(_below(top)):  # before changes: hard links share an owner
         owner = (state.st_uid, state.st_gid)
         if owner != (0, 0) and not stat.S_ISCHR(state.st_mode):
             owners[path] = owner
@@ -127,7 +127,7 @@ def _own(top: str) -> None:
 
 
 def _below(top: str) -> Any:
-    """Everything, a directory before what is in it."""
+    """All entries, parents first."""
     pending = [""]
     while pending:
         path = pending.pop()
@@ -139,7 +139,8 @@ def _below(top: str) -> Any:
 
 
 def _take(full: str, state: os.stat_result) -> None:
-    """Make a file this user's, who is root here; the kernel drops modes and capabilities with the owner."""
+    """Make this user, who is root here, the owner of a file. Restores setuid and setgid bits and
+    capabilities, which the kernel removes with the owner."""
     if (state.st_uid, state.st_gid) == (0, 0):
         return
     capability = None

@@ -1,6 +1,6 @@
-"""The owners of a layer's files, which a tree of one user cannot have: read from the layer's recipe.
+"""The owners of a layer's files, read from the layer's recipe: the files in the store have one owner.
 
-A file that a step changes keeps the owner that the layers below give it.
+A file that a step changes keeps its owner of the layers below.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CHUNK = 1 << 20
 
 
 def of_layer(store: Store, diff_id: str) -> Mapping[bytes, Owner]:
-    """Path -> owner, for all that is not root's. A layer without a recipe is root's."""
+    """Path -> owner, for files that root does not own. Root owns all files of a layer without a recipe."""
     path = _path(store, diff_id)
     with contextlib.suppress(StoreError, OSError, ValueError):
         read = store.read(path, dict[str, tuple[int, int]])
@@ -51,7 +51,7 @@ def of_layer(store: Store, diff_id: str) -> Mapping[bytes, Owner]:
 
 
 def keep(store: Store, diff_id: str, owners: Mapping[bytes, Owner]) -> None:
-    """Keep what `of_layer` would read."""
+    """Store the owners for `of_layer`."""
     named = {name.decode(errors="surrogateescape"): owner for name, owner in owners.items()}
     store.write(_path(store, diff_id), codec.to_json(named))
 
@@ -61,7 +61,7 @@ def _path(store: Store, diff_id: str) -> Path:
 
 
 class _Stream(io.RawIOBase):
-    """Pieces as a file that is read from front to back."""
+    """A sequential stream over pieces of data."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
-"""Where package managers find packages during RUN: an index and mirrors of the site, and its certificates.
+"""Sources for package managers during RUN: an index and mirrors of the site, and its certificates.
 
-Like proxies they are in no image and in no cache key: a mirror has the same packages.
+Like proxies, they are not part of images and cache keys: a mirror has the same packages.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from bareboat.images.build.tree import Tree
 from bareboat.images.inside.view import View
 
 CERTIFICATES = "/dev/.bareboat-ca.pem"
-#: Of OpenSSL, requests, curl, pip, git, Node.js and cargo; uv, conda, R and Julia read one of them.
+#: Read by OpenSSL, requests, curl, pip, git, Node.js and cargo; uv, conda, R and Julia read one of them.
 _CERTIFICATE_VARIABLES = (
     "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT", "GIT_SSL_CAINFO",
     "NODE_EXTRA_CA_CERTS", "CARGO_HTTP_CAINFO",
 )  # fmt: skip
-#: The archives of Debian and Ubuntu; group 1 is the name that mirrors have them by.
+#: The archives of Debian and Ubuntu; group 1 is their usual name on mirrors.
 _ARCHIVES = re.compile(
     r"https?://(?:[\w.-]+\.)?(?:debian\.org|ubuntu\.com)/(debian-security|debian|ubuntu-ports|ubuntu)(?=[/\s]|$)"
 )
@@ -34,29 +34,30 @@ _LARGEST_BYTES = 1 << 20
 
 
 class Packages(Struct, frozen=True, kw_only=True):
-    """`index`: the URL of a Python index. `mirrors`: URL of an archive -> its mirror's; an empty one is every
-    archive of Debian and Ubuntu, by its usual name below the mirror. `certificates`: a bundle of the
-    certificate authorities, PEM."""
+    """`index`: the URL of a Python index. `mirrors`: URL of an archive -> URL of its mirror; an empty key
+    means all archives of Debian and Ubuntu, by their usual names below the mirror. `certificates`: a
+    bundle of certificate authorities, PEM."""
 
     index: str = ""
     mirrors: Mapping[str, str] = field(default_factory=dict)
     certificates: bytes = b""
 
     def variables(self) -> dict[str, str]:
-        """What pip, uv and programs with TLS read; what the recipe sets goes before it."""
+        """Environment variables for pip, uv and programs that use TLS. The recipe's variables override
+        them."""
         found = dict.fromkeys(_CERTIFICATE_VARIABLES, CERTIFICATES) if self.certificates else {}
         if self.index:
             found |= {"PIP_INDEX_URL": self.index, "UV_DEFAULT_INDEX": self.index}
         return found
 
     def apt(self) -> bytes:
-        """Settings of apt, which reads no variable."""
+        """Settings for apt, which ignores these environment variables."""
         return f'Acquire::https::CAInfo "{CERTIFICATES}";\n'.encode() if self.certificates else b""
 
     def mirrored(self, text: str) -> str:
-        """A list of apt's sources with the mirrors in it."""
+        """A source list of apt with mirrors in place of archives."""
         for archive, mirror in self.mirrors.items():
-            top = mirror.rstrip("/").replace("\\", r"\\")  # as re.sub reads it
+            top = mirror.rstrip("/").replace("\\", r"\\")  # escaped for re.sub
             if archive:
                 text = re.sub(rf"{re.escape(archive.rstrip('/'))}(?=[/\s]|$)", top, text)
             else:
@@ -65,7 +66,7 @@ class Packages(Struct, frozen=True, kw_only=True):
 
 
 class Sources:
-    """apt's lists of sources with the mirrors in them while a RUN runs, and as they were after it."""
+    """The source lists of apt, which have mirrors during a RUN and are restored after it."""
 
     def __init__(self, packages: Packages, view: View) -> None:
         self._view = view
@@ -82,9 +83,9 @@ class Sources:
                 self._changed[found.path] = (text, mirrored)
 
     def place(self, top: Path) -> None:
-        """Write them into the tree of a RUN, or the upper directory of its overlay."""
+        """Write the lists with mirrors into the tree of a RUN, or the upper directory of its overlay."""
         with Tree(top) as tree:
-            # The deepest first: making a directory would change the time of one that is there.
+            # The deepest first: making a directory would change the time of its parent.
             for path in sorted(self._changed, key=lambda path: path.count("/"), reverse=True):
                 if tree.state(os.path.dirname(path)) is None:
                     Copier(self._view, tree, Request(sources=(), target=path, is_folder=False)).make_parents(
@@ -93,8 +94,8 @@ class Sources:
                 _write(tree, path, self._changed[path][1], self._below(path))
 
     def restore(self, upper: Path) -> None:
-        """Take the mirrors out of the lists in the layer of a RUN; one that it did not change is no part of
-        the layer."""
+        """Remove the mirrors from the lists in the layer of a RUN. Lists that it did not change are removed
+        from the layer."""
         if not self._changed:
             return
         every = _replaced(self._changed.values())
@@ -117,23 +118,23 @@ class Sources:
         return os.lstat(found.node.places[0])
 
     def _is_below(self, tree: Tree, path: str, state: os.stat_result) -> bool:
-        """Whether the file of the layers below is there without this one, and has its mode."""
+        """Whether the layers below have the file with the same mode, visible without this one."""
         folder = os.path.dirname(path)
         here = tree.state(folder)
-        # A RUN that made the directory anew hides what is below.
+        # A directory that the RUN created again hides the layers below.
         untouched = here is not None and here.st_mtime_ns == self._below(folder).st_mtime_ns
         return untouched and state.st_mode == self._below(path).st_mode
 
 
 def _lists(tree: Tree, changed: Iterable[str]) -> Iterator[str]:
-    """Those that were changed, and others in their directories: a RUN may copy one."""
+    """The changed lists and all other files in their directories, which may be copies made by a RUN."""
     for folder in sorted({os.path.dirname(path) for path in changed}):
         with contextlib.suppress(OSError), os.scandir(tree.folder(folder)) as entries:
             yield from [f"{folder}/{entry.name}" for entry in entries]
 
 
 def _replaced(changed: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """URL of a mirror -> the URLs in whose places it is, in the order of the text: two archives may have one
+    """URL of a mirror -> the URLs that it replaced, in the order of the text: two archives may have one
     mirror."""
     found: dict[str, list[str]] = {}
     for text, mirrored in changed:
@@ -162,7 +163,7 @@ def _read(tree: Tree, path: str) -> str:
 
 
 def _write(tree: Tree, path: str, text: str, state: os.stat_result) -> None:
-    """The file with this mode and time; its directory keeps its own time."""
+    """Write a file with this mode and time; the time of its directory does not change."""
     _remove(tree, path)
     above = tree.state(os.path.dirname(path))
     folder, name = tree.at(path)

@@ -1,7 +1,7 @@
-"""Builds by other tools: the same command line, and the result in the same store.
+"""Builds by other tools, with the same command line and the same store.
 
-For what one user ID cannot do: a builder that a site prescribes, or an image that must be another tool's own.
-Their caches are their own. Options that a tool does not have are refused, never ignored.
+For builds that need more than one user ID, a builder that a site prescribes, or an image that another tool
+must build. Each tool has its own cache. Options that a tool does not support are refused, not ignored.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from bareboat.store import Store
 BUILDERS = ("podman", "buildah", "docker", "apptainer", "ch-image")
 _KEPT_BYTES = 4096
 _LAST_LINES = 12
-#: Flag -> the builders that have none for it.
+#: Flag -> the builders that do not support it.
 _LACKING: Mapping[str, tuple[str, ...]] = {
     "--secret": ("apptainer", "ch-image"),
     "--ssh": ("apptainer", "ch-image"),
@@ -38,14 +38,14 @@ _LACKING: Mapping[str, tuple[str, ...]] = {
     "--apt-mirror": BUILDERS,
     "--ca-bundle": BUILDERS,
 }
-#: What takes an image from a file into the store.
+#: Loads an image from a file into the store.
 Take = Callable[[Transport, Path], Image]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """The other builder. `path`: of its program; `secrets`, `sockets`: as on the command line; `pull`: ask
-    registries for newer base images."""
+    """The other builder. `path`: its program; `secrets`, `sockets`: as on the command line; `pull`: pull
+    newer base images."""
 
     name: str
     path: str
@@ -56,8 +56,8 @@ class Peer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commands:
-    """What a build runs. `title`: of the command that builds; `export`: the command that writes the image to
-    `file`, given the name that the builder wrote, None where building writes it."""
+    """The commands of a build. `title`: of the build command; `export`: returns the command that writes the
+    image to `file`, given its name or ID; None if the build writes the file."""
 
     build: list[str]
     title: str
@@ -71,7 +71,7 @@ def build(store: Store, peer: Peer, options: Options, reporter: Reporter, take: 
     _check(peer, options)
     with store.scratch() as scratch:
         commands = planned(peer, options, scratch)
-        folder = options.context if peer.name == "apptainer" else None  # from which %files takes files
+        folder = options.context if peer.name == "apptainer" else None  # the source of %files
         _run(peer, commands.build, commands.title, f"building with {peer.name}", reporter, folder)
         if commands.export is not None:
             result = scratch / "id"
@@ -88,7 +88,7 @@ def build(store: Store, peer: Peer, options: Options, reporter: Reporter, take: 
 
 
 def planned(peer: Peer, options: Options, scratch: Path) -> Commands:
-    """The commands of a build, in a directory for its results."""
+    """The commands of a build. `scratch`: the directory for its results."""
     match peer.name:
         case "apptainer":
             return _apptainer(peer, options, scratch)
@@ -99,10 +99,10 @@ def planned(peer: Peer, options: Options, scratch: Path) -> Commands:
 
 
 def _by_id(peer: Peer, options: Options, scratch: Path) -> Commands:
-    """podman, buildah and docker, which write the image's ID."""
+    """The commands for podman, buildah and docker, which write the image's ID."""
     arguments = dict(options.arguments)
     epoch = [] if options.epoch is None or peer.name == "docker" else [str(options.epoch)]
-    if epoch and EPOCH not in options.dockerfile:  # they warn of arguments that no ARG declares
+    if epoch and EPOCH not in options.dockerfile:  # the tools warn about arguments without an ARG
         arguments.pop(EPOCH, None)
     words = [peer.path, "bud" if peer.name == "buildah" else "build"]
     words += [] if peer.name == "docker" else ["--layers"]
@@ -168,12 +168,12 @@ def _charliecloud(peer: Peer, options: Options, scratch: Path) -> Commands:
 
 
 def _name(scratch: Path) -> str:
-    """A name of ch-image, which has no IDs: no other build has it."""
+    """A unique image name for ch-image, which has no image IDs."""
     return f"bareboat-{scratch.name.lower()}"
 
 
 def _check(peer: Peer, options: Options) -> None:
-    """Raise UsageError for what the builder does not do, PlanError where it cannot work."""
+    """Raise UsageError for options that the builder does not support, PlanError if it cannot run."""
     is_definition = definition.is_definition(options.dockerfile)
     if is_definition != (peer.name == "apptainer"):
         kind = "Dockerfiles" if peer.name == "apptainer" else "definition files"
@@ -214,13 +214,14 @@ def _check(peer: Peer, options: Options) -> None:
 
 
 def _environment(peer: Peer) -> Mapping[str, str]:
-    """ch-image is a program in Python, which must not be started by that of Bareboat's own environment."""
+    """The environment of the builder. The Python program ch-image must not find the interpreter of Bareboat's
+    own environment."""
     if peer.name != "ch-image":
         return os.environ
     own = os.path.dirname(sys.executable)
     path = [each for each in os.environ.get("PATH", "/usr/bin:/bin").split(":") if each != own]
     user = pwd.getpwuid(os.getuid()).pw_name
-    # Its cache is a git repository, in which it commits.
+    # ch-image commits to a git repository, its cache.
     names = {f"GIT_{who}_{what}": user for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
     return {"USER": user, **names, **os.environ, "PATH": ":".join(path)}
 

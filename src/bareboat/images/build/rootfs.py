@@ -1,4 +1,4 @@
-"""The tree of a stage: its layers, how a step sees them, and what a step changed in it."""
+"""The root file system of a stage: its layers, as a step sees them, and the changes of a step."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bareboat.images.layers.whiteouts import is_opaque
 from bareboat.model import Layer
 from bareboat.store import Store
 
-#: bubblewrap gives the kernel all lower directories in one page, with a prefix for each.
+#: bubblewrap passes all lower directories to the kernel in one page, each with a prefix.
 _PAGE_BYTES = 3500
 _PREFIX_BYTES = 12
 
@@ -28,11 +28,11 @@ class Rootfs(Struct):
     store: Store
     layers: tuple[Layer, ...] = ()
     _view: View | None = None
-    #: The lowest layers as one tree, and how many they are.
+    #: The number of lowest layers that are joined, and their tree.
     _joined: tuple[int, Path] | None = None
 
     def above(self, layer: Layer) -> Rootfs:
-        """With one more layer."""
+        """A copy with one more layer on top."""
         made = Rootfs(self.store, (*self.layers, layer))
         made._joined = self._joined
         return made
@@ -52,8 +52,8 @@ class Rootfs(Struct):
         return self._view
 
     def lower(self, scratch: Path) -> list[str]:
-        """The directories to stack, bottom first: the layers' trees, or fewer trees of hard links where
-        overlayfs cannot take so many, or not these. `scratch`: for such a tree."""
+        """The lower directories for overlayfs, bottom first: the layers' trees, or one tree of hard links
+        where they are too many or not stackable. `scratch`: directory for such a tree."""
         count, joined = self._joined or (0, None)
         rest = self._distinct(self.layers[count:])
         length = sum(len(str(tree)) + _PREFIX_BYTES for tree in rest)
@@ -72,7 +72,7 @@ class Rootfs(Struct):
         return [str(tree) for tree in found]
 
     def flat(self, scratch: Path) -> Path:
-        """All layers as one tree, to mount."""
+        """All layers as one tree of hard links, for mounts."""
         if self._joined is None or self._joined[0] != len(self.layers):
             from bareboat.images.layers import flatten
 
@@ -82,14 +82,14 @@ class Rootfs(Struct):
         return self._joined[1]
 
     def _distinct(self, layers: Sequence[Layer]) -> list[Path]:
-        """The trees of layers that hold something, each once: overlayfs refuses one that comes twice, and the
-        upper one decides."""
+        """The trees of layers that are not empty. Of equal layers only the uppermost is used: overlayfs
+        refuses the same directory twice."""
         last = {layer.diff_id: number for number, layer in enumerate(layers)}
         found = [self.store.layer(diff_id) for diff_id, _ in sorted(last.items(), key=lambda pair: pair[1])]
         return [tree for tree in found if not is_empty(tree)]
 
     def is_own(self) -> bool:
-        """Whether all layers belong to this user: overlayfs cannot copy up the files of others."""
+        """Whether this user owns all layers: overlayfs cannot copy up files of other users."""
         for tree in self.trees:
             with os.scandir(tree) as entries:
                 first = next(entries, None)
@@ -101,12 +101,13 @@ class Rootfs(Struct):
 
 
 class Stubs:
-    """The mount points of a step that its tree lacks: bubblewrap makes them, and they are no change."""
+    """Mount points that the root file system of a step lacks. bubblewrap makes them; they are not part of the
+    layer."""
 
     def __init__(self, view: View, targets: Iterable[str]) -> None:
-        """Raises PlaceError for a target that cannot be a place."""
+        """Raises PlaceError for a target that cannot be resolved."""
         self._view = view
-        #: What will be made, deepest last.
+        #: Paths that bubblewrap makes, parents first.
         self._made: list[str] = []
         self.places: dict[str, Place] = {}
         for target in targets:
@@ -116,13 +117,13 @@ class Stubs:
                 self._made += [each for each in (*place.missing, place.path) if each not in self._made]
 
     def path(self, target: str) -> str:
-        """Where to mount: the target without links."""
+        """The mount point: the target with links resolved."""
         return self.places[target].path
 
     def remove(self, upper: Path, *, keep: Collection[str] = ()) -> None:
-        """Remove what is still as bubblewrap made it, and directories that did not change otherwise; `keep`:
-        directories that did, by their owner. The step may have moved what a stub is in, and put a link in its
-        place: no link is followed."""
+        """Remove mount points that the step did not change, and directories without other changes. `keep`:
+        directories whose owner changed. No link is followed: the step may have replaced a parent directory
+        by a link."""
         with Tree(upper) as tree:
             touched = {
                 os.path.dirname(path)
@@ -134,7 +135,7 @@ class Stubs:
             _prune(tree, self._view, {f"/{path}" for path in keep})
 
     def _restore(self, tree: Tree, path: str) -> None:
-        """The time of a directory in which a stub was."""
+        """Restore the time of a directory from which a mount point was removed."""
         found = self._view.find(path)
         if found is not None and path not in self._made:
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
@@ -142,7 +143,8 @@ class Stubs:
 
 
 def _prune(tree: Tree, view: View, keep: Collection[str]) -> None:
-    """Remove directories that were only opened for writing: empty ones, as those below have them."""
+    """Remove directories that overlayfs copied up without a change: empty, with the same mode and time as
+    below."""
     for path in reversed(list(tree.folders())):
         if path in keep:
             continue
@@ -165,6 +167,6 @@ def is_empty(tree: Path) -> bool:
 
 
 def discard(path: Path) -> None:
-    """Remove a tree that is not needed any more."""
+    """Remove a tree; ignore errors."""
     with contextlib.suppress(OSError):
         remove_tree(path)

@@ -1,4 +1,4 @@
-"""RUN: a command in the tree of its stage; what it changes becomes a layer."""
+"""RUN: execute a command in the root file system of its stage; its changes become a layer."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from bareboat.model import Outcome
 from bareboat.paths import DEFAULT_PATH
 from bareboat.seccomp import program, starter
 
-#: The last lines that an error shows.
+#: Limits on the output that is kept for errors.
 _KEPT_BYTES = 1 << 16
 _KEPT_LINES = 15
-#: A file system with less room is full.
+#: A file system with less free space counts as full.
 _FULL_BYTES = 1 << 20
-#: What becomes the user of USER, where there are several users.
+#: The program that changes to the user of USER, with subordinate IDs.
 _START = "/dev/.bareboat-start"
 _OWN_PROCESSES = ("--unshare-pid", "--proc", "/proc")
 _RESOLVER, _HOSTS = "/etc/resolv.conf", "/etc/hosts"
 
 
 class Command(Struct, frozen=True, kw_only=True):
-    """One RUN. `name`: the Dockerfile's; `words`: what is executed; `hosts`: names for /etc/hosts."""
+    """One RUN. `name`: of the Dockerfile; `words`: the command; `hosts`: entries for /etc/hosts."""
 
     step: Instruction
     name: str
@@ -55,7 +55,7 @@ class Command(Struct, frozen=True, kw_only=True):
 
 
 class Runner:
-    """Runs the commands of a build; what the machine permits is tried once."""
+    """Runs the commands of a build. Features of the machine are probed once."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Runner:
         stopped: threading.Event,
         ids: Ids | None = None,
     ) -> None:
-        """`ids`: the user's subordinate IDs, where commands have them."""
+        """`ids`: the user's subordinate IDs, if commands have them."""
         self._stopped = stopped
         self._ids = ids
         self._scratch = scratch
@@ -85,9 +85,9 @@ class Runner:
         shell: Callable[[BareboatError], bool] = lambda _error: False,
         known: Callable[[], Mapping[bytes, Owner]] = dict,
     ) -> Mapping[bytes, Owner]:
-        """Run it on top of the tree; its changes are in `made/tree`. Returns the owners of what it changed,
-        which are root's where there is one user. `known`: who owns the files of the tree. Raises RunError
-        where it fails; before that, `shell` is asked whether to open one where it failed."""
+        """Run a command on top of the layers; its changes are in `made/tree`. Returns the owners of changed
+        files; empty without subordinate IDs. `known`: returns the owners of the files in the layers. Raises
+        RunError if the command fails. `shell`: whether to open a shell before that."""
         found = self._probe()
         upper = made / "tree"
         upper.mkdir(parents=True)
@@ -146,7 +146,7 @@ class Runner:
     def _owned(
         self, command: Command, rootfs: Rootfs, known: Callable[[], Mapping[bytes, Owner]], upper: Path
     ) -> Iterator[_Owned]:
-        """The tree with its owners while a command runs, where there are several users."""
+        """With subordinate IDs, give files their owners while a command runs."""
         found = _Owned()
         if self._ids is None:
             yield found
@@ -159,13 +159,14 @@ class Runner:
             found.owners, found.kept = taken.owners, taken.kept
         finally:
             with contextlib.suppress(BareboatError):
-                self._ids.own(str(upper))  # what failed is removed by this user
+                self._ids.own(str(upper))  # this user removes the files of a failed command
                 for bind in command.binds:
                     if bind.writable and os.path.isdir(bind.source):
                         self._ids.own(bind.source)
 
     def _as_user(self, box: Sandbox, command: Command, rootfs: Rootfs) -> tuple[Sandbox, tuple[str, ...]]:
-        """The sandbox in the namespace with several users, and the words that become the user of USER."""
+        """The sandbox in the namespace with subordinate IDs, and a command that changes to the user of
+        USER."""
         assert self._ids is not None
         box = replace(box, namespace=self._ids.descriptor)
         user, (first, *rest) = command.user, command.words
@@ -180,7 +181,7 @@ class Runner:
         return replace(box, binds=[*box.binds, bind]), (_START, first, *rest)
 
     def _surroundings(self, command: Command, made: Path) -> list[Bind]:
-        """The host's names and resolver, as copies that may be written to and are discarded."""
+        """Writable copies of the host's resolv.conf and hosts, discarded later, and the certificates."""
         found = []
         names = "".join(f"{address}\t{name}\n" for name, address in command.hosts)
         own = (
@@ -209,8 +210,8 @@ class Runner:
         return [found.path, *sandbox.arguments(box, rules), *words]
 
     def _probe(self) -> _Found:
-        """The engine, and what the machine permits: an overlay with an upper directory in the store, and a
-        /proc of its own."""
+        """The engine and the features of the machine: overlayfs with an upper directory in the store, and a
+        separate /proc."""
         with self._lock:
             if self._found is None:
                 if self._machine not in program.MACHINES:
@@ -262,7 +263,7 @@ class _Found(Struct, frozen=True, kw_only=True):
 
 
 class _Owned(Struct):
-    """What a command left: owners of what it changed, and directories that changed by theirs alone."""
+    """The owners of changed files, and directories whose owner changed."""
 
     owners: Mapping[bytes, Owner] = field(default_factory=dict)
     kept: Collection[str] = ()
@@ -278,7 +279,7 @@ def _no_ids(overlay: bool) -> PlanError:
 
 
 class _Tail:
-    """Passes output on, and keeps its end."""
+    """Shows output and keeps its end."""
 
     def __init__(self, show: Callable[[bytes], None]) -> None:
         self._show = show
@@ -295,7 +296,7 @@ class _Tail:
 
 
 def _failed(command: Command, code: int, lines: list[str]) -> RunError:
-    """The error of a RUN: the last lines, the place in the file, and what may help."""
+    """The error of a RUN: its last lines, the line in the Dockerfile, and a remedy."""
     step = command.step
     how = f"was killed by signal {code - 128}" if code > 128 else f"exited with code {code}"
     place = f"{command.name}:{step.line}: {step.text.partition(chr(10))[0]}"
@@ -307,7 +308,7 @@ def _failed(command: Command, code: int, lines: list[str]) -> RunError:
     )
 
 
-#: What a program prints where something of the machine is missing -> the remedy.
+#: Messages of programs -> the remedy.
 _HINTS = (
     (
         ("Temporary failure resolving", "Could not resolve", "Name or service not known",
@@ -341,7 +342,7 @@ def _hint(text: str, command: Command) -> str:
 
 
 def _make_workdir(rootfs: Rootfs, path: str, top: Path) -> None:
-    """The working directory of a base image that does not have it."""
+    """Make the working directory that a base image lacks."""
     request = Request(sources=(), target=path, is_folder=True)
     with Tree(top) as tree:
         Copier(rootfs.view, tree, request).make_folder(locate(rootfs.view, path).path)

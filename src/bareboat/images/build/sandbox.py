@@ -1,6 +1,6 @@
 """The sandbox of a RUN: bubblewrap's arguments. Pure.
 
-One user of the host is one user of the container: root, or that of USER. Calls that would need more users
+One user of the host is one user of the container: root, or that of USER. System calls that require more users
 (chown, setuid, mknod …) return success and do nothing (`seccomp.program.build`).
 Manual: https://github.com/containers/bubblewrap/blob/main/bwrap.xml
 """
@@ -14,19 +14,19 @@ from msgspec import Struct, field
 from bareboat.execute import Data, Descriptor, Word
 
 HOST_NAME = "bareboat-build"
-#: Those that Docker gives a RUN, without those over the host's network.
+#: The capabilities of a RUN in Docker, without those for the host's network.
 _CAPABILITIES = (
     "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID", "SETPCAP", "SYS_CHROOT", "MKNOD",
     "SETFCAP",
 )  # fmt: skip
-#: apt changes to a user of its own, and checks that it did.
+#: apt would change to its own user and check the result.
 APT_FILE = "/dev/.bareboat-apt.conf"
 APT_TEXT = b'APT::Sandbox::User "root";\n'
 
 
 class Bind(Struct, frozen=True, kw_only=True):
-    """Something of the host in the tree. `stacked`: changes to it are discarded; `data`: not a path but a
-    small file's content, with `mode`; `size_bytes`: of an empty tmpfs, where `source` is empty."""
+    """A bind mount. `stacked`: changes are discarded; `data`: the content of a small file with `mode`, used
+    instead of `source`; `size_bytes`: of a tmpfs, which an empty `source` requests."""
 
     source: str
     target: str
@@ -38,10 +38,10 @@ class Bind(Struct, frozen=True, kw_only=True):
 
 
 class Sandbox(Struct, frozen=True, kw_only=True):
-    """One start. `layers`: the trees below, bottom first, with `upper` and `work` of the overlay; or `tree`,
-    a copy to write to. `apt`: more of its settings. `own_processes`: it sees no others. `namespace`: the
-    descriptor of a user namespace with several users, in which it starts as root; -1: it makes one with one
-    user."""
+    """One start. `layers`: lower directories, bottom first, with `upper` and `work` of the overlay; or
+    `tree`: a writable copy. `apt`: more settings for apt. `own_processes`: in a separate PID namespace.
+    `namespace`: the descriptor of a user namespace with several users, in which the command starts as root;
+    -1: make one with one user."""
 
     layers: Sequence[str] = ()
     upper: str = ""
@@ -60,8 +60,8 @@ class Sandbox(Struct, frozen=True, kw_only=True):
 
 
 def arguments(sandbox: Sandbox, seccomp: bytes) -> list[Word]:
-    """bwrap's arguments without its program and the command. `seccomp`: the filter. Raises ValueError for a
-    value that would end where an image or a user put a NUL byte, and be read on as arguments."""
+    """The arguments of bwrap, without its name and the command. `seccomp`: the filter. Raises ValueError for
+    a value with a NUL byte: the text after it would be read as more arguments."""
     words: list[Word] = ["--unshare-user", "--uid", str(sandbox.uid), "--gid", str(sandbox.gid)]
     if sandbox.namespace >= 0:
         words = ["--userns", Descriptor(sandbox.namespace)]
@@ -81,7 +81,7 @@ def arguments(sandbox: Sandbox, seccomp: bytes) -> list[Word]:
             words += ["--overlay-src", layer]
         words += ["--overlay", sandbox.upper, sandbox.work, "/"]
     words += ["--dev", "/dev"]
-    if sandbox.namespace >= 0:  # bubblewrap's own is closed to other users than root
+    if sandbox.namespace >= 0:  # only root can write to the one that bubblewrap makes
         words += ["--perms", "1777", "--tmpfs", "/dev/shm"]
     words += ["--proc", "/proc"] if sandbox.own_processes else ["--bind", "/proc", "/proc"]
     words += ["--ro-bind", "/sys", "/sys"]

@@ -1,4 +1,4 @@
-"""A Dockerfile -> an image of the store: its stages side by side, as far as they do not need each other."""
+"""Build an image from a Dockerfile. Stages that do not depend on each other are built concurrently."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from bareboat.store import Store
 if TYPE_CHECKING:
     from bareboat.images.build.ids import Ids
 
-#: Stages that are built at a time.
+#: The number of stages that are built concurrently.
 _AT_ONCE = 4
 
 
 def parse(options: Options, machine: str) -> Recipe:
-    """The stages of a Dockerfile or definition file. Raises RecipeError, UsageError."""
+    """Parse and check a Dockerfile or definition file. Raises RecipeError, UsageError."""
     builtin = platform_arguments(machine)
     if options.platform and options.platform not in (builtin["TARGETPLATFORM"], builtin["TARGETARCH"]):
         raise UsageError(
@@ -75,7 +75,7 @@ def _check_platform(stage: Stage, builtin: Mapping[str, str]) -> None:
 
 
 def build(store: Store, options: Options, machine: Machine, reporter: Reporter) -> Built:
-    """Build the target stage. Equal files, base and options give an equal image when `epoch` is set. Raises
+    """Build the target stage. With `epoch`, equal files, base image and options give an equal image. Raises
     BareboatError."""
     recipe = parse(options, machine.name)
     target = recipe.target(options.target)
@@ -98,7 +98,7 @@ def _ids(store: Store, options: Options) -> contextlib.AbstractContextManager[Id
 
 
 class _MissingError(Exception):
-    """The triggers of a base image copy from stages that are not built yet."""
+    """ONBUILD instructions of a base image copy from stages that are not built yet."""
 
     def __init__(self, triggers: tuple[Instruction, ...]) -> None:
         super().__init__()
@@ -106,7 +106,7 @@ class _MissingError(Exception):
 
 
 def _build_stages(work: Work, recipe: Recipe, target: Stage) -> dict[int, State]:
-    """All stages, each when those that it needs are done; the first error ends the others."""
+    """Build all stages, each after its dependencies. The first error stops the others."""
     done: dict[int, State] = {}
     triggers: dict[int, tuple[Instruction, ...]] = {}
     left = {stage.number: stage for stage in recipe.closure(target)}
@@ -183,7 +183,7 @@ def _check_machine(work: Work, stage: Stage, image: Image) -> None:
 
 
 def _image(work: Work, state: State) -> Image:
-    """The image of a stage, entered into the store."""
+    """Store the image of a stage."""
     store, layers = work.store, state.rootfs.layers
     if not layers:
         raise ImageError(
@@ -212,7 +212,7 @@ def _iso(seconds: int) -> str:
 
 
 def source_date(environment: Mapping[str, str]) -> int | None:
-    """SOURCE_DATE_EPOCH of the environment and the build arguments. Raises UsageError.
+    """Read SOURCE_DATE_EPOCH from environment variables and build arguments. Raises UsageError.
     https://reproducible-builds.org/specs/source-date-epoch/"""
     text = environment.get("SOURCE_DATE_EPOCH", "")
     if not text:

@@ -1,4 +1,4 @@
-"""A tree of an image that a build writes to, reached name by name: no symbolic link leads out of it."""
+"""A tree of an image that a build writes to. Paths are opened name by name, so no link leads out of it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from bareboat.images.layers.whiteouts import is_opaque
 
 
 class Tree:
-    """Paths are those in the image. Each name on the way must be a real directory: what is called raises
-    FileNotFoundError or NotADirectoryError where it is not."""
+    """A directory tree. Paths are those in the image, and their parents must be directories, not links: the
+    methods raise FileNotFoundError or NotADirectoryError otherwise."""
 
     def __init__(self, top: Path) -> None:
         self._top = os.open(top, FOLDER)
-        #: The directory that was used last, and its descriptor.
+        #: The last used directory and its descriptor.
         self._path = ""
         self._here = os.dup(self._top)
 
@@ -53,14 +53,14 @@ class Tree:
         return here
 
     def at(self, path: str) -> tuple[int, str]:
-        """The descriptor of the directory that holds a path, valid until the next call, and its last name."""
+        """The descriptor of a path's parent directory, valid until the next call, and the last name."""
         above, _, name = path.rstrip("/").rpartition("/")
         if name in ("", ".", ".."):
             raise NotADirectoryError(f"{path!r} is not normal")
         return self.folder(above), name
 
     def state(self, path: str) -> os.stat_result | None:
-        """What is there, links not followed; None where nothing is."""
+        """The stat result of a path, links not followed; None if it does not exist."""
         if not path.strip("/"):
             return os.fstat(self._top)
         with contextlib.suppress(FileNotFoundError):
@@ -69,12 +69,12 @@ class Tree:
         return None
 
     def make_folder(self, path: str) -> None:
-        """A directory, in one that is there."""
+        """Make a directory; its parent must exist."""
         folder, name = self.at(path)
         os.mkdir(name, 0o700, dir_fd=folder)
 
     def link(self, first: str, path: str) -> None:
-        """Another name of a file."""
+        """Make a hard link `path` to the file `first`."""
         source, name = self.at(first)
         source = os.dup(source)
         try:
@@ -84,7 +84,7 @@ class Tree:
             os.close(source)
 
     def change_folder(self, path: str, *, mode: int | None = None, mtime_ns: int | None = None) -> None:
-        """The mode and the time of a directory."""
+        """Change the mode and the time of a directory."""
         descriptor = self.folder(path)
         if mode is not None:
             os.fchmod(descriptor, mode)
@@ -92,7 +92,7 @@ class Tree:
             os.utime(descriptor, ns=(mtime_ns, mtime_ns))
 
     def folders(self) -> Iterator[str]:
-        """All directories below the top, each before those in it; unreadable ones are left out."""
+        """All directories below the top, parents first; unreadable ones have no subdirectories here."""
         pending = ["/"]
         while pending:
             path = pending.pop()
@@ -103,13 +103,13 @@ class Tree:
                 pending += [f"{path.rstrip('/')}/{name}" for name in names]
 
     def is_opaque(self, path: str) -> bool:
-        """Whether a directory hides what the layers below have there."""
+        """Whether a directory hides its content in the layers below."""
         with contextlib.suppress(OSError):
             return is_opaque(self.folder(path))
         return False
 
     def remove_empty(self, path: str) -> bool:
-        """Remove an empty file or an empty directory; whether it was one, where its directory is."""
+        """Remove an empty file or directory. Returns whether it was removed."""
         with contextlib.suppress(OSError):
             folder, name = self.at(path)
             state = os.lstat(name, dir_fd=folder)

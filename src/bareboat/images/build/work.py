@@ -1,4 +1,4 @@
-"""What the stages of one build share: the store, the cache, the context, and the machine."""
+"""Data shared by the stages of a build: the store, the cache, the context, and the machine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from bareboat.images.build.ids import Ids
     from bareboat.images.build.run import Command, Runner
 
-#: Makes a layer's tree in a directory; path -> owner of what is not root's.
+#: Makes a layer's tree in a directory; returns path -> owner for files that root does not own.
 Make = Callable[[Path], Mapping[bytes, Owner]]
 #: Makes a layer in a directory.
 Produce = Callable[[Path], tuple[Record, StoredLayer | None]]
@@ -36,7 +36,7 @@ class Stopped(BaseException):
 
 
 class Work:
-    """Shared by the stages of a build, which run in threads."""
+    """Data shared by the stages of a build, which run in threads."""
 
     def __init__(
         self,
@@ -48,8 +48,8 @@ class Work:
         moment: str,
         ids: Ids | None = None,
     ) -> None:
-        """`moment`: the time of all that is made; empty: the time at which it is made. `ids`: the user's
-        subordinate IDs, where RUN has them."""
+        """`moment`: the creation time of the image and its history; empty for the current time. `ids`: the
+        user's subordinate IDs, if RUN has them."""
         self.store = store
         self.scratch = scratch
         self.options = options
@@ -70,7 +70,7 @@ class Work:
         self._owners: dict[str, Mapping[bytes, Owner]] = {}
 
     def check_stopped(self) -> None:
-        """Raise Stopped where another stage failed."""
+        """Raise Stopped if another stage failed."""
         if self.stopped.is_set():
             raise Stopped
 
@@ -84,13 +84,13 @@ class Work:
         return self.scratch / f"{name}-{next(self._serials)}"
 
     def claim(self, *diff_ids: str) -> None:
-        """Keep layers from a garbage collection while this build runs."""
+        """Protect layers from garbage collection while this build runs."""
         with self._lock, open(self.scratch / "claims", "a") as stream:
             stream.write("".join(f"{each}\n" for each in diff_ids))
 
     def context(self, step: Instruction) -> Files:
-        """The context's files, without those that .dockerignore leaves out. Raises RecipeError where there is
-        no context."""
+        """The files of the context without those excluded by .dockerignore. Raises RecipeError without a
+        context."""
         with self._lock:
             if self._context is None:
                 if self.options.context is None:
@@ -102,7 +102,7 @@ class Work:
             return self._context
 
     def image(self, step: Instruction, name: str) -> Image:
-        """An image of the store, pulled where it is missing. Errors name the line."""
+        """An image of the store, pulled if missing. Errors contain the line."""
         with self._lock:
             if (found := self._images.get(name)) is not None:
                 return found
@@ -117,7 +117,8 @@ class Work:
         return found
 
     def step(self, key: str, produce: Produce, title: str) -> tuple[Record, StoredLayer | None, bool]:
-        """The result of a step: of an earlier build, of another one that runs now, or made here."""
+        """The result of a step: from the cache, from a concurrent build, or made now; and whether it was
+        cached."""
         found = self.cache.find(key)
         if found is not None:
             self._claim(found)
@@ -151,7 +152,7 @@ class Work:
             self.claim(found[1].diff_id)
 
     def run(self, command: Command, rootfs: Rootfs, folder: Path, title: str) -> Mapping[bytes, Owner]:
-        """Run a RUN, and show its output. Returns the owners of what it changed."""
+        """Execute a RUN and show its output. Returns the owners of changed files."""
         from bareboat.images.build.run import Runner
 
         with self._lock:
@@ -176,7 +177,7 @@ class Work:
         return True
 
     def owners(self, rootfs: Rootfs) -> Mapping[bytes, Owner]:
-        """Who owns the files of a tree that are not root's, as its layers have it."""
+        """Path -> owner for files of the layers that root does not own."""
         found: dict[bytes, Owner] = {}
         for layer in rootfs.layers:
             with self._lock:
@@ -188,7 +189,7 @@ class Work:
                 with self._lock:
                     self._owners[layer.diff_id] = known
             tree = os.fsencode(self.store.layer(layer.diff_id))
-            for path in list(found):  # a layer that has it again, as root's
+            for path in list(found):  # replaced in this layer by a file of root
                 if path not in known and os.path.lexists(os.path.join(tree, path)):
                     del found[path]
             found.update(known)
@@ -196,7 +197,7 @@ class Work:
 
 
 def _trimmed(folder: Path) -> Path:
-    """The folder of a layer has its tree and its recipe, and nothing else."""
+    """Remove everything from a layer's directory except its tree and its recipe."""
     for name in os.listdir(folder):
         if name not in ("tree", "recipe"):
             discard(folder / name)

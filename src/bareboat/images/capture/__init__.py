@@ -1,8 +1,8 @@
-"""Capture: the environment as it stands -> an image in the store, without Docker, the same bytes each time.
+"""Capture the current environment as an image in the store, without Docker and reproducibly.
 
-Taken are the interpreter and its library, the environment's packages, the shared libraries that any of
-their files needs, and what a shell needs. Every path stays what it is on the host, so scripts, shebangs
-and RPATHs keep working. Three layers: system, python, packages.
+The image contains the interpreter and its library, the environment's packages, the shared libraries that
+their files need, and what a shell needs. Paths are the same as on the host, so scripts, shebangs and RPATHs
+keep working. It has three layers: system, python, packages.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from bareboat.store import Store
 if TYPE_CHECKING:
     from bareboat.images.capture.libraries import Inventory
 
-#: Changes whenever the same environment would give another image.
+#: Increase it when the same environment would give a different image.
 _FORMAT = "5"
-#: A plan says how much of a capture CUDA libraries are.
+#: A plan mentions the size of CUDA libraries from this size, in bytes.
 _MUCH_CUDA = 100e6
 
 
@@ -39,9 +39,9 @@ def capture(
 ) -> tuple[Image, bool]:
     """Capture an environment; return the image and whether it was made now.
 
-    An environment whose files, and the libraries that they need from elsewhere, have the sizes and times of
-    an earlier capture is not read again, unless `fresh`. Raises UsageError for a source that is missing,
-    empty or unreadable, StoreError for a store that cannot take the image.
+    Files are not read again if they, and the libraries that they need from elsewhere, have the sizes and
+    times of an earlier capture, unless `fresh`. Raises UsageError for a missing, empty or unreadable source,
+    StoreError if the image cannot be stored.
     """
     progress("reading the environment", 0, 0)
     interpreter = ask(choose(request.python))
@@ -50,7 +50,7 @@ def capture(
     known = None if fresh else _known(store, fingerprint)
     if known is not None:
         return known, False
-    # Here, because an environment that is in the store needs none of it.
+    # Imported here, because an environment that is in the store needs none of them.
     from bareboat.images.capture import bytecode
     from bareboat.images.capture.build import build
     from bareboat.images.capture.libraries import with_libraries
@@ -75,11 +75,11 @@ def capture(
 
 
 def look_up(request: CaptureRequest, store: Store) -> Image | str:
-    """The image of the environment as it stands, where an earlier capture made it; else what a capture would
-    do, in words. Nothing is written.
+    """The image of the current environment if it was captured before; otherwise a description of what a
+    capture would do. Writes nothing.
 
-    Shared libraries from outside of the environment, of which a capture finds out by reading all files, are
-    not counted.
+    Shared libraries from outside of the environment are not counted: only a capture, which reads all files,
+    finds them.
     """
     interpreter = ask(choose(request.python))
     collection = sources_of(interpreter, request).collection
@@ -101,7 +101,7 @@ def look_up(request: CaptureRequest, store: Store) -> Image | str:
 
 
 def inventory(request: CaptureRequest) -> Inventory:
-    """What `capture` would take, without writing anything."""
+    """The files that `capture` would copy. Writes nothing."""
     from bareboat.images.capture.libraries import with_libraries
 
     interpreter = ask(choose(request.python))
@@ -109,12 +109,12 @@ def inventory(request: CaptureRequest) -> Inventory:
 
 
 def describe(request: CaptureRequest) -> Image:
-    """The environment as it stands, without its files: enough to run it on bare metal. It has no digest."""
+    """The current environment without its files, to run it on bare metal. The image has no digest."""
     return describe_of(ask(choose(request.python)))
 
 
 def describe_of(interpreter: Interpreter) -> Image:
-    """The same of an interpreter that is known, and is not started."""
+    """The same for a known interpreter, which is not started."""
     from bareboat.images.capture import facts
 
     packages = [
@@ -143,7 +143,7 @@ def describe_of(interpreter: Interpreter) -> Image:
 
 
 def _known(store: Store, fingerprint: str) -> Image | None:
-    """The image of an earlier capture, if what that took from outside of the environment is unchanged."""
+    """The image of an earlier capture, if its files from outside of the environment are unchanged."""
     capture = store.captured(fingerprint)
     if capture is None or not store.has_image(capture.digest):
         return None
@@ -153,12 +153,12 @@ def _known(store: Store, fingerprint: str) -> Image | None:
 
 
 def _library_path() -> tuple[str, ...]:
-    """The directories of LD_LIBRARY_PATH: a library that is new in one of them replaces another."""
+    """The directories of LD_LIBRARY_PATH: a new library in one of them may replace another."""
     return tuple(each for each in os.environ.get("LD_LIBRARY_PATH", "").split(":") if each.startswith("/"))
 
 
 def _state(path: str, item: Item | None = None) -> str:
-    """What a path is now, or a file when it was collected: what tells a change without reading a file."""
+    """The state of a path now, or of a collected file, which shows changes without reading the file."""
     if item is not None and item.kind == "file":
         return f"file {item.size} {item.mtime_ns}"
     try:
@@ -169,12 +169,12 @@ def _state(path: str, item: Item | None = None) -> str:
         return "nothing"
     if stat.S_ISREG(found.st_mode):
         return f"file {found.st_size} {found.st_mtime_ns}"
-    return f"folder {found.st_mtime_ns}"
+    return f"directory {found.st_mtime_ns}"
 
 
 def _fingerprint(interpreter: Interpreter, collection: Collection, request: CaptureRequest) -> str:
-    """A digest over names, sizes and times: what can be known without reading any file. It does not matter
-    how the interpreter was named."""
+    """A digest over names, sizes and times, known without reading the files. It does not depend on the name
+    by which the interpreter was given."""
     request = msgspec.structs.replace(request, python=None)
     hashed = hashlib.sha256(codec.to_json([_FORMAT, os.getuid(), interpreter, request, _library_path()]))
     for path in ("/etc/ld.so.cache", "/etc/ld.so.conf"):

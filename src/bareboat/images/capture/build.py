@@ -1,4 +1,4 @@
-"""Builds the image: copies what was found, hashes the layers and puts them into the store."""
+"""Builds the image of a capture: copies the files, hashes the layers and stores them."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from bareboat.store import Store
 
 
 def build(found: Inventory, store: Store, progress: Progress) -> Image:
-    """Copy, hash and publish the layers, then the image that joins them."""
+    """Copy, hash and publish the layers, then store the image."""
     with store.scratch() as scratch:
         layers: list[Layer] = []
         copied = 0
         for part in Part:
             made, copied = _build_layer(found, part, scratch, copied, progress)
-            # A garbage collection leaves alone what a capture in progress counts on.
+            # Protects the layer from garbage collection during the capture.
             with open(scratch / "claims", "a") as claims:
                 claims.write(made.diff_id + "\n")
             stored = StoredLayer(
@@ -43,12 +43,12 @@ def build(found: Inventory, store: Store, progress: Progress) -> Image:
 def _build_layer(
     found: Inventory, part: Part, scratch: Path, copied: int, progress: Progress
 ) -> tuple[Layer, int]:
-    """Copy and hash one part below `scratch`; return the layer, and all that was copied up to now."""
+    """Copy and hash one part below `scratch`; return the layer and the bytes copied so far."""
     name = part.name.lower()
     tree = str(scratch / name / "tree")
     os.makedirs(tree)
     unpacked = 0
-    inodes = 1  # the tree's own folder
+    inodes = 1  # the top directory
     for path, item in _with_parents(found.collection, part):
         size = _put(tree, path, item, found.collection)
         copied += item.size
@@ -66,7 +66,7 @@ def _build_layer(
 
 
 def _join(found: Inventory, layers: tuple[Layer, ...], store: Store) -> Image:
-    """The image of the layers, entered into the store."""
+    """Store the image of the layers."""
     environment = {**facts.environment(found.interpreter), **found.variables}
     if found.library_folders:
         environment["LD_LIBRARY_PATH"] = ":".join(found.library_folders)
@@ -107,7 +107,7 @@ def _join(found: Inventory, layers: tuple[Layer, ...], store: Store) -> Image:
 
 
 def _with_parents(collection: Collection, part: Part) -> list[tuple[str, Item]]:
-    """The part's items with every folder above them, parents first."""
+    """The part's items and all their parent directories, parents first."""
     chosen = {path: item for path, item in collection.items.items() if item.part == part}
     for path in list(chosen):
         while (path := os.path.dirname(path)) != "/":
@@ -118,7 +118,7 @@ def _with_parents(collection: Collection, part: Part) -> list[tuple[str, Item]]:
 
 
 def _put(tree: str, path: str, item: Item, collection: Collection) -> int | None:
-    """Write one item into the tree; return the bytes written, None for stale byte code, which is left out."""
+    """Write one item into the tree; return the bytes written, None for stale byte code, which is skipped."""
     target = tree + path
     if item.kind == "folder":
         os.mkdir(target)
@@ -149,12 +149,12 @@ def _write(descriptor: int, data: bytes) -> int:
 
 
 def _copy(path: str, target: int, item: Item) -> int:
-    """Copy in the kernel where it can (and share blocks where the file system can).
+    """Copy a file, in the kernel if possible (which may share blocks).
 
-    Raises UsageError for a file that is not, or does not stay, what was collected.
+    Raises UsageError for a file that was changed since it was collected or changes during the copy.
     """
     try:
-        source = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe in its place must not hold us up
+        source = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe in its place must not block
     except OSError as error:
         raise changed(path) from error
     done = 0
@@ -183,7 +183,7 @@ def _unchanged(descriptor: int, item: Item) -> bool:
 
 
 def _set_times(tree: str) -> None:
-    """One time stamp on everything; on the folders last, since filling them changes theirs."""
+    """Set the same time on all entries; directories last, since adding files changes their time."""
     moment = (layer.EPOCH, layer.EPOCH)
     for path, _ in reversed(list(layer.entries(tree))):
         os.utime(os.path.join(tree, path), moment, follow_symlinks=False)

@@ -1,4 +1,4 @@
-"""Python's byte code: made where it is missing, and made to fit sources that all have one time."""
+"""Python's byte code: compile missing files, and set the source time in existing ones."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from bareboat.images.layers import layer
 
 
 def complete(interpreter: Interpreter, collection: Collection) -> bool:
-    """Let Python compile what its first import would compile, so that both arms of a study, and every
-    later capture, find the same files. Only folders that the user can write; True when any was made."""
+    """Compile the files that a first import would compile, so that both arms of a study and later captures
+    find the same files. Only in directories that the user can write to. Returns whether any was compiled."""
     paths = tuple(os.path.realpath(p) for p in (interpreter.stdlib, *interpreter.path) if os.path.isdir(p))
     tag = f"cpython-{''.join(interpreter.version.split('.')[:2])}"
     missing = []
@@ -25,7 +25,7 @@ def complete(interpreter: Interpreter, collection: Collection) -> bool:
                 missing.append(path)
     if not missing:
         return False
-    # A file of another Python's syntax fails to compile, there as here: that is no error.
+    # Files with the syntax of another Python version do not compile; that is not an error.
     execute.run(
         [interpreter.executable, "-I", "-m", "compileall", "-q", "-j", "0", "-i", "-"],
         stdin="\n".join(missing) + "\n",
@@ -38,17 +38,17 @@ def complete(interpreter: Interpreter, collection: Collection) -> bool:
 
 
 def restamped(path: str, collection: Collection) -> bytes | None:
-    """A .pyc as the image needs it, or None when it is stale.
+    """The content of a .pyc for the image; None if it is stale.
 
-    Python takes byte code only when it names its source's time and size (PEP 552). All sources in an
-    image have one time, so that time is written into the header; the code itself stays as it is.
+    Python uses byte code only if its header has the source's time and size (PEP 552). All sources in an
+    image have the same time, which is written into the header; the code is not changed.
     """
     try:
         source = importlib.util.source_from_cache(path)
     except ValueError:
         return None
     item = collection.items.get(source)
-    if item is not None and item.kind == "link":  # Debian's sitecustomize; all of an environment made by uv
+    if item is not None and item.kind == "link":  # Debian's sitecustomize; all of uv's environments
         item = collection.items.get(os.path.realpath(source))
     if item is None or item.kind != "file":
         return None
@@ -56,7 +56,7 @@ def restamped(path: str, collection: Collection) -> bytes | None:
     if len(data) < 16:
         return None
     flags, mtime_s, size = (int.from_bytes(data[at : at + 4], "little") for at in (4, 8, 12))
-    if flags:  # checked by the source's hash, or not at all: valid as it is
+    if flags:  # checked by the source's hash or not at all, so it is valid
         return data
     if mtime_s != (item.mtime_ns // 10**9) & 0xFFFFFFFF or size != item.size & 0xFFFFFFFF:
         return None

@@ -1,4 +1,4 @@
-"""Collects the files of an environment: which paths, of what kind, for which layer. Copies nothing."""
+"""Collects the paths of an environment, their kinds and layers. Copies nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bareboat.files.links import follow
 
 
 class Part(IntEnum):
-    """The layers of a captured image, bottom first: the lower, the more images share it."""
+    """The layers of a captured image, bottom first. More images share the lower ones."""
 
     SYSTEM = 0
     PYTHON = 1
@@ -23,10 +23,10 @@ class Part(IntEnum):
 
 
 class Item(NamedTuple):
-    """One path of the image. `data` is given for files that Bareboat writes itself."""
+    """One path of the image. `data`: the content, for files that Bareboat writes."""
 
     part: Part
-    kind: str  # "file", "link" or "folder"
+    kind: str  # `file`, `link` or `folder`
     mode: int
     size: int = 0
     mtime_ns: int = 0
@@ -34,29 +34,29 @@ class Item(NamedTuple):
     data: bytes | None = None
 
 
-#: What is asked for a path that is not there.
+#: The item for a path that is not in the collection.
 NOTHING = Item(Part.PACKAGES, "nothing", 0)
 
-#: Folders that no program needs at run time.
+#: Directories that no program needs at run time.
 _LEFT_OUT = frozenset({".git", ".hg", ".svn", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".hypothesis"})
 
-#: The GPU driver's own libraries: they must match the kernel module of the machine that runs, and come
-#: from there. https://docs.nvidia.com/deploy/cuda-compatibility/
+#: Libraries of the GPU driver. They must match the kernel module of the machine that runs the job, so they
+#: are mounted from that machine. https://docs.nvidia.com/deploy/cuda-compatibility/
 _DRIVER = re.compile(r"lib(cuda|cudadebugger|nvidia-[a-z]+|nvcuvid|nvoptix)\.so(\.|$)")
 
 
-#: The places in which everything of a machine lies.
+#: Directories that contain more than an environment.
 _TOO_WIDE = (
     "/", "/proc", "/sys", "/dev", "/run", "/tmp", "/home", "/etc", "/var", "/var/lib", "/var/tmp", "/mnt",
     "/media", "/opt", "/srv", "/usr", "/usr/bin", "/usr/lib", "/usr/lib64", "/usr/share", "/usr/local",
 )  # fmt: skip
 
-#: What the kernel shows there is no file that could be kept.
+#: Entries of the kernel's file systems cannot be copied.
 _KERNEL = ("/proc/", "/sys/", "/dev/")
 
 
 def changed(path: str) -> UsageError:
-    """The error for a file that is no longer what it was when it was collected."""
+    """The error for a file that was changed or removed since it was collected."""
     return UsageError(
         f"{shown(path)} changed or vanished while the environment was captured",
         remedy="capture again, when nothing installs into it or writes to it",
@@ -64,7 +64,7 @@ def changed(path: str) -> UsageError:
 
 
 def read(path: str) -> bytes:
-    """All of a collected file. Raises UsageError when it cannot be read any more."""
+    """The content of a collected file. Raises UsageError if it can no longer be read."""
     try:
         with open(path, "rb") as stream:
             return stream.read()
@@ -78,34 +78,32 @@ def shown(path: str) -> str:
 
 
 class Collection:
-    """Paths gathered so far; a path keeps the first layer that it was given to."""
+    """The collected paths. A path stays in the first layer that it was added to."""
 
     def __init__(self) -> None:
         self.items: dict[str, Item] = {}
         self.left_out: list[str] = []
         self._unreadable: list[str] = []
-        self._uid = os.geteuid() or -1  # root may read what a mode forbids
+        self._uid = os.geteuid() or -1  # root may read files whatever their modes
         self._walked: set[str] = set()
         self._outward: list[tuple[str, Part]] = []
         home = os.path.realpath(os.path.expanduser("~"))
-        #: Folders that are never an environment: a link or a sys.path entry to one of them is not followed.
+        #: Directories that are never part of an environment; links and sys.path entries to them are skipped.
         self._too_wide = {*_TOO_WIDE, home}
         while home != "/":
             home = os.path.dirname(home)
             self._too_wide.add(home)
 
     def write(self, path: str, data: bytes, part: Part = Part.SYSTEM) -> None:
-        """A file that Bareboat writes itself; one that was collected goes before it."""
+        """Add a file that Bareboat writes, unless its path was collected."""
         self.items.setdefault(path, Item(part, "file", 0o644, len(data), data=data))
 
     def folder(self, path: str, mode: int = 0o755, part: Part = Part.SYSTEM) -> None:
         self.items.setdefault(path, Item(part, "folder", mode))
 
     def add(self, path: str, part: Part, *, without: frozenset[str] = frozenset()) -> str:
-        """Add a file or a whole folder, with every symbolic link on the way to it; return its real path.
-
-        `without` names folders directly below a folder that are left out.
-        """
+        """Add a file or a directory with its content, and all symbolic links in its path; return its real
+        path. `without`: names of subdirectories to exclude."""
         real = self.link(os.path.join(os.getcwd(), path), part)
         try:
             state = os.lstat(real)
@@ -128,24 +126,24 @@ class Collection:
         return real
 
     def gather(self, folder: str, part: Part) -> None:
-        """Put everything below a folder into one layer, from which it can then be mounted alone."""
+        """Move everything below a directory into one layer, so that it can be mounted separately."""
         for path, item in self.items.items():
             if item.part != part and path.startswith(folder + "/"):
                 self.items[path] = item._replace(part=part)
 
     def has_walked(self, path: str) -> bool:
-        """Whether this folder was taken with what is in it."""
+        """Whether this directory was collected with its content."""
         return path in self._walked
 
     def follow_links(self) -> None:
-        """Add what symbolic links in the collected folders point to, outside of them."""
+        """Add the targets of symbolic links in collected directories that are outside of them."""
         while self._outward:
             target, part = self._outward.pop()
             if target not in self.items and os.path.exists(target):
                 self.add(target, part)
 
     def check_readable(self) -> None:
-        """Raise UsageError when something that belongs to the environment cannot be read."""
+        """Raise UsageError if a path of the environment cannot be read."""
         if self._unreadable:
             count = len(self._unreadable)
             first = sorted(self._unreadable)[0]
@@ -192,7 +190,7 @@ class Collection:
             self.left_out.append(f"{shown(path)}: not a file, directory or symbolic link")
         elif name.startswith("lib") and _DRIVER.match(name):
             self.left_out.append(f"{shown(path)}: the GPU driver's libraries come from the machine that runs")
-        # An owner's right is in the mode; others may have an access control list.
+        # For the owner, the mode decides; for others, an access control list may apply.
         elif not (mode & stat.S_IRUSR if state.st_uid == self._uid else os.access(path, os.R_OK)):
             self._unreadable.append(path)
         elif path not in self.items:
@@ -205,18 +203,18 @@ class Collection:
         except OSError:
             raise changed(path) from None
         self.items.setdefault(path, Item(part, "link", 0o777, link=target))
-        # Not normalised: `..` behind another link leads elsewhere than the text says.
+        # Not normalised: `..` after another link does not refer to the parent in the text.
         self._outward.append((os.path.join(os.path.dirname(path), target), part))
 
     def link(self, path: str, part: Part) -> str:
-        """Walk down the path, keep each symbolic link met, and return where it ends."""
+        """Add all symbolic links in a path, and return its real path."""
 
         def target(step: str) -> str | None:
             if not os.path.islink(step):
                 return None
             target = kept = os.readlink(step)
             if target.startswith("/") and os.path.isdir(step) and ".." not in target.split("/"):
-                # bwrap makes mount points from outside, where an absolute link leads out of the image.
+                # bwrap makes mount points from outside, where an absolute link would lead out of the image.
                 kept = os.path.relpath(target, os.path.dirname(step))
             if not step.startswith(_KERNEL):
                 self.items.setdefault(step, Item(part, "link", 0o777, link=kept))

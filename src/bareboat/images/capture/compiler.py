@@ -1,9 +1,9 @@
-"""The host's C and C++ compiler, for environments that compile while they run: torch.compile, Triton,
-DeepSpeed's operators, extensions that are built on first use; and what XLA starts of the host's CUDA toolkit.
+"""The host's C and C++ compiler, for environments that compile at run time: torch.compile, Triton,
+DeepSpeed's operators, extensions that are built on first use; and programs of the CUDA toolkit for XLA.
 
-GCC itself names its parts: https://gcc.gnu.org/onlinedocs/gcc/Developer-Options.html (-print-prog-name,
--print-file-name, -v); clang answers the same questions, and names its own headers by -print-resource-dir. It
-links with the start files and libraries of a GCC that it finds, or with its own.
+GCC prints the paths of its parts: https://gcc.gnu.org/onlinedocs/gcc/Developer-Options.html
+(-print-prog-name, -print-file-name, -v). clang supports the same options, and -print-resource-dir for its own
+headers; it links with the start files and libraries of a GCC that it finds, or with its own.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from bareboat.errors import UsageError
 from bareboat.images.capture.collect import shown
 from bareboat.images.capture.interpreter import Interpreter
 
-#: As they are called, on PATH; also with the machine's name before them, as Debian's Python calls them.
-#: PyTorch hashes its headers with openssl before it compiles.
+#: Names on PATH, also with the machine's triplet as a prefix, which Debian's Python uses. PyTorch hashes its
+#: headers with openssl before it compiles.
 _PROGRAMS = ("gcc", "g++", "cc", "c++", "cpp", "as", "ld", "ld.bfd", "ld.gold", "ar", "nm", "ranlib", "strip",
              "objcopy", "gcc-ar", "make", "openssl")  # fmt: skip
 _CLANG = ("clang", "clang++", "lld", "ld.lld", "llvm-ar")
@@ -29,14 +29,12 @@ _FILES = (
     "libpthread_nonshared.a", "librt.so", "librt.a", "libutil.so", "libutil.a", "libresolv.so", "libgcc_s.so",
     "libgcc_s.so.1", "libstdc++.so", "libgomp.so", "libgomp.so.1", "libatomic.so", "libatomic.so.1",
 )  # fmt: skip
-#: What the folder of a compiler's own files has for other languages and for sanitizers.
+#: Entries of the compiler's own directory for other languages and for sanitizers.
 _OTHER = re.compile(
     r"f951|gnat1|go1|d21|cc1obj.*|cc1gm2|adalib|adainclude|finclude|install-tools|plugin|lib.*san.*"
 )
-_SEARCHED = re.compile(
-    r"#include <\.\.\.> search starts here:\n(?P<folders>.*?)End of search list", re.DOTALL
-)
-#: XLA's assembler and linker, and what NVIDIA's own compiler needs beside them.
+_SEARCHED = re.compile(r"#include <\.\.\.> search starts here:\n(?P<paths>.*?)End of search list", re.DOTALL)
+#: The assembler and linker that XLA uses, and other files that NVIDIA's compiler needs.
 _CUDA = (
     "bin/ptxas",
     "bin/nvlink",
@@ -49,7 +47,7 @@ _CUDA = (
 
 
 def paths(interpreter: Interpreter) -> list[str]:
-    """The files and folders to take along. Raises UsageError where this machine has no compiler."""
+    """The files and directories to add. Raises UsageError if no compiler is installed."""
     chosen = _chosen()
     found = [chosen, *_on_path(chosen)]
     found += [place for name in _PARTS if (place := _ask(chosen, f"-print-prog-name={name}")).startswith("/")]
@@ -59,7 +57,7 @@ def paths(interpreter: Interpreter) -> list[str]:
     if not os.path.isdir(own):
         raise UsageError(
             f"the compiler {shown(chosen)} does not report where its files are",
-            remedy=f"{shlex.quote(chosen)} -print-libchosen-file-name  # GCC and clang answer with a path",
+            remedy=f"{shlex.quote(chosen)} -print-libgcc-file-name  # GCC and clang answer with a path",
         )
     found += [f"{own}/{name}" for name in sorted(os.listdir(own)) if not _OTHER.fullmatch(name)]
     found += [place for name in _FILES if (place := _ask(chosen, f"-print-file-name={name}")).startswith("/")]
@@ -71,7 +69,7 @@ def paths(interpreter: Interpreter) -> list[str]:
             timeout_s=execute.patience(execute.START_S),
         )
         if asked.ok and (told := _SEARCHED.search(asked.stderr)):
-            found += [line.strip() for line in told["folders"].splitlines()]
+            found += [line.strip() for line in told["paths"].splitlines()]
     minor = ".".join(interpreter.version.split(".")[:2])
     found += [f"{interpreter.base_prefix}/include/python{minor}{suffix}" for suffix in ("", "t")]
     found += _cuda()
@@ -79,12 +77,12 @@ def paths(interpreter: Interpreter) -> list[str]:
 
 
 def folder() -> str:
-    """Where the compiler is started from, for the image's PATH."""
+    """The directory of the compiler, for the image's PATH."""
     return os.path.dirname(_chosen())
 
 
 def variables() -> dict[str, str]:
-    """What the image sets: PyTorch and others look for GCC unless CC and CXX name another compiler."""
+    """Environment variables of the image: PyTorch and others use GCC unless CC and CXX are set."""
     chosen = _chosen()
     if not _is_clang(chosen):
         return {}
@@ -98,11 +96,11 @@ def _is_clang(compiler: str) -> bool:
 
 
 def _chosen() -> str:
-    """The compiler that CC names, when it is a GCC or a clang, else the first real one on PATH: not the cache
-    before it (ccache), nor a site's wrapper (`cc` of Cray)."""
+    """The compiler in CC if it is GCC or clang, otherwise the first one on PATH that is not ccache. A site's
+    wrapper (`cc` of Cray) is not used."""
     try:
         asked = [word for word in shlex.split(os.environ.get("CC", "")) if os.path.basename(word) != "ccache"]
-    except ValueError:  # a quotation without an end
+    except ValueError:  # an unclosed quotation
         asked = []
     named = [asked[0]] if asked and re.search(r"(gcc|clang)(-[\d.]+)?$", asked[0]) else []
     for name in (*named, "gcc", "clang"):
@@ -135,12 +133,12 @@ def _ask(compiler: str, question: str) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """English, and no folders that only this shell adds."""
+    """English messages, and no search directories from environment variables of this shell."""
     return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"}
 
 
 def _cuda() -> list[str]:
-    """The CUDA toolkit, where this machine has one."""
+    """The files of the CUDA toolkit, if it is installed."""
     nvcc = execute.which("nvcc")
     places = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"),
               os.path.dirname(os.path.dirname(nvcc)) if nvcc else None, "/usr/local/cuda"]  # fmt: skip

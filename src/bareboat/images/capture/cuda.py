@@ -1,7 +1,7 @@
-"""CUDA libraries that an environment has and, without a GPU, does not use.
+"""CUDA libraries that an environment contains and does not use without a GPU.
 
-PyTorch's build with CUDA is linked with many of them: without these it cannot be imported, GPU or not. So
-only those are left out that no other file of the environment needs, directly or through others.
+PyTorch's CUDA build is linked with many of them and cannot be imported without these, even without a GPU. So
+only libraries that no other file of the environment needs, directly or indirectly, are excluded.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from bareboat.elf import binary
 from bareboat.elf.loader import Loader
 from bareboat.images.capture.collect import Collection, Item
 
-#: NVIDIA's wheels, and the compilers in Triton's.
+#: NVIDIA's wheels, and the compilers in Triton's wheel.
 _PLACE = re.compile(r"/(?:site|dist)-packages/(?:nvidia|triton/backends/nvidia)/")
 _LIBRARY = re.compile(r"\.so(\.[0-9.]+)?$|\.a$|/bin/[^/]+$")
 
@@ -28,7 +28,7 @@ def size_bytes(collection: Collection) -> int:
 
 
 def leave_out(collection: Collection, loader: Loader, programs: list[str]) -> None:
-    """Remove the libraries that nothing needs, and note how many. `programs`: files that may need some."""
+    """Remove the libraries that no file needs, and record how many. `programs`: files that may need some."""
     libraries = {path for path, item in collection.items.items() if is_library(path, item)}
     by_name = {os.path.basename(path): path for path in libraries}
     needed: set[str] = set()
@@ -38,7 +38,7 @@ def leave_out(collection: Collection, loader: Loader, programs: list[str]) -> No
         with binary.opened(path) as elf:
             wanted = [(soname, loader.find(soname, path, elf.search_path)) for soname in elf.needed]
         for soname, found in wanted:
-            # One that was loaded before is found by its name alone, wherever it is.
+            # A library that was loaded before is found by its name alone, in any directory.
             real = by_name.get(os.path.basename(soname), "") if found is None else os.path.realpath(found)
             if real in libraries and real not in needed:
                 needed.add(real)

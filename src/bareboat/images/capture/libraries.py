@@ -1,4 +1,4 @@
-"""The shared libraries that an environment's files need and do not bring along."""
+"""The shared libraries that an environment's files need from outside of it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bareboat.images.capture.interpreter import Interpreter
 from bareboat.images.capture.sources import Sources
 
 #: Loaded by name at run time, so no file lists them as needed: thread cancellation and name services.
-#: The others are parts of glibc that what comes from the host at run time needs: the GPU driver, an MPI.
+#: The others are parts of glibc that files mounted from the host need: the GPU driver, an MPI.
 _HIDDEN_LIBRARIES = (
     "libgcc_s.so.1", "libnss_files.so.2", "libnss_dns.so.2", "libresolv.so.2",
     "libdl.so.2", "libm.so.6", "libpthread.so.0", "librt.so.1", "libutil.so.1",
@@ -24,7 +24,7 @@ _HIDDEN_LIBRARIES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
-    """What a capture would take: every path with its kind and layer, and what was left out."""
+    """The content of a capture: all paths with kind and layer, and what was excluded."""
 
     interpreter: Interpreter
     collection: Collection
@@ -44,8 +44,8 @@ class Inventory:
 
 
 def with_libraries(interpreter: Interpreter, sources: Sources, *, cuda: bool = True) -> Inventory:
-    """Add the shared libraries that the collected files need and do not bring along, and theirs. `cuda`: keep
-    CUDA libraries that nothing needs."""
+    """Add the shared libraries that the collected files need from outside of the environment, directly or
+    indirectly. `cuda`: keep CUDA libraries that no file needs."""
     collection = sources.collection
     here = loader.of_machine(os.environ.get("LD_LIBRARY_PATH", ""))
     for soname in _HIDDEN_LIBRARIES:
@@ -56,7 +56,7 @@ def with_libraries(interpreter: Interpreter, sources: Sources, *, cuda: bool = T
     seen: set[str] = set()
     folders = _Folders()
     unresolved: set[str] = set()
-    # Twice where there is an MPI: its plugins, which no file lists, have needs of their own.
+    # Twice for an MPI: its plugins, which no file lists as needed, need libraries too.
     while pending := _programs(collection, seen):
         while pending:
             path = pending.pop()
@@ -70,7 +70,7 @@ def with_libraries(interpreter: Interpreter, sources: Sources, *, cuda: bool = T
                     wanted.append((elf.interpreter, here.find(elf.interpreter)))
             for soname, found in wanted:
                 if found is None:
-                    # Often loaded before by another module, by its own path.
+                    # Another module has often loaded it before, from a path of its own.
                     if os.path.basename(soname) not in present:
                         unresolved.add(soname)
                     continue
@@ -87,7 +87,7 @@ def with_libraries(interpreter: Interpreter, sources: Sources, *, cuda: bool = T
     if not cuda:
         leave_out(collection, here, _programs(collection, set()))
     for path, part in sources.roots:
-        collection.gather(path, part)  # a venv's `python` was met first with the interpreter's layer
+        collection.gather(path, part)  # a venv's `python` was first added to the interpreter's layer
     usual = architectures.library_folders(os.uname().machine)
     extra = tuple(folder for folder in folders.searched() if folder not in usual)
     return Inventory(
@@ -102,8 +102,8 @@ def with_libraries(interpreter: Interpreter, sources: Sources, *, cuda: bool = T
 
 
 class _Folders:
-    """Directories of libraries, of which the image's LD_LIBRARY_PATH gets those that can be searched for all
-    files: it is stronger than RUNPATH, by which two files may find two libraries of one name."""
+    """Directories of libraries. The image's LD_LIBRARY_PATH contains only those that are right for all files:
+    it overrides RUNPATH, by which two files may find two libraries with one name."""
 
     def __init__(self) -> None:
         self._names: dict[str, set[str]] = {}
@@ -125,7 +125,7 @@ class _Folders:
 
 
 def _programs(collection: Collection, seen: set[str]) -> list[str]:
-    """Files that may need libraries, without those that were seen."""
+    """Files that may need libraries, except those in `seen`."""
     return [
         path
         for path, item in collection.files()

@@ -1,8 +1,8 @@
-"""What an MPI library loads by name at run time, so that no file lists it as needed: plugins, settings,
-texts; and the launchers that start its ranks.
+"""Files that an MPI library loads by name at run time, so no file lists them as needed: plugins, settings,
+texts; and its launchers.
 
-Without /etc/openmpi Debian's OpenMPI hangs in half of its starts: the settings there keep it from drivers
-that the machine does not have.
+Without /etc/openmpi, Debian's OpenMPI hangs in half of its starts: those settings disable drivers for
+hardware that the machine lacks.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import re
 
 _LIBRARY = re.compile(r"libmpi(?:ch)?\.so\.(?P<abi>12|40)(?:\.\d+)*")
 
-#: Relative to the library's folder: plugins of OpenMPI and of PMIx, as its own `make install`, Debian and Red
-#: Hat put them.
+#: Relative to the library's directory: plugins of OpenMPI and PMIx, where `make install`, Debian and Red Hat
+#: install them.
 _BESIDE = (
     "openmpi/lib/openmpi3",
     "openmpi/lib/openmpi",
@@ -46,14 +46,14 @@ _PROGRAMS = {
 
 
 def runtime(library: str) -> list[str]:
-    """The paths that belong to a libmpi, given by its real path; nothing for another file."""
+    """The paths that belong to a libmpi, given by its real path; empty for other files."""
     named = _LIBRARY.fullmatch(os.path.basename(library))
     if named is None:
         return []
     folder = os.path.dirname(library)
     prefix = re.sub(r"/lib(?:64)?(?:/[a-z0-9_]+-linux-(?:gnu|musl)[a-z0-9]*)?(?:/openmpi/lib)?$", "", folder)
     beside = [] if named["abi"] == "12" else [f"{folder}/{name}" for name in _BESIDE]
-    if beside and not os.path.isdir(f"{folder}/openmpi/lib"):  # else headers lie there too
+    if beside and not os.path.isdir(f"{folder}/openmpi/lib"):  # otherwise it contains headers too
         beside.append(f"{folder}/openmpi")
     found = [place for place in beside if os.path.isdir(place)]
     found += glob.glob(f"{folder}/libmca_common_*.so*")

@@ -1,4 +1,4 @@
-"""Programs of the host that an environment starts, with what they need beside their libraries."""
+"""Programs of the host that an environment uses, and the files that they need besides libraries."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from bareboat.images.capture.collect import shown
 
 
 def find(names: tuple[str, ...]) -> tuple[list[str], tuple[str, ...]]:
-    """The files and folders to take along, and the folders for the image's PATH. `names`: of programs on
-    PATH, or their paths. Raises UsageError for one that is not there."""
+    """The files and directories to add, and the directories for the image's PATH. `names`: names of programs
+    on PATH, or their paths. Raises UsageError for a program that is not installed."""
     found: list[str] = []
     folders: list[str] = []
     for name in names:
@@ -30,7 +30,7 @@ def find(names: tuple[str, ...]) -> tuple[list[str], tuple[str, ...]]:
 
 
 def _interpreter(program: str) -> list[str]:
-    """What a script is started by."""
+    """The interpreter of a script."""
     try:
         with open(program, "rb") as file:
             line = os.fsdecode(file.readline(4096))
@@ -43,7 +43,7 @@ def _interpreter(program: str) -> list[str]:
 
 
 def _more(program: str) -> list[str]:
-    """Git's subcommands are programs of their own."""
+    """Files that git needs: its subcommands are separate programs."""
     if os.path.basename(program) != "git":
         return []
     asked = execute.run([program, "--exec-path"])

@@ -1,4 +1,4 @@
-"""What belongs to an environment, but for the shared libraries: its files, and what a shell needs."""
+"""The files of an environment, without shared libraries from outside, and what a shell needs."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ _FOLDERS = {
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """The files taken so far, the folders taken whole, each with its layer, folders of programs that the
-    image's PATH must have, and environment variables of the image."""
+    """`collection`: the files; `roots`: the completely collected directories with their layers; `programs`:
+    directories for the image's PATH; `variables`: environment variables of the image."""
 
     collection: Collection
     roots: tuple[tuple[str, Part], ...]
@@ -60,13 +60,13 @@ class Sources:
 
 
 def sources_of(interpreter: Interpreter, request: CaptureRequest) -> Sources:
-    """Everything but the shared libraries."""
+    """Collect all files except shared libraries from outside of the environment."""
     collection = Collection()
     roots: list[tuple[str, Part]] = []
     programs: tuple[str, ...] = ()
 
     def root(path: str, part: Part, *, without: frozenset[str] = frozenset()) -> bool:
-        """Whether the path became a part of the image."""
+        """Add a path; return whether it is a part of the image."""
         try:
             path.encode()
         except UnicodeEncodeError:
@@ -82,7 +82,7 @@ def sources_of(interpreter: Interpreter, request: CaptureRequest) -> Sources:
 
     for path, mode in _FOLDERS.items():
         collection.folder(collection.link(path, Part.SYSTEM), mode)  # on some clusters /home is a link
-    for path in ("/bin", "/sbin", "/lib", "/lib64"):  # links into /usr on most systems of today
+    for path in ("/bin", "/sbin", "/lib", "/lib64"):  # links into /usr on most systems
         if os.path.islink(path):
             collection.link(path, Part.SYSTEM)
     for tool in _TOOLS:
@@ -94,7 +94,7 @@ def sources_of(interpreter: Interpreter, request: CaptureRequest) -> Sources:
             collection.add(path, Part.SYSTEM)
     for path in (interpreter.executable, interpreter.base_executable):
         collection.add(path, Part.PYTHON)
-    # What other environments put into the base's site-packages is not ours; Python's own tests are 60 MB.
+    # Without the base's site-packages, which are not part of this environment, and Python's tests (60 MB).
     root(interpreter.stdlib, Part.PYTHON, without=frozenset({"site-packages", "dist-packages", "test"}))
     if interpreter.owns_prefix:
         inner = (
@@ -144,7 +144,7 @@ def sources_of(interpreter: Interpreter, request: CaptureRequest) -> Sources:
 
 
 def _identity() -> dict[str, bytes]:
-    """The names of this user and group, whatever directory service they come from."""
+    """The names of this user and group, from any directory service."""
     passwd, group = _PASSWD, _GROUP
     uid, gid = os.getuid(), os.getgid()
     with contextlib.suppress(KeyError):
@@ -158,7 +158,7 @@ def _identity() -> dict[str, bytes]:
 
 
 def _editable_sources(collection: Collection) -> list[str]:
-    """Folders of packages installed with `pip install -e`, which no .pth file may name (PEP 610)."""
+    """Directories of packages installed with `pip install -e`; a .pth file need not list them (PEP 610)."""
     found = []
     for path, _ in list(collection.files()):
         if path.endswith(".dist-info/direct_url.json"):

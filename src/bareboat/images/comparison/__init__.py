@@ -1,1 +1,1 @@
-"""What differs between two images: packages, files and configuration."""
+"""The differences between two images: packages, files and configuration."""

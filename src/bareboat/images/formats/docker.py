@@ -1,4 +1,4 @@
-"""Images for Docker and Podman: an archive as `docker save` writes it, and their own storage.
+"""Images for Docker and Podman: an archive as written by `docker save`, and their own storage.
 
 Source: https://github.com/moby/docker-image-spec
 """
@@ -18,7 +18,7 @@ from bareboat.images.progress import Progress
 from bareboat.model import Image
 from bareboat.store import Store
 
-#: Target -> the program that has such a storage.
+#: Target -> the program with this storage.
 STORAGES = {"docker-daemon": "docker", "containers-storage": "podman"}
 _PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _PATTERN = re.compile(
@@ -29,7 +29,7 @@ _LAST_LINES = 5
 
 
 def check_name(name: str) -> str:
-    """The name with a tag. Raises UsageError for what is no name of an image."""
+    """The name with a tag, `latest` by default. Raises UsageError for an invalid image name."""
     if not _PATTERN.fullmatch(name):
         raise UsageError(
             f"{name!r} is not a name for an image", remedy="use NAME:TAG, in lower case, such as myapp:1.0"
@@ -38,8 +38,8 @@ def check_name(name: str) -> str:
 
 
 def save(store: Store, image: Image, path: Path, *, name: str, progress: Progress = lambda *_: None) -> None:
-    """Write the image as `docker save` does, named `name`; it is an OCI archive, too. The configuration is
-    the image's own, so it has the ID that Docker and Podman give the image. Raises StoreError."""
+    """Write an image named `name` as `docker save` does; the archive is an OCI archive too. The config is not
+    changed, so the image ID is the same as in Docker and Podman. Raises StoreError."""
     config = export.stored_config(store, image)
     entry = {
         "Config": f"blobs/{digests.place(digests.of(config, 'sha256'))}",
@@ -47,7 +47,7 @@ def save(store: Store, image: Image, path: Path, *, name: str, progress: Progres
         "Layers": [f"blobs/{digests.place(layer.diff_id)}" for layer in image.layers],
     }
     title = name.rpartition("/")[2].partition(":")[0]
-    # Podman, and Docker with containerd's store, read it as an OCI archive, and take the name from these.
+    # Podman, and Docker with containerd's store, read it as an OCI archive and use these names.
     names = {_REF_NAME: name, "io.containerd.image.name": full_name(name)}
     export.save_archive(
         store, image, path, name=title, rewrite=True, progress=progress,

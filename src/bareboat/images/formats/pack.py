@@ -1,9 +1,8 @@
-"""An image as one file, for file systems on which every inode counts: a SIF, or a squashfs.
+"""An image as one file, a SIF or a squashfs, for file systems on which inodes are scarce.
 
-Nothing can be made in such a file when a job starts, so what the engine mounts over must have its place
-there: the usual places are made when it is packed. Other jobs would see those that only one job needs, so
-jobs with such mounts get a file of their own: a copy of the image, as nothing less can be mounted. Equal
-places of an image give equal bytes.
+A job cannot make mount points in such a file, so the usual ones are made when it is packed. Other jobs would
+see mount points that only one job needs, so jobs with such mounts use a separate file, a complete copy of the
+image. Equal mount points of an image give equal bytes.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from bareboat.store import FILE_KINDS, Store
 
 _FOLDERS = ("/dev", "/proc", "/sys", "/tmp", "/var/tmp", "/run", "/home")
 _FILES = (*HOST_FILES, "/etc/passwd", "/etc/group")
-#: Beside the file: where an engine mounts it, and what is mounted for that.
+#: Directories next to the file: the image's mount point, and a directory for read-only mounts.
 _MOUNTED_ON = ("mounted", "stage")
 
 
@@ -46,11 +45,11 @@ def provide(
     *,
     progress: Progress = lambda *_: None,
 ) -> Path:
-    """The image as a file of this kind with these mount points, packed now if there is none. Where the image
-    lacks one of `own_points`, which other jobs do not have, it is a file for jobs with just these.
+    """The image as a file of this kind with these mount points, packed now if it does not exist. If the image
+    lacks one of `own_points`, which other jobs do not have, the file is only for jobs with the same ones.
 
-    Raises PlanError for a mount that can have no place, ImageError where there is no mksquashfs, StoreError
-    where there is no room.
+    Raises PlanError for an impossible mount point, ImageError if mksquashfs is not installed, StoreError
+    without enough space.
     """
     wanted = {mount.target: os.path.isdir(mount.source) for mount in mount_points}
     key = _key(store, image, own_points)
@@ -72,8 +71,8 @@ def provide(
                     known = about(path)
                     _pack(store, image, path, {**(known.places if known else {}), **wanted}, progress)
     if key:
-        with contextlib.suppress(OSError):  # of another member of the group
-            os.utime(path.parent)  # for `image gc`, which removes what is not used any more
+        with contextlib.suppress(OSError):  # owned by another member of the group
+            os.utime(path.parent)  # for `image gc`, which removes unused files
     return path
 
 
@@ -83,7 +82,7 @@ def is_there(store: Store, image: Image, kind: str, own_points: Sequence[Mount] 
 
 
 def _key(store: Store, image: Image, own_points: Sequence[Mount]) -> str:
-    """The key of a file with the mount points of some jobs; "" where the image has them all."""
+    """The key of the file for jobs with these mount points; "" if the image has all of them."""
     own = {mount.target: os.path.isdir(mount.source) for mount in own_points}
     if _has_all(store, image, own):
         return ""
@@ -91,7 +90,7 @@ def _key(store: Store, image: Image, own_points: Sequence[Mount]) -> str:
 
 
 def _has_all(store: Store, image: Image, places: Mapping[str, bool]) -> bool:
-    """Whether the image has these paths, directories or not, and no link on the way to them."""
+    """Whether the image has these paths, of the right kind and without links in them."""
     if not places:
         return True
     view = View(store.trees(image))
@@ -105,14 +104,14 @@ def _has_all(store: Store, image: Image, places: Mapping[str, bool]) -> bool:
 
 
 def files(store: Store, digest: str) -> list[Path]:
-    """The packed files of an image, those of some jobs among them, whole or not."""
+    """All packed files of an image, including those for some jobs and incomplete ones."""
     top = store.packed(digest, "sif").parent
     paths = [folder / f"image.{kind}" for folder in (top, *top.glob("own/*")) for kind in FILE_KINDS]
     return [path for path in paths if path.exists() and facts_of(path).exists()]
 
 
 def about(path: Path) -> PackedFile | None:
-    """What is known of a packed file; None where there is none that is whole."""
+    """Facts about a packed file; None if it does not exist or is incomplete."""
     try:
         found = codec.from_json(facts_of(path).read_bytes(), PackedFile, what=str(path))
         return found if path.stat().st_size == found.size_bytes else None
@@ -150,8 +149,8 @@ def _pack(store: Store, image: Image, path: Path, asked: Mapping[str, bool], pro
 
 @contextlib.contextmanager
 def _tree(store: Store, image: Image, scratch: Path) -> Iterator[Path]:
-    """The image as a tree to pack, of hard links; of copies elsewhere where the store lacks inodes even for
-    its folders."""
+    """The image as a tree of hard links; if the store has too few inodes, as a copy in another directory for
+    temporary files."""
     layers = store.trees(image)
     free_inodes = place.room(str(store.root)).free_inodes
     if free_inodes is None or free_inodes <= 0 or free_inodes > image.inodes:
@@ -173,7 +172,7 @@ def _tree(store: Store, image: Image, scratch: Path) -> Iterator[Path]:
 
 
 def _make_places(tree: Path, asked: Mapping[str, bool]) -> dict[str, bool]:
-    """Make the usual places and those asked for, with the time stamp of all that Bareboat makes."""
+    """Make the usual and the requested mount points, with a fixed time. Returns path -> is a directory."""
     usual = {**dict.fromkeys(_FOLDERS, True), **dict.fromkeys(_FILES, False)}
     new: list[Path] = []
     places = {}
@@ -185,7 +184,7 @@ def _make_places(tree: Path, asked: Mapping[str, bool]) -> dict[str, bool]:
         except PlanError:
             if target in asked:
                 raise
-            continue  # an image of its own kind, which some engine may run all the same
+            continue  # an unusual image, which some engine may still run
         new += missing
         places[target] = is_folder
     for path in new:
@@ -195,7 +194,7 @@ def _make_places(tree: Path, asked: Mapping[str, bool]) -> dict[str, bool]:
 
 
 def _missing(tree: Path, target: str) -> list[Path]:
-    """What is not there yet of a path in the tree."""
+    """The part of a path that does not exist in the tree, last name first."""
     path = tree / target.lstrip("/")
     found = []
     while path != tree and not os.path.lexists(path):

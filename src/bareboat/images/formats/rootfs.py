@@ -1,8 +1,8 @@
-"""A root file system, as a folder or as a tar of one, seen as an image of one layer.
+"""A root file system, as a directory or a tar, read as an image with one layer.
 
-The layer's tar is made while it is read: names in byte order, owner 0:0, whole seconds. Equal trees give
-equal bytes, whoever owns them. The times stay, because Python trusts a .pyc only while its source has the
-time that it was compiled at (https://peps.python.org/pep-3147/).
+The layer's tar is generated while it is read: names in byte order, owner 0:0, times in whole seconds. Equal
+trees give equal bytes, whoever owns them. Times are kept, because Python uses a .pyc only if it records the
+time of its source (https://peps.python.org/pep-3147/).
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _CHUNK = 1 << 20
 _LARGEST_TEXT = 1 << 20
 _MOST_SHOWN = 5
 
-#: Folders that the kernel fills on a running system.
+#: Directories that the kernel fills on a running system.
 _KERNEL = ("dev", "proc", "sys", "run")
-#: In a layer's tar, a file that takes away another, https://github.com/opencontainers/image-spec (layer.md)
+#: Prefix of whiteouts in a layer's tar, https://github.com/opencontainers/image-spec (layer.md)
 _WHITEOUT = b".wh."
 
 _PROGRAMS = ("bin/sh", "usr/bin/env", "bin/busybox", "usr/bin/sh", "usr/bin/bash", "sbin/ldconfig")
-#: In a tar, where links are not followed.
+#: For a tar, in which links are not followed.
 _PROGRAM_FILES = (
     "bin/bash", "bin/busybox", "bin/dash", "bin/sh", "usr/bin/bash", "usr/bin/dash", "usr/bin/env",
     "usr/bin/sh",
@@ -49,8 +49,8 @@ _PROGRAM_FILES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What an image's config says, as far as it is known. `made_from` is for the image's history; `own`: the
-    variables that an image of Apptainer sets itself, not the image that it was built from."""
+    """The known properties for an image's config. `made_from`: for the image's history; `own`: environment
+    variables that an Apptainer image sets, but not the image that it was built from."""
 
     made_from: str
     architecture: str = "unknown"
@@ -63,7 +63,7 @@ class Facts:
 
 
 class FolderSource(LocalSource):
-    """A root file system in a folder. Satisfies `Source`; `notes` tells what is left out."""
+    """A root file system in a directory. Satisfies `Source`; `notes`: what is excluded."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class FolderSource(LocalSource):
         facts: Facts | None = None,
         max_ratio: float = MAX_RATIO,
     ) -> None:
-        """Look whether it is a root file system. Raises ImageError."""
+        """Check the path and read facts. Raises ImageError for a missing directory and for /."""
         self.name = name
         self._left_out: tuple[str, ...] = ()
         self._folder = os.fspath(folder)
@@ -90,11 +90,11 @@ class FolderSource(LocalSource):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is left out of the image, once its document has been asked for."""
+        """What is excluded from the image; known after a call of `document`."""
         return self._left_out
 
     def document(self, digest: str | None = None) -> Document:
-        """The manifest, or its config. The first call reads the whole tree."""
+        """The manifest or the config. The first call reads the whole tree."""
         return self._documents().document(digest, self.name)
 
     @contextlib.contextmanager
@@ -152,7 +152,7 @@ class FolderSource(LocalSource):
 
 
 class TarballSource(LocalSource):
-    """A root file system in a tar file, plain, gzip or zstd, such as `ch-convert` and `mmdebstrap` write.
+    """A root file system in a tar file, plain, gzip or zstd, as written by `ch-convert` and `mmdebstrap`.
     Satisfies `Source`."""
 
     def __init__(
@@ -174,12 +174,12 @@ class TarballSource(LocalSource):
         self._made: _Made | None = None
 
     def document(self, digest: str | None = None) -> Document:
-        """The manifest, or its config. The first call reads the whole tar."""
+        """The manifest or the config. The first call reads the whole tar."""
         return self._documents().document(digest, self.name)
 
     @contextlib.contextmanager
     def blob(self, descriptor: Descriptor, offset: int = 0) -> Iterator[Blob]:
-        """The layer's tar, inflated."""
+        """The layer's tar, decompressed."""
         self._documents().check(descriptor, self.name)
         section = self._archive.whole()
         with contextlib.closing(section):
@@ -211,11 +211,11 @@ class TarballSource(LocalSource):
 
 
 # --------------------------------------------------------------------------------------------------
-# The tar of a folder.
+# The tar of a directory.
 
 
 def tar_of(folder: str, left_out: set[str], *, name: str, max_ratio: float = MAX_RATIO) -> Iterator[bytes]:
-    """The tar, in pieces; what a layer cannot hold is named in `left_out`. Raises OSError, ImageError."""
+    """The tar, in pieces. Adds entries that a layer cannot hold to `left_out`. Raises OSError, ImageError."""
     first_names: dict[tuple[int, int], bytes] = {}
     for path, state in _entries(folder, left_out):
         raw = os.fsencode(path)
@@ -250,7 +250,7 @@ def tar_of(folder: str, left_out: set[str], *, name: str, max_ratio: float = MAX
 
 
 def _entries(folder: str, left_out: set[str]) -> Iterator[tuple[str, os.stat_result]]:
-    """Every path below the folder, relative to it, parents before children, in byte order of the names."""
+    """All paths below the directory, relative to it, parents first, in byte order of the names."""
     device = os.lstat(folder).st_dev
     pending = [os.fsencode(each) for each in sorted(os.listdir(folder), key=os.fsencode, reverse=True)]
     while pending:
@@ -273,8 +273,8 @@ def _entries(folder: str, left_out: set[str]) -> Iterator[tuple[str, os.stat_res
 
 
 def _check_holes(path: str, size: int, max_ratio: float, name: str) -> None:
-    """Refuse a file that is nearly all hole, such as a /var/log/lastlog of 300 GB: in a layer, holes are
-    bytes. The file system is asked where data lies, since it may count new blocks late, as Lustre does."""
+    """Refuse a file that is nearly all holes, such as a /var/log/lastlog of 300 GB: a layer has zeros for
+    holes. Uses SEEK_DATA, since a file system may count new blocks late, as Lustre does."""
     data_bytes = at = 0
     with open(path, "rb", buffering=0) as stream:
         while at < size and data_bytes * max_ratio < size:
@@ -293,12 +293,12 @@ def _check_holes(path: str, size: int, max_ratio: float, name: str) -> None:
 
 
 # --------------------------------------------------------------------------------------------------
-# The documents.
+# Manifest and config.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Made:
-    """The manifest and the config of an image that had none."""
+    """The generated manifest and config."""
 
     manifest: Document
     config: Document
@@ -338,16 +338,16 @@ def _documents(facts: Facts, diff_id: str, size: int) -> _Made:
 
 
 # --------------------------------------------------------------------------------------------------
-# What a tree tells of the image that it was.
+# Metadata of the original image in a tree.
 
 _CH = "ch/environment"
-#: The script with the variables of the image that an image of Apptainer was built from.
+#: Prefix of the script with variables of the image that an Apptainer image was built from.
 _OF_BASE = "10-"
 
 
 def read_facts(folder: str, *, made_from: str, architecture: str | None = None) -> Facts:
-    """What Charliecloud or Apptainer left in a tree; nothing of it is run, and shell that does more than
-    set a variable is not understood."""
+    """The metadata that Charliecloud or Apptainer wrote to a tree. No script is executed; of shell code, only
+    assignments of variables are read."""
     root = Root(folder)
     environment = {"PATH": DEFAULT_PATH} | _lines(root.read(_CH, _LARGEST_TEXT))
     own: dict[str, str] = {}
@@ -372,13 +372,13 @@ def read_facts(folder: str, *, made_from: str, architecture: str | None = None) 
 
 
 def _scripts(root: Root) -> list[str]:
-    """The scripts that set an Apptainer image's own variables; 01 and 94 and up are Apptainer's."""
+    """The scripts that set variables of an Apptainer image. 01, and 94 and higher, belong to Apptainer."""
     return [each for each in root.names(".singularity.d/env", "*.sh") if "02" <= each[:2] < "94"]
 
 
 def _exports(data: bytes, known: dict[str, str]) -> Iterator[tuple[str, str]]:
-    """`export NAME=VALUE` and `export NAME="${NAME:-"VALUE"}"` with VALUE a plain word, and references
-    to variables that are known."""
+    """Parse `export NAME=VALUE` and `export NAME="${NAME:-"VALUE"}"`. VALUE is a plain word; `:$NAME` at its
+    end is replaced by the value in `known`."""
     for line in data.decode(errors="surrogateescape").splitlines():
         words = line.strip().removeprefix("export ").strip()
         name, equals, value = words.partition("=")
@@ -401,7 +401,7 @@ def _exports(data: bytes, known: dict[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _lines(data: bytes) -> dict[str, str]:
-    """Charliecloud's file of variables, one `NAME=VALUE` a line, the value as it is."""
+    """Parse Charliecloud's file of environment variables: one `NAME=VALUE` per line, without quoting."""
     found = {}
     for line in data.decode(errors="surrogateescape").splitlines():
         name, equals, value = line.partition("=")
@@ -414,7 +414,7 @@ def _labels(data: bytes) -> dict[str, str]:
     try:
         return msgspec.json.decode(data, type=dict[str, str])
     except (msgspec.DecodeError, ValueError, RecursionError):
-        return {}  # only words about the image: nothing depends on them
+        return {}  # labels are only descriptions
 
 
 def _architecture(root: Root) -> str:
@@ -426,7 +426,7 @@ def _architecture(root: Root) -> str:
 
 
 def _machine(header: bytes) -> str | None:
-    """OCI's name for the architecture of an ELF file; None for what is none."""
+    """OCI's name for the architecture of an ELF file; None for other files."""
     found = of_elf(header)
     return found.oci if found is not None else None
 

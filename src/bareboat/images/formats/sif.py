@@ -1,4 +1,4 @@
-"""The parts of a SIF (`bareboat.sif`), read with limits: anyone may have made it."""
+"""Read the parts of a SIF (`bareboat.sif`), with limits: the file is untrusted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from bareboat.sif import (
     SYSTEM_PRIMARY,
 )
 
-#: Apptainer makes 48.
+#: Apptainer writes 48.
 _MOST_DESCRIPTORS = 4096
 _LARGEST_JSON = 4 * 2**20
 
@@ -40,7 +40,7 @@ _ARCHITECTURES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """A file system in a SIF: where it lies in the file, in bytes."""
+    """A file system in a SIF. `offset`, `size`: in bytes."""
 
     number: int
     offset: int
@@ -52,8 +52,8 @@ class Partition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sif:
-    """What a SIF holds. `oci_config` is the configuration (Env, Cmd, …) of the OCI image it was made from,
-    as JSON; None when it was made from something else, or by an Apptainer of before 1.2."""
+    """The content of a SIF. `oci_config`: the config (Env, Cmd, …) of the OCI image it was made from, as
+    JSON; None if it was made from something else, or by Apptainer before 1.2."""
 
     name: str
     path: str
@@ -61,7 +61,7 @@ class Sif:
     oci_config: bytes | None
 
     def system(self) -> Partition:
-        """The squashfs with the root file system. Raises ImageError when there is none that can be read."""
+        """The squashfs with the root file system. Raises ImageError if the SIF has none that is supported."""
         rest = f"apptainer build --sandbox DIR {shlex.quote(self.path)}   # then rootfs:DIR"
         primary = [each for each in self.partitions if each.role == SYSTEM_PRIMARY]
         if len(primary) != 1:
@@ -74,7 +74,7 @@ class Sif:
             raise ImageError(f"the root file system of {self.name} is {kind}, not a squashfs", remedy=rest)
         overlay = next((each for each in self.partitions if each.role == _OVERLAY), None)
         if overlay is not None:
-            # Apptainer shows its content over the squashfs: without it, this would be another image.
+            # Apptainer mounts it over the squashfs; without it, the content would differ.
             raise ImageError(
                 f"{self.name} has an overlay, whose changes to the image cannot be read",
                 remedy=f"apptainer sif del {overlay.number} {shlex.quote(self.path)}   # takes it away",
@@ -83,7 +83,7 @@ class Sif:
 
 
 def read_sif(path: str | os.PathLike[str], *, name: str) -> Sif:
-    """Read the descriptors. Raises ImageError for a file that is no SIF, is damaged, or is cut off."""
+    """Read the descriptors. Raises ImageError for a file that is not a SIF, is damaged or truncated."""
     with open_regular(path, name=name) as stream:
         descriptor = stream.fileno()
         _, table = read_table(descriptor, name=name)
@@ -91,7 +91,7 @@ def read_sif(path: str | os.PathLike[str], *, name: str) -> Sif:
 
 
 def read_table(descriptor: int, *, name: str) -> tuple[bytes, bytes]:
-    """The header and the table of descriptors of an open SIF. Raises ImageError."""
+    """The header and the descriptor table of an open SIF. Raises ImageError."""
     size = os.fstat(descriptor).st_size
     header = os.pread(descriptor, HEADER.size, 0)
     if len(header) < HEADER.size or header[MAGIC_OFFSET : MAGIC_OFFSET + len(MAGIC)] != MAGIC:

@@ -1,4 +1,4 @@
-"""Squashfs files, alone or in a SIF: read by unsquashfs, written by mksquashfs, made a SIF by Apptainer.
+"""Squashfs files, alone or in a SIF: read with unsquashfs, written with mksquashfs; SIFs built by Apptainer.
 
 Source of the format: https://www.kernel.org/doc/html/latest/filesystems/squashfs.html
 """
@@ -34,28 +34,28 @@ from bareboat.images.progress import Progress
 MAGIC = b"hsqs"
 
 _SUPERBLOCK = struct.Struct("<4sIIIIHHHHHHQQ")
-#: The listing of the content is held in memory, some hundred bytes a file.
+#: The listing of the content is kept in memory, about a hundred bytes per file.
 _MOST_INODES = 2_000_000
-#: Hours, for tens of gigabytes on a slow file system; a tool that hangs is still ended.
+#: Long enough for tens of gigabytes on a slow file system; a tool that hangs is still killed.
 _TIMEOUT_S = 6 * 3600.0
-#: Its default is a quarter of a gigabyte for each of two queues.
+#: For each of two queues of unsquashfs, whose default is 256 MB.
 _QUEUE_MB = "32"
 _MKSQUASHFS_MEMORY = "256M"
 
 _GET_TOOLS = (
     "install squashfs-tools: apt-get install squashfs-tools, or conda install -c conda-forge squashfs-tools"
 )
-#: `-rwxr-xr-x root/root   1996800 2026-11-21 03:18 ./bin/busybox`, as `unsquashfs -lls` prints.
+#: `-rwxr-xr-x root/root   1996800 2026-11-21 03:18 ./bin/busybox`, printed by `unsquashfs -lls`.
 _LISTED = re.compile(r"^[-bcdlps]\S{9} \S+ +(?:\d+, *)?(\d+) \d{4}-\d\d-\d\d \d\d:\d\d (.*)$", re.MULTILINE)
-#: What mksquashfs says, and exits with 0, when it could not read something.
+#: Messages of mksquashfs for entries that it cannot read; it still exits with 0.
 _MISSED = re.compile(r"^.*(?:skipping\.\.\.|creating empty file)$", re.MULTILINE)
-#: What an ordinary user cannot make, no image needs, and no layer holds.
+#: Messages about devices, which an unprivileged user cannot make and no image needs, and empty lines.
 _HARMLESS = re.compile(r"you're not superuser|could not create (character|block) device|^\s*$")
 
 
 class SquashSource(LocalSource):
-    """The root file system in a squashfs or a SIF. Satisfies `Source`. It is unpacked when it is first
-    asked for a document, into `scratch`, else into the folder for temporary files."""
+    """The root file system in a squashfs or a SIF. Satisfies `Source`. The first call of `document` or `blob`
+    unpacks it into `scratch`, by default into the directory for temporary files."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class SquashSource(LocalSource):
         scratch: Path | None = None,
         max_ratio: float = MAX_RATIO,
     ) -> None:
-        """Read what the file says of itself. Raises ImageError."""
+        """Read and check the headers of the file. Raises ImageError."""
         self.name = name
         self._path = os.fspath(path)
         self._scratch = scratch
@@ -88,11 +88,11 @@ class SquashSource(LocalSource):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is left out of the image, once its document has been asked for."""
+        """What is excluded from the image; known after a call of `document`."""
         return self._folder.notes if self._folder is not None else ()
 
     def document(self, digest: str | None = None) -> Document:
-        """The manifest, or its config. The first call unpacks the squashfs and reads all of it."""
+        """The manifest or the config. The first call unpacks the squashfs and reads all of it."""
         return self._unpacked().document(digest)
 
     def blob(self, descriptor: Descriptor, offset: int = 0) -> contextlib.AbstractContextManager[Blob]:
@@ -101,7 +101,7 @@ class SquashSource(LocalSource):
 
     def _unpacked(self) -> FolderSource:
         if self._folder is None:
-            # Private: as root, unsquashfs makes setuid files.
+            # A private directory: as root, unsquashfs makes setuid files.
             folder = Path(tempfile.mkdtemp(prefix="squashfs-", dir=self._scratch))
             weakref.finalize(self, remove_tree, folder)
             tree = folder / "tree"
@@ -122,7 +122,7 @@ class _Execution(msgspec.Struct, rename="pascal"):
 
 
 def _from_oci(data: bytes, facts: Facts, name: str) -> Facts:
-    """The facts with what the OCI image said that a SIF was made from; exact, where its scripts are not."""
+    """Add the config of the OCI image from which a SIF was made; it is exact, the SIF's scripts are not."""
     try:
         read = msgspec.json.decode(data, type=_Execution)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
@@ -144,7 +144,7 @@ def _from_oci(data: bytes, facts: Facts, name: str) -> Facts:
 def read_superblock(
     path: str | os.PathLike[str], *, name: str, offset: int = 0, room: int | None = None
 ) -> int:
-    """Check that a whole squashfs lies at the offset, within `room` bytes. Returns its bytes. Raises
+    """Check that a complete squashfs is at the offset, within `room` bytes. Returns its size in bytes. Raises
     ImageError."""
     with open_regular(path, name=name) as stream:
         data = os.pread(stream.fileno(), _SUPERBLOCK.size, offset)
@@ -171,13 +171,13 @@ def read_superblock(
 def unpack_squashfs(
     path: str | os.PathLike[str], folder: Path, *, name: str, offset: int = 0, max_ratio: float = MAX_RATIO
 ) -> None:
-    """Unpack a squashfs into a folder that is not there yet, as this user's, without extended attributes.
+    """Unpack a squashfs into a new directory, without extended attributes.
 
-    Raises ImageError when there is no unsquashfs, and for what is wrong with the file.
+    Raises ImageError if unsquashfs is not installed or the file is invalid, StoreError without enough space.
     """
     unsquashfs = _tool("unsquashfs", f"{name} cannot be read: there is no unsquashfs on PATH")
     packed_bytes = read_superblock(path, name=name, offset=offset)
-    # A path that begins with a dash would be an option.
+    # Absolute, since a path that begins with a dash would be read as an option.
     file = os.path.abspath(path)
     _check_listing(unsquashfs, file, offset, name, packed_bytes * max_ratio, max_ratio)
     done = execute.run(
@@ -188,7 +188,7 @@ def unpack_squashfs(
         environment=_plain_environment(),
         timeout_s=_TIMEOUT_S,
     )  # fmt: skip
-    # 2 is what newer versions answer when something, such as a device node, could not be made.
+    # Newer versions exit with 2 if something, such as a device node, could not be made.
     wrong = [line for line in done.stderr.splitlines() if not _HARMLESS.search(line)]
     if done.exit_code not in (0, 2) or (done.exit_code == 2 and wrong) or not folder.is_dir():
         full = any("No space left" in line or "Disk quota" in line for line in wrong)
@@ -210,8 +210,8 @@ def unpack_squashfs(
 def _check_listing(
     unsquashfs: str, file: str, offset: int, name: str, most_bytes: float, max_ratio: float
 ) -> None:
-    """Look at names and sizes before anything is written. Old versions of unsquashfs follow names that
-    lead out (CVE-2021-40153), and any will write a file of the size that it claims."""
+    """Check names and sizes before anything is written. Old versions of unsquashfs follow names that lead out
+    of the directory (CVE-2021-40153), and all versions write files of any declared size."""
     done = execute.run(
         (unsquashfs, "-no-progress", *_at(offset), "-d", ".", "-lls", file),
         environment=_plain_environment(),
@@ -240,7 +240,7 @@ def _check_listing(
 
 
 def _own(tree: str) -> None:
-    """Let the owner read all of it, as the owner of every layer's tree can."""
+    """Let the owner read all files and directories, as in the trees of layers."""
     folders = [tree]
     while folders:
         folder = folders.pop()
@@ -258,23 +258,23 @@ def _own(tree: str) -> None:
 
 
 def make_squashfs(tree: Path, path: Path, *, progress: Progress = lambda *_: None) -> None:
-    """Write a tree as one squashfs file; whole, or not at all. Equal trees give equal bytes.
+    """Write a tree as one squashfs file, completely or not at all. Equal trees give equal bytes.
 
-    Owners are root's, extended attributes are left out. Raises ImageError when mksquashfs is missing or
-    fails, OSError when there is no room.
+    Root owns all files; extended attributes are not written. Raises ImageError if mksquashfs is not installed
+    or fails, OSError without enough space.
     """
     mksquashfs = _tool("mksquashfs", f"{path} cannot be made: mksquashfs is not installed")
     told = execute.run((mksquashfs, "-help"))
     can = told.stdout + told.stderr
     options = ["-noappend", "-no-progress", "-no-xattrs", "-all-root"]
-    # 474 MB of Python packages on two cores: level 3 takes 3 s, gzip 31 s, the default of 15 takes 43 s; of
-    # the three files, that of level 3 is 4 % larger than gzip's and 15 % larger than the default's.
+    # 474 MB of Python packages on two cores: level 3 takes 3 s, gzip 31 s, the default level 15 takes 43 s;
+    # the file of level 3 is 4 % larger than that of gzip and 15 % larger than that of level 15.
     options += ["-comp", "zstd", "-Xcompression-level", "3"] if re.search(r"^\s+zstd\b", can, re.M) else []
-    # Not -all-time: Python trusts a .pyc only while its source has the time that it was compiled at.
+    # Not -all-time: Python uses a .pyc only if it records the time of its source.
     options += ["-mkfs-time", "0"] if "-mkfs-time" in can else ["-fstime", "0"] if "-fstime" in can else []
     options += ["-mem", _MKSQUASHFS_MEMORY] if re.search(r"^-mem ", can, re.M) else []
     with contextlib.suppress(OSError):
-        # The root folder is in no layer, so its time is that of the unpacking.
+        # The top directory is in no layer, so its time is the time of unpacking.
         os.utime(tree, (layer.EPOCH, layer.EPOCH))
     progress("packing the squashfs", 0, 0)
     with outputs.beside(path) as part:
@@ -295,9 +295,9 @@ def make_squashfs(tree: Path, path: Path, *, progress: Progress = lambda *_: Non
 
 
 def make_sif(archive: Path, path: Path, *, progress: Progress = lambda *_: None) -> None:
-    """Write an OCI archive as a SIF by Apptainer, or Singularity; whole, or not at all.
+    """Convert an OCI archive to a SIF with Apptainer or Singularity, completely or not at all.
 
-    Raises ImageError when neither is there, or when it fails.
+    Raises ImageError if neither is installed or the program fails, OSError without enough space.
     """
     program = execute.which("apptainer") or execute.which("singularity")
     if program is None:
@@ -308,10 +308,10 @@ def make_sif(archive: Path, path: Path, *, progress: Progress = lambda *_: None)
         )
     progress("building the SIF", 0, 0)
     with outputs.beside(path) as part, tempfile.TemporaryDirectory() as short:
-        # Apptainer takes what follows a colon in a path for a tag.
+        # Apptainer reads the text after a colon in a path as a tag.
         source = Path(short) / "image.tar"
         source.symlink_to(os.path.abspath(archive))
-        # It unpacks the image there, which /tmp may have no room for.
+        # Apptainer unpacks the image there; /tmp may be too small.
         places = {name: str(part.parent) for name in ("APPTAINER_TMPDIR", "SINGULARITY_TMPDIR")}
         done = execute.run(
             (program, "build", "--force", "--disable-cache", str(part), f"oci-archive:{source}"),
@@ -323,7 +323,7 @@ def make_sif(archive: Path, path: Path, *, progress: Progress = lambda *_: None)
 
 
 def _at(offset: int) -> tuple[str, ...]:
-    # Only where it is needed: old versions, which read a plain squashfs well, do not know it.
+    # Only if needed: old versions, which can read a plain squashfs, do not support the option.
     return ("-o", str(offset)) if offset else ()
 
 
@@ -342,5 +342,5 @@ def _tool(name: str, message: str) -> str:
 
 
 def _plain_environment() -> dict[str, str]:
-    """One language and one time zone for what is parsed; no settings that change what is written."""
+    """A fixed language and time zone, for parsing; no variables that change the output of the tools."""
     return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"}

@@ -1,1 +1,1 @@
-"""What is in an image, and what a command finds there: read from its files; nothing of it is run."""
+"""The content of an image, and what a command finds in it, read from its files. No program is executed."""

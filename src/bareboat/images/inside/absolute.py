@@ -1,6 +1,6 @@
-"""Whether absolute links of an image are on the way to what is mounted in every container.
+"""Detect absolute symbolic links in an image in the paths that are mounted in every container.
 
-An engine that mounts before the image is its root would follow them out of the image.
+An engine that mounts before it changes its root to the image would follow them out of the image.
 """
 
 from __future__ import annotations
@@ -33,6 +33,6 @@ def _is_absolute(view: View, path: str) -> bool:
         found.append(os.readlink(node.places[0]))
         return found[-1]
 
-    # A link that leads nowhere gives way to what is mounted.
+    # A dangling link is replaced by the mount point.
     follow(path if view.find(path) is not None else os.path.dirname(path), target)
     return any(leads.startswith("/") for leads in found)

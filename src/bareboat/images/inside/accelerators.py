@@ -1,4 +1,4 @@
-"""CUDA, ROCm and the kernels of frameworks in an image."""
+"""CUDA, ROCm and the GPU kernels of frameworks in an image."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from bareboat.images.inside.starts import normal
 from bareboat.model import CudaCompat
 from bareboat.versions import numbers
 
-#: PyTorch's libraries of kernels: today's, and those before 2.0.
+#: PyTorch's libraries with kernels: the current one, and that of versions before 2.0.
 _TORCH_KERNELS = ("libtorch_cuda.so", "libtorch_cuda_cu.so")
 
 
 def cuda(search: Search, libraries: Libraries) -> str | None:
-    """The newest of all CUDAs; each is evidence."""
+    """The newest CUDA version. All versions are recorded as evidence."""
     found: list[tuple[str, str]] = []
     for prefix in ("/usr/local/cuda", *search.prefixes):
         for name in ("version.json", "version.txt"):
@@ -37,7 +37,7 @@ def cuda(search: Search, libraries: Libraries) -> str | None:
 
 
 def kernels(search: Search) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """What the kernels of frameworks are built for, by their libraries and by TensorFlow's own list."""
+    """Framework -> the architectures of its kernels, from its libraries or TensorFlow's own list."""
     for folder in dict.fromkeys(search.package_folders):
         for name in _TORCH_KERNELS:
             path = f"{folder}/torch/lib/{name}"
@@ -56,7 +56,7 @@ def kernels(search: Search) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def cuda_compat(search: Search) -> CudaCompat | None:
-    """The newest forward-compatibility package; its libcuda has its version in its name."""
+    """The newest forward-compatibility package. The name of its libcuda contains its version."""
     found = []
     folders = [f"{prefix}/compat" for prefix in ("/usr/local/cuda", *search.prefixes)]
     folders += [f"{prefix}/cuda-compat" for prefix in search.prefixes]  # conda's

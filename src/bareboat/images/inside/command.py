@@ -1,8 +1,8 @@
-"""What a command's first word leads to in a container: the file that would be executed and what that needs,
-or the reason why it cannot be executed. Nothing is run.
+"""Resolve the first word of a command in a container: the file that would be executed and what it requires,
+or the reason why it cannot be executed. No program is executed.
 
-As execve(2), execvp(3) and PATH do it; the exit codes are those of POSIX shells: 127 for what is missing, 126
-for what cannot be executed.
+Follows execve(2), execvp(3) and PATH. Exit codes are those of POSIX shells: 127 for a missing program, 126
+for a program that cannot be executed.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
 
 MISSING, NOT_EXECUTABLE = 127, 126
 
-#: As many as Linux follows (execve(2)).
+#: The limit of Linux (execve(2)).
 _MOST_INTERPRETERS = 5
-#: Of a script's first line Linux reads so much (execve(2)).
+#: The bytes that Linux reads of a script's first line (execve(2)).
 _MOST_SHEBANG = 256
 
-#: Machines that also run the programs of others.
+#: Machines that also run programs of other architectures.
 _ALSO_RUNS = {"x86_64": ("i686",), "aarch64": ("armv7l",)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """A file that can be executed. `path`: in the container, links followed; `place`: on this machine;
-    `mounted`: it is a file of the host, not of the image. Of an ELF file: its `machine`, as `uname -m` prints
-    it. Of a script: the words after #!, and what these lead to (None: not known). Neither: a file that
-    execvp(3) gives to /bin/sh."""
+    """A file that can be executed. `path`: in the container, links resolved; `place`: on this machine;
+    `mounted`: a file of the host, not of the image. For an ELF file, `machine` as in `uname -m`. For a
+    script, `script`: the words after #!, and their `interpreter` (None: unknown). Otherwise, execvp(3) runs
+    the file with /bin/sh."""
 
     word: str
     path: str
@@ -53,7 +53,7 @@ class Program:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
     """Why a word cannot be executed. `reason` follows the word: '"foo" is not in …'. `at`: the path of the
-    file that is missing, where the word names one."""
+    missing file if the word is a path."""
 
     code: int
     reason: str
@@ -64,10 +64,10 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """What is at a path without links on the way. `place` is None where it is not known before the start."""
+    """The entry at a path without links. `place`: None if it is unknown before the start."""
 
     path: str
-    kind: str  # folder, file, link, other
+    kind: str  # `folder`, `file`, `link` or `other`
     place: str | None
     mounted: bool
 
@@ -76,7 +76,7 @@ _UNKNOWN = "not known"
 
 
 class Sight:
-    """The files that a container shows: an image's, and the host's where they are mounted."""
+    """The files that are visible in a container: those of the image, and mounted files of the host."""
 
     def __init__(
         self,
@@ -87,10 +87,10 @@ class Sight:
         tree: Path | None = None,
         name: str = "the image",
     ) -> None:
-        """`layers`: unpacked, bottom first; `tree`: all of them as one, where that is made. `mounts`: target
-        -> source on this machine, or None for what is known at the start only. `kept`: paths below mounts at
-        which the image's own files are shown. For bare metal: no layers, and {"/": "/"}. `name`: what
-        messages call the place."""
+        """`layers`: unpacked, bottom first; `tree`: all of them as one tree, if it exists. `mounts`: target
+        -> source on this machine, or None if it is unknown before the start. `kept`: paths below mounts with
+        the image's own files. For bare metal: no layers, and {"/": "/"}. `name`: the name of the place in
+        messages."""
         self.name = name
         self._view = View(layers)
         self._tree = None if tree is None else str(tree)
@@ -99,7 +99,7 @@ class Sight:
         self._root = (self._at("/") if "/" in self._mounts else None) or _Node("/", "folder", None, False)
 
     def find(self, path: str) -> _Node | None:
-        """What an absolute path leads to, links followed; None when nothing is there."""
+        """The entry at an absolute path, links followed; None if it does not exist."""
         met = {"/": self._root}
         unknown: list[_Node] = []
 
@@ -118,7 +118,7 @@ class Sight:
         return unknown[0] if unknown else met[real] if real is not None else None
 
     def names(self, path: str) -> Iterator[str]:
-        """What a directory holds, as far as that is known."""
+        """The known names in a directory."""
         found = self.find(path)
         if found is None or found.kind != "folder":
             return
@@ -131,7 +131,7 @@ class Sight:
             yield from sorted(self._view.names(found.path))
 
     def source(self, path: str) -> str | None:
-        """Where on this machine a mount shows an absolute path from; None where the image shows it."""
+        """The path on this machine that is mounted at an absolute path; None if it belongs to the image."""
         if not path:
             return None
         target = self._shown_by(path)
@@ -139,13 +139,13 @@ class Sight:
         return None if source is None else source.rstrip("/") + path[len(target.rstrip("/")) :] or "/"
 
     def _shown_by(self, path: str) -> str:
-        """The mount, or what is kept of the image, that a path lies in; else "/"."""
+        """The innermost mount or kept path that contains a path; otherwise "/"."""
         while path not in self._mounts and path not in self._kept and path != "/":
             path = os.path.dirname(path)
         return path
 
     def _at(self, path: str) -> _Node | None:
-        """What is at a path whose directory has no links in it."""
+        """The entry at a path whose parents are not links."""
         if path == "/" and "/" not in self._mounts:
             return self._root
         target = self._shown_by(path)
@@ -165,7 +165,7 @@ class Sight:
         return self._made(path)
 
     def _made(self, path: str) -> _Node | None:
-        """The directory that is made for what is mounted below it."""
+        """A directory that is made for a mount below it."""
         below = any(place.startswith(f"{path}/") for place in (*self._mounts, *self._kept))
         return _Node(path, "folder", None, mounted=False) if below else None
 
@@ -182,7 +182,7 @@ def _target(node: _Node) -> str:
 
 
 def _on_host(path: str, place: str, *, is_mount: bool = False, is_mounted: bool = True) -> _Node | None:
-    """What is at a place of this machine. A mount's source is followed to its end, as mount(2) does."""
+    """The entry at a path of this machine. Links in a mount's source are resolved, as by mount(2)."""
     try:
         mode = (os.stat if is_mount else os.lstat)(place).st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -198,8 +198,8 @@ _Result = Program | Fault | None
 
 
 def resolve(word: str, sight: Sight, *, path: str, workdir: str, machine: str) -> Program | Fault | None:
-    """The program that `word` starts in `workdir` with this PATH ("" for none) on a machine of this kind;
-    None when that is known at the start only."""
+    """The program that `word` starts in `workdir` with this PATH ("" for none) on a machine of this
+    architecture; None if it is unknown before the start."""
     return _Search(sight, path or DEFAULT_PATH, workdir, machine).resolve(word)
 
 
@@ -222,7 +222,7 @@ class _Search:
             if not isinstance(found, Fault):
                 return found
             fault = fault or found
-            if not _is_refused(node):  # only EACCES makes execvp(3) go on along PATH
+            if not _is_refused(node):  # execvp(3) continues along PATH only after EACCES
                 break
         return fault or self._missing(word)
 
@@ -232,7 +232,7 @@ class _Search:
             yield os.path.join(self.workdir, folder, word)
 
     def _judge(self, word: str, at: str, node: _Node, depth: int) -> _Result:
-        """`at`: the path by which the file is found; messages name it."""
+        """`at`: the path by which the file was found, for messages."""
         at = os.path.normpath(at)
         if node.kind == "folder":
             return Fault(code=NOT_EXECUTABLE, reason=f"is a directory: {at}", remedy="name a program in it")
@@ -245,7 +245,7 @@ class _Search:
             if _is_refused(node):
                 return self._not_executable(word, at, node)
             descriptor = os.open(node.place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError:  # it may be executed without being read
+        except OSError:  # it may be executable without being readable
             return program
         try:
             with binary.read(descriptor) as elf:
@@ -288,7 +288,7 @@ class _Search:
             return program
         if depth == _MOST_INTERPRETERS:
             return Fault(code=NOT_EXECUTABLE, reason=f"is a script with too many interpreters: {at}")
-        # The kernel takes it as it is written, and never looks along PATH.
+        # The kernel uses it unchanged and does not search PATH.
         named = words[0] if "/" in words[0] else f"./{words[0]}"
         found = self.resolve(named, depth + 1)
         if isinstance(found, Program) and os.path.basename(words[0]) == "env" and (inner := _of_env(words)):
@@ -370,7 +370,7 @@ class _Search:
 
 
 def _as_command(*words: str) -> str:
-    """How the command is written in a job file and after --."""
+    """The command as it is written in a job file and after --."""
     listed = ", ".join(f'"{word}"' for word in words)
     return f"command = [{listed}], or -- {shlex.join(words)}"
 
@@ -381,23 +381,23 @@ def _is_refused(node: _Node) -> bool:
         return True
     if node.mounted:
         return not os.access(node.place, os.X_OK)
-    # An image's files belong to whoever runs it; the store may be mounted noexec.
+    # The user owns an image's files in a container; the store may be mounted noexec.
     return not os.stat(node.place).st_mode & 0o111
 
 
 def _of_env(words: Sequence[str]) -> str:
-    """The program that `#!/usr/bin/env …` starts; "" where that is not plain."""
+    """The program that `#!/usr/bin/env …` starts; "" if it cannot be determined."""
     rest = words[1].split() if len(words) > 1 else []
     if rest[:1] == ["-S"]:
         rest = rest[1:]
     elif len(rest) > 1:
-        return ""  # the kernel hands over one argument, spaces and all
+        return ""  # the kernel passes one argument, including spaces
     return rest[0] if rest and not rest[0].startswith("-") and "=" not in rest[0] else ""
 
 
 def _close(word: str, names: Iterable[str]) -> list[str]:
-    """The likeliest names, two at most: those that differ in the version only come first (python3)."""
-    from difflib import get_close_matches  # slow to import, and for errors only
+    """The most similar names, at most two. Names that differ only in the version (python3) come first."""
+    from difflib import get_close_matches  # slow to import, and only for errors
 
     names = set(names) - {word}
     bare = re.sub(r"[\d.]+$", "", word)
@@ -407,7 +407,7 @@ def _close(word: str, names: Iterable[str]) -> list[str]:
 
 
 def _is_emulated(machine: str) -> bool:
-    """Whether this machine's kernel gives such programs to an emulator (binfmt_misc)."""
+    """Whether this machine's kernel runs such programs with an emulator (binfmt_misc)."""
     try:
         return any(machine in name for name in os.listdir("/proc/sys/fs/binfmt_misc"))
     except OSError:

@@ -1,4 +1,4 @@
-"""What an image's config says, as far as two images are compared by it or a user reads it.
+"""The parts of an image's config that are compared between images or shown to users.
 
 Sources: https://github.com/opencontainers/image-spec/blob/main/config.md; Healthcheck, OnBuild and Shell are
 Docker's: https://github.com/moby/docker-image-spec
@@ -19,8 +19,8 @@ from bareboat.errors import ImageError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One entry of the history. `created_by`: as it was written; `command`: as a Dockerfile has it. `layer`:
-    the number of its layer, from 0; None: it has none, or the history does not fit the layers."""
+    """One history entry. `created_by`: unchanged; `command`: as in a Dockerfile. `layer`: the number of its
+    layer, from 0; None if it has none or the history does not match the layers."""
 
     created: str
     created_by: str
@@ -32,7 +32,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """`settings`: name of a setting -> its text; `environment` and `labels`: by name."""
+    """`settings`: name -> text; `environment` and `labels`: name -> value."""
 
     settings: dict[str, str] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class _Document(msgspec.Struct):
 
 
 def read(data: bytes, *, layers: int, name: str) -> Configuration:
-    """Read a config document. `layers`: the number of the image's layers. Raises ImageError."""
+    """Read a config. `layers`: the number of the image's layers. Raises ImageError."""
     try:
         document = msgspec.json.decode(data, type=_Document)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
@@ -127,15 +127,15 @@ def _history(entries: list[_Entry], layers: int) -> tuple[Step, ...]:
     return tuple(steps)
 
 
-#: What Docker's first builder writes before an instruction without a layer.
+#: The prefix of instructions without a layer, written by Docker's classic builder.
 _NOT_RUN = re.compile(r"/bin/sh -c #\(nop\)\s+")
-#: Its build arguments before a command: their number, and each with its value.
+#: Its prefix for build arguments: their number, followed by names and values.
 _ARGUMENTS = re.compile(r"(?:RUN )?\|(\d{1,3}) ")
 _SHELL = re.compile(r"(?:RUN )?/bin/(?:ba)?sh -c ")
 
 
 def as_instruction(created_by: str) -> str:
-    """An entry's `created_by` as the Dockerfile has it, where Docker or BuildKit wrote it; else unchanged."""
+    """An entry's `created_by` as in the Dockerfile if Docker or BuildKit wrote it; otherwise unchanged."""
     text = created_by.strip().removesuffix("# buildkit").rstrip()
     if (found := _NOT_RUN.match(text)) is not None:
         return text[found.end() :]

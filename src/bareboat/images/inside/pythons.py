@@ -1,4 +1,4 @@
-"""The Pythons of an image, and what each can import."""
+"""The Python interpreters of an image, and what each can import."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bareboat.images.inside.search import DISTRIBUTION, Search
 from bareboat.images.inside.starts import normal
 from bareboat.versions import numbers
 
-#: Packages that decide how a job runs and what it measures: their versions are facts about an image.
+#: Packages that affect how a job runs and what it measures. Their versions are facts about an image.
 FRAMEWORKS = frozenset(
     """
     torch torchvision torchaudio tensorflow tensorflow_cpu tensorflow_gpu jax jaxlib flax horovod mpi4py
@@ -20,7 +20,7 @@ FRAMEWORKS = frozenset(
     """.split()  # noqa: SIM905
 )
 
-#: conda's names for packages that Python knows by another.
+#: conda's name of a package -> its name in Python.
 _CONDA_NAMES = {
     "pytorch": "torch",
     "pytorch-gpu": "torch",
@@ -31,8 +31,7 @@ _CONDA_NAMES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Python:
-    """One Python of the image. `kind` is "venv", "conda" or "plain"; `frameworks` are those that it can
-    import."""
+    """One Python interpreter. `kind`: "venv", "conda" or "plain"; `frameworks`: those that it can import."""
 
     path: str
     version: str
@@ -41,7 +40,7 @@ class Python:
 
 
 def find(search: Search) -> Iterator[Python]:
-    """Those on PATH, in its order, then those that only a full path starts."""
+    """The interpreters on PATH, in its order, then those in other installations."""
     seen = set()
     for folder in (*search.path, *(f"{prefix}/bin" for prefix in search.prefixes)):
         found = search.view.find(folder)
@@ -97,7 +96,7 @@ def _python(search: Search, folder: str, name: str) -> Python | None:
 
 
 def _minor(search: Search, real: str, prefix: str, config: Mapping[str, str]) -> str | None:
-    """The language version, such as 3.11; None for Python 2 and for what is no Python."""
+    """The language version, such as 3.11; None for Python 2 and for other programs."""
     for text in (real.rpartition("/")[2], config.get("version", ""), config.get("version_info", "")):
         named = re.match(r"(?:python)?(3\.\d{1,2})", text)
         if named:
@@ -107,8 +106,8 @@ def _minor(search: Search, real: str, prefix: str, config: Mapping[str, str]) ->
 
 
 def _full_version(search: Search, real: str, minor: str) -> str | None:
-    """With the patch level, which the interpreter's file holds, or its library's."""
-    # The linker lets the version share the end of a path such as /opt/python/3.11.7.
+    """The version with the patch level, from the interpreter's file or its library."""
+    # The linker may merge the version with the end of a path such as /opt/python/3.11.7.
     pattern = rb"[\0/-](" + re.escape(minor).encode() + rb"\.\d{1,3}(?:(?:a|b|rc)\d{1,2})?)\+?\0"
     folder = real.rpartition("/")[0].rpartition("/")[0] + "/lib"
     libraries = [folder, f"{folder}64", *(f"{folder}/{triplet}" for triplet in search.triplets)]
@@ -124,8 +123,8 @@ def _full_version(search: Search, real: str, minor: str) -> str | None:
 
 
 def _package_folders(search: Search, roots: Sequence[str], minor: str) -> list[str]:
-    """Where the Python of these prefixes imports from, what wins last. Debian has two folders of its own:
-    https://wiki.debian.org/Python#Deviations_from_upstream"""
+    """The package directories of the Python with these prefixes; later ones take precedence. Debian has two
+    additional ones: https://wiki.debian.org/Python#Deviations_from_upstream"""
     folders = []
     for root in reversed(roots):
         if root == "/usr":

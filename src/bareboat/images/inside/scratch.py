@@ -1,7 +1,7 @@
-"""What an image has in the folders that become scratch in a container (/tmp, the user's home): it is to be
-seen there all the same, whether an overlay can be mounted or not.
+"""The entries of an image in directories that are scratch directories in a container (/tmp, the user's home).
+They must be visible there, whether an overlay can be mounted or not.
 
-A capture has environments there: ~/.pyenv, ~/miniconda3, an interpreter that a link in ~ leads to.
+A capture has environments there: ~/.pyenv, ~/miniconda3, an interpreter that is the target of a link in ~.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from bareboat.store import Store
 
 
 def contents(store: Store, image: Image, site: Site) -> tuple[ScratchEntry, ...]:
-    """What the image has in the scratch folders, by path.
+    """The entries of the image in the scratch directories, sorted by path.
 
-    A folder that holds nothing but one folder stands for that: for ~/.local/share/uv/python the caller need
-    not keep all of ~/.local. Left out are empty folders (/run/lock, which is to be written to), links that
-    lead nowhere in the image, sockets and the like.
+    A directory with only one subdirectory is replaced by that: for ~/.local/share/uv/python, the caller does
+    not have to keep all of ~/.local. Not included: empty directories (/run/lock, which must be writable),
+    dangling links, sockets and other special files.
     """
     view = View(store.trees(image))
     folders = scratch_folders(site)
@@ -30,7 +30,7 @@ def contents(store: Store, image: Image, site: Site) -> tuple[ScratchEntry, ...]
 def _in_folder(view: View, folder: str, scratch: Sequence[str]) -> Iterator[ScratchEntry]:
     top = view.find(folder)
     if top is None or top.path != folder or top.node.kind != "folder":
-        # Nothing, or a link, behind which an engine mounts the folder by itself.
+        # The directory does not exist, or it is a link, whose target an engine mounts separately.
         return
     pending = [folder]
     while pending:
@@ -38,10 +38,10 @@ def _in_folder(view: View, folder: str, scratch: Sequence[str]) -> Iterator[Scra
         for name, node in view.names(here).items():
             path = f"{here.rstrip('/')}/{name}"
             if path in scratch:
-                continue  # it is looked at for itself
+                continue  # handled separately
             if node.kind == "folder":
                 if any(each.startswith(f"{path}/") for each in scratch):
-                    pending.append(path)  # not whole, or it would hide the folder in it
+                    pending.append(path)  # as a whole, it would hide the scratch directory in it
                 else:
                     yield from _whole(view, path)
                 continue

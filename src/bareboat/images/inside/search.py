@@ -1,4 +1,4 @@
-"""What the parts of a survey share: the image's files and settings, and the evidence found so far."""
+"""Data shared by the parts of a survey: the image's files and settings, and the evidence found so far."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DISTRIBUTION = re.compile(
 _CONDA_FILE = re.compile(r"(?P<name>[a-z0-9_.-]+)-(?P<version>[^-/]+)-[^-/]+\.json")
 _TRIPLET = re.compile(r"[a-z0-9_]+-linux-(?:gnu|musl)[a-z0-9]*")
 
-#: Folders in which no installation is found, and which can be very large.
+#: Directories that contain no installation and can be very large.
 _BARREN = frozenset(
     """
     bin boot cache conda-meta data datasets dev doc docs etc examples games include info lib lib32 lib64
@@ -60,7 +60,7 @@ class Search:
 
     @cached_property
     def path(self) -> tuple[str, ...]:
-        """Where a shell in the image looks for programs."""
+        """The directories in which a shell in the image searches programs."""
         searched = self.environment.get("PATH") or DEFAULT_PATH
         return tuple(folder for folder in searched.split(":") if folder.startswith("/"))
 
@@ -69,11 +69,11 @@ class Search:
 
     @cached_property
     def triplets(self) -> list[str]:
-        """The system's library directories by architecture, such as x86_64-linux-gnu."""
+        """The names of architecture-specific library directories, such as x86_64-linux-gnu."""
         return sorted(name for name in self.view.names("/usr/lib") if _TRIPLET.fullmatch(name))
 
     def packages(self) -> set[str]:
-        """The names of the packages of all Pythons, and of conda."""
+        """The names of all Python and conda packages."""
         found = {normal(name) for packages in self.conda.values() for name in packages}
         for folder in dict.fromkeys(self.package_folders):
             named = map(DISTRIBUTION.fullmatch, self.view.names(folder))
@@ -86,17 +86,17 @@ class Search:
 
 
 def _installations(view: View) -> list[str]:
-    """Folders that look like the prefix of an installation (a venv, conda, CUDA, an MPI), outermost first.
+    """Directories that may be the prefix of an installation (a venv, conda, CUDA, an MPI), outermost first.
 
-    Searched breadth first outside the folders of the system, which are known, and not deeper than software
-    is installed; so an image of many files costs no more than its folders near the top.
+    Searches breadth first, without system directories, which are known, and to a limited depth and number. So
+    the time depends on the directories near the top, not on the number of files.
     """
     found = []
     pending = [
         ("/usr/local", 1),
         *((f"/{name}", 1) for name in sorted(view.names("/")) if name not in _BARREN),
     ]
-    for looked, (path, depth) in enumerate(pending):  # grows while it is walked
+    for looked, (path, depth) in enumerate(pending):  # the list grows during the loop
         if looked == _MOST_FOLDERS:
             break
         names = view.names(path)

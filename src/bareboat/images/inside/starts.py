@@ -1,4 +1,4 @@
-"""Programs that Python packages are known to start, and which of them an environment lacks. Pure."""
+"""Programs that known Python packages start, and which of them an environment lacks. Pure."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 
 class Starts(NamedTuple):
-    """A package and a program that it starts. `brought_by`: packages that have the program where this one
-    looks for it, a pattern; `only_with`: a package without which it starts nothing, a pattern."""
+    """A package and a program that it starts. `brought_by`: a pattern of packages that include the program
+    where this one finds it; `only_with`: a pattern of packages without which it does not start the
+    program."""
 
     package: str
     program: str
@@ -20,8 +21,8 @@ class Starts(NamedTuple):
 _CUDA = r"nvidia_cuda_runtime(_cu\d+)?"
 _NVCC = r"nvidia_cuda_nvcc(_cu\d+)?"
 
-#: Names of packages are as `normal` gives them. Packages that bring the program themselves (imageio-ffmpeg,
-#: Triton's ptxas) are none of these.
+#: With names of packages as returned by `normal`. Packages that include the program (imageio-ffmpeg, Triton's
+#: ptxas) are not listed.
 STARTS = (
     Starts("gitpython", "git"),
     Starts("pydub", "ffmpeg"),
@@ -40,8 +41,8 @@ STARTS = (
 
 
 def lacking(packages: Collection[str], has: Callable[[str], bool]) -> dict[str, str]:
-    """Package -> the program that it starts and that the environment lacks. `has`: whether its PATH leads to
-    a program."""
+    """Package -> the program that it starts and the environment lacks. `has`: whether a program is on its
+    PATH."""
 
     def any_like(pattern: str) -> bool:
         return any(re.fullmatch(pattern, name) for name in packages)
@@ -57,6 +58,6 @@ def lacking(packages: Collection[str], has: Callable[[str], bool]) -> dict[str, 
 
 
 def normal(name: str) -> str:
-    """As names of packages are compared, with the underscore that file names have
+    """The normalised name of a package, with underscores as in file names
     (https://packaging.python.org/en/latest/specifications/name-normalization/)."""
     return re.sub(r"[-_.]+", "_", name).lower()

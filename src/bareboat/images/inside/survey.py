@@ -1,7 +1,7 @@
-"""What is inside an image: found by reading names and files in its layers. Nothing of it is run.
+"""Survey an image by reading names and files in its layers. No program is executed.
 
-Each fact comes with the file that stated it. The image's own metadata (labels, environment) is believed only
-for PATH, PYTHONPATH and LD_LIBRARY_PATH, which decide what a program in the image would find first.
+Each fact has the file that shows it. Of the image's metadata (labels, environment variables), only PATH,
+PYTHONPATH and LD_LIBRARY_PATH are used: they determine what a program in the image finds first.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from bareboat.images.inside.view import View
 from bareboat.model import CudaCompat, MpiFacts
 from bareboat.model.fabric import FabricLibrary
 
-#: What starts a C compiler: of GCC, LLVM, and by the name that POSIX gives it.
+#: Commands of C compilers: the usual name, GCC and LLVM.
 COMPILERS = ("cc", "gcc", "clang")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inside:
-    """The facts. None, or nothing, where the layers tell none.
+    """The facts; None or empty if unknown.
 
-    `architecture` is as `uname -m` says it; `libc` as in "glibc 2.36" or "musl 1.2.3". `python` is the one
-    that the image's PATH finds first, `frameworks` what it can import, `pythons` holds all of them.
-    `cuda` is the newest CUDA of all that the image brings, since the driver has to serve that one.
-    `mpis`: what the loader would find first stands first; `mpi_users`: packages -> the libraries that they
-    are linked to. `lacks`: packages -> a program that they start and that is not there. `gpu_code`:
-    frameworks -> what their kernels are built for. `evidence`: pairs of a fact and its file.
+    `architecture`: as printed by `uname -m`; `libc`: such as "glibc 2.36" or "musl 1.2.3". `python`: the
+    first one on the image's PATH; `frameworks`: those that it can import; `pythons`: all interpreters.
+    `cuda`: the newest CUDA in the image, which the driver must support. `mpis`: that of `mpirun` first, then
+    in the loader's order; `mpi_users`: packages -> the libraries that they are linked to. `lacks`: packages
+    -> a missing program that they start. `gpu_code`: frameworks -> the architectures of their kernels.
+    `evidence`: pairs of a fact and its file.
     """
 
     distribution: str | None = None
@@ -61,10 +61,10 @@ class Inside:
 
 
 def look(layers: Sequence[Path], *, environment: Mapping[str, str] | None = None) -> Inside:
-    """Find out what is in an image from its unpacked layers, bottom first.
+    """Survey an image from its unpacked layers, bottom first.
 
-    `environment` is that of the image's config. A file that is damaged, or no file, tells nothing; nothing
-    is raised for it.
+    `environment`: the environment variables of the image's config. Damaged and special files are ignored;
+    they raise no error.
     """
     search = Search(View(layers), environment or {})
     found = libraries.find(search)
@@ -129,7 +129,7 @@ def _fabrics(search: Search, found: Libraries, nccl: str | None) -> Iterator[Fab
 
 
 def _package_version(search: Search, path: str, package: str) -> str | None:
-    """By the library's pkg-config file."""
+    """The version in the library's pkg-config file."""
     folder = path.rpartition("/")[0]
     stated = re.search(
         r"^Version:\s*(\d[\w.]{0,20})", search.text(f"{folder}/pkgconfig/{package}.pc") or "", re.MULTILINE

@@ -1,4 +1,4 @@
-"""An image's system: distribution, architecture and C library."""
+"""The distribution, architecture and C library of an image."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bareboat.images.inside.search import Search
 
 
 def distribution(search: Search) -> str | None:
-    """Source: os-release(5)."""
+    """The name of the distribution. Source: os-release(5)."""
     for path in ("/etc/os-release", "/usr/lib/os-release"):
         text = search.text(path)
         if text is None:
@@ -38,7 +38,7 @@ def architecture(search: Search) -> str | None:
 
 
 def libc(search: Search) -> str | None:
-    """The C library that the image's shell runs with; without a shell, the one that is there."""
+    """The C library of the image's shell; without a shell, the installed one."""
     with search.view.open("/bin/sh") as descriptor, binary.read(descriptor) as shell:
         wants_musl = shell is not None and "ld-musl" in (shell.interpreter or "")
     found = (_musl(search) or _glibc(search)) if wants_musl else (_glibc(search) or _musl(search))

@@ -1,9 +1,9 @@
-"""The layers of an image seen as one tree, without mounting them: names, links and files, read only.
+"""A read-only view of an image's layers as one tree, without mounting them.
 
-The rules are overlayfs's (https://docs.kernel.org/filesystems/overlayfs.html) and, for layers that were
-unpacked where overlayfs has no marks of its own, those of the OCI image layer specification
-(https://github.com/opencontainers/image-spec/blob/main/layer.md#whiteouts). A folder is read when it is
-asked for, and once; symbolic links are followed inside the image only.
+It follows the rules of overlayfs (https://docs.kernel.org/filesystems/overlayfs.html) and, for layers
+unpacked on file systems that do not support its whiteouts, the OCI image layer specification
+(https://github.com/opencontainers/image-spec/blob/main/layer.md#whiteouts). A directory is read on first use,
+and only once. Symbolic links are followed only inside the image.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _OPAQUE_ATTRIBUTES = ("user.overlay.opaque", "trusted.overlay.opaque")
 
 
 class Node(Struct, frozen=True):
-    """One name. `places` holds where it lies on this machine: for a folder in each layer that adds to it,
+    """One entry. `places`: its paths on this machine; for a directory, one for each layer that adds to it,
     top first."""
 
     kind: Literal["folder", "file", "link", "other"]
@@ -34,7 +34,7 @@ class Node(Struct, frozen=True):
 
 
 class Found(Struct, frozen=True):
-    """What a path leads to: the path itself without any links, and what is there."""
+    """A resolved path: without links, and its entry."""
 
     path: str
     node: Node
@@ -44,22 +44,22 @@ _NOTHING: Mapping[str, Node] = {}
 
 
 class View:
-    """The tree that a process in the image would see. Paths are absolute, in the image."""
+    """The root file system as a process in the image would see it. Paths are absolute paths in the image."""
 
     def __init__(self, layers: Sequence[Path]) -> None:
         """`layers`: the unpacked layers, bottom first."""
         self._root = Node("folder", tuple(str(layer) for layer in reversed(layers)))
         self._children: dict[str, Mapping[str, Node]] = {}
-        #: Folders that this user may not read, or that are gone: what lies in them is not known.
+        #: Directories that this user cannot read or that were removed: their content is unknown.
         self.unreadable: list[str] = []
 
     def names(self, path: str) -> Mapping[str, Node]:
-        """What is in a folder, links on the way to it followed; nothing where there is no such folder."""
+        """The entries of a directory, links in its path followed; empty if it does not exist."""
         found = self.find(path)
         return self.inside(found) if found is not None and found.node.kind == "folder" else _NOTHING
 
     def find(self, path: str) -> Found | None:
-        """Follow a path and its links to their end; None when there is nothing, or no end."""
+        """Resolve a path and its links; None if it does not exist or has too many links."""
         met = {"/": Found("/", self._root)}
 
         def target(step: str) -> str | None:
@@ -79,7 +79,7 @@ class View:
         return found is not None and found.node.kind == "file"
 
     def read(self, path: str, *, most: int) -> bytes | None:
-        """The first `most` bytes of a file; None when there is no such file, or not for this user."""
+        """The first `most` bytes of a file; None if it does not exist or cannot be read."""
         with self.open(path) as descriptor:
             if descriptor is None:
                 return None
@@ -89,13 +89,13 @@ class View:
 
     @contextlib.contextmanager
     def open(self, path: str) -> Iterator[int | None]:
-        """A descriptor of a regular file, links followed; None when there is none for this user."""
+        """A descriptor of a regular file, links followed; None if it does not exist or cannot be read."""
         found = self.find(path)
         if found is None or found.node.kind != "file":
             yield None
             return
         try:
-            # Neither a link nor a pipe that took the file's place after the folder was read holds us up.
+            # Does not follow a link or block on a pipe that replaced the file after the directory was read.
             descriptor = os.open(
                 found.node.places[0], os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             )
@@ -108,14 +108,14 @@ class View:
             os.close(descriptor)
 
     def inside(self, folder: Found) -> Mapping[str, Node]:
-        """What is in a folder that was found."""
+        """The entries of a resolved directory."""
         known = self._children.get(folder.path)
         if known is None:
             known = self._children[folder.path] = self._merge(folder)
         return known
 
     def _merge(self, folder: Found) -> Mapping[str, Node]:
-        """The names of all layers, the upper ones first, down to the first opaque folder."""
+        """The entries of all layers, the upper ones first, down to the first opaque directory."""
         merged: dict[str, Node] = {}
         closed: set[str] = set()  # names that lower layers no longer add to
         places = folder.node.places
@@ -143,7 +143,7 @@ class View:
 
 def _add(merged: dict[str, Node], closed: set[str], entry: os.DirEntry[str]) -> None:
     name = entry.name
-    above = merged.get(name)  # only ever an open folder: all else is closed
+    above = merged.get(name)  # always an open directory: all other names are closed
     if entry.is_dir(follow_symlinks=False):
         merged[name] = Node("folder", (entry.path,) if above is None else (*above.places, entry.path))
         return

@@ -1,1 +1,1 @@
-"""Layers: from tars to trees, and back again, bit for bit."""
+"""Layers: converts tars to file trees, and back to bit-identical tars."""

@@ -14,8 +14,8 @@ _MIB = 1 << 20
 
 
 def copy_entry(source_fd: int, source: bytes, target_fd: int, target: bytes) -> int:
-    """Copy a file (holes stay holes), a symbolic link or a pipe, with mode, times and the user's attributes;
-    return its size in bytes if it is a file."""
+    """Copy a file (holes stay holes), symbolic link or pipe with its mode, times and `user.*` attributes;
+    return its size in bytes if it is a file, else 0."""
     state = os.lstat(source, dir_fd=source_fd)
     times = (state.st_mtime_ns, state.st_mtime_ns)
     if not stat.S_ISREG(state.st_mode):
@@ -23,7 +23,7 @@ def copy_entry(source_fd: int, source: bytes, target_fd: int, target: bytes) -> 
             os.symlink(os.readlink(source, dir_fd=source_fd), target, dir_fd=target_fd)
         else:
             os.mkfifo(target, 0o600, dir_fd=target_fd)
-            os.chmod(target, stat.S_IMODE(state.st_mode), dir_fd=target_fd)  # whatever the umask is
+            os.chmod(target, stat.S_IMODE(state.st_mode), dir_fd=target_fd)  # independent of the umask
         os.utime(target, ns=times, dir_fd=target_fd, follow_symlinks=False)
         return 0
     given = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=source_fd)
@@ -50,7 +50,7 @@ def _copy_data(given: int, made: int, size: int) -> None:
         try:
             position = os.lseek(given, position, os.SEEK_DATA)
         except OSError as error:
-            if error.errno == errno.ENXIO:  # nothing but a hole from here on
+            if error.errno == errno.ENXIO:  # only a hole remains
                 break
             raise
         stop = os.lseek(given, position, os.SEEK_HOLE)

@@ -1,7 +1,8 @@
-"""Makes one tree of several layers: of hard links where no overlay can be mounted, of copies to take away.
+"""Merges several layers into one tree: of hard links where no overlay can be mounted, or of independent
+copies.
 
-What it shows is what an overlay mount of the same layers shows. Whiteouts come in three forms: a character
-device 0:0, a file `.wh.NAME`, and, for a whole folder, `user.overlay.opaque` or a file `.wh..wh..opq`.
+The result equals an overlay mount of the same layers. Whiteouts come in three forms: a character device
+0:0, a file `.wh.NAME`, and, for a whole directory, `user.overlay.opaque` or a file `.wh..wh..opq`.
 https://docs.kernel.org/filesystems/overlayfs.html
 """
 
@@ -23,18 +24,18 @@ from bareboat.store import Store
 _WHITEOUT, _OPAQUE = os.fsdecode(WHITEOUT), os.fsdecode(OPAQUE)
 _OVERLAY_XATTRS = os.fsdecode(OVERLAY_XATTRS)
 
-#: Why a hard link may be refused where a copy works: too many links, another file system or another folder
-#: (some cluster file systems), a file of somebody else (fs.protected_hardlinks), no links at all.
+#: Errors of link(2) where a copy works: too many links, another file system or another directory (on some
+#: cluster file systems), a file of another user (fs.protected_hardlinks), no hard links at all.
 NO_LINK = frozenset({errno.EMLINK, errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS})
 
 
 def make_flat(
     store: Store, image: Image, mount_points: Sequence[Mount] = (), *, relinked: bool = False
 ) -> Path:
-    """The image as one tree in the store, made now if it is not there, with the places for the mounts.
+    """The image as one tree in the store, created if missing, with mount points for the mounts.
 
-    `relinked`: a tree of its own, in which absolute links are made relative, so that they stay in the image
-    for who has not got the tree as root. Raises PlanError for a mount that can have no place.
+    `relinked`: a separate tree in which absolute links are relative, so that they stay inside the image when
+    the tree is not the root directory. Raises PlanError for a mount that cannot have a mount point.
     """
     final = store.relinked(image.digest) if relinked else store.flat(image.digest)
     if not final.is_dir():
@@ -48,16 +49,16 @@ def make_flat(
 
 
 def flatten(layers: Sequence[Path], target: Path) -> None:
-    """Fill an empty folder with what the layers, bottom first, show together. It is made if missing.
+    """Fill an empty directory with the merged layers, bottom first. It is created if missing.
 
-    Files become hard links; no data are copied where those are allowed. Raises OSError for what the file
-    system refuses; what was made so far is left to the caller.
+    Files become hard links; data is copied only where links are refused. Raises OSError from the file
+    system; removing a partial result is left to the caller.
     """
     _add_all(layers, target, copies=False)
 
 
 def copy(layers: Sequence[Path], target: Path) -> None:
-    """The same, of copies: a tree that may be written to. Files that were one file stay one."""
+    """Like `flatten`, but with copies: a writable tree. Hard links between files are preserved."""
     _add_all(layers, target, copies=True)
 
 
@@ -75,15 +76,15 @@ def _add_all(layers: Sequence[Path], target: Path, *, copies: bool) -> None:
         os.close(root)
 
 
-#: Where the machine's own files are what is meant, and are seen by the same name.
+#: Directories that always are the machine's own, under the same name.
 _MACHINE_S = ("/proc", "/sys", "/dev")
 
 
 def _relink(tree: Path) -> None:
-    """Make the absolute links in the tree relative. The links are new files: layers keep theirs."""
+    """Make the absolute links in the tree relative. New links replace them: the layers keep theirs."""
     root = os.open(tree, FOLDER)
     try:
-        # Neither os.walk, which is recursive, nor whole paths: hostile layers nest folders by the thousand.
+        # Neither os.walk, which is recursive, nor full paths: hostile layers nest thousands of directories.
         pending = [""]
         while pending:
             folder = pending.pop()
@@ -97,7 +98,7 @@ def _relink(tree: Path) -> None:
 
 
 def _relink_folder(descriptor: int, folder: str) -> list[str]:
-    """Make the links in one folder of the tree relative; return the folders in it."""
+    """Make the links in one directory of the tree relative; return its subdirectories."""
     here = f"/{folder}"
     prefix = f"{folder}/" if folder else ""
     folders = []
@@ -117,7 +118,7 @@ def _relink_folder(descriptor: int, folder: str) -> list[str]:
             continue
         if _is_machine_s(os.path.normpath(whole)):
             wanted = os.path.normpath(whole)
-        else:  # up by the folders of `here`, which are no links, and down the link's own way
+        else:  # up by the directories of `here`, which are not links, then down the link's path
             wanted = "../" * len([part for part in here.split("/") if part]) + whole.lstrip("/") or "."
         if wanted == leads:
             continue
@@ -130,7 +131,7 @@ def _relink_folder(descriptor: int, folder: str) -> list[str]:
         except OSError as error:
             if (
                 error.errno != errno.ENAMETOOLONG
-            ):  # so deep that it is left out: it would lead out of the image
+            ):  # too deep to express: omitted, since the old link would lead out of the image
                 raise
     if changed:
         os.fchmod(descriptor, stat.S_IMODE(state.st_mode))
@@ -139,8 +140,8 @@ def _relink_folder(descriptor: int, folder: str) -> list[str]:
 
 
 def _whole(folder: str, link: str) -> str | None:
-    """Where in the image a relative link leads that climbs above the tree, or to what is the machine's; None
-    for all others, which are right as they are."""
+    """Where in the image a relative link leads that climbs above the tree or into `_MACHINE_S`; None for all
+    other links, which are correct."""
     depth = len([part for part in folder.split("/") if part])
     whole = os.path.normpath("/" + os.path.join(folder, link).lstrip("/"))
     for part in link.split("/"):
@@ -155,12 +156,12 @@ def _is_machine_s(path: str) -> bool:
 
 
 class _Adding:
-    """Puts one layer onto those below it."""
+    """Adds one layer to those below it."""
 
     def __init__(self, source: int, target: int, *, copies: bool) -> None:
         self._source = source
         self._target = target
-        #: Where a file went that had to be copied: its other names become links to that.
+        #: Inode of a file that had to be copied -> its copy: its other names become links to that.
         self._copies: dict[tuple[int, int], str] = {}
         self._never_links = copies
 
@@ -180,8 +181,8 @@ class _Adding:
                 os.close(given)
 
     def _folder(self, folder: str, given: int, made: int, is_new: bool) -> list[tuple[str, bool]]:
-        """Hide what the layer hides, then link its files and make its folders; return the folders, and
-        whether each is new, so that nothing can be in the way in it."""
+        """Apply the layer's whiteouts, link its files and create its directories; return the directories, and
+        whether each is new: a new one has no conflicting entries."""
         folders: list[str] = []
         files: list[str] = []
         hidden: list[str] = []
@@ -246,7 +247,7 @@ class _Adding:
 
 
 def _make_folder(made: int, name: str, is_new: bool) -> bool:
-    """Whether it was not there before. What is no folder gives way."""
+    """Create a directory, replacing any other file type; whether it is new."""
     try:
         os.mkdir(name, 0o700, dir_fd=made)
     except FileExistsError:
@@ -260,8 +261,8 @@ def _make_folder(made: int, name: str, is_new: bool) -> bool:
 
 
 def copy_metadata(given: int, made: int) -> None:
-    """Mode, time and attributes of a folder: those of the topmost layer that has it hold."""
-    with contextlib.suppress(OSError):  # a file system without attributes
+    """Copy mode, time and attributes of a directory: the topmost layer that has it determines them."""
+    with contextlib.suppress(OSError):  # a file system without extended attributes
         wanted = {key for key in os.listxattr(given) if _is_users(key)}
         for key in os.listxattr(made):
             if _is_users(key) and key not in wanted:
@@ -278,7 +279,7 @@ def _is_users(key: str) -> bool:
 
 
 def _remove(folder_fd: int, name: str) -> None:
-    """Remove what is there, if anything is: our own links to the layers below."""
+    """Remove an entry, if any: links to the layers below, or copies."""
     try:
         os.unlink(name, dir_fd=folder_fd)
         return
@@ -287,7 +288,7 @@ def _remove(folder_fd: int, name: str) -> None:
     except IsADirectoryError:
         pass
     folders = [name]
-    for folder in folders:  # grows while it is walked
+    for folder in folders:  # grows during the loop
         descriptor = os.open(folder, FOLDER, dir_fd=folder_fd)
         try:
             with os.scandir(descriptor) as found:

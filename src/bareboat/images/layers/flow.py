@@ -1,4 +1,4 @@
-"""A layer's bytes on their way: inflated, counted against the limits, hashed, each in a thread of its own."""
+"""Streams a layer's bytes: inflates, checks the limits and hashes, in two threads."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from bareboat import digests
 from bareboat.images.layers.limits import RATIO_FROM_BYTES, Limits, bomb, too_large
 from bareboat.images.oci.inflation import inflate
 
-#: Blocks under way to each of two threads.
+#: Most blocks queued for each of two consumers.
 _QUEUED = 12
-#: Blocks smaller than this are joined before they are handed on.
+#: Blocks smaller than this are joined before they are queued.
 _SMALL_BYTES = 1 << 16
-#: How long to wait for a source that gives nothing while we have given up.
+#: How long `stop` waits for a source that delivers nothing.
 _PATIENCE_S = 2.0
 
 
 class Flow:
-    """Inflates in one thread and hashes in another. Neither touches the tree."""
+    """Inflates in one thread and hashes in another. Neither accesses the tree."""
 
     def __init__(
         self, chunks: Iterator[bytes | memoryview], name: str, limits: Limits, algorithm: str
@@ -45,20 +45,20 @@ class Flow:
             thread.start()
 
     def next(self) -> bytes | None:
-        """The next uncompressed bytes, None at the end. Raises what the source or the inflater raised."""
+        """The next uncompressed bytes, None at the end. Raises what the source or the decompressor raised."""
         block = self._blocks.get()
         if block is None and self._failure is not None:
             raise self._failure
         return block
 
     def finish(self) -> str:
-        """The digest of all uncompressed bytes, when all have been read."""
+        """The digest of all uncompressed bytes, once all are read."""
         for thread in self._threads:
             thread.join()
         return self._digest
 
     def stop(self) -> None:
-        """End the threads; one that waits for its source ends when that answers."""
+        """Stop the threads; one that waits for its source stops when the source delivers."""
         self._stopped = True
         deadline = time.monotonic() + _PATIENCE_S
         while any(thread.is_alive() for thread in self._threads) and time.monotonic() < deadline:

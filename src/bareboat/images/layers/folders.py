@@ -1,7 +1,7 @@
-"""The folders of a tree while it is filled: found, made and removed, never outside of it.
+"""Directories of a tree while it is filled: resolves, creates and removes them, never outside of the tree.
 
-Symbolic links of the layer are followed as in a chroot, by looking at every step; the kernel never follows
-one for us.
+Symbolic links of the layer are followed as in a chroot, by checking every step; the kernel never follows
+one.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ from bareboat.images.layers.stamps import Stamps
 from bareboat.images.layers.whiteouts import OPAQUE, OPAQUE_XATTR, is_whiteout
 from bareboat.printable import file_name
 
-#: What an entry itself is to blame for; all else is the file system's or the machine's affair.
+#: Errors caused by an entry itself; all others are caused by the file system or the machine.
 ENTRYS_FAULT = frozenset(
     {errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL, errno.ELOOP, errno.EFBIG, errno.ENOENT, errno.ENOTDIR}
 )
-#: What is no refusal of a whiteout, an attribute or a link, but of any more data.
+#: Errors that mean no more data can be written, not that a whiteout, attribute or link is unsupported.
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
 
 _MIB = 1 << 20
-#: How much may be walked for all entries, and for each: the bytes of every path that is looked at on the way
-#: to a folder. The longest path costs 4 MB; real images need some hundred bytes an entry.
+#: Limits on path resolution, for all entries and per entry: the total length in bytes of the paths checked on
+#: the way to a directory. The longest path costs 4 MB; real images need some hundred bytes per entry.
 _WALK_BYTES = 256 * _MIB
 _WALK_BYTES_AN_ENTRY = 1 << 14
 
 
 class Folders:
-    """The folder that is filled, its folders, and what it takes. All paths are bytes, relative to it."""
+    """The directory that is filled, its subdirectories, and its size. All paths are bytes, relative to it."""
 
     def __init__(self, folder: Path, name: str, limits: Limits) -> None:
         self.name = name
         self.limits = limits
-        #: Entries of the tar so far, the one that is unpacked included; folders that none of them names.
+        #: Entries of the tar so far, including the current one; and directories that no entry names.
         self.entries = 0
         self.implied = 0
-        #: How many bytes of the layer, as it is packed, have been read.
+        #: How many compressed bytes of the layer have been read.
         self.packed_bytes: Callable[[], int] = lambda: 0
         self._walked_bytes = 0
         self.recorder: recipes.Recorder | None = None
@@ -54,12 +54,12 @@ class Folders:
         self.unpacked_bytes = 0
         self.stackable = True
         self._root = os.open(folder, FOLDER)
-        #: The folder that the last entry went to: as the layer writes it, its real path (with a slash, if not
-        #: the root), and a descriptor.
+        #: The directory of the last entry: its name in the layer, its real path (with a trailing slash,
+        #: except for the root), and a descriptor.
         self.here: bytes | None = None
         self.prefix = b""
         self.here_fd = os.dup(self._root)
-        #: Folders known to be real, and all above them: no symbolic link can lead out of these.
+        #: Directories known to be real, with all their parents: no symbolic link can lead out of these.
         self._real: set[bytes] = set()
         self._real_bytes = 0
         self._stamps = Stamps()
@@ -78,14 +78,14 @@ class Folders:
         )
 
     def explain(self, error: OSError, entry: bytes) -> NoReturn:
-        """Raise ImageError where the entry is to blame, else the error."""
+        """Raise ImageError if the entry caused the error, else the error itself."""
         if error.errno in ENTRYS_FAULT:
             self.refuse(entry, f"cannot be unpacked: {os.strerror(error.errno or 0)}")
         raise error
 
     def _enter(self, folder: bytes, mtime_ns: int) -> None:
-        """Make a folder of the layer the current one; also where symbolic links of this layer lead there
-        (inside the layer, as in a chroot); it is made where it is missing."""
+        """Make a directory of the layer the current one, creating it if missing. Symbolic links of this layer
+        are followed inside the layer, as in a chroot."""
         real = folder if folder in self._real or not folder else self._resolve(folder, mtime_ns)
         prefix = real + b"/" if real else b""
         if prefix != self.prefix:
@@ -95,9 +95,9 @@ class Folders:
             self.prefix = prefix
 
     def _resolve(self, folder: bytes, mtime_ns: int | None) -> bytes:
-        """The real path of a folder; missing ones are made, with the time of the entry that needs them.
+        """The real path of a directory; missing ones are created, with the time of the entry that needs them.
 
-        With no time nothing is made: raises FileNotFoundError.
+        Without a time nothing is created: raises FileNotFoundError.
         """
         pending = folder.split(b"/")[::-1]
         real = b""
@@ -161,14 +161,14 @@ class Folders:
 
     def _remember(self, real: bytes) -> None:
         self._real_bytes += len(real) + 120
-        if self._real_bytes > 24 * _MIB:  # they can be found again
+        if self._real_bytes > 24 * _MIB:  # the paths can be resolved again
             self._real.clear()
             self._real_bytes = 0
         self._real.add(real)
 
     def clear(self, path: bytes) -> bool:
-        """Remove what an earlier entry made here; whether that was a whiteout. Raises ImageError where it
-        is another name in a file system that does not tell upper from lower case."""
+        """Remove the entry that already has this name; whether it was a whiteout. Raises ImageError if the
+        names differ in case only and the file system ignores case."""
         self.here = None
         if self._tells_case is None:
             self._tells_case = self._probe_case()
@@ -210,7 +210,7 @@ class Folders:
 
     def _remove_tree(self, top: bytes) -> None:
         folders = [top]
-        for folder in folders:  # grows while it is walked
+        for folder in folders:  # grows during the loop
             descriptor = os.open(folder, FOLDER, dir_fd=self._root)
             try:
                 with os.scandir(descriptor) as found:
@@ -233,7 +233,7 @@ class Folders:
         self._real_bytes = 0
 
     def _make_opaque(self, real: bytes) -> None:
-        if not real:  # overlayfs merges the roots of layers, whatever they say
+        if not real:  # overlayfs always merges the roots of layers
             self.stackable = False
         descriptor = os.open(real or b".", FOLDER, dir_fd=self._root)
         try:
@@ -246,17 +246,17 @@ class Folders:
             os.close(descriptor)
 
     def _mark(self, path: bytes) -> None:
-        """Keep a marker as the tar has it: only a flat tree can be made of this layer."""
+        """Create a marker file as in the tar: the layer is then usable for a flat tree only."""
         self.stackable = False
         with contextlib.suppress(FileExistsError):
             os.close(os.open(path, NEW_FILE, 0o600, dir_fd=self._root))
             self.inodes += 1
 
     def finish(self) -> None:
-        """Give the folders their modes and times, now that nothing is put into them any more."""
+        """Set the modes and times of the directories, once all entries are written."""
         if not self._root_stamped:
             self._stamps.add(b"", 0o755, 0)
-        # Mostly a folder follows the one that it is in: from there it is one step, however deep it is.
+        # Usually a directory follows its parent: then it is one step away, at any depth.
         last, last_fd = b"", os.dup(self._root)
         try:
             for path, mode, mtime_ns in self._stamps:
@@ -265,13 +265,13 @@ class Folders:
                     if parent and parent == last:
                         descriptor = os.open(base, FOLDER, dir_fd=last_fd)
                     elif parent and parent not in self._real and not self._is_real(parent):
-                        continue  # a later entry put something else in its place
+                        continue  # a later entry replaced it
                     else:
                         descriptor = os.open(path or b".", FOLDER, dir_fd=self._root)
                 except (FileNotFoundError, NotADirectoryError):
                     continue
                 except OSError as error:
-                    if error.errno == errno.ELOOP:  # O_NOFOLLOW met a symbolic link
+                    if error.errno == errno.ELOOP:  # O_NOFOLLOW rejected a symbolic link
                         continue
                     raise
                 os.close(last_fd)
@@ -290,8 +290,9 @@ class Folders:
 
 
 def _umask(folder: Path) -> int:
-    """What a mode may lose when something is made in the folder. The umask is read without setting it, which
-    other threads would feel; a default access list, which takes its place (acl(5)), may take anything."""
+    """The mode bits that may be missing on a new file in the directory. The umask is read from /proc, since
+    setting it would affect other threads; a default ACL replaces the umask (acl(5)) and may remove any
+    bit."""
     with contextlib.suppress(OSError):
         os.getxattr(folder, "system.posix_acl_default")
         return 0o777
@@ -299,4 +300,4 @@ def _umask(folder: Path) -> int:
         for line in stream:
             if line.startswith(b"Umask:"):
                 return int(line.split()[1], 8)
-    return 0o777  # unknown: every mode is then set by itself
+    return 0o777  # unknown: every mode is then set explicitly

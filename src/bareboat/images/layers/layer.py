@@ -1,4 +1,4 @@
-"""A layer's canonical tar: the one byte sequence that a tree of files stands for.
+"""The canonical tar of a layer: one byte sequence for a given tree of files.
 
 Equal trees give equal bytes: names in byte order, parents first, owner 0:0, one time stamp, modes 0755,
 0644 and 01777. The tar is never stored: it is hashed once, and written again when an image is exported.
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from bareboat import digests
 from bareboat.images.oci import tarreader, tarwriter
 
-#: 1980-01-01 00:00:00 UTC, the earliest time that zip files, and so Python's zipimport, can hold.
+#: 1980-01-01 00:00:00 UTC, the earliest time that zip files, and so Python's zipimport, can represent.
 EPOCH = 315532800
 
 
@@ -44,7 +44,7 @@ def entries(tree: str) -> Iterator[tuple[str, os.stat_result]]:
 def write_tar(tree: str, write: Callable[[bytes], object]) -> int:
     """Write the canonical tar of a tree, return its size in bytes.
 
-    Raises ValueError for what a layer of ours never holds (devices, sockets).
+    Raises ValueError for file types that a captured layer never has (devices, sockets).
     """
     written = 0
 

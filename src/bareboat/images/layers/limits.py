@@ -1,4 +1,4 @@
-"""How much a layer may be, before it is taken for an attack."""
+"""Limits on the size of a layer: beyond them it is treated as an attack."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from dataclasses import dataclass
 
 from bareboat.errors import ImageError
 
-#: How much larger than itself compressed data may become, once it is beyond the first 100 MB.
+#: The highest ratio of uncompressed to compressed size, checked after the first 100 MB.
 MAX_RATIO = 1000.0
 RATIO_FROM_BYTES = 100_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one layer may unpack to. `max_ratio` holds after the first 100 MB.
+    """What one layer may unpack to. `max_ratio` applies after the first 100 MB.
 
-    Deflate cannot do better than 1032:1 (https://zlib.net/zlib_tech.html), and reaches that on nothing but
-    zeros: at 1000:1 a layer holds nothing. The other limits are beyond what any real image has.
+    Deflate reaches at most 1032:1 (https://zlib.net/zlib_tech.html), and only for zeros: at 1000:1 a layer
+    has no content. The other limits exceed any real image.
     """
 
     max_unpacked_bytes: int = 4 << 40
@@ -25,7 +25,7 @@ class Limits:
 
 
 def too_many(name: str, limits: Limits) -> ImageError:
-    """The error for a layer with more entries than allowed, those counted that no entry of its own names."""
+    """The error for a layer with more entries than allowed, including directories that no entry names."""
     return ImageError(
         f"{name} has more than the {limits.max_entries:,} entries allowed",
         remedy=f"if you trust it: --max-entries {10 * limits.max_entries}",
@@ -33,7 +33,7 @@ def too_many(name: str, limits: Limits) -> ImageError:
 
 
 def bomb(name: str, max_ratio: float, packed_bytes: int, made_bytes: int) -> ImageError:
-    """The error for compressed data that become more than the allowed multiple of their size."""
+    """The error for compressed data that expands beyond the allowed ratio."""
     return ImageError(
         f"{name} is a decompression bomb: {packed_bytes / 1e6:,.1f} MB have become "
         f"{made_bytes / 1e6:,.0f} MB so far",

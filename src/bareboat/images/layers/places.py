@@ -1,7 +1,7 @@
-"""Makes the places in a flat tree at which things will be mounted, for engines that cannot make them.
+"""Creates mount points in a flat tree, for engines that cannot create them.
 
-Only what is missing is made, empty; nothing that is there changes, but for a link that leads nowhere,
-which gives way.
+Only missing ones are created, empty; existing entries do not change, except for a dangling link, which
+is replaced.
 """
 
 from __future__ import annotations
@@ -19,20 +19,21 @@ from bareboat.images.inside.view import View
 from bareboat.model import Mount
 from bareboat.paths import lies_in
 
-#: While bubblewrap mounts, the host is here, and the image in a directory beside it: there, a link that leads
+#: While bubblewrap mounts, the host's root is here, in a directory beside the image's root: a link that leads
 #: above the image's root leads to the host.
 _HOST = "oldroot"
 
 
 def make_mount_points(tree: Path, mounts: Sequence[Mount]) -> None:
-    """A folder or an empty file at each mount's target, as its source is one or the other.
+    """Create a directory or an empty file at each mount's target, matching the type of its source.
 
-    Raises PlanError where the image has something else, or a link that an engine would follow out of it.
+    Raises PlanError if the image has another type there, or a link that an engine would follow out of the
+    image.
     """
     for mount in mounts:
         place = resolve(tree, mount)
         is_folder = os.path.isdir(mount.source)
-        if place.is_symlink():  # it leads nowhere, or resolve() would have followed it
+        if place.is_symlink():  # a dangling link: resolve() follows all others
             with _writable(place.parent):
                 place.unlink()
         elif place.exists():
@@ -53,8 +54,8 @@ def make_mount_points(tree: Path, mounts: Sequence[Mount]) -> None:
 
 
 def check_stacked(layers: Sequence[Path], mounts: Sequence[Mount]) -> None:
-    """Raise PlanError where bubblewrap, which makes what is missing in stacked layers, would follow a link of
-    the image to the host's files."""
+    """Raise PlanError if bubblewrap, which creates missing mount points in stacked layers, would follow a
+    link of the image to the host's files."""
     view = View(layers)
 
     def target(step: str) -> str | None:
@@ -76,7 +77,8 @@ def _leads_out(mount: Mount) -> PlanError:
 
 
 def resolve(tree: Path, mount: Mount) -> Path:
-    """Where in the tree a mount's target is, once the links on its way are followed."""
+    """The path in the tree of a mount's target, with links resolved. Raises PlanError for links that an
+    engine would follow out of the tree."""
     pending = [part for part in reversed(mount.target.split("/")) if part]
     place = tree
     links = 0
@@ -116,7 +118,7 @@ def _make(place: Path, mount: Mount, *, is_folder: bool) -> None:
             f"nothing can be mounted at {mount.target}: the image has a file on the way",
             remedy="mount it elsewhere",
         )
-    with _writable(place.parent), contextlib.suppress(FileExistsError):  # another run made it just now
+    with _writable(place.parent), contextlib.suppress(FileExistsError):  # another run created it concurrently
         if is_folder:
             place.mkdir(mode=0o755)
         else:
@@ -125,7 +127,7 @@ def _make(place: Path, mount: Mount, *, is_folder: bool) -> None:
 
 @contextlib.contextmanager
 def _writable(folder: Path) -> Iterator[None]:
-    """Inside, entries of the folder can be made, whatever its mode; its mode and time stay the image's."""
+    """Make the directory writable inside the context, whatever its mode; then restore mode and time."""
     state = folder.stat()
     mode = stat.S_IMODE(state.st_mode)
     if not mode & stat.S_IWUSR:

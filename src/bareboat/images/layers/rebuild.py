@@ -1,4 +1,4 @@
-"""A layer's tar again, from its tree in the store, checked against its digest while it is written."""
+"""Rebuilds a layer's tar from its tree in the store, and checks it against its digest during writing."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from bareboat.model import Layer
 from bareboat.store import Store
 
 _AHEAD = 16
-#: Tars of many small files come in pieces of half a kilobyte; handing over each costs more than making it.
+#: Tars of many small files come in pieces of half a kilobyte; queuing each costs more than making it.
 _PIECE_BYTES = 1 << 18
 
 
 def write_tar(store: Store, layer: Layer, write: Callable[[bytes], object], *, remedy: str) -> None:
-    """Write the tar that the layer's digest is of. Raises StoreError when the tree is no longer that, or
-    never was enough to make it; what `write` raises passes through."""
+    """Write the tar that matches the layer's digest. Raises StoreError if the tree has changed, or never
+    sufficed to rebuild the tar; exceptions of `write` pass through."""
     hashed = digests.hasher_for(layer.diff_id)
     size = 0
     refused: Exception | None = None
@@ -64,12 +64,12 @@ def write_tar(store: Store, layer: Layer, write: Callable[[bytes], object], *, r
 def _is_rebuildable(store: Store, layer: Layer) -> bool:
     try:
         return store.stored_layer(layer.diff_id).rebuildable
-    except (StoreError, OSError):  # a captured layer has no facts; its tar is the canonical one
+    except (StoreError, OSError):  # a captured layer has no metadata file; its tar is the canonical one
         return True
 
 
 def chunks(store: Store, layer: Layer, *, remedy: str) -> Iterator[bytes]:
-    """The same tar, piece by piece: it is made in a thread, a little ahead of the reader."""
+    """The same tar, in pieces: a thread creates it, a little ahead of the reader."""
     ready: queue.Queue[bytes | BaseException | None] = queue.Queue(_AHEAD)
     gone = threading.Event()
     pending: list[bytes] = []
@@ -119,4 +119,4 @@ def chunks(store: Store, layer: Layer, *, remedy: str) -> Iterator[bytes]:
 
 
 class _Gone(BaseException):
-    """Nobody reads any more."""
+    """The reader has stopped reading."""

@@ -1,15 +1,15 @@
-"""How to write a layer's tar again, bit by bit, from its unpacked tree.
+"""Rebuilds a layer's original tar, bit for bit, from its unpacked tree.
 
-A layer is stored once, as files. To push or verify it, the tar that its digest stands for is needed again,
-and that holds more than files: the order of entries, owners, true modes, headers in one of many dialects,
-padding. While a layer is unpacked, everything in its tar but the files' contents goes into the recipe.
+A layer is stored once, as files. To push or verify it, the tar with the layer's digest is needed again, and
+that contains more than files: the order of entries, owners, true modes, headers in various dialects,
+padding. While a layer is unpacked, everything in its tar except the files' contents goes into the recipe.
 
-    MAGIC, how many replaced contents there are (uint32), then, as one zstd stream, records:
+    MAGIC, number of replaced contents (uint32), then, as one zstd stream, records:
     kind, length of the literal bytes, length of the path, offset, size, CRC-32; the literal bytes; the path
 
-A record says: write the literal bytes, then so many bytes of that file, from that offset. Where a later
-entry of the layer replaced a file that an earlier one made, the tree has only the last: the earlier content
-is kept in the recipe, and the names of hard links are, to tell which content a name had at which time.
+A record means: write the literal bytes, then `size` bytes of that file, from that offset. Where a later
+entry of the layer replaced the file of an earlier one, the tree has only the later content: the recipe keeps
+the earlier content, and the names of hard links, to know which content a name had at which time.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ _RECORD = struct.Struct("<cIHQQI")
 _LITERAL, _CONTENT, _FURTHER, _LINK, _REPLACED, _END = b"L", b"F", b"C", b"H", b"X", b"E"
 
 _FLUSH_BYTES = 1 << 18
-#: Records are collected until they are many, or large.
+#: Records are flushed once there are this many, or one is this large.
 _MOST_PENDING = 1500
 _LARGE_BYTES = 1 << 14
 _CHUNK_BYTES = 1 << 20
-#: Headers are alike: the quickest level makes them a twentieth, the next ones little less.
+#: Headers are similar: the fastest level shrinks them to a twentieth, higher levels gain little.
 _LEVEL = 1
-#: The index of replaced contents is held in memory; no honest layer has one for long.
+#: The index of replaced contents is in memory; no real layer has a long one.
 _MOST_REPLACED = 100_000
-#: How much more may be replaced than the layer has: a file of several names may be replaced by each.
+#: Replaced bytes allowed beyond the layer's content: a file with several names may be replaced at each.
 _MORE_REPLACED_BYTES = 64 << 20
 
 _AGAIN = "bareboat image pull --fresh …   # fetches it again"
@@ -72,11 +72,11 @@ class Recorder:
         self.complete = True
 
     def literal(self, data: bytes) -> None:
-        """Bytes that are no file's content."""
+        """Record bytes that are not a file's content."""
         self._add(_LITERAL, data, b"", 0, 0, 0)
 
     def content(self, literal: bytes, path: bytes, size: int, crc: int) -> None:
-        """A file's content, whole or its first piece, after bytes that are not."""
+        """Record a file's content, whole or its first piece, after the literal bytes."""
         self._content_bytes += size
         pending = self._pending
         length = len(literal)
@@ -85,17 +85,17 @@ class Recorder:
             self._flush()
 
     def first(self, literal: bytes, path: bytes, offset: int, size: int, crc: int) -> None:
-        """The first piece of a sparse file."""
+        """Record the first piece of a sparse file."""
         self._content_bytes += size
         self._add(_CONTENT, literal, path, offset, size, crc)
 
     def further(self, offset: int, size: int, crc: int) -> None:
-        """A further piece of the same file."""
+        """Record a further piece of the same file."""
         self._content_bytes += size
         self._add(_FURTHER, b"", b"", offset, size, crc)
 
     def link(self, literal: bytes, path: bytes) -> None:
-        """A hard link was made at this path."""
+        """Record a hard link at this path."""
         self._add(_LINK, literal, path, 0, 0, 0)
 
     def replaced(self, path: bytes, root_fd: int) -> None:
@@ -109,12 +109,12 @@ class Recorder:
         try:
             size = os.fstat(descriptor).st_size
             if size and os.lseek(descriptor, 0, os.SEEK_HOLE) < size:
-                # Nobody packs a sparse file twice; holes would be stored as what they claim to be.
+                # No real layer has a sparse file twice; its holes would be stored as zeros.
                 self.complete = False
                 return
             self._replaced_bytes += size
             if self._replaced_bytes > self._content_bytes + _MORE_REPLACED_BYTES:
-                # A file with many names, all of which are replaced: each time its content would be kept.
+                # A file with many names that are all replaced: its content would be kept each time.
                 self.complete = False
                 return
             os.lseek(descriptor, 0, os.SEEK_SET)
@@ -127,7 +127,7 @@ class Recorder:
             os.close(descriptor)
 
     def close(self) -> bool:
-        """Finish the file. False, and no file, where the recipe is not complete."""
+        """Finish the file. Return False, and remove the file, if the recipe is incomplete."""
         with self._file:
             self._add(_END, b"", b"", 0, 0, 0)
             self._flush()
@@ -139,7 +139,7 @@ class Recorder:
         return self.complete
 
     def abandon(self) -> None:
-        """Close the file as it is: the layer will not be kept."""
+        """Close the file unfinished: the layer is not kept."""
         self._file.close()
 
     def _add(self, kind: bytes, literal: bytes, path: bytes, offset: int, size: int, crc: int) -> None:
@@ -161,14 +161,13 @@ class Recorder:
 
 
 # --------------------------------------------------------------------------------------------------
-# Writing the tar again.
+# Rebuilding the tar.
 
 
 def rebuild(tree: Path, recipe: Path, write: Callable[[bytes], object]) -> str:
     """Write the layer's original tar, return its digest (`sha256:…`).
 
-    Raises ImageError that names the first file in the tree that is no longer what it was, StoreError for
-    a recipe that cannot be read.
+    Raises ImageError, naming the first changed file in the tree, and StoreError for an unreadable recipe.
     """
     rebuilding = _Rebuilding(tree, recipe)
     hashed = digests.hasher()
@@ -185,9 +184,9 @@ def rebuild(tree: Path, recipe: Path, write: Callable[[bytes], object]) -> str:
 
 
 def check(tree: Path, recipe: Path, algorithm: str = "sha256") -> tuple[str, tuple[bytes, ...]]:
-    """The digest of the tar that the tree gives now, and the files that are not as they were.
+    """The digest of the tar rebuilt from the tree, and the files that have changed.
 
-    Raises StoreError for a recipe that cannot be read.
+    Raises StoreError for an unreadable recipe.
     """
     rebuilding = _Rebuilding(tree, recipe)
     hashed = digests.hasher(algorithm)
@@ -197,12 +196,12 @@ def check(tree: Path, recipe: Path, algorithm: str = "sha256") -> tuple[str, tup
 
 
 def headers(tree: Path, recipe: Path) -> Iterator[bytes]:
-    """The tar with zeros for the contents of files: for readers of its headers. Raises StoreError."""
+    """The tar with zeros instead of file contents: for readers of its headers. Raises StoreError."""
     return _Rebuilding(tree, recipe).headers()
 
 
 class _Source:
-    """Where a content comes from: a file of the tree, or a stretch of the replaced contents."""
+    """The source of a content: a file of the tree, or a range of the replaced contents."""
 
     __slots__ = ("_descriptor", "_end", "_owned", "_start", "crc")
 
@@ -211,7 +210,7 @@ class _Source:
         self._start = start
         self._end = end
         self._owned = owned
-        #: Of what the last `read` gave; -1 where that was not all there.
+        #: CRC-32 of the last `read`; -1 if data was missing.
         self.crc = 0
 
     @classmethod
@@ -231,7 +230,7 @@ class _Source:
             most = min(_CHUNK_BYTES, end - at)
             data = b""
             if self._descriptor >= 0 and self.crc >= 0:
-                with contextlib.suppress(OSError):  # now a folder, a failing disk
+                with contextlib.suppress(OSError):  # now a directory, a failing disk
                     data = os.pread(self._descriptor, min(most, self._end - at), at)
             if data:
                 self.crc = isal_zlib.crc32(data, self.crc)
@@ -248,8 +247,8 @@ class _Source:
 
 
 class _Earlier:
-    """The contents that files had before later entries replaced them, in the order in which each name had
-    them; the one that a name has at last is in the tree."""
+    """The contents of files before later entries replaced them, per name in order of time; the last content
+    of a name is in the tree."""
 
     def __init__(self, descriptor: int, index: dict[bytes, deque[tuple[int, int]]]) -> None:
         self._descriptor = descriptor
@@ -264,7 +263,7 @@ class _Earlier:
 
 
 class _Rebuilding:
-    """One pass over a recipe: the tar's bytes, and the files found not to be what they were."""
+    """One pass over a recipe: the tar's bytes, and the files that have changed."""
 
     def __init__(self, tree: Path, recipe: Path) -> None:
         self._tree = tree
@@ -273,7 +272,7 @@ class _Rebuilding:
         self.damaged: list[bytes] = []
 
     def run(self) -> Iterator[bytes]:
-        """The tar, front to back. A damaged file gives the number of bytes that it should have."""
+        """The tar, front to back. A damaged file still yields its original number of bytes."""
         self.damaged.clear()
         with contextlib.ExitStack() as stack:
             root = os.open(self._tree, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -324,7 +323,7 @@ class _Rebuilding:
                         yield zeros[: size - done]
 
     def _open(self, stack: contextlib.ExitStack) -> tuple[IO[bytes], int]:
-        """The recipe's records, as a stream, and how many replaced contents there are."""
+        """Open the recipe: a stream of its records, and the number of replaced contents."""
         import zstandard
 
         try:
@@ -345,7 +344,7 @@ class _Rebuilding:
             self._exactly(stream, _RECORD.size)
         )
         if kind == _END:
-            if stream.read(1):  # also makes zstd compare its checksum
+            if stream.read(1):  # reading also makes zstd verify its checksum
                 raise self._unreadable("it goes on after its end")
             return None
         return kind, literal_bytes, path_bytes, offset, size, crc
@@ -362,8 +361,8 @@ class _Rebuilding:
             size -= len(data)
 
     def _gather_replaced(self, stack: contextlib.ExitStack) -> _Earlier:
-        """The contents that later entries replaced, in a file of their own: they are needed before they come
-        in the recipe, which was written in one go."""
+        """Copy the replaced contents to a temporary file: they are needed before they come in the recipe,
+        which was written in one pass."""
         kept = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
         index: dict[bytes, deque[tuple[int, int]]] = {}
         stream, _ = self._open(stack)
@@ -386,7 +385,7 @@ class _Rebuilding:
 
 
 class _Guarded(io.RawIOBase):
-    """A zstd stream whose damage is told as ours."""
+    """A zstd stream that raises `unreadable` for damaged data."""
 
     def __init__(self, reader: IO[bytes], unreadable: Callable[[str], StoreError]) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Modes and times of folders, kept until nothing is put into them any more."""
+"""Modes and times of directories, kept until all entries are written."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MIB = 1 << 20
 
 
 class Stamps:
-    """Modes and times of folders, for the end: kept compressed, as a layer may have a million."""
+    """Modes and times of directories: kept compressed, as a layer may have a million."""
 
     _RECORD = struct.Struct("<HHq")
 
@@ -27,7 +27,7 @@ class Stamps:
             self._open = bytearray()
 
     def __iter__(self) -> Iterator[tuple[bytes, int, int]]:
-        """In the order in which they came: the last one of a folder holds."""
+        """Yield in order of addition: the last entry of a directory applies."""
         for data in (*map(isal_zlib.decompress, self._packed), bytes(self._open)):
             pos = 0
             while pos < len(data):

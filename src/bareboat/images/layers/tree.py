@@ -1,7 +1,7 @@
-"""The tree that a layer becomes: what each entry of its tar does there.
+"""The tree of an unpacked layer: applies each entry of its tar.
 
-The tree is what an overlay mount wants (see `whiteouts`). Where the file system refuses that, the tar's own
-marker files stay, and the layer is not stackable.
+The tree is what an overlay mount requires (see `whiteouts`). Where the file system does not support that,
+the tar's own marker files stay, and the layer is not stackable.
 """
 
 from __future__ import annotations
@@ -23,33 +23,34 @@ from bareboat.images.oci import tarreader
 from bareboat.images.oci.tarreader import Entry, Tar
 from bareboat.printable import file_name
 
-#: Why a link is refused where a copy works.
+#: Errors of link(2) where a copy works.
 _NO_LINK = frozenset({errno.EMLINK, errno.EPERM, errno.EXDEV, errno.EOPNOTSUPP, errno.ENOSYS})
-#: What a piece of a sparse file takes at least.
+#: The least disk space of a piece of a sparse file.
 _PIECE_BYTES = 4096
 
 
 class Tree(Folders):
-    """The folder that is filled, entry by entry, and what was left out or changed."""
+    """The directory that is filled, entry by entry, and what was omitted or changed."""
 
     def __init__(self, folder: Path, name: str, limits: Limits) -> None:
         super().__init__(folder, name, limits)
-        #: What was written beyond the bytes of the tar: copies, and the blocks of sparse files' pieces.
+        #: Bytes written beyond those of the tar: copies, and the blocks of sparse files' pieces.
         self._beyond_bytes = 0
-        #: Of a file that has all the links it can have: the copy that further names are linked to.
+        #: Of a file with the maximum number of links: the copy to which further names are linked.
         self._copies: dict[tuple[int, int], bytes] = {}
         self._left_out: set[bytes] = set()
         self._notes: dict[str, list[bytes]] = {}
         self._counts: dict[str, int] = {}
 
     def place(self, entry: Entry, tar: Tar) -> bytes | None:
-        """Go where a file belongs, return its name there; or do with the entry all that is to be done."""
+        """For a file, enter its directory and return its name there; else process the entry and return
+        None."""
         name, kind = entry.name, entry.kind
         if name[:2] == b"./":
             name = name[2:]
         if kind == tarreader.FOLDER:
             name = name.rstrip(b"/")
-        # All that is not plain names between single slashes.
+        # True for all but plain names separated by single slashes.
         if name[:1] in b"./" or b"/." in name or b"//" in name or name[-1:] == b"/":
             inside = self._normalise(entry.name)
             if inside is None:
@@ -72,7 +73,7 @@ class Tree(Folders):
         return base
 
     def _normalise(self, name: bytes) -> bytes | None:
-        """A name without `.`, `..` and empty parts; None for one that aufs kept for itself."""
+        """A name without `.`, `..` and empty parts; None for a name reserved by aufs."""
         parts: list[bytes] = []
         for part in name.split(b"/"):
             if part == b"..":
@@ -89,7 +90,7 @@ class Tree(Folders):
         return b"/".join(parts)
 
     def _write_other(self, entry: Entry, path: bytes, tar: Tar) -> None:
-        """Make what is no plain file."""
+        """Create an entry that is not a regular file."""
         kind, mtime_ns = entry.kind, entry.mtime_ns
         if kind == tarreader.FOLDER:
             self._write_folder(entry, path)
@@ -132,7 +133,7 @@ class Tree(Folders):
                 os.chmod(base, permissions, dir_fd=self.here_fd)
 
     def _write_folder(self, entry: Entry, path: bytes) -> None:
-        # Group and others as the layer has it; the owner must be able to remove it again.
+        # Group and others as in the layer; the owner must be able to remove the directory.
         mode = entry.mode & 0o1777 | 0o700
         if not path:
             self._root_stamped = True
@@ -151,7 +152,7 @@ class Tree(Folders):
                 else:
                     hidden = self.clear(real)
                     self._make_folder(real, mode, entry.mtime_ns)
-                    if hidden:  # what the layers below have there stays hidden
+                    if hidden:  # hides the directory's content in the layers below
                         self._make_opaque(real)
             self._remember(real)
         if entry.xattrs:
@@ -162,8 +163,8 @@ class Tree(Folders):
                 os.close(descriptor)
 
     def _write_link(self, entry: Entry, path: bytes, tar: Tar) -> None:
-        """A hard link to what this layer has made. Symbolic links on the way are followed inside the layer,
-        the last name is not."""
+        """Create a hard link to a file of this layer. Symbolic links in the path are followed inside the
+        layer, except for the last component."""
         base = path.rpartition(b"/")[2]
         aim = self._normalise(entry.link)
         if not aim:
@@ -193,7 +194,7 @@ class Tree(Folders):
             self.clear(real)
             try:
                 copied = self._link(source, base)
-            except FileNotFoundError:  # it was in the folder that had this name
+            except FileNotFoundError:  # the target was in the directory that had this name
                 self._refuse_link(entry)
         if copied:
             self._note("hard links became copies, as the file system refuses them", path)
@@ -204,8 +205,8 @@ class Tree(Folders):
         self.refuse(entry.name, f"is a hard link to {file_name(entry.link)}, which this layer does not have")
 
     def _link(self, source: bytes, base: bytes) -> bool:
-        """Link, or copy where that is refused; whether it was copied. Raises ImageError when the copies
-        become too large."""
+        """Link, or copy if refused; whether it was copied. Raises ImageError when the copies become too
+        large."""
         try:
             os.link(source, base, src_dir_fd=self._root, dst_dir_fd=self.here_fd, follow_symlinks=False)
             return False
@@ -230,7 +231,7 @@ class Tree(Folders):
         return True
 
     def _count_beyond(self, size: int) -> None:
-        """Count what is written and was not in the tar. Raises ImageError beyond the ratio allowed."""
+        """Count bytes written that were not in the tar. Raises ImageError beyond the allowed ratio."""
         self._beyond_bytes += size
         packed_bytes = self.packed_bytes()
         if self._beyond_bytes > max(RATIO_FROM_BYTES, self.limits.max_ratio * packed_bytes):
@@ -246,10 +247,10 @@ class Tree(Folders):
 
     def _forget_folders(self) -> None:
         super()._forget_folders()
-        self._copies.clear()  # something else may lie on the way to them
+        self._copies.clear()  # the path to a copy may have changed
 
     def write_sparse(self, out: int, sparse: tarreader.Sparse, tar: Tar, literal: bytes, base: bytes) -> None:
-        """Write the pieces of a sparse file where they belong; holes stay holes."""
+        """Write the pieces of a sparse file at their offsets; holes stay holes."""
         self.unpacked_bytes += sparse.size
         if self.unpacked_bytes > self.limits.max_unpacked_bytes:
             raise too_large(self.name, self.limits, self.prefix + base)
@@ -280,7 +281,7 @@ class Tree(Folders):
         os.ftruncate(out, sparse.size)
 
     def set_xattrs(self, descriptor: int, xattrs: tuple[tuple[bytes, bytes], ...]) -> None:
-        """Set the attributes that belong to users; the others are rights, which nobody can hand on here."""
+        """Set `user.*` attributes; the others are privileges, which an unprivileged user cannot set."""
         for key, value in xattrs:
             if not key.startswith(b"user.") or key.startswith(OVERLAY_XATTRS):
                 self._note("extended attributes were left out that are not a user's to set", key)
@@ -288,7 +289,7 @@ class Tree(Folders):
             try:
                 os.setxattr(descriptor, key, value)
             except OSError as error:
-                # ENOSPC is also what ext4 says to a value that is too long.
+                # ext4 also returns ENOSPC for a value that is too long.
                 if error.errno in (errno.EDQUOT, errno.EIO, errno.EROFS):
                     raise
                 self._note("extended attributes were refused by the file system", key)
@@ -296,8 +297,8 @@ class Tree(Folders):
                 self._note("extended attributes were refused by the file system", key)
 
     def _hide(self, folder: bytes, base: bytes, mtime_ns: int) -> None:
-        """A whiteout, or the mark of an opaque folder. It speaks of the layers below only: what this layer
-        itself has there, before or after, stays."""
+        """Apply a whiteout, or the mark of an opaque directory. Only the layers below are affected: this
+        layer's own entries, earlier or later, stay."""
         hidden = base[len(WHITEOUT) :]
         if base != OPAQUE and base.startswith(AUFS):
             return
@@ -309,7 +310,7 @@ class Tree(Folders):
             return
         path = real + b"/" + hidden if real else hidden
         try:
-            # Linux lets everybody make this one device since 5.8: it opens nothing.
+            # Since Linux 5.8 any user may create this one device: it opens nothing.
             os.mknod(path, stat.S_IFCHR, 0, dir_fd=self._root)
             self.inodes += 1
         except FileExistsError:
@@ -321,7 +322,7 @@ class Tree(Folders):
             self._mark(real + b"/" + base if real else base)
 
     def notes(self) -> tuple[str, ...]:
-        """What was left out or changed, one line each."""
+        """What was omitted or changed, one line each."""
         lines = []
         for what, names in self._notes.items():
             count = self._counts[what]

@@ -1,7 +1,7 @@
 """Unpacks one layer: compressed bytes in, a tree of files out, nothing outside it.
 
-Three threads share the work, and the interpreter's lock hardly matters, since each spends its time where it
-is released: one inflates, one hashes the tar, and the caller's reads the tar and writes the files.
+Three threads share the work, with little contention for the GIL, since each spends its time in code that
+releases it: one inflates, one hashes the tar, and the caller's parses the tar and writes the files.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from bareboat.images.oci.tarreader import Tar
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unpacked:
-    """What was unpacked. `diff_id`: the digest of the whole uncompressed stream, `tar_bytes` its length;
-    `unpacked_bytes`: the sizes of all files; `stackable`: overlayfs shows it as it should;
+    """The result of unpacking. `diff_id`: the digest of the whole uncompressed stream, `tar_bytes` its
+    length; `unpacked_bytes`: the sizes of all files; `stackable`: usable as an overlayfs layer;
     `rebuildable`: the recipe gives the same tar again."""
 
     diff_id: str
@@ -46,14 +46,14 @@ def unpack(
     recipe: Path | None,
     algorithm: str = "sha256",
 ) -> Unpacked:
-    """Unpack a layer (gzip, zstd or plain tar) into an empty folder that nobody else writes to.
+    """Unpack a layer (gzip, zstd or plain tar) into an empty directory that nobody else writes to.
 
-    `chunks` is consumed in a thread of ours; what it raises is raised here. `name` is what messages call
-    the layer. With `recipe`, a file is made there from which `recipe.rebuild` writes the same tar again.
+    `chunks` is consumed in another thread; its exceptions are raised here. `name`: the layer's name in
+    messages. With `recipe`, a file is created there from which `recipe.rebuild` writes the same tar again.
     `algorithm`: of the diff-id.
 
-    Raises ImageError for a layer that is damaged, hostile or over a limit, with the entry's name; OSError
-    for what the file system refuses, such as a full disk. What was made so far is left to the caller.
+    Raises ImageError, naming the entry, for a layer that is damaged, hostile or over a limit; OSError from
+    the file system, such as a full disk. Removing a partial result is left to the caller.
     """
     tree = Tree(folder, name, limits)
     try:
@@ -92,7 +92,8 @@ def _nothing(_data: bytes) -> None:
 
 
 def _write_entries(tar: Tar, tree: Tree, recorder: recipes.Recorder | None) -> None:
-    """The loop over all entries. What most of them are, plain files, is written here: calls cost."""
+    """Loop over all entries. Regular files, the most frequent type, are written inline, since calls are
+    slow."""
     max_entries = tree.limits.max_entries
     umask = tree.umask
     os_open, os_write, os_utime, os_close, crc32 = os.open, os.write, os.utime, os.close, isal_zlib.crc32
@@ -107,7 +108,7 @@ def _write_entries(tar: Tar, tree: Tree, recorder: recipes.Recorder | None) -> N
             raise too_many(tree.name, tree.limits)
         try:
             folder, _, base = name.rpartition(b"/")
-            # A plain name where the last one was needs no further look; b"" is in every bytes.
+            # A plain name in the same directory as the last needs no further check; b"" is in every bytes.
             if folder != tree.here or base[:1] in b"." or kind != tarreader.FILE or sparse is not None:
                 tree.entries = count
                 tree.unpacked_bytes += files_bytes
@@ -143,7 +144,7 @@ def _write_entries(tar: Tar, tree: Tree, recorder: recipes.Recorder | None) -> N
                             left -= step
                     files_bytes += size
                 if xattrs:
-                    os.fchmod(out, 0o600)  # attributes are set only on what may be written to
+                    os.fchmod(out, 0o600)  # attributes can only be set on a writable file
                     tree.set_xattrs(out, xattrs)
                 if xattrs or permissions & umask:
                     os.fchmod(out, permissions)

@@ -1,7 +1,8 @@
-"""How a layer says that something of the layers below is gone, in a tar and in a tree.
+"""How a layer marks an entry of the layers below as deleted, in a tar and in a tree.
 
-In an overlay mount's tree a whiteout is a character device 0:0, an opaque folder has `user.overlay.opaque`
-(bwrap mounts with `userxattr`); in a tar, and where a file system refuses those, both are files.
+In an overlay mount's tree a whiteout is a character device 0:0, an opaque directory has
+`user.overlay.opaque` (bwrap mounts with `userxattr`); in a tar, and where a file system refuses those, both
+are files.
 https://docs.kernel.org/filesystems/overlayfs.html#whiteouts-and-opaque-directories
 https://github.com/opencontainers/image-spec/blob/main/layer.md#whiteouts
 """
@@ -14,15 +15,15 @@ import stat
 
 WHITEOUT = b".wh."
 OPAQUE = b".wh..wh..opq"
-#: aufs kept its own affairs under names that begin so.
+#: aufs reserves names with this prefix for itself.
 AUFS = b".wh..wh."
 OPAQUE_XATTR = b"user.overlay.opaque"
-#: What overlayfs reads as orders of its own: no layer may give them.
+#: Prefix of the attributes that overlayfs interprets: no layer may set them.
 OVERLAY_XATTRS = b"user.overlay."
 
 
 def is_opaque(folder: bytes | int) -> bool:
-    """Whether a directory, by its path or a descriptor, hides what the layers below have there."""
+    """Whether a directory (path or descriptor) hides its content in the layers below."""
     with contextlib.suppress(OSError):
         return os.getxattr(folder, OPAQUE_XATTR) == b"y"
     return False

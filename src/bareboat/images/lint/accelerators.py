@@ -1,4 +1,4 @@
-"""Rules about GPUs: CUDA and ROCm against a site's drivers and models."""
+"""Rules about GPUs: CUDA and ROCm against a site's drivers and GPU models."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""One pass over the metadata of an image's layers: which of them has what, what a later layer hides, and what
-is left in the end. Pure, but for the iterators of entries that it reads.
+"""One pass over the metadata of an image's layers: which layer has which files, what later layers hide, and
+the final tree. Pure, except for reading the iterators of entries.
 
 A file is counted under one label, by its directory or its name: the first of `_PLACES` that matches.
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from bareboat.images.lint.entries import Item
 
-#: Labels and the directories whose files they are for. A group captures the directory that is reported.
+#: Label -> its directories, with all files below them. Group 1 captures the directory to report.
 _PLACES: tuple[tuple[str, str], ...] = (
     ("package cache", r"(/var/lib/apt/lists|/var/cache/(?:apt|dnf|yum|libdnf5|zypp|apk|microdnf)"
      r"|/etc/apk/cache|/var/cache/pacman/pkg|/var/lib/pacman/sync)(?:/.*)?"),
@@ -29,11 +29,11 @@ _PLACES: tuple[tuple[str, str], ...] = (
     ("home", r"(/root(?:/[^/]+)?|/home/[^/]+(?:/[^/]+)?)(?:/.*)?"),
 )  # fmt: skip
 _PLACE = re.compile("|".join(f"(?P<p{n}>{pattern})" for n, (_, pattern) in enumerate(_PLACES)))
-#: Names of files, wherever they are.
+#: File names that count in any directory.
 _ARCHIVE = re.compile(
     r".+\.(?:tar|tar\.[a-z0-9]{1,4}|tgz|tbz2?|txz|zip|deb|rpm|run|whl|7z)|(?:Mini|Micro|Ana)\w+.*\.sh|core\.\d{1,7}"
 )
-#: Where archives belong to what is installed.
+#: Directories where an archive is part of installed software.
 _INSTALLED = re.compile(
     r"/(?:site-packages|dist-packages|node_modules|ensurepip|share|testdata|tests?|rubygems|R)(?:/|$)|^/var/(?!tmp)"
 )
@@ -47,7 +47,8 @@ _MOST_KEPT = 2000
 
 @dataclass(slots=True)
 class Group:
-    """Files of one label, in one directory, from one layer. `largest`: size and path of some."""
+    """Files of one label, in one directory, from one layer. `runs`: number of executables and libraries;
+    `largest`: size and path of some."""
 
     label: str
     place: str
@@ -74,8 +75,8 @@ class Group:
 
 @dataclass(slots=True)
 class Hidden:
-    """What a layer deletes (`kind` deleted), replaces (replaced), or holds a second time, unchanged in size
-    (copied), of a layer below."""
+    """Files of a lower layer that a layer deletes (`kind` deleted), replaces (replaced), or contains again
+    with the same size (copied)."""
 
     kind: str
     layer: int
@@ -85,9 +86,9 @@ class Hidden:
 
 @dataclass(slots=True)
 class Census:
-    """The result. Layers count from 1. `files`: files and directories in the end; `folders`: directory -> how
-    many entries are directly in it; `secrets`: candidates by their name: path, layer, and whether it is still
-    there in the end; `marked`: label -> paths with a layer, of files that a rule reads or names."""
+    """The result. Layers count from 1. `entries`: number of entries of all layers, without whiteouts;
+    `final`: directory -> name -> size, layer, kind and mode in the final tree; `marked`: label -> paths with
+    a layer, of files that a rule reads or names, such as possible secrets by their name."""
 
     layers: int = 0
     total_bytes: int = 0
@@ -103,7 +104,7 @@ class Census:
         return name in self.final.get(folder, {})
 
     def kind(self, path: str) -> str:
-        """Its kind in the final tree; "" when there is nothing."""
+        """The entry's kind in the final tree; "" if it does not exist."""
         folder, _, name = path.rpartition("/")
         found = self.final.get(folder, {}).get(name)
         return found[2] if found else ""
@@ -118,7 +119,8 @@ class Census:
 
 
 def take(layers: Sequence[Iterable[Item]], *, secret: re.Pattern[str]) -> Census:
-    """Read the entries of all layers, the lowest first. `secret`: names of files that may hold one."""
+    """Read the entries of all layers, the lowest first. `secret`: matches names of files that may contain a
+    secret."""
     census = Census()
     final = census.final
     final[""] = {}
@@ -177,7 +179,7 @@ def _enter(
 
 
 def _clear(census: Census, top: str, number: int) -> None:
-    """What the layers below have in a directory is gone."""
+    """Remove a directory's entries from the layers below."""
     pending = [top]
     while pending:
         folder = pending.pop()
@@ -209,7 +211,7 @@ def _remove(census: Census, path: str, below: tuple[int, int, str, int], number:
 
 
 def _count(census: Census) -> None:
-    """Put what is left under its labels."""
+    """Group the files of the final tree by label."""
     places: dict[str, tuple[str, str] | None] = {}
     for folder, names in census.final.items():
         if not names:
@@ -234,7 +236,7 @@ def _count(census: Census) -> None:
 
 
 def _place(census: Census, folder: str) -> tuple[str, str] | None:
-    """The label of a directory, and the directory that is reported."""
+    """The label of a directory, and the directory to report."""
     found = _PLACE.fullmatch(folder)
     if found is not None and found.lastgroup is not None:
         for number, (label, _) in enumerate(_PLACES):

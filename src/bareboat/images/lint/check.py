@@ -10,7 +10,7 @@ from bareboat.images.lint.registry import RULES
 from bareboat.images.lint.rule import Finding, Severity, finding
 from bareboat.printable import one_line
 
-#: hadolint's rules that say what one of ours says -> ours: left out on lines where ours has a finding.
+#: hadolint's rule -> the rule that it duplicates: omitted on lines where that rule has a finding.
 SAME = {
     "DL3009": "BB1001", "DL3019": "BB1001", "DL3032": "BB1001", "DL3036": "BB1001", "DL3040": "BB1001",
     "DL3042": "BB1002", "DL3060": "BB1002", "DL3006": "BB1601", "DL3007": "BB1601", "DL3013": "BB1603",
@@ -21,7 +21,7 @@ SAME = {
 
 
 def recipe(subject: RecipeSubject, *, ignore: Collection[str] = ()) -> list[Finding]:
-    """The findings of our rules in a Dockerfile, in their order."""
+    """The findings in a Dockerfile, in order."""
     text = {step.line: one_line(step.instruction.text) for step in subject.steps}
     text |= {stage.start.line: one_line(stage.start.text) for stage in subject.recipe.stages}
     everywhere = subject.ignored.get(0, frozenset()) | set(ignore)
@@ -36,7 +36,7 @@ def recipe(subject: RecipeSubject, *, ignore: Collection[str] = ()) -> list[Find
 
 
 def image(subject: ImageSubject, *, ignore: Collection[str] = ()) -> list[Finding]:
-    """The findings of our rules in an image: those that cost most bytes first."""
+    """The findings in an image, largest first."""
     total = subject.census.total_bytes
     found = [
         finding(rule, hit, instruction=one_line(subject.by(hit.layer)), total_bytes=total)
@@ -48,7 +48,7 @@ def image(subject: ImageSubject, *, ignore: Collection[str] = ()) -> list[Findin
 
 
 def together(own: Iterable[Finding], others: Iterable[Finding]) -> list[Finding]:
-    """Our findings and hadolint's, without those of hadolint that repeat ours."""
+    """Bareboat's findings and hadolint's, without duplicates from hadolint."""
     own = list(own)
     ours = {(each.code, each.line) for each in own}
     left = [each for each in others if (SAME.get(each.code, ""), each.line) not in ours]

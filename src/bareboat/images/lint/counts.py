@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from bareboat.images.lint.image import ImageSubject
 from bareboat.images.lint.rule import Hit, Rule, Severity
 
-#: From here on a parallel file system's metadata server is the bottleneck of a job's start.
+#: Above this number, a parallel file system's metadata server limits how fast a job starts.
 MANY = 100_000
 
 

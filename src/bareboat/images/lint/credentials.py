@@ -1,4 +1,4 @@
-"""Rules about secrets in layers, in the environment and in the history. Values are never shown."""
+"""Rules about secrets in layers, environment variables and the history. Values are never shown."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bareboat.images.lint.recipe import RecipeSubject
 from bareboat.images.lint.rule import Hit, Rule, Severity
 from bareboat.printable import one_line
 
-#: Names of files that may hold a secret. Their content decides.
+#: Names of files that may contain a secret. The content decides.
 NAMES = re.compile(
     r"^(?:id_(?:rsa|dsa|ecdsa|ed25519)\w*|ssh_host_\w+_key|.+\.(?:pem|key|p12|pfx|jks|kdbx|ppk)|credentials(?:\.json|\.db)?"
     r"|\.netrc|_netrc|\.pgpass|\.my\.cnf|\.git-credentials|\.npmrc|\.yarnrc\.yml|\.pypirc|\.dockercfg|config\.json|auth\.json"
@@ -42,7 +42,7 @@ _LEAST_PASSWORD = 3
 
 
 def tokens(text: str) -> Iterator[str]:
-    """What kinds of secret a text has, in its beginning."""
+    """Yield the kinds of secret found at the beginning of a text."""
     text = text[:_MOST_SEARCHED]
     yield from secret_forms.tokens(text)
     for match in secret_forms.PASSWORD_IN_URL.finditer(text):
@@ -52,7 +52,7 @@ def tokens(text: str) -> Iterator[str]:
 
 
 def _variable(name: str, value: str) -> str:
-    """Why a variable may be a secret; "" when it is none."""
+    """Why a variable may be a secret; "" if it is not one."""
     found = next(tokens(value), "")
     if found:
         return found

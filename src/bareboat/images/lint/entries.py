@@ -1,7 +1,7 @@
-"""What a layer's tar has: names, sizes, modes; no content is read.
+"""The entries of a layer's tar: names, sizes, modes; no content is read.
 
-The tree in the store lacks what an ordinary user cannot have there (setuid bits, file capabilities), so the
-headers are those of the layer's recipe. A layer that was captured here has none, and is its own tree.
+The tree in the store lacks what an unprivileged user cannot create (setuid bits, file capabilities), so the
+headers come from the layer's recipe. A layer captured here has no recipe: its tree is read.
 """
 
 from __future__ import annotations
@@ -18,15 +18,14 @@ from bareboat.images.layers.whiteouts import OPAQUE, WHITEOUT, is_whiteout
 from bareboat.images.oci import tarreader
 from bareboat.images.oci.tarreader import Tar
 
-#: No real image has as many in all its layers.
+#: More entries than any real image has in all its layers.
 MOST_ENTRIES = 3_000_000
 _LONGEST_NAME = 4096
 
 
 class Item(NamedTuple):
-    """One entry. `path`: from the image's root, with a first slash; `kind`: `file`, `folder`, `link`,
-    `hard link`, `whiteout`, `opaque` or `other`; `size`: of a file's content; `gains`: it has file
-    capabilities."""
+    """One entry. `path`: absolute in the image; `kind`: `file`, `folder`, `link`, `hard link`, `whiteout`,
+    `opaque` or `other`; `size`: of a file's content; `gains`: it has file capabilities."""
 
     path: str
     kind: str
@@ -36,8 +35,8 @@ class Item(NamedTuple):
 
 
 def read(tree: Path, recipe: Path, *, name: str, most: int = MOST_ENTRIES) -> Iterator[Item]:
-    """The entries of a stored layer, in the order of its tar, at most so many. Raises ImageError, StoreError,
-    OSError, and BareboatError for more."""
+    """Yield the entries of a stored layer, in the order of its tar. Raises ImageError, StoreError, OSError,
+    and BareboatError for more than `most` entries."""
     source = _of_recipe(tree, recipe, name) if recipe.exists() else _of_tree(str(tree))
     for count, item in enumerate(source):
         if count >= most:
@@ -81,7 +80,7 @@ _WHITEOUT, _OPAQUE = os.fsdecode(WHITEOUT), os.fsdecode(OPAQUE)
 
 
 def _drop(_data: bytes) -> None:
-    """Headers are not needed again."""
+    """Discard headers."""
 
 
 def _of_tree(tree: str) -> Iterator[Item]:

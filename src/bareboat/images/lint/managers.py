@@ -1,4 +1,4 @@
-"""Package managers: which command installs, what it leaves in a layer, and how that is avoided. Pure."""
+"""Package managers: which commands install, what they leave in a layer, and how to avoid that. Pure."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from bareboat.images.lint.shell import Command
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manager:
-    """A package manager. `programs`; `verbs`: its subcommands that install; `cache`: where it leaves files,
-    `~` for the user's home; `system`: of a distribution; `off`: flags, and `off_variables`: variables that
-    keep the cache empty; `clean`: words of its own command that empties it; `cleanup`: what `--fix` appends,
-    empty where a later step may need the cache; `flag`: what it adds after the verb instead."""
+    """A package manager. `programs`; `verbs`: its subcommands that install; `cache`: the directories of its
+    cache, `~` for the user's home; `system`: of a distribution; `off`: flags, and `off_variables`:
+    environment variables that disable the cache; `clean`: its own subcommands that empty it; `cleanup`: what
+    `--fix` appends, empty where a later step may need the cache; `flag`: what `--fix` adds after the verb
+    instead."""
 
     name: str
     programs: tuple[str, ...]
@@ -79,7 +80,7 @@ class Install:
 
 
 def find(command: Command) -> Install | None:
-    """What the command installs with, or None."""
+    """The manager and verb of an installing command, or None."""
     for manager in MANAGERS:
         if command.program not in manager.programs:
             continue
@@ -144,7 +145,7 @@ def flag(install: Install) -> tuple[Edit, ...]:
 
 
 def packages(install: Install) -> tuple[str, ...]:
-    """The packages that the command names; flags with values are left out."""
+    """The packages that the command names, without flags and their values."""
     values = list(install.command.values)
     found: list[str] = []
     skip = False

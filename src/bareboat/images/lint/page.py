@@ -1,11 +1,11 @@
-"""The part of docs/lint.md that is written from the rules. Pure."""
+"""The generated part of docs/lint.md. Pure."""
 
 from __future__ import annotations
 
 from bareboat.images.lint.registry import GROUPS, RULES
 from bareboat.images.lint.rule import Rule
 
-#: What comes before it is written by hand.
+#: The part above this line is written by hand.
 MARK = "<!-- Written from the rules by docs/tools/lint_page.py; do not edit below. -->"
 
 
@@ -47,5 +47,5 @@ def _section(rule: Rule) -> list[str]:
 
 
 def _escaped(remedy: str) -> str:
-    """As code, since it holds commands and marks of Markdown."""
+    """As code, since a remedy contains commands and Markdown characters."""
     return f"`{remedy}`" if "`" not in remedy else remedy

@@ -1,4 +1,4 @@
-"""Rules about MPI and about the libraries for fast networks."""
+"""Rules about MPI and the libraries for fast networks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bareboat.mpi.rules import Layout, major
 _OLD = re.compile(
     r"openmpi-(?P<version>[1-3]\.\d+(?:\.\d+)?)|open-mpi/ompi/archive/(?:refs/tags/)?v(?P<tag>[1-3]\.\d+)"
 )
-#: Two nodes of two ranks, as the MPI check has it.
+#: Two nodes with two ranks each, as in the MPI check.
 _LAYOUT = Layout(nodes=2, ranks_per_node=2, container_per_rank=True)
 
 
@@ -115,7 +115,7 @@ def _advice(subject: ImageSubject) -> tuple[Advice, ...]:
     library = library_of(image) if needs_mpi(image) else None
     network = Network(
         ports=site.network.ports, devices=("/dev/infiniband/uverbs0",)
-    )  # the image's part alone
+    )  # only the image's part is checked
     found: list[Advice] = []
     for speakers in (
         Speakers(mpi=None, nccl=True, libraries=image.fabrics) if nccl else None,
@@ -139,7 +139,7 @@ def _fabric(subject: ImageSubject) -> Iterator[Hit]:
 
 
 def _no_verbs(subject: ImageSubject) -> Iterator[Hit]:
-    """Without a site: NCCL without any way to a fabric."""
+    """Without a site: NCCL without any library for a fabric."""
     fabrics = subject.image.fabrics
     if fabrics is None or (subject.site is not None and subject.site.network is not None):
         return

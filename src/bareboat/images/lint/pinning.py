@@ -1,4 +1,4 @@
-"""Rules about what makes the same Dockerfile give another image."""
+"""Rules about what makes the same Dockerfile produce different images."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def _unchecked(subject: RecipeSubject) -> Iterator[Hit]:
 
 
 def _piped(step: Step) -> str:
-    """A download that a shell runs."""
+    """Describe a download that is piped into a shell; "" without one."""
     for before, command in zip(step.commands, step.commands[1:], strict=False):
         if before.program in ("curl", "wget") and before.after.startswith("|") and command.program in _SHELLS:
             return f"{before.program} | {command.program} runs what a server sends"

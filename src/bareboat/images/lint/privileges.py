@@ -1,5 +1,5 @@
-"""Rules about what an image requires at run time and no rootless engine gives: root, setuid, daemons, other
-users; and about the places that engines mount at."""
+"""Rules about what an image requires at run time but rootless engines do not provide: root, setuid, daemons,
+other users; and about mount points."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bareboat.images.lint.image import ImageSubject
 from bareboat.images.lint.recipe import RecipeSubject
 from bareboat.images.lint.rule import Hit, Rule, Severity
 
-#: Distributions' own programs, which every image has and no job starts.
+#: Programs of the distributions, present in every image, that jobs do not start.
 _USUAL = frozenset(
     """
     su mount umount passwd chsh chfn gpasswd newgrp expiry chage unix_chkpwd ssh-keysign ssh-agent wall write
@@ -152,7 +152,7 @@ def _user_image(subject: ImageSubject) -> Iterator[Hit]:
 
 
 def _closed(subject: ImageSubject) -> Iterator[Hit]:
-    """Files that only their owner can read, where the owner is root in most engines' files."""
+    """Files that only their owner can read: in most engines' image files the owner is root."""
     count = size_bytes = 0
     paths: list[str] = []
     layer = 0

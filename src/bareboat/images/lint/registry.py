@@ -1,4 +1,4 @@
-"""All rules. To add one: write it into the module of its group, or list a new module here."""
+"""All rules. To add one: write it in the module of its group, or list a new module here."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bareboat.images.lint import (
 )
 from bareboat.images.lint.rule import Rule
 
-#: The hundreds of the codes, by group.
+#: The first two digits of the codes -> title of the group.
 GROUPS = {
     "BB10": "Bytes that nobody needs",
     "BB11": "Places that engines hide",

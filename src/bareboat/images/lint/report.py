@@ -13,7 +13,7 @@ _NAMES = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "
 
 
 def text(findings: Sequence[Finding], *, name: str, is_image: bool) -> str:
-    """The findings, in their order, and a summary at the end."""
+    """The findings, in order, and a summary at the end."""
     lines = []
     for each in findings:
         lines.append(f"{each.code}  {each.severity:<7}  {_place(each, name, is_image=is_image)}{_cost(each)}")
@@ -37,12 +37,12 @@ def text(findings: Sequence[Finding], *, name: str, is_image: bool) -> str:
 
 
 def saved(findings: Sequence[Finding]) -> int:
-    """The bytes that the image can be smaller."""
+    """The bytes by which the image can shrink."""
     return sum(each.size_bytes for each in findings if each.saves)
 
 
 def summary(findings: Sequence[Finding]) -> str:
-    """How many of each severity."""
+    """The number of findings of each severity."""
     counts = Counter(each.severity for each in findings)
     found = [
         f"{counts[each]} {_NAMES[each]}{'s' if counts[each] != 1 else ''}"

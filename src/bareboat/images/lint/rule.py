@@ -1,4 +1,4 @@
-"""A rule, what its checks are given, and what they find. Pure."""
+"""A rule, the input of its checks, and their results. Pure."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 class Severity(StrEnum):
-    """How bad a finding is. ERROR: it does not work on a cluster, or publishes a secret; WARNING: it costs
-    space, or breaks elsewhere; INFO: good to know."""
+    """Severity of a finding. ERROR: does not work on a cluster, or publishes a secret; WARNING: wastes space,
+    or breaks elsewhere; INFO: informative."""
 
     INFO = "info"
     WARNING = "warning"
@@ -36,8 +36,8 @@ class Edit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hit:
-    """What a check found. `line`, `last`: in a Dockerfile; `layer`: of an image, from 1; `paths`: examples;
-    `size_bytes`, `files`: what it costs; `severity`, `remedy`: where they differ from the rule's."""
+    """A result of a check. `line`, `last`: in a Dockerfile; `layer`: of an image, from 1; `paths`: examples;
+    `size_bytes`, `files`: the cost; `severity`, `remedy`: override the rule's."""
 
     message: str
     line: int = 0
@@ -53,8 +53,9 @@ class Hit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One rule. `title`: what is wrong, in one sentence; `why`: what follows from it; `bad`, `good`: a
-    Dockerfile that trips it, and the same one corrected; `fixes`: `--fix` corrects it."""
+    """One rule. `title`: the problem, in one sentence; `why`: its consequence; `bad`, `good`: a Dockerfile
+    with the problem, and the same one corrected; `fixes`: `--fix` corrects it; `site`: it has checks against
+    a site."""
 
     code: str
     title: str
@@ -91,17 +92,17 @@ class Finding:
 
     @property
     def saves(self) -> bool:
-        """Whether its bytes are of no use, so that the image can be smaller."""
+        """Whether its bytes are useless, so that the image can shrink."""
         return self.code.startswith("BB10") or self.code == "BB1608"
 
     @property
     def order(self) -> tuple[int, int, int, int, str]:
-        """By bytes, then by severity and place."""
+        """Sort key: most bytes first, then by severity and position."""
         return -self.size_bytes, -self.severity.rank, self.layer, self.line, self.code
 
 
 def finding(rule: Rule, hit: Hit, *, instruction: str = "", total_bytes: int = 0) -> Finding:
-    """The finding that a hit of this rule is."""
+    """Make the finding for a hit of this rule."""
     return Finding(
         code=rule.code,
         severity=hit.severity or rule.severity,
@@ -126,7 +127,7 @@ def files(count: int) -> str:
 
 
 def size(size_bytes: int) -> str:
-    """Bytes for people."""
+    """Format a size for people."""
     if size_bytes >= 10**9:
         return f"{size_bytes / 1e9:,.2f} GB"
     if size_bytes >= 10**6:

@@ -22,8 +22,8 @@ _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: 
 def document(
     findings: Sequence[Finding], *, name: str, is_image: bool, notes: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """A log with a run of Bareboat, and one of hadolint if it found anything. `name`: the file's path or the
-    image's name."""
+    """A log with a run of Bareboat, and one of hadolint if it found anything. `name`: the path of the file or
+    the name of the image."""
     runs = []
     for source in dict.fromkeys(("bareboat", *(each.source for each in findings))):
         own = [each for each in findings if each.source == source]
@@ -103,6 +103,6 @@ def _uri(path: str) -> str:
 
 
 def _fingerprint(each: Finding) -> str:
-    """The same for the same finding after lines or layers moved."""
+    """A hash that stays the same when lines or layers move."""
     parts = (each.code, each.message, each.instruction, *each.paths)
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:32]

@@ -1,8 +1,8 @@
-"""The commands in a RUN, with their places in the Dockerfile. Pure.
+"""The commands in a RUN, with their positions in the Dockerfile. Pure.
 
-As much of the shell's grammar as finding programs and their arguments takes (POSIX, "Shell Command
-Language"): words, quotes, operators, redirections, comments, substitutions. What it cannot follow yields no
-command, so a rule may miss something, but never reports text that is not a command.
+Parses as much of the shell's grammar as is needed to find programs and their arguments (POSIX, "Shell Command
+Language"): words, quotes, operators, redirections, comments, substitutions. Text that it cannot parse yields
+no command, so a rule may miss something, but never reports text that is not a command.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from dataclasses import dataclass, replace
 
 _DEEPEST = 5
 _LONGEST = 1 << 20
-#: No RUN that somebody wrote has more; the others of a longer one are not checked.
+#: More than any real RUN has; further commands are not checked.
 _MOST_COMMANDS = 500
 _OPERATOR = re.compile(r"&&|\|\||;;|\|&|[;&|()]")
 _REDIRECTION = re.compile(r"\d*(?:<<<|<<-?|>>|>\||<>|[<>]&?)|&>>?")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
-#: Come before a command, and are none.
+#: Keywords that may precede a command.
 _KEYWORDS = frozenset({"if", "then", "else", "elif", "do", "while", "until", "!", "{", "time"})
-#: End a compound command.
+#: Keywords that end a compound command.
 _CLOSERS = frozenset({"fi", "done", "}", "esac"})
-#: Start the program that follows them, after flags; those of the second set take a value.
+#: Wrapper -> its flags with a value: it starts the program that follows its flags.
 _WRAPPERS = {"sudo": "ugpCh", "env": "uC", "exec": "a", "command": "", "nice": "n", "nohup": "", "builtin": ""
 "",
              "stdbuf": "ioe", "ionice": "cn", "setarch": ""}  # fmt: skip
@@ -35,8 +35,8 @@ _PYTHON = re.compile(r"python(?:\d(?:\.\d+)?)?")
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """One word. `raw`: as written; `value`: without quotes; `start`, `end`: in the Dockerfile, -1 when it
-    cannot be edited there."""
+    """One word. `raw`: as written; `value`: without quotes; `start`, `end`: position in the Dockerfile, -1 if
+    it cannot be edited there."""
 
     raw: str
     value: str
@@ -46,7 +46,7 @@ class Word:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """One simple command. `after`: the operator after it; `outputs`: files that it is redirected to."""
+    """One simple command. `after`: the operator after it; `outputs`: files to which it redirects output."""
 
     words: tuple[Word, ...]
     assignments: tuple[str, ...] = ()
@@ -77,7 +77,7 @@ class Command:
         return tuple(value for value in self.values if not value.startswith("-"))
 
     def has(self, *flags: str) -> bool:
-        """Whether one of the flags is given, perhaps with `=value`; short ones perhaps joined (`-rf`)."""
+        """Whether one of the flags is present, also with `=value`, or joined (`-rf`) if short."""
         for value in self.values:
             if value in flags or value.partition("=")[0] in flags:
                 return True
@@ -102,7 +102,8 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """All commands of a RUN. `end`: behind the last of them, where a command can be added; -1: nowhere."""
+    """All commands of a RUN. `end`: the position after the last one, where a command can be added; -1:
+    nowhere."""
 
     commands: tuple[Command, ...]
     end: int = -1
@@ -110,8 +111,8 @@ class Script:
 
 
 def parse(text: str, start: int, *, escape: str = "\\", is_lines: bool = False) -> Script:
-    """The commands of a text that begins at `start` of the Dockerfile; -1: not in it. `is_lines`: a newline
-    ends a command, as in a heredoc; otherwise it only follows continuations."""
+    """Parse the commands of a text that begins at `start` of the Dockerfile; -1: not part of it. `is_lines`:
+    a newline ends a command, as in a heredoc; otherwise newlines only follow continuations."""
     if len(text) > _LONGEST:
         return Script(())
     lexer = _Lexer(text, start, escape, is_lines)
@@ -127,7 +128,7 @@ class _Lexer:
         self._escape = escape
         self._is_lines = is_lines
         self._at = 0
-        #: The end of the last word or closing operator, and whether text can follow there.
+        #: The end of the last word or closing operator, and whether text can be added there.
         self.last = 0
         self.closed = True
         self._inner: list[tuple[str, int]] = []
@@ -206,7 +207,7 @@ class _Lexer:
         return match[0]
 
     def _redirected(self) -> str | None:
-        """The file of a redirection; empty for one that writes none; None where there is none."""
+        """The file of a redirection; empty for one that writes no file; None without a redirection."""
         match = _REDIRECTION.match(self._text, self._at)
         if match is None:
             return None
@@ -264,7 +265,7 @@ class _Lexer:
         return Word(text[begin : self._at], "".join(value), start, end)
 
     def _lost(self) -> Word | None:
-        """What follows cannot be read."""
+        """Stop: the rest of the text cannot be parsed."""
         self.closed = False
         self._at = len(self._text) + 1
         return None
@@ -294,7 +295,7 @@ class _Lexer:
         return None
 
     def _bracketed(self) -> str | None:
-        """`$(…)` or `${…}`, as it is written."""
+        """`$(…)` or `${…}`, as written."""
         text = self._text
         begin = self._at
         opening = text[begin + 1]
@@ -331,7 +332,7 @@ def _unplaced(command: Command) -> Command:
 
 
 def _commands(made: Command, depth: int, escape: str) -> Iterator[Command]:
-    """Without keywords, assignments and wrappers; what a shell is given by `-c` as commands of its own."""
+    """Yield commands without keywords, assignments and wrappers; and those in a shell's `-c` argument."""
     words = list(made.words)
     while words and (words[0].value in _KEYWORDS or words[0].value in _CLOSERS):
         words.pop(0)

@@ -1,4 +1,4 @@
-"""Rules about an image's C library and processor against those of a site."""
+"""Rules that compare an image's C library and processor target with a site's."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from bareboat.images.lint.rule import Edit, Hit, Rule, Severity
 from bareboat.model import Site
 from bareboat.versions import numbers
 
-#: Names of processors -> the level of x86-64 that they have, as far as a name is enough. The first that
-#: matches counts.
+#: Patterns of processor names -> x86-64 level, where the name determines it. The first match applies.
 _PROCESSORS = (
     (r"EPYC \d{3}[45]|EPYC 9[A-Z]?\d{2}|Ryzen \w+ (?:[79]\d{3})|EPYC 8\d{2}4", 4),
     (r"EPYC \d|Ryzen \w+ \d", 3),
@@ -24,7 +23,7 @@ _PROCESSORS = (
     (r"Xeon.*\bE[357]-\d{4}L?(?: v2)?\b|Opteron.*6[23]\d{2}|Xeon.*\b[EXL]5[56]\d{2}\b", 2),
     (r"Core.*\bi[3579]-[4-9]\d{3}|Core.*\bi[3579]-1[0-4]\d{3}", 3),
 )
-#: Targets of compilers and of Spack -> the level that code for them needs.
+#: Targets of compilers and of Spack -> the x86-64 level that their code requires.
 _TARGETS = (
     (r"x86[-_]64[-_]v([234])", 0),
     (r"skylake[-_]avx512|cascadelake|cannonlake|icelake\w*|cooperlake|sapphirerapids|emeraldrapids|graniterapids"
@@ -44,13 +43,13 @@ _MUSL = re.compile(r"(?:^|/)(?:alpine|.*-alpine|.*:.*alpine.*)(?:[:@].*)?$")
 
 
 def level_of(model: str) -> int:
-    """The x86-64 level of a processor by its name; 0 when the name is not enough."""
+    """The x86-64 level of a processor by its name; 0 if the name does not determine it."""
     plain = re.sub(r"\((?:R|TM)\)", "", model)
     return next((level for pattern, level in _PROCESSORS if re.search(pattern, plain)), 0)
 
 
 def level_of_target(target: str) -> int:
-    """The x86-64 level that code for a compiler's target needs; 0 when it is unknown."""
+    """The x86-64 level that code for a compiler's target requires; 0 if unknown."""
     for pattern, level in _TARGETS:
         found = re.fullmatch(pattern, target)
         if found:

@@ -1,1 +1,1 @@
-"""OCI images as documents and tars: manifests, layouts, archives, bundles; the tar reader and tar writer."""
+"""OCI images as manifests, layouts, archives and bundles; the tar reader and the tar writer."""

@@ -1,4 +1,4 @@
-"""The members of a tar file that holds an image, read where they lie, never unpacked by their names."""
+"""Reads the members of a tar file that contains an image in place, without unpacking them by name."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from bareboat.images.layers.limits import MAX_RATIO, RATIO_FROM_BYTES, bomb
 from bareboat.images.oci import inflation, tarreader
 from bareboat.printable import file_name
 
-#: As much of a compressed file is read at once: what it swells to is compared with what was read.
+#: Read size for a compressed file: the uncompressed size is compared with the bytes read so far.
 _PACKED_CHUNK = 1 << 16
-#: As much is read where the header of a member is expected.
+#: Read size where a member's header is expected.
 _HEADER_CHUNK = 1 << 12
-#: `docker save` of everything on a large machine has some ten thousand; a root file system has more.
+#: `docker save` of all images of a large machine has some ten thousand; a root file system has more.
 _MOST_MEMBERS = 200_000
 _MOST_LINKS = 16
-#: No file has anything there; the kernel takes no larger offset.
+#: The kernel accepts no larger offset.
 _BEYOND = 2**62
 
 _AGAIN = "copy or make the file again; it may have been cut off"
 
-#: The kind of a file whose bytes do not lie in one piece; the others are those of `tarreader`.
+#: The kind of a file that is not stored contiguously; other kinds are those of `tarreader`.
 SPARSE = b"S"
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One entry: its data begins at `offset` in the (inflated) archive and has `size` bytes."""
+    """One entry: its data begins at `offset` in the uncompressed archive and has `size` bytes."""
 
     name: str
     kind: bytes
@@ -46,7 +46,7 @@ class Member:
 
 
 class Section(io.RawIOBase):
-    """A stretch of an open file as a file of its own; others may read the same file at the same time."""
+    """A range of an open file as a file of its own; others may read the same file concurrently."""
 
     def __init__(self, descriptor: int, offset: int, size: int, *, name: str) -> None:
         super().__init__()
@@ -78,8 +78,8 @@ class Section(io.RawIOBase):
 
 
 def inflated(packed: io.RawIOBase | IO[bytes], *, name: str, max_ratio: float) -> Iterator[bytes]:
-    """What a compressed file holds, from front to back. Raises ImageError when it is damaged, or swells
-    beyond `max_ratio` times its own size."""
+    """Decompress a file, front to back. Raises ImageError if it is damaged, or expands beyond `max_ratio`
+    times its own size."""
     size = 0
     chunks = iter(lambda: packed.read(_PACKED_CHUNK) or b"", b"")
     for block in inflation.inflate(chunks, name=name, again=_AGAIN, other="unpack it first: PROGRAM -d FILE"):
@@ -90,8 +90,8 @@ def inflated(packed: io.RawIOBase | IO[bytes], *, name: str, max_ratio: float) -
 
 
 def open_regular(path: str | os.PathLike[str], *, name: str) -> IO[bytes]:
-    """Open a file for reading. Raises ImageError when it is not there, or is not a file: a fifo would block
-    for ever, /dev/zero never end."""
+    """Open a file for reading. Raises ImageError if it does not exist or is not a regular file: a FIFO would
+    block forever, /dev/zero never ends."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -105,8 +105,8 @@ def open_regular(path: str | os.PathLike[str], *, name: str) -> IO[bytes]:
 
 
 class Archive:
-    """An open tar file and the index of its members. A compressed one is inflated once, into a file in
-    `scratch` (else in the folder for temporary files) that has no name and so cannot be left over."""
+    """An open tar file and the index of its members. A compressed one is decompressed once, into an unnamed
+    file in `scratch` (default: the directory for temporary files) that cannot be left over."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class Archive:
         max_ratio: float = MAX_RATIO,
         keep: Callable[[str], bool] | None = None,
     ) -> None:
-        """Index the archive; with `keep`, only the members that it names. Raises ImageError."""
+        """Index the archive; with `keep`, only members for whose names it is true. Raises ImageError."""
         self.name = name
         self.max_ratio = max_ratio
         self._file = open_regular(path, name=name)
@@ -126,7 +126,7 @@ class Archive:
             self._file = _spool(self._file, scratch, name=name, max_ratio=max_ratio)
         self.size_bytes = os.fstat(self._file.fileno()).st_size
         self.members: dict[str, Member] = {}
-        #: Files that are there more than once: fatal for a document whose digest nobody has written down.
+        #: Names of files that occur more than once: fatal for a file whose digest is not known.
         self.repeated: set[str] = set()
         if not self.size_bytes:
             raise ImageError(f"{name} is empty", remedy="copy or make the file again")
@@ -142,7 +142,7 @@ class Archive:
             self._add(member)
 
     def find(self, path: str) -> Member | None:
-        """The file of that name, through links between members; None when there is none.
+        """The file of this name, through links between members; None if it does not exist.
 
         Raises ImageError for a link that leads outside or nowhere.
         """
@@ -166,7 +166,7 @@ class Archive:
         raise ImageError(f"{self.name}: the entry {_shown(first)} is a link that leads in a circle")
 
     def refuse_repeated(self, path: str) -> None:
-        """Raise ImageError where the archive has several files of this name."""
+        """Raise ImageError if the archive has several files of this name."""
         if path in self.repeated:
             raise ImageError(
                 f"{self.name} has two entries {path}",
@@ -174,7 +174,7 @@ class Archive:
             )
 
     def read(self, member: Member, *, largest: int) -> bytes:
-        """The bytes of a small member. Raises ImageError when it is larger than `largest`."""
+        """The bytes of a small member. Raises ImageError if it is larger than `largest`."""
         if member.size > largest:
             raise ImageError(f"{self.name}: the entry {_shown(member.name)} has {member.size:,} bytes, "
                              f"more than the {largest:,} that such a document may have")  # fmt: skip
@@ -184,12 +184,12 @@ class Archive:
         return data
 
     def section(self, member: Member, offset: int = 0) -> Section:
-        """The bytes of a member, from an offset on."""
+        """The bytes of a member, starting at an offset."""
         left = max(member.size - offset, 0)
         return Section(self._file.fileno(), member.offset + offset, left, name=self.name)
 
     def whole(self) -> Section:
-        """The tar itself, inflated."""
+        """The whole tar, uncompressed."""
         return Section(self._file.fileno(), 0, self.size_bytes, name=self.name)
 
     def _add(self, member: Member) -> None:
@@ -206,8 +206,8 @@ class Archive:
 
 
 def first_names(path: str | os.PathLike[str], head: bytes, *, name: str, most_bytes: int) -> Iterator[str]:
-    """The names in a tar file, compressed or not, in their order; of a compressed one, only those that lie
-    in the first `most_bytes`. `head`: the file's first bytes."""
+    """The names in a tar file, compressed or not, in order; for a compressed one, only those in about the
+    first `most_bytes`. `head`: the file's first bytes."""
     with open_regular(path, name=name) as stream:
         if not inflation.is_compressed(head):
             yield from (member.name for member in _walk(stream.fileno(), name=name))
@@ -222,7 +222,7 @@ def first_names(path: str | os.PathLike[str], head: bytes, *, name: str, most_by
 
 
 def _walk(descriptor: int, *, name: str) -> Iterator[Member]:
-    """Every entry of a tar. Raises ImageError for what is no tar; contents are not read."""
+    """Every entry of a tar. Raises ImageError for a file that is not a tar; contents are not read."""
     at = 0
 
     def read() -> bytes | None:
@@ -244,7 +244,7 @@ def _drop(_data: bytes) -> None:
 
 
 def _normal(path: str, name: str) -> str:
-    """The path without what changes nothing. Raises ImageError when it leads out of the archive."""
+    """The normalized path. Raises ImageError if it leads out of the archive."""
     normal = posixpath.normpath(path)
     if path.startswith("/") or normal == ".." or normal.startswith("../") or "\0" in path:
         raise ImageError(
@@ -259,7 +259,7 @@ def _shown(name: str) -> str:
 
 
 def _spool(packed: IO[bytes], scratch: Path | None, *, name: str, max_ratio: float) -> IO[bytes]:
-    """The inflated archive, in a file without a name."""
+    """Decompress the archive into an unnamed file."""
     try:
         spooled = tempfile.TemporaryFile(dir=scratch)  # noqa: SIM115  (it is what the caller asks for)
         for block in inflated(packed, name=name, max_ratio=max_ratio):
@@ -267,7 +267,7 @@ def _spool(packed: IO[bytes], scratch: Path | None, *, name: str, max_ratio: flo
         spooled.flush()
     except OSError as error:
         if scratch is not None:
-            raise  # the store that it is part of explains it
+            raise  # the caller knows the store that contains `scratch`
         raise StoreError(
             f"{name} cannot be inflated into {tempfile.gettempdir()}: {error.strerror}",
             remedy="use a directory with more space: TMPDIR=DIR",

@@ -1,7 +1,7 @@
-"""Blobs of an image as its manifest names them: layers in the compressed form that the image's digest covers.
+"""Blobs of an image as in its manifest: layers in the compressed form that the image's digest covers.
 
-The store keeps layers unpacked, and nobody can compress a tar again into the same bytes. So a blob is one
-that was kept when the image was pulled, or it is fetched again from where the image came from.
+The store keeps layers unpacked, and compressing a tar again does not give the same bytes. So a blob is one
+that was kept when the image was pulled, or it is fetched again from the image's source.
 """
 
 from __future__ import annotations
@@ -14,31 +14,32 @@ from bareboat.errors import ImageError
 from bareboat.images.oci.source import Descriptor, Source
 from bareboat.store import Store
 
-#: Gives the bytes of a blob from the beginning, each time it is called; verified when they end.
+#: Yields the bytes of a blob from the beginning, at each call; verified at their end.
 Make = Callable[[], Iterator[bytes]]
 
 _CHUNK = 1 << 20
 
 
 def no_source() -> Source | None:
-    """For an image that is not to be fetched again."""
+    """For an image that must not be fetched again."""
     return None
 
 
 class Blobs:
-    """Where the blobs of one image are. `source` opens the place that the image came from, or gives None; it
-    is called once, and only for a blob that the store does not keep."""
+    """The blobs of one image. `source` opens the source of the image, or returns None; it is called once, and
+    only for a blob that the store does not keep."""
 
     def __init__(self, store: Store, source: Callable[[], Source | None]) -> None:
         self._store = store
         self._open_source = source
         self._looked = False
         self._source: Source | None = None
-        #: Why the last blob that was asked for could not be fetched.
+        #: Why the last requested blob could not be fetched.
         self.reason = ""
 
     def begin(self, descriptor: Descriptor, *, fetch: bool = True) -> Make | None:
-        """What gives the blob; None where it is not to be had. Without `fetch` only a kept one is given."""
+        """A function that yields the blob; None if it is not available. Without `fetch` only a kept blob is
+        used."""
         if self.is_kept(descriptor):
             return lambda: self._kept(descriptor)
         if not fetch or descriptor.size < 0 or (source := self._found()) is None:
@@ -76,7 +77,7 @@ class Blobs:
 
 
 def is_kept(store: Store, descriptor: Descriptor) -> bool:
-    """Whether the store has the blob, in its size."""
+    """Whether the store has the blob, with the right size."""
     try:
         return store.blob(descriptor.digest).stat().st_size == descriptor.size
     except FileNotFoundError:
@@ -95,8 +96,8 @@ def _copied(source: Source, descriptor: Descriptor) -> Iterator[bytes]:
 
 
 def _verified(pieces: Iterator[bytes], descriptor: Descriptor, name: str) -> Iterator[bytes]:
-    """The same pieces, never more than the descriptor announces. Raises ImageError after the last of them for
-    other bytes than its digest is of."""
+    """The same pieces, never more than the descriptor's size. Raises ImageError after the last one if they do
+    not match the digest."""
     hashed = digests.hasher_for(descriptor.digest)
     done = 0
     for piece in pieces:

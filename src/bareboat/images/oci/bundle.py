@@ -1,8 +1,9 @@
-"""Bundles: one file that carries an image to a machine without a network.
+"""Bundles: one file that transfers an image to a machine without a network.
 
-It is an OCI archive with the image's own manifest, and so with its digest, which podman and skopeo read too
-where its layers are in it as the manifest names them. In a folder `bareboat/` it has what the image was
-called, and Bareboat itself as wheels with a script that installs them.
+A bundle is an OCI archive with the image's own manifest, and so with its digest; podman and skopeo can read
+it
+if it has the layers' blobs that the manifest names. Its directory `bareboat/` has the image's names, and
+Bareboat itself as wheels with a script that installs them.
 """
 
 from __future__ import annotations
@@ -40,11 +41,11 @@ _MOST_PINS = 100
 _INSTALL_SCRIPT = """\
 #!/bin/sh
 # Installs Bareboat from this bundle, without a network:
-#   tar -xf BUNDLE bareboat && sh bareboat/install.sh [FOLDER]
-#   FOLDER/bin/bareboat image load BUNDLE
+#   tar -xf BUNDLE bareboat && sh bareboat/install.sh [DIRECTORY]
+#   DIRECTORY/bin/bareboat image load BUNDLE
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
-folder=${1:-$here/venv}
+directory=${1:-$here/venv}
 python=${PYTHON:-python@VERSION@}
 command -v "$python" > /dev/null || python=python3
 [ "$("$python" -c 'import platform, sys
@@ -52,18 +53,18 @@ print("%d.%d" % sys.version_info[:2], platform.machine())')" = "@VERSION@ @MACHI
   echo "these wheels are for Python @VERSION@ on @MACHINE@; name it: PYTHON=/path/to/it sh $0" >&2
   exit 2
 }
-"$python" -m venv "$folder"
-"$folder/bin/python" -m pip install --quiet --disable-pip-version-check --no-index \\
+"$python" -m venv "$directory"
+"$directory/bin/python" -m pip install --quiet --disable-pip-version-check --no-index \\
   --find-links "$here/wheels" --require-hashes --requirement "$here/wheels.lock"
-echo "installed: $folder/bin/bareboat"
+echo "installed: $directory/bin/bareboat"
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BundleNames:
-    """What a bundle calls its image, sorted by what speaks for it. `confirmed`: references with a digest that
-    covers the image; `claimed`: tags, by the word of whoever made the file; `false`: references with another
-    image's digest, and what is no reference to a registry."""
+    """A bundle's names for its image, by evidence. `confirmed`: references with a digest that covers the
+    image; `claimed`: tags, asserted only by the creator of the file; `false`: references with another image's
+    digest, and texts that are not references to a registry."""
 
     confirmed: tuple[Pin, ...] = ()
     claimed: tuple[Pin, ...] = ()
@@ -81,8 +82,8 @@ def save(
     rewrite: bool = False,
     progress: Progress = lambda *_: None,
 ) -> export.Saved:
-    """Write the bundle, whole or not at all. Raises StoreError for a layer that was changed in the store,
-    BareboatError when Bareboat cannot be packed."""
+    """Write the bundle atomically. Raises StoreError for a layer that was changed in the store, BareboatError
+    when Bareboat cannot be packed."""
     pins = [pin for pin in pins if _names_registry(pin.reference)]
     indexes: dict[str, bytes] = {}
     for pin in pins:
@@ -105,7 +106,7 @@ def save(
 
 
 def called(path: Path, image: Image, *, now: str) -> BundleNames:
-    """What a bundle calls its image, which was loaded from it. Raises ImageError for a damaged list."""
+    """A bundle's names for its image, which was loaded from it. Raises ImageError for a damaged list."""
     listed = pins(path)
     if len(listed) > _MOST_PINS:
         raise ImageError(
@@ -122,7 +123,8 @@ def called(path: Path, image: Image, *, now: str) -> BundleNames:
         ):
             false.append(one_line(pin.reference))
             continue
-        # By a root that does not cover the image, a later pull would take the tag to stand for it still.
+        # With a root that does not cover the image, a later pull would assume that the tag still refers to
+        # it.
         is_true = pinning.chain(pin.root, image.digest, read) is not None
         root = pin.root if is_true else image.digest
         known = Pin(reference=pin.reference, digest=image.digest, root=root, pinned_at=now)
@@ -131,7 +133,7 @@ def called(path: Path, image: Image, *, now: str) -> BundleNames:
 
 
 def bind(pins: Sequence[Pin], store: Store, path: Path) -> None:
-    """Make references of a bundle stand for its image here. Raises StoreError for one with another's
+    """Pin references of a bundle to its image in this store. Raises StoreError for one with another image's
     digest."""
     read = _documents(path)
     for pin in pins:
@@ -141,8 +143,7 @@ def bind(pins: Sequence[Pin], store: Store, path: Path) -> None:
 
 
 def _names_registry(text: str) -> bool:
-    """Whether the text is a reference to a registry, written in full; paths of another machine mean nothing
-    here."""
+    """Whether the text is a full reference to a registry; paths of another machine are useless here."""
     try:
         found = parse(text, folder="/")
     except UsageError:
@@ -151,15 +152,15 @@ def _names_registry(text: str) -> bool:
 
 
 def _install_script() -> str:
-    """What is compiled among the wheels is for the Python that runs now."""
+    """The script for the running Python: compiled wheels are for its version and machine only."""
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     return _INSTALL_SCRIPT.replace("@VERSION@", version).replace("@MACHINE@", platform.machine())
 
 
 def pins(path: Path) -> tuple[Pin, ...]:
-    """What the image of an archive was called where it was saved; nothing for another tool's archive.
+    """The image's names in the store that saved the archive; empty for another tool's archive.
 
-    A verdict on its signatures is left out: whoever wrote the file may have written that, too.
+    A verdict on signatures is omitted: whoever wrote the file may have forged it.
 
     Raises ImageError for a damaged list.
     """
@@ -174,7 +175,7 @@ def pins(path: Path) -> tuple[Pin, ...]:
 
 
 def _opened(path: Path) -> Archive | None:
-    """The archive; None for one that cannot be read, or is compressed, as no bundle is."""
+    """The archive; None if it cannot be read, or is compressed, which a bundle never is."""
     try:
         with open_regular(path, name=str(path)) as stream:
             packed = is_compressed(stream.read(8))
@@ -184,7 +185,7 @@ def _opened(path: Path) -> Archive | None:
 
 
 def _read(archive: Archive | None, name: str, most: int) -> bytes | None:
-    """A small file of the archive, not of a link, which would stand for another one; not verified."""
+    """A small regular file of the archive, not a link, which could refer to another file; not verified."""
     member = archive.members.get(name) if archive is not None else None
     if archive is None or member is None or member.kind != FILE:
         return None
@@ -192,7 +193,7 @@ def _read(archive: Archive | None, name: str, most: int) -> bytes | None:
 
 
 def _documents(path: Path) -> Callable[[str], bytes | None]:
-    """Digest -> the small document that lies under it among the archive's blobs."""
+    """A function that returns the small document stored under a digest among the archive's blobs."""
     archive = _opened(path)
 
     def read(digest: str) -> bytes | None:

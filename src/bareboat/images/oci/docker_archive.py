@@ -1,4 +1,4 @@
-"""Images as `docker save` writes them: a tar with layers and a config, without a manifest.
+"""Reads images written by `docker save`: a tar with layers and a config, without an OCI manifest.
 
 Source: https://github.com/moby/docker-image-spec
 """
@@ -47,13 +47,14 @@ class _Saved(msgspec.Struct, rename="pascal"):
 class DockerSource(LocalSource):
     """One image of a docker-archive. Satisfies `Source`.
 
-    Such an archive has no manifest; one is made, always the same for the same content. Its layers' digests
-    are the config's diff-ids, because the archive holds the layers uncompressed, or else is inflated.
+    Such an archive has no OCI manifest; one is made, always the same for the same content. A layer's digest
+    is
+    its diff-id, except for a compressed layer whose file name is its digest.
     """
 
     def __init__(self, archive: Archive, tag: str | None, *, name: str, path: str) -> None:
-        """Read the archive's manifest and choose. Raises ImageError that lists the images when the choice
-        is open."""
+        """Read the archive's manifest.json and choose an image. Raises ImageError, listing the images, when
+        the choice is ambiguous."""
         self.name = name
         self._archive = archive
         saved = self._choose(self._read(path), tag)
@@ -104,7 +105,8 @@ class DockerSource(LocalSource):
         blob = _BLOB.fullmatch(entry)
         named = digests.at(blob[1], blob[2]) if blob else None
         if packed and named is None:
-            # Its digest, which nothing in the archive tells, is that of what it inflates to.
+            # The archive does not contain its digest; use the diff-id, the digest of its uncompressed
+            # content.
             self._members[diff_id] = member
             return Descriptor(media_type=OCI_LAYER, digest=diff_id, size=-1)
         digest = named if packed and named else diff_id
@@ -138,7 +140,7 @@ class DockerSource(LocalSource):
         quoted = shlex.quote(path)
         if self._archive.find("index.json") is not None:
             return ImageError(
-                f"{self.name} is no docker-archive but an OCI archive", remedy=f"oci-archive:{quoted}"
+                f"{self.name} is not a docker-archive but an OCI archive", remedy=f"oci-archive:{quoted}"
             )
         if self._archive.find("repositories") is not None:
             return ImageError(
@@ -146,7 +148,7 @@ class DockerSource(LocalSource):
                 remedy=f"docker load -i {quoted}, and docker save again with a current Docker",
             )
         return ImageError(
-            f"{self.name} is no docker-archive: it has no manifest.json",
+            f"{self.name} is not a docker-archive: it has no manifest.json",
             remedy=f"if it is a root file system: rootfs:{quoted}",
         )
 

@@ -1,4 +1,4 @@
-"""OCI images: manifest and config of what is in the store, and its export as one archive file.
+"""OCI images: manifest and config of an image in the store, and its export as one archive file.
 
 Source: OCI Image Format Specification 1.1, https://github.com/opencontainers/image-spec
 """
@@ -40,7 +40,7 @@ _CREATED = "1980-01-01T00:00:00Z"
 
 
 class Metadata(Struct, frozen=True, kw_only=True):
-    """The two small documents that make layers an image."""
+    """Manifest and config, which turn layers into an image."""
 
     manifest: bytes
     manifest_digest: str
@@ -71,7 +71,7 @@ def metadata(content: tuple[Layer, ...], *, machine: str, environment: dict[str,
 
 
 def join(content: tuple[Layer, ...], *, config: bytes) -> Metadata:
-    """The manifest that joins a config and uncompressed layers."""
+    """The manifest for a config and uncompressed layers."""
     described = document(config, OCI_CONFIG)
     layers = [Descriptor(media_type=OCI_LAYER, digest=each.diff_id, size=each.size_bytes) for each in content]
     made = make_manifest(described, layers)
@@ -81,13 +81,14 @@ def join(content: tuple[Layer, ...], *, config: bytes) -> Metadata:
 
 
 def stored_config(store: Store, image: Image) -> bytes:
-    """The config of an image of the store, as it was written by whoever built the image."""
+    """The config of an image in the store, as written by its builder."""
     document = Document(data=stored_manifest(store, image), media_type="", digest=image.digest)
     return _stored(store, image, manifest(document, name=image.reference or image.digest).config.digest)
 
 
 def stored_manifest(store: Store, image: Image) -> bytes:
-    """The manifest that the image's digest is of. Raises StoreError when it is not in the store any more."""
+    """The manifest that the image's digest refers to. Raises StoreError if it is not in the store any
+    more."""
     return _stored(store, image, image.digest)
 
 
@@ -107,8 +108,9 @@ def _stored(store: Store, image: Image, digest: str) -> bytes:
 
 
 class Saved(Struct, frozen=True, kw_only=True):
-    """What was written: `digest`, of the manifest in the archive; `tars`, the number of layers that lie in it
-    as their tars, because their blobs are not to be had. Only Bareboat reads an archive with such layers."""
+    """The result of saving. `digest`: of the manifest in the archive; `tars`: the number of layers stored as
+    uncompressed tars because their blobs are not available. Only Bareboat can read an archive with such
+    layers."""
 
     digest: str
     tars: int
@@ -128,21 +130,23 @@ def save_archive(
     annotations: Mapping[str, str] = MappingProxyType({}),
     progress: Progress = lambda *_: None,
 ) -> Saved:
-    """Write the image as an OCI archive that `podman load` and `skopeo` read; whole, or not at all.
+    """Write the image as an OCI archive that `podman load` and `skopeo` can read, atomically.
 
-    Its manifest and config are the image's own, so it has the image's digest. `blobs` gives the compressed
-    layers that the manifest names. With `rewrite`, all layers are written uncompressed under a new manifest,
-    which has another digest where the image's layers were compressed. `documents`: indexes to keep beside the
-    manifest, by their digests; `extra`: more files for the archive, which other tools ignore; `annotations`:
-    of the manifest in the index, such as another name. Raises ImageError, with `whole`, when a blob is not to
-    be had; StoreError when a layer in the store is no longer what its digest says, or the file cannot be
-    written.
+    Its manifest and config are the image's own, so it has the image's digest. `blobs`: the compressed layers
+    that the manifest names. With `rewrite`, all layers are written uncompressed under a new manifest, with
+    another digest if the image's layers were compressed. With `whole`, a blob that is not available is an
+    error. `documents`: digest -> index to store with the manifest; `extra`: additional files in the archive,
+    which other tools ignore; `annotations`: of the manifest in the index, such as another name. Raises
+    ImageError for a missing blob with `whole`; StoreError when a layer in the store does not match its
+    digest,
+    or the file cannot be written.
     """
     described, read = _described(store, image, rewrite=rewrite)
     total = image.size_bytes
     done = tars = 0
     with outputs.beside(path) as part, open(part, "wb") as stream:
-        # Spelled out, because skopeo tries to give folders that are not to root, which only root can.
+        # With explicit entries, because skopeo tries to give missing directories to root, which only root
+        # can.
         others = {str(parent) for member in extra for parent in PurePosixPath(member).parents} - {"."}
         held = {described.manifest_digest, described.config_digest, *documents}
         held |= {each.digest for each in read.layers} | {each.diff_id for each in image.layers}
@@ -176,7 +180,7 @@ def save_archive(
 
 
 def _described(store: Store, image: Image, *, rewrite: bool) -> tuple[Metadata, Manifest]:
-    """Manifest and config for the archive, and the manifest as it reads."""
+    """Manifest and config for the archive, and the parsed manifest."""
     config = stored_config(store, image)
     if rewrite:
         described = join(image.layers, config=config)
@@ -230,7 +234,7 @@ def _add_blob(
     *,
     fetch: bool,
 ) -> bool:
-    """The layer as the manifest names it, where it is compressed and to be had; else nothing is written."""
+    """Write the layer's blob as in the manifest, if it is compressed and available; else write nothing."""
     if blobs is None or descriptor.digest == layer.diff_id:
         return False
     make = blobs.begin(descriptor, fetch=fetch)
@@ -241,7 +245,7 @@ def _add_blob(
     try:
         for piece in make():
             stream.write(piece)
-    except ImageError:  # the source broke off, or gave other bytes
+    except ImageError:  # the source failed, or returned wrong bytes
         stream.seek(start)
         stream.truncate()
         return False
@@ -250,7 +254,7 @@ def _add_blob(
 
 
 def _add_layer(stream: IO[bytes], store: Store, layer: Layer, *, remedy: str) -> None:
-    """The layer's tar is made on the fly, straight into the archive, and checked at its end."""
+    """Write the layer's tar directly into the archive; it is verified at its end."""
     stream.write(_header(_blob_path(layer.diff_id), layer.size_bytes))
     rebuild.write_tar(store, layer, stream.write, remedy=remedy)
     stream.write(tarwriter.padding(layer.size_bytes))

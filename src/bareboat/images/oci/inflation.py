@@ -1,4 +1,4 @@
-"""Compressed bytes inflated, block by block: gzip and zstd, as layers and archives of images have them."""
+"""Decompresses layers and archives of images, block by block: gzip and zstd."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import IO, cast
 
 from bareboat.errors import ImageError
 
-#: The most that one step inflates. Blocks pass from thread to thread: large enough that this costs nothing,
-#: small enough that a few dozen of them are little memory.
+#: The largest block of output. Blocks pass between threads: large enough to make that cheap, small enough
+#: that a few dozen need little memory.
 STEP_BYTES = 1 << 20
-#: The most compressed bytes that one step is given once a gzip is known to have several members: at the end
-#: of each, the rest of what it was given is copied.
+#: The most compressed bytes per step once a gzip has several members: at the end of each member, the rest of
+#: the step's input is copied.
 _MEMBERS_BYTES = 1 << 15
 
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _OTHERS = {b"\xfd7zXZ\0": "xz", b"BZh": "bzip2", b"\x04\x22\x4d\x18": "lz4", b"LZIP": "lzip"}
 _LONGEST_MAGIC = 6
-#: The window that `zstd -22 --ultra` and `--long` use; a frame that claims a larger one is refused.
+#: The window of `zstd -22 --ultra` and `--long`; a frame with a larger one is refused.
 _ZSTD_WINDOW_BYTES = 1 << 27
 
 AGAIN = "bareboat image pull --fresh …   # downloads it again; if it fails, ask the publisher to rebuild it"
@@ -30,22 +30,22 @@ _OTHER = "make it again with gzip or zstd layers: skopeo copy --dest-compress-fo
 
 
 def is_compressed(head: bytes) -> bool:
-    """Whether a file that begins so is compressed, also by something that is not supported."""
+    """Whether a file's first bytes are those of a compressed file, also in an unsupported format."""
     return head.startswith((_GZIP, _ZSTD, *_OTHERS)) or _is_skippable(head)
 
 
 def _is_skippable(head: bytes) -> bool:
-    """A frame of zstd that holds no data."""
+    """Whether the bytes start a zstd frame without data."""
     return head[1:4] == b"\x2a\x4d\x18" and head[0] >> 4 == 5
 
 
 def inflate(
     chunks: Iterator[bytes | memoryview], *, name: str, again: str = AGAIN, other: str = _OTHER
 ) -> Iterator[bytes]:
-    """The uncompressed bytes of a layer, in blocks of at most STEP_BYTES, told by its first bytes: gzip (also
-    in several members), zstd (also in several frames), or a plain tar.
+    """The uncompressed bytes of a layer, in blocks of at most STEP_BYTES. The first bytes determine the
+    format: gzip (also with several members), zstd (also with several frames), or a plain tar.
 
-    A chunk is done with when the next one is asked for. Raises ImageError, with `name`, for damage; the
+    A chunk may be reused when the next one is requested. Raises ImageError, with `name`, for damage; the
     remedies are `again`, and `other` for another compression.
     """
     head = b""
@@ -81,7 +81,7 @@ def _gunzip(head: bytes, chunks: Iterator[bytes | memoryview], name: str, again:
     from isal import igzip_lib
 
     member: igzip_lib.IgzipDecompressor | None = None
-    between = b""  # what follows a member, until its kind is known
+    between = b""  # bytes after a member, until their kind is known
     step_bytes = STEP_BYTES
     for chunk in itertools.chain((head,), chunks):
         view = memoryview(chunk)
@@ -90,8 +90,8 @@ def _gunzip(head: bytes, chunks: Iterator[bytes | memoryview], name: str, again:
             view = view[step_bytes:]
             while True:
                 if member is None:
-                    # https://www.rfc-editor.org/rfc/rfc1952: members follow each other with nothing between,
-                    # but tapes and some tools pad with zeros, which gzip ignores.
+                    # https://www.rfc-editor.org/rfc/rfc1952: members follow each other directly, but tapes
+                    # and some tools pad with zeros, which gzip ignores.
                     between = (between + bytes(data)).lstrip(b"\0")
                     if len(between) < len(_GZIP) and _GZIP.startswith(between):
                         break
@@ -118,7 +118,7 @@ def _gunzip(head: bytes, chunks: Iterator[bytes | memoryview], name: str, again:
 
 
 class _Feed(io.RawIOBase):
-    """What zstandard reads from: pieces one after another, then an end."""
+    """The input of zstandard: pieces one after another, then `end`."""
 
     def __init__(self, head: bytes, chunks: Iterator[bytes | memoryview], end: bytes) -> None:
         super().__init__()
@@ -136,7 +136,7 @@ class _Feed(io.RawIOBase):
         return data
 
     def close(self) -> None:
-        # After damaged data zstandard's reader is never freed, and would hold all that is reached from here.
+        # After damaged data zstandard's reader is never freed, and would keep all objects referenced here.
         self._left, self._chunks = memoryview(b""), itertools.chain()
         super().close()
 
@@ -144,8 +144,8 @@ class _Feed(io.RawIOBase):
 def _unzstd(head: bytes, chunks: Iterator[bytes | memoryview], name: str, again: str) -> Iterator[bytes]:
     import zstandard
 
-    # The reader does not say whether its last frame was whole. A frame of our own behind it does: it comes
-    # out, last and unchanged, only when everything before it was whole.
+    # The reader does not report whether its last frame was complete. An additional frame after it does: it
+    # comes out, last and unchanged, only if everything before it was complete.
     mark = b"-- the end of the layer, as Bareboat marks it --"
     with _Feed(head, chunks, zstandard.compress(mark)) as feed:
         yield from _marked(feed, mark, name, again)

@@ -1,4 +1,4 @@
-"""OCI layouts, in a directory or an archive, which is indexed and never unpacked.
+"""Reads OCI layouts, in a directory or in an archive, which is indexed and never unpacked.
 
 Source: https://github.com/opencontainers/image-spec/blob/main/image-layout.md
 """
@@ -37,19 +37,19 @@ from bareboat.images.oci.source import (
 
 _NAMES = ("org.opencontainers.image.ref.name", "io.containerd.image.name")
 _ATTESTATION = "vnd.docker.reference.type"
-#: So many images are listed in a message.
+#: At most this many images are listed in a message.
 MOST_SHOWN = 20
 
 
 class _Place(Protocol):
-    """Where the files of a layout are."""
+    """The files of a layout."""
 
     def read(self, path: str) -> bytes | None:
-        """A small file; None when it is not there."""
+        """A small file; None if it does not exist."""
         ...
 
     def open(self, path: str, offset: int) -> tuple[Section, int] | None:
-        """A file from an offset on, and its whole size."""
+        """A file, starting at an offset, and its whole size; None if it does not exist."""
         ...
 
 
@@ -62,7 +62,7 @@ class LayoutFolder:
         if not os.path.isdir(self._folder):
             there = os.path.lexists(self._folder)
             raise ImageError(
-                f"{name} is not {'a folder' if there else 'there'}",
+                f"{name} {'is not a directory' if there else 'does not exist'}",
                 remedy=f"oci-archive:{shlex.quote(self._folder)}, if it is an archive"
                 if there
                 else "check the path",
@@ -88,7 +88,7 @@ class LayoutFolder:
 
 
 class _Owning(Section):
-    """A section that closes its file with itself."""
+    """A section that also closes its file."""
 
     def __init__(self, stream: Any, offset: int, size: int, *, name: str) -> None:
         super().__init__(stream.fileno(), offset, size, name=name)
@@ -120,24 +120,25 @@ class LayoutArchive:
 
 
 class LayoutSource(LocalSource):
-    """One image of an OCI layout, in a folder or an archive. Satisfies `Source`."""
+    """One image of an OCI layout, in a directory or an archive. Satisfies `Source`."""
 
     def __init__(self, place: _Place, tag: str | None, *, name: str, path: str) -> None:
-        """Read the index and choose. Raises ImageError that lists the images when the choice is open."""
+        """Read the index and choose an image. Raises ImageError, listing the images, when the choice is
+        ambiguous."""
         self.name = name
         self._place = place
         data = place.read("index.json")
         if data is None:
             other = place.read("manifest.json") is not None
             raise ImageError(
-                f"{name} is no OCI layout: it has no index.json",
+                f"{name} is not an OCI layout: it has no index.json",
                 remedy=f"it is a docker-archive: docker-archive:{shlex.quote(path)}" if other else EXAMPLES,
             )
         index = document(data, OCI_INDEX)
         entries = manifest.platforms(index, name=name)
         if entries is None:
             raise ImageError(f"the index of {name} lists no manifests", remedy="make the layout again")
-        #: What the descriptors call the documents that they point to.
+        #: Digest -> media type, from the descriptors.
         self._media_types = {
             each.descriptor.digest: each.descriptor.media_type
             for each in entries
@@ -146,14 +147,14 @@ class LayoutSource(LocalSource):
         self._root = self._choose(index, entries, tag)
 
     def document(self, digest: str | None = None) -> Document:
-        """The manifest or index of the image, or the document of a digest. Verified."""
+        """The manifest or index of the image, or the document with a digest. Verified."""
         if digest in (None, self._root.digest):
             return self._root
         return self._document(digest or "")
 
     @contextlib.contextmanager
     def blob(self, descriptor: Descriptor, offset: int = 0) -> Iterator[Blob]:
-        """Open a blob. Raises ImageError when it is not there, or has another size than it should."""
+        """Open a blob. Raises ImageError if it does not exist or has the wrong size."""
         path = _blob_path(descriptor.digest, self.name)
         found = self._place.open(path, offset)
         if found is None:
@@ -169,7 +170,7 @@ class LayoutSource(LocalSource):
             yield section
 
     def held(self, descriptor: Descriptor, diff_id: str) -> Descriptor:
-        """The manifest's blob; its tar where the layout has that and not the blob."""
+        """The manifest's blob; its tar if the layout has only that."""
         if self._has(descriptor.digest) or not self._has(diff_id):
             return descriptor
         return Descriptor(media_type=OCI_LAYER, digest=diff_id, size=-1)
@@ -184,7 +185,7 @@ class LayoutSource(LocalSource):
         real = [
             number
             for number, each in enumerate(entries)
-            if _ATTESTATION not in each.descriptor.annotations  # who built it, not what
+            if _ATTESTATION not in each.descriptor.annotations  # describes the build, is not an image
         ]
         chosen = [number for at, number in enumerate(real) if _is_called(entries[number], tag, at)]
         plain = self.name.removesuffix(f":{tag}")
@@ -241,7 +242,7 @@ def _called(entry: Platform) -> tuple[str, ...]:
 def _is_called(entry: Platform, tag: str | None, position: int) -> bool:
     if tag is None:
         return True
-    if digests.is_digest(tag):  # which a name in the layout cannot claim
+    if digests.is_digest(tag):  # an image's name in the layout cannot be a digest
         return tag == entry.descriptor.digest
     if tag == f"@{position}":
         return True
@@ -270,7 +271,7 @@ class _Shape(msgspec.Struct, rename="camel"):
 
 
 def _media_type(data: bytes) -> str:
-    """What a document says that it is, or else looks like."""
+    """The media type that a document declares, or else the one that its fields suggest."""
     try:
         read = msgspec.json.decode(data, type=_Shape)
     except (msgspec.DecodeError, ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Indexes, manifests and configs, of OCI and of Docker, read with distrust.
+"""Parses indexes, manifests and configs, of OCI and of Docker, as untrusted input.
 
 Sources: OCI Image Format Specification 1.1 (https://github.com/opencontainers/image-spec) and Docker's
 image manifest version 2, schema 2 (https://distribution.github.io/distribution/spec/manifest-v2-2/).
@@ -30,12 +30,12 @@ _DOCKER_V1 = (
     "application/vnd.docker.distribution.manifest.v1+prettyjws",
 )
 
-#: overlayfs takes no more, Docker makes no more than 127.
+#: The limit of overlayfs; Docker creates at most 127.
 _MOST_LAYERS = 500
 _MOST_MANIFESTS = 1000
 _MOST_LISTED = 20
 _MOST_LEFT_OUT = 8
-#: No file system holds a larger file; what counts bytes in 64 bits must not meet one either.
+#: No file system has larger files, and 64-bit byte counts must not overflow.
 _LARGEST_BLOB = 2**63 - 1
 
 
@@ -52,7 +52,7 @@ class Platform(Struct, frozen=True, kw_only=True):
 
 
 class Manifest(Struct, frozen=True, kw_only=True):
-    """One image: its config and its layers, bottom first; and what kind of manifest says so."""
+    """One image: its config and its layers, bottom first; and the media type of its manifest."""
 
     config: Descriptor
     layers: tuple[Descriptor, ...]
@@ -60,7 +60,7 @@ class Manifest(Struct, frozen=True, kw_only=True):
 
 
 class Config(Struct, frozen=True, kw_only=True):
-    """What an image says of itself."""
+    """The parsed config of an image."""
 
     architecture: str
     os: str
@@ -68,11 +68,11 @@ class Config(Struct, frozen=True, kw_only=True):
     environment: dict[str, str] = field(default_factory=dict)
     process: Process = field(default_factory=Process)
     comments: tuple[str, ...] = ()
-    #: What was left out of it.
+    #: What was omitted.
     notes: tuple[str, ...] = ()
 
 
-# Only what is used is read; a wrong type in it is an error, anything else in the document is ignored.
+# Only used fields are parsed; a wrong type in one is an error, all others are ignored.
 
 
 class _Platform(msgspec.Struct):
@@ -146,12 +146,12 @@ def document(data: bytes, media_type: str, algorithm: str = "sha256") -> Documen
 
 
 def platforms(document: Document, *, name: str) -> tuple[Platform, ...] | None:
-    """What an index offers; None for a document that is no index. Raises ImageError."""
+    """The entries of an index; None for a document that is not an index. Raises ImageError."""
     read = _read(document, name)
     if read.manifests is None:
         return None
     if len(read.manifests) > _MOST_MANIFESTS:
-        raise ImageError(f"the index of {name} lists {len(read.manifests):,} manifests; that is no image")
+        raise ImageError(f"the index of {name} lists {len(read.manifests):,} manifests; that is not an image")
     found = []
     for each in read.manifests:
         platform = each.platform or _Platform()
@@ -167,15 +167,16 @@ def platforms(document: Document, *, name: str) -> tuple[Platform, ...] | None:
 
 
 def choose(offered: Sequence[Platform], *, machine: str, name: str) -> Descriptor:
-    """The manifest for this machine (as `uname -m` names it). Raises ImageError that lists what there is."""
+    """The manifest for this machine (as in `uname -m`). Raises ImageError that lists the available
+    platforms."""
     wanted = architectures.oci(machine)
-    # "unknown" is what BuildKit writes for the attestations that lie beside the images.
+    # BuildKit writes "unknown" for the attestations stored with the images.
     real = [each for each in offered if each.os != "unknown" and each.architecture != "unknown"]
     fitting = [
         each for each in real if each.os in ("linux", "") and architectures.oci(each.architecture) == wanted
     ]
     if fitting:
-        # A variant is a newer instruction set (amd64/v3, arm64/v8): the plainest runs everywhere.
+        # A variant is a newer instruction set (amd64/v3, arm64/v8): the lowest runs everywhere.
         return min(fitting, key=lambda each: each.variant).descriptor
     if len(real) == 1 and not real[0].architecture:
         return real[0].descriptor
@@ -212,7 +213,7 @@ def manifest(document: Document, *, name: str) -> Manifest:
 def config(document: Document, *, name: str) -> Config:
     """One image's config. Raises ImageError."""
     if len(document.data) > LARGEST_DOCUMENT:
-        raise ImageError(f"the config of {name} has {len(document.data):,} bytes; that is no config")
+        raise ImageError(f"the config of {name} has {len(document.data):,} bytes; that is not a config")
     try:
         read = msgspec.json.decode(document.data, type=_Config)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
@@ -263,9 +264,9 @@ def config(document: Document, *, name: str) -> Config:
 
 
 def check_machine(architecture: str, *, os: str = "linux", machine: str, name: str) -> None:
-    """Raise ImageError for an image of another kind of machine (as `uname -m` names it) or system.
+    """Raise ImageError for an image of another architecture (as in `uname -m`) or operating system.
 
-    An index tells it before anything is fetched; a lone manifest leaves it to the config.
+    With an index this is known before anything is fetched; with a single manifest only from the config.
     """
     wanted = architectures.oci(machine)
     if os not in ("linux", "") or architectures.oci(architecture) not in (wanted, "", "unknown"):
@@ -276,7 +277,7 @@ def check_machine(architecture: str, *, os: str = "linux", machine: str, name: s
 
 
 def _another(wanted: str, offered: Sequence[str]) -> str:
-    """What to do without an image for this machine; `offered`: architectures that there are images for."""
+    """The remedy without an image for this machine; `offered`: architectures of the available images."""
     known = next((found.name for each in offered if (found := architectures.find(each)) is not None), None)
     choose = f"choose an image or tag that is built for linux/{wanted}"
     if known is None:
@@ -285,7 +286,7 @@ def _another(wanted: str, offered: Sequence[str]) -> str:
 
 
 def _check_layer(read: _Descriptor, number: int, name: str) -> None:
-    """Refuse what can be seen not to be a layer before any of it is fetched."""
+    """Refuse, before any download, a descriptor that cannot be a layer."""
     if read.urls and ("foreign" in read.media_type or "nondistributable" in read.media_type):
         raise ImageError(f"{name} has layers that its registry may not give out: it is a Windows image")
     if read.media_type.endswith("+encrypted"):
@@ -303,7 +304,7 @@ def _check_layer(read: _Descriptor, number: int, name: str) -> None:
 
 def _read(document: Document, name: str) -> _Document:
     if len(document.data) > LARGEST_DOCUMENT:
-        raise ImageError(f"the manifest of {name} has {len(document.data):,} bytes; that is no manifest")
+        raise ImageError(f"the manifest of {name} has {len(document.data):,} bytes; that is not a manifest")
     if document.media_type in _DOCKER_V1:
         raise _too_old(name)
     try:
@@ -315,7 +316,7 @@ def _read(document: Document, name: str) -> _Document:
     if read.schema_version == 1:
         raise _too_old(name)
     if read.manifests is not None and (read.config is not None or read.layers is not None):
-        # Two readers would see two images under one digest (CVE-2021-41190).
+        # Two readers could see two images under one digest (CVE-2021-41190).
         raise ImageError(f"the manifest of {name} is an index and an image at once")
     return read
 
@@ -335,7 +336,7 @@ def _descriptor(read: _Descriptor, name: str) -> Descriptor:
             context="a descriptor without the field size",
             remedy="OCI requires it; ask the image's publisher to push it again",
         )
-    if not -1 <= read.size <= _LARGEST_BLOB:  # -1: of a docker-archive, written by us
+    if not -1 <= read.size <= _LARGEST_BLOB:  # -1: of a docker-archive, made by Bareboat
         raise ImageError(f"the manifest of {name} gives the size {read.size} bytes for {read.digest}")
     return Descriptor(
         media_type=read.media_type, digest=read.digest, size=read.size, annotations=read.annotations or {}
@@ -343,7 +344,7 @@ def _descriptor(read: _Descriptor, name: str) -> Descriptor:
 
 
 def check_digest(digest: str, where: str) -> None:
-    """Raise ImageError for what is no digest that we can compute, nor put into a path or a URL."""
+    """Raise ImageError for a digest that Bareboat cannot compute, or that is unsafe in a path or URL."""
     if not digests.is_digest(digest):
         raise ImageError(
             f"{where} names content by {digest[:100]!r}, which is not a SHA-256 or SHA-512 digest",
@@ -352,5 +353,6 @@ def check_digest(digest: str, where: str) -> None:
 
 
 def _plain(text: str) -> str:
-    """What a document says, as a terminal may be shown it: no control characters, one line, no novel."""
+    """A document's text made safe for a terminal: no control characters, one line, at most 1000
+    characters."""
     return plain(text[:1000])

@@ -1,8 +1,8 @@
-"""What users write for an image -> where it is.
+"""Parses image references.
 
     debian:12, quay.io/org/name@sha256:…, docker://nvcr.io/nvidia/pytorch:24.05-py3    a registry
-    oci:FOLDER[:TAG], oci-archive:FILE[:TAG], docker-archive:FILE[:NAME:TAG]            a layout
-    sif:FILE, squashfs:FILE, rootfs:FOLDER, or any path that says by its content what it is
+    oci:DIR[:TAG], oci-archive:FILE[:TAG], docker-archive:FILE[:NAME:TAG]               a layout
+    sif:FILE, squashfs:FILE, rootfs:DIR, or any path, whose content determines its kind
 
 Source of the grammar: https://github.com/distribution/reference
 """
@@ -27,7 +27,7 @@ EXAMPLES = "write oci:DIR, oci-archive:FILE, docker-archive:FILE, sif:FILE, squa
 
 
 class Transport(StrEnum):
-    """Where an image can be, by the prefix that says so."""
+    """Where an image is, by the prefix of its reference."""
 
     REGISTRY = "docker"
     OCI = "oci"
@@ -38,13 +38,13 @@ class Transport(StrEnum):
     ROOTFS = "rootfs"
 
 
-#: Those of which one file or folder can hold several images.
+#: Transports where one file or directory can contain several images.
 _TAGGED = (Transport.OCI, Transport.OCI_ARCHIVE, Transport.DOCKER_ARCHIVE)
 
 
 class Reference(Struct, frozen=True, kw_only=True):
-    """One image in one place: a registry's (`registry`, `repository`, `tag` or `digest`), or a `path`,
-    absolute, with the `tag` of an image in it."""
+    """One image in one place: in a registry (`registry`, `repository`, `tag` or `digest`), or at an absolute
+    `path`, with the `tag` of an image in it."""
 
     transport: Transport
     registry: str = ""
@@ -55,7 +55,7 @@ class Reference(Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         if self.transport in _TAGGED and ":" in self.path and not self.tag:
-            return self.path  # behind the prefix, what follows the colon would be a tag
+            return self.path  # with the prefix, the part after the colon would be a tag
         if self.transport is not Transport.REGISTRY:
             return f"{self.transport.value}:{self.path}" + (f":{self.tag}" if self.tag else "")
         tag = f":{self.tag}" if self.tag else ""
@@ -64,7 +64,7 @@ class Reference(Struct, frozen=True, kw_only=True):
 
     @property
     def wanted(self) -> str:
-        """What a registry is asked for: the digest if there is one, else the tag."""
+        """What to request from a registry: the digest if there is one, else the tag."""
         return self.digest or self.tag or "latest"
 
 
@@ -74,9 +74,9 @@ def looks_like_path(text: str) -> bool:
 
 
 def parse(text: str, *, folder: str) -> Reference:
-    """Read a reference; a path is relative to `folder`, and must not need a look to be told (no prefix).
+    """Parse a reference; a path requires a prefix, and is relative to `folder`.
 
-    Raises UsageError, with an example, for what is none.
+    Raises UsageError, with an example, for an invalid one.
     """
     prefix, colon, rest = text.partition(":")
     # docker://NAME; but docker:24 is the tag 24 of an image called docker.
@@ -88,7 +88,7 @@ def parse(text: str, *, folder: str) -> Reference:
 
 
 def at_path(transport: Transport, path: str, *, folder: str) -> Reference:
-    """The reference of a path whose kind has been found out."""
+    """The reference of a path whose kind is known."""
     full = os.path.normpath(os.path.join(folder, os.path.expanduser(path)))
     return Reference(transport=transport, path=full)
 
@@ -136,7 +136,7 @@ def _registry(rest: str, text: str) -> Reference:
 
 
 def full_name(name: str) -> str:
-    """A name as Docker means it: `debian` is `docker.io/library/debian:latest`."""
+    """A name in Docker's full form: `debian` is `docker.io/library/debian:latest`."""
     first, slash, _ = name.partition("/")
     if not slash:
         name = f"docker.io/library/{name}"

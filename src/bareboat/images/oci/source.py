@@ -1,6 +1,6 @@
-"""What every place that holds images can do: registries, layout folders, archive files.
+"""The interface of everything that contains images: registries, layout directories, archive files.
 
-Documents (indexes, manifests, configs) are small and come whole, verified. Blobs come as streams of bytes
+Documents (indexes, manifests, configs) are small and returned whole, verified. Blobs are streams of bytes
 that are *not* verified: whoever reads one to its end checks the digest, once, in one place (`pull`).
 """
 
@@ -18,7 +18,7 @@ _SKIPPED_BYTES = 1 << 20
 
 
 class Descriptor(Struct, frozen=True, kw_only=True):
-    """A reference to content, as OCI writes it. `size` in bytes; -1 where a docker-archive tells none."""
+    """A reference to content, as in OCI. `size` in bytes; -1 if unknown, in a docker-archive."""
 
     media_type: str
     digest: str
@@ -27,7 +27,7 @@ class Descriptor(Struct, frozen=True, kw_only=True):
 
 
 class Document(Struct, frozen=True, kw_only=True):
-    """An index, a manifest or a config: its bytes as they were served, and what they are called."""
+    """An index, a manifest or a config: its bytes as received, media type and digest."""
 
     data: bytes
     media_type: str
@@ -38,13 +38,13 @@ class Blob(Protocol):
     """An open blob, read from front to back."""
 
     def readinto(self, buffer: memoryview) -> int:
-        """Fill the buffer, as far as bytes are at hand; 0 at the end. Raises ImageError when the source
-        fails for good."""
+        """Fill the buffer with the bytes available; 0 at the end. Raises ImageError when the source fails
+        permanently."""
         ...
 
 
 class Joined:
-    """Pieces of any size as a blob."""
+    """Presents pieces of any size as a blob."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces = pieces
@@ -71,7 +71,7 @@ class Joined:
             size -= got
 
     def _ended(self) -> bool:
-        """An empty piece, such as the padding of a file that needs none, is not the end."""
+        """Whether the pieces have ended: an empty piece, such as padding of length 0, is not the end."""
         piece = next(self._pieces, None)
         if piece is None:
             return True
@@ -82,20 +82,20 @@ class Joined:
 class Source(Protocol):
     """One image in one place."""
 
-    #: What messages call it, such as `docker.io/library/debian:12` or `oci-archive:image.tar`.
+    #: Its name in messages, such as `docker.io/library/debian:12` or `oci-archive:image.tar`.
     name: str
-    #: The bytes are on this machine already: nothing is gained by spooling them first.
+    #: Whether the bytes are on this machine already, so that spooling is useless.
     local: bool
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the image loses on the way, known when its blobs have been read."""
+        """What the image loses in the transfer, known once its blobs have been read."""
         ...
 
     def document(self, digest: str | None = None) -> Document:
-        """The root document, index or manifest; or the document of a digest. Verified.
+        """The root document, index or manifest; or the document with a digest. Verified.
 
-        Raises ImageError when it is not there, too large, or not what its digest says.
+        Raises ImageError if it does not exist, is too large, or does not match its digest.
         """
         ...
 
@@ -104,18 +104,18 @@ class Source(Protocol):
         ...
 
     def held(self, descriptor: Descriptor, diff_id: str) -> Descriptor:
-        """What to read for a layer whose tar has the digest `diff_id`: the manifest's blob, or that tar where
-        a bundle holds it instead. The diff-id stands in the config that the manifest names, so the image's
-        digest covers the tar as well."""
+        """What to read for a layer whose tar has the digest `diff_id`: the manifest's blob, or the tar where
+        a bundle has only that. The config in the manifest has the diff-id, so the image's digest covers the
+        tar as well."""
         ...
 
     def close(self) -> None:
-        """Let go of files and connections; a read that waits in another thread ends with an ImageError."""
+        """Close files and connections; a read that blocks in another thread ends with an ImageError."""
         ...
 
 
 class LocalSource:
-    """What the sources on this machine have in common: nothing to close, and as a rule nothing is lost."""
+    """Base of the sources on this machine: nothing to close, and by default nothing is lost."""
 
     local = True
 

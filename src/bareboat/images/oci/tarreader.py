@@ -1,4 +1,4 @@
-"""A tar, read from front to back, once: of a layer, or of a whole image.
+"""Reads a tar once, front to back: of a layer, or of a whole image.
 
 Formats: V7, POSIX.1-1988 ustar, POSIX.1-2001 pax, and GNU's long names, base-256 numbers and sparse files.
 https://pubs.opengroup.org/onlinepubs/9699919799/utilities/pax.html#tag_20_92_13_01
@@ -21,13 +21,13 @@ from bareboat.printable import file_name
 
 BLOCK = 512
 
-#: Extended headers (names, attributes) larger than this are refused.
+#: Larger extended headers (names, attributes) are refused.
 _LARGEST_EXTENSION = 1 << 20
-#: Sparse files of more pieces than this are refused.
+#: Sparse files of more pieces are refused.
 _MOST_SPANS = 1_000_000
 
 FILE, LINK, SYMLINK, CHARACTER, BLOCK_DEVICE, FOLDER, FIFO = b"0", b"1", b"2", b"3", b"4", b"5", b"6"
-#: GNU: the label of a volume, which holds nothing.
+#: GNU: the label of a volume, without content.
 VOLUME = b"V"
 
 _KINDS = frozenset({FILE, LINK, SYMLINK, CHARACTER, BLOCK_DEVICE, FOLDER, FIFO, VOLUME})
@@ -47,14 +47,14 @@ _XATTR = b"SCHILY.xattr."
 
 
 class Sparse(NamedTuple):
-    """Where the stored bytes of a sparse file belong: offset, length, offset, length …; its size in bytes."""
+    """The positions of a sparse file's stored bytes: offset, length, offset, length …; its size in bytes."""
 
     size: int
     spans: array[int]
 
 
 class Entry(NamedTuple):
-    """One entry, as the layer has it. `size`: the bytes that are stored and follow; 0 for all but files."""
+    """One entry, as in the layer. `size`: the stored bytes that follow; 0 for all but files."""
 
     kind: bytes
     name: bytes
@@ -67,10 +67,11 @@ class Entry(NamedTuple):
 
 
 class Tar:
-    """Reads entries, and hands every byte that is no file's content to `keep`, or to who asks for it first.
+    """Reads entries. Passes all bytes except files' content to `keep`, or to a caller of `literal` first.
 
-    `blocks` gives the next uncompressed bytes, None at the end; with `to_the_end`, also those that follow the
-    archive's end. Raises ImageError with `name`, and `again` as the remedy, for damage.
+    `blocks` returns the next uncompressed bytes, None at the end; with `to_the_end`, also those after the end
+    of
+    the archive. Raises ImageError with `name`, and `again` as the remedy, for damage.
     """
 
     def __init__(
@@ -90,19 +91,20 @@ class Tar:
         self._block = b""
         self._view = memoryview(b"")
         self._pos = self._end = 0
-        #: What lies in the block between here and the position has not been kept or taken yet.
+        #: Bytes of the block from here to the position have not been kept or taken yet.
         self._mark = 0
         self._padding = 0
         self._ended = False
         self._global: dict[bytes, bytes] = {}
         self._modes: dict[bytes, int] = {}
-        #: The last entry met, for messages.
+        #: The name of the last entry, for messages.
         self.entry = b""
 
     def next(self) -> Entry | None:
-        """The next entry, None at the end of the archive. The last one's content has been read to its end."""
-        # What most entries are: a plain file, its numbers written as they should be, whole in this block. All
-        # else, and all that is wrong, is for the thorough reading below.
+        """The next entry, None at the end of the archive. The last one's content must have been read to its
+        end."""
+        # Fast path for most entries: a regular file with canonical numbers, whole in this block. `_next`
+        # handles all others, and all errors.
         pos = self._pos + self._padding
         if self._end - pos >= BLOCK and not self._global:
             raw = self._view[pos : pos + BLOCK]
@@ -114,7 +116,7 @@ class Tar:
                     size = int(size11, 8)
                     mtime_s = int(mtime11, 8)
                     # zlib's Adler-32 has the sum of all bytes in its low half: ten times as fast as sum().
-                    # The field itself counts as eight spaces.
+                    # The checksum field itself counts as eight spaces.
                     off = (zlib.adler32(raw) & 0xFFFF) - int(digits, 8) + 255 - sum(sum8)
                 except ValueError:  # an 8 or a 9
                     off = 1
@@ -122,7 +124,7 @@ class Tar:
                     self._padding = -size % BLOCK
                     self._pos = pos + BLOCK
                     self.entry = name = name.partition(b"\0")[0]
-                    # What Entry(…) does, without the detour.
+                    # Same as Entry(…), but faster.
                     return tuple.__new__(
                         Entry, (kind, name, b"", mode, size, mtime_s * 1_000_000_000, (), None)
                     )
@@ -161,7 +163,7 @@ class Tar:
         name = name.partition(b"\0")[0]
         link = link.partition(b"\0")[0]
         if prefix[0] and magic.startswith(b"ustar\0"):
-            if raw[508:] == b"tar\0":  # star's variant has times behind a shorter prefix
+            if raw[508:] == b"tar\0":  # star's variant has times after a shorter prefix
                 prefix = prefix[:131]
             name = prefix.partition(b"\0")[0] + b"/" + name
         fields = {**self._global, **dict(pax)}
@@ -184,7 +186,7 @@ class Tar:
         xattrs = tuple((key[len(_XATTR) :], value) for key, value in fields.items() if key.startswith(_XATTR))
         sparse: Sparse | None = None
         if kind == b"\0" and name.endswith(b"/"):
-            kind = FOLDER  # V7 knows no folders, only files whose names end in a slash
+            kind = FOLDER  # V7 has no directories, only files with names that end in a slash
         elif kind in (b"\0", b"7"):
             kind = FILE
         elif kind == _GNU_SPARSE:
@@ -196,16 +198,16 @@ class Tar:
             name = self.entry = fields.get(b"GNU.sparse.name", name)
             sparse, size = self._pax_sparse(pax, fields, size)
         if kind != FILE:
-            size = 0  # as Go's reader has it, whatever the header claims: these types have no content
+            size = 0  # like Go's reader, whatever the header claims: these types have no content
         self._padding = -size % BLOCK
         return Entry(kind, name, link, mode, size, mtime_ns, xattrs, sparse)
 
     def _checked_size(self, raw: bytes) -> int:
-        """The size that a header tells, when its checksum is right."""
+        """The size in a header. Fails on a wrong checksum."""
         told = self._number(raw[148:156], "checksum")
         total = sum(raw) - sum(raw[148:156]) + 256
         if told != total and told != total - 256 * sum(value > 127 for value in raw[:148] + raw[156:]):
-            # The second is the sum of signed bytes, as some historical tars wrote it.
+            # The second is the sum of signed bytes, as written by some historical tars.
             self.fail("a header's checksum is wrong, or this is no tar")
         size = self._number(raw[124:136], "size")
         if size < 0:
@@ -213,13 +215,13 @@ class Tar:
         return size
 
     def literal(self) -> bytes:
-        """The bytes before the content that comes next: headers and padding, since the last were kept."""
+        """The bytes before the next content: headers and padding since the last ones were kept."""
         data = self._block[self._mark : self._pos]
         self._mark = self._pos
         return data
 
     def take(self, most_bytes: int) -> memoryview:
-        """Some of the entry's content, at least one byte. `literal` has been called before the first time."""
+        """Some of the entry's content, at least one byte. Call `literal` before the first time."""
         pos = self._pos
         if pos == self._end:
             if not self._more():
@@ -232,7 +234,7 @@ class Tar:
         return self._view[pos:stop]
 
     def skip(self, size_bytes: int) -> None:
-        """Leave bytes out; they are kept, like headers."""
+        """Skip bytes; they are kept, like headers."""
         left = size_bytes
         while True:
             step = min(left, self._end - self._pos)
@@ -245,24 +247,24 @@ class Tar:
 
     @property
     def at_hand(self) -> int:
-        """How many bytes of the last block have not been used."""
+        """How many bytes of the current block are unused."""
         return self._end - self._pos
 
     def drop(self, size_bytes: int) -> int:
-        """Leave out what is at hand of so many bytes, unkept; how many of them are still to come."""
+        """Discard up to `size_bytes` of the current block, without keeping them; return how many remain."""
         step = min(size_bytes, self._end - self._pos)
         self._pos = self._mark = self._pos + step
         return size_bytes - step
 
     def fail(self, reason: str) -> NoReturn:
-        """Raise ImageError: the layer is damaged, here."""
+        """Raise ImageError: the layer is damaged at the current entry."""
         where = f" at or after the entry {file_name(self.entry)}" if self.entry else ""
         raise ImageError(f"{self._name} is damaged{where}: {reason}", remedy=self._again)
 
     # -- bytes -------------------------------------------------------------------------------------
 
     def _more(self) -> bool:
-        """Put the next block in the place of one that is used up. False at the end."""
+        """Replace the used block by the next one. False at the end."""
         if self._mark < self._end:
             self._keep(self._block[self._mark :] if self._mark else self._block)
         block = None if self._ended else self._blocks()
@@ -274,7 +276,7 @@ class Tar:
         return block is not None
 
     def _gather(self, size: int, *, partial: bool = False) -> bytes:
-        """So many bytes, also across blocks; with `partial`, nothing where the archive ends cleanly."""
+        """Read `size` bytes, also across blocks; with `partial`, nothing where the archive ends cleanly."""
         data = b""
         while True:
             piece = self._block[self._pos : self._pos + size - len(data)]
@@ -288,7 +290,7 @@ class Tar:
                 self.fail("it ends in the middle of a header")
 
     def _finish(self) -> None:
-        """After the first block of zeros: a second one, or the end; what follows is kept, unread."""
+        """After the first block of zeros: require a second one, or the end; keep what follows, unread."""
         if self._gather(BLOCK, partial=True).strip(b"\0"):
             self.fail("data follow a single block of zeros")
         self._pos = self._end
@@ -328,7 +330,7 @@ class Tar:
         return data
 
     def _pax(self, data: bytes) -> list[tuple[bytes, bytes]]:
-        """`LENGTH KEY=VALUE\\n`, repeated, in order: GNU's sparse maps repeat keys."""
+        """Parse `LENGTH KEY=VALUE\\n`, repeated, in order: GNU's sparse maps repeat keys."""
         records = []
         pos = 0
         while pos < len(data):
@@ -347,7 +349,7 @@ class Tar:
         for key, value in records:
             if key in (b"path", b"linkpath", b"size") or key.startswith((b"GNU.sparse.", _XATTR)):
                 self.fail(f"a header for all entries sets {file_name(key)}")
-            # `git archive` writes its commit as a comment; only what changes entries need be remembered.
+            # `git archive` writes its commit as a comment; only keys that change entries must be remembered.
             if key == b"mtime":
                 self._global[key] = value
 
@@ -373,7 +375,7 @@ class Tar:
             spans.append(number)
 
     def _old_sparse(self, raw: bytes, stored: int) -> Sparse:
-        """The map in the header itself, at 386, and in further blocks."""
+        """Parse the map in the header itself, at offset 386, and in further blocks."""
         spans = array("Q")
         real_size = self._number(raw[483:495], "size")
         table, more = raw[386:482], raw[482]
@@ -390,7 +392,7 @@ class Tar:
     def _pax_sparse(
         self, pax: list[tuple[bytes, bytes]], fields: dict[bytes, bytes], stored: int
     ) -> tuple[Sparse, int]:
-        """Formats 0.0 (repeated keys), 0.1 (one key) and 1.0 (the map before the content)."""
+        """Parse formats 0.0 (repeated keys), 0.1 (one key) and 1.0 (the map before the content)."""
         spans = array("Q")
         if fields.get(b"GNU.sparse.major") == b"1":
             stored -= self._map_before_content(spans, stored)
@@ -418,7 +420,7 @@ class Tar:
         return self._sparse(self._decimal(claimed, "sparse size"), spans, stored), stored
 
     def _map_before_content(self, spans: array[int], stored: int) -> int:
-        """Read `COUNT\\nOFFSET\\nLENGTH\\n…`, filled up to whole blocks; how many bytes that was."""
+        """Read `COUNT\\nOFFSET\\nLENGTH\\n…`, padded to whole blocks; return the number of bytes."""
         read = 0
         rest = b""
         expected = -1  # the first number is the count of the pairs that follow
@@ -438,5 +440,5 @@ class Tar:
 
 
 def _possible(mtime_ns: int) -> int:
-    """A time that 64 bits hold; Go's unpackers, too, make the others the epoch."""
+    """A time that fits into 64 bits; others become the epoch, as in Go's unpackers."""
     return mtime_ns if -(1 << 63) <= mtime_ns < 1 << 63 else 0

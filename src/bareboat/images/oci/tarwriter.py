@@ -1,4 +1,4 @@
-"""The entries of a tar: headers, contents, padding.
+"""Writes the entries of a tar: headers, contents, padding.
 
 Source: POSIX.1-2001 pax, https://pubs.opengroup.org/onlinepubs/9699919799/utilities/pax.html#tag_20_92_13_01
 """
@@ -29,10 +29,10 @@ def header(
     owner: tuple[int, int] = (0, 0),
     xattrs: tuple[tuple[bytes, bytes], ...] = (),
 ) -> bytes:
-    """A ustar header of an entry of 0:0 or `owner`, after a pax header for what ustar has no room for.
+    """A ustar header of an entry of 0:0 or `owner`, preceded by a pax header for values that do not fit.
 
     `kind`: as in `tarreader`. Without `plain`, byte for byte as Python's tarfile writes it in pax format,
-    which also has records for names outside of ASCII: digests of captured layers are of those bytes.
+    which also has records for non-ASCII names: digests of captured layers are of those bytes.
     """
     records = b""
     if not plain and not (_is_text(name) and _is_text(link)):
@@ -66,7 +66,7 @@ def header(
 
 
 def content(stream: IO[bytes], size: int) -> Iterator[bytes]:
-    """What follows the header of a file: its bytes, and padding. Raises EOFError where it has fewer."""
+    """The part after a file's header: its bytes, and padding. Raises EOFError if the file is shorter."""
     left = size
     while left and (chunk := stream.read(min(_CHUNK, left))):
         left -= len(chunk)
@@ -77,7 +77,7 @@ def content(stream: IO[bytes], size: int) -> Iterator[bytes]:
 
 
 def padding(size: int) -> bytes:
-    """What fills the last block of so many bytes."""
+    """The padding of the last block for a content of `size` bytes."""
     return bytes(-size % BLOCK)
 
 

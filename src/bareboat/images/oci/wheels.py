@@ -1,6 +1,6 @@
-"""Bareboat and what it needs, as wheels made from what is installed here: no network, no build.
+"""Builds wheels of Bareboat and its dependencies from the installed files: no network, no build.
 
-A wheel is a zip file of what pip unpacked, by the list that it left (RECORD).
+A wheel is a zip file of the files that pip unpacked, according to their list (RECORD).
 Source: https://packaging.python.org/en/latest/specifications/binary-distribution-format/
 """
 
@@ -18,15 +18,15 @@ from pathlib import Path
 
 from bareboat.errors import BareboatError
 
-#: What pip writes for itself; a wheel has none of it.
+#: Files that pip creates for itself; a wheel has none of them.
 _OF_PIP = frozenset({"INSTALLER", "REQUESTED", "RECORD", "direct_url.json", "uv_cache.json"})
 _MOMENT = (1980, 1, 1, 0, 0, 0)
 
 
 def wheel_set(root: str = "bareboat") -> dict[str, bytes]:
-    """File name -> wheel, of a distribution and of all that it requires, without its extras.
+    """File name -> wheel, of a distribution and all its dependencies, without extras.
 
-    Raises BareboatError for what is not installed whole.
+    Raises BareboatError for a distribution that is not completely installed.
     """
     from packaging.requirements import Requirement  # only `image save` reads requirements
     from packaging.utils import canonicalize_name
@@ -52,7 +52,7 @@ def wheel_set(root: str = "bareboat") -> dict[str, bytes]:
 
 
 def locked(wheels: Mapping[str, bytes]) -> str:
-    """The wheels as pip's requirements with hashes: pip then installs these, whole, and nothing else."""
+    """The wheels as pip requirements with hashes, so that pip installs exactly these."""
     lines = []
     for file, data in wheels.items():
         name, version, *_ = file.split("-")
@@ -97,11 +97,11 @@ def _wheel(distribution: importlib.metadata.Distribution) -> tuple[str, bytes]:
 
 
 def _members(distribution: importlib.metadata.Distribution) -> Iterator[tuple[str, Path]]:
-    """Path in the wheel -> file. An editable install's code is taken from where it lies."""
+    """Path in the wheel -> file. The code of an editable install is read from its source directory."""
     editable = False
-    # `distribution.files` leaves out what is missing, from Python 3.12 on.
+    # From Python 3.12 on, `distribution.files` omits missing files.
     for path in (row[0] for row in csv.reader((distribution.read_text("RECORD") or "").splitlines()) if row):
-        if path.startswith("..") or path.endswith(".pyc"):  # console scripts and byte code: pip makes them
+        if path.startswith("..") or path.endswith(".pyc"):  # console scripts and byte code: pip creates them
             continue
         if path.endswith(".pth"):
             editable = True

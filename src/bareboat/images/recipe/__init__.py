@@ -1,4 +1,4 @@
-"""Dockerfiles, read as BuildKit documents them. Pure: text in, stages of instructions out.
+"""Parses Dockerfiles as documented by BuildKit. Pure: text in, stages of instructions out.
 
 Source: https://docs.docker.com/reference/dockerfile/
 """

@@ -1,4 +1,4 @@
-"""Variables in a Dockerfile: $NAME, ${NAME}, and the forms of ${NAME…} that BuildKit documents.
+"""Expands variables in a Dockerfile: $NAME, ${NAME}, and the forms of ${NAME…} documented by BuildKit.
 
 Source: https://docs.docker.com/reference/dockerfile/#environment-replacement
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-#: Expansions may multiply: each may hold others.
+#: Limit in characters: nested expansions can multiply.
 LONGEST = 1 << 20
 _DEEPEST = 50
 _LONGEST_PATTERN = 500
@@ -22,7 +22,7 @@ class ExpansionError(ValueError):
 
 def expand(text: str, values: Mapping[str, str], escape: str = "\\", *, quotes: bool = True) -> str:
     """Replace the variables and remove quotes and escapes. Without `quotes`, as in a heredoc, quotes are
-    plain characters. Raises ExpansionError."""
+    ordinary characters. Raises ExpansionError."""
     found = _Expansion(text, values, escape, quotes=quotes).run("")
     if len(found) > LONGEST:
         raise ExpansionError("it becomes longer than a megabyte")
@@ -30,7 +30,7 @@ def expand(text: str, values: Mapping[str, str], escape: str = "\\", *, quotes: 
 
 
 def words(text: str, values: Mapping[str, str], escape: str = "\\") -> list[str]:
-    """The words after replacement; white space in a variable separates words unless it is in quotes."""
+    """The words after replacement; white space in a variable separates words, except in quotes."""
     return [each for each in _Expansion(text, values, escape, splits=True).words() if each]
 
 
@@ -60,7 +60,7 @@ class _Expansion:
         return self.run("").split("\0")
 
     def run(self, end: str) -> str:
-        """Everything up to the character `end`, which is left, or to the end of the text."""
+        """Expand up to the character `end`, which is not consumed, or to the end of the text."""
         found: list[str] = []
         size = 0
         text = self._text
@@ -164,7 +164,7 @@ class _Expansion:
         return value or ""
 
     def _inner(self, name: str, end: str = "}") -> str:
-        """The word of a modifier, expanded, with its end."""
+        """The expanded word of a modifier; consumes its end."""
         inner = _Expansion(self._text, self._values, self._escape, quotes=self._quotes, depth=self._depth + 1)
         inner._at = self._at
         found = inner.run(end)
@@ -175,7 +175,7 @@ class _Expansion:
         return found
 
     def _pattern(self, stop: str) -> tuple[str, str]:
-        """The raw pattern of a modifier up to a character of `stop`, which is returned with it."""
+        """The raw pattern of a modifier up to a character of `stop`, and that character."""
         found: list[str] = []
         text = self._text
         while self._at < len(text):
@@ -233,12 +233,12 @@ class _Expansion:
         return "".join(found) + text[at:]
 
 
-#: Any text, any character, or this character.
+#: Any text (`*`), any character (`?`), or a literal character (`=`).
 _Pattern = list[tuple[str, str]]
 
 
 def _pattern_of(text: str) -> _Pattern:
-    """A shell pattern: * and ?; a backslash takes the next character as it is."""
+    """Parse a shell pattern: * and ?; a backslash makes the next character literal."""
     if len(text) > _LONGEST_PATTERN:
         raise ExpansionError(f"a pattern is longer than {_LONGEST_PATTERN} characters")
     found: _Pattern = []
@@ -258,8 +258,8 @@ def _pattern_of(text: str) -> _Pattern:
 
 
 def _ends(pattern: _Pattern, text: str, start: int = 0) -> list[int]:
-    """Where a match that begins at `start` can end, in order. Takes time in proportion to text and pattern,
-    unlike a regular expression with several stars."""
+    """The possible ends of a match that begins at `start`, in order. Takes time proportional to the lengths
+    of text and pattern, unlike a regular expression with several stars."""
     at = _reached(pattern, {0})
     found = [start] if len(pattern) in at else []
     for position in range(start, len(text)):
@@ -281,7 +281,7 @@ def _ends(pattern: _Pattern, text: str, start: int = 0) -> list[int]:
 
 
 def _reached(pattern: _Pattern, at: set[int]) -> set[int]:
-    """A star may stand for nothing."""
+    """Add the states after stars, which may match nothing."""
     found = set(at)
     for each in at:
         while each < len(pattern) and pattern[each][0] == "*":

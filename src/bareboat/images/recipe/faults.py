@@ -1,4 +1,4 @@
-"""Errors in a Dockerfile: its name, the line, and the line's text."""
+"""Errors in a Dockerfile: with its name, the line number, and the line's text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _LONGEST = 160
 
 
 class RecipeError(UsageError):
-    """A Dockerfile is wrong, or asks for something that is not supported. `line`: its number, from 1."""
+    """A Dockerfile is wrong, or requires an unsupported feature. `line`: its number, from 1."""
 
     def __init__(self, message: str, *, line: int, text: str = "", remedy: str = "", name: str = "") -> None:
         self.line = line

@@ -18,12 +18,12 @@ LARGEST_BYTES = 1 << 20
 
 class _Rule(Struct, frozen=True):
     pattern: re.Pattern[str]
-    #: What a directory may begin with, so that something below it can match.
+    #: An exception (`!`): paths that match are not ignored.
     keeps: bool
 
 
 class Ignored:
-    """Which paths are left out. The last rule that matches a path, or a directory above it, decides."""
+    """Decides which paths are ignored: by the last rule that matches a path or a parent directory."""
 
     def __init__(self, patterns: Iterable[str]) -> None:
         self._rules: list[_Rule] = []
@@ -39,7 +39,7 @@ class Ignored:
         return bool(self._rules)
 
     def ignores(self, path: str) -> bool:
-        """Whether a path, relative and without `.` and `..`, is left out."""
+        """Whether a relative path, without `.` and `..`, is ignored."""
         parts = path.split("/")
         above = ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
         left_out = False
@@ -69,8 +69,8 @@ def read(text: str, *, name: str = ".dockerignore") -> Ignored:
 
 
 def matcher(pattern: str) -> re.Pattern[str]:
-    """A pattern as an expression for whole paths: `*` and `?` stay in one name, `**` matches any number of
-    directories. Raises ValueError."""
+    """Convert a pattern to an expression for whole paths: `*` and `?` match within one name, `**` matches any
+    number of directories. Raises ValueError."""
     found: list[str] = []
     at = 0
     while at < len(pattern):
@@ -116,7 +116,7 @@ def matcher(pattern: str) -> re.Pattern[str]:
     return re.compile("".join(found), re.DOTALL)
 
 
-#: Expressions with many stars take exponentially long.
+#: Expressions with many stars take exponential time.
 _MOST_STARS = 12
 
 

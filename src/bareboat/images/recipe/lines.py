@@ -1,4 +1,4 @@
-"""A Dockerfile's text -> logical lines: directives, comments, continuations and heredocs.
+"""Splits a Dockerfile's text into logical lines: directives, comments, continuations and heredocs.
 
 Source: https://docs.docker.com/reference/dockerfile/#format
 """
@@ -13,7 +13,7 @@ from msgspec import Struct
 from bareboat.images.recipe.faults import RecipeError
 from bareboat.images.recipe.words import json_list, split_words, unquoted
 
-#: A larger Dockerfile is refused.
+#: Larger Dockerfiles are refused.
 LARGEST_BYTES = 4 << 20
 _DIRECTIVE = re.compile(r"#\s*([a-zA-Z][a-zA-Z0-9]*)\s*=\s*(.+?)\s*")
 _KNOWN = ("syntax", "escape", "check")
@@ -23,8 +23,8 @@ _MOST_LINES = 100_000
 
 
 class Heredoc(Struct, frozen=True, kw_only=True):
-    """A heredoc's content, as it is written. `expands`: its delimiter has no quotes; `chomps`: `<<-`, which
-    removes leading tabs."""
+    """A heredoc's content, as written. `expands`: its delimiter has no quotes; `chomps`: `<<-`, which removes
+    leading tabs."""
 
     name: str
     content: str
@@ -39,7 +39,7 @@ class Heredoc(Struct, frozen=True, kw_only=True):
 
 class Line(Struct, frozen=True, kw_only=True):
     """One instruction: its word in upper case, and the rest of its logical line. `number`, `last`: its first
-    and last line in the file; `text`: as it is written, for messages and triggers."""
+    and last line in the file; `text`: as written, for messages and triggers."""
 
     word: str
     rest: str
@@ -50,7 +50,7 @@ class Line(Struct, frozen=True, kw_only=True):
 
 
 class Lines(Struct, frozen=True, kw_only=True):
-    """All instructions of a Dockerfile, and what its directives set."""
+    """All instructions of a Dockerfile, and its escape character."""
 
     lines: tuple[Line, ...]
     escape: str = "\\"
@@ -72,7 +72,7 @@ def read(text: str) -> Lines:
 
 
 def one(text: str, escape: str) -> Line:
-    """One instruction by itself, such as a trigger of an image. Raises RecipeError."""
+    """Parse a single instruction, such as a trigger of an image. Raises RecipeError."""
     found = list(_logical(text.split("\n"), escape))
     if len(found) != 1:
         raise RecipeError("a trigger must be one instruction", line=1, text=text)
@@ -80,7 +80,7 @@ def one(text: str, escape: str) -> Line:
 
 
 def _directives(rows: list[str]) -> dict[str, str]:
-    """Directives come before everything else; a comment that is none ends them."""
+    """Parse the directives, which precede everything else, other comments included."""
     found: dict[str, str] = {}
     for number, row in enumerate(rows, 1):
         match = _DIRECTIVE.fullmatch(row.strip())
@@ -145,7 +145,7 @@ def _logical(rows: list[str], escape: str) -> Iterator[Line]:
 
 
 def _openings(line: Line, escape: str) -> Iterator[Heredoc]:
-    """The heredocs that a line begins, without content."""
+    """The heredocs that a line starts, without content."""
     word, rest = line.word, line.rest
     if word == "ONBUILD":
         word, _, rest = rest.partition(" ")
@@ -162,7 +162,7 @@ def _openings(line: Line, escape: str) -> Iterator[Heredoc]:
 
 
 def opening(word: str, escape: str) -> Heredoc | None:
-    """The heredoc that a word begins; None for other words."""
+    """The heredoc that a word starts; None for other words."""
     match = _HEREDOC.fullmatch(word)
     if match is None or not match[3]:
         return None

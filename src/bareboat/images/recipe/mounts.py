@@ -30,7 +30,7 @@ _SWITCHES = ("rw", "readwrite", "ro", "readonly", "required")
 
 
 class RunMount(Struct, frozen=True, kw_only=True):
-    """One mount. `target`: as it is written, perhaps relative to the working directory; `source`: a path in
+    """One mount. `target`: as written, possibly relative to the working directory; `source`: a path in
     `stage` (empty: in the context); `variable`: of a secret; `size_bytes`: of a tmpfs, 0 for no limit."""
 
     kind: str
@@ -61,7 +61,7 @@ def read(instruction: Instruction, expand: Callable[[str], str]) -> tuple[RunMou
 def _fields(instruction: Instruction, text: str) -> dict[str, str]:
     try:
         fields = next(csv.reader([text]), [])
-    except csv.Error:  # a line break in it
+    except csv.Error:  # a line break in the field
         raise instruction.fault(
             f"--mount: {text[:40]!r} cannot be read", remedy="--mount=type=bind,target=/PATH"
         ) from None

@@ -1,4 +1,4 @@
-"""A whole Dockerfile: the ARGs before its first FROM, and its stages."""
+"""Parses a whole Dockerfile: the ARGs before its first FROM, and its stages."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from bareboat.images.recipe.instructions import Instruction, parse
 from bareboat.nearest import nearest
 
 _STAGE_NAME = re.compile(r"[a-z][a-z0-9-_.]*")
-#: A base that holds nothing.
+#: The name of an empty base.
 SCRATCH = "scratch"
 
 
 class Stage(Struct, frozen=True, kw_only=True):
-    """One stage. `base`: an image's reference, another stage's name, or `scratch`, variables replaced.
-    `name`: in lower case, empty where it has none. `steps`: its instructions after FROM."""
+    """One stage. `base`: an image's reference, another stage's name, or `scratch`, with variables replaced.
+    `name`: in lower case, empty if it has none. `steps`: its instructions after FROM."""
 
     number: int
     name: str
@@ -45,7 +45,7 @@ class Recipe(Struct, frozen=True, kw_only=True):
     unused: tuple[str, ...] = ()
 
     def find(self, name: str) -> Stage | None:
-        """A stage by its name or number; the last of several with one name."""
+        """A stage by its name or number; the last one if several have the name."""
         wanted = name.lower()
         named = [stage for stage in self.stages if stage.name == wanted and wanted]
         if named:
@@ -70,7 +70,7 @@ class Recipe(Struct, frozen=True, kw_only=True):
         return found
 
     def before(self, stage: Stage, name: str) -> Stage | None:
-        """The stage that a name in `stage` means: an earlier one."""
+        """The earlier stage to which a name in `stage` refers."""
         wanted = name.lower()
         for each in reversed(self.stages[: stage.number]):
             if wanted and each.name == wanted:
@@ -79,14 +79,14 @@ class Recipe(Struct, frozen=True, kw_only=True):
         return found if found is not None and found.number < stage.number else None
 
     def source(self, stage: Stage, name: str) -> Stage | None:
-        """The stage that COPY --from or a mount means: an earlier one of this name, else a later one; or one
-        by its number."""
+        """The stage to which COPY --from or a mount refers: an earlier one of this name, else a later one; or
+        one by its number."""
         found = self.before(stage, name) or self.find(name)
         return found if found is None or found.number != stage.number else None
 
     def needs(self, stage: Stage, triggers: Sequence[Instruction] = ()) -> Iterator[Stage]:
-        """The stages that a stage is made of, directly. `triggers`: of its base image. Raises RecipeError for
-        a stage that is made of itself, and for a number that no stage has."""
+        """The stages on which a stage depends directly. `triggers`: of its base image. Raises RecipeError for
+        a stage that depends on itself, and for a number without a stage."""
         if (base := self.before(stage, stage.base)) is not None:
             yield base
         for step in (*triggers, *stage.steps):
@@ -106,10 +106,10 @@ class Recipe(Struct, frozen=True, kw_only=True):
     def closure(
         self, target: Stage, triggers: Mapping[int, Sequence[Instruction]] = MappingProxyType({})
     ) -> tuple[Stage, ...]:
-        """The stages that the target needs, and itself, in the order of the file. `triggers`: of stages' base
-        images, by the stage's number. Raises RecipeError for a circle of stages."""
+        """The target and all stages on which it depends, in the order of the file. `triggers`: number of a
+        stage -> triggers of its base image. Raises RecipeError for circular dependencies."""
         found: dict[int, Stage] = {}
-        #: Stages that are being looked at, each with those that it still needs.
+        #: Stages being visited, each with its remaining dependencies.
         path: dict[int, tuple[Stage, Iterator[Stage]]] = {}
         needed: Stage | None = target
         while needed is not None or path:
@@ -128,7 +128,7 @@ class Recipe(Struct, frozen=True, kw_only=True):
 
 
 def sources(step: Instruction) -> tuple[str, ...]:
-    """The stages or images that COPY --from and the mounts of a RUN name."""
+    """The stages or images named in COPY --from and the mounts of a RUN."""
     found = [step.flag("from") or ""] if step.name == "COPY" else []
     if step.name == "RUN":
         found += [each.stage for each in mounts.read(step, lambda text: text)]
@@ -217,9 +217,9 @@ def expanded(step: Instruction, text: str, values: Mapping[str, str], escape: st
         raise step.fault(f"{text[:60]!r}: {error}", remedy="write ${NAME}, ${NAME:-default} or \\$") from None
 
 
-#: The build argument that sets the time of files, with or without an ARG.
+#: The build argument that sets the time of files; it needs no ARG.
 EPOCH = "SOURCE_DATE_EPOCH"
-#: Build arguments that need no ARG, and are in no key and no image.
+#: Build arguments that need no ARG, and are part of neither cache keys nor images.
 PROXIES = frozenset(
     name
     for plain in ("http_proxy", "https_proxy", "ftp_proxy", "no_proxy", "all_proxy")

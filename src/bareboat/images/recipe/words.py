@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 
 def split_words(text: str, escape: str) -> list[str]:
-    """Words between white space; quotes and escapes hold a word together and stay in it."""
+    """Split at white space; quotes and escapes keep a word together and are not removed."""
     found: list[str] = []
     word: list[str] = []
     quote = ""
@@ -34,7 +34,7 @@ def split_words(text: str, escape: str) -> list[str]:
 
 
 def unquoted(word: str, escape: str) -> str:
-    """A word without its quotes and escapes; variables stay as they are."""
+    """A word without its quotes and escapes; variables are not replaced."""
     found: list[str] = []
     quote = ""
     at = 0
@@ -57,7 +57,7 @@ def unquoted(word: str, escape: str) -> str:
 
 
 def split_flags(text: str, escape: str) -> tuple[tuple[tuple[str, str | None], ...], str]:
-    """The flags at the beginning, as name and value (None without `=`), and what follows them."""
+    """The flags at the beginning, as name and value (None without `=`), and the text after them."""
     found: list[tuple[str, str | None]] = []
     rest = text.lstrip()
     while rest.startswith("--"):
@@ -90,7 +90,7 @@ def _first_word(text: str, escape: str) -> str:
 def json_list(text: str) -> tuple[str, ...] | None:
     """The words of the JSON form; None for the other form, which includes lists that are not valid JSON.
 
-    Raises ValueError for a list with something else than strings in it.
+    Raises ValueError for a list that contains other types than strings.
     """
     stripped = text.strip()
     if not stripped.startswith("["):
@@ -107,7 +107,7 @@ def json_list(text: str) -> tuple[str, ...] | None:
 
 
 def pairs(text: str, escape: str) -> Iterator[tuple[str, str]]:
-    """`NAME=VALUE …`, or the old form `NAME VALUE`, whose value is the rest of the line; quotes stay.
+    """Parse `NAME=VALUE …`, or the old form `NAME VALUE`, whose value is the rest of the line; quotes stay.
 
     Raises ValueError.
     """

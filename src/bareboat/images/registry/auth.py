@@ -1,4 +1,4 @@
-"""Authorization: what a registry's challenge asks for, and the tokens that answer it.
+"""Authorization: parses a registry's challenges, and obtains the tokens that they require.
 
 Source: RFC 9110 section 11 (challenges), https://distribution.github.io/distribution/spec/auth/token/ and
 https://distribution.github.io/distribution/spec/auth/oauth/ (token services)
@@ -26,9 +26,9 @@ _LARGEST_ANSWER = 1 << 20
 #: Servers refuse longer headers.
 _LONGEST_TOKEN = 1 << 15
 _LONGEST_LIFE_S = 86400.0
-#: How long a token holds when its service does not say, by the specification.
+#: The lifetime of a token when its service does not state one, by the specification.
 _DEFAULT_LIFE_S = 60.0
-#: A token is fetched anew when so much of its life is left, lest it end on the way.
+#: A token is replaced when this share of its lifetime is left, so that it does not expire in transit.
 _MARGIN = 0.1
 
 #: Token services on other domains than their registries.
@@ -36,26 +36,26 @@ _KNOWN_REALMS = {
     "nvcr.io": ("authn.nvidia.com",),
     "registry.redhat.io": ("sso.redhat.com",),
 }
-#: Under these and a country's two letters anybody may have a name: co.uk, ac.jp.
+#: Labels below a country's two letters under which anybody can register a name: co.uk, ac.jp.
 _OPEN_TO_ALL = ("ac", "co", "com", "edu", "go", "gov", "ne", "net", "or", "org")
 
 _TOKEN_CHARACTERS = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _PARAMETER = re.compile(rf'\s*({_TOKEN_CHARACTERS})\s*=\s*("((?:[^"\\]|\\.)*)"|[^\s,"]+)\s*')
 _SCHEME = re.compile(rf"[\s,]*({_TOKEN_CHARACTERS})(?=\s|,|$)")
-#: What a header can carry (RFC 6750 names fewer, but services give others).
+#: Characters that a header can carry (RFC 6750 allows fewer, but services use others).
 _BEARER = re.compile(r"[!-~]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Challenge:
-    """One way in that a server offers: a scheme, lower case, and its parameters."""
+    """One authentication method that a server offers: a scheme, in lower case, and its parameters."""
 
     scheme: str
     parameters: dict[str, str]
 
 
 def challenges(headers: Sequence[str]) -> tuple[Challenge, ...]:
-    """Read WWW-Authenticate headers. What is not understood in them is passed over."""
+    """Parse WWW-Authenticate headers. Unknown parts are ignored."""
     found = []
     for header in headers:
         at = 0
@@ -75,15 +75,15 @@ def challenges(headers: Sequence[str]) -> tuple[Challenge, ...]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Token:
     header: str = field(repr=False)
-    ends_at: float  # of the monotonic clock: a clock that jumps ends no token
+    ends_at: float  # of the monotonic clock, so that setting the clock does not expire tokens
 
 
 class Denied(Exception):
-    """The registry, or its token service, does not let us in. The text is what it says."""
+    """The registry, or its token service, denies access. The text is its message."""
 
 
 class Authorizer:
-    """What gets one user into one registry. Any number of threads may use it."""
+    """Authorizes one user at one registry. Thread-safe."""
 
     def __init__(
         self, *, registry: str, repository: str, url: Url, transport: Transport, anonymous: bool = False
@@ -100,14 +100,15 @@ class Authorizer:
         self._tokens: dict[tuple[str, ...], _Token] = {}
 
     def header(self, scopes: tuple[str, ...]) -> str | None:
-        """The Authorization for a request, as far as one is known already."""
+        """The Authorization header for a request, if one is known already."""
         if self._basic is not None:
             return self._basic
         token = self._tokens.get(scopes)
         return token.header if token is not None and time.monotonic() < token.ends_at else None
 
     def answer(self, response: Response, scopes: tuple[str, ...], *, refused: str | None) -> str:
-        """The Authorization that a 401 asks for, kept for later requests. `refused` is what did not suffice.
+        """The Authorization header that a 401 requires, kept for later requests. `refused`: the one that was
+        refused.
 
         Raises Denied, and ImageError when the token service cannot be reached.
         """
@@ -116,7 +117,7 @@ class Authorizer:
         with self._lock:
             newer = self.header(scopes)
             if newer is not None and newer != refused:
-                return newer  # another thread has been quicker
+                return newer  # another thread was faster
             by_scheme = {challenge.scheme: challenge for challenge in reversed(offered)}
             if "bearer" in by_scheme:
                 self._basic = None
@@ -130,9 +131,9 @@ class Authorizer:
             raise Denied(said)
 
     def tried(self) -> str:
-        """As whom we came, for messages: a user name and a file, never a secret."""
+        """The log-in that was used, for messages: a user name and a file, never a secret."""
         if self._anonymous:
-            return "we came without a log-in: none is sent over plain HTTP unless --plain-http is given"
+            return "no log-in was sent: none is sent over plain HTTP unless --plain-http is given"
         with self._lock:
             self._credential()
             search = self._search
@@ -140,17 +141,17 @@ class Authorizer:
         known = search.credential
         if known is None:
             looked = f" (none in {', '.join(search.looked)})" if search.looked else ""
-            return "; ".join((f"we came without a log-in{looked}", *search.failures))
+            return "; ".join((f"no log-in was sent{looked}", *search.failures))
         if self._withheld_from:
             return (
                 f"the log-in of {known.origin} was not sent to the token service {self._withheld_from}, "
                 f"which is not on {self._registry}'s own domain"
             )
         user = "the identity token" if known.identity_token else f"user {known.user!r}"
-        return f"we came as {user} of {known.origin}"
+        return f"the log-in was {user} of {known.origin}"
 
     def remedy(self) -> str:
-        """How to log in there."""
+        """How to log in to this registry."""
         if self._registry == "nvcr.io":
             return "export NGC_API_KEY=…   # or: podman login --username '$oauthtoken' nvcr.io"
         if self._registry == DOCKER_HUB:
@@ -159,7 +160,7 @@ class Authorizer:
         return f"podman login {shown}   # or: docker login {shown}; and check that the name is right"
 
     def _credential(self) -> Credential | None:
-        """Looked for once, and only when a registry asks: helpers take their time."""
+        """Searched for once, and only when a registry requires it: helpers are slow."""
         if self._anonymous:
             return None
         if self._search is None:
@@ -174,7 +175,7 @@ class Authorizer:
 
     def _token(self, parameters: dict[str, str], scopes: tuple[str, ...]) -> _Token:
         realm = self._realm(parameters)
-        # The challenge knows best what it wants; only that we mean to write, too, it may not know yet.
+        # Prefer the challenge's scope, but it may not include write access yet.
         offered = parameters.get("scope")
         wanted = tuple(dict.fromkeys((offered, *(scopes if writes(scopes) else ())))) if offered else scopes
         known = self._credential()
@@ -264,8 +265,8 @@ class Authorizer:
 
 
 def belongs(realm: Url, registry: Url) -> bool:
-    """Whether a log-in for the registry may be sent to that token service: on its own host, on its own domain
-    (registry.gitlab.com and gitlab.com; registry.site.edu and gitlab.site.edu), or known to be its."""
+    """Whether a log-in for the registry may be sent to that token service: on the same host, on the same
+    domain (registry.gitlab.com and gitlab.com; registry.site.edu and gitlab.site.edu), or a known service."""
     own, other = registry.host, realm.host
     if other == own or other in _KNOWN_REALMS.get(own, ()):
         return True

@@ -1,7 +1,7 @@
-"""One blob on its way, which goes on where it broke.
+"""The download of one blob, resumed after interruptions.
 
-Every byte is fetched once, as long as the server honours Range (RFC 9110, section 14): what broke off is
-asked for from where it stopped, at the same place or, when that fails for good, at the next.
+Every byte is fetched once, if the server supports Range (RFC 9110, section 14): after an interruption the
+request continues from that offset, at the same place or, when that fails permanently, at the next.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from bareboat.images.registry.exchange import Patience, excerpt
 from bareboat.images.registry.failure import Broken
 from bareboat.images.registry.http import Response
 
-#: Less than this between two breaks is no progress: else a server could keep us for ever, byte by byte.
+#: Less between two interruptions is no progress: otherwise a server could delay a pull forever, byte by byte.
 _PROGRESS_BYTES = 64 * 1024
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)")
 
 
 class RemoteBlob:
-    """The bytes of a blob from an offset on; satisfies `source.Blob`.
+    """The bytes of a blob, starting at an offset; satisfies `source.Blob`.
 
-    `places` gives the endpoints to ask, first the best; `failed` is told one that is of no use any more.
+    `places`: the endpoints, the best first; `failed` is called with one that is useless from now on.
     """
 
     def __init__(
@@ -46,12 +46,12 @@ class RemoteBlob:
         self._progress_from = offset
 
     def open(self) -> None:
-        """Ask for the first bytes, so that what is not there is known at once. Raises ImageError."""
+        """Request the first bytes, so that a missing blob is detected at once. Raises ImageError."""
         if not self._over:
             self._response = self._opened()
 
     def readinto(self, buffer: memoryview) -> int:
-        """Fill the buffer as far as bytes are at hand; 0 at the end. Raises ImageError."""
+        """Fill the buffer with the bytes available; 0 at the end. Raises ImageError."""
         if self._size >= 0:
             buffer = buffer[: self._size - self._at]
         while not self._over and buffer:
@@ -96,7 +96,7 @@ class RemoteBlob:
             self._next_place(error)
 
     def _next_place(self, error: ImageError) -> None:
-        """Go on at the next place. Raises the error when there is none."""
+        """Continue at the next place. Raises the error when there is none."""
         if len(self._places) == 1:
             raise error
         self._failed(self._places.pop(0), error)
@@ -119,7 +119,7 @@ class RemoteBlob:
             if response.status == 416:
                 excerpt(response)
                 if self._size < 0:
-                    return None  # nothing said how large it is: it ends where we are
+                    return None  # the size is unknown: the blob ends here
                 raise self._wrong_size(f"it has no byte at {self._at:,}")
             if (response.headers.get("Content-Encoding") or "identity").lower() != "identity":
                 raise ImageError(
@@ -138,8 +138,8 @@ class RemoteBlob:
         return response
 
     def _begin(self, response: Response) -> tuple[int, int | None]:
-        """The place in the blob of the body's first byte, and the blob's size if the server tells."""
-        if response.status == 200:  # it does not honour Range
+        """The offset in the blob of the body's first byte, and the blob's size if the server reports it."""
+        if response.status == 200:  # the server does not support Range
             return 0, response.left
         text = response.headers.get("Content-Range") or ""
         found = _CONTENT_RANGE.fullmatch(text.strip())

@@ -40,9 +40,9 @@ _SHOWN_TAGS = 8
 
 
 def open_registry(registry: str, repository: str, reference: str, *, options: Options) -> RegistrySource:
-    """The image `reference`, a tag or a digest, of a repository. Asks nothing yet.
+    """The image `reference`, a tag or a digest, of a repository. Sends no request yet.
 
-    Raises UsageError for a registry, mirror or reference that is none.
+    Raises UsageError for an invalid registry, mirror or reference.
     """
     if not digests.is_digest(reference) and not _TAG.fullmatch(reference):
         raise UsageError(
@@ -65,7 +65,7 @@ def open_registry(registry: str, repository: str, reference: str, *, options: Op
 
 
 class RegistrySource:
-    """One image in a registry. Any number of threads may read from it; `close` ends them all."""
+    """One image in a registry. Thread-safe; `close` ends all reads."""
 
     local = False
     notes: tuple[str, ...] = ()
@@ -82,13 +82,13 @@ class RegistrySource:
         self._configs: set[str] = set()
 
     def document(self, digest: str | None = None) -> Document:
-        """The root document, index or manifest; or the document of a digest. Verified.
+        """The root document, index or manifest; or the document with a digest. Verified.
 
-        Raises ImageError when it is not there, too large, or not what its digest says.
+        Raises ImageError if it does not exist, is too large, or does not match its digest.
         """
         asked = digest or self._reference
-        # A config is a blob, and only the manifest that names it tells. Where nothing has told, blobs are
-        # asked first: docker-registry answers 500 when a blob is asked for as a manifest.
+        # A config is a blob; only the manifest that names it shows that. Without that knowledge, request a
+        # blob first: docker-registry answers 500 when a blob is requested as a manifest.
         if digest not in (None, self._reference, *self._manifests):
             try:
                 return self._first(lambda place: self._fetch(place, f"/blobs/{asked}", asked))
@@ -101,9 +101,9 @@ class RegistrySource:
             raise (self._not_there(missing) if asked == self._reference else missing) from None
 
     def beside(self, tag: str) -> Document | None:
-        """The manifest that another tag of the same repository stands for; None when there is no such tag.
+        """The manifest of another tag in the same repository; None if the tag does not exist.
 
-        Raises ImageError when it cannot be asked.
+        Raises ImageError when the request fails.
         """
         try:
             return self._first(lambda place: self._fetch(place, f"/manifests/{tag}", tag))
@@ -111,8 +111,8 @@ class RegistrySource:
             return None
 
     def head_digest(self) -> str | None:
-        """The digest that the reference has now, by one small request that registries do not count; None
-        where the registry does not tell. Raises ImageError when it cannot be asked."""
+        """The current digest of the reference, by one small request that does not count as a pull; None if
+        the registry does not report it. Raises ImageError when the request fails."""
         if digests.is_digest(self._reference):
             return self._reference
 
@@ -144,11 +144,11 @@ class RegistrySource:
             opened.close()
 
     def held(self, descriptor: Descriptor, diff_id: str) -> Descriptor:  # noqa: ARG002
-        """The manifest's blob: registries serve nothing else."""
+        """The manifest's blob: registries have nothing else."""
         return descriptor
 
     def close(self) -> None:
-        """Close all connections; a read that waits in another thread raises ImageError at once."""
+        """Close all connections; a read that blocks in another thread raises ImageError at once."""
         self._transport.close()
 
     def __enter__(self) -> RegistrySource:
@@ -163,15 +163,15 @@ class RegistrySource:
         return tuple(place for place in self._places if place not in self._useless)
 
     def _give_up(self, place: Endpoint, error: ImageError) -> None:
-        """Ask a mirror no more, unless it merely lacks one thing."""
+        """Stop using a mirror, unless it only lacks one item."""
         if not isinstance(error, Missing):
             self._useless.add(place)
         self._transport.options.say(f"the mirror {place.url.authority} does not serve: {error.message}")
 
     def _first(self, ask: Callable[[Endpoint], T]) -> T:
-        """The first answer: of the mirrors in their order, of the registry itself at last."""
+        """The first result: of the mirrors in order, then of the registry itself."""
         *mirrors, own = self._useful()
-        if not self._answered:  # silent ones hold a pull no longer than a single one would
+        if not self._answered:  # unresponsive mirrors delay a pull no longer than one server would
             self._transport.share(len(mirrors) + 1)
         try:
             for mirror in mirrors:
@@ -202,7 +202,8 @@ class RegistrySource:
                     patience.after(broken)
                 except ValueError:
                     raise ImageError(
-                        f"{subject} is larger than {LARGEST_DOCUMENT / 2**20:.0f} MiB: that is no manifest",
+                        f"{subject} is larger than {LARGEST_DOCUMENT / 2**20:.0f} MiB: "
+                        "that is not a manifest",
                         remedy="check the reference; if it is right, the registry is out of order",
                     ) from None
         self._tell_limit(response)
@@ -228,21 +229,21 @@ class RegistrySource:
         return Document(data=data, media_type=media_type, digest=found)
 
     def _tell_limit(self, response: Response) -> None:
-        """Once: an index and its manifest are one pull."""
+        """Report the limit once: an index and its manifest are one pull."""
         if not self._told_limit and (text := limits.notice(response.headers, response.url.authority)):
             self._told_limit = True
             self._transport.options.say(text)
 
     def _remember(self, data: bytes) -> None:
-        """Which digests stand for manifests, and which for configs. Whether the document makes sense is for
-        its reader to judge."""
+        """Record which digests are manifests, and which are configs. Validation of the document is left to
+        its reader."""
         with contextlib.suppress(ValueError, LookupError, TypeError, AttributeError, RecursionError):
             read = json.loads(data)
             self._manifests.update(str(each["digest"]) for each in read.get("manifests") or ())
             self._configs.add(str(read["config"]["digest"]))
 
     def _not_there(self, missing: Missing) -> ImageError:
-        """Which tags there are instead: the mistake is mostly in the last word."""
+        """The error for a missing reference, with existing tags: the tag is the most likely mistake."""
         image, _, tag = self.name.rpartition(":")
         place = self._places[-1]
         tags: list[str] = []
@@ -269,7 +270,7 @@ class RegistrySource:
 
 
 def _check_sizes(data: bytes, subject: str) -> None:
-    """Raise ImageError for a negative size, by which our own documents say that it is unknown."""
+    """Raise ImageError for a negative size, which only Bareboat's own manifests may use for "unknown"."""
     with contextlib.suppress(ValueError, LookupError, TypeError, AttributeError, RecursionError):
         read = json.loads(data)
         each = [*(read.get("manifests") or ()), *(read.get("layers") or ()), read.get("config") or {}]
@@ -281,7 +282,7 @@ def _check_sizes(data: bytes, subject: str) -> None:
 
 
 def _media_type(response: Response, data: bytes) -> str:
-    """What the document is called: by the header, or by itself where a plain file server keeps it."""
+    """The document's media type: from the header, or from the document if a plain file server serves it."""
     told = (response.headers.get("Content-Type") or "").partition(";")[0].strip().lower()
     if told.startswith("application/vnd."):
         return told

@@ -25,14 +25,15 @@ if TYPE_CHECKING:
 Body = bytes | Iterable[bytes | memoryview] | None
 """What is sent with a request. Only bytes can be sent again."""
 
-#: While a registry stores what it was sent, we wait once more as long for each so many bytes, up to a limit.
+#: The registry stores a body before it answers: the time-out is added once more per this many bytes, up to
+#: `_STORING` times in total.
 _STORED_BYTES = 1 << 30
 _STORING = 10
 _AGENT = f"bareboat/{__version__}"
 
 
 class Connection:
-    """One connection to the origin of a URL, through a proxy or not."""
+    """One connection to the origin of a URL, directly or through a proxy."""
 
     def __init__(self, url: Url, options: Options, context: ssl.SSLContext | None) -> None:
         self.url = url
@@ -49,17 +50,17 @@ class Connection:
                 self.raw.set_tunnel(url.host, url.port, headers=self._for_proxy())
         else:
             self.raw = http.client.HTTPConnection(host, port, timeout=timeout_s)
-        # Else each address of the host would be given the whole time.
+        # Otherwise each address of the host would get the whole time-out.
         self.raw._create_connection = self._open  # type: ignore[attr-defined]
 
     @property
     def way(self) -> str:
-        """How messages call where it leads."""
+        """The destination, with the proxy, for messages."""
         return f"{self.url.authority} through the proxy {self._proxy}" if self._proxy else self.url.authority
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What no message may hold."""
+        """Texts that must not appear in messages."""
         return tuple(value.partition(" ")[2] for value in self._for_proxy().values())
 
     def _for_proxy(self) -> dict[str, str]:
@@ -69,11 +70,11 @@ class Connection:
     def connect(self) -> None:
         with self._within(2 * self.options.connect_timeout_s):
             self.raw.connect()
-        self.sock = self.raw.sock  # http.client forgets it when the server will close
+        self.sock = self.raw.sock  # http.client drops it when the server will close
         self.sock.settimeout(self.options.read_timeout_s)
 
     def _open(self, address: tuple[str, int], timeout_s: float, _source: object) -> socket.socket:
-        """A socket to the first address of a host that answers; the time is for all of them together."""
+        """A socket to the first address of a host that accepts; the time-out is for all of them together."""
         found = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)
         end = time.monotonic() + timeout_s
         failed: OSError = socket.gaierror(socket.EAI_NONAME, "it has no address")
@@ -95,8 +96,8 @@ class Connection:
 
     @contextlib.contextmanager
     def _within(self, limit_s: float) -> Iterator[None]:
-        """The time-out of a socket is for each read of it: a server or a proxy could send a head letter by
-        letter, or "100 Continue" again and again, and keep us for ever. Raises TimeoutError."""
+        """Limit the total time of reads. A socket's time-out is per read: a server or a proxy could send a
+        header byte by byte, or "100 Continue" repeatedly, and block forever. Raises TimeoutError."""
         too_late = threading.Event()
 
         def end() -> None:
@@ -115,11 +116,11 @@ class Connection:
             raise
         finally:
             watch.cancel()
-        if too_late.is_set():  # http.client takes a head that breaks off for one that ends
+        if too_late.is_set():  # http.client accepts a truncated header as complete
             raise TimeoutError
 
     def stale(self) -> bool:
-        """Whether the other side has closed it, or talks out of turn."""
+        """Whether the other side has closed it, or has sent unexpected data."""
         if self.raw.sock is None:
             return True
         poll = select.poll()
@@ -134,7 +135,7 @@ class Connection:
         extra = self._for_proxy() if plain_proxy else {}
         if isinstance(body, bytes) or (body is None and method in ("POST", "PUT")):
             extra["Content-Length"] = str(len(body or b""))
-        # Blobs are named by the digest of their bytes as they are: no one may compress them on the way.
+        # Blobs are identified by the digest of their exact bytes: they must not be compressed in transit.
         fixed = {"Host": url.authority, "User-Agent": _AGENT, "Accept-Encoding": "identity"}
         for name, value in {**fixed, **extra, **headers}.items():
             self.raw.putheader(name, value)
@@ -144,7 +145,7 @@ class Connection:
                 for chunk in _content(body):
                     self.raw.send(chunk)
         except (BrokenPipeError, ConnectionResetError):
-            # A server that refuses a body answers before it has read it all, and closes: hear its reason.
+            # A server that refuses a body answers before it has read it all, and closes: read its reason.
             with contextlib.suppress(OSError, http.client.HTTPException):
                 return self._hear(self.options.read_timeout_s)
             raise
@@ -152,7 +153,7 @@ class Connection:
         return self._hear(self.options.read_timeout_s * min(1 + size / _STORED_BYTES, _STORING))
 
     def _hear(self, limit_s: float) -> http.client.HTTPResponse:
-        """Read the head of the answer."""
+        """Read the status line and headers of the response."""
         connected = self.sock
         assert connected is not None
         connected.settimeout(limit_s)
@@ -163,13 +164,13 @@ class Connection:
 
 
 def shut(connected: socket.socket) -> None:
-    """End a connection that another thread waits in: close() would not wake it."""
+    """Shut down a connection on which another thread blocks: close() would not wake that thread."""
     with contextlib.suppress(OSError):
-        socket.socket.shutdown(connected, socket.SHUT_RDWR)  # not SSLSocket's, which takes TLS away first
+        socket.socket.shutdown(connected, socket.SHUT_RDWR)  # not SSLSocket's, which removes TLS first
 
 
 class ContentError(Exception):
-    """What is to be sent cannot be read: that is no failure of the network."""
+    """The content to send cannot be read: not a network failure."""
 
     def __init__(self, cause: Exception) -> None:
         super().__init__()

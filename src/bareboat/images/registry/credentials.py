@@ -1,4 +1,4 @@
-"""Who the user is for a registry, from where podman, Docker and NGC's tools keep it.
+"""The user's credentials for a registry, as stored by podman, Docker and NGC's tools.
 
 Source: https://github.com/containers/image/blob/main/docs/containers-auth.json.5.md,
 https://docs.docker.com/reference/cli/docker/login/#credential-stores
@@ -20,34 +20,35 @@ from bareboat.images.registry.location import DOCKER_HUB
 
 _HELPER_TIMEOUT_S = 30.0
 _LARGEST_FILE = 4 * 2**20
-#: The user name by which helpers mark an identity token, and NGC an API key.
+#: The user names with which helpers mark an identity token, and NGC an API key.
 _TOKEN_USER = "<token>"
 _NGC_USER = "$oauthtoken"
 _NGC = "nvcr.io"
-#: What Docker has written for Docker Hub since before registries had names of their own.
+#: Docker's keys for Docker Hub, older than registry names.
 _DOCKER_HUB_KEYS = ("https://index.docker.io/v1/", "index.docker.io", "registry-1.docker.io")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credential:
-    """A log-in. `origin` is the file, helper or variable that gave it; the rest but `user` is secret."""
+    """A log-in. `origin`: the file, helper or variable that supplied it; all fields except it and `user` are
+    secret."""
 
     user: str
     origin: str
     password: str = field(default="", repr=False)
-    #: Exchanged at the token service for access tokens, in place of a password.
+    #: Exchanged at the token service for access tokens, instead of a password.
     identity_token: str = field(default="", repr=False)
 
     @property
     def basic(self) -> str:
-        """What the Authorization header of the Basic scheme holds (RFC 7617)."""
+        """The value of the Authorization header in the Basic scheme (RFC 7617)."""
         pair = f"{self.user}:{self.password}"
         return base64.b64encode(pair.encode(errors="surrogateescape")).decode()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
-    """What was found, in which files was looked for it, and which helpers failed, for messages."""
+    """The result of a search, and, for messages, the files searched and the helpers that failed."""
 
     credential: Credential | None
     looked: tuple[str, ...]
@@ -55,9 +56,9 @@ class Search:
 
 
 def find(registry: str, repository: str, environment: Mapping[str, str]) -> Search:
-    """The log-in for a repository: the first file that has one, and in it the most particular.
+    """The log-in for a repository: from the first file that has one, its most specific entry.
 
-    Raises ImageError for a file that cannot be read, and for a helper set up for this registry that fails.
+    Raises ImageError for an unreadable file, and if a helper configured for this registry fails.
     """
     failures: list[str] = []
     found = None
@@ -75,10 +76,10 @@ def find(registry: str, repository: str, environment: Mapping[str, str]) -> Sear
 
 
 def files(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Where log-ins are kept, the first to look at first."""
+    """The files that may contain log-ins, in order of precedence."""
     home = environment.get("HOME")
     config = environment.get("XDG_CONFIG_HOME") or (os.path.join(home, ".config") if home else None)
-    # Without a run-time folder, as after `su`, podman uses one by the user's number.
+    # Without a run-time directory, as after `su`, podman uses one named by the user ID.
     runtime = environment.get("XDG_RUNTIME_DIR")
     session = os.path.join(runtime, "containers") if runtime else f"/run/containers/{os.getuid()}"
     docker = environment.get("DOCKER_CONFIG") or (os.path.join(home, ".docker") if home else None)
@@ -92,7 +93,7 @@ def files(environment: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def keys(registry: str, repository: str) -> Iterator[str]:
-    """The names under which a log-in may stand, the most particular first."""
+    """The keys of possible entries, the most specific first."""
     parts = repository.split("/")
     for count in range(len(parts), -1, -1):
         yield "/".join((registry, *parts[:count]))
@@ -107,7 +108,7 @@ def _read(path: str) -> dict[str, Any] | None:
         return None
     except OSError as error:
         if isinstance(error, PermissionError) and not os.access(os.path.dirname(path), os.X_OK):
-            return None  # root's /run/containers, for example: nothing in there is this user's
+            return None  # for example root's /run/containers, which has no files of this user
         raise _bad_file(path, (error.strerror or "it cannot be read").lower()) from None
     try:
         read = json.loads(data)
@@ -151,8 +152,8 @@ def _in_file(
         try:
             return _from_helper(store, server, environment)
         except ImageError as error:
-            # The store is for all registries and may have come with a file from another machine: without
-            # it, what is public can still be had.
+            # The store is for all registries and may have come with a file from another machine: without it,
+            # public images are still available.
             failures.append(f"{path}: {error.message}" + (f" ({error.context})" if error.context else ""))
     return None
 
@@ -167,7 +168,7 @@ def _section(read: dict[str, Any], name: str, path: str) -> dict[str, Any]:
 
 
 def _from_entry(entry: dict[str, Any], name: str, path: str) -> Credential | None:
-    """An entry may be empty: Docker writes {} for a registry whose log-in its helper keeps."""
+    """The log-in of an entry; None for an empty one: Docker writes {} if its helper has the log-in."""
     user, password = entry.get("username") or "", entry.get("password") or ""
     packed, token = entry.get("auth") or "", entry.get("identitytoken") or ""
     if not all(isinstance(text, str) for text in (user, password, packed, token)):
@@ -187,7 +188,7 @@ def _from_entry(entry: dict[str, Any], name: str, path: str) -> Credential | Non
 
 
 def _from_helper(helper: str, server: str, environment: Mapping[str, str]) -> Credential | None:
-    """Ask `docker-credential-HELPER get`; None when it has none. Raises ImageError when it fails.
+    """Run `docker-credential-HELPER get`; None if it has no log-in. Raises ImageError when it fails.
 
     Source: https://github.com/docker/docker-credential-helpers
     """
@@ -212,7 +213,7 @@ def _from_helper(helper: str, server: str, environment: Mapping[str, str]) -> Cr
             return None
         raise ImageError(
             f"the credential helper {program} failed for {server} (exit code {done.exit_code})",
-            # stdout is where helpers put errors; were it an answer after all, it would hold a secret.
+            # Helpers write errors to stdout; if it is a log-in after all, it contains a secret.
             context="" if '"Secret"' in said else said,
             remedy=remedy,
         )

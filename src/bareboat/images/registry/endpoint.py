@@ -1,4 +1,4 @@
-"""One repository of one registry: what it is asked, and what its refusals mean.
+"""Requests to one repository of one registry, and the meaning of refusals.
 
 Source: OCI Distribution Specification 1.1, https://github.com/opencontainers/distribution-spec
 """
@@ -25,12 +25,12 @@ _NONE: Mapping[str, str] = {}
 
 
 class Missing(ImageError):
-    """The registry has no such thing: it answers 404."""
+    """The registry does not have the requested content: it answers 404."""
 
 
 class Endpoint:
-    """A repository at a place. `registry` is the name that log-ins stand under, `name` what messages call
-    the image."""
+    """A repository at a URL. `registry`: the name under which log-ins are stored; `name`: the image's name in
+    messages."""
 
     def __init__(self, *, registry: str, repository: str, url: Url, name: str, transport: Transport) -> None:
         self.name = name
@@ -45,11 +45,11 @@ class Endpoint:
         self._lock = threading.Lock()
 
     def scope(self, actions: str, repository: str | None = None) -> str:
-        """What a token is to allow: `pull` or `pull,push` of this repository, or of another."""
+        """The scope of a token: `pull` or `pull,push` of this repository, or of another."""
         return f"repository:{self._full if repository is None else repository}:{actions}"
 
     def place(self, path: str) -> Url:
-        """The URL of something in the repository; `path` begins with a slash and is quoted already."""
+        """The URL of a path in the repository; `path` begins with a slash and is already quoted."""
         return self._base.at(f"/v2/{quote(self._full)}{path}")
 
     def ask(
@@ -64,8 +64,8 @@ class Endpoint:
         accepted: tuple[int, ...] = (200,),
         once: bool = False,
     ) -> Response:
-        """Send a request, logging in as needed. `where` is a path in the repository, or a URL that the
-        registry gave.
+        """Send a request, logging in if necessary. `where`: a path in the repository, or a URL from the
+        registry.
 
         Raises Missing for a 404 that is not accepted, ImageError for every other refusal.
         """
@@ -79,8 +79,8 @@ class Endpoint:
         return self._ask(method, where, subject, scopes, headers, body, accepted, once=once)
 
     def _use_plain_http(self) -> None:
-        """On this machine nobody listens in on the way, so it needs no flag. But anybody may listen at the
-        port: no log-in is sent."""
+        """Switch to plain HTTP. On this machine nobody can intercept the traffic, so no option is required.
+        But any user may listen on the port: no log-in is sent."""
         with self._lock:
             if self._base.scheme == "https":
                 self._base = dataclasses.replace(self._base, scheme="http")
@@ -120,7 +120,7 @@ class Endpoint:
                 return response
             if response.status != 401 or response.url.origin != self._base.origin:
                 raise self._refused(response, subject, scopes)
-            if fresh:  # refused with what was got a moment ago: to ask for more would go round in circles
+            if fresh:  # refused with new credentials: retrying would not end
                 break
             authorization = self._log_in(response, scopes, authorization, subject)
             if body is not None and not isinstance(body, bytes):
@@ -136,7 +136,7 @@ class Endpoint:
             raise self._denied(subject, str(denied), scopes) from None
 
     def _authority(self) -> Authorizer:
-        """What logs in, made when first it is needed: what is open to all is had some milliseconds sooner."""
+        """The authorizer, created on first use: public images are available some milliseconds sooner."""
         from bareboat.images.registry.auth import Authorizer
 
         with self._lock:
@@ -155,7 +155,7 @@ class Endpoint:
         if writes(scopes):
             message = f"{self._registry} does not let us write {subject}"
         else:
-            message = f"{self._registry} does not let us have {subject}: it is private, or it does not exist"
+            message = f"{self._registry} refuses {subject}: it is private, or it does not exist"
         return ImageError(
             message,
             context="; ".join(part for part in (tried, said and f"the registry's message: {said}") if part),
@@ -183,4 +183,4 @@ class Endpoint:
 
 
 class Unsent(Exception):
-    """A body that cannot be read twice was refused before it was of use; a log-in is there now."""
+    """A body that cannot be read twice was refused for lack of a log-in, which is available now."""

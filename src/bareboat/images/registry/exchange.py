@@ -1,4 +1,4 @@
-"""One request with all that it takes: redirects followed, breaks repeated, waits kept that a server asks for.
+"""One complete request: follows redirects, retries after failures, and waits as the server requests.
 
 Source: RFC 9110 (HTTP Semantics), https://www.rfc-editor.org/rfc/rfc9110
 """
@@ -20,23 +20,23 @@ from bareboat.printable import plain_line
 _MOST_REDIRECTS = 5
 _REDIRECTS = (301, 302, 303, 307, 308)
 _TOO_MANY = 429
-#: What a busy or restarting server answers; 408 and 425 ask for another try in so many words.
+#: Status codes of a busy or restarting server; 408 and 425 explicitly request a retry.
 _PASSING = (408, 425, 500, 502, 503, 504)
-#: A name that is not known, or a port where nobody listens, mostly stays so.
+#: An unknown name, or a closed port, usually stays so.
 _TRIES_UNREACHED = 3
 _LONGEST_EXCERPT = 300
-#: A failure this long after the last progress is the last: who is silent, or sends a drop at a time, holds us
-#: no longer than two time-outs for reading.
+#: In read time-outs: a failure this long after the last progress is final, so that a silent or very slow
+#: server costs at most two time-outs.
 _LONGEST_SILENCE = 1.4
-#: Longer than any wait is kept; a date or a number beyond it is no better.
+#: More than any allowed wait; larger values of Retry-After make no difference.
 _LONGEST_RETRY_S = 10.0**9
 _LONGEST_HEADER = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What to ask. `authorization` goes to the origin of `url` and to no other; `subject` is what messages
-    call the thing that is asked for. With `once` it is sent a single time: the caller sees what breaks."""
+    """A request. `authorization` is sent only to the origin of `url`; `subject`: the name of the content in
+    messages. With `once` it is not retried: the caller gets the failure."""
 
     method: str
     url: Url
@@ -48,7 +48,7 @@ class Request:
 
 
 class Patience:
-    """How often and how long one thing is tried. `subject` is what messages call it."""
+    """Limits retries, in number and time, for one item. `subject`: its name in messages."""
 
     def __init__(self, transport: Transport, subject: str) -> None:
         self._transport = transport
@@ -63,9 +63,9 @@ class Patience:
         self._progress_at = time.monotonic()
 
     def after(self, broken: Broken) -> None:
-        """Pause before another try. Raises ImageError when there have been enough."""
+        """Pause before another try. Raises ImageError when the limit is reached."""
         if isinstance(broken, Closed):
-            raise ImageError(f"{self._subject}: it was ended") from None
+            raise ImageError(f"{self._subject}: the transfer was cancelled") from None
         self._failures += 1
         most = self._options.attempts
         if broken.unreached:
@@ -82,11 +82,13 @@ class Patience:
         self._pause(pause_s)
 
     def after_status(self, response: Response, *, said: str) -> None:
-        """Pause as a 429 or a 5xx asks. Raises ImageError when it asks for too much, or too often."""
+        """Pause as a 429 or a 5xx requests. Raises ImageError when the wait is too long, or the limit is
+        reached."""
         who, status = response.url.authority, response.status
         asked_s = retry_after_s(response)
         self._failures += 1
-        # Without a Retry-After, 429 is given longer than a break: nothing is wrong, we are just too many.
+        # Without a Retry-After, wait longer for 429 than for a failure: the server works, but limits
+        # requests.
         backoff_s = self._backoff_s() * (4 if status == _TOO_MANY else 1)
         wait_s = backoff_s if asked_s is None else asked_s
         if self._failures >= self._options.attempts or self._waited_s + wait_s > self._options.longest_wait_s:
@@ -111,9 +113,9 @@ class Patience:
         self._pause(wait_s)
 
     def _backoff_s(self) -> float:
-        """Doubled each time, and never the same for two of many that were turned away together."""
+        """Doubled each time, with jitter, so that clients refused together do not return together."""
         most_s = min(self._options.backoff_s * 2 ** (self._failures - 1), self._options.longest_backoff_s)
-        import random  # 3 ms that only a failure costs
+        import random  # 3 ms that only failures cost
 
         return float(most_s * random.uniform(0.5, 1.0))
 
@@ -121,7 +123,7 @@ class Patience:
         try:
             self._transport.pause(seconds)
         except Closed:
-            raise ImageError(f"{self._subject}: it was ended") from None
+            raise ImageError(f"{self._subject}: the transfer was cancelled") from None
 
 
 _REACH = (
@@ -131,8 +133,8 @@ _REACH = (
 
 
 def exchange(transport: Transport, request: Request) -> Response:
-    """Send a request until there is an answer that means something: anything but a redirect, a busy server
-    or a broken connection. Raises ImageError; Broken only for what is sent once."""
+    """Send a request until there is a final response: not a redirect, a busy server or a broken connection.
+    Raises ImageError; Broken only with `once`."""
     patience = Patience(transport, request.subject)
     while True:
         try:
@@ -148,7 +150,7 @@ def exchange(transport: Transport, request: Request) -> Response:
 
 
 def passing(response: Response) -> bool:
-    """Whether the same request may be answered otherwise in a while."""
+    """Whether a later retry may get a different response."""
     return response.status == _TOO_MANY or response.status in _PASSING
 
 
@@ -156,7 +158,7 @@ def _follow(transport: Transport, request: Request) -> Response:
     url = request.url
     for _ in range(_MOST_REDIRECTS + 1):
         headers = dict(request.headers)
-        # A password or token is for the host it was given to; a redirect may lead to anyone.
+        # Credentials are only for the host they were issued for; a redirect may lead anywhere.
         if request.authorization is not None and url.origin == request.url.origin:
             headers["Authorization"] = request.authorization
         response = transport.send(request.method, url, headers, request.body)
@@ -195,19 +197,19 @@ def _next(url: Url, location: str, request: Request) -> Url:
 
 
 def excerpt(response: Response, limit: int = 16 * 1024) -> str:
-    """What a refusal says, in one printable line; the response is read and closed."""
+    """A refusal's message, in one printable line; reads and closes the response."""
     with response:
         try:
             data = response.read(limit)
         except (Broken, ValueError):
             return ""
-    # Before the JSON is read and after it: a server may repeat what we sent, and how it quotes it, who knows.
+    # Before and after parsing the JSON: a server may repeat secrets that were sent, quoted in any way.
     said = response.without_secrets(_messages(response.without_secrets(data.decode(errors="replace"))))
     return plain_line(said)[:_LONGEST_EXCERPT]
 
 
 def _messages(text: str) -> str:
-    """The messages of an error document, or whatever came instead.
+    """The messages of an error document, or the text if it is not one.
 
     Source: Distribution Specification, "Error Codes".
     """
@@ -219,7 +221,7 @@ def _messages(text: str) -> str:
             for each in json.loads(text)["errors"]
         )
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        if "<" in text:  # a page of a proxy's
+        if "<" in text:  # a proxy's HTML page
             import re
 
             text = re.sub(r"<[^>]*>", " ", text)
@@ -227,8 +229,8 @@ def _messages(text: str) -> str:
 
 
 def retry_after_s(response: Response) -> float | None:
-    """The seconds that Retry-After asks for; None without it. A date is compared with the server's own
-    clock, because ours may be wrong."""
+    """The delay in seconds that Retry-After requests; None without it. A date is compared with the server's
+    own clock, because the local clock may be wrong."""
     text = (response.headers.get("Retry-After") or "").strip()
     if text.isascii() and text.isdigit():
         return min(float(text[:_LONGEST_HEADER]), _LONGEST_RETRY_S)
@@ -241,9 +243,9 @@ def retry_after_s(response: Response) -> float | None:
         now = parsedate_to_datetime(response.headers.get("Date") or "")
         return min(max(0.0, (until - now).total_seconds()), _LONGEST_RETRY_S)
     except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError):
-        return None  # the standard library raises each of them for some text
+        return None  # the standard library raises each of these for some text
 
 
 def writes(scopes: tuple[str, ...]) -> bool:
-    """Whether what these scopes allow changes anything."""
+    """Whether the scopes include write access."""
     return any("push" in scope.rpartition(":")[2] for scope in scopes)

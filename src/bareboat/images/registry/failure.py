@@ -1,6 +1,6 @@
-"""What it means when a connection fails: what another try may mend is Broken, what it cannot an ImageError.
+"""Classifies connection errors: Broken if a retry may succeed, else an ImageError.
 
-No text of either holds a header, a query or a password.
+Neither message contains a header, a query or a password.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import socket
 from bareboat.errors import ImageError
 from bareboat.images.registry.location import Url
 
-#: What OpenSSL calls an answer that is no TLS: the first bytes of plain HTTP, read as a TLS record.
+#: OpenSSL's errors for a response that is not TLS: the first bytes of plain HTTP, read as a TLS record.
 _NOT_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
 
 
 class Broken(Exception):
-    """The network failed in a way that another try may mend. `unreached`: nobody was there to answer."""
+    """A network failure that a retry may fix. `unreached`: no server was reached."""
 
     def __init__(self, reason: str, *, unreached: bool = False) -> None:
         super().__init__(reason)
@@ -24,20 +24,21 @@ class Broken(Exception):
 
 
 class NotTls(ImageError):
-    """Who listens there does not understand TLS. `origin`: of which URL."""
+    """The server does not support TLS. `origin`: of the URL."""
 
     origin = ""
 
 
 class Closed(Broken):
-    """We have closed the transport ourselves: no other try is wanted."""
+    """The transport was closed on purpose: do not retry."""
 
 
 def explained(error: Exception, url: Url, *, way: str, connecting: bool, known: bool) -> Exception:
-    """A Broken or an ImageError for what the socket, TLS or HTTP raised.
+    """A Broken or an ImageError for an exception of the socket, TLS or HTTP.
 
-    `way` is how messages call where the connection leads; `known` says that the place has answered before:
-    it may be starting again, and is worth more tries than a name that was mistyped.
+    `way`: the destination, for messages; `known`: the server has answered before, so it may be restarting,
+    and
+    deserves more retries than a mistyped name.
     """
     unreached = connecting and not known
     match error:
@@ -70,7 +71,7 @@ def explained(error: Exception, url: Url, *, way: str, connecting: bool, known: 
 
 
 def _handshake(error: OSError, url: Url) -> ImageError | None:
-    """What no other try would fix: certificates, versions, an answer that is no TLS."""
+    """Errors that no retry fixes: certificates, versions, a response that is not TLS; else None."""
     if url.scheme != "https":
         return None
     import ssl  # 5 ms that plain HTTP does not need
@@ -98,7 +99,7 @@ def _handshake(error: OSError, url: Url) -> ImageError | None:
 
 
 def speaks_tls(url: Url) -> ImageError:
-    """Plain HTTP was asked for, and is not spoken there."""
+    """The error for a plain HTTP request to a server that requires TLS."""
     return ImageError(
         f"{url.authority} uses TLS, but the request was plain HTTP", remedy="remove --plain-http"
     )

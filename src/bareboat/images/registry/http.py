@@ -1,4 +1,4 @@
-"""The connections of a pull or push, kept alive, with bodies read straight into the reader's buffer."""
+"""The persistent connections of a pull or push, with bodies read directly into the caller's buffer."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("bareboat")
 
-#: Fewer bytes than this within the time for reading, and a transfer has stalled.
+#: Fewer bytes within the read time-out mean that a transfer has stalled.
 _TRICKLE_BYTES = 64 * 1024
-#: A read returns once it has so much: large enough to be cheap, small enough to overlap with what follows.
+#: A read returns after this many bytes: large enough to be cheap, small enough to overlap with processing.
 _ENOUGH_BYTES = 256 * 1024
 
 
 class Response:
-    """An answer whose body is still to be read. Closing it early costs the connection, no more."""
+    """A response whose body is still to be read. Closing it early costs only the connection."""
 
     def __init__(
         self, transport: Transport, connection: Connection, raw: http.client.HTTPResponse, url: Url
@@ -40,9 +40,9 @@ class Response:
         self.url = url
         self.status = raw.status
         self.headers: Message = raw.headers
-        #: Bytes of the body that are still to come; None where the server does not tell.
+        #: Remaining bytes of the body; None if the server does not report the length.
         self.left = raw.length
-        #: Bytes of the body that have been read with the head; None before anybody has looked.
+        #: Bytes of the body that were read with the headers; None before the first check.
         self._ahead: int | None = None
         self._empty = True
         self._error: Exception | None = None
@@ -50,8 +50,9 @@ class Response:
     def readinto(self, view: memoryview) -> int:
         """Read the next bytes of the body; 0 at its end.
 
-        Returns when the view is full, when there is enough to be worth it, or at the end. What had come
-        before a break is returned first. Raises Broken.
+        Returns when the view is full, after `_ENOUGH_BYTES`, or at the end. Bytes received before a failure
+        are
+        returned first. Raises Broken.
         """
         got = 0
         began = time.monotonic()
@@ -93,16 +94,16 @@ class Response:
         return bytes(memoryview(buffer)[:got])
 
     def without_secrets(self, text: str) -> str:
-        """A text of the server's for a message: a server may repeat what we have sent to it."""
+        """Remove secrets from a server's text for a message: a server may repeat what was sent to it."""
         return self._transport.without_secrets(text)
 
     def close(self) -> None:
-        """Give the connection back if the answer has been read to its end, else close it."""
+        """Return the connection to the pool if the response has been read to its end, else close it."""
         connection, self._connection = self._connection, None
         if connection is None:
             return
         if self.left == 0:
-            self._raw.close()  # the file, not the connection, which can be used again
+            self._raw.close()  # closes the file, not the connection, which is reusable
         if self._raw.isclosed():
             self._transport.keep(connection)
         else:
@@ -115,7 +116,7 @@ class Response:
         self.close()
 
     def _receive(self, view: memoryview) -> int:
-        """One read of the socket, without a copy in between."""
+        """Read from the socket once, without an intermediate copy."""
         if self._raw.isclosed():
             self.close()
             return 0
@@ -126,7 +127,7 @@ class Response:
         elif self.left is None:
             count = self._raw.readinto(view)
             if count == 0 and self._empty:
-                # So ends a head that broke off before it told the length, too.
+                # A truncated header without a length ends like this, too.
                 raise http.client.IncompleteRead(b"")
         else:
             count = self._receive_plain(view[: self.left]) if self.left else 0
@@ -139,10 +140,11 @@ class Response:
         return count
 
     def _receive_plain(self, view: memoryview) -> int:
-        """What has come with the head, then straight from the socket.
+        """Read bytes that came with the headers, then directly from the socket.
 
-        Neither HTTPResponse.readinto nor BufferedReader.readinto1 will do: they may wait for more when they
-        have some already, and that is lost when the connection breaks meanwhile, and fetched twice.
+        HTTPResponse.readinto and BufferedReader.readinto1 are unsuitable: they may wait for more when they
+        have some
+        bytes already; if the connection breaks meanwhile, these are lost, and fetched twice.
         """
         file = self._raw.fp
         if self._ahead is None:
@@ -162,7 +164,7 @@ class Response:
 
 
 class Transport:
-    """All connections of one pull or push; any number of threads may use it."""
+    """All connections of one pull or push. Thread-safe."""
 
     def __init__(self, options: Options) -> None:
         self.options = self._given = options
@@ -175,7 +177,7 @@ class Transport:
         self._closed = threading.Event()
 
     def share(self, places: int) -> None:
-        """From now on so many places have together the time that one has to answer."""
+        """Divide the time-outs of one server among `places` servers, from now on."""
         self.options = dataclasses.replace(
             self._given,
             connect_timeout_s=self._given.connect_timeout_s / places,
@@ -183,7 +185,7 @@ class Transport:
         )
 
     def send(self, method: str, url: Url, headers: Mapping[str, str], body: Body = None) -> Response:
-        """Send one request and read the head of its answer. Raises Broken, ImageError, UsageError."""
+        """Send one request and read the headers of its response. Raises Broken, ImageError, UsageError."""
         while True:
             connection = self._take(url)
             reused = connection.used
@@ -199,7 +201,7 @@ class Transport:
                 self.drop(connection)
                 gone = isinstance(error, (http.client.RemoteDisconnected, ConnectionError))
                 if reused and gone and (body is None or isinstance(body, bytes)):
-                    continue  # closed as we wrote: nothing was done there, and nothing is wrong
+                    continue  # closed while writing: the server processed nothing, so send it again
                 raise self.explained(error, url, way=connection.way, connecting=connecting) from None
             except ContentError as error:
                 self.drop(connection)
@@ -215,7 +217,7 @@ class Transport:
             return Response(self, connection, raw, url)
 
     def hide(self, *secrets: str) -> None:
-        """Never let these stand in a message."""
+        """Remove these texts from all messages."""
         with self._lock:
             self._secrets.update(secret for secret in secrets if len(secret) > 3)
 
@@ -245,7 +247,7 @@ class Transport:
         connection.raw.close()
 
     def close(self) -> None:
-        """End everything: who is reading in another thread gets Broken at once."""
+        """Close all connections: readers in other threads get Broken at once."""
         self._closed.set()
         with self._lock:
             idle = [connection for kept in self._idle.values() for connection in kept]
@@ -258,7 +260,7 @@ class Transport:
                 shut(connection.sock)
 
     def explained(self, error: Exception, url: Url, *, way: str = "", connecting: bool = False) -> Exception:
-        """What a failure of the connection is for the layers above."""
+        """Classify a connection error for the layers above."""
         if self._closed.is_set():
             return Closed("closed")
         return failure.explained(

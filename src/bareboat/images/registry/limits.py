@@ -1,4 +1,4 @@
-"""How many pulls a registry still allows, which some tell with each answer: reported before it refuses.
+"""Reports how many pulls a registry still allows, from its responses, before it refuses more.
 
 Source: https://docs.docker.com/docker-hub/usage/pulls/ (ratelimit-remaining: 20;w=21600), and the draft that
 it follows, https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/
@@ -13,15 +13,15 @@ from bareboat.images.registry.location import log_in_name
 
 _NUMBER = re.compile(r"\s*(\d{1,12})\s*(?:[,;]|$)")
 _WINDOW = re.compile(r";\s*w\s*=\s*(\d{1,9})\b")
-#: Reported from so few, or from this share of all.
+#: Reported if at most this many, or this share of all, remain.
 _FEW = 5
 _SHARE = 0.1
-#: A shorter time passes while the registry's own delay (429) is waited for.
+#: Shorter windows pass during the delay of a 429.
 _SHORT_S = 300
 
 
 def notice(headers: Message, authority: str) -> str:
-    """What the user should know, or nothing while there are plenty."""
+    """A notice for the user, or "" while many pulls remain."""
     limit, remaining = headers.get("RateLimit-Limit") or "", headers.get("RateLimit-Remaining") or ""
     left, most = _NUMBER.match(remaining), _NUMBER.match(limit)
     if left is None:

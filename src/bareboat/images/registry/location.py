@@ -1,4 +1,4 @@
-"""Where things are: URLs, registries and mirrors, each read once and strictly.
+"""URLs, registries and mirrors, parsed once and strictly.
 
 Source: RFC 3986 (URI), https://www.rfc-editor.org/rfc/rfc3986
 """
@@ -11,7 +11,7 @@ from urllib.parse import urljoin, urlsplit
 
 from bareboat.errors import UsageError
 
-#: Docker Hub is called one thing, serves its interface at a second and keeps credentials under a third.
+#: Docker Hub has one name, serves its API under a second and stores credentials under a third.
 DOCKER_HUB = "docker.io"
 _DOCKER_HUB_HOST = "registry-1.docker.io"
 
@@ -24,7 +24,7 @@ _PRINTABLE = re.compile(r"[!-~]*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Url:
-    """An absolute HTTP URL. `target` is its path with the query, which may hold secrets: only `origin` and
+    """An absolute HTTP URL. `target`: its path with the query, which may contain secrets: only `origin` and
     `path` are for messages."""
 
     scheme: str
@@ -34,7 +34,7 @@ class Url:
 
     @property
     def authority(self) -> str:
-        """Host and port as in a Host header: the scheme's own port is left out."""
+        """Host and port as in a Host header: without the scheme's default port."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
 
@@ -53,20 +53,20 @@ class Url:
         return f"Url({self.origin}{self.path})"
 
     def at(self, path: str) -> Url:
-        """Below this URL; `path` begins with a slash and is quoted already."""
+        """A URL below this one; `path` begins with a slash and is already quoted."""
         target = self.target.rstrip("/") + path
         return Url(scheme=self.scheme, host=self.host, port=self.port, target=target)
 
     def joined(self, location: str) -> Url:
-        """Where a Location header leads from here. Raises ValueError for what is no HTTP URL."""
+        """The URL of a Location header, relative to this one. Raises ValueError if it is not an HTTP URL."""
         return parse_url(urljoin(str(self), location))
 
 
 def parse_url(text: str) -> Url:
-    """Read an absolute URL. Raises ValueError, which repeats nothing of the text, for any other.
+    """Parse an absolute URL. Raises ValueError, which repeats nothing of the text, for any other.
 
-    A user and password in it are refused: they would end up in logs, and it is not for a server to choose
-    whom we log in as.
+    A user name and password in it are refused: they would end up in logs, and a server must not choose the
+    user's log-in.
     """
     if not _PRINTABLE.fullmatch(text):
         raise ValueError("it holds characters that no URL may")
@@ -82,7 +82,7 @@ def parse_url(text: str) -> Url:
 
 
 def registry_url(registry: str, *, plain_http: bool) -> Url:
-    """Where the registry of that name is asked. Raises UsageError for what is no name of a host."""
+    """The URL of the registry with this name. Raises UsageError if it is not a host name."""
     if not _AUTHORITY.fullmatch(registry):
         raise UsageError(
             f"{registry!r} is not the name of a registry", remedy="write HOST or HOST:PORT, such as quay.io"
@@ -98,7 +98,7 @@ def registry_url(registry: str, *, plain_http: bool) -> Url:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether the host can only be this machine: no name is resolved for it but localhost."""
+    """Whether the host can only be this machine: no name except localhost is resolved."""
     if host == "localhost":
         return True
     import ipaddress
@@ -110,17 +110,17 @@ def is_loopback(host: str) -> bool:
 
 
 def log_in_name(authority: str) -> str:
-    """What a user calls the registry that is asked there."""
+    """The name of the registry at this authority, as users write it."""
     return DOCKER_HUB if authority == _DOCKER_HUB_HOST else authority
 
 
 def mirror_url(mirror: str) -> Url:
-    """Where a mirror is asked: `[http://]HOST[:PORT][/PREFIX]`; the prefix goes before each repository's
-    name, as proxy projects want it. Raises UsageError."""
+    """The URL of a mirror, `[http://]HOST[:PORT][/PREFIX]`; the prefix precedes each repository's name, as
+    proxy projects require. Raises UsageError."""
     try:
         return parse_url(mirror if "://" in mirror else f"https://{mirror}")
     except ValueError as error:
-        shown = mirror.rpartition("@")[2]  # a password before it is not for the screen
+        shown = mirror.rpartition("@")[2]  # omit a password before the @
         raise UsageError(
             f"{shown!r} is not a mirror: {error}",
             remedy="write HOST, HOST:PORT or HOST/PREFIX; http:// before it for plain HTTP",

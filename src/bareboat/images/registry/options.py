@@ -1,4 +1,4 @@
-"""What a user may set about the way to a registry."""
+"""User settings for access to registries."""
 
 from __future__ import annotations
 
@@ -11,28 +11,29 @@ _log = logging.getLogger("bareboat")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How to reach a registry, and how patiently.
+    """How to reach a registry, and how often to retry.
 
-    `environment` gives proxies, certificates and the places of credentials; it is never the process's own
-    unless the caller says so. `plain_http` is for the registry itself; a mirror asks for it by `http://`.
+    `environment`: proxies, certificates and the files with credentials; the caller must pass the process's
+    own
+    environment explicitly. `plain_http`: for the registry itself; a mirror uses `http://` instead.
     """
 
     environment: Mapping[str, str] = field(repr=False)
     plain_http: bool = False
-    #: Certificates of authorities to trust besides the system's, in PEM.
+    #: Certificates of additional trusted authorities, in PEM.
     ca_file: str | None = None
-    #: Asked in this order before the registry itself: `[http://]HOST[:PORT][/PREFIX]`.
+    #: Tried in this order before the registry itself: `[http://]HOST[:PORT][/PREFIX]`.
     mirrors: tuple[str, ...] = ()
     #: Tries without any progress before giving up.
     attempts: int = 6
     connect_timeout_s: float = 20.0
-    #: A transfer that brings nothing for so long has stalled. Two of them are less than 90 s.
+    #: A transfer without data for this long has stalled. Twice the value is less than 90 s.
     read_timeout_s: float = 44.0
-    #: Before the second try; doubled for each one after it.
+    #: Delay before the second try; doubled for each further one.
     backoff_s: float = 0.5
-    #: The longest single pause between tries, unless the registry asks for a longer one.
+    #: The longest single pause between tries, unless the registry requests a longer one.
     longest_backoff_s: float = 20.0
-    #: All that one request may wait because the registry says so (429, Retry-After).
+    #: Total wait of one request at the registry's demand (429, Retry-After).
     longest_wait_s: float = 180.0
-    #: Told in one line what takes time.
+    #: Receives a one-line message about each delay.
     say: Callable[[str], None] = _log.info

@@ -1,4 +1,4 @@
-"""Which proxy leads to a host, as curl and Go's programs read it from the environment.
+"""Chooses the proxy for a host from the environment, like curl and Go programs.
 
 Source: https://pkg.go.dev/golang.org/x/net/http/httpproxy, https://curl.se/docs/manpage.html
 """
@@ -14,7 +14,7 @@ from bareboat.images.registry.location import Url
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proxy:
-    """An HTTP proxy; `authorization` is what its Proxy-Authorization header says, a secret."""
+    """An HTTP proxy; `authorization`: the value of its Proxy-Authorization header, a secret."""
 
     host: str
     port: int
@@ -25,7 +25,7 @@ class Proxy:
 
 
 def choose(url: Url, environment: Mapping[str, str]) -> Proxy | None:
-    """The proxy for a URL, or None for the straight way. Raises UsageError for one of no use."""
+    """The proxy for a URL, or None for a direct connection. Raises UsageError for an unusable one."""
     variable = next(
         (name for name in (f"{url.scheme.upper()}_PROXY", f"{url.scheme}_proxy", "ALL_PROXY", "all_proxy")
          if environment.get(name)),
@@ -37,12 +37,12 @@ def choose(url: Url, environment: Mapping[str, str]) -> Proxy | None:
 
 
 def _straight(url: Url, exceptions: str) -> bool:
-    """Whether no proxy is to be used: this machine itself, and what NO_PROXY names."""
+    """Whether to connect directly: to this machine itself, and to hosts in NO_PROXY."""
     if url.host == "localhost" or url.host == "::1" or url.host.startswith("127."):
         return True
     for entry in exceptions.replace(",", " ").split():
         name, _, port = entry.rpartition(":") if entry.rpartition(":")[2].isdigit() else (entry, "", "")
-        if ":" in name and not name.startswith("["):  # an IPv6 address, whose last colon is not a port's
+        if ":" in name and not name.startswith("["):  # an IPv6 address without a port
             name, port = entry, ""
         if port and int(port) != url.port:
             continue

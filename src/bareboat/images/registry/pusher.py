@@ -1,4 +1,4 @@
-"""Content on its way into a registry: only what is not there yet.
+"""Uploads content to a registry: only what it does not have yet.
 
 Source: OCI Distribution Specification 1.1, "Push", https://github.com/opencontainers/distribution-spec
 """
@@ -20,12 +20,12 @@ from bareboat.images.registry.options import Options
 
 __all__ = ["Options", "Pusher", "open_pusher"]
 
-#: What is handed to the socket at a time: its time-out is for the whole of it.
+#: Bytes per call of the socket: its time-out is for the whole call.
 _CHUNK = 1 << 20
 
 
 def open_pusher(registry: str, repository: str, *, options: Options) -> Pusher:
-    """A repository to push to. Asks nothing yet; mirrors play no part. Raises UsageError."""
+    """A repository to push to. Sends no request yet; mirrors are not used. Raises UsageError."""
     transport = Transport(options)
     endpoint = Endpoint(
         registry=registry,
@@ -38,7 +38,7 @@ def open_pusher(registry: str, repository: str, *, options: Options) -> Pusher:
 
 
 class Pusher:
-    """One repository that is pushed to. Any number of threads may use it."""
+    """One repository to push to. Thread-safe."""
 
     def __init__(self, endpoint: Endpoint, transport: Transport) -> None:
         self.name = endpoint.name
@@ -60,9 +60,9 @@ class Pusher:
             return response.status == 200
 
     def mount(self, digest: str, from_repository: str) -> bool:
-        """Have the registry take the blob from another of its repositories, without a byte being sent.
+        """Mount the blob from another repository of the registry, without an upload.
 
-        False where it does not: it lacks the blob there, does not let us read it, or cannot.
+        False if that fails: the blob is missing there, access is denied, or mounting is not supported.
         """
         query = urlencode({"mount": digest, "from": from_repository})
         try:
@@ -74,18 +74,19 @@ class Pusher:
                 accepted=(201, 202, 403, 404, 405),
             )
         except ImageError:
-            # A token service may refuse the whole for the other repository's sake; a plain upload will tell.
+            # A token service may refuse all scopes because of the other repository; an upload will show that.
             return False
         excerpt(response)
-        if response.status == 202:  # it has begun an upload instead
+        if response.status == 202:  # the registry started an upload instead
             self._cancel(response)
         return response.status == 201
 
     def upload(self, digest: str, size: int, chunks: Iterable[bytes | memoryview]) -> None:
-        """Send a blob of `size` bytes. The registry verifies the digest.
+        """Upload a blob of `size` bytes. The registry verifies the digest.
 
-        An upload that breaks is begun anew if `chunks` can be iterated again (a list, or an object with
-        `__iter__`), not if it is an iterator. Raises ImageError.
+        A failed upload is repeated if `chunks` can be iterated again (a list, or an object with `__iter__`),
+        not
+        if it is an iterator. Raises ImageError.
         """
         subject = self._blob(digest)
         again = iter(chunks) is not chunks
@@ -101,7 +102,7 @@ class Pusher:
                     scopes=self._scopes,
                     headers={"Content-Type": "application/octet-stream", "Content-Length": str(size)},
                     body=sent,
-                    # All are read here: what of them another upload may mend is told below.
+                    # All are accepted here; below is decided which of them another upload may fix.
                     accepted=(201, 204, 400, 404, 408, 416, 425, 429, 500, 502, 503, 504),
                     once=True,
                 )
@@ -132,8 +133,8 @@ class Pusher:
                 )
 
     def put_manifest(self, reference: str, data: bytes, media_type: str) -> str:
-        """Send a manifest or an index under a tag or its digest; return its digest, by the algorithm that the
-        registry names it by. Raises ImageError."""
+        """Upload a manifest or an index under a tag or its digest; return its digest, in the algorithm that
+        the registry uses. Raises ImageError."""
         digest = digests.of(data, digests.algorithm(reference) if digests.is_digest(reference) else "sha256")
         subject = f"{self.name}{'@' if ':' in reference else ':'}{reference}"
         response = self._endpoint.ask(
@@ -163,7 +164,7 @@ class Pusher:
         return digest if told is None or digests.is_digest(reference) else told
 
     def close(self) -> None:
-        """Close all connections; an upload that waits in another thread raises ImageError at once."""
+        """Close all connections; an upload that blocks in another thread raises ImageError at once."""
         self._transport.close()
 
     def __enter__(self) -> Pusher:
@@ -176,7 +177,7 @@ class Pusher:
         return f"{digest} in {self.name}"
 
     def _check_registry(self, response: Response) -> None:
-        """Raise ImageError for a web page: of a proxy that asks for a log-in, or of another server."""
+        """Raise ImageError for a web page: of a proxy that requires a log-in, or of another server."""
         kind = (response.headers.get("Content-Type") or "").partition(";")[0].strip().lower()
         if response.status in (200, 202) and kind in ("text/html", "application/xhtml+xml"):
             raise ImageError(
@@ -187,8 +188,8 @@ class Pusher:
             )
 
     def _begin(self, subject: str, digest: str) -> Url:
-        """Open an upload; where it is to be sent. A registry may require the name of an algorithm that is
-        not its own; others ignore that."""
+        """Start an upload; return its URL. A registry may require the name of an algorithm that is not its
+        default; others ignore it."""
         algorithm = digests.algorithm(digest)
         response = self._endpoint.ask(
             "POST",
@@ -210,7 +211,7 @@ class Pusher:
             ) from None
 
     def _cancel(self, response: Response) -> None:
-        """Tidy up there. Registries drop uploads that nobody ends by themselves, only later."""
+        """Cancel an upload. Registries remove abandoned uploads themselves, but later."""
         with contextlib.suppress(ImageError, Missing):
             excerpt(
                 self._endpoint.ask(
@@ -224,7 +225,7 @@ class Pusher:
 
 
 class _Counted:
-    """The chunks of a body whose length has been promised. Raises ImageError when there are more or fewer."""
+    """The chunks of a body with a declared length. Raises ImageError when there are more or fewer bytes."""
 
     def __init__(self, chunks: Iterable[bytes | memoryview], size: int, subject: str) -> None:
         self._chunks = chunks

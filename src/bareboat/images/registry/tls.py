@@ -1,6 +1,7 @@
-"""Trust: which authorities vouch for a registry.
+"""Trusted certificate authorities for a registry.
 
-Private authorities are also looked for where podman and Docker look, so that what works there works here.
+Private authorities are also read from the directories of podman and Docker, so that registries that work with
+them work here.
 Source: https://github.com/containers/image/blob/main/docs/containers-certs.d.5.md
 """
 
@@ -20,7 +21,7 @@ _LARGEST_FILE = 16 * 2**20
 
 
 def context(url: Url, options: Options) -> ssl.SSLContext:
-    """What to trust for one host. Raises UsageError for certificates that cannot be read."""
+    """The TLS context for one host. Raises UsageError for unreadable certificates."""
     # SSL_CERT_FILE replaces the system's authorities, as for every program that uses OpenSSL.
     chosen = options.environment.get("SSL_CERT_FILE")
     try:
@@ -29,8 +30,8 @@ def context(url: Url, options: Options) -> ssl.SSLContext:
         made = ssl.create_default_context(cafile=chosen or None)
     except OSError as error:
         raise _unreadable("SSL_CERT_FILE", str(chosen), error) from None
-    # Python 3.13 refuses authorities that lack extensions of RFC 5280, as many of sites' own do; podman,
-    # Docker and curl take them: https://docs.python.org/3/library/ssl.html#ssl.create_default_context
+    # Python 3.13 refuses authorities without extensions of RFC 5280, which many sites' own lack; podman,
+    # Docker and curl accept them: https://docs.python.org/3/library/ssl.html#ssl.create_default_context
     made.verify_flags &= ~ssl.VERIFY_X509_STRICT
     made.set_alpn_protocols(["http/1.1"])
     if options.ca_file is not None:
@@ -49,19 +50,19 @@ def context(url: Url, options: Options) -> ssl.SSLContext:
 
 
 def _kept_for(url: Url, options: Options) -> Iterator[str]:
-    """The authorities that the user or the administrator has put down for this registry."""
+    """The authorities that the user or the administrator has installed for this registry."""
     home = options.environment.get("HOME")
     folders = ["/etc/docker/certs.d", "/etc/containers/certs.d"]
     if home:
         folders.append(os.path.join(home, ".config/containers/certs.d"))
     for folder in folders:
-        if os.path.isdir(folder):  # mostly not
+        if os.path.isdir(folder):  # usually missing
             for name in {url.authority, f"{url.host}:{url.port}"}:
                 yield from sorted(glob.glob(os.path.join(glob.escape(os.path.join(folder, name)), "*.crt")))
 
 
 def _check_regular(file: str) -> None:
-    """OpenSSL waits at a pipe, and reads a device without end. Raises OSError."""
+    """Raise OSError for a FIFO or device: OpenSSL would block on it, or read without end."""
     untrusted.read_bytes(file, limit=_LARGEST_FILE, follow=True)
 
 

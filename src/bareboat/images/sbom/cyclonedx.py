@@ -1,4 +1,4 @@
-"""An inventory as CycloneDX 1.6, in JSON. Pure.
+"""Writes an inventory as CycloneDX 1.6, in JSON. Pure.
 
 Source: https://cyclonedx.org/docs/1.6/json/
 """
@@ -17,7 +17,7 @@ _ALGORITHMS = {"SHA256": "SHA-256", "MD5": "MD5"}
 
 
 def document(image: Image, inventory: Inventory, *, created: str) -> dict[str, Any]:
-    """The document of an image. `created`: when the image was made, as RFC 3339; or nothing."""
+    """The document of an image. `created`: when the image was made, as RFC 3339, or ""."""
     metadata: dict[str, Any] = {
         "tools": {"components": [{"type": "application", "name": "bareboat", "version": __version__}]},
         "component": {
@@ -42,7 +42,7 @@ def document(image: Image, inventory: Inventory, *, created: str) -> dict[str, A
             "version": inventory.distribution_version,
         }
         components.insert(0, system)
-    # Of the digest, so that the same image has the same number.
+    # Derived from the digest, so that the same image always has the same serial number.
     number = uuid.uuid5(uuid.NAMESPACE_URL, f"bareboat:{image.digest}")
     return {
         "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",

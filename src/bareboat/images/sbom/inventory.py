@@ -1,4 +1,4 @@
-"""Inventory: all packages of an image, and what could not be read."""
+"""Lists all packages of an image, and what could not be read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST_FOLDERS = 2_000_000
 _MOST_PACKAGES = 200_000
 _MOST_WARNINGS = 100
 _DEEPEST = 256
-#: Not an image's own files, whatever lies there.
+#: Never part of an image, whatever they contain.
 _SKIPPED = ("/proc", "/sys", "/dev")
 _RPM_SQLITE = ("/var/lib/rpm/rpmdb.sqlite", "/usr/lib/sysimage/rpm/rpmdb.sqlite")
 _RPM_OTHERS = {
@@ -31,7 +31,7 @@ _RPM_OTHERS = {
 
 @dataclass(slots=True, kw_only=True)
 class Inventory:
-    """The packages, in the order of their package URLs, and what else is to be said."""
+    """The packages, in order of their package URLs, and warnings."""
 
     distribution: str = ""
     distribution_version: str = ""
@@ -66,7 +66,7 @@ def _text(view: View, path: str, most: int, found: Inventory) -> str | None:
 
 
 def _bytes(view: View, path: str, most: int, found: Inventory) -> bytes | None:
-    """A whole file of the image; None when there is none, with a warning when it is too large."""
+    """A whole file of the image; None if it does not exist, or, with a warning, if it is too large."""
     with view.open(path) as descriptor:
         if descriptor is None:
             return None
@@ -129,7 +129,7 @@ def _rpm(view: View, found: Inventory) -> Iterator[Package]:
 
 
 def _tree(view: View, found: Inventory) -> Iterator[Package]:
-    """What lies anywhere: Python distributions, conda's records, R's packages."""
+    """Search all directories for Python distributions, conda's records and R's packages."""
     pending = ["/"]
     folders = 0
     while pending:

@@ -1,7 +1,7 @@
-"""Which package of an image each file belongs to, by the lists that package managers keep in the image.
+"""The package of each file in an image, from the package managers' file lists in the image.
 
-A file that a distribution's package and a Python distribution both list belongs to the first; one of a conda
-package and a Python distribution to the conda package.
+A file listed by a distribution's package and by a Python distribution belongs to the former; one listed by a
+conda package and a Python distribution belongs to the conda package.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _RPM = ("/var/lib/rpm/rpmdb.sqlite", "/usr/lib/sysimage/rpm/rpmdb.sqlite")
 _APK = ("/lib/apk/db/installed", "/usr/lib/apk/db/installed")
 _SKIPPED = ("/proc", "/sys", "/dev")
 
-#: Type of a package URL, and the package's name; both empty for a file of no package.
+#: Type of a package URL, and the package's name; both empty for a file without a package.
 Owner = tuple[str, str]
 NOBODY: Owner = ("", "")
 
 
 class Owners:
-    """The packages of an image by the paths of their files, links in the directories followed."""
+    """Maps the paths of files to packages, with links in parent directories resolved."""
 
     def __init__(self, view: View) -> None:
         self._view = view
@@ -49,7 +49,7 @@ class Owners:
             self._take(owner, paths)
 
     def of(self, path: str) -> Owner:
-        """The package of a file, by its path without links. Byte code belongs to its source's package."""
+        """The package of a file, by its path without links. Bytecode belongs to its source's package."""
         owner = self._files.get(path)
         if owner is not None:
             return owner
@@ -132,7 +132,7 @@ class Owners:
                 return
 
     def _anywhere(self) -> Iterator[tuple[Owner, list[str]]]:
-        """conda's records and Python's; R's packages are whole directories."""
+        """Yield conda's records and Python's; R's packages are whole directories."""
         pending = ["/"]
         folders = 0
         while pending and folders < _MOST_FOLDERS:
@@ -183,5 +183,5 @@ class _Conda(msgspec.Struct):
 
 
 def _distribution(folder: str) -> str:
-    """The name in NAME-VERSION.dist-info, as package URLs have it."""
+    """The name in NAME-VERSION.dist-info, as in package URLs."""
     return plain(folder.removesuffix(".dist-info").partition("-")[0]).lower().replace("_", "-")

@@ -15,8 +15,8 @@ _LONGEST = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Package:
-    """`kind`: the type of its package URL. `path`: the file of the image that names it. `hashes`: pairs of an
-    algorithm, as SPDX names it, and hexadecimal digits, of the file that it was installed from."""
+    """A package. `kind`: the type of its package URL. `path`: the file of the image that lists it. `hashes`:
+    pairs of an algorithm, as in SPDX, and hexadecimal digits, of the package file."""
 
     kind: str
     name: str
@@ -46,5 +46,5 @@ def _quoted(text: str) -> str:
 
 
 def plain(value: object) -> str:
-    """A field of a stranger's as one short line without control characters."""
+    """An untrusted field as one short line without control characters."""
     return one_line(value, limit=_LONGEST) if isinstance(value, str) else ""

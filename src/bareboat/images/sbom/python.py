@@ -1,4 +1,4 @@
-"""Python distributions and conda packages.
+"""Parses metadata of Python distributions and conda packages.
 
 Sources: https://packaging.python.org/en/latest/specifications/core-metadata/, and
 https://docs.conda.io/projects/conda-build/en/stable/resources/package-spec.html
@@ -20,7 +20,7 @@ _MD5, _SHA256 = re.compile(r"[0-9a-f]{32}"), re.compile(r"[0-9a-f]{64}")
 
 
 def distribution(text: str, path: str) -> Package | None:
-    """What METADATA or PKG-INFO says; None for a file without a name."""
+    """Parse METADATA or PKG-INFO; None for a file without a name."""
     head = text.replace("\r\n", "\n").partition("\n\n")[0]
     found: dict[str, str] = {}
     classified = []
@@ -55,7 +55,7 @@ class _Conda(msgspec.Struct):
 
 
 def conda(data: bytes, path: str) -> Package | None:
-    """What a file of conda-meta says. Raises ValueError for one that is damaged."""
+    """Parse a file of conda-meta; None for a file without a name. Raises ValueError for a damaged one."""
     try:
         read = msgspec.json.decode(data, type=_Conda)
     except (msgspec.DecodeError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""rpm's database, where it is SQLite: since Fedora 33, RHEL 9 and their like.
+"""Reads rpm's database, if it is SQLite: in Fedora 33, RHEL 9 and later.
 
 Source: https://rpm-software-management.github.io/rpm/manual/hregions.html, format of a header
 """
@@ -17,19 +17,19 @@ _INT32, _STRING, _STRINGS, _I18N = 4, 6, 8, 9
 _LARGEST_HEADER = 64 << 20
 _MOST_ENTRIES = 1 << 16
 _MOST_PACKAGES = 100_000
-#: Of SQLite's virtual machine; a real database of 5,000 packages takes some 100,000.
+#: Of SQLite's virtual machine; a real database of 5,000 packages takes some 100,000 steps.
 _STEPS = 1000
 _MOST_CALLS = 100_000
 
 
 def packages(descriptor: int, path: str, *, distribution: str, version: str) -> Iterator[Package]:
-    """The packages in an open database. Raises ValueError for one that is damaged."""
+    """The packages in an open database. Raises ValueError for a damaged one."""
     for header in _headers(descriptor):
         yield _package(header, path, distribution, version)
 
 
 def files(descriptor: int) -> Iterator[tuple[str, list[str]]]:
-    """The packages in an open database, each with its files. Raises ValueError for one that is damaged."""
+    """The packages in an open database, each with its files. Raises ValueError for a damaged one."""
     for header in _headers(descriptor):
         yield plain(_fields(header).get(_NAME)) or "unknown", _files(header)
 
@@ -43,7 +43,7 @@ def _headers(descriptor: int) -> Iterator[bytes]:
         return calls > _MOST_CALLS
 
     try:
-        # By the descriptor, so that it is the file that was looked at; immutable, so that nothing is written.
+        # By the descriptor, so that it is the file that was checked; immutable, so that nothing is written.
         base = sqlite3.connect(f"file:/proc/self/fd/{descriptor}?mode=ro&immutable=1", uri=True)
         try:
             base.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LARGEST_HEADER)
@@ -83,7 +83,7 @@ def _package(header: bytes, path: str, distribution: str, version: str) -> Packa
 
 
 def _fields(header: bytes) -> dict[int, str]:
-    """The texts and first numbers of a header. Raises ValueError."""
+    """The strings and first integers in a header. Raises ValueError."""
     try:
         entries, size = struct.unpack_from(">II", header)
         if entries > _MOST_ENTRIES or 8 + entries * 16 + size > len(header):
@@ -105,7 +105,7 @@ def _fields(header: bytes) -> dict[int, str]:
 
 
 def _files(header: bytes) -> list[str]:
-    """The paths of a package: a directory's number and a name for each. Raises ValueError."""
+    """The paths of a package: for each, the index of a directory and a name. Raises ValueError."""
     try:
         entries, size = struct.unpack_from(">II", header)
         if entries > _MOST_ENTRIES or 8 + entries * 16 + size > len(header):

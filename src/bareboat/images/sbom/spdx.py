@@ -1,4 +1,4 @@
-"""An inventory as SPDX 2.3, in JSON. Pure.
+"""Writes an inventory as SPDX 2.3, in JSON. Pure.
 
 Source: https://spdx.github.io/spdx-spec/v2.3/
 """
@@ -13,12 +13,12 @@ from bareboat.images.sbom.package import Package
 from bareboat.model import Image
 
 _NONE = "NOASSERTION"
-#: SPDX requires a date; an image without one gets this, the same each time.
+#: SPDX requires a date; an image without one gets this constant.
 _NO_DATE = "1970-01-01T00:00:00Z"
 
 
 def document(image: Image, inventory: Inventory, *, created: str) -> dict[str, Any]:
-    """The document of an image. `created`: when the image was made, as RFC 3339; or nothing."""
+    """The document of an image. `created`: when the image was made, as RFC 3339, or ""."""
     licences = {
         text: f"LicenseRef-{number}"
         for number, text in enumerate(

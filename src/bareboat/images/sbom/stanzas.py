@@ -1,4 +1,4 @@
-"""dpkg, apk and R: files of fields, in paragraphs.
+"""Parses the package lists of dpkg, apk and R: fields in paragraphs.
 
 Sources: deb-control(5), dpkg(1), https://wiki.alpinelinux.org/wiki/Apk_spec, and
 https://cran.r-project.org/doc/manuals/R-exts.html#The-DESCRIPTION-file
@@ -17,7 +17,7 @@ _MOST_LICENCES = 20
 
 
 def stanzas(text: str) -> Iterator[dict[str, str]]:
-    """The paragraphs of a control file: field -> value, whose lines are joined by blanks."""
+    """The paragraphs of a control file: field -> value, with its lines joined by blanks."""
     found: dict[str, str] = {}
     last = ""
     for line in text.split("\n"):
@@ -38,7 +38,7 @@ def stanzas(text: str) -> Iterator[dict[str, str]]:
 
 
 def dpkg(text: str, path: str, *, distribution: str, version: str) -> Iterator[Package]:
-    """The packages of a dpkg status file that are installed. A distroless image's have no status."""
+    """The installed packages of a dpkg status file. Those of a distroless image have no status field."""
     distro = f"{distribution}-{version}" if version else distribution
     for each in stanzas(text):
         name = plain(each.get("Package"))
@@ -57,7 +57,7 @@ def dpkg(text: str, path: str, *, distribution: str, version: str) -> Iterator[P
 
 
 def copyright_licences(text: str) -> str:
-    """The licences that a machine-readable copyright file names, with commas between; else nothing."""
+    """The licences in a machine-readable copyright file, separated by commas; "" for other files."""
     if "copyright-format" not in text[:2048]:
         return ""
     names = dict.fromkeys(plain(each) for each in _LICENCE.findall(text))
@@ -65,7 +65,7 @@ def copyright_licences(text: str) -> str:
 
 
 def apk(text: str, path: str, *, distribution: str, version: str) -> Iterator[Package]:
-    """The packages of apk's list of what is installed."""
+    """The packages of apk's database of installed packages."""
     distro = f"{distribution}-{version}" if version else distribution
     for each in stanzas(text):
         if name := plain(each.get("P")):
@@ -82,7 +82,7 @@ def apk(text: str, path: str, *, distribution: str, version: str) -> Iterator[Pa
 
 
 def description(text: str, path: str) -> Package | None:
-    """An installed R package; None for another tool's DESCRIPTION."""
+    """Parse an installed R package's DESCRIPTION; None for another tool's."""
     first = next(stanzas(text), {})
     if not first.get("Package") or not first.get("Built"):
         return None

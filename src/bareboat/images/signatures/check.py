@@ -1,4 +1,4 @@
-"""Check: whether an image meets the signature policy, before anything of it can be seen in the store."""
+"""Checks whether an image meets the signature policy, before any of it is visible in the store."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ _MOST_REASONS = 5
 
 
 def _nothing_changed() -> None:
-    """What a registry gave is known by its digest: it cannot change."""
+    """A registry's content is identified by its digest: it cannot change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """The verdict. `confirm` raises ImageError when the file that was judged has changed since."""
+    """The verdict. `confirm` raises ImageError if the file has changed since the check."""
 
     trust: Trust
     confirm: Callable[[], None] = _nothing_changed
 
 
 def rules_for(found: Reference, access: Access) -> Rules | None:
-    """What the policy that holds here requires of an image; None without any policy. Raises UsageError."""
+    """The requirements of the applicable policy for an image; None without a policy. Raises UsageError."""
     path = place.locate(access.policy, os.environ)
     if path is None:
         return None
@@ -54,7 +54,7 @@ def rules_for(found: Reference, access: Access) -> Rules | None:
 
 
 def stamp(rules: Rules) -> str:
-    """A digest of the requirements and of the keys that they name: what a verdict was given by."""
+    """A digest of the requirements and their keys, on which a verdict is based."""
     digest = hashlib.sha256(rules.text.encode())
     for each in rules.requirements:
         if isinstance(each, SignedBy | SigstoreSigned):
@@ -64,8 +64,8 @@ def stamp(rules: Rules) -> str:
 
 
 def holds(found: Reference, pin: Pin | None, access: Access) -> bool:
-    """Whether an image of the store still meets the policy: no signature is required, or a verdict was given
-    by the same requirements and keys. Raises UsageError for a policy that cannot be read."""
+    """Whether an image in the store still meets the policy: no signature is required, or the verdict is based
+    on the same requirements and keys. Raises UsageError for an unreadable policy."""
     rules = rules_for(found, access)
     if rules is None:
         return True
@@ -77,13 +77,13 @@ def holds(found: Reference, pin: Pin | None, access: Access) -> bool:
 
 
 def check(found: Reference, digests: tuple[str, ...], access: Access) -> Checked:
-    """Judge an image. `digests`: of its manifest, and of the index that led to it. A signature of either
-    serves: the index names the manifest by its digest.
+    """Check an image. `digests`: of its manifest, and of the index that led to it. A signature of either is
+    sufficient: the index contains the manifest's digest.
 
-    Raises ImageError when a requirement is not met, UsageError for a policy or key that cannot be used.
+    Raises ImageError when a requirement is not met, UsageError for an unusable policy or key.
     """
     rules = rules_for(found, access)
-    # What a SIF says of itself is looked at even where nobody requires it.
+    # The signatures in a SIF are checked even if no policy requires them.
     sif = None
     if found.transport is Transport.SIF:
         from bareboat.images.signatures import sif as sif_signatures
@@ -113,7 +113,7 @@ def check(found: Reference, digests: tuple[str, ...], access: Access) -> Checked
 
 
 def _required(work: _Work, requirement: Requirement, rules: Rules, is_sif: bool) -> Signer | None:
-    """Who signed the image as one requirement has it; None where it requires no signature."""
+    """The signer according to one requirement; None if it requires no signature."""
     match requirement:
         case AcceptAnything():
             return None
@@ -128,7 +128,7 @@ def _required(work: _Work, requirement: Requirement, rules: Rules, is_sif: bool)
 
 
 def _sif_signed(work: _Work, requirement: SignedBy, rules: Rules) -> Signer:
-    """Who signed a SIF. Its signatures name no image, so the key alone decides."""
+    """The signer of a SIF. Its signatures contain no image name, so only the key is checked."""
     from bareboat.images.signatures import sif
 
     if requirement.identity.kind in ("exactReference", "exactRepository"):
@@ -141,7 +141,7 @@ def _sif_signed(work: _Work, requirement: SignedBy, rules: Rules) -> Signer:
 
 @dataclass(slots=True, kw_only=True)
 class _Work:
-    """One image while it is judged; signatures are fetched once, and only when a requirement needs them."""
+    """One image during the check; signatures are fetched once, and only if a requirement needs them."""
 
     found: Reference
     digests: tuple[str, ...]
@@ -151,7 +151,7 @@ class _Work:
 
     @property
     def asked(self) -> Name | None:
-        """The name that signatures are compared with."""
+        """The name with which signatures are compared."""
         if self.found.transport is not Transport.REGISTRY:
             return None
         name = f"{self.found.registry}/{self.found.repository}"
@@ -161,7 +161,7 @@ class _Work:
 
 
 def _sigstore_signed(work: _Work, requirement: SigstoreSigned, rules: Rules) -> Signer:
-    """Who signed the image as the requirement has it."""
+    """The cosign signer according to the requirement."""
     from bareboat.images.signatures import sigstore
     from bareboat.images.signatures.payload import COSIGN, read_payload
 
@@ -207,7 +207,7 @@ def _attached(work: _Work) -> list[Attached]:
 
 
 def _signed_by(work: _Work, requirement: SignedBy, rules: Rules) -> Signer:
-    """Who signed the image as the requirement has it."""
+    """The OpenPGP signer according to the requirement."""
     from bareboat.images.signatures import lookaside
     from bareboat.images.signatures.openpgp import Keyring
     from bareboat.images.signatures.payload import SIMPLE_SIGNING, read_payload
@@ -235,7 +235,7 @@ def _signed_by(work: _Work, requirement: SignedBy, rules: Rules) -> Signer:
 def _mismatch(
     digest: str, name: str, digests: tuple[str, ...], identity: Identity, asked: Name | None
 ) -> str | None:
-    """Why a verified signature is not one of this image; None when it is."""
+    """Why a verified signature is not of this image; None if it is."""
     if digest not in digests:
         return f"a signature is of another image, {short(digest)}…"
     if not identity.matches(asked, name):

@@ -1,4 +1,4 @@
-"""Whether the name in a signature is the name of the image that was asked for.
+"""Compares the name in a signature with the name of the requested image.
 
 Source: containers-policy.json(5), `signedIdentity`. Pure.
 """
@@ -21,7 +21,7 @@ _NEEDED = {
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A name as signatures have it: `repository` with its registry, and the tag or digest, if it has one."""
+    """A name as in signatures: `repository` including its registry, and the tag or digest, if any."""
 
     repository: str
     tag: str | None = None
@@ -34,7 +34,7 @@ class Name:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """One `signedIdentity`; by default what holds where a requirement has none."""
+    """One `signedIdentity`; the defaults apply to a requirement without one."""
 
     kind: str = "matchRepoDigestOrExact"
     name: str = ""
@@ -42,8 +42,8 @@ class Identity:
     signed_prefix: str = ""
 
     def matches(self, asked: Name | None, signed: str) -> bool:
-        """Whether a signature of `signed` is one of the image `asked` for; None: of an image without a
-        registry's name, which only a name that the policy itself gives can match."""
+        """Whether a signature of `signed` is valid for the image `asked`; None: an image without a registry
+        name, which only a name in the policy itself can match."""
         try:
             found = parse_name(signed)
         except ValueError:
@@ -74,7 +74,7 @@ class Identity:
 
 
 def read_identity(value: Any, *, where: str) -> Identity:
-    """Read a `signedIdentity`. Raises ValueError."""
+    """Parse a `signedIdentity`. Raises ValueError."""
     kind = value.get("type") if isinstance(value, dict) else None
     if kind not in _ALONE and kind not in _NEEDED:
         raise ValueError(f"{where} is not a known one")
@@ -100,7 +100,7 @@ def read_identity(value: Any, *, where: str) -> Identity:
 
 
 def parse_name(text: str) -> Name:
-    """A name in its full form: `busybox` is `docker.io/library/busybox`. Raises ValueError."""
+    """Parse a name and complete it: `busybox` is `docker.io/library/busybox`. Raises ValueError."""
     if "://" in text:
         raise ValueError(f"{text!r} is not an image's name")
     try:
@@ -113,7 +113,8 @@ def parse_name(text: str) -> Name:
 
 
 def _check_prefix(text: str, *, where: str) -> None:
-    """A registry alone, or a namespace, or a repository: without a tag or a digest, fully spelled."""
+    """Raise ValueError unless the text is a registry, namespace or repository in full, without a tag or
+    digest."""
     name = parse_name(text if "/" in text else f"{text}/any")
     spelled = name.repository if "/" in text else name.repository.removesuffix("/any")
     if name.is_exact or spelled != text:

@@ -1,4 +1,4 @@
-"""Simple signatures, which are kept beside the registry, at a place that registries.d names.
+"""Fetches simple signatures, which are stored outside the registry, at a location set in registries.d.
 
 Sources: containers-registries.d(5), and
 https://github.com/containers/image/blob/main/docs/signature-protocols.md for the path of a signature.
@@ -34,8 +34,8 @@ _KEYS = {
 def signatures(
     found: Reference, digest: str, access: Access, environment: Mapping[str, str]
 ) -> Iterator[bytes]:
-    """The simple signatures of the image of this digest, not verified. Raises UsageError for a file of
-    registries.d that cannot be read, ImageError when the place does not answer."""
+    """The simple signatures of the image with this digest, not verified. Raises UsageError for an unreadable
+    file of registries.d, ImageError when the server does not answer."""
     base = place(found, environment)
     if base is None:
         return
@@ -49,12 +49,12 @@ def signatures(
 
 
 def place(found: Reference, environment: Mapping[str, str]) -> str | None:
-    """The URL below which the signatures of an image are; None where a setting says that there are none."""
+    """The base URL of an image's signatures; None if the settings configure none."""
     home = environment.get("HOME", "/")
     own = os.path.join(home, ".config/containers/registries.d")
     default, named = _read_files(own if os.path.isdir(own) else "/etc/containers/registries.d")
     name = f"{found.registry}/{found.repository}"
-    # Wildcards are for policies; here a registry is named in full.
+    # Wildcards are for policies only; here a registry is named in full.
     for scope in (scopes.named(found), *(each for each in scopes.namespaces(name) if each[0] != "*")):
         if scope in named:
             return _lookaside(named[scope])
@@ -70,7 +70,7 @@ def _lookaside(section: Mapping[str, Any]) -> str | None:
 
 
 def _read_files(folder: str) -> tuple[dict[str, Any] | None, dict[str, dict[str, Any]]]:
-    """The default section, and that of each scope. Raises UsageError."""
+    """The default section, and the section of each scope. Raises UsageError."""
     default: dict[str, Any] | None = None
     named: dict[str, dict[str, Any]] = {}
     try:
@@ -119,7 +119,7 @@ def _section(value: Any) -> dict[str, Any]:
 
 
 def _read(url: str, found: Reference, access: Access) -> bytes | None:
-    """The bytes at a URL; None when there is nothing."""
+    """The content of a URL; None if it does not exist."""
     parts = urlsplit(url)
     if parts.scheme == "file":
         path = unquote(parts.path)

@@ -1,4 +1,4 @@
-"""OpenPGP signatures, verified by Sequoia (the Python package pysequoia).
+"""Verifies OpenPGP signatures with Sequoia (the Python package pysequoia).
 
 Sources: RFC 9580 (https://www.rfc-editor.org/rfc/rfc9580), and https://docs.sequoia-pgp.org
 """
@@ -16,7 +16,7 @@ from bareboat.errors import UsageError
 from bareboat.images.signatures.sigstore import missing_library
 from bareboat.printable import one_line
 
-#: A simple signature has about 1 kB, the one of a SIF with several groups a few.
+#: A simple signature has about 1 kB, one in a SIF with several groups a few kB.
 LARGEST_SIGNATURE = 1 << 20
 _MOST_INFLATED = 4 << 20
 _COMPRESSED = 8
@@ -24,7 +24,7 @@ _COMPRESSED = 8
 
 @dataclass(frozen=True, slots=True)
 class Signed:
-    """What was signed, and by which keys: the fingerprints of their certificates, and a name of each."""
+    """The signed content, and the keys: the fingerprints of their certificates, and a name of each."""
 
     content: bytes
     by: tuple[tuple[str, str], ...]
@@ -34,8 +34,8 @@ class Keyring:
     """OpenPGP certificates."""
 
     def __init__(self, files: Sequence[tuple[str, bytes]]) -> None:
-        """`files`: each file's name and content, binary or armored. Raises UsageError for what is no keyring,
-        and where the library is missing."""
+        """`files`: each file's name and content, binary or armored. Raises UsageError for an invalid keyring,
+        and if the library is not installed."""
         try:
             from pysequoia import Cert
         except ImportError:
@@ -59,16 +59,16 @@ class Keyring:
         for each in self._certificates:
             try:
                 gone = each.is_revoked or (each.expiration and each.expiration < datetime.now(UTC))
-            except Exception:  # a certificate that the library's policy does not accept at all
+            except Exception:  # the library's policy rejects the certificate
                 continue
             if not gone and each.fingerprint.upper().endswith(fingerprint.upper()):
                 return True
         return False
 
     def verify(self, message: bytes) -> Signed:
-        """What a signed message says (an inline or a clear-text signature). Raises ValueError when no key of
-        this ring has signed it, or the signature does not hold: a changed text, an expired or revoked key, an
-        algorithm that is too weak."""
+        """The content of a signed message (with an inline or clear-text signature). Raises ValueError if no
+        key of this ring has signed it, or the signature is invalid: a changed text, an expired or revoked
+        key, a weak algorithm."""
         import pysequoia
 
         if len(message) > LARGEST_SIGNATURE:
@@ -91,14 +91,14 @@ class Keyring:
 def _name(certificate: Any) -> str:
     try:
         names = [one_line(str(each)) for each in certificate.user_ids]
-    except Exception:  # a user ID that is no text
+    except Exception:  # a user ID that is not text
         return ""
     return names[0] if names else ""
 
 
 def inflated(message: bytes) -> bytes:
-    """The message without the compression that gpg puts around it, so that a few bytes cannot become
-    gigabytes in the library. Raises ValueError."""
+    """The message without gpg's compression, with a limit, so that a few bytes cannot become gigabytes in the
+    library. Raises ValueError."""
     if not message or not message[0] & 0x80 or _tag(message) != _COMPRESSED:
         return message
     body = _body(message)
@@ -131,7 +131,7 @@ def _tag(message: bytes) -> int:
 
 
 def _body(message: bytes) -> bytes:
-    """The first packet's body, which must be the whole message."""
+    """The body of the first packet, which must be the whole message."""
     first = message[0]
     if not first & 0x40:
         kind = first & 3

@@ -1,6 +1,7 @@
-"""What a signature of an image signs: a digest and a name, as JSON.
+"""Parses the signed content of an image's signature: a digest and a name, as JSON.
 
-Sources: containers-signature(5), https://github.com/containers/image/blob/main/docs/containers-signature.5.md,
+Sources: containers-signature(5),
+https://github.com/containers/image/blob/main/docs/containers-signature.5.md,
 and cosign's https://github.com/sigstore/cosign/blob/main/specs/SIGNATURE_SPEC.md
 """
 
@@ -18,14 +19,14 @@ LARGEST_PAYLOAD = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """What the signer says: the image of this digest has this name."""
+    """The signer's statement: the image with this digest has this name."""
 
     digest: str
     name: str
 
 
 def read_payload(data: bytes, *, kind: str) -> Payload:
-    """Read a payload of a kind. Raises ValueError for anything that is not exactly one."""
+    """Parse a payload of a kind. Raises ValueError for any deviation from the format."""
     if len(data) > LARGEST_PAYLOAD:
         raise ValueError(f"the payload has {len(data):,} bytes")
     try:

@@ -1,4 +1,4 @@
-"""Where the signature policy is, and whether it requires anything at all. Light: every start asks it."""
+"""Locates the signature policy, and checks whether it requires anything. Fast: it runs at every start."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 
 _ANY = b'[{"type":"insecureAcceptAnything"}]'
-#: The policies that Debian and the container tools install, without their blanks.
+#: The policies installed by Debian and the container tools, without white space.
 _REQUIRE_NOTHING = (
     b'{"default":' + _ANY + b"}",
     b'{"default":' + _ANY + b',"transports":{"docker-daemon":{"":' + _ANY + b"}}}",
@@ -15,17 +15,17 @@ _LONGEST = 1 << 10
 
 
 def locate(asked: str | None, environment: Mapping[str, str]) -> str | None:
-    """The policy file that holds here: the one asked for, the user's, the machine's; None for none."""
+    """The applicable policy file: the requested one, the user's, or the machine's; None without one."""
     if asked:
         return asked
-    # Podman and skopeo know $HOME alone; a policy in $XDG_CONFIG_HOME would hold for us and not for them.
+    # Podman and skopeo use $HOME only; a policy in $XDG_CONFIG_HOME would apply here and not to them.
     home = environment.get("HOME")
     own = [os.path.join(home, ".config/containers/policy.json")] if home else []
     return next((path for path in (*own, "/etc/containers/policy.json") if os.path.lexists(path)), None)
 
 
 def requires_nothing(asked: str | None, environment: Mapping[str, str]) -> bool:
-    """Whether there is no policy, or one of those that accept every image. False says nothing."""
+    """Whether there is no policy, or a known one that accepts every image. False is not conclusive."""
     path = locate(asked, environment)
     if path is None:
         return True

@@ -1,8 +1,9 @@
-"""The signature policy file of skopeo, Podman and Buildah, read as strictly as they read it.
+"""Parses the signature policy file of skopeo, Podman and Buildah, as strictly as they do.
 
-Source: containers-policy.json(5), https://github.com/containers/image/blob/main/docs/containers-policy.json.5.md
-A field that is unknown, repeated or malformed makes the whole file an error: a typing mistake must accept
-no image.
+Source: containers-policy.json(5),
+https://github.com/containers/image/blob/main/docs/containers-policy.json.5.md
+An unknown, repeated or malformed field makes the whole file an error: a typing mistake must not accept an
+image.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from bareboat.printable import one_line
 
 _LARGEST_POLICY = 1 << 20
 _LARGEST_KEYS = 4 << 20
-#: What `sigstoreSigned` may name instead of, or besides, public keys. None of it can be checked here.
+#: Fields of `sigstoreSigned` instead of, or in addition to, public keys. They are not supported.
 _KEYLESS = (
     "fulcio", "pki", "rekorPublicKeyPath", "rekorPublicKeyPaths", "rekorPublicKeyData", "rekorPublicKeyDatas",
 )  # fmt: skip
@@ -41,13 +42,13 @@ class Reject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keys:
-    """Where public keys are: files, or the data itself."""
+    """Public keys: in files, or as data."""
 
     paths: tuple[str, ...] = ()
     data: tuple[bytes, ...] = ()
 
     def read(self) -> list[tuple[str, bytes]]:
-        """Each key file's name and content. Raises UsageError for a file that cannot be read."""
+        """Each key file's name and content. Raises UsageError for an unreadable file."""
         found = []
         for path in self.paths:
             try:
@@ -71,8 +72,8 @@ class SignedBy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SigstoreSigned:
-    """`sigstoreSigned`: a cosign signature by one of these public keys. `keyless`: the fields of this
-    requirement that name an authority or a transparency log, which are not supported."""
+    """`sigstoreSigned`: a cosign signature by one of these public keys. `keyless`: its fields for an
+    authority or a transparency log, which are not supported."""
 
     keys: Keys
     identity: Identity
@@ -84,8 +85,8 @@ Requirement = AcceptAnything | Reject | SignedBy | SigstoreSigned
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """The requirements that apply to one image, all of which must hold, and where the policy has them.
-    `text`: the requirements as the policy has them, as canonical JSON."""
+    """The requirements for one image, all of which must be met, and their origin in the policy. `text`: the
+    requirements as canonical JSON."""
 
     path: str
     scope: str
@@ -99,20 +100,20 @@ class Rules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """A policy file's content: for each transport and scope, the requirements."""
+    """The content of a policy file: the requirements for each transport and scope."""
 
     default: Rules
     transports: Mapping[str, Mapping[str, Rules]] = field(default_factory=dict)
 
     def rules(self, transport: str, wanted: Iterable[str]) -> Rules:
-        """Those of the first scope of `wanted` that the policy has, of the transport's default, or of the
+        """The rules of the first scope of `wanted` in the policy, or of the transport's default, or the
         general default."""
         here = self.transports.get(transport, {})
         return next((here[scope] for scope in (*wanted, "") if scope in here), self.default)
 
 
 def load(path: str) -> Policy:
-    """Read a policy file. Raises UsageError for one that cannot be read, or has anything wrong in it."""
+    """Read a policy file. Raises UsageError for an unreadable or invalid one."""
     try:
         data = read_bytes(os.path.realpath(path), limit=_LARGEST_POLICY)
     except (OSError, UntrustedFileError) as error:
@@ -132,7 +133,7 @@ def load(path: str) -> Policy:
 
 
 def strict_json(data: bytes) -> Any:
-    """JSON without repeated keys and without NaN. Raises ValueError."""
+    """Parse JSON without repeated keys and without NaN. Raises ValueError."""
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -156,7 +157,7 @@ def strict_json(data: bytes) -> Any:
 
 
 def fields(value: Any, *, where: str, needed: Iterable[str], optional: Iterable[str] = ()) -> dict[str, Any]:
-    """An object with exactly these keys. Raises ValueError."""
+    """Check that an object has all `needed` keys, and no others except `optional` ones. Raises ValueError."""
     if not isinstance(value, dict):
         raise ValueError(f"{where} must be an object")
     needed = tuple(needed)

@@ -1,4 +1,4 @@
-"""Which scopes of a policy an image lies in, from the most specific to the most general.
+"""The scopes of a policy that apply to an image, from the most specific to the most general.
 
 Source: containers-policy.json(5), "Supported transports and their scopes".
 """
@@ -16,7 +16,7 @@ _ATOMIC = re.compile(r"(\*(\.[\w-]+)+|[^/:*]+(:[0-9]+)?)(/[^/:]+){0,2}(:[^/:]+)?
 
 
 def check(transport: str, scope: str) -> None:
-    """Raise ValueError for a scope that can never match. The scopes of other tools' transports pass."""
+    """Raise ValueError for a scope that can never match. Scopes of unsupported transports are not checked."""
     if not scope:
         return
     where = f"the scope {scope!r} of the transport {transport}"
@@ -39,27 +39,27 @@ def check(transport: str, scope: str) -> None:
 
 
 def named(found: Reference) -> str:
-    """A registry's image by its full name. With a digest the tag says nothing, as for Podman."""
+    """A registry image's full name. With a digest the tag is ignored, as in Podman."""
     name = f"{found.registry}/{found.repository}"
     return f"{name}@{found.digest}" if found.digest else f"{name}:{found.tag or 'latest'}"
 
 
 def of(found: Reference) -> tuple[str, list[str]]:
-    """The transport as policies call it, and the scopes, without the transport's default."""
+    """The transport's name in policies, and the scopes, without the transport's default."""
     match found.transport:
         case Transport.REGISTRY:
             return "docker", [named(found), *namespaces(f"{found.registry}/{found.repository}")]
         case Transport.DOCKER_ARCHIVE:
             return "docker-archive", []
         case other:
-            # A link must not lead round a scope: it is the real folder or file that is judged.
+            # A link must not bypass a scope: the real directory or file is checked.
             path = os.path.realpath(found.path)
             first = [f"{path}:{found.tag}"] if other is Transport.OCI and found.tag else []
             return other.value, [*first, *parents(path)]
 
 
 def namespaces(name: str) -> list[str]:
-    """A repository, the namespaces above it, its registry, and the wildcards of the registry's domains."""
+    """A repository, its parent namespaces, its registry, and the wildcards for the registry's domains."""
     listed = [name]
     while "/" in name:
         name = name.rpartition("/")[0]
@@ -72,7 +72,7 @@ def namespaces(name: str) -> list[str]:
 
 
 def parents(path: str) -> list[str]:
-    """A path and the folders above it, without the root."""
+    """A path and its parent directories, without the root."""
     listed = []
     while len(path) > 1:
         listed.append(path)

@@ -1,7 +1,7 @@
-"""The signatures inside a SIF: whose they are, and whether what they sign is what is in the file.
+"""Checks the signatures inside a SIF: their keys, and whether they match the file's content.
 
 Source: the format as Apptainer writes it, https://github.com/apptainer/sif (pkg/integrity): a signature is a
-clear-text OpenPGP message (or, by a bare key, an envelope in JSON) with the SHA-256 of the header's fixed
+clear-text OpenPGP message (or, for a PEM key, an envelope in JSON) with the SHA-256 of the header's fixed
 part, and of each object and of its descriptor.
 """
 
@@ -35,7 +35,7 @@ _CLEAR = re.compile(
     rb"(-----BEGIN PGP SIGNATURE-----.*)",
     re.DOTALL,
 )
-#: Hash algorithms of Go's crypto package, as a signature's descriptor has them: SHA-256 alone is written.
+#: The signer's fingerprint in the extra data of a signature's descriptor.
 _FINGERPRINT = slice(4, 24)
 _WHERE_KEYS = (".apptainer/keys/pgp-public", ".singularity/keys/pgp-public", ".singularity/sypgp/pgp-public")
 
@@ -51,7 +51,7 @@ class _Header(msgspec.Struct):
 
 
 class _Claims(msgspec.Struct):
-    """What one signature says of a file."""
+    """The content of one signature."""
 
     version: int
     header: _Header
@@ -65,7 +65,7 @@ class _Envelope(msgspec.Struct, rename={"payload_type": "payloadType"}):
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """One object of the file, or a signature of some."""
+    """One object of the file, or a signature of objects."""
 
     kind: int
     number: int
@@ -79,16 +79,16 @@ class _Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """Who signed the whole of a SIF. `confirm` raises ImageError when the file has changed since."""
+    """The signers of a whole SIF. `confirm` raises ImageError if the file has changed since the check."""
 
     signers: tuple[Signer, ...]
     confirm: Callable[[], None]
 
 
 def look(path: str, *, name: str) -> Look:
-    """Check the signatures with the keys that Apptainer has of this user.
+    """Check the signatures with this user's Apptainer keys.
 
-    Raises ImageError when a signature is not of this file's content, or does not hold.
+    Raises ImageError when a signature is invalid or does not match the file's content.
     """
     read = _read(path, name)
     known: Keyring | None = None
@@ -96,7 +96,7 @@ def look(path: str, *, name: str) -> Look:
         try:
             known = _known_keys()
         except UsageError:
-            known = None  # no library, or no keys: the signatures are shown as unverified
+            known = None  # no library, or no keys: the signatures are reported as unverified
     signers = []
     for text in read.signed:
         signer = _by(text, known, read, name=name)
@@ -106,7 +106,7 @@ def look(path: str, *, name: str) -> Look:
 
 
 def signer(path: str, keys: Sequence[tuple[str, bytes]], *, name: str) -> Signer | None:
-    """Who of these keys signed all of the file; None when nobody did. Raises ImageError, UsageError."""
+    """The key of these that signed the whole file; None without one. Raises ImageError, UsageError."""
     read = _read(path, name)
     ring = Keyring(keys)
     for text in read.signed:
@@ -131,7 +131,7 @@ class _Sif:
     confirm: Callable[[], None]
 
     def covers(self, claims: _Claims) -> bool:
-        """Whether the claims are of every object of the file. Raises ValueError for a false claim."""
+        """Whether the claims cover every object of the file. Raises ValueError for a false claim."""
         if claims.header.digest != self.header:
             raise ValueError("the header is not the one that was signed")
         objects = [part for part in self.parts if part.kind != DATA_SIGNATURE]
@@ -164,7 +164,7 @@ def _read(path: str, name: str) -> _Sif:
         if len(signatures) > _MOST_SIGNATURES or any(each.size > LARGEST_SIGNATURE for each in signatures):
             raise ImageError(f"{name} has signatures that no tool makes: too many, or too large")
         signed = tuple(os.pread(descriptor, part.size, part.offset) for part in signatures)
-        # Reading it all once more is what a signature costs; a file without one is not read.
+        # Verifying a signature requires reading the whole file again; without a signature it is not read.
         digests = {
             part.number: _digest(descriptor, part)
             for part in (parts if signatures else ())
@@ -178,7 +178,7 @@ def _read(path: str, name: str) -> _Sif:
 
     return _Sif(
         name=name,
-        # The line that starts the file, the magic, the version, and the file's own ID.
+        # The first line of the file, the magic, the version, and the file's own ID.
         header="sha256:" + hashlib.sha256(header[:45] + header[48:64]).hexdigest(),
         parts=tuple(parts),
         digests=digests,
@@ -218,7 +218,7 @@ def _digest(descriptor: int, part: _Part) -> str:
 
 
 def _by(text: bytes, known: Keyring | None, read: _Sif, *, name: str) -> Signer | None:
-    """Whose signature it is, verified if the key is known; None when it is not of the whole file."""
+    """The signer of a signature, verified if the key is known; None if it does not cover the whole file."""
     try:
         claims, fingerprint = _claimed(text)
         covers = read.covers(claims)
@@ -237,7 +237,7 @@ def _by(text: bytes, known: Keyring | None, read: _Sif, *, name: str) -> Signer 
 
 
 def _claimed(text: bytes) -> tuple[_Claims, str]:
-    """What a signature says, not verified, and the fingerprint that it gives; none for a bare key's."""
+    """The content of a signature, not verified, and its fingerprint; "" for a PEM key."""
     if text.lstrip().startswith(b"{"):
         try:
             envelope = msgspec.json.decode(text, type=_Envelope)
@@ -251,7 +251,7 @@ def _claimed(text: bytes) -> tuple[_Claims, str]:
 
 
 def _issuer(armored: bytes) -> str:
-    """The fingerprint of the key that an OpenPGP signature names."""
+    """The fingerprint, or key ID, in an OpenPGP signature."""
     try:
         from pysequoia import Sig
     except ImportError:
@@ -260,7 +260,7 @@ def _issuer(armored: bytes) -> str:
         found = Sig.from_bytes(armored)
         named = (
             getattr(found, "issuer_fingerprint", None) or found.issuer_key_id
-        )  # older ones have no such name
+        )  # older versions lack issuer_fingerprint
         return str(named or "unknown").upper()
     except Exception as error:  # the library raises its own and RuntimeError
         raise ValueError(f"its signature cannot be read: {one_line(str(error))}") from None

@@ -1,9 +1,9 @@
-"""Cosign's signatures, which lie beside the image in its registry under a tag made of the image's digest.
+"""Reads cosign's signatures, which are in the image's repository under a tag derived from the image's digest.
 
 Source: https://github.com/sigstore/cosign/blob/main/specs/SIGNATURE_SPEC.md. The tag `sha256-HEX.sig`, or
-`sha512-HEX.sig`, holds a manifest whose layers are payloads, each with its signature in an annotation.
-Signatures in sigstore's bundles (OCI referrers) are not read: they name no image, so no `signedIdentity`
-could be judged.
+`sha512-HEX.sig`, refers to a manifest whose layers are payloads, each with its signature in an annotation.
+Signatures in sigstore's bundles (OCI referrers) are not read: they contain no image name, so no
+`signedIdentity` could be checked.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _LAYER = "application/vnd.dev.cosign.simplesigning.v1+json"
 _SIGNATURE = "dev.cosignproject.cosign/signature"
-#: One image is signed by a few people; a registry that lists more costs time and shows nothing.
+#: An image has few signers; a longer list only costs time.
 _MOST_SIGNATURES = 100
 _LARGEST_SIGNATURE = 16 << 10
 _LONGEST_TAG = 128
@@ -34,7 +34,7 @@ _LONGEST_TAG = 128
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attached:
-    """A signature that lies beside the image `subject`, not verified."""
+    """A signature of the image `subject`, not verified."""
 
     subject: str
     payload: bytes
@@ -53,13 +53,13 @@ class _Manifest(msgspec.Struct):
 
 
 def attached(source: RegistrySource, subject: str) -> Iterator[Attached]:
-    """The signatures beside the image of this digest. Raises ImageError when the registry does not answer, or
-    answers with something else than signatures."""
+    """The signatures of the image with this digest. Raises ImageError when the registry does not answer, or
+    returns something other than signatures."""
     tag = subject.replace(":", "-") + ".sig"
     try:
         document = source.beside(tag)
     except ImageError:
-        # Tags have no more characters, and a registry may refuse to be asked for a longer one.
+        # Tags are no longer than this, and a registry may refuse a request for a longer one.
         if len(tag) <= _LONGEST_TAG:
             raise
         return
@@ -105,8 +105,8 @@ class PublicKeys:
     """The public keys of one requirement."""
 
     def __init__(self, files: list[tuple[str, bytes]]) -> None:
-        """`files`: each key file's name and content, in PEM. Raises UsageError for what is no public key, and
-        where the library is missing."""
+        """`files`: each key file's name and content, in PEM. Raises UsageError for an invalid public key, and
+        if the library is not installed."""
         try:
             from cryptography.exceptions import UnsupportedAlgorithm
             from cryptography.hazmat.primitives.serialization import load_pem_public_key
@@ -118,13 +118,13 @@ class PublicKeys:
                 self._keys.append((name, load_pem_public_key(data)))
             except (ValueError, UnsupportedAlgorithm) as error:
                 raise UsageError(
-                    f"the signature policy names a key that is no public key in PEM: {name}",
+                    f"the signature policy names a key that is not a public key in PEM: {name}",
                     context=str(error),
                     remedy="cosign public-key --key KEY > FILE",
                 ) from None
 
     def signer(self, payload: bytes, signature: bytes) -> tuple[str, str] | None:
-        """The key that made the signature, by its SHA-256 and its file; None when it is none of these."""
+        """The SHA-256 and file of the key that made the signature; None if it is none of these."""
         for name, key in self._keys:
             if _verifies(key, payload, signature):
                 return fingerprint(key), name
@@ -140,7 +140,7 @@ def fingerprint(key: object) -> str:
 
 
 def _verifies(key: object, payload: bytes, signature: bytes) -> bool:
-    """Whether the key made the signature, by the algorithms that cosign uses: SHA-256 with every curve."""
+    """Whether the key made the signature, with cosign's algorithms: SHA-256 for every curve."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
     from cryptography.hazmat.primitives.hashes import SHA256
@@ -161,7 +161,7 @@ def _verifies(key: object, payload: bytes, signature: bytes) -> bool:
 
 
 def missing_library(name: str) -> UsageError:
-    """The error of a policy that needs a library which is not installed: never an acceptance."""
+    """The error for a policy that needs a library that is not installed: never accept the image."""
     return UsageError(
         f"the signature policy requires signatures, and the Python package {name} is not installed",
         remedy="pip install 'bareboat[signatures]'",

@@ -1,4 +1,4 @@
-"""A verdict in one line."""
+"""Formats a verdict in one line."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from bareboat.printable import one_line
 
 
 def line(trust: Trust | None) -> str:
-    """Who signed an image and what required it, for people."""
+    """Describe who signed an image and which policy required it."""
     if trust is None:
         return "signatures not checked"
     by = f"; policy {trust.policy}, {trust.scope}" if trust.policy else ""

@@ -1,1 +1,1 @@
-"""Images on their way: from wherever a reference leads into the store, and from the store to a registry."""
+"""Transfer of images: from any reference into the store, and from the store to a registry."""

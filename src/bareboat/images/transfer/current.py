@@ -1,4 +1,4 @@
-"""Whether a pull has anything to do. Light, since mostly it has not."""
+"""Checks whether a pull has anything to do. Imports little, since usually it has not."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bareboat.store import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pulled:
-    """What a pull did: `fetched` layers came from the source, `shared` ones were in the store."""
+    """The result of a pull: `fetched` layers came from the source, `shared` ones were in the store."""
 
     image: Image
     fetched: int
@@ -24,7 +24,7 @@ class Pulled:
 
 
 def current(found: Reference, store: Store, access: Access, *, machine: str) -> Pulled | None:
-    """The image in the store, when the reference still stands for it; one question to a registry at most.
+    """The image in the store, if the reference still refers to it; sends at most one request to a registry.
 
     An image that the signature policy has not accepted is not current, nor is one for another `machine`.
     """

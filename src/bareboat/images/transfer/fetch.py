@@ -1,9 +1,9 @@
-"""Fetch: the layers of an image that the store has not, each once on this file system.
+"""Fetches the layers that the store lacks, each once on this file system.
 
-    source -> part file -> inflate -> tar -> tree -> one rename
+    source -> part file -> decompression -> tar -> tree -> one rename
 
-Every layer is a task of its own: it takes the layer's lease, fetches, unpacks while it fetches, compares
-what it got with the manifest's digest and the config's diff-id, and publishes. Whoever finds a lease
+Every layer is a separate task: it takes the layer's lease, fetches, unpacks while it fetches, compares the
+result with the manifest's digest and the config's diff-id, and publishes it. A process that finds the lease
 taken waits for the other's layer.
 """
 
@@ -33,15 +33,15 @@ from bareboat.images.transfer import spool
 from bareboat.model import Image, Layer, StoredLayer
 from bareboat.store import Store
 
-#: Fetches at a time: as many as registries like, and as hide one server's latency behind another's.
+#: Concurrent fetches: accepted by registries, and enough to hide latency.
 _FETCHES = 4
-#: Layers unpacked at a time: each keeps about two CPUs busy.
+#: Layers unpacked concurrently: each keeps about two CPUs busy.
 _UNPACKS = 2
 
 
 @dataclass(slots=True)
 class _Work:
-    """What the tasks of one pull share."""
+    """The shared state of one pull's tasks."""
 
     source: Source
     store: Store
@@ -83,10 +83,10 @@ def bring_layers(
     keep_blobs: bool = False,
     progress: Progress,
 ) -> int:
-    """Fetch and unpack every layer that is not there; return how many this process did. With `keep_blobs`,
-    compressed layers are kept as they came, too."""
+    """Fetch and unpack every missing layer; return how many this process did. With `keep_blobs`, also keep
+    compressed layers as received."""
     work = _Work(source, store, scratch, limits, progress, keep_blobs)
-    # A garbage collection leaves alone what a pull in progress counts on.
+    # A garbage collection keeps the layers claimed by a pull in progress.
     (scratch / "claims").write_text("\n".join(diff_ids))
     _bring_layers(work, descriptors, diff_ids, fresh=fresh)
     return work.fetched
@@ -95,16 +95,16 @@ def bring_layers(
 def _bring_layers(
     work: _Work, descriptors: Sequence[Descriptor], diff_ids: Sequence[str], *, fresh: bool
 ) -> None:
-    """Fetch and unpack every layer that is not there."""
-    for _ in range(3):  # a garbage collection that began before us may take one away
-        tasks: dict[str, tuple[int, Descriptor]] = {}  # an image may hold the same layer twice
+    """Fetch and unpack every missing layer."""
+    for _ in range(3):  # a garbage collection that began earlier may remove one
+        tasks: dict[str, tuple[int, Descriptor]] = {}  # an image may contain the same layer twice
         for number, (descriptor, diff_id) in enumerate(zip(descriptors, diff_ids, strict=True), 1):
             if fresh or not work.store.has_layer(diff_id) or _is_unkept(work, descriptor, diff_id):
                 tasks.setdefault(diff_id, (number, descriptor))
         if not tasks:
             return
         sizes = [max(descriptor.size, 0) for _, descriptor in tasks.values()]
-        # The least that it can take: the layers unpacked, and the largest of them packed beside its tree.
+        # The minimum required: the layers unpacked, and the largest compressed one beside its tree.
         least = sum(sizes) + (0 if work.source.local else max(sizes))
         work.store.check_room(needed_bytes=least, needed_inodes=len(tasks) * 4, what=work.source.name)
         work.total, work.done = sum(sizes), 0
@@ -113,7 +113,7 @@ def _bring_layers(
 
 
 def _run(work: _Work, tasks: dict[str, tuple[int, Descriptor]], fresh: bool) -> None:
-    """All tasks, the largest layer first; the first error ends the others and is raised."""
+    """Run all tasks, the largest layer first; the first error stops the others and is raised."""
     largest_first = sorted(tasks.items(), key=lambda task: -task[1][1].size)
     with execute.side_by_side(_FETCHES) as pool:
         futures = [
@@ -139,7 +139,7 @@ def _run(work: _Work, tasks: dict[str, tuple[int, Descriptor]], fresh: bool) -> 
 
 
 def _one(work: _Work, diff_id: str, descriptor: Descriptor, name: str, fresh: bool) -> None:
-    """Fetch, unpack and publish one layer, unless somebody else does."""
+    """Fetch, unpack and publish one layer, unless another process does."""
     store = work.store
 
     def there() -> bool:
@@ -197,8 +197,8 @@ def _one(work: _Work, diff_id: str, descriptor: Descriptor, name: str, fresh: bo
 def _chunks(
     work: _Work, descriptor: Descriptor, name: str, *, keep: bool = False
 ) -> Iterator[Iterator[bytes]]:
-    """The layer's bytes: of this machine's disk straight, of a network through a part file; so they come also
-    where they are to be kept."""
+    """The layer's bytes: directly from this machine's disk, or through a part file, for a network and for a
+    blob to keep."""
     if work.source.local and not keep:
         with work.unpacking:
             yield spool.straight(work.source, descriptor, work.count, name=name)
@@ -222,12 +222,12 @@ def _chunks(
 
 
 def _is_unkept(work: _Work, descriptor: Descriptor, diff_id: str) -> bool:
-    """Whether the compressed layer is to be kept, and is not yet."""
+    """Whether the compressed layer is to be kept and is missing."""
     return work.keep_blobs and descriptor.digest != diff_id and not is_kept(work.store, descriptor)
 
 
 def join(store: Store, config: Config, digest: str, reference: str, lost: Sequence[str]) -> Image:
-    """The image of layers that are there, with what reading its files tells; not yet in the store."""
+    """The image of stored layers, with the facts found in its files; not yet in the store."""
     facts = [store.stored_layer(diff_id) for diff_id in config.diff_ids]
     comments = config.comments if len(config.comments) == len(facts) else ("",) * len(facts)
     layers = tuple(

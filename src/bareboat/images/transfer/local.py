@@ -1,4 +1,4 @@
-"""Images on this machine: what kind of image a path is, and opening it."""
+"""Images on this machine: detects the kind of a path, and opens it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from bareboat.images.oci.source import (
 )
 from bareboat.sif import MAGIC, MAGIC_OFFSET
 
-#: A compressed archive is looked into so far before it is called one.
+#: How many bytes of a compressed archive are searched to detect its kind.
 _SNIFFED_BYTES = 256 << 20
 
 
@@ -35,10 +35,10 @@ def open_local(
 ) -> Source:
     """Open an image on this machine.
 
-    `tag` chooses among several: what the layout calls it, `NAME:TAG` in a docker-archive, `@N` for the
-    N-th, or a digest. `scratch` is a folder, of the caller's, for what must be inflated or unpacked first:
-    compressed archives, squashfs, SIF; without it, a folder for temporary files serves. `max_ratio`
-    is how many times its own size a compressed file may become. Raises ImageError, UsageError.
+    `tag` selects one of several images: its name in the layout, `NAME:TAG` in a docker-archive, `@N` for the
+    N-th, or a digest. `scratch`: the caller's directory for what must be decompressed or unpacked first
+    (compressed archives, squashfs, SIF); default: a directory for temporary files. `max_ratio`: how many
+    times its own size a compressed file may expand to. Raises ImageError, UsageError.
     """
     name = f"{transport.value}:{os.fspath(path)}" + (f":{tag}" if tag else "")
     match transport:
@@ -61,7 +61,7 @@ def open_local(
 
 
 def sniff(path: str | os.PathLike[str]) -> Transport:
-    """What kind of image a path is, by its content. Raises ImageError when it is none that is known."""
+    """Detect the kind of image of a path by its content. Raises ImageError for an unknown one."""
     name = os.fspath(path)
     if os.path.isdir(path):
         return _sniff_folder(name)
@@ -104,8 +104,8 @@ def _sniff_folder(name: str) -> Transport:
 
 
 def _sniff_tar(name: str, head: bytes) -> Transport:
-    """An OCI layout goes before a docker-archive: where both are in one file, as in those of Docker since
-    version 25, the layout has the manifest, and so the digest, that the image really has."""
+    """An OCI layout takes precedence over a docker-archive: files of Docker since version 25 are both, and
+    the layout has the manifest, and so the image's real digest."""
     seen: set[str] = set()
     for each in first_names(name, head, name=name, most_bytes=_SNIFFED_BYTES):
         plain = each.removeprefix("./").strip("/")
@@ -117,7 +117,7 @@ def _sniff_tar(name: str, head: bytes) -> Transport:
             return Transport.ROOTFS
     if "manifest.json" in seen or "repositories" in seen:
         return Transport.DOCKER_ARCHIVE
-    # Of a large compressed archive only the beginning was seen.
+    # Of a large compressed archive only the beginning was read.
     if "oci-layout" in seen or "index.json" in seen or "blobs" in {each.partition("/")[0] for each in seen}:
         return Transport.OCI_ARCHIVE
     if any(re.match(r"(?:[0-9a-f]{64}){1,2}(\.tar|\.json|/|$)", each) for each in seen):

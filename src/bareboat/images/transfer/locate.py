@@ -1,4 +1,4 @@
-"""From what a user wrote for an image to the image in the store, or to the source that has it."""
+"""Resolves what a user wrote to an image in the store, or to its source."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from bareboat.images.registry.options import Options
 
 
-#: What a bare word ends in that is rather a file than an image of Docker Hub.
+#: Endings of words that are more likely a file than an image of Docker Hub.
 _SUFFIXES = (".sif", ".simg", ".sqsh", ".sqfs", ".squashfs", ".tar", ".tar.gz", ".tgz")
 
 
 class Access(Struct, frozen=True, kw_only=True):
-    """How this site's registries are reached. `plain_http`: those that are spoken to without TLS;
-    `mirrors`: registry -> the places that are asked before it; `policy`: the signature policy, where another
-    is asked for than the user's or the machine's; `say` reports what takes time."""
+    """How this site's registries are reached. `plain_http`: registries without TLS; `mirrors`: registry ->
+    mirrors tried before it; `policy`: a signature policy instead of the user's or the machine's; `say`
+    reports delays."""
 
     plain_http: frozenset[str] = frozenset()
     ca_file: str | None = None
@@ -46,7 +46,7 @@ def read_access(
     policy: str | None = None,
     say: Callable[[str], None] = lambda _text: None,
 ) -> Access:
-    """The settings as users write them: names with commas between, REGISTRY=HOST with commas between.
+    """Parse the settings as users write them: names separated by commas, REGISTRY=HOST separated by commas.
 
     Raises UsageError.
     """
@@ -77,9 +77,9 @@ def _listed(text: str) -> list[str]:
 
 
 def read(text: str, *, folder: str) -> Reference:
-    """What the text refers to; a path without a prefix is looked at to see what it is.
+    """Parse a reference; the kind of a path without a prefix is detected from its content.
 
-    `torch.sif` is the file, if there is one of that name here, and else an image of Docker Hub.
+    `torch.sif` is the file, if it exists in `folder`, else an image of Docker Hub.
     """
     if "\0" in text:
         raise UsageError(f"{text!r} holds a NUL byte, which no name does", remedy="write NAME:TAG, or a path")
@@ -97,25 +97,25 @@ def read(text: str, *, folder: str) -> Reference:
 
 
 def in_store(text: str, store: Store, *, folder: str) -> Image | None:
-    """The image of the store that has this name, digest or pinned reference; None when there is none."""
+    """The image in the store with this name, digest or pinned reference; None if it does not exist."""
     try:
         return store.image(text)
     except (StoreError, UsageError) as error:
         if store.knows(text):
-            raise  # it is there, and damaged
+            raise  # it exists, but is damaged
         missing = error
     try:
         pin = store.pinned(str(read(text, folder=folder)))
     except UsageError:
-        if any(mark in text for mark in "@:/"):  # no name of an image in the store has these
+        if any(mark in text for mark in "@:/"):  # names of images in the store have none of these
             raise
         raise missing from None
-    # The pin of an image that was removed says what the reference stood for, and nothing is there.
+    # The pin of a removed image remains, without an image.
     return store.image(pin.digest) if pin is not None and store.knows(pin.digest) else None
 
 
 def remote_options(registry: str, access: Access) -> Options:
-    """How one registry is reached, with this process's proxies and credentials."""
+    """The options for one registry, with this process's proxies and credentials."""
     from bareboat.images.registry.options import Options
 
     return Options(
@@ -130,8 +130,8 @@ def remote_options(registry: str, access: Access) -> Options:
 def open_source(
     found: Reference, access: Access, *, scratch: Path | None = None, max_ratio: float = 1000.0
 ) -> Source:
-    """The source of a reference. `scratch`: a folder for what must be inflated or unpacked first, to no
-    more than `max_ratio` times its size."""
+    """Open the source of a reference. `scratch`: a directory for what must be decompressed or unpacked first,
+    to at most `max_ratio` times its size."""
     if found.transport is Transport.REGISTRY:
         from bareboat.images.registry import client
 
@@ -144,8 +144,7 @@ def open_source(
 
 
 def open_briefly(found: Reference, access: Access) -> Source:
-    """A registry's image for a look at its manifest: a registry that does not answer at once is not waited
-    for."""
+    """Open a registry's image to read its manifest, with short time-outs and without retries."""
     import dataclasses
 
     from bareboat.images.registry import client
@@ -158,7 +157,8 @@ def open_briefly(found: Reference, access: Access) -> Source:
 
 
 def state_of_file(found: Reference) -> str | None:
-    """What changes when the file of a reference does; None for a folder, whose change cannot be told."""
+    """A string that changes with the file of a reference; None for a directory, whose changes cannot be
+    detected."""
     path = os.path.join(found.path, "index.json") if found.transport is Transport.OCI else found.path
     try:
         state = os.stat(path)

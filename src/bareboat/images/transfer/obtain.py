@@ -1,4 +1,4 @@
-"""Obtain: whatever a reference refers to, into the store. The one way in for every verb."""
+"""Obtain: loads any reference into the store. The single entry point for all commands."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def obtain(
     keep_blobs: bool = False,
     progress: Progress = lambda *_: None,
 ) -> Pulled:
-    """Bring the image into the store, if the signature policy accepts it. Raises ImageError, StoreError,
+    """Load the image into the store, if the signature policy accepts it. Raises ImageError, StoreError,
     UsageError."""
     from bareboat.images.signatures.check import check
 

@@ -1,4 +1,4 @@
-"""Pinning: references that must have a digest, so that what runs is what was looked at."""
+"""Pinning: requires references with a digest, so that the image that runs is the one that was checked."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from bareboat.store import Store
 
 
 def check_reference(found: Reference, store: Store, access: Access, *, ask: bool) -> None:
-    """Raise UsageError for a reference without a digest; with `ask`, a registry is asked for the digest that
-    the remedy names, else the store is."""
+    """Raise UsageError for a reference without a digest. The remedy names the digest: with `ask`, from the
+    registry, else from the store."""
     if found.transport is not Transport.REGISTRY:
         if found.tag and digests.is_digest(found.tag):
             return
@@ -36,7 +36,8 @@ def check_reference(found: Reference, store: Store, access: Access, *, ask: bool
 def check_job_image(
     text: str, image: Image | None, store: Store, access: Access, *, folder: str, ask: bool
 ) -> None:
-    """The same for a job's image, which may be a digest of the store. A name of the store is none."""
+    """Like `check_reference`, for a job's image, which may be a digest in the store. A name in the store is
+    refused."""
     if digests.is_digest(text):
         return
     if image is not None and store.knows(text):
@@ -62,4 +63,4 @@ def _asked(found: Reference, access: Access) -> str | None:
         with client.open_registry(found.registry, found.repository, found.wanted, options=options) as source:
             return source.head_digest()
     except BareboatError:
-        return None  # the refusal stands; only its remedy is poorer
+        return None  # the refusal remains, only its remedy is less specific

@@ -1,6 +1,6 @@
-"""Pull: an image from where it is into the store, and a pin of what the reference stands for.
+"""Pulls an image from its source into the store, and pins the reference to its digest.
 
-Of many processes that pull the same image, one fetches it; the others wait for it, and have loaded nothing
+Of several processes that pull the same image, one fetches it; the others wait, without importing the modules
 that only fetching needs.
 """
 
@@ -41,16 +41,15 @@ def pull(
     judge: Judge | None = None,
     progress: Progress = lambda *_: None,
 ) -> Pulled:
-    """Bring the image into the store and pin the reference to its digest.
+    """Load the image into the store and pin the reference to its digest.
 
-    `machine` is the architecture, as `uname -m` names it. `root`: what is pinned as the reference's state;
-    None: the digest of the root document. `judge` is given the digests of the manifest and of the indexes
-    that led to it, before anything is fetched, and raises when the image is refused. With `fresh`, layers
-    that are there are fetched and unpacked again; with `keep_blobs`, layers are also kept in the form that
-    the manifest names.
+    `machine`: the architecture, as in `uname -m`. `root`: the state pinned for the reference; None: the
+    digest
+    of the root document. `judge` gets the digests of the manifest and of the indexes that led to it, before
+    layers are fetched, and raises when the image is refused. With `fresh`, existing layers are fetched and
+    unpacked again; with `keep_blobs`, layers are also kept in the form that the manifest names.
 
-    Raises ImageError for what is wrong with the source or the image, StoreError for a store that cannot take
-    it.
+    Raises ImageError for a fault of the source or the image, StoreError when the store cannot accept it.
     """
     progress("asking for the manifest", 0, 0)
     document = source.document()
@@ -104,7 +103,7 @@ def _bring(
     confirm: Callable[[], None],
     progress: Progress,
 ) -> tuple[Image, int]:
-    """The image, whose layers are fetched as far as they are not there, and how many were fetched."""
+    """The image, after fetching its missing layers, and the number of layers fetched."""
     read = manifest.manifest(chosen, name=source.name)
     described = source.document(read.config.digest)
     config = manifest.config(described, name=source.name)
@@ -148,7 +147,7 @@ def layers_of(source: Source, machine: str) -> tuple[Descriptor, ...]:
 
 
 def unkept(store: Store, image: Image, document: Document) -> tuple[Descriptor, ...]:
-    """The image's layers that the store has unpacked only, and not in the form that its manifest names."""
+    """The image's layers that the store has only unpacked, not in the form that its manifest names."""
     read = manifest.manifest(document, name=image.reference or image.digest)
     return tuple(
         descriptor
@@ -158,8 +157,8 @@ def unkept(store: Store, image: Image, document: Document) -> tuple[Descriptor, 
 
 
 def _check_digest(reference: str, passed: list[Document], name: str) -> None:
-    """Raise ImageError when the reference has a digest that is neither the manifest's nor an index's on the
-    way to it."""
+    """Raise ImageError if the digest in the reference is neither the manifest's nor that of an index that led
+    to it."""
     asked = pinning.digest_in(reference)
     if asked is not None and asked not in {each.digest for each in passed}:
         raise ImageError(
@@ -170,11 +169,11 @@ def _check_digest(reference: str, passed: list[Document], name: str) -> None:
 
 
 def _choose(source: Source, root: Document, machine: str) -> list[Document]:
-    """The manifest for this machine, last, after the index or two that lead to it."""
+    """The manifest for this machine, preceded by the indexes that led to it, at most two."""
     passed = [root]
     for _ in range(3):
         offered = manifest.platforms(passed[-1], name=source.name)
         if offered is None:
             return passed
         passed.append(source.document(manifest.choose(offered, machine=machine, name=source.name).digest))
-    raise ImageError(f"{source.name} is an index of indexes of indexes; that is no image")
+    raise ImageError(f"{source.name} is an index of indexes of indexes; that is not an image")

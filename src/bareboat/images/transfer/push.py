@@ -1,9 +1,9 @@
-"""Push: an image of the store to a registry, with as few bytes as will do.
+"""Pushes an image of the store to a registry, with as few bytes as possible.
 
-What the registry has is not sent. What another of its repositories has is mounted from there. What the
-image was pulled from is asked for the missing blobs, so that the digest stays what it was. Only where that
-cannot be reached are layers written anew from the store: the same files, compressed again, under a new
-digest, and that is said.
+Blobs that the registry has are not sent. Blobs in another of its repositories are mounted from there. Missing
+blobs are fetched from the image's origin, so that the digest does not change. Only if that fails are
+layers written again from the store: the same files, compressed again, under a new digest, which is
+reported.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _CHUNK = 1 << 20
 
 
 class Target(Protocol):
-    """A repository that takes an image. `bareboat.images.registry.pusher.Pusher` is the real one."""
+    """A repository that receives an image: `bareboat.images.registry.pusher.Pusher`, or a test double."""
 
     def has_blob(self, digest: str) -> bool: ...
 
@@ -44,7 +44,7 @@ class Target(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pushed:
-    """What a push did, in numbers of blobs and in bytes sent. `digest` is the one in the registry."""
+    """The result of a push, in numbers of blobs and bytes sent. `digest`: the one in the registry."""
 
     digest: str
     same_digest: bool
@@ -71,7 +71,7 @@ class _Push:
         self.there = self.mounted = self.sent = self.sent_bytes = 0
 
     def blob(self, descriptor: Descriptor, layer: Layer | None, mount_from: str | None) -> bool:
-        """Bring one blob, as the manifest names it, into the repository; whether that could be done."""
+        """Add one blob, in the form that the manifest names, to the repository; whether that succeeded."""
         if self.target.has_blob(descriptor.digest):
             self.there += 1
             return True
@@ -91,7 +91,7 @@ class _Push:
         return True
 
     def send(self, digest: str, size: int, make: Callable[[], Iterator[bytes]]) -> None:
-        """Send a blob; `make` gives its bytes from the beginning, each time it is called."""
+        """Send a blob; `make` yields its bytes from the beginning, at each call."""
 
         def tell(done: int) -> None:
             self.progress(f"sending {digests.short(digest)}", done, size)
@@ -102,7 +102,7 @@ class _Push:
 
 
 class _Content:
-    """The bytes of a blob, from the beginning for each iteration: an upload that broke off begins anew."""
+    """The bytes of a blob, from the beginning at each iteration: a failed upload starts again."""
 
     def __init__(self, make: Callable[[], Iterator[bytes]], tell: Callable[[int], None]) -> None:
         self._make = make
@@ -126,7 +126,7 @@ def push(
     source: Callable[[], Source | None],
     progress: Progress = lambda *_: None,
 ) -> Pushed:
-    """Send the image. `origin`: where it was pulled from; `source` opens that, or gives None.
+    """Push the image. `origin`: where it was pulled from; `source` opens that, or returns None.
 
     Raises ImageError when the registry refuses, StoreError when a layer was changed in the store.
     """
@@ -173,7 +173,7 @@ def _check_goal(to: Reference, digest: str) -> None:
 
 
 def _small(work: _Push, digest: str, data: bytes) -> None:
-    """The config, which is in the store as it came."""
+    """Send the config, which the store has unchanged."""
     if work.target.has_blob(digest):
         work.there += 1
     else:
@@ -183,7 +183,7 @@ def _small(work: _Push, digest: str, data: bytes) -> None:
 def _with_new_layers(
     work: _Push, image: Image, read: manifest.Manifest, config: bytes, missing: list[int]
 ) -> bytes:
-    """Send the missing layers compressed anew; return the manifest that names them."""
+    """Send the missing layers, compressed again; return the manifest that names them."""
     described = []
     for number, (descriptor, layer) in enumerate(zip(read.layers, image.layers, strict=True)):
         if number in missing:
@@ -204,7 +204,7 @@ def _with_new_layers(
 
 
 def _compress(work: _Push, layer: Layer, path: Path) -> tuple[str, int]:
-    """The layer's tar as a gzip file with no name and no time in it, so that equal trees give equal bytes."""
+    """Write the layer's tar as a gzip file without name and time, so that equal trees give equal bytes."""
     from isal import isal_zlib
 
     hashed = digests.hasher()

@@ -1,7 +1,7 @@
-"""A blob on its way: one thread fetches it into a part file, another reads it from there as it grows.
+"""Downloads a blob: one thread fetches it into a part file, another reads it from there as it grows.
 
-The file is what makes a broken pull go on where it broke off. Two processes that write the same part do
-no harm to each other: a digest names its bytes, so both write the same at the same place.
+The file allows a failed pull to resume. Two processes may write the same part file: the digest determines
+its bytes, so both write the same ones at the same offset.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _CHUNK = 1 << 20
 
 
 class Interrupted(Exception):
-    """The other end of the spool has failed, and says why itself."""
+    """The other thread of the spool has failed, and reports the reason itself."""
 
 
 class Spool:
-    """One blob. `fetch` runs in one thread, `chunks` in another; `name` is the layer's, for messages."""
+    """One blob. `fetch` runs in one thread, `chunks` in another; `name`: the layer's, for messages."""
 
     def __init__(self, source: Source, descriptor: Descriptor, part: Path, *, name: str) -> None:
         self._source = source
@@ -38,9 +38,10 @@ class Spool:
         self._changed = threading.Condition()
 
     def fetch(self, count: Callable[[int], None]) -> None:
-        """Fetch the blob, from where an earlier attempt stopped; `count` is told the bytes as they come.
+        """Fetch the blob, from where an earlier attempt stopped; `count` gets the number of bytes as they
+        arrive.
 
-        Errors go to the reader of `chunks`.
+        Errors are raised in the reader of `chunks`.
         """
         try:
             self._fetch(count)
@@ -48,7 +49,7 @@ class Spool:
             self._tell(error=error)
 
     def chunks(self) -> Iterator[bytes]:
-        """The blob from its first byte to its last; ends only when its digest has been found right."""
+        """The blob from its first byte to its last; ends only after its digest was verified."""
         at = 0
         try:
             while True:
@@ -75,15 +76,15 @@ class Spool:
                 self._reading.close()
 
     def interrupt(self) -> None:
-        """The reader has given up: the fetching ends at its next chunk."""
+        """Stop fetching at the next chunk, since the reader has given up."""
         self._tell(error=Interrupted())
 
     def remove(self) -> None:
-        """The blob has been used."""
+        """Remove the part file, since the blob was used."""
         self._part.unlink(missing_ok=True)
 
     def keep(self, path: Path) -> None:
-        """The blob has been used, and found right; it is kept at the path."""
+        """Move the verified blob from the part file to the path."""
         path.parent.mkdir(parents=True, exist_ok=True)
         os.replace(self._part, path)
 
@@ -96,8 +97,8 @@ class Spool:
             if not kept or fits:
                 right = self._verify(part, kept, count)
         if kept and not right:
-            # What an earlier attempt left was damaged, by a crash of the machine, say: once anew. In a new
-            # file, because another process may still be using this one.
+            # The part of an earlier attempt was damaged, for example by a crash of the machine: retry once.
+            # In a new file, because another process may still be using this one.
             self.remove()
             with self._open() as part:
                 right = self._verify(part, 0, count)
@@ -115,10 +116,11 @@ class Spool:
         return open(os.open(self._part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+b", buffering=0)
 
     def _verify(self, part: BinaryIO, kept: int, count: Callable[[int], None]) -> bool:
-        """Hash what is kept, fetch and hash the rest; whether all of it is what the digest says.
+        """Hash the existing part, fetch and hash the rest; whether the whole matches the digest.
 
-        Bytes that were kept are shown to the reader only with the whole: if they are damaged, they are
-        fetched again, and the reader must not have seen them.
+        The reader gets existing bytes only with the whole: if they are damaged, they are fetched again, and
+        the
+        reader must not have seen them.
         """
         hashed = digests.hasher_for(self._descriptor.digest)
         size = self._descriptor.size
@@ -131,7 +133,7 @@ class Spool:
             count(len(chunk))
         if not kept:
             self._show(part)
-        # Of a size that nobody tells, only the digest can say that nothing is left to be asked for.
+        # With an unknown size, only the digest shows that nothing is left to fetch.
         if at != size and not (size < 0 and kept and hashed.hexdigest() == wanted):
             self._check_wanted()
             with self._source.blob(self._descriptor, at) as blob:
@@ -145,7 +147,7 @@ class Spool:
         return right
 
     def _show(self, part: BinaryIO) -> None:
-        """Let the reader have the file: this one, whatever another process does to its name."""
+        """Give the reader the open file, whatever another process does to its name."""
         if self._reading is None:  # closed by the reader, in another thread
             self._reading = open(os.dup(part.fileno()), "rb", buffering=0)  # noqa: SIM115
 
@@ -198,9 +200,9 @@ class Spool:
 def straight(
     source: Source, descriptor: Descriptor, count: Callable[[int], None], *, name: str
 ) -> Iterator[bytes]:
-    """The chunks of a blob that is on this machine already: read where it lies, and verified at the end.
+    """The chunks of a blob on this machine, read in place, and verified at the end.
 
-    A size or digest that is wrong raises ImageError after the last chunk.
+    A wrong size or digest raises ImageError after the last chunk.
     """
     hashed = digests.hasher_for(descriptor.digest)
     buffer = memoryview(bytearray(_CHUNK))

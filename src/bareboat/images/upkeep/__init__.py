@@ -1,4 +1,4 @@
-"""What keeps a store in order: what it holds, whether that is whole, and what can go."""
+"""Maintenance of a store: its contents, their verification, and removal."""
 
 from __future__ import annotations
 

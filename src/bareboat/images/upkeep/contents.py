@@ -1,6 +1,6 @@
-"""What is in a store: images, what they are called, what work in progress counts on, and how old it is.
+"""The contents of a store: images, their names, layers claimed by work in progress, and ages.
 
-Ages are taken from the file system's own clock, since this machine's may differ from it, or jump.
+Ages are measured with the file system's clock, since this machine's may differ from it, or jump.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _DAY_NS = 86_400 * 10**9
 
 
 def images(store: Store) -> tuple[list[Image], list[tuple[Path, str]]]:
-    """Every image, by digest, and the entries that cannot be read, with the reason."""
+    """Every image, by digest, and the unreadable entries, with the reason."""
     images, unreadable = [], []
     for path in store.entries():
         if not path.exists():  # removed meanwhile
@@ -37,7 +37,7 @@ def images(store: Store) -> tuple[list[Image], list[tuple[Path, str]]]:
 
 
 def names(store: Store) -> dict[str, set[str]]:
-    """Digest -> what it is called."""
+    """Digest -> names and pinned references."""
     found: dict[str, set[str]] = {}
     for name, digest in store.names().items():
         found.setdefault(digest, set()).add(name)
@@ -47,7 +47,7 @@ def names(store: Store) -> dict[str, set[str]]:
 
 
 def claims(store: Store, *, without: Collection[str] = ()) -> set[str]:
-    """The layers that work in progress counts on, and of the build cache except the records `without`."""
+    """The layers claimed by work in progress, and by the build cache except the records `without`."""
     found = set(cache.layers(store, without=without))
     folder = store.root / "tmp"
     for path in folder.glob("*/claims") if folder.is_dir() else []:
@@ -57,13 +57,13 @@ def claims(store: Store, *, without: Collection[str] = ()) -> set[str]:
 
 
 def pin_file(store: Store, reference: str) -> Path:
-    """The file that keeps what a reference was pinned to."""
+    """The file of a reference's pin."""
     hashed = hashlib.sha256(reference.encode("utf-8", "surrogateescape")).hexdigest()
     return store.root / "pins" / f"{hashed}.json"
 
 
 def config_digest(store: Store, manifest: str) -> str | None:
-    """As the manifest tells it, in whatever state that is."""
+    """The config's digest in a manifest, which may be damaged; None if it cannot be found."""
     try:
         data = store.blob(manifest).read_bytes()
     except FileNotFoundError:
@@ -73,13 +73,13 @@ def config_digest(store: Store, manifest: str) -> str | None:
 
 
 def blobs(store: Store, manifest: str) -> set[str]:
-    """All that a manifest names, and itself: its config, and its layers where they are kept."""
+    """A manifest's digest and all digests in it: its config, and its layers, which may be kept."""
     data = store.document(manifest) or b""
     return {manifest, *digests.find(data)}
 
 
 def indexes(store: Store) -> set[str]:
-    """The indexes by which pins cover their images."""
+    """The digests of the indexes by which pins cover their images."""
     found: set[str] = set()
     for pin in store.pins():
         found.update(pinning.indexes(pin, store.document))
@@ -87,7 +87,7 @@ def indexes(store: Store) -> set[str]:
 
 
 def named(folder: Path) -> list[str]:
-    """The digests that name what is in a folder's sha256/ and sha512/."""
+    """The digests that name the entries of a directory's sha256/ and sha512/."""
     found = []
     for algorithm in digests.DIGITS:
         place = folder / algorithm
@@ -97,7 +97,8 @@ def named(folder: Path) -> list[str]:
 
 
 def states(place: Path) -> Iterator[os.stat_result]:
-    """Of everything below a folder. What goes away meanwhile, or cannot be read, is left out."""
+    """The status of everything below a directory. Entries that vanish meanwhile, or are unreadable, are
+    omitted."""
     pending = [str(place)]
     while pending:
         with contextlib.suppress(OSError), os.scandir(pending.pop()) as entries:
@@ -109,7 +110,7 @@ def states(place: Path) -> Iterator[os.stat_result]:
 
 
 def now_ns(store: Store) -> int:
-    """The file system's time; this machine's where the store cannot be written."""
+    """The file system's time; this machine's if the store is not writable."""
     folder = store.root / "tmp"
     try:
         os.utime(folder)
@@ -119,7 +120,7 @@ def now_ns(store: Store) -> int:
 
 
 def age_days(path: Path, now_ns: int) -> float:
-    """Since the last change; a path that is gone has no age."""
+    """Days since the last change; 0 for a path that does not exist."""
     try:
         return (now_ns - path.lstat().st_mtime_ns) / _DAY_NS
     except OSError:

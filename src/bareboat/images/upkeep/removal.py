@@ -1,7 +1,7 @@
-"""What can go (`image gc`, `image rm`), and how it goes.
+"""Removal of unneeded contents (`image gc`, `image rm`).
 
-Nothing is removed under its name: a tree is first renamed into the store's tmp/, so a reader finds all of it
-or nothing. To make room, nothing is written: that must work on a full disk.
+A tree is never removed under its name: it is first renamed into the store's tmp/, so a reader finds all of it
+or nothing. Removal writes nothing, so that it works on a full disk.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from bareboat.images.upkeep.space import Amount, file_amount, layer_amount, tota
 from bareboat.model import Image
 from bareboat.store import VERSION, Store, owner
 
-#: A blob that nobody has fetched on for so long is not going to be finished; nor is a pull.
+#: Age from which an unfinished blob or pull is abandoned.
 _PARTS_KEPT_DAYS = 7.0
-#: Trees and files with the mount points of some jobs are kept so long after the last of these was submitted.
+#: Trees and files with the mount points of some jobs are kept this long after the last submission.
 _OWN_KEPT_DAYS = 90.0
-#: Results of builds are kept so long after the last build that used them.
+#: Results of builds are kept this long after the last build that used them.
 _BUILDS_KEPT_DAYS = 30.0
-#: An image's documents are written moments before its entry.
+#: An image's manifest and config are written moments before its entry.
 _BLOBS_YOUNG_DAYS = 1 / 24
 
 _serials = itertools.count(1)
@@ -36,7 +36,7 @@ _serials = itertools.count(1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Freed:
-    """One thing that was removed, or would be: `kind` is image, layer, flat tree, packed image, tree or file
+    """One item that was removed, or would be: `kind` is image, layer, flat tree, packed image, tree or file
     for mounts, blob, part, capture, lease, build step, cache mount, download or unfinished work."""
 
     kind: str
@@ -46,7 +46,8 @@ class Freed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collected:
-    """What a garbage collection removed (or would), and what it left alone for a reason that can be told."""
+    """The items that a garbage collection removed (or would), and those kept because of a fault, with the
+    reason."""
 
     freed: tuple[Freed, ...]
     kept: tuple[str, ...] = ()
@@ -58,8 +59,8 @@ class Collected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removed:
-    """What a removal did. `references` are the names and pins that are gone; `image_gone`: no other was left,
-    and so the image went with what it alone needed."""
+    """The result of a removal. `references`: the removed names and pins; `image_gone`: none was left, so the
+    image was removed with everything that only it needed."""
 
     digest: str
     references: tuple[str, ...]
@@ -80,12 +81,12 @@ def collect_garbage(
     older_than_days: float | None = None,
     build_cache: bool = False,
 ) -> Collected:
-    """Remove what no image needs: layers, flat trees, packed files, documents, blobs that were never fetched
-    to their end.
+    """Remove what no image needs: layers, flat trees, packed files, manifests and configs, unfinished blobs.
 
-    Images go only when they have neither name nor pin and are older than `older_than_days`; None keeps all.
-    What a pull in progress claims stays. The build cache stays unless `build_cache`, but for
-    what no build has used for long. Raises StoreError for a store that cannot be written.
+    Images are removed only if they have neither name nor pin and are older than `older_than_days`; None keeps
+    all. Layers claimed by a pull in progress stay. Of the build cache only entries that no build has used for
+    `_BUILDS_KEPT_DAYS` are removed; with `build_cache`, all. Raises StoreError for a store that is not
+    writable.
     """
     if not store.root.is_dir():
         return Collected(freed=())
@@ -112,7 +113,7 @@ def collect_garbage(
         gone = {item.name for item in freed}
         images = [image for image in images if image.digest not in gone]
         if unreadable:
-            # What a damaged entry needs is not known, so nothing that it may need can go.
+            # It is unknown what a damaged entry needs, so nothing that it may need is removed.
             kept.append("layers and documents: an image's entry cannot be read")
         else:
             freed += _sweep_layers(store, images, dry_run=dry_run, uncached=cached)
@@ -126,9 +127,10 @@ def collect_garbage(
 def remove(store: Store, reference: str, *, dry_run: bool = False) -> Removed:
     """Remove a name, a pinned reference, or an image by its digest or the beginning of one.
 
-    By a name or a pin only that goes, and the image with it when it was the last; by a digest the image goes
-    with all of its names and pins. Layers that other images need stay. With `dry_run` all stays, and `freed`
-    is empty. Raises StoreError when there is nothing of that name.
+    For a name or a pin, only that is removed, and the image with it if it was the last; for a digest, the
+    image
+    with all its names and pins. Layers that other images need stay. With `dry_run` nothing is removed, and
+    `freed` is empty. Raises StoreError if the reference does not exist.
     """
     with store.guarded():
         digest, references = meant(store, reference)
@@ -147,7 +149,7 @@ def remove(store: Store, reference: str, *, dry_run: bool = False) -> Removed:
         indexes = contents.indexes(store)
         for _, path in references:
             path.unlink(missing_ok=True)
-        left = contents.names(store).get(digest, set())  # another may have been given meanwhile
+        left = contents.names(store).get(digest, set())  # another may have been added meanwhile
         if left:
             return Removed(
                 digest=digest,
@@ -158,7 +160,7 @@ def remove(store: Store, reference: str, *, dry_run: bool = False) -> Removed:
         freed = [Freed(kind="image", name=digest, amount=file_amount(entry))] if entry.exists() else []
         try:
             layers = {layer.diff_id for layer in store.read(entry, Image).layers}
-        except StoreError:  # a damaged entry can go, too; what it needed is then for a garbage collection
+        except StoreError:  # a damaged entry is removed, too; its layers are left to a garbage collection
             layers = set()
         documents = contents.blobs(store, digest) | indexes
         entry.unlink(missing_ok=True)
@@ -175,8 +177,8 @@ def remove(store: Store, reference: str, *, dry_run: bool = False) -> Removed:
 
 
 def _check_removable(store: Store, digest: str, references: list[Path], *, image_too: bool) -> None:
-    """Raise StoreError, with nothing touched, unless this user may remove all that a removal takes away: in a
-    group's store names are everybody's, and an image is of who pulled it."""
+    """Raise StoreError, before any change, unless this user may remove everything affected: in a group's
+    store anybody may use names, but an image belongs to the user who pulled it."""
     paths = list(references)
     if image_too:
         images, unreadable = contents.images(store)
@@ -206,8 +208,8 @@ def _check_removable(store: Store, digest: str, references: list[Path], *, image
 
 
 def meant(store: Store, reference: str) -> tuple[str, list[tuple[str, Path]]]:
-    """The digest that a reference stands for, and the names and pins, with their files, that go with it.
-    Raises StoreError when there is nothing of that name."""
+    """The digest that a reference refers to, and the names and pins, with their files, to remove with it.
+    Raises StoreError if the reference does not exist."""
     names = store.names()
     if reference in names:
         return names[reference], [(reference, store.root / "names" / reference)]
@@ -233,7 +235,7 @@ def meant(store: Store, reference: str) -> tuple[str, list[tuple[str, Path]]]:
 
 
 def _in_full(reference: str) -> str:
-    """As a pull pins it: `debian:12` becomes `docker.io/library/debian:12`."""
+    """The reference as a pull pins it: `debian:12` becomes `docker.io/library/debian:12`."""
     from bareboat.images.oci.reference import parse
 
     try:
@@ -250,9 +252,9 @@ def _sweep_layers(
     dry_run: bool = False,
     uncached: Collection[str] = (),
 ) -> list[Freed]:
-    """Remove layers of no image. `uncached`: records of the build cache that count as removed. They are all
-    set aside first, and what has been claimed meanwhile goes back: a pull writes its claims before it looks
-    for layers, so it either finds them claimed or not at all."""
+    """Remove layers of no image. `uncached`: records of the build cache that count as removed. All layers are
+    first moved aside, and those claimed meanwhile are moved back: a pull writes its claims before it looks
+    for layers, so it finds them either claimed or missing."""
     needed = {layer.diff_id for image in images for layer in image.layers}
     needed |= contents.claims(store, without=uncached)
     candidates = [
@@ -266,7 +268,7 @@ def _sweep_layers(
     if not dry_run and candidates:
         aside: dict[str, Path] = {}
         for diff_id in candidates:
-            with contextlib.suppress(FileNotFoundError):  # another collection was quicker
+            with contextlib.suppress(FileNotFoundError):  # another collection was faster
                 aside[diff_id] = _set_aside(store, store.layer_folder(diff_id))
         again, _ = contents.images(store)
         needed = {layer.diff_id for image in again for layer in image.layers} | contents.claims(store)
@@ -281,8 +283,8 @@ def _sweep_layers(
 def _sweep_flat_and_blobs(
     store: Store, images: Iterable[Image], now_ns: int, *, only: set[str] | None = None, dry_run: bool = False
 ) -> list[Freed]:
-    """Flat trees, packed files and documents of no image. A document is written before its image's entry:
-    young ones stay, unless their image has just been removed."""
+    """Remove flat trees, packed files, manifests and configs of no image. These blobs are written before
+    their image's entry: recent ones stay, unless their image has just been removed."""
     needed = {image.digest for image in images}
     documents = contents.indexes(store).union(*(contents.blobs(store, digest) for digest in needed))
     freed = []
@@ -309,7 +311,8 @@ def _sweep_flat_and_blobs(
 
 
 def _sweep_own(store: Store, images: Iterable[Image], now_ns: int, *, dry_run: bool) -> list[Freed]:
-    """Trees and packed files with mount points of jobs that nobody has submitted for long."""
+    """Remove trees and packed files with mount points of jobs that were not submitted for
+    `_OWN_KEPT_DAYS`."""
     freed = []
     for image in images:
         trees = [("tree for mounts", path) for path in store.roots(image.digest).glob("*")]
@@ -323,7 +326,7 @@ def _sweep_own(store: Store, images: Iterable[Image], now_ns: int, *, dry_run: b
 
 
 def _sweep_builds(store: Store, now_ns: int, *, everything: bool, dry_run: bool) -> list[Freed]:
-    """The build cache, cache mounts and downloads: all, or what no build has used for long."""
+    """Remove the build cache, cache mounts and downloads: all, or those unused for `_BUILDS_KEPT_DAYS`."""
     kinds = {"steps": "build step", "mounts": "cache mount", "downloads": "download", "owners": "build step"}
     freed = []
     for name, kind in kinds.items():
@@ -338,7 +341,7 @@ def _sweep_builds(store: Store, now_ns: int, *, everything: bool, dry_run: bool)
 
 
 def _sweep_captures(store: Store, gone: set[str], *, dry_run: bool) -> list[Freed]:
-    """What says that an environment is an image which is not there."""
+    """Remove records of captured environments whose image does not exist."""
     folder = store.root / "captures"
     freed = []
     for path in sorted(folder.iterdir()) if folder.is_dir() else []:
@@ -353,7 +356,7 @@ def _sweep_captures(store: Store, gone: set[str], *, dry_run: bool) -> list[Free
 
 
 def _sweep_old(store: Store, now_ns: int, *, dry_run: bool) -> list[Freed]:
-    """Parts that nobody goes on with; unfinished work and leases of machines not heard of any more."""
+    """Remove abandoned parts, and old unfinished work and leases."""
     freed = []
     parts = [("part", f"parts/{algorithm}") for algorithm in digests.DIGITS]
     old = [*parts, ("unfinished work", "tmp"), ("lease", "leases")]
@@ -367,7 +370,7 @@ def _sweep_old(store: Store, now_ns: int, *, dry_run: bool) -> list[Freed]:
 
 
 def _prepare(store: Store) -> None:
-    """Raise StoreError for a store that this Bareboat does not know; clear away what the dead left."""
+    """Raise StoreError for a store of another version; remove the leftovers of dead processes."""
     try:
         version = (store.root / "version").read_text(errors="replace").strip()
     except FileNotFoundError:
@@ -382,15 +385,15 @@ def _prepare(store: Store) -> None:
 
 
 def _set_aside(store: Store, path: Path) -> Path:
-    """Take a tree out, at once for every reader. It stands in tmp/ as this process's own work in progress
-    would, so that it is swept away when we are killed; that takes no new inode."""
+    """Move a tree away, atomically for every reader. In tmp/ it has a name of this process's work in
+    progress, so that it is swept if this process is killed; the rename needs no new inode."""
     target = store.root / "tmp" / f"{owner()}-g{next(_serials)}"
     os.rename(path, target)
     return target
 
 
 def _discard(store: Store, path: Path) -> None:
-    """Remove a tree or a file, which is gone under its name before any of it is removed."""
+    """Remove a tree or a file; a tree first disappears under its name."""
     with contextlib.suppress(FileNotFoundError):
         if path.is_dir() and not path.is_symlink():
             remove_tree(_set_aside(store, path))

@@ -1,4 +1,4 @@
-"""What a store takes (`image du`): by what it is for, and by image."""
+"""The disk space of a store (`image du`): by purpose, and by image."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bareboat.images.upkeep import contents
 from bareboat.model import Image
 from bareboat.store import Store
 
-#: Where small files are: manifests and configs, facts, names.
+#: The directories of small files: manifests and configs, metadata, names.
 _DOCUMENTS = ("blobs", "images", "captures", "names", "pins", "leases")
 
 
@@ -31,9 +31,10 @@ class Amount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageUsage:
-    """What one image takes. `own` would be free without it; `shared` is in layers of other images too.
+    """The disk space of one image. `own`: would be free without it; `shared`: in layers that other images
+    also have.
 
-    `names`: what it is called, by name or by pinned reference.
+    `names`: its names and pinned references.
     """
 
     digest: str
@@ -44,9 +45,9 @@ class ImageUsage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What the store takes, by what it is for. `unused` is in layers of no image; see `collect_garbage`.
+    """The disk space of the store, by purpose. `unused`: in layers of no image; see `collect_garbage`.
 
-    `flat` counts what flat trees add to the layers whose files they link; `total` counts nothing twice.
+    `flat`: the space that flat trees add to the layers whose files they link; `total` counts nothing twice.
     """
 
     images: tuple[ImageUsage, ...]
@@ -62,9 +63,9 @@ class Usage:
 
 
 def usage(store: Store) -> Usage:
-    """What is in the store, and what of it each image needs. Layers are not walked: their facts are kept.
+    """Measure the store, and what each image needs. Layers are not walked: their metadata has the sizes.
 
-    Raises StoreError for what this user may not read.
+    Raises StoreError for directories that this user may not read.
     """
     with store.guarded():
         images, _ = contents.images(store)
@@ -113,8 +114,8 @@ def usage(store: Store) -> Usage:
 
 
 def shared_layers(store: Store, image: Image) -> tuple[Amount, tuple[str, ...]]:
-    """What stays in the store of an image that was removed: its layers that other images have, too, and what
-    those are called."""
+    """The space that would remain after an image's removal, in layers that other images also have, and the
+    names of those images."""
     images, _ = contents.images(store)
     own = {layer.diff_id for layer in image.layers}
     users = [each for each in images if own & {layer.diff_id for layer in each.layers}]
@@ -125,7 +126,7 @@ def shared_layers(store: Store, image: Image) -> tuple[Amount, tuple[str, ...]]:
 
 
 def layer_amount(store: Store, diff_id: str) -> Amount:
-    """By the facts kept with the layer; a damaged layer is walked."""
+    """The space of a layer by its metadata; a damaged layer is walked."""
     folder = store.layer_folder(diff_id)
     try:
         facts = store.stored_layer(diff_id)
@@ -134,12 +135,13 @@ def layer_amount(store: Store, diff_id: str) -> Amount:
         return walked(folder)
     return Amount(
         size_bytes=facts.unpacked_bytes + sum(state.st_size for state in beside),
-        inodes=facts.inodes + 2 + len(beside),  # with the layer's folder, and its tree's
+        inodes=facts.inodes + 2 + len(beside),  # including the layer's directory, and its tree's
     )
 
 
 def walked(place: Path, *, linked: bool = True) -> Amount:
-    """What is below a folder, each file once; without `linked`, files of several names are not counted."""
+    """The space below a directory, each file once; without `linked`, files with several names are not
+    counted."""
     size_bytes = inodes = 0
     seen: set[tuple[int, int]] = set()
     for state in contents.states(place):
@@ -148,7 +150,7 @@ def walked(place: Path, *, linked: bool = True) -> Amount:
                 if not linked or (state.st_dev, state.st_ino) in seen:
                     continue
                 seen.add((state.st_dev, state.st_ino))
-            size_bytes += min(state.st_size, state.st_blocks * 512)  # a sparse file takes what is in it
+            size_bytes += min(state.st_size, state.st_blocks * 512)  # a sparse file counts by its blocks
         elif not linked and state.st_nlink > 1 and not stat.S_ISDIR(state.st_mode):
             continue
         inodes += 1

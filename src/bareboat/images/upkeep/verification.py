@@ -1,4 +1,4 @@
-"""Whether an image is whole (`image verify`): all of its bytes beside the digests that name them."""
+"""Verifies images (`image verify`): compares all bytes with the digests that name them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from bareboat.store import Store
 
 
 class State(StrEnum):
-    """What a check of a layer found."""
+    """The result of a check of a layer."""
 
     WHOLE = "whole"
     DAMAGED = "damaged"
@@ -29,7 +29,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerCheck:
-    """One layer: what was found, and those of its files that are not as they were, where that can be told."""
+    """One layer: the result, and its changed files, if they can be identified."""
 
     diff_id: str
     state: State
@@ -39,8 +39,8 @@ class LayerCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """One image: its layers, which of its documents (manifest, config) are damaged or missing, and which of
-    the files that it is packed as are not as they were written."""
+    """One image: its layers, its damaged or missing manifest and config (`documents`), and its changed packed
+    files."""
 
     digest: str
     layers: tuple[LayerCheck, ...]
@@ -57,7 +57,7 @@ class Verified:
 def verify(store: Store, image: Image, *, progress: Progress = lambda *_: None) -> Verified:
     """Read every byte of an image again and compare it with the digests that name it. Changes nothing.
 
-    Raises StoreError for what this user may not read.
+    Raises StoreError for files that this user may not read.
     """
     layers = list({layer.diff_id: layer for layer in image.layers}.values())
     total = sum(layer.size_bytes for layer in layers)
@@ -84,7 +84,8 @@ def verify(store: Store, image: Image, *, progress: Progress = lambda *_: None) 
 
 
 def _damaged_packed(store: Store, image: Image) -> dict[Path, str]:
-    """Packed file -> what is wrong with it. One without its facts is no packed image yet."""
+    """Packed file -> what is wrong with it. A file without metadata is not packed completely yet, and
+    skipped."""
     found = {}
     for path in pack.files(store, image.digest):
         known = pack.about(path)
@@ -105,7 +106,7 @@ def _check_layer(store: Store, layer: Layer) -> LayerCheck:
     try:
         facts = store.stored_layer(diff_id)
         if recipe.exists() or not facts.rebuildable:
-            # A recipe knows what the archive had; only the count tells what was added, or which link is gone.
+            # A recipe has only the archive's content; the count shows added files, or a missing link.
             count, wanted = _count(tree), facts.inodes
         if recipe.exists():
             from bareboat.images.layers.recipe import check
@@ -118,7 +119,7 @@ def _check_layer(store: Store, layer: Layer) -> LayerCheck:
             digest = ""
     except BareboatError as error:
         return LayerCheck(diff_id=diff_id, state=State.DAMAGED, detail=error.message)
-    except (OSError, ValueError) as error:  # an entry that this user cannot read, or that no layer holds
+    except (OSError, ValueError) as error:  # an entry that this user cannot read, or that no layer has
         return LayerCheck(diff_id=diff_id, state=State.DAMAGED, detail=str(error))
     if files or digest not in (diff_id, ""):
         return LayerCheck(
@@ -140,7 +141,7 @@ def _check_layer(store: Store, layer: Layer) -> LayerCheck:
 
 
 def _count(tree: Path) -> int:
-    """The inodes of a tree, its own folder's included."""
+    """The number of inodes of a tree, including its root directory."""
     found = {(state.st_dev, state.st_ino) for state in contents.states(tree)}
     return len(found) + 1
 

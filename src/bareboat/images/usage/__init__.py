@@ -1,1 +1,1 @@
-"""What takes space in an image: its directories and its packages."""
+"""What uses space in an image: its directories and its packages."""

@@ -1,4 +1,5 @@
-"""Bytes and files of an image by directory: of the tree that a process in it sees, each hard link once."""
+"""Bytes and files of an image by directory, in the tree that its processes see, counting each hard link
+once."""
 
 from __future__ import annotations
 
@@ -27,8 +28,8 @@ class Weight:
 
 @dataclass(slots=True)
 class Folder:
-    """One directory. `total`: with all below it; `own`: its own files. `by_owner`: bytes of all below it by
-    the kind of package that they belong to."""
+    """One directory. `total`: including all below it; `own`: its own files. `by_owner`: kind of package ->
+    bytes of all files below it."""
 
     name: str
     path: str
@@ -38,7 +39,7 @@ class Folder:
     by_owner: dict[str, int] = field(default_factory=dict)
 
     def largest(self) -> list[Folder]:
-        """The directories in it, by bytes, then by files, then by name."""
+        """Its subdirectories, by bytes, then by files, then by name."""
         return sorted(self.folders, key=lambda each: (-each.total.size_bytes, -each.total.files, each.name))
 
 
@@ -48,7 +49,8 @@ def weigh(
     owned: Callable[[str, int], str] = lambda _path, _size: "",
     progress: Callable[[str], None] = lambda _text: None,
 ) -> Folder:
-    """The whole tree. `owned` gets each file's path and its bytes, and returns the kind of its package."""
+    """Measure the whole tree. `owned` gets each file's path and bytes, and returns the kind of its
+    package."""
     seen: set[tuple[int, int]] = set()
     root = Folder("/", "/")
     order = [root]
@@ -82,7 +84,7 @@ def weigh(
             folder.own.size_bytes += size
             kind = owned(path, size)
             folder.by_owner[kind] = folder.by_owner.get(kind, 0) + size
-    for folder in reversed(order):  # inner ones come after those around them
+    for folder in reversed(order):  # children come after their parents
         folder.total.add(folder.own)
         for inner in folder.folders:
             folder.total.add(inner.total)

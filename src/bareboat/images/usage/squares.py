@@ -1,4 +1,4 @@
-"""Rectangles whose areas are proportional to given values, as square as possible. Pure.
+"""Divides a rectangle into areas proportional to given values, as square as possible. Pure.
 
 Source: Bruls, Huizing, van Wijk: Squarified Treemaps (2000), https://vanwijk.win.tue.nl/stm.pdf
 """
@@ -19,7 +19,7 @@ class Box(NamedTuple):
 
 
 def divide(values: Sequence[float], box: Box) -> list[Box]:
-    """One rectangle for each value, together exactly the box. `values`: positive, largest first."""
+    """One rectangle for each value; together they fill the box. `values`: positive, largest first."""
     total = sum(values)
     if not values or total <= 0 or box.width <= 0 or box.height <= 0:
         return [Box(box.x, box.y, 0.0, 0.0) for _ in values]
@@ -40,7 +40,7 @@ def divide(values: Sequence[float], box: Box) -> list[Box]:
 
 
 def _worst(areas: Sequence[float], side: float) -> float:
-    """The largest ratio of two sides in a row of rectangles along a side."""
+    """The worst aspect ratio in a row of rectangles along a side."""
     total = sum(areas)
     if total <= 0 or side <= 0 or min(areas) <= 0:
         return float("inf")
@@ -48,7 +48,7 @@ def _worst(areas: Sequence[float], side: float) -> float:
 
 
 def _row(areas: Sequence[float], box: Box, *, is_last: bool) -> tuple[list[Box], Box]:
-    """A row of rectangles along the shorter side, and what is left of the box."""
+    """A row of rectangles along the shorter side, and the rest of the box."""
     total = sum(areas)
     along_height = box.width >= box.height
     side = box.height if along_height else box.width

@@ -1,5 +1,5 @@
-"""A picture of what takes space in an image: a treemap as one SVG file without scripts or references, for
-light and dark screens. Pure."""
+"""Draws what uses space in an image: a treemap as one SVG file without scripts or references, for light and
+dark screens. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bareboat.printable import one_line
 WIDTH, HEIGHT = 1200, 800
 _TOP, _BOTTOM = 34, 30
 _HEADER, _INSET = 15, 2
-#: Smaller rectangles are not divided; the smallest of a directory become one.
+#: Smaller rectangles are not divided; the smallest of a directory are merged.
 _LEAST_WIDTH, _LEAST_HEIGHT, _LEAST_AREA = 44.0, 32.0, 24.0
 _FONT_PX, _CHARACTER_PX = 11, 6.3
 _DEEPEST = 60
@@ -48,7 +48,7 @@ text{fill:#f0f3f6}
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """One rectangle below a directory: a directory, or files. `kind`: that of most of its bytes."""
+    """One rectangle: a directory, or files of a directory. `kind`: the kind of most of its bytes."""
 
     label: str
     path: str
@@ -58,7 +58,7 @@ class _Item:
 
 
 def draw(root: Folder, *, title: str, kinds: Mapping[str, int]) -> str:
-    """The picture. `kinds`: bytes by kind of package, for the legend. Equal input gives equal text."""
+    """The SVG file. `kinds`: bytes by kind of package, for the legend. Equal input gives equal text."""
     shown = one_line(title, limit=120)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" '
@@ -75,7 +75,7 @@ def draw(root: Folder, *, title: str, kinds: Mapping[str, int]) -> str:
 
 
 def _item(folder: Folder) -> _Item:
-    """A directory; a chain of directories with nothing else in them is one."""
+    """A directory; a chain of directories without other entries is merged."""
     label, inner = folder.name, folder
     while len(inner.folders) == 1 and not inner.own.files and inner.path.count("/") < _DEEPEST:
         inner = inner.folders[0]
@@ -88,7 +88,7 @@ def _main(by_owner: Mapping[str, int]) -> str:
 
 
 def _items(folder: Folder) -> list[_Item]:
-    """What is in a directory, largest first."""
+    """The entries of a directory, largest first."""
     items = [_item(each) for each in folder.folders if each.total.size_bytes]
     if folder.own.size_bytes:
         own = dict(folder.by_owner)
@@ -123,7 +123,7 @@ def _place(parts: list[str], item: _Item, box: Box, depth: int) -> None:
 
 
 def _merged(items: list[_Item], box: Box) -> list[_Item]:
-    """The items, those that are too small to see as one."""
+    """The items, with those too small to see merged into one."""
     total = sum(each.weight.size_bytes for each in items)
     least = _LEAST_AREA / max(box.width * box.height, 1.0) * total
     small = [each for each in items if each.weight.size_bytes < least]
@@ -157,7 +157,7 @@ def _rectangle(parts: list[str], item: _Item, box: Box, style: str) -> None:
 
 
 def _cut(text: str, width: float, character: float) -> str:
-    """As much of the text as fits; nothing where that is too little to read."""
+    """As much of the text as fits; "" if that is too little to read."""
     most = int(width / character)
     if len(text) <= most:
         return text
@@ -179,12 +179,12 @@ def _legend(kinds: Mapping[str, int]) -> list[str]:
 
 
 def megabytes(size: int) -> str:
-    """Bytes for display."""
+    """Format bytes for display."""
     if size >= 100_000:
         return f"{size / 1e6:,.1f} MB"
     return f"{size / 1e3:,.1f} kB" if size >= 100 else f"{size} B"
 
 
 def amount(weight: Weight) -> str:
-    """Bytes and files for display."""
+    """Format bytes and files for display."""
     return f"{megabytes(weight.size_bytes)}, {weight.files:,} files"

@@ -16,7 +16,7 @@ complete=$BAREBOAT_CONTROL/runs work=$BAREBOAT_CONTROL/work.$BAREBOAT_JOB.$start
 rm -rf "$BAREBOAT_CONTROL"/work.* "$BAREBOAT_CONTROL/checks" "$BAREBOAT_CONTROL/failed"
 
 child='' stopped=''
-stop() { # $1: exit code; the arm that runs ends first, and its run is not counted
+stop() { # $1: exit code; the running arm ends first, and its run is not counted
   stopped=$1
   [ -z "$child" ] || kill -s TERM "$child" 2> /dev/null
 }
@@ -25,15 +25,16 @@ trap 'stop 130' INT
 trap 'stop 129' HUP
 trap : USR1
 
-await() { # the exit code of the child, through any number of signals
+await() { # the exit code of the child, despite any number of signals
   local status again
   while :; do
     wait "$child"
     status=$?
     kill -0 "$child" 2> /dev/null || break
   done
-  # That of the signal, where the child ended at the same time. If the signal came just when bash had collected the
-  # child, bash takes it for running, and another `wait` would last until all other children end.
+  # If the child ended at the same time, this is the signal's status. If the signal came just when bash had
+  # collected the child, bash considers it running, and another `wait` would last until all other children
+  # end.
   if [ "$status" -gt 128 ] && [[ " $(jobs -rp) " != *[[:space:]]"$child"[[:space:]]* ]]; then
     wait "$child" 2> /dev/null
     again=$?
@@ -46,13 +47,13 @@ is_done() { # $1: a run
   [ -d "$complete/$1" ] || [ -d "$study/$1" ]
 }
 
-uptime_s() { # hundredths of a second, whatever happens to the clock
+uptime_s() { # hundredths of a second, independent of the clock
   local words
   read -r words _ < /proc/uptime
   uptime_cs=$((10#${words/./}))
 }
 
-file_marks() { # of the files that hold metrics
+file_marks() { # of the files with metrics
   local file
   marks=()
   for file in ${metric_files[@]+"${metric_files[@]}"}; do
@@ -69,7 +70,7 @@ leave_images() { # the copies that the runs shared
   done
 }
 
-within_a_minute() { # start a part of a script on each node; whether all end well, in time
+within_a_minute() { # start a part of a script on each node; succeeds if all succeed within a minute
   local pid tenths how=$2 run_script=$1 most=600
   shift 2
   [ -z "$stopped" ] || most=100 # the scheduler kills this script soon
@@ -96,8 +97,8 @@ nodes_answer() {
 
 # An arm that never ends, as after a restart of one of its nodes, must not use up the job's time.
 longest_of=()
-end_if_late() { # $1: after so many seconds, the process $2
-  exec 7<> <(:) # nothing comes from there
+end_if_late() { # end the process $2 after $1 seconds
+  exec 7<> <(:) # no data comes from there
   read -r -t "$1" -u 7
   [ "$?" -gt 128 ] || return 1
   : > "$work/late"
@@ -129,12 +130,12 @@ measure_arm() { # $1: run, $2: arm, $3: its position in the run
   child=
   uptime_s
   if [ -n "$timer" ]; then
-    # A process that was just made may lose another signal.
+    # A process that was just made may miss another signal.
     { kill -KILL "$timer" && wait "$timer"; } 2> /dev/null
   fi
   printf 'code %s\nposition %s\nbegan %s\nended %s %s\nload %s\n' "$code" "$3" "$began" \
     "$uptime_cs" "${EPOCHREALTIME:-none}" "$(cat /proc/loadavg)" > "$place/result" || finish 3
-  # Schedulers end the arm's processes before or after this script is told.
+  # Schedulers end the arm's processes before or after they signal this script.
   [ "$code" -lt 128 ] || sleep 2
   [ -z "$stopped" ] || finish "$stopped"
   if [ -e "$work/late" ]; then
@@ -172,7 +173,7 @@ measure() { # $1: run, then its arms in their order
   return "$code"
 }
 
-keep_checks() { # the ranks were checked in the warm-up, on these nodes
+keep_checks() { # the warm-up checked the ranks on these nodes
   local arm
   for arm in "$work"/[0-9]*; do
     [ -e "$arm/control/mpi_check.log" ] || continue
@@ -189,7 +190,7 @@ if [ "${#hosts[@]}" -ne "$BAREBOAT_NODES" ]; then
 fi
 printf '%s\n' "${hosts[@]}" > "$BAREBOAT_CONTROL/hosts"
 
-# A job that is started again and again, and completes no run, ends.
+# End a job that was started repeatedly and completed no run.
 left=() finished=0
 for entry in "${schedule[@]}"; do
   if is_done "${entry%% *}"; then finished=$((finished + 1)); else left+=("$entry"); fi

@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2034,SC2154
-# A study's allocation: its directory must be seen on the nodes, and it must be the newest.
+# A study's allocation: the nodes must see its directory, and it must be the newest.
 # Expects: the script's arguments; $study, $allocation.
 
 [ "${1:-}" != --here ] || exit 0 # this node answers
@@ -9,7 +9,7 @@
   exit 3
 }
 
-is_newest() { # whether no other job has been submitted for these runs meanwhile
+is_newest() { # whether no newer job was submitted for these runs
   local newest
   read -r newest < "$study/control/allocation" && [ "$newest" = "$allocation" ] && return 0
   printf 'bareboat: another job was submitted for these runs; this one ends\n' >&2

@@ -1,12 +1,12 @@
 # shellcheck shell=bash disable=SC2034,SC2154
-# What this script is to do on a cluster.
+# What this script does on a cluster.
 # Expects: the script's arguments.
 
 # The scheduler starts this script on the first node, which starts it again on every node:
 # bash SCRIPT --node|--rank NODE RUN CONTROL MASTER PORT WHAT;  bash SCRIPT --signal NODE RUN CONTROL NAME;
 # bash SCRIPT --bring|--leave NODE RUN CONTROL TRIES.
-# NODE is a number, or the name of the variable that holds it. No container sees the folder CONTROL; the ranks
-# write to another, beside it.
+# NODE is a number, or the name of the variable with the number. No container sees the directory CONTROL; the
+# ranks write to another one beside it.
 part=--first
 case ${1:-} in
   --node | --rank)
@@ -17,5 +17,5 @@ case ${1:-} in
     part=$1 BAREBOAT_RUN=$3 BAREBOAT_CONTROL=$4 what=${5:-1}
     ;;
 esac
-read -r BAREBOAT_HOST < /proc/sys/kernel/hostname # what uname -n says, and no program to start
+read -r BAREBOAT_HOST < /proc/sys/kernel/hostname # the output of uname -n, without starting a program
 HERE=" on $BAREBOAT_HOST"

@@ -5,7 +5,7 @@
 # From here on: the first node.
 [ -d "$BAREBOAT_CONTROL" ] || (umask 077 && mkdir -p "$BAREBOAT_CONTROL") || exit 3
 printf '%(%s)T %s %s\n' -1 "$BAREBOAT_HOST" "$BAREBOAT_JOB" >> "$BAREBOAT_CONTROL/starts"
-# What this node is, for `bareboat lock` and `bareboat diff`.
+# Facts about this node, for `bareboat lock` and `bareboat diff`.
 node_facts() {
   local line
   read -r line < /proc/sys/kernel/osrelease && printf 'kernel %s\n' "$line"
@@ -26,10 +26,10 @@ if [ "$starts" -gt 1 ]; then
   rm -f "$BAREBOAT_CONTROL"/{exits,ends,over}.* "$BAREBOAT_CONTROL"/{exit_code,signals}
   [ ! -d "$BAREBOAT_CONTROL/logs" ] || mv "$BAREBOAT_CONTROL/logs" "$BAREBOAT_CONTROL/logs.$((starts - 1))"
   [ ! -d "$BAREBOAT_CONTROL/usage" ] || mv "$BAREBOAT_CONTROL/usage" "$BAREBOAT_CONTROL/usage.$((starts - 1))"
-  # Nothing that containers wrote is believed in a later start, nor a link of theirs followed.
+  # A later start trusts nothing that containers wrote, and follows no link of theirs.
   [ ! -d "$BAREBOAT_RUN_DIR" ] || mv "$BAREBOAT_RUN_DIR" "$BAREBOAT_RUN_DIR.$((starts - 1))"
 fi
 [ -d "$BAREBOAT_RUN_DIR" ] || (umask 077 && mkdir "$BAREBOAT_RUN_DIR") || exit 3
 script=$BAREBOAT_CONTROL/job.sh
-# It holds values of environment variables.
+# It contains values of environment variables.
 [ -e "$script" ] || (umask 077 && cp "$0" "$script") || exit 3

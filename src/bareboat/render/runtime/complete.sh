@@ -1,8 +1,8 @@
 # shellcheck shell=bash disable=SC2034,SC2154
-# The first node: success is that of all. srun returns 0 for a node that is lost after the others have ended.
-# Expects: $code, $BAREBOAT_CONTROL, $end_files: whose lines are ends, $end_count: of how many.
+# The first node: the job succeeds when all parts do. srun returns 0 for a node lost after the others' end.
+# Expects: $code, $BAREBOAT_CONTROL; $end_files: the files with a line per end, $end_count: of how many.
 
-all_ended() { # another node's files may be seen late, unless something changes in their directory
+all_ended() { # another node's files may appear late, unless something changes in their directory
   local looks
   for ((looks = 0; looks < 300; looks++)); do
     [ "$(cat "$BAREBOAT_CONTROL/$end_files".* 2> /dev/null | wc -l)" -lt "$end_count" ] || return 0

@@ -8,7 +8,7 @@ deliver() { # $1: a signal for the run's processes on this node
     end_run
     return "$?"
   fi
-  # A process that does not handle it would die of it.
+  # A process without a handler would die of it.
   for pid in $(run_pids); do
     caught=$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$pid/status" 2> /dev/null)
     (((0x${caught:-0} >> ($(kill -l "$1") - 1)) & 1)) && kill -s "$1" "$pid"

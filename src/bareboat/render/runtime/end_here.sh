@@ -6,6 +6,6 @@ left=
 if [ "$code" -eq 0 ]; then
   read -r left 2> /dev/null < "/proc/$$/task/$$/children"
 fi
-# What the command left behind ends with the run.
+# Processes that the command left behind end with the run.
 if [ "$code" -ne 0 ] || [ -n "$left" ]; then end_run; fi
 exit "$code"

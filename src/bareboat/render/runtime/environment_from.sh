@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2034,SC2154
-# Check the environment variables that are passed on by name: their values are written down nowhere.
+# Check the environment variables that are passed on by name: no file contains their values.
 # Expects: $environment_from, $HERE.
 
 # Environment variables that are passed on by name (environment_from).

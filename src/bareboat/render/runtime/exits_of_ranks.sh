@@ -1,8 +1,8 @@
 # shellcheck shell=bash disable=SC2034,SC2154
-# Exit codes that ranks leave from inside their containers, where anything may be written.
+# Exit codes that ranks write from inside their containers; the files may contain anything.
 # Expects: $BAREBOAT_RUN_DIR, $BAREBOAT_NODE, $world_size.
 
-exits() { # $1: of the first of these files, $2: how many; lines RANK CODE, and nothing else
+exits() { # $1: the first of these files, $2: how many; only valid lines RANK CODE
   local number file found=()
   for ((number = $1; number < $1 + $2; number++)); do
     file=$BAREBOAT_RUN_DIR/exits.$number

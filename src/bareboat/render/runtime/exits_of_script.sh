@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2034,SC2154
-# Exit codes of ranks, as this script keeps them: lines RANK CODE, in the order of their ends.
+# Exit codes of ranks, as kept by this script: lines RANK CODE, in the order in which they ended.
 # Expects: $BAREBOAT_CONTROL, $BAREBOAT_NODE.
 
 exits_of_run() { cat "$BAREBOAT_CONTROL"/exits.* 2> /dev/null; }

@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2034,SC2154
-# Ranks that fell back to sockets are marked.
+# Mark ranks that fell back to TCP.
 # Expects: $fabric_there; fabric.sh.
 
 fallen() {

@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2034,SC2154
-# A short job may be over before the watcher's next look.
+# A short job may end before the watcher's next poll.
 # Expects: $fabric_words, $fabric_watch; fabric_mark.sh.
 
 kill "$fabric_watch" 2> /dev/null

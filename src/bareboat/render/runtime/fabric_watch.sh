@@ -1,8 +1,8 @@
 # shellcheck shell=bash disable=SC2034,SC2154
-# Look which way the ranks take while the job runs.
-# Expects: $fabric_words, $fabric_tellers: how many tell; fabric.sh; fallen.
+# Poll the ranks' transport while the job runs.
+# Expects: $fabric_words, $fabric_tellers: the expected number of logs; fabric.sh; fallen.
 
-( # They say it when they begin, or later; this look every two seconds ends when all have, or with the job.
+( # Libraries log it at their start or later. Polls every two seconds until all have, or the job ends.
   while sleep 2 > /dev/null 2>&1; do
     kill -0 "$$" 2> /dev/null || exit
     case $(fabric_way "${fabric_words[@]}") in

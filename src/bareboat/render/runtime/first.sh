@@ -2,7 +2,7 @@
 # The first node: reach all nodes, pass signals on, keep the exit code.
 # Expects: $script, $BAREBOAT_RUN, $BAREBOAT_CONTROL, $BAREBOAT_NODES; on_each_node of the scheduler.
 
-# $1: exit code; kept in a file, because schedulers forget. Who reads it before the line is there waits.
+# $1: exit code; kept in a file, because schedulers forget it. Readers wait until the line is complete.
 finish() {
   printf '%s %(%s)T\n' "$1" -1 > "$BAREBOAT_CONTROL/exit_code"
   exit "$1"
@@ -18,7 +18,7 @@ everywhere() { # run this script on every node, with these arguments after the n
   fi
 }
 
-pass_on() { # a signal of the scheduler's, for the ranks on all nodes
+pass_on() { # a signal from the scheduler, for the ranks on all nodes
   everywhere --signal "$BAREBOAT_RUN" "$BAREBOAT_CONTROL" "$1"
 }
 
@@ -33,15 +33,15 @@ trap 'stop 129' HUP
 # Before the end of the job's time, or its preemption: time to write a checkpoint.
 trap 'interrupted=1; pass_on USR1' USR1
 
-await() { # the exit code of a child, through any number of signals
+await() { # the exit code of a child, despite any number of signals
   local status
   while :; do
     interrupted=
     wait "$1"
     status=$?
     [ -n "$interrupted" ] || return "$status"
-    # If the signal came just when bash had collected the child, bash takes it for running, and another `wait` would
-    # last until all other children end.
+    # If the signal came just when bash had collected the child, bash considers it running, and another `wait`
+    # would last until all other children end.
     if ! kill -0 "$1" 2> /dev/null && [[ " $(jobs -rp) " == *[[:space:]]"$1"[[:space:]]* ]]; then
       return "$status"
     fi

@@ -2,7 +2,7 @@
 # Which rank failed first, and its exit code.
 # Expects: $code; exits_of_run.
 
-# The first rank that failed by itself says what went wrong; its exit code is ours.
+# The first rank that did not end by a signal shows the cause; its exit code is the job's.
 rank='' status=''
 if [ "$code" -ne 0 ]; then
   failed=$(exits_of_run | grep -v ' 0$')

@@ -1,25 +1,25 @@
 # shellcheck shell=bash disable=SC2034,SC2154
-# Bring the image to this node, keep it for all jobs of the user, and remove it when none uses it.
+# Copy the image to this node, keep it for all jobs of the user, and remove it when no job uses it.
 # Expects: $image_archive, $image_name, $image_shared, $image_own, $image_inodes, $BAREBOAT_TREES, $HERE,
 #   $BAREBOAT_CONTROL.
 
-# The image: each node brings it once, as one file, to its own scratch, where all jobs of the user share it.
-# What containers are made of lies in $BAREBOAT_TREES; or in $image_shared, where it cannot be brought.
+# The image: each node copies it once, as one file, to its own scratch directory, where all jobs of the user
+# share it. Containers are made of trees in $BAREBOAT_TREES; or in $image_shared, if it cannot be copied.
 image_tree=$BAREBOAT_TREES/$image_name image_lock='' unpacking='' reporting='' report_s=10
 # With mount points that only this job needs, it has a tree of its own ($image_own in the store).
 BAREBOAT_OWN_TREE=${image_own%/tree}
 BAREBOAT_OWN_TREE=$image_tree.own-${BAREBOAT_OWN_TREE##*/}
 read -r boot < /proc/sys/kernel/random/boot_id
 
-keeps_image() { # whether the copy stays, whole: the next run of a study uses it, and its job removes it
+keeps_image() { # whether the complete copy stays: a study's next run uses it, and its job removes it
   [ -e "$BAREBOAT_CONTROL/keep_image" ] && image_is_whole
 }
 
-image_is_whole() { # unpacked to the end, and since the machine started: what a crash leaves may have holes
+image_is_whole() { # unpacked completely since the machine booted: after a crash the tree may have holes
   [ -d "$image_tree" ] && [ "$(cat "$image_tree.whole" 2> /dev/null)" = "$boot $BAREBOAT_HOST" ]
 }
 
-is_elsewhere() { # $1: a tree; whether another node made it, and may use it: not every lock is seen on all nodes
+is_elsewhere() { # $1: a tree; whether another node, which may not see the lock, made it and may use it
   local host
   { read -r _ host < "$1.whole"; } 2> /dev/null && [ "${host:-$BAREBOAT_HOST}" != "$BAREBOAT_HOST" ]
 }
@@ -37,14 +37,14 @@ read_shared() { # $1: why the image cannot be on this node
 
 use_store() { BAREBOAT_TREES=$image_shared BAREBOAT_OWN_TREE=$image_own; }
 
-own_folder() { # $1: a folder that is ours alone, made if it is not there; fails where it cannot be made
+own_folder() { # $1: a directory for this user only, made if missing; fails where it cannot be made
   local seen
   mkdir -m 700 "$1" 2> /dev/null
   seen=$(stat -c '%u %a %F' "$1" 2> /dev/null) || return 1
   case $seen in
     "$UID 700 "*) [ -L "$1" ] || { [ -d "$1" ] && return 0; } ;;
   esac
-  # In a folder for everybody, somebody else's may stand in its place, and be what containers run.
+  # In a directory for everybody, another user could have made it, and containers would run its content.
   printf 'bareboat: %s%s is not a directory of this user alone, but: %s; no image is copied there\n' \
     "$1" "$HERE" "$seen" >&2
   printf '  try: --node-scratch DIR, or --delivery shared; or remove it: ls -ld %s\n' "$1" >&2
@@ -61,14 +61,14 @@ others_rename() { # $1: the node's scratch; whether others may rename files in i
     : "${root:=$owner}" # nobody, in a user namespace without root
     seen="$seen$HERE (owner $owner, mode $mode)"
     case $owner in 0 | "$UID" | "$root") ;; *) return 0 ;; esac
-    ((0$mode & 01000 || (0$mode & 022) == 0)) && continue # sticky, or nobody else's
-    # The group of root, and the user's own with his name, have no others in them.
+    ((0$mode & 01000 || (0$mode & 022) == 0)) && continue # sticky, or not writable for others
+    # root's group, and the user's own group of the same name, have no other members.
     ((0$mode & 2)) || { [ "$group" != 0 ] && [ "$group $(id -un)" != "$(id -g) $(id -gn)" ]; } && return 0
   done < <(stat -c '%u %g %a %n' -- / "${places[@]}")
   return 1
 }
 
-own_folders() { # the user's folder in the node's scratch, and in it that for trees of this kind
+own_folders() { # the user's directory in the node's scratch, and in it the one for trees of this kind
   local scratch seen
   scratch=$(cd -- "${BAREBOAT_TREES%/*/*}" 2> /dev/null && pwd -P) || return 1
   if others_rename "$scratch"; then
@@ -79,11 +79,11 @@ own_folders() { # the user's folder in the node's scratch, and in it that for tr
   own_folder "${BAREBOAT_TREES%/*}" && own_folder "$BAREBOAT_TREES"
 }
 
-remove_image() { # $1: a tree; its lock is held alone
-  # First, so that nobody takes the rest for whole.
+remove_image() { # $1: a tree; its lock is held exclusively
+  # First, so that nobody considers the rest complete.
   rm -f "$1.whole" "$1.errors"
   rm -rf "$1" "$1.part" "$1".own-* 2> /dev/null || {
-    # Directories that their owner may not write.
+    # Directories that are not writable for their owner.
     find "$1" "$1.part" "$1".own-* -type d ! -perm -700 -exec chmod u+rwx {} + 2> /dev/null
     rm -rf "$1" "$1.part" "$1".own-*
   }
@@ -93,7 +93,7 @@ is_lock_of() { # $1: a tree, $2: a descriptor; whether it is the file that all o
   [ "$1.lock" -ef "/proc/self/fd/$2" ]
 }
 
-sweep_images() { # remove the trees that nobody uses, but for that of the lock $1: their jobs were killed
+sweep_images() { # remove unused trees, except that of the lock $1: their jobs were killed
   local lock descriptor
   for lock in "${BAREBOAT_TREES%/*}"/*/*.lock; do
     [ "$lock" != "${1:-}" ] || continue
@@ -109,7 +109,7 @@ sweep_images() { # remove the trees that nobody uses, but for that of the lock $
   rmdir "${BAREBOAT_TREES%/*}"/* "${BAREBOAT_TREES%/*}" 2> /dev/null
 }
 
-make_place() { # $1: a directory (d) or a file (f), where something is mounted; $2: its path
+make_place() { # $1: a directory (d) or a file (f) as a mount point; $2: its path
   if [ -L "$2" ] || [ ! -e "$2" ]; then
     mkdir -p "${2%/*}" 2> /dev/null
     [ -w "${2%/*}" ] || chmod u+rwx "${2%/*}" || return 1
@@ -121,21 +121,21 @@ make_place() { # $1: a directory (d) or a file (f), where something is mounted; 
   fi
 }
 
-make_image_places() { # where every job mounts something: the image has nothing there
+make_image_places() { # mount points that every job needs and the image lacks
   local place
   while IFS= read -r -d '' place; do # d/a/folder or f/a/file
     make_place "${place:0:1}" "$image_tree${place:1}" || return 1
   done < "$image_archive.places"
 }
 
-make_own_tree() { # of links to the image's, by the store's list; once for all jobs with such mounts
+make_own_tree() { # make it of links to the image's, by the store's list; once for all jobs with such mounts
   local part=$BAREBOAT_OWN_TREE.$BASHPID
   [ -n "$image_own" ] && [ ! -d "$BAREBOAT_OWN_TREE" ] || return 0
   if mkdir -m 700 "$part" && fill_own_tree "$part" 2> /dev/null; then
     mv -T "$part" "$BAREBOAT_OWN_TREE" 2> /dev/null
   fi
   rm -rf "$part" 2> /dev/null
-  [ -d "$BAREBOAT_OWN_TREE" ] # or another job was quicker
+  [ -d "$BAREBOAT_OWN_TREE" ] # or another job was faster
 }
 
 fill_own_tree() { # $1: the new tree
@@ -162,13 +162,13 @@ fill_own_tree() { # $1: the new tree
   done
 }
 
-link_into() { # $1: a directory, for the paths in `links`, of which there may be too many for one command
+link_into() { # $1: a directory, for the paths in `links`, which may be too many for one command
   [ "${#links[@]}" -gt 0 ] || return 0
   printf '%s\0' "${links[@]}" | xargs -0 cp -al -t "$1" -- || return 1
   links=()
 }
 
-report_copy() { # $1: the process that reads the image's file; in the log every $report_s seconds
+report_copy() { # $1: the process that reads the image's file; report to the log every $report_s seconds
   local descriptor position size began=$SECONDS seconds
   trap 'kill "$!" 2> /dev/null; exit' TERM
   size=$(stat -c %s "$image_archive")
@@ -189,7 +189,7 @@ report_copy() { # $1: the process that reads the image's file; in the log every 
   done
 }
 
-end_copy() { # of unpacking and of the reports about it
+end_copy() { # stop unpacking and its reports
   local pid
   for pid in $unpacking $reporting; do
     kill "$pid" 2> /dev/null
@@ -198,7 +198,7 @@ end_copy() { # of unpacking and of the reports about it
   unpacking='' reporting=''
 }
 
-unpack_image() { # sets why when it cannot be
+unpack_image() { # sets why on failure
   local free needed part=$image_tree.part
   remove_image "$image_tree"
   mkdir -m 700 "$part" 2> /dev/null || {
@@ -211,7 +211,7 @@ unpack_image() { # sets why when it cannot be
     return 1
   }
   rm -f "$part/trial"
-  # A file takes its last block whole.
+  # A file's last block is allocated completely.
   needed=$(($(stat -c %s "$image_archive") / 1024 + image_inodes * 2))
   free=$(df -Pk "$part" 2> /dev/null | awk 'NR == 2 { print $4 }')
   if [ "${free:-$needed}" -lt "$needed" ]; then
@@ -242,10 +242,10 @@ unpack_image() { # sets why when it cannot be
   return 1
 }
 
-bring_image() { # have it on this node, with its lock shared; or read the store's
+bring_image() { # make it available on this node, with its lock shared; otherwise use the store's
   local why='' how=found began=$SECONDS attempt
   if ! command -v flock > /dev/null || ! command -v tar > /dev/null; then
-    read_shared 'it takes flock and tar'
+    read_shared 'it requires flock and tar'
     return "$?"
   fi
   for attempt in {1..50}; do
@@ -262,7 +262,7 @@ bring_image() { # have it on this node, with its lock shared; or read the store'
           image_lock=
           break
         fi
-        # Nobody can use what is not whole; so this takes no longer than others who ask the same.
+        # Nobody can use an incomplete tree; so this waits no longer than others who also unpack it.
         if flock -x -w 60 "$image_lock" && is_lock_of "$image_tree" "$image_lock" &&
           ! image_is_whole && ! is_elsewhere "$image_tree"; then
           how=unpacked
@@ -271,13 +271,13 @@ bring_image() { # have it on this node, with its lock shared; or read the store'
       fi
       exec {image_lock}>&- # and again, shared: it may have been removed in between
     elif [ ! -w "${BAREBOAT_TREES%/*/*}" ]; then
-      why="${BAREBOAT_TREES%/*/*} is not a folder that can be written"
+      why="${BAREBOAT_TREES%/*/*} is not a writable directory"
       break
-    elif [ "$attempt" -gt 1 ]; then # the first time, the last user may just have removed the folders
+    elif [ "$attempt" -gt 1 ]; then # the first time, the last user may just have removed the directories
       sleep 0.1
     fi
     image_lock=
-    [ "$attempt" -lt 50 ] || why="no lock can be had in $BAREBOAT_TREES"
+    [ "$attempt" -lt 50 ] || why="no lock can be obtained in $BAREBOAT_TREES"
   done
   [ -n "$why" ] || make_image_places || why="what is mounted can have no place in $image_tree"
   [ -n "$why" ] || make_own_tree || why="$BAREBOAT_OWN_TREE cannot be made"
@@ -296,7 +296,7 @@ bring_image() { # have it on this node, with its lock shared; or read the store'
   fi
 }
 
-drop_image() { # who can have the lock alone was the last: it removes the tree
+drop_image() { # whoever gets the lock exclusively is the last user and removes the tree
   [ -n "$image_lock" ] || return 0
   end_copy
   if ! keeps_image && flock -x -n "$image_lock" && is_lock_of "$image_tree" "$image_lock"; then

@@ -1,9 +1,8 @@
 # shellcheck shell=bash disable=SC2034,SC2154
-# The first node: the image to every node, and away again.
+# The first node: copy the image to every node, and remove it afterwards.
 # Expects: $BAREBOAT_RUN, $BAREBOAT_CONTROL; first.sh, at_exit.sh.
 
-# The image: to every node, and away again.
-leave_images() { # $1: how often to try; also because steps that are not cleared away keep others out
+leave_images() { # $1: number of attempts; also because steps that are not cleaned up block others
   local attempt
   [ -z "$left" ] && [ ! -e "$BAREBOAT_CONTROL/keep_image" ] || return 1
   left=1

@@ -3,7 +3,7 @@
 # Expects: $BAREBOAT_MASTER.
 
 # The network interface that leads to the first node: the only one with the longest route there, read from the
-# kernel without a program. Where there are several, `ip` knows; without it the libraries look by themselves.
+# kernel without a program. If there are several, `ip` decides; without it the libraries choose.
 interface_by_routes() {
   local address device destination flags mask longest=-1
   [[ $BAREBOAT_MASTER =~ ^([0-9]+)\.([0-9]+)\.([0-9]+)\.([0-9]+)$ ]] || return 1
@@ -11,7 +11,7 @@ interface_by_routes() {
   address=$(($5 << 24 | $4 << 16 | $3 << 8 | $2))
   while read -r device destination _ flags _ _ _ mask _; do
     [ "$flags" != Flags ] || continue
-    (((16#$flags & 0x201) == 1)) || continue # up, and not a refusal
+    (((16#$flags & 0x201) == 1)) || continue # up, and not a reject route
     (((address & 16#$mask) == 16#$destination && 16#$mask >= longest)) || continue
     if ((16#$mask > longest)); then
       longest=$((16#$mask)) BAREBOAT_INTERFACE=$device

@@ -1,20 +1,20 @@
 # shellcheck shell=bash disable=SC2034,SC2154
-# Keep what a command prints, where its launcher does not.
+# Keep a command's output where its launcher does not.
 # Expects: $by_lines.
 
-keep() { # $1: a file. By whole lines where those of several ranks become one stream; else as it comes
+keep() { # $1: a file. By complete lines where several ranks become one stream; otherwise as it arrives
   trap '' TERM INT HUP
   if [ -n "$by_lines" ]; then exec sed -u "w $1"; else exec tee "$1"; fi
 }
 
-keep_output() { # in $1.out and $1.err, and on to where it went
+keep_output() { # in $1.out and $1.err, and to the original streams
   exec 3> >(keep "$1.out")
   output=$!
   exec 4> >(keep "$1.err" >&2)
   errors=$!
 }
 
-output_kept() { # the last lines; whoever holds the pipe after the rank's end is not waited for
+output_kept() { # wait for the last lines, but not for processes that hold the pipe after the rank's end
   local attempt
   for attempt in {1..100}; do
     kill -0 "$output" 2> /dev/null || kill -0 "$errors" 2> /dev/null || break

@@ -2,8 +2,8 @@
 # Give the other ranks time to save their state.
 # Expects: $BAREBOAT_CONTROL.
 
-let_save() { # $1: files by the beginning of their names, $2: how many lines they have when all have saved
-  # Not for ever: some may not know.
+let_save() { # $1: files by prefix, $2: their number of lines when all have saved
+  # With a limit: some ranks may not save.
   local deadline=$((SECONDS + 60))
   while [ "$SECONDS" -lt "$deadline" ]; do
     [ "$(cat "$BAREBOAT_CONTROL/$1".* 2> /dev/null | wc -l)" -lt "$2" ] || return 0

@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2034,SC2154
-# The first node: do not start a job for ever that loses its nodes.
+# The first node: do not restart a job forever that loses its nodes.
 # Expects: $starts, $BAREBOAT_CONTROL; first.sh.
 
 agains=()

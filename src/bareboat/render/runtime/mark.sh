@@ -4,6 +4,6 @@
 
 set -u
 
-# Every process of this run carries this mark in its environment, whatever session or container it moves
-# to. This shell itself does not: it got the mark as an argument, and does not export it.
+# Every process of this run carries this mark in its environment, even in another session or container. This
+# shell itself does not: it got the mark as an argument, and does not export it.
 unset BAREBOAT_RUN

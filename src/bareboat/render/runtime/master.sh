@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2034,SC2154
-# The first node: the nodes and its own address.
+# The first node: the list of nodes and its own address.
 # Expects: $BAREBOAT_NODES, $BAREBOAT_CONTROL; first.sh, and hosts of the scheduler.
 
 mapfile -t hosts < <(hosts)
@@ -8,7 +8,7 @@ if [ "${#hosts[@]}" -ne "$BAREBOAT_NODES" ]; then
   finish 3
 fi
 printf '%s\n' "${hosts[@]}" > "$BAREBOAT_CONTROL/hosts"
-# Ranks meet at the first node, by its address: names may not resolve in an image.
+# Ranks connect to the first node by its address: names may not resolve in an image.
 BAREBOAT_MASTER=${hosts[0]}
 while read -r address _; do
   if [[ $address != 127.* ]]; then

@@ -3,8 +3,7 @@
 # Expects: $rung, $launch, $rank_says, $BAREBOAT_CONTROL; run, finish.
 
 # Before the first step: do all ranks find each other? A wrong MPI starts N jobs of one rank each. If not, the
-# next launcher is tried, in this allocation, where there is a script for it. The runs of a study are checked
-# once.
+# next launcher is tried in this allocation if there is a script for it. The runs of a study are checked once.
 failed=$BAREBOAT_CONTROL/mpi_check.$rung.log next=$BAREBOAT_CONTROL/rung.$((rung + 1)).sh
 if [ -e "$failed" ] || ! { [ -e "$BAREBOAT_CONTROL/checked" ] ||
   run check < /dev/null > "$BAREBOAT_CONTROL/mpi_check.log" 2>&1; }; then

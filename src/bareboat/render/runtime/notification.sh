@@ -2,7 +2,7 @@
 # The first node: the user's command for the end of the run.
 # Expects: $notification, $notification_folder, $notification_points; $BAREBOAT_RUN, $BAREBOAT_CONTROL; at_exit.
 
-# Its exit code does not change that of the run; it is kept beside it.
+# Its exit code does not change the run's; it is kept separately.
 notify() {
   local run=$BAREBOAT_RUN code state=failed kept=$BAREBOAT_CONTROL top ended file answer
   read -r code _ 2> /dev/null < "$BAREBOAT_CONTROL/exit_code" || return 0 # requeued: it has not ended

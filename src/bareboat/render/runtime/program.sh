@@ -1,8 +1,8 @@
 # shellcheck shell=bash disable=SC2034,SC2154
-# Check the program that the job starts, where it is a file of the host: the exit codes of a shell.
+# Check the job's program where it is a file of the host: the exit codes of a shell.
 # Expects: $HERE.
 
-# $1: the program as the job has it, $2: its path, $3: what makes it executable, $4: what finds it
+# $1: the program as in the job, $2: its path, $3: command that makes it executable, $4: command that finds it
 need_program() {
   [ ! -x "$2" ] || return 0
   if [ -e "$2" ]; then

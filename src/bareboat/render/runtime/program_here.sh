@@ -15,7 +15,7 @@ stop() { # $1: exit code; the ranks first, so that they have time to end
 child=
 
 script=$0
-if [ ! -f "$script" ]; then # given as bash -c "…"
+if [ ! -f "$script" ]; then # run as bash -c "…"
   script=$BAREBOAT_CONTROL/job.sh
   (umask 077 && printf '%s\n' "$BASH_EXECUTION_STRING" > "$script") || exit 3
 fi

@@ -1,9 +1,9 @@
 # shellcheck shell=bash disable=SC2034,SC2154
 # On this machine a program starts this script again for every rank.
-# Expects: the arguments --rank RUN CONTROL FOLDER PORT WHAT, or others.
+# Expects: the arguments --rank RUN CONTROL RUN_DIR PORT WHAT, or others.
 
 part=--first
-if [ "${1:-}" = --rank ]; then # bash SCRIPT --rank RUN CONTROL FOLDER PORT WHAT
+if [ "${1:-}" = --rank ]; then # bash SCRIPT --rank RUN CONTROL RUN_DIR PORT WHAT
   part=$1 BAREBOAT_RUN=$2 BAREBOAT_CONTROL=$3 BAREBOAT_RUN_DIR=$4 BAREBOAT_PORT=$5 what=$6
   BAREBOAT_SCRIPT=$BAREBOAT_RUN
 fi

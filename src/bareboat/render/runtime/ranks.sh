@@ -3,9 +3,9 @@
 # Expects: $ranks_per_node, $world_size, $rank_logs, $BAREBOAT_NODE, $BAREBOAT_MASTER, $BAREBOAT_PORT;
 #   job_command, let_save.sh.
 
-# A rank's output is kept, and goes to the job's line by line, its number before. No program is started for
-# those that say nothing: bash reads the first byte, and sed joins it to the rest of its line.
-read_output() { # $1: in this file
+# A rank's output is kept, and goes to the job's output line by line, with the rank's number. Silent ranks
+# start no program: bash reads the first byte, and sed joins it to the rest of its line.
+read_output() { # $1: the file for the copy
   local first
   trap '' TERM INT HUP
   : > "$1"
@@ -19,7 +19,7 @@ read_output() { # $1: in this file
   )
 }
 
-# One rank: it is told its names.
+# One rank, with its variables.
 start_rank() { # $1: its number on this node
   trap - INT QUIT
   LOCAL_RANK=$1
@@ -34,13 +34,13 @@ start_rank() { # $1: its number on this node
   exec 3>&- 4>&- 6>&-
   echo "$RANK $code" >> "$BAREBOAT_CONTROL/exits.$BAREBOAT_NODE"
   [ "$code" -ne 75 ] || let_save exits "$world_size"
-  [ "$code" -eq 0 ] || end_run # the others would wait for it for ever
+  [ "$code" -eq 0 ] || end_run # otherwise the others would wait for it forever
   exit "$code"
 }
 
 [ -e /dev/fd/0 ] || exec < /dev/null
 children=()
-# A pipe that nobody writes to: its end says that all who read the ranks' output have come to theirs.
+# A pipe without data: its end shows that all readers of the ranks' output have finished.
 exec 5< <(:)
 exec 6> /proc/self/fd/5
 for ((number = 0; number < ranks_per_node; number++)); do
@@ -59,6 +59,6 @@ for child in "${children[@]}"; do
     [ "$code" -ne 0 ] || code=$status
   }
 done
-# The last lines; whoever holds a rank's output after its end is not waited for.
+# The last lines; processes that hold a rank's output after its end are not waited for.
 read -r -t 1 -u 5
 exec 5<&-

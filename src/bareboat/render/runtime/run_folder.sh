@@ -2,7 +2,7 @@
 # The run's directories on this machine.
 # Expects: nothing; $BAREBOAT_CONTROL and $BAREBOAT_RUN_DIR where Bareboat keeps the run; at_exit.sh.
 
-# What is kept of the run: by this script in BAREBOAT_CONTROL, which no container sees; by the ranks in
+# The run's files: this script writes to BAREBOAT_CONTROL, which no container sees; the ranks to
 # BAREBOAT_RUN_DIR.
 if [ -z "${BAREBOAT_CONTROL:-}" ]; then
   BAREBOAT_CONTROL=$(mktemp -d "${TMPDIR:-/tmp}/bareboat-run.XXXXXX") || exit 3

@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2034,SC2154
-# The beginning of a script of a further way to start the ranks, which the one before reads.
+# The beginning of the script of a further way to start the ranks, which the previous script sources.
 # Expects: $launch.
 
 script=${BASH_SOURCE[0]}

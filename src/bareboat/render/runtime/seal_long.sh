@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2034,SC2154
-# What an engine reads from the descriptor $sealed: written by a child of this shell, not of the command.
+# Data for an engine through the descriptor $sealed: written by a child of this shell, not of the command.
 # Expects: nothing.
 
 seal() { # $@: words

@@ -2,7 +2,7 @@
 # The first node: a secret for all nodes.
 # Expects: $BAREBOAT_CONTROL; first.sh.
 
-# By this the run's processes on different nodes know each other.
+# The run's processes on different nodes authenticate each other with it.
 (
   umask 077
   rm -f "$BAREBOAT_CONTROL/secret"

@@ -2,6 +2,6 @@
 # A secret for a run on this machine.
 # Expects: nothing.
 
-# By this the run's processes know each other. Not exported: only what the launcher starts is given it.
+# The run's processes authenticate each other with it. Not exported: only processes of the launcher get it.
 unset BAREBOAT_SECRET
 BAREBOAT_SECRET=$(head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \n')

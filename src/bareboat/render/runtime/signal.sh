@@ -4,5 +4,5 @@
 
 if [ "$part" = --signal ]; then # from the first node
   deliver "$what"
-  exit 0 # else Slurm kills this part on the slower nodes
+  exit 0 # otherwise Slurm kills this part on the slower nodes
 fi

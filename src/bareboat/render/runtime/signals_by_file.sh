@@ -1,10 +1,10 @@
 # shellcheck shell=bash disable=SC2034,SC2154
-# Signals for a scheduler that starts one command on a node only.
+# Signals for a scheduler that starts only one command on a node.
 # Expects: $BAREBOAT_CONTROL; deliver.sh, at_exit.sh.
 
-( # Signals from the first node, by a file: this look once a second ends with the node's part.
+( # Signals from the first node, through a file: polled every second until the node's part ends.
   told=0 signals=()
-  exec 7<> <(:) # nothing comes from there: to wait for it starts no program every second
+  exec 7<> <(:) # no data comes from there: a wait without starting a program every second
   while :; do
     read -r -t 1 -u 7 || [ "$?" -gt 128 ] || sleep 1
     kill -0 "$$" 2> /dev/null || exit

@@ -5,7 +5,7 @@
 [ -e /dev/fd/0 ] || exec < /dev/null
 
 # In the background, because bash runs a trap only between commands or during `wait`. It keeps the standard
-# input, and the signals that bash takes from what it puts there.
+# input, and the signals that bash ignores in background commands.
 start_command() { # $1: job or check
   (
     trap - INT QUIT

@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2034,SC2154
-# A signal ends what runs on this machine or node.
+# Signals end the run's processes on this machine or node.
 # Expects: processes.sh.
 
 stop() { # $1: exit code
@@ -10,4 +10,4 @@ stop() { # $1: exit code
 trap 'stop 143' TERM
 trap 'stop 130' INT
 trap 'stop 129' HUP
-trap '' QUIT # Ctrl-\ is the program's, which may go on
+trap '' QUIT # Ctrl-\ is for the program, which may continue

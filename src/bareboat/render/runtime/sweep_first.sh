@@ -2,7 +2,7 @@
 # The first node: the directory of a sweep's point.
 # Expects: $BAREBOAT_CONTROL.
 
-# This point's own folder, with its output and its copy of the script.
+# This point's own directory, with its output and its copy of the script.
 (umask 077 && mkdir -p "$BAREBOAT_CONTROL") || exit 3
 exec >> "${BAREBOAT_CONTROL%/*}/output.log" 2>&1
 script=${BAREBOAT_CONTROL%/points/*}/job.sh

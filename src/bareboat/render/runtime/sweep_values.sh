@@ -2,7 +2,7 @@
 # The values of a sweep's point.
 # Expects: $sweep_names, $BAREBOAT_RUN, $BAREBOAT_CONTROL; need.sh.
 
-# The point's values: a line of the table, below that of the names; bars between, odd bytes as \0OCTAL.
+# The point's values: a line of the table, below the names; separated by bars, special bytes as \0OCTAL.
 BAREBOAT_SWEEP_INDEX=${BAREBOAT_RUN##*.}
 table=${BAREBOAT_CONTROL-}
 table=${table%/points/*}/table

@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2034,SC2154
-# SIGUSR1 before the end of the job's time, where the scheduler has no such signal.
+# SIGUSR1 before the end of the job's time, if the scheduler does not send it.
 # Expects: $warning_after_s; at_exit.sh.
 
 (

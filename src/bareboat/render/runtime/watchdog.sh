@@ -1,22 +1,22 @@
 # shellcheck shell=bash disable=SC2034,SC2154
-# Find out whether the run hangs: see render/watchdog.py.
+# Detect whether the run hangs: see render/watchdog.py.
 # Expects: $quiet_limit_s, $look_s, $units, $unit_ranks, $world_size, $py_spy, $mixed_output, $rank_logs,
 #   $unit; processes.sh, at_exit.sh.
 
-# The watchdog: ranks of which none prints a line or reports a step for $quiet_limit_s seconds hang.
+# The watchdog: the run hangs if no rank prints a line or reports a step for $quiet_limit_s seconds.
 silence=$BAREBOAT_CONTROL/watch stacks=$BAREBOAT_CONTROL/stacks
 
-count() { # $1: how many units have said this
+count() { # $1: number of units with this file
   local found=("$silence/$1".*)
   if [ -e "${found[0]}" ]; then echo "${#found[@]}"; else echo 0; fi
 }
 
-ranks_here() { # those of this unit
+ranks_here() { # the ranks of this unit
   local k
   for ((k = 0; k < unit_ranks; k++)); do echo "$((unit * unit_ranks + k))"; done
 }
 
-signs() { # of life: what the ranks here print and report is kept in files, and these change
+signs() { # of life: the files with the output and reports of the ranks here, which change
   local rank log
   for rank in $(ranks_here); do
     log=${rank_logs:+$rank_logs/$rank}
@@ -24,7 +24,7 @@ signs() { # of life: what the ranks here print and report is kept in files, and 
   done
 }
 
-rank_of() { # $1: a process of the run; nothing for launchers, which are no rank
+rank_of() { # $1: a process of the run; nothing for launchers, which are not ranks
   local rank
   rank=$(tr '\0' '\n' < "/proc/$1/environ" 2> /dev/null | sed -n 's/^RANK=\([0-9]*\)$/\1/p' | tail -n 1)
   [ "$world_size" -gt 1 ] || rank=0
@@ -42,7 +42,7 @@ find_py_spy() {
   done
 }
 
-keep_stacks() { # where every rank here stands; looking does them no harm
+keep_stacks() { # the stacks of every rank here; reading them does not disturb the ranks
   local pid rank spy
   mkdir -p "$stacks"
   for rank in $(ranks_here); do : > "$stacks/$rank"; done
@@ -53,7 +53,7 @@ keep_stacks() { # where every rank here stands; looking does them no harm
     {
       printf '# process %s on %s: %s\n' "$pid" "$BAREBOAT_HOST" \
         "$(tr '\0\n' '  ' < "/proc/$pid/cmdline" 2> /dev/null | cut -c 1-200)"
-      # Without stopping it: it stands still anyway, and PRoot's children cannot be stopped by others.
+      # Without stopping it: it does not move anyway, and other programs cannot stop PRoot's children.
       [ -z "$spy" ] || ! is_python "$pid" ||
         timeout 15 "$spy" dump --nonblocking --full-filenames --pid "$pid" 2>&1 | sed '/^Stack backtrace/,$d'
       printf '# state %s; in the kernel: %s\n\n' \
@@ -63,7 +63,7 @@ keep_stacks() { # where every rank here stands; looking does them no harm
   done
 }
 
-ask_python() { # those whose stack nobody could read print it themselves, and end by it (faulthandler)
+ask_python() { # ranks whose stack could not be read print it themselves and end (faulthandler)
   local dying='Fatal Python error: Aborted' shared=/dev/null
   local pid rank main=() asked=() caught file log deadline
   for pid in $(run_pids | sort -n); do
@@ -74,8 +74,8 @@ ask_python() { # those whose stack nobody could read print it themselves, and en
     caught=$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$pid/status" 2> /dev/null)
     (((0x${caught:-0} >> 5) & 1)) && asked[rank]=$pid
   done
-  # The end of one is an error in the others, at once: first all are stopped, on all nodes, and what they do
-  # when they go on is to print.
+  # The end of one rank is an error in the others, at once: so first stop all of them, on all nodes; when they
+  # continue, they print.
   [ "${#asked[@]}" -eq 0 ] || kill -s STOP "${asked[@]}" 2> /dev/null
   : > "$silence/stopped.$unit"
   [ "${#asked[@]}" -gt 0 ] || return 1
@@ -83,7 +83,7 @@ ask_python() { # those whose stack nobody could read print it themselves, and en
   kill -s ABRT "${asked[@]}" 2> /dev/null
   kill -s CONT "${asked[@]}" 2> /dev/null
   deadline=$((SECONDS + 5))
-  # Of an mpirun's output nobody knows whose line is whose.
+  # In mpirun's output the rank of a line is unknown.
   [ -n "$mixed_output" ] || shared=$silence/$unit.err
   for rank in "${!asked[@]}"; do
     log=${rank_logs:+$rank_logs/$rank.err}
@@ -98,7 +98,7 @@ ask_python() { # those whose stack nobody could read print it themselves, and en
   done
 }
 
-where_it_stands() { # $1: a rank's stacks; its innermost function, and its innermost line of the user's own
+where_it_stands() { # $1: a rank's stacks; prints its innermost function and line of the user's code
   awk '
     function base(path) { sub(/.*\//, "", path); return path }
     function frame(name, file, line) {
@@ -110,7 +110,7 @@ where_it_stands() { # $1: a rank's stacks; its innermost function, and its inner
     /^# state / {
       if (inner != "") closed = 1
       waits = $0; sub(/.*kernel: */, "", waits)
-      # do_wait: a shell, around what is of interest
+      # do_wait: a shell around the relevant process
       if ((first == "" || first == "do_wait") && waits !~ /^0?$/) first = waits
     }
     /^Process [0-9]+:/ { pid = $2 + 0 }
@@ -135,13 +135,13 @@ where_it_stands() { # $1: a rank's stacks; its innermost function, and its inner
     END {
       if (inner != "") where = inner " (" (own != "" ? own : inner_at) ")"
       else if (first != "") where = first " (in the kernel)"
-      else where = "a place that nobody could see"
+      else where = "an unknown place"
       gsub(/[[:cntrl:]]/, "?", where)
       print where
     }' "$1"
 }
 
-compare() { # lines RANK NODE WHERE: where most stand, and who stands elsewhere
+compare() { # lines RANK NODE WHERE: print where most ranks are, and which ranks are elsewhere
   sort -n | awk '
     function ranks(list, n, numbers, k, from, text) { # 0 1 2 5 -> 0-2, 5
       n = split(list, numbers, " "); text = ""; from = 1
@@ -164,19 +164,19 @@ compare() { # lines RANK NODE WHERE: where most stand, and who stands elsewhere
     }
     END {
       if (!total) exit
-      if (groups == 1) print (total > 1 ? "all " total " ranks stand" : "the rank stands") " in " most
+      if (groups == 1) print (total > 1 ? "all " total " ranks are" : "the rank is") " in " most
       if (groups == 1) exit
-      if (size[most] * 2 > total) print size[most] " of " total " ranks stand in " most
-      else most = "" # no majority: who is odd is not known
+      if (size[most] * 2 > total) print size[most] " of " total " ranks are in " most
+      else most = "" # no majority: no rank is singled out
       for (k = 1; k <= groups; k++) if (order[k] != most) {
         if (++told > 8) { print groups - k + 1 " more places"; exit }
         where = order[k]
-        print ranks(who[where]) " on " nodes(on[where]) (size[where] > 1 ? " stand" : " stands") " in " where
+        print ranks(who[where]) " on " nodes(on[where]) (size[where] > 1 ? " are" : " is") " in " where
       }
     }'
 }
 
-wait_for() { # until all units have said $1
+wait_for() { # until all units have the file $1
   local attempt
   for attempt in {1..150}; do
     [ "$(count "$1")" -lt "$units" ] || return 0
@@ -184,7 +184,7 @@ wait_for() { # until all units have said $1
   done
 }
 
-give_up() { # the run hangs; what can be learned from the ranks here is kept, and they end with the others
+give_up() { # the run hangs; keep what can be learned from the ranks here, and end them with the others
   local rank
   ask_python
   for rank in $(ranks_here); do
@@ -195,7 +195,7 @@ give_up() { # the run hangs; what can be learned from the ranks here is kept, an
   end_run
 }
 
-judge() { # by the first unit, which is quiet itself; when all are, they keep the stacks, and are quiet still
+judge() { # by the first unit, while it is quiet; when all are, they keep the stacks, and must still be quiet
   if [ "$(count quiet)" -lt "$units" ]; then
     asked_for_s=0
     rm -f "$silence/asked"
@@ -208,7 +208,7 @@ judge() { # by the first unit, which is quiet itself; when all are, they keep th
   fi
 }
 
-watch_over() { # Looks are counted, not the clock: a job that its scheduler suspends does not hang.
+watch_over() { # Counts polls, not the clock: a job that its scheduler suspends does not hang.
   local before=none now quiet_s=0 told='' kept='' asked_for_s=0
   trap 'kill "$!" 2>/dev/null; exit' TERM
   while

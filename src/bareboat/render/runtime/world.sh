@@ -1,9 +1,9 @@
 # shellcheck shell=bash disable=SC2034,SC2154
-# Find out whether the ranks are one world: see render/world.py.
+# Detect whether the ranks are one world: see render/world.py.
 # Expects: $world_size, $ranks_per_node, $world_pauses_s, $unit, $BAREBOAT_CONTROL; processes.sh, at_exit.sh.
 
-# Whether the ranks are one world: by the connections between their processes.
-connections() { # of the run's processes here: RANK END OTHER-END; and which ranks are here
+# Whether the ranks are one world, by the connections between their processes.
+connections() { # of the run's processes here: RANK END OTHER-END; and the ranks that are here
   local pids processes
   mapfile -t pids < <(run_pids)
   [ "${#pids[@]}" -gt 0 ] || return 1
@@ -17,7 +17,7 @@ connections() { # of the run's processes here: RANK END OTHER-END; and which ran
     ! declare -F shared_places > /dev/null || shared_places
     cat /proc/net/tcp /proc/net/tcp6
   } 2> /dev/null | awk -v unit="$unit" -v only="$((ranks_per_node == 1))" -v seconds="$SECONDS" '
-    function entity(pid,  hops) { # the rank that it belongs to; what started the ranks is no rank
+    function entity(pid,  hops) { # the rank that it belongs to; the starter of the ranks is not a rank
       if (pid in above) return "n" unit
       for (; pid in parent && hops < 1000; hops++) {
         if (pid in rank) return rank[pid]
@@ -56,7 +56,7 @@ connections() { # of the run's processes here: RANK END OTHER-END; and which ran
     }'
 }
 
-world_groups() { # "one", or what to say of the groups that the ranks are in; nothing while that is not known
+world_groups() { # "one", or a message about the groups of ranks; nothing while they are unknown
   cat "$BAREBOAT_CONTROL"/world/looks.* 2> /dev/null | awk -v size="$world_size" '
     function root(x) { while (up[x] != x) x = up[x]; return x }
     function ranges(list, n, numbers, k, from, text) { # 0 1 2 5 -> 0-2, 5
@@ -106,7 +106,7 @@ world_groups() { # "one", or what to say of the groups that the ranks are in; no
 
 watch_world() {
   local pause found
-  exec 7<> <(:) # nothing comes from there: to wait for it starts no program
+  exec 7<> <(:) # no data comes from there: a wait that starts no program
   for pause in "${world_pauses_s[@]}"; do
     read -r -t "$pause" -u 7 || [ "$?" -gt 128 ] || sleep "$pause"
     kill -0 "$$" 2> /dev/null || return 1

@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2034,SC2154
-# Before the others are started: a directory for what the nodes see.
+# Before the ranks are started: a directory for the nodes' observations.
 # Expects: $BAREBOAT_CONTROL.
 
 rm -rf "$BAREBOAT_CONTROL/world" # of an earlier start

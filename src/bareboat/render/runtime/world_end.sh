@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2034,SC2154
-# The first part, when the ranks are over: were they one world?
+# The first part, when the ranks have ended: were they one world?
 # Expects: $code, $BAREBOAT_CONTROL; world.sh.
 
 if [ "$code" -eq 0 ] && [ ! -e "$BAREBOAT_CONTROL/world/one" ]; then

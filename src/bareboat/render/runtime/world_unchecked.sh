@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2034,SC2154
-# MPI's ranks on one node share memory, and those of several may use a network that the kernel does not see.
+# MPI's ranks on one node share memory; on several nodes they may use a network that bypasses the kernel.
 # Expects: $processes, $unit; world.sh.
 
 shared_places() {
