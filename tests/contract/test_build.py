@@ -75,6 +75,7 @@ SUPPORTED: dict[str, tuple[str, Files]] = {
     "COPY patterns": ("COPY *.t d?/c /x/\nRUN test -f /x/a.t -a -f /x/b.t -a -f /x/c", {
         "a.t": "1", "b.t": "1", "c.u": "1", "d1/c": "1",
     }),
+    "COPY patterns of which one matches nothing": ("COPY a *.lock .npmrc* /x/\nRUN test -f /x/a", {"a": "1"}),
     "COPY in JSON form": ('COPY ["a b", "/x y"]\nRUN test -f "/x y"', {"a b": "1"}),
     "COPY relative to WORKDIR": ("WORKDIR /w\nCOPY a b\nCOPY a ./c/\nRUN test -f /w/b -a "
     "-f /w/c/a", {"a": "1"}),
@@ -266,6 +267,28 @@ def test_owners_modes_and_whiteouts_are_in_the_layer(builds: Builds) -> None:
     user = builds.tar(image)
     assert (user["tmp/f"].uid, user["tmp/f"].gid) == (1000, 1001)
     assert (user["tmp"].uid, user["tmp"].gid) == (0, 0)
+
+
+def test_a_bare_number_is_also_the_group_of_a_copy(builds: Builds) -> None:
+    """As documented by BuildKit, although the image's user 1000 has the group 1001."""
+    copied = builds.tar(builds.image("FROM base\nCOPY --chown=1000 a /a\n", {"a": "1"}))
+    assert (copied["a"].uid, copied["a"].gid) == (1000, 1000)
+    copied = builds.tar(builds.image("FROM base\nCOPY --chown=app a /a\n", {"a": "1"}))
+    assert (copied["a"].uid, copied["a"].gid) == (1000, 1001)
+
+
+def test_several_names_and_the_tag_latest(builds: Builds) -> None:
+    made = json.loads(builds.build("FROM base\nLABEL a=b\n", {}, "-t", "one", "-t", "two:1", "--json").out)
+    assert made["names"] == ["one", "two:1"]
+    assert builds.store.names()["one"] == builds.store.names()["two:1"] == made["digest"]
+    builds.build("FROM base\n", {}, "-t", "three:latest")
+    builds.build("FROM one:latest\nFROM three\n", {})
+    said = builds.build("FROM base\n", {}, "-t", "n:{a}", "-t", "m:{a}", "--matrix", "a=1,2", code=2).err
+    assert "--matrix takes one --tag" in said
+    said = builds.build(
+        "FROM base\nARG A\n", {}, "-t", "n:{a}", "--matrix", "a=1,2", "--build-arg", "A=3", code=2
+    ).err
+    assert "both set A" in said
 
 
 def test_a_step_without_a_change_has_no_layer(builds: Builds) -> None:

@@ -28,7 +28,9 @@ From: {{ FROM }}
     data /opt
     "a b" /srv/named
 %environment
-    export GREETING="hello world" PATH=/opt/bin:$PATH
+    WORDS="hello world"
+    export GREETING="$WORDS"
+    PATH=/opt/bin:$PATH
 %labels
     Author me $HOME
 %post

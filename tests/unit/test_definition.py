@@ -35,6 +35,7 @@ From: base:1
     export A=1 B="x y"
     C=$A:z
     export C;
+    D='~$$'
 %labels
     Author somebody $HOME "q"
 %post -c /bin/bash
@@ -83,9 +84,9 @@ def test_sections_become_instructions() -> None:
     assert recipe.unused == ("OTHER",)
     assert read(TEXT, RELEASE="13").stages[0].base == "debian:13"
     assert [step.name for step in last.steps] == [
-        *["RUN"] * 4, "ENV", "ENV", "LABEL", "COPY", "COPY", "COPY", "ENTRYPOINT", "COPY", "RUN",
+        *["RUN"] * 4, *["ENV"] * 4, "LABEL", "COPY", "COPY", "COPY", "ENTRYPOINT", "COPY", "RUN",
     ]  # fmt: skip
-    assert [step.line for step in last.steps][:6] == [16, 18, 19, 27, 22, 24]
+    assert [step.line for step in last.steps][:6] == [16, 18, 19, 28, 22, 23]
     [mount] = mounts.read(last.steps[0], lambda text: text)
     assert (mount.stage, mount.source, mount.target) == ("build", "/opt/a", "/run/bareboat-files/a")
     assert last.steps[0].heredocs[0].data.endswith("mkdir -p /opt/\ncp -fLr /run/bareboat-files/a /opt/\n")
@@ -94,9 +95,13 @@ def test_sections_become_instructions() -> None:
     assert "cp -fLr /run/bareboat-files/data/*.csv /data\n" in last.steps[1].heredocs[0].data
     assert last.steps[3].heredocs[0].data.startswith("#!/bin/bash -e\n    [[ 1 ]]\n")
     assert last.steps[4].pairs == (("A", "1"), ("B", '"x y"'))
-    assert last.steps[5].pairs == (("C", "$A:z"),)
-    assert last.steps[6].pairs == (("Author", '"somebody \\$HOME \\"q\\""'),)
-    assert last.steps[10].args == ("/.singularity.d/runscript",)
+    assert [(step.pairs, step.switch("unexported")) for step in last.steps[5:8]] == [
+        ((("C", "$A:z"),), True),
+        ((("C", "$C"),), False),
+        ((("D", "'~$$'"),), True),
+    ]
+    assert last.steps[8].pairs == (("Author", '"somebody \\$HOME \\"q\\""'),)
+    assert last.steps[12].args == ("/.singularity.d/runscript",)
 
 
 @pytest.mark.parametrize(
@@ -131,6 +136,19 @@ def test_files_are_copied_as_by_cp(line: str, mount: str, copy: str) -> None:
         ("Bootstrap: docker\nFrom: a\n%environment\n\n  export A=$(date)\n", 5, "not NAME=VALUE"),
         ("Bootstrap: docker\nFrom: a\n%environment\n  . /etc/profile\n", 4, "not NAME=VALUE"),
         ("Bootstrap: docker\nFrom: a\n%environment\n  export A=1 && x\n", 4, "not NAME=VALUE"),
+        *(
+            (f"Bootstrap: docker\nFrom: a\n%environment\n  A={value}\n", 4, "only when the container runs")
+            for value in (
+                "~/x",
+                "/a:~/b",
+                "$$",
+                "$HOME/x",
+                '"${USER}"',
+                "$1",
+                "$SLURM_JOB_ID",
+                "${TMPDIR:-/tmp}",
+            )
+        ),
         ("Bootstrap: docker\nFrom: a\n%files\n  /etc/passwd\n", 4, "not in the context"),
         ("Bootstrap: docker\nFrom: a\n%files\n  a b c\n", 4, "SOURCE or SOURCE TARGET"),
         ("Bootstrap: docker\nFrom: a\n%files\n  $HOME/a\n", 4, "SOURCE or SOURCE TARGET"),

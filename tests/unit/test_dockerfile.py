@@ -139,7 +139,7 @@ def test_what_only_looks_like_a_heredoc_is_none() -> None:
         ("CMD []", (), True),
         ("ENTRYPOINT top -b", ("top -b",), False),
         ('SHELL ["/bin/bash", "-c"]', ("/bin/bash", "-c"), True),
-        ("COPY a 'b c' d", ("a", "'b c'", "d"), False),
+        ('COPY ["a", "b c", "d"]', ("a", "b c", "d"), True),
         ('COPY ["a b", "c"]', ("a b", "c"), True),
         ("EXPOSE 80/tcp 443", ("80/tcp", "443"), False),
         ('VOLUME ["/a"]', ("/a",), True),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -92,7 +93,9 @@ def _base(session: Session, name: str, reach: Access, machine: str, *, pull: boo
     from bareboat.images.oci.reference import parse
     from bareboat.images.transfer import locate
 
-    image = None if pull else locate.in_store(name, session.store, folder=session.folder)
+    image = None
+    for each in () if pull else (name, *_same_name(name)):
+        image = image or locate.in_store(each, session.store, folder=session.folder)
     if image is not None and images.to_check(session, name, image) is None:
         return image
     found = parse(name, folder=session.folder)
@@ -101,6 +104,13 @@ def _base(session: Session, name: str, reach: Access, machine: str, *, pull: boo
 
         check_reference(found, session.store, reach, ask=True)
     return images.pull(session, found, reach, machine=machine).image
+
+
+def _same_name(name: str) -> tuple[str, ...]:
+    """NAME for NAME:latest and the reverse, which mean one image."""
+    if name.endswith(":latest"):
+        return (name.removesuffix(":latest"),)
+    return (f"{name}:latest",) if re.fullmatch(r"[\w.-]+", name) else ()
 
 
 def _engine(session: Session, works: Callable[[str], bool]) -> Engine:

@@ -33,7 +33,14 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-f", "--file", metavar="FILE", help="Dockerfile or definition file (default: CONTEXT/Dockerfile)"
     )
-    parser.add_argument("-t", "--tag", metavar="NAME[:TAG]", help="name of the image in the store")
+    parser.add_argument(
+        "-t",
+        "--tag",
+        metavar="NAME[:TAG]",
+        action="append",
+        default=[],
+        help="name of the image in the store; several times for several names",
+    )
     parser.add_argument(
         "--build-arg",
         metavar="NAME[=VALUE]",
@@ -107,8 +114,8 @@ def run(context: Context) -> int:
     from bareboat.session import builds
 
     options, store = context.options, context.store
-    if options.tag is not None and not options.matrix:
-        check_image_name(options.tag)
+    for name in () if options.matrix else options.tag:
+        check_image_name(name)
     asked = _options(context)
     reach = access(context, "")  # wrong flags are an error even if no registry is contacted
     if options.policy:
@@ -148,15 +155,16 @@ def run(context: Context) -> int:
     finally:
         context.progress.end()
     image = built.image
-    if options.tag is not None:
-        store.name_image(options.tag, image.digest)
+    for name in options.tag:
+        store.name_image(name, image.digest)
     for warning in built.warnings:
         context.progress.warn(f"warning: {warning}")
     if options.json:
         console.result_json(
             {
                 "digest": image.digest,
-                "name": options.tag,
+                "name": options.tag[0] if options.tag else None,
+                "names": options.tag,
                 "layers": len(image.layers),
                 "size_bytes": image.size_bytes,
                 "steps": built.steps,
@@ -165,13 +173,13 @@ def run(context: Context) -> int:
             }
         )
         return 0
-    named = f"{options.tag}: " if options.tag else ""
+    named = f"{', '.join(options.tag)}: " if options.tag else ""
     steps = f"; {built.cached} of {built.steps} steps from the cache" if options.builder == "bareboat" else ""
     console.result(
         f"{console.bold(image.digest)}\n  {named}{len(image.layers)} layers, "
         f"{image.size_bytes / 1e6:,.0f} MB{steps}"
     )
-    if options.tag is None:
+    if not options.tag:
         context.progress.note("note: the image has no name; to give it one: --tag NAME")
     return 0
 

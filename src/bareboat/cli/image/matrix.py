@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from bareboat.cli import console
 from bareboat.cli.common import Context
+from bareboat.errors import UsageError
 from bareboat.store import check_image_name
 
 if TYPE_CHECKING:
@@ -23,7 +24,12 @@ def run(context: Context, asked: Options, reach: Access) -> int:
 
     options = context.options
     matrix = variants.read(options.matrix)
-    planned = variants.plan(matrix, options.tag, lambda given: _unused(asked, given))
+    if len(options.tag) > 1:
+        raise UsageError("--matrix takes one --tag", remedy=f"--tag {options.tag[0]}")
+    tag = options.tag[0] if options.tag else None
+    planned = variants.plan(matrix, tag, lambda given: _unused(asked, given))
+    if twice := {name for each in planned for name in each.arguments} & asked.arguments.keys():
+        raise UsageError(f"--matrix and --build-arg both set {min(twice)}", remedy="remove one of them")
     for variant in planned:
         check_image_name(variant.tag)
     if options.dry_run:

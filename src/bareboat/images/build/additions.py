@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from bareboat.images.build.copying import Source
-from bareboat.images.build.files import Files, Item
+from bareboat.images.build.files import Files, Item, UnmatchedError
 from bareboat.images.build.work import Work
 from bareboat.images.recipe.instructions import Instruction
 from bareboat.images.recipe.lines import opening
@@ -27,9 +27,10 @@ def sources(
     source: Callable[[str], Files],
     expand: Callable[[str], str],
 ) -> Iterator[list[Source]]:
-    """The sources of a step. `source`: the files of a stage or image by name, of the context without one;
-    `expand`: of a heredoc. What is downloaded or unpacked is removed at the end. Raises RecipeError,
-    ImageError, NotFoundError."""
+    """The sources of a step; a pattern may match nothing where another source exists. `source`: returns the
+    files of a stage or image by name, or of the context for an empty name; `expand`: expands the variables of
+    a heredoc. Downloaded and unpacked files are in the build's scratch directory and are removed at the end.
+    Raises RecipeError, ImageError, NotFoundError."""
     heredocs = {each.name: each for each in step.heredocs}
     checksum = step.flag("checksum") or ""
     if checksum and not _CHECKSUM.fullmatch(checksum) and not _GIT.fullmatch(given[0]):
@@ -37,6 +38,7 @@ def sources(
     if checksum and (len(given) != 1 or not _is_remote(given[0])):
         raise step.fault("--checksum requires one URL as the source", remedy="remove --checksum")
     found: list[Source] = []
+    unmatched: list[UnmatchedError] = []
     for number, text in enumerate(given):
         begun = opening(step.args[number], "\\") if not step.is_json else None
         if begun is not None and begun.name in heredocs:
@@ -56,12 +58,17 @@ def sources(
             else:
                 found.append(_single(place, name, text))
         else:
-            found += _local(step, work, text, source(step.flag("from") or ""))
+            try:
+                found += _local(step, work, text, source(step.flag("from") or ""))
+            except UnmatchedError as error:
+                unmatched.append(error)
+    if unmatched and not found:  # as with buildah; BuildKit copies nothing
+        raise unmatched[0]
     yield found
 
 
 def _local(step: Instruction, work: Work, text: str, files: Files) -> Iterator[Source]:
-    """Paths of the context or a stage; ADD unpacks archives unless it is told not to."""
+    """Paths of the context or a stage. ADD unpacks archives unless `--unpack=false` is set."""
     pivot: str | None = None
     if step.switch("parents"):
         before, mark, after = text.partition("/./")
@@ -103,7 +110,7 @@ def _is_archive(path: str) -> bool:
 
 
 def _unpacked(step: Instruction, work: Work, path: str, name: str) -> Source:
-    """The content of an archive, as one directory."""
+    """The content of an archive as one directory."""
     from bareboat.images.build import archives
 
     folder = work.folder("archive")

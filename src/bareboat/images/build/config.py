@@ -1,4 +1,4 @@
-"""The configuration of an image that is built: what ENV, CMD, USER and the others set. Pure.
+"""The config of an image during a build: what ENV, CMD, USER and similar instructions set. Pure.
 
 Source: https://github.com/opencontainers/image-spec/blob/main/config.md; Healthcheck, OnBuild and Shell are
 Docker's: https://github.com/moby/docker-image-spec
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import posixpath
 import re
+import signal
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -23,7 +24,7 @@ from bareboat.model import Layer
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 DEFAULT_SHELL = ("/bin/sh", "-c")
 _PORT = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?(?:/(tcp|udp|sctp))?", re.IGNORECASE)
-_SIGNAL = re.compile(r"(?:SIG)?[A-Z][A-Z0-9+-]{1,10}|\d{1,2}")
+_REAL_TIME = re.compile(r"RTMIN(?:\+\d{1,2})?|RTMAX(?:-\d{1,2})?")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?|\.\d+)(ns|us|µs|ms|s|m|h)")
 _NANOSECONDS = {
     "ns": 1,
@@ -37,8 +38,8 @@ _NANOSECONDS = {
 
 
 class Config(Struct, frozen=True, kw_only=True):
-    """One state of the configuration. `execution`: the document's `config`; `history`: its entries;
-    `has_command`: CMD was set in this stage, so that ENTRYPOINT keeps it."""
+    """One state of the config. `execution`: its `config` object; `history`: its entries;
+    `has_command`: CMD was set in this stage, so ENTRYPOINT keeps it."""
 
     execution: Mapping[str, Any] = field(default_factory=dict)
     history: tuple[Mapping[str, Any], ...] = ()
@@ -72,20 +73,20 @@ class Config(Struct, frozen=True, kw_only=True):
 
     @property
     def created(self) -> str:
-        """The time of the last entry of the history that has one."""
+        """The time of the last history entry that has one."""
         return next((str(each["created"]) for each in reversed(self.history) if each.get("created")), "")
 
     def having(self, **values: Any) -> Config:
-        """With these keys of `config`; None removes one."""
+        """A copy with these keys of `config` set; None removes a key."""
         execution = {**self.execution, **values}
         return replace(self, execution={key: value for key, value in execution.items() if value is not None})
 
     def for_next_stage(self) -> Config:
-        """As the base of another stage."""
+        """A copy for a stage that starts from this one."""
         return replace(self, has_command=False)
 
     def recorded(self, created: str, by: str, *, is_empty: bool) -> Config:
-        """With one more entry of the history. `created`: empty for the time of the one before."""
+        """A copy with one more history entry. `created`: empty for the time of the previous entry."""
         created = created or self.created
         entry: dict[str, Any] = {"created_by": by, "comment": "bareboat image build"}
         if created:
@@ -95,7 +96,7 @@ class Config(Struct, frozen=True, kw_only=True):
         return replace(self, history=(*self.history, entry))
 
     def document(self, layers: Iterable[Layer], *, architecture: str, created: str) -> bytes:
-        """The image's config. Equal states give equal bytes."""
+        """The image's config as JSON. Equal states give equal bytes."""
         return codec.to_json(
             {
                 **({"author": self.author} if self.author else {}),
@@ -110,12 +111,12 @@ class Config(Struct, frozen=True, kw_only=True):
 
 
 def scratch() -> Config:
-    """That of an image without layers."""
+    """The config of an image without layers."""
     return Config(execution={"Env": [f"PATH={DEFAULT_PATH}"], "WorkingDir": "/"})
 
 
 def of_base(data: bytes, layers: int, *, name: str) -> Config:
-    """That of a base image, from its config. Raises ImageError."""
+    """The state for a base image, from its config. Raises ImageError."""
     try:
         read = json.loads(data)
         execution = dict(read.get("config") or {})
@@ -149,7 +150,7 @@ def of_base(data: bytes, layers: int, *, name: str) -> Config:
 
 
 def _is_text(value: object) -> bool:
-    """Whether all text of a document can be an argument or an environment variable."""
+    """Whether all text in a JSON value can be an argument or an environment variable."""
     pending = [value]
     while pending:
         match pending.pop():
@@ -166,8 +167,16 @@ def _is_text(value: object) -> bool:
     return True
 
 
+def _is_signal(text: str) -> bool:
+    """Whether it is a signal of Linux, by number or by name with or without SIG."""
+    if text.isascii() and text.isdigit():
+        return 0 < int(text) <= 64
+    name = text.removeprefix("SIG")
+    return f"SIG{name}" in signal.Signals.__members__ or _REAL_TIME.fullmatch(name) is not None
+
+
 def applied(config: Config, step: Instruction, words: tuple[str, ...], pairs: Mapping[str, str]) -> Config:
-    """With one instruction that only changes the configuration. `words`, `pairs`: its arguments, variables
+    """Apply one instruction that only changes the config. `words`, `pairs`: its arguments, with variables
     replaced. Raises RecipeError."""
     match step.name:
         case "ENV":
@@ -198,7 +207,7 @@ def applied(config: Config, step: Instruction, words: tuple[str, ...], pairs: Ma
         case "USER":
             return config.having(User=words[0])
         case "STOPSIGNAL":
-            if not _SIGNAL.fullmatch(words[0]):
+            if not _is_signal(words[0]):
                 raise step.fault(f"{words[0][:40]!r} is not a signal", remedy="STOPSIGNAL SIGTERM")
             return config.having(StopSignal=words[0])
         case "SHELL":

@@ -1,4 +1,4 @@
-"""What COPY, ADD and mounts take their files from: the context, another stage, an image, an archive."""
+"""The sources of files for COPY, ADD and mounts: the context, another stage, an image, an archive."""
 
 from __future__ import annotations
 
@@ -23,12 +23,16 @@ _HIDDEN = os.fsdecode(WHITEOUT)
 
 
 class NotFoundError(ValueError):
-    """A source matches nothing, or lies outside; the text is the reason."""
+    """A source matches nothing or is outside; the text is the reason."""
+
+
+class UnmatchedError(NotFoundError):
+    """A pattern matches nothing."""
 
 
 class Item(Struct, frozen=True):
-    """One entry. `path`: below the source's root, without links; `real`: where it is on this machine;
-    `given`: the path before links were followed, whose name a copy gets."""
+    """One entry. `path`: below the source's root, links resolved; `real`: the path on this machine;
+    `given`: the path before links were followed; a copy has its last name."""
 
     path: str
     real: str
@@ -41,12 +45,12 @@ class Item(Struct, frozen=True):
 
 
 class Files:
-    """One source. `name`: for messages; `ignored`: what is left out of it. Links are followed inside it."""
+    """One source. `name`: for messages; `ignored`: excluded paths. Links are followed inside the source."""
 
     def __init__(
         self, layers: Sequence[Path], *, name: str, ignored: Ignored | None = None, is_stored: bool = False
     ) -> None:
-        """`is_stored`: the layers are the store's, and do not change."""
+        """`is_stored`: the layers belong to the store and do not change."""
         self.name = name
         self.is_stored = is_stored
         self.layers = tuple(layers)
@@ -54,8 +58,7 @@ class Files:
         self._ignored = ignored or Ignored(())
 
     def select(self, pattern: str) -> list[Item]:
-        """The entries that a source of COPY means, by path; links at their ends are followed. Raises
-        NotFoundError."""
+        """The entries that match a source of COPY; links are followed. Raises NotFoundError."""
         path = posixpath.normpath(pattern.lstrip("/") or ".")
         if path == ".." or path.startswith("../"):
             raise NotFoundError(f"{pattern[:80]!r} leads out of {self.name}")
@@ -63,8 +66,10 @@ class Files:
             return [self._item("/", "")]
         found = self._matching(path) if has_wildcard(path) else [path]
         items = [item for each in found if (item := self._followed(each)) is not None]
+        if not items and has_wildcard(path):
+            raise UnmatchedError(f"{pattern[:80]!r}: not found in {self.name}")
         if not items:
-            left_out = not has_wildcard(path) and self._view.find(f"/{path}") is not None
+            left_out = self._view.find(f"/{path}") is not None
             why = "is left out by .dockerignore" if left_out else "not found"
             if self._is_link(path):
                 why = "is a symbolic link to nothing (links are followed inside only)"
@@ -83,13 +88,13 @@ class Files:
         return self._item_of(found.path[1:], found.node, path)
 
     def _is_kept(self, path: str) -> bool:
-        """Whether .dockerignore leaves a path in, or something below it."""
+        """Whether .dockerignore keeps a path or something below it."""
         if not self._ignored.ignores(path):
             return True
         return self._ignored.has_exceptions and self._has_kept(path)
 
     def _matching(self, path: str) -> list[str]:
-        """The paths that a pattern matches, name by name."""
+        """The paths that match a pattern, matched name by name."""
         found = [""]
         for part in path.split("/"):
             step: list[str] = []
@@ -114,7 +119,7 @@ class Files:
         return [each for each in found if each and self._is_kept(each)]
 
     def walk(self, folder: str) -> Iterator[Item]:
-        """Everything below a directory, parents first, in byte order; links are not followed."""
+        """All entries below a directory, parents first, in byte order; links are not followed."""
         pending = [folder]
         count = 0
         while pending:
@@ -142,7 +147,7 @@ class Files:
             pending += reversed(inner)
 
     def _has_kept(self, folder: str) -> bool:
-        """Whether something in a directory that is left out is kept by an exception."""
+        """Whether an exception keeps something in an excluded directory."""
         pending = [folder]
         while pending:
             here = pending.pop()
@@ -155,7 +160,8 @@ class Files:
         return False
 
     def _check_names(self, folder: str) -> None:
-        """A name that means something else in a layer is hidden by the view, and must not go silently."""
+        """Raise an error for unreadable entries and for names that are whiteouts in a layer, since the view
+        hides both."""
         if self._view.unreadable:
             raise UsageError(
                 f"{self._view.unreadable[0].lstrip('/') or '.'} in {self.name} cannot be read",
@@ -183,7 +189,7 @@ class Files:
             raise changed(path, self.name) from None
 
     def view(self) -> View:
-        """The tree by itself."""
+        """The files as one tree, without exclusions."""
         return self._view
 
 
@@ -195,13 +201,13 @@ def changed(path: str, name: str) -> ImageError:
 
 
 class Digester:
-    """Digests of contents, each file read once in a build."""
+    """Digests of file contents. Each file is read once in a build."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, ...], str] = {}
 
     def describe(self, item: Item, files: Files) -> list[object]:
-        """What of an entry is in a key: never its times."""
+        """The properties of an entry that are part of a key; its times are not."""
         state = item.state
         mode = stat.S_IMODE(state.st_mode)
         if stat.S_ISLNK(state.st_mode):
@@ -226,8 +232,8 @@ class Digester:
 
 
 def _version(state: os.stat_result, files: Files) -> tuple[int, ...]:
-    """What differs once a file has changed. The time of its inode counts too, which nobody can set back; but
-    a file of the store gets a new one with each hard link."""
+    """Properties that differ after a file was changed. They include the ctime, which nobody can set back,
+    except for files of the store, whose ctime changes with each hard link."""
     found = (state.st_mode, state.st_size, state.st_mtime_ns)
     return found if files.is_stored else (*found, state.st_ctime_ns)
 
@@ -237,7 +243,7 @@ def _is_same(item: Item, state: os.stat_result, files: Files) -> bool:
 
 
 def read_link(item: Item, files: Files) -> str:
-    """The target of a link, if it is still the one that was listed. Raises ImageError."""
+    """The target of a symbolic link. Raises ImageError if the link was changed since it was listed."""
     try:
         target = os.readlink(item.real)
         if _is_same(item, os.lstat(item.real), files):
@@ -248,8 +254,8 @@ def read_link(item: Item, files: Files) -> str:
 
 
 class open_regular:  # used like open()
-    """Open a file for reading if it is the one that was listed, and at its end is still. Raises ImageError,
-    UsageError."""
+    """Open a listed file for reading. Raises UsageError, and ImageError if the file was changed before it was
+    opened or until it is closed."""
 
     def __init__(self, item: Item, files: Files) -> None:
         self._item, self._files = item, files

@@ -1,4 +1,4 @@
-"""Paths in the tree of a stage: where they lead, links followed, and what of them is missing."""
+"""Paths in the root file system of a stage: links resolved, and which directories are missing."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ Owner = tuple[int, int]
 
 
 class Place(Struct, frozen=True, kw_only=True):
-    """A path in a tree. `path`: without links; `node`: what is there, None where nothing is; `missing`: the
-    directories above it that do not exist, outermost first."""
+    """A path in a tree. `path`: links resolved; `node`: the entry, None if it does not exist; `missing`: its
+    parent directories that do not exist, outermost first."""
 
     path: str
     node: Node | None
     missing: tuple[str, ...] = ()
 
 
-#: Other systems have as few (NGROUPS_MAX).
+#: Other systems have similarly small limits (NGROUPS_MAX).
 _MOST_GROUPS = 64
 
 
 class PlaceError(ValueError):
-    """A path leads nowhere; the text is the reason."""
+    """A path cannot be resolved; the text is the reason."""
 
 
 def locate(view: View, path: str, *, last_link: bool = True) -> Place:
-    """Follow a path inside the tree. Without `last_link`, a link at its end is not followed. Raises
+    """Resolve a path inside the tree. Without `last_link`, a link at its end is not followed. Raises
     PlaceError."""
     pending = [part for part in reversed(path.split("/")) if part not in ("", ".")]
     here = ""
@@ -73,13 +73,13 @@ def _node(view: View, path: str) -> Node | None:
 
 
 def joined(workdir: str, path: str) -> str:
-    """A path of an instruction, from the working directory."""
+    """The absolute path for a path in an instruction, relative to the working directory."""
     return "/" + posixpath.normpath(posixpath.join("/", workdir, path)).lstrip("/")
 
 
 class User(Struct, frozen=True, kw_only=True):
-    """Who runs a step: numbers, home directory, and the name, empty for a bare number. `groups`: others that
-    it is in, which a USER with a group does not have."""
+    """The user of a step. `name`: empty for a number without a name. `groups`: supplementary groups; none for
+    a USER with a group."""
 
     uid: int = 0
     gid: int = 0
@@ -89,15 +89,15 @@ class User(Struct, frozen=True, kw_only=True):
 
 
 def find_user(view: View, text: str) -> User:
-    """The user of `USER NAME[:GROUP]` or `--chown`, by the tree's /etc/passwd and /etc/group. Raises
-    PlaceError for a name that is not in them."""
+    """The user of `USER NAME[:GROUP]`, from /etc/passwd and /etc/group of the tree. Raises PlaceError for an
+    unknown name."""
     wanted, _, group = text.partition(":")
     rows = _table(view, "/etc/passwd", 7)
     found = None
     if wanted.isascii() and wanted.isdigit() and len(wanted) <= 10:
         uid = int(wanted)
         row = next((row for row in rows if row[2] == wanted), None)
-        # A bare number has the same number as its group, unless the tree knows the user.
+        # Without a line in /etc/passwd, the group ID is the user ID.
         found = User(
             uid=uid,
             gid=_number(row[3], uid) if row else uid,
@@ -126,6 +126,11 @@ def find_user(view: View, text: str) -> User:
             raise PlaceError(f"the group {group[:40]!r} is not in the image's /etc/group")
         gid = _number(line[2], 0)
     return User(uid=found.uid, gid=gid, home=found.home, name=found.name)
+
+
+def find_owner(view: View, text: str) -> User:
+    """The owner of `--chown`: like `find_user`, but a bare number is also the number of the group."""
+    return find_user(view, f"{text}:{text}" if text.isascii() and text.isdigit() else text)
 
 
 def _table(view: View, path: str, columns: int) -> Sequence[list[str]]:

@@ -1,4 +1,4 @@
-"""One stage: its instructions, one after another, each looked up in the cache or run."""
+"""One stage of a build: its instructions in order, each taken from the cache or executed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bareboat.images.build.cache import Record, key_of
 from bareboat.images.build.config import Config
 from bareboat.images.build.copying import Copier, Request
 from bareboat.images.build.files import Files, NotFoundError
-from bareboat.images.build.places import Owner, PlaceError, User, find_user, joined, locate
+from bareboat.images.build.places import Owner, PlaceError, User, find_owner, find_user, joined, locate
 from bareboat.images.build.rootfs import Rootfs, discard, is_empty
 from bareboat.images.build.sandbox import Bind
 from bareboat.images.build.tree import Tree
@@ -32,7 +32,7 @@ from bareboat.model import Layer, StoredLayer
 
 
 class State(Struct, frozen=True):
-    """A stage between two instructions. `arguments`: the ARGs that are declared."""
+    """The state of a stage between two instructions. `arguments`: the ARGs declared so far."""
 
     rootfs: Rootfs
     config: Config
@@ -40,7 +40,7 @@ class State(Struct, frozen=True):
 
     @property
     def values(self) -> dict[str, str]:
-        """What variables stand for: an ENV hides an ARG of the same name."""
+        """The values of variables; an ENV overrides an ARG of the same name."""
         return {**self.arguments, **self.config.environment}
 
 
@@ -56,7 +56,7 @@ class Builder:
         self._total = len(stage.steps)
 
     def build(self, base: State) -> State:
-        """Run all instructions. Raises BareboatError with the line."""
+        """Execute all instructions. Raises BareboatError with the line."""
         state = base
         triggers = [trigger(text, self._stage.start.line) for text in state.config.triggers]
         if triggers:
@@ -116,11 +116,22 @@ class Builder:
                     self._expand(step, name, state): self._expand(step, value or "", state)
                     for name, value in step.pairs
                 }
+                if step.switch("unexported"):
+                    return self._assigned(step, state, pairs)
                 made = config.applied(state.config, step, words, pairs)
                 return self._noted(step, state, made)
 
+    def _assigned(self, step: Instruction, state: State, pairs: Mapping[str, str]) -> State:
+        """An assignment of a definition file: for later values, or of a variable that is exported already."""
+        exported = {
+            name: value for name, value in pairs.items() if name in (*state.config.environment, "PATH")
+        }
+        arguments = {**state.arguments, **pairs}
+        made = config.applied(state.config, step, (), exported) if exported else state.config
+        return self._noted(step, replace(state, arguments=arguments), made)
+
     def _noted(self, step: Instruction, state: State, made: Config) -> State:
-        """A step without a layer."""
+        """Report and record a step without a layer."""
         work = self._work
         work.reporter.begin(self._title, _one_line(step))
         work.reporter.end(self._title, _one_line(step), 0.0, cached=True)
@@ -229,8 +240,8 @@ class Builder:
             return self._layer(step, state, key, make, by, user=user)
 
     def _words(self, step: Instruction, current: Config) -> tuple[tuple[str, ...], str]:
-        """What a RUN executes, and the script that it is: heredocs are a script, or input that the shell
-        reads itself."""
+        """The command of a RUN, and its script if it is one: a heredoc is a script, or input that the shell
+        reads."""
         if step.is_json:
             return step.args, ""
         text = step.args[0]
@@ -276,7 +287,7 @@ class Builder:
         if chmod:
             copying.mode_change(chmod)
         chown = self._expand(step, step.flag("chown") or "", state)
-        user = find_user(state.rootfs.view, chown) if chown else User()
+        user = find_owner(state.rootfs.view, chown) if chown else User()
         with additions.sources(
             step, given, self._work, lambda name: self._source(step, name),
             lambda text: expansion.expand(text, state.values, self._recipe.escape, quotes=False),
@@ -331,7 +342,7 @@ class Builder:
         *,
         user: User | None = None,
     ) -> State:
-        """The state with the step's layer, from the cache or made now."""
+        """The state with the step's layer, taken from the cache or made now."""
         work = self._work
         text = _one_line(step)
         work.reporter.begin(self._title, text)
@@ -372,7 +383,7 @@ class Builder:
         return replace(state, rootfs=state.rootfs.above(layer), config=made)
 
     def _owner(self, state: State, owners: Mapping[bytes, Owner], user: User | None):  # type: ignore[no-untyped-def]
-        if user is not None and self._work.ids is not None:  # a RUN whose owners are known
+        if user is not None and self._work.ids is not None:  # a RUN with known owners
             return lambda path: owners.get(path, (0, 0))
         known = self._work.owners(state.rootfs)
 
@@ -384,16 +395,16 @@ class Builder:
             name = "/" + path.decode(errors="surrogateescape")
             try:
                 node = locate(state.rootfs.view, name, last_link=False).node
-            except PlaceError:  # what it is in was a file before the step
+            except PlaceError:  # a parent was not a directory before the step
                 node = None
             return (user.uid, user.gid) if node is None else known.get(path, (0, 0))
 
         return owner
 
 
-#: Docker makes no more.
+#: The limit in Docker.
 _MOST_LAYERS = 127
-#: A script with a first line of its own is executed as a file, which is not part of the tree.
+#: A script that begins with `#!` is executed as a file, which is not part of the image.
 _SCRIPT = "/dev/.bareboat-script"
 
 

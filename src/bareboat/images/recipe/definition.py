@@ -1,14 +1,14 @@
-"""Apptainer's definition files -> the same stages and instructions as a Dockerfile's. Pure.
+"""Converts Apptainer's definition files to the same stages and instructions as a Dockerfile's. Pure.
 
-Source: https://apptainer.org/docs/user/latest/definition_files.html. What would run on the host (`%setup`,
-`%pre`), and what only Apptainer understands (apps, other bootstrap agents), is refused by line.
+Source: https://apptainer.org/docs/user/latest/definition_files.html. Sections that run on the host (`%setup`,
+`%pre`), and features of Apptainer only (apps, other bootstrap agents), are refused with their line.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 
 from msgspec import Struct, field
 
@@ -23,8 +23,13 @@ _HEADER = re.compile(r"\s*([A-Za-z]+)\s*:\s*(.*?)\s*")
 _SECTION = re.compile(r"%(\w+)\s*(.*?)\s*")
 _TEMPLATE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 _NAME = re.compile(r"[A-Za-z_]\w*")
+#: Variables of the user, the job and the container.
+_RUN_TIME = re.compile(
+    r"HOME|USER|LOGNAME|E?UID|PPID|(?:OLD)?PWD|HOST(?:NAME)?|SHELL|TMPDIR|RANDOM|SECONDS"
+    r"|(?:SLURM|PBS|LSB|FLUX|SGE|APPTAINER|SINGULARITY)_\w*"
+)
 _STAGE_NAME = re.compile(r"[a-z][a-z0-9-_.]*")
-#: Characters of paths in %files that no other form can hold.
+#: Characters that are not supported in paths of %files.
 _NO_PATH = re.compile(r"[$\"'`\\,\0]")
 _GLOB = re.compile(r"[*?\[\]]")
 
@@ -40,17 +45,17 @@ _REFUSED = {
     ),
 }
 _KEYS = ("bootstrap", "from", "stage", "registry", "namespace", "fingerprints", "includecmd")
-#: Bootstrap agents -> what comes before From in a reference.
+#: Bootstrap agent -> prefix of From in an image reference.
 _AGENTS = {
     "docker": "", "oci": "oci:", "oci-archive": "oci-archive:", "docker-archive": "docker-archive:",
 }  # fmt: skip
 _FOLDER = "/.singularity.d"
-#: Where the sources of %files are during the copy.
+#: Where the sources of %files are mounted during the copy.
 _MOUNTED = "/run/bareboat-files"
 
 
 class _Part(Struct):
-    """A section: its words after the name, and its lines with their numbers."""
+    """A section: the words after its name, and its lines with their numbers."""
 
     name: str
     argument: str
@@ -62,14 +67,14 @@ class _Part(Struct):
         return "\n".join(row for _, row in self.rows).strip("\n") + "\n"
 
     def entries(self) -> Iterator[tuple[int, str]]:
-        """Lines that are neither empty nor comments."""
+        """Yield lines that are neither empty nor comments."""
         for number, row in self.rows:
             if row.strip() and not row.lstrip().startswith("#"):
                 yield number, row.strip()
 
 
 class _Draft(Struct):
-    """One stage as it is written."""
+    """One stage, as written."""
 
     number: int
     header: dict[str, tuple[int, str]] = field(default_factory=dict)
@@ -152,7 +157,7 @@ def _section(name: str, argument: str, number: int, row: str) -> _Part:
 
 
 def _fill(draft: _Draft, given: Mapping[str, str], used: set[str]) -> None:
-    """Replace `{{ NAME }}` by %arguments and build arguments."""
+    """Replace `{{ NAME }}` with the values of %arguments and build arguments."""
     values: dict[str, str] = {}
     for part in draft.of("arguments"):
         for number, row in part.entries():
@@ -225,7 +230,7 @@ def _base(draft: _Draft, start: Instruction) -> str:
     number, origin = draft.header.get("from", (draft.number, ""))
     at = Instruction(name="FROM", line=number, last=number, text=f"From: {origin}")
     if not origin:
-        raise start.fault("there is no From", remedy="From: debian:12")
+        raise start.fault("the header has no From", remedy="From: debian:12")
     if agent == "localimage":
         return f"sif:{origin}" if origin.endswith((".sif", ".simg")) else f"rootfs:{origin}"
     if agent not in _AGENTS:
@@ -263,7 +268,7 @@ def _heredoc(content: str) -> tuple[Heredoc, ...]:
 
 
 def _file(part: _Part, path: str, content: str) -> Instruction:
-    """An executable file of Apptainer's own directory."""
+    """An executable file in Apptainer's own directory."""
     flags: tuple[tuple[str, str | None], ...] = (("chmod", "755"),)
     return _made(part, "COPY", ("<<'bareboat'", path), flags=flags, heredocs=_heredoc(content))
 
@@ -274,7 +279,7 @@ def _script(part: _Part, content: str) -> Instruction:
 
 
 def _shell(part: _Part, default: str) -> str:
-    """The program of a script: `%post -c /bin/bash`, or the default."""
+    """The interpreter of a script: that of `%post -c /bin/bash`, or the default."""
     if not part.argument:
         return default
     found = part.argument.split()
@@ -297,8 +302,9 @@ def _post(part: _Part) -> Instruction:
 
 
 def _environment(part: _Part) -> Iterator[Instruction]:
-    """ENV for each `export NAME=VALUE`: other engines than Apptainer do not run a script first."""
-    pending: dict[str, str] = {}
+    """ENV for each `export NAME=VALUE`: engines other than Apptainer do not run a script at start. An
+    assignment without `export` has the flag `unexported`."""
+    assigned: set[str] = set()
     for number, row in part.entries():
         found = words.split_words(row.rstrip("; \t"), "\\")
         exports = found[:1] == ["export"]
@@ -310,14 +316,31 @@ def _environment(part: _Part) -> Iterator[Instruction]:
                     f"%environment: {row[:80]!r} is not NAME=VALUE", line=number, text=row,
                     remedy="write export NAME=VALUE, without commands",
                 )  # fmt: skip
-            if not equals and name not in pending:
-                continue  # of the base image
-            if exports:
-                pairs.append((name, value if equals else pending[name]))
-            else:
-                pending[name] = value
+            if (unknown := _of_the_run(value, assigned)) is not None:
+                raise RecipeError(
+                    f"%environment: {unknown} in {row[:80]!r} is known only when the container runs",
+                    line=number, text=row, remedy="write its value, or set the variable in the job",
+                )  # fmt: skip
+            if not equals and name not in assigned:
+                continue  # a variable of the base image
+            pairs.append((name, value if equals else f"${name}"))
+            assigned.add(name)
         if pairs:
-            yield _made(part, "ENV", line=number, text=row.removeprefix("export "), pairs=tuple(pairs))
+            text = row.removeprefix("export ")
+            flags: tuple[tuple[str, str | None], ...] = () if exports else (("unexported", None),)
+            yield _made(part, "ENV", line=number, text=text, pairs=tuple(pairs), flags=flags)
+
+
+def _of_the_run(value: str, assigned: Container[str]) -> str | None:
+    """What a shell would replace in a value at the start of the container: `~`, `$$`, $HOME …"""
+    plain = re.sub(r"\\.|'[^']*'", "", value)
+    if (tilde := re.search(r"(?:^|:)(~[\w/.-]*)", re.sub(r'"[^"]*"', '""', plain))) is not None:
+        return tilde[1]
+    for found in re.finditer(r"\$\{?([A-Za-z_]\w*|[0-9$@*#!?-])", plain):
+        name = found[1]
+        if not _NAME.fullmatch(name) or (_RUN_TIME.fullmatch(name) and name not in assigned):
+            return f"${name}"
+    return None
 
 
 def _labels(part: _Part) -> Iterator[Instruction]:
@@ -328,7 +351,7 @@ def _labels(part: _Part) -> Iterator[Instruction]:
 
 
 def _files(part: _Part) -> Iterator[Instruction]:
-    """Each line as the cp of Apptainer: `cp -fLr SOURCE TARGET`, patterns included."""
+    """Copy each line like Apptainer, with `cp -fLr SOURCE TARGET`, including patterns."""
     stage = ""
     if part.argument:
         found = part.argument.split()
@@ -365,7 +388,7 @@ def _copy(part: _Part, number: int, row: str, stage: str, source: str, target: s
     mount = f"type=bind,target={place},source={'/' if stage and fixed else ''}{path}"
     mount += f",from={stage}" if stage else ""
     copied = f"{shlex.quote(place)}/{pattern}" if pattern else shlex.quote(place)
-    if not fixed and not pattern:  # the whole context, which has no name of its own
+    if not fixed and not pattern:  # the whole context, which has no name
         copied += "/."
     folder = target if target.endswith("/") or pattern else target.rpartition("/")[0]
     script = f"mkdir -p {shlex.quote(folder or '/')}\ncp -fLr {copied} {shlex.quote(target)}\n"
@@ -376,6 +399,6 @@ def _copy(part: _Part, number: int, row: str, stage: str, source: str, target: s
 
 
 def _quoted(piece: str) -> str:
-    """One name of a path for a shell, its pattern characters without quotes."""
+    """One component of a path, quoted for a shell except for its pattern characters."""
     parts = re.split(r"([*?\[\]])", piece)
     return "".join(part if _GLOB.fullmatch(part) else shlex.quote(part) for part in parts if part)

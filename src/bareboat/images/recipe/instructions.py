@@ -1,6 +1,9 @@
-"""Logical lines -> instructions, checked as far as no value of a variable matters."""
+"""Converts logical lines to instructions, checked as far as possible without values of variables."""
 
 from __future__ import annotations
+
+import json
+import re
 
 from msgspec import Struct, field
 
@@ -9,7 +12,7 @@ from bareboat.images.recipe.faults import RecipeError
 from bareboat.images.recipe.lines import Heredoc, Line, one
 from bareboat.nearest import nearest
 
-#: Instruction -> its flags; True for those that may be given without a value.
+#: Instruction -> its flags; True for boolean flags, which need no value.
 FLAGS: dict[str, dict[str, bool]] = {
     "FROM": {"platform": False},
     "RUN": {"mount": False, "network": False, "security": False, "device": False},
@@ -55,11 +58,11 @@ class Instruction(Struct, frozen=True, kw_only=True):
     inner: Instruction | None = field(default=None)
 
     def flag(self, name: str) -> str | None:
-        """The value of a flag; None where it is not given."""
+        """The value of a flag; None if it is not given."""
         return next((value or "" for found, value in self.flags if found == name), None)
 
     def switch(self, name: str) -> bool:
-        """Whether a flag without a value is set."""
+        """Whether a boolean flag is set."""
         value = next((value for found, value in self.flags if found == name), "false")
         return value is None or value.lower() in ("true", "1", "t")
 
@@ -74,7 +77,7 @@ class Instruction(Struct, frozen=True, kw_only=True):
 
 
 def parse(line: Line, escape: str) -> Instruction:
-    """One instruction. Raises RecipeError for an unknown one, and for one that is not well formed."""
+    """Parse one instruction. Raises RecipeError for an unknown or malformed one."""
     if line.word not in INSTRUCTIONS:
         likely = nearest(line.word, INSTRUCTIONS)
         raise RecipeError(
@@ -106,7 +109,7 @@ def _check_flags(bare: Instruction, flags: tuple[tuple[str, str | None], ...]) -
                 if likely
                 else f"flags: {', '.join(f'--{each}' for each in known)}",
             )
-        allowed = (bare.name, name, value) == ("RUN", "security", "sandbox")  # which every RUN has
+        allowed = (bare.name, name, value) == ("RUN", "security", "sandbox")  # the default of every RUN
         if not allowed and (why := _REFUSED.get((bare.name, name))) is not None:
             raise bare.fault(f"--{name} is not supported", remedy=why)
         if value is None and not known[name]:
@@ -119,7 +122,7 @@ def _check_flags(bare: Instruction, flags: tuple[tuple[str, str | None], ...]) -
 
 
 class _Parser:
-    """Reads what follows an instruction's word and flags."""
+    """Parses the text after an instruction's word and flags."""
 
     def __init__(
         self,
@@ -245,6 +248,12 @@ class _Parser:
             raise self._bare.fault(
                 "it requires a source and a destination", remedy=_EXAMPLES[self._bare.name]
             )
+        if not made.is_json and any(re.search(r"\s", each) for each in made.args):
+            raise self._bare.fault(
+                "a path with white space requires the JSON form",
+                remedy=f"{self._bare.name} "
+                + json.dumps([words.unquoted(each, self._escape) for each in made.args], ensure_ascii=False),
+            )
         if made.flag("from") is not None and "$" in (made.flag("from") or ""):
             raise self._bare.fault(
                 "--from does not take variables", remedy="FROM $NAME AS stage, and then COPY --from=stage"
@@ -284,7 +293,7 @@ class _Parser:
 
 
 def trigger(text: str, number: int) -> Instruction:
-    """An image's trigger. `number`: the line of the FROM that runs it. Raises RecipeError."""
+    """Parse an image's ONBUILD trigger. `number`: the line of the FROM that runs it. Raises RecipeError."""
     line = one(text, "\\")
     return parse(
         Line(

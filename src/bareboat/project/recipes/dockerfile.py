@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import textwrap
 from collections.abc import Iterator
@@ -57,7 +58,11 @@ def _step(step: Step) -> str:
             return f"RUN {head}" + " && \\\n    ".join(step.commands)
         case Copy():
             source = f"--from={step.source} " if step.source else ""
-            return f"COPY {source}{' '.join(map(_word, step.files))} {_word(step.target)}"
+            paths = (*step.files, step.target)
+            if all(re.fullmatch(r"[\w./@+-]+", each) for each in paths):
+                return f"COPY {source}{' '.join(paths)}"
+            escaped = [re.sub(r"([\\$])", r"\\\1", each) for each in paths]
+            return f"COPY {source}{json.dumps(escaped, ensure_ascii=False)}"
         case Env():
             return "ENV " + " \\\n    ".join(f"{name}={value(text)}" for name, text in step.values.items())
         case Arg():
@@ -74,10 +79,6 @@ def comments(paragraphs: tuple[str, ...]) -> Iterator[str]:
             plain(each), _WIDTH, initial_indent="# ", subsequent_indent="#   ",
             break_long_words=False, break_on_hyphens=False,
         )  # fmt: skip
-
-
-def _word(text: str) -> str:
-    return text if re.fullmatch(r"[\w./@+-]+", text) else '"' + re.sub(r'([\\"$])', r"\\\1", text) + '"'
 
 
 def value(text: str) -> str:
