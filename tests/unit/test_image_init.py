@@ -123,6 +123,22 @@ def test_the_only_script_of_a_directory(project: Project) -> None:
     assert "bareboat image init SCRIPT.py" in err
 
 
+def test_settings_of_tools_are_no_list(project: Project) -> None:
+    project.write(train__py='import torch\nif __name__ == "__main__":\n    print()\n')
+    project.write(pyproject__toml="[tool.black]\nline-length = 100\n")
+    assert project.facts()["framework"].startswith("torch==")
+
+
+def test_a_scripts_own_metadata_is_its_list(project: Project) -> None:
+    project.write(train__py='# /// script\n# dependencies = ["six==1.16.0"]\n# ///\nimport six, yaml\n')
+    found = project.facts("train.py")
+    assert found["list"] == "train.py"
+    assert "six==1.16.0" in found["text"]
+    assert "yaml" not in found["text"]
+    project.write(train__py="# /// script\n# dependencies = [\n# ///\n")
+    assert "PEP 723" in project.init("train.py", code=2)[1]
+
+
 def test_a_script_without_packages_needs_python(project: Project) -> None:
     project.write(train__py="import json\n")
     assert "python3 -m venv /opt/env" in project.facts("train.py")["text"]

@@ -312,8 +312,63 @@ def test_requirements() -> None:
     assert found.needs_git
     assert not found.hashed
     assert "--require-hashes" in text(read("requirements.txt"))
-    partly = python_lists.requirements(REQUIREMENTS + "scipy==1\n")
-    assert not partly.hashed
+    with pytest.raises(UsageError, match="scipy==1 has none"):
+        python_lists.requirements(REQUIREMENTS + "scipy==1\n")
+
+
+PROJECT = '[project]\nname = "mine"\nversion = "1"\n'
+POETRYS = '[tool.poetry.dependencies]\npython = "^3.12"\nnumpy = "^2"\n'
+CORE = '[build-system]\nrequires = ["poetry-core"]\n'
+
+
+def test_a_project_without_a_lock_file() -> None:
+    assert not python_lists.names_packages("[tool.black]\nline-length = 100\n")
+    assert all(map(python_lists.names_packages, (PROJECT, CORE, POETRYS, "numpy = \n[bad")))
+    dynamic = python_lists.project(PROJECT + 'dynamic = ["dependencies"]\n')
+    assert "pip install --no-cache-dir /app" in text(dynamic)
+    found = python_lists.project(
+        PROJECT + 'dependencies = ["x @ file:///home/me/x", "y @ git+ssh://git@e.org/y.git", "z==1"]\n'
+    )
+    assert (found.needs_git, found.packages["z"]) == (True, "1")
+    assert found.left_out == ("x: file:///home/me/x is a path of this machine",)
+    for lacking in (POETRYS, POETRYS + CORE + "[tool.poetry]\npackage-mode = false\n"):
+        with pytest.raises(UsageError, match=r"poetry\.lock does not exist"):
+            python_lists.project(lacking)
+    assert python_lists.project(POETRYS + CORE).python == ">=3.12,<4"
+    with pytest.raises(UsageError, match=r"pyproject.toml cannot be read"):
+        lists.read("pyproject.toml", "numpy = \n[bad")
+
+
+def test_an_old_python_has_no_tomllib() -> None:
+    found = python_lists.project(PROJECT + 'dependencies = ["six==1.16.0"]\n')
+    assert "import sys, tomllib" in text(found)
+    assert "/opt/env/bin/pip install --no-cache-dir tomli" in text(found, python="3.10")
+    made = wanted.complete(
+        Choices(), found, {}, None, wanted.base_of_name("docker.io/library/ubuntu:22.04"), "x86_64"
+    )
+    assert made.python == "3.10"
+    assert "import sys, tomli as tomllib" in dockerfile.write(composition.compose(made, "x"))
+
+
+def test_a_scripts_own_metadata() -> None:
+    found = python_lists.inline(
+        '#!/usr/bin/env python\n# /// script\n# requires-python = ">=3.12"\n#\n'
+        '# dependencies = ["rich==13.7.0", "numpy>=2"]\n# ///\nimport rich\n'
+    )
+    assert found is not None
+    assert (found.python, found.loose) == (">=3.12", ("numpy",))
+    assert "rich==13.7.0" in text(found)
+    assert "'numpy>=2'" in text(found)
+    assert "--no-deps" not in text(found)
+    assert python_lists.inline("# /// other\n# a = 1\n# ///\n") is None
+
+
+@pytest.mark.parametrize(
+    ("poetry", "written"),
+    [("^3.10", ">=3.10,<4"), ("~3.10", ">=3.10,<3.11"), (">=3.9, <4", ">=3.9,<4"), ("*", "*")],
+)
+def test_ranges_of_poetry(poetry: str, written: str) -> None:
+    assert python_lists._pep440(poetry) == written
 
 
 def test_installed_packages_stand_in_the_recipe() -> None:

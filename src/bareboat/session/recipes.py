@@ -139,6 +139,8 @@ def _packages(session: Session, request: Request) -> tuple[Listed | None, dict[s
         script = _only_script(top)
     if script is None:
         return None, {}
+    if (inline := reading.read_inline(top, script)) is not None:
+        return inline, {}
     return None, reading.imported(top, script, _interpreter(session, top).path)
 
 

@@ -10,6 +10,7 @@ from bareboat.project.recipes.catalogue import PDM, PIPENV, POETRY, UV
 from bareboat.project.recipes.document import Arg, Copy, Env, Run, Stage, Step, Workdir
 from bareboat.project.recipes.listed import Listed
 from bareboat.project.recipes.wanted import Wanted
+from bareboat.versions import numbers
 
 #: The environment of the image's Python, and that of programs which only install.
 ENVIRONMENT, TOOLS = "/opt/env", "/opt/tools"
@@ -50,8 +51,9 @@ def install(wanted: Wanted) -> Installation:
         return _named(wanted)
     how = {
         "uv": _uv, "pylock": _pylock, "poetry": _poetry, "pdm": _pdm, "pipenv": _pipenv,
-        "requirements": _requirements, "frozen": _frozen, "project": _project, "pixi": _pixi,
-        "conda-lock": _conda, "conda-explicit": _conda, "conda": _conda, "renv": _renv, "julia": _julia,
+        "requirements": _requirements, "frozen": _frozen, "inline": _frozen, "project": _project,
+        "pixi": _pixi, "conda-lock": _conda, "conda-explicit": _conda, "conda": _conda,
+        "renv": _renv, "julia": _julia,
     }  # fmt: skip
     return how[listed.kind](wanted, listed)
 
@@ -236,8 +238,9 @@ def _requirements(wanted: Wanted, listed: Listed) -> Installation:
 
 
 def _frozen(wanted: Wanted, listed: Listed) -> Installation:
-    """The packages of an environment, with their versions."""
+    """The packages of an environment, with their versions; or those that a script names itself."""
     lines = [shlex.quote(line) for line in listed.text.splitlines()]
+    alone = "" if listed.kind == "inline" else " --no-deps"
     tag = listed.packages.get("torch", "").partition("+")[2]
     index = ""
     more: tuple[Arg, ...] = ()
@@ -255,10 +258,14 @@ def _frozen(wanted: Wanted, listed: Listed) -> Installation:
         *CERTIFICATES,
         *more,
         Run(
-            why=(f"The packages of {listed.file}, with the versions that are installed there.",),
+            why=(
+                f"The packages that {listed.file} names."
+                if listed.kind == "inline"
+                else f"The packages of {listed.file}, with the versions that are installed there.",
+            ),
             commands=(
                 "printf '%s\\n' \\\n      " + " \\\n      ".join(lines) + " > /tmp/requirements.txt",
-                f"{_env_pip()} --no-deps{index} -r /tmp/requirements.txt",
+                f"{_env_pip()}{alone}{index} -r /tmp/requirements.txt",
                 "rm /tmp/requirements.txt",
             ),
             network=True,
@@ -282,8 +289,10 @@ def _project(wanted: Wanted, listed: Listed) -> Installation:
             Run(commands=(f"{_env_pip()} {APP}",), network=True),
         ]
     elif listed.packages:
+        old = numbers(wanted.python) < (3, 11)
+        module = "tomli as tomllib" if old else "tomllib"
         program = (
-            "import sys, tomllib; data = tomllib.load(open(sys.argv[1], 'rb')); "
+            f"import sys, {module}; data = tomllib.load(open(sys.argv[1], 'rb')); "
             "print(*data['project']['dependencies'], sep='\\n')"
         )
         steps += [
@@ -291,6 +300,7 @@ def _project(wanted: Wanted, listed: Listed) -> Installation:
             Run(
                 why=("The dependencies in pyproject.toml, without a lock file.",),
                 commands=(
+                    *((f"{_env_pip()} tomli",) if old else ()),
                     f"{ENVIRONMENT}/bin/python -c {shlex.quote(program)} pyproject.toml "
                     "> /tmp/requirements.txt",
                     f"{_env_pip()} -r /tmp/requirements.txt",

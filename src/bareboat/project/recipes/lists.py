@@ -26,7 +26,7 @@ KINDS: Mapping[str, str] = {
     "environment.yml": "conda",
     "environment.yaml": "conda",
     "pyproject.toml": "project",
-    "setup.py": "project",
+    "setup.py": "setup",
 }
 #: Those that need a second file beside them.
 COMPANIONS = {
@@ -42,6 +42,7 @@ def read(file: str, text: str, companion: str = "") -> Listed:
     readers: Mapping[str, Callable[[str, str], Listed]] = {
         "uv": python_lists.uv, "pylock": python_lists.pylock, "poetry": python_lists.poetry,
         "pdm": python_lists.pdm, "pipenv": python_lists.pipenv, "project": python_lists.project,
+        "setup": lambda *_: Listed(kind="project", packages={}, builds=True),
         "requirements": lambda each, _other: python_lists.requirements(each),
         "pixi": other_lists.pixi, "conda-lock": other_lists.conda_lock,
         "conda-explicit": other_lists.conda_explicit, "conda": other_lists.conda, "renv": other_lists.renv,

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from bareboat.errors import UsageError
 from bareboat.printable import one_line
 from bareboat.project.recipes.listed import Listed, normal, outside, tables, unique, word
 
@@ -66,8 +67,21 @@ def poetry(text: str, companion: str) -> Listed:
     data = tomllib.loads(text)
     return replace(
         _of_packages("poetry", data.get("package"), companion),
-        python=str((data.get("metadata") or {}).get("python-versions") or ""),
+        python=_pep440(str((data.get("metadata") or {}).get("python-versions") or "")),
     )
+
+
+def _pep440(ranges: str) -> str:
+    """Poetry's ranges of Python versions in PEP 440's form: ^3.10 is >=3.10,<4, ~3.10 is >=3.10,<3.11."""
+    found = []
+    for each in filter(None, re.split(r"[\s,]+", ranges)):
+        if match := re.fullmatch(r"([\^~])(\d+)(?:\.(\d+))?(?:\.\d+)*", each):
+            major, minor = int(match[2]), match[3]
+            upper = f"{major}.{int(minor) + 1}" if match[1] == "~" and minor else f"{major + 1}"
+            found += [f">={each[1:]}", f"<{upper}"]
+        else:
+            found.append(each)
+    return ",".join(found)
 
 
 def pdm(text: str, companion: str) -> Listed:
@@ -118,7 +132,8 @@ def requirements(text: str) -> Listed:
 
     packages: dict[str, str] = {}
     left_out: list[str] = []
-    hashed, all_hashed, git = False, True, False
+    hashed, git = False, False
+    unhashed: list[str] = []
     for line in _logical_lines(text):
         if option := _OPTION.match(line):
             left_out += _of_option(option[1], (option[2] or "").strip())
@@ -126,7 +141,8 @@ def requirements(text: str) -> Listed:
             continue
         head = re.split(r"\s--(?:hash|config-settings|global-option)", line, maxsplit=1)[0].strip()
         has_hash = "--hash" in line
-        hashed, all_hashed = hashed or has_hash, all_hashed and has_hash
+        hashed = hashed or has_hash
+        unhashed += [] if has_hash else [head]
         try:
             asked = Requirement(head)
         except InvalidRequirement:
@@ -148,8 +164,13 @@ def requirements(text: str) -> Listed:
                 left_out.append(f"{name}: {one_line(asked.url)} is a path of this machine")
             elif re.search(r"@[0-9a-f]{40}\b", asked.url) or "#sha256=" in asked.url:
                 packages[name] = asked.url
+    if hashed and unhashed:
+        raise UsageError(
+            f"pip refuses the list: some packages have a hash, and {one_line(unhashed[0])} has none",
+            remedy="uv pip compile --generate-hashes, or remove the hashes",
+        )
     return Listed(
-        kind="requirements", packages=packages, hashed=hashed and all_hashed,
+        kind="requirements", packages=packages, hashed=hashed,
         needs_git=git, left_out=unique(left_out), text=text,
     )  # fmt: skip
 
@@ -184,16 +205,55 @@ def _for_linux(marker: Any) -> bool:
     return bool(marker.evaluate(environment))
 
 
+def names_packages(text: str) -> bool:
+    """Whether a pyproject.toml is more than the settings of tools. One that is damaged is for `project`."""
+    try:
+        data = tomllib.loads(text)
+    except ValueError:
+        return True
+    tool = data.get("tool")
+    return bool({"project", "build-system"} & data.keys()) or (isinstance(tool, dict) and "poetry" in tool)
+
+
 def project(text: str, _companion: str = "") -> Listed:
-    """A pyproject.toml without a lock file, or a setup.py, which is not run."""
-    if not re.search(r"^\s*\[(project|build-system|tool)[.\]]", text, re.MULTILINE):
-        return Listed(kind="project", packages={}, builds=True)
+    """A pyproject.toml without a lock file."""
+    data = tomllib.loads(text)
+    project = _pyproject(text)
+    python = str(project.get("requires-python") or "")
+    builds = _builds(text) or "dependencies" in (project.get("dynamic") or ())
+    poetry = (data.get("tool") or {}).get("poetry")
+    if isinstance(poetry, dict) and not project.get("dependencies"):
+        if not builds or poetry.get("package-mode") is False:
+            raise UsageError(
+                "pip does not read Poetry's dependencies in pyproject.toml, and poetry.lock does not exist",
+                remedy="poetry lock",
+            )
+        python = python or _pep440(str((poetry.get("dependencies") or {}).get("python") or ""))
+    return replace(
+        _of_requirements(project.get("dependencies") or ()), kind="project", python=python, builds=builds
+    )
+
+
+def inline(text: str) -> Listed | None:
+    """The packages in a script's own metadata (PEP 723); None for a script without."""
+    found = re.search(r"^# /// script[ \t]*\n((?:#(?: .*)?\n)+?)# ///[ \t]*$", text, re.MULTILINE)
+    if found is None:
+        return None
+    data = tomllib.loads("".join(f"{line[2:]}\n" for line in found[1].splitlines()))
+    lines = [str(each) for each in data.get("dependencies") or ()]
+    return replace(
+        _of_requirements(lines), kind="inline", python=str(data.get("requires-python") or ""),
+        text="".join(f"{line}\n" for line in lines),
+    )  # fmt: skip
+
+
+def _of_requirements(lines: Iterable[object]) -> Listed:
     from packaging.requirements import InvalidRequirement, Requirement
 
-    project = _pyproject(text)
     packages: dict[str, str] = {}
     left_out: list[str] = []
-    for line in project.get("dependencies") or ():
+    git = False
+    for line in lines:
         try:
             asked = Requirement(str(line))
         except InvalidRequirement:
@@ -201,10 +261,10 @@ def project(text: str, _companion: str = "") -> Listed:
             continue
         pins = [each.version for each in asked.specifier if each.operator in ("==", "===")]
         packages[normal(asked.name)] = pins[0] if pins else ""
-    return Listed(
-        kind="project", packages=packages,
-        python=str(project.get("requires-python") or ""), builds=_builds(text), left_out=unique(left_out),
-    )  # fmt: skip
+        git = git or (asked.url or "").startswith("git+")
+        if (asked.url or "").startswith("file:"):
+            left_out.append(f"{normal(asked.name)}: {one_line(asked.url or '')} is a path of this machine")
+    return Listed(kind="", packages=packages, needs_git=git, left_out=unique(left_out))
 
 
 def frozen(versions: Mapping[str, str], left_out: Iterable[str], source: str, python: str) -> Listed:

@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from bareboat.errors import UsageError
 from bareboat.files import untrusted
 from bareboat.printable import one_line
 from bareboat.project import scripts, surroundings
-from bareboat.project.recipes import lists
+from bareboat.project.recipes import lists, python_lists
 from bareboat.project.recipes.listed import Listed, normal, unique
 
 #: Lock files of real projects have up to some MB.
@@ -26,7 +27,9 @@ def find_list(top: Path) -> str | None:
     """The package list of a directory: the first of the known ones, with its companion."""
     for name, kind in lists.KINDS.items():
         companion = lists.COMPANIONS.get(kind)
-        if (top / name).is_file() and (companion is None or (top / companion).is_file()):
+        if not (top / name).is_file() or (companion is not None and not (top / companion).is_file()):
+            continue
+        if kind != "project" or python_lists.names_packages(_text(top / name)):
             return name
     return None
 
@@ -44,6 +47,19 @@ def read_list(top: Path, name: str) -> Listed:
     if (other := lists.COMPANIONS.get(kind)) is not None:
         companion = _text(path.with_name(other))
     return lists.read(name, _text(path), companion)
+
+
+def read_inline(top: Path, script: str) -> Listed | None:
+    """The packages in a script's own metadata (PEP 723); None without. Raises UsageError."""
+    text = _text(top / script)
+    try:
+        found = python_lists.inline(text)
+    except ValueError as error:
+        raise UsageError(
+            f"the metadata in {one_line(script)} cannot be read: {one_line(str(error))}",
+            remedy="write it as PEP 723 has it: # /// script, TOML in comments, # ///",
+        ) from None
+    return None if found is None else replace(found, file=script)
 
 
 def python_version(top: Path) -> str:

@@ -28,13 +28,22 @@ _NAMES = {
 OWN_PYTHON = ("pixi", "conda-lock", "conda-explicit", "conda", "renv", "julia")
 
 
+#: Names of bases -> the Python that their distribution packages.
+_PACKAGED = (
+    (r"bullseye|debian:11", "3.9"), (r"bookworm|debian:12", "3.11"), (r"trixie|debian:13", "3.13"),
+    (r"focal|ubuntu:?20\.04", "3.8"), (r"jammy|ubuntu:?22\.04", "3.10"), (r"noble|ubuntu:?24\.04", "3.12"),
+)  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Base:
-    """What is known of `--base`. `python`: its version, "" where it has none or is not known; `program`: how
-    it is called. `glibc`: "" for unknown; `image`: with its facts, where the store has it."""
+    """What is known of `--base`. `python`: its version, "" where it has none or is not known; `packaged`:
+    that of its distribution's package; `program`: how it is called. `glibc`: "" for unknown; `image`: with
+    its facts, where the store has it."""
 
     name: str
     python: str = ""
+    packaged: str = ""
     program: str = "python3"
     glibc: str = ""
     architecture: str = ""
@@ -67,7 +76,8 @@ def base_of_name(name: str) -> Base:
             remedy=f"bareboat image pull {name[:200]}",
         )
     found = re.search(r"(?:^|/)python:(3\.\d+)", name)
-    return Base(name=name, python=found[1] if found else "", program="python3")
+    packaged = next((each for pattern, each in _PACKAGED if re.search(pattern, words)), "")
+    return Base(name=name, python=found[1] if found else "", packaged="" if found else packaged)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,14 +247,14 @@ def _python(
     """The version of Python, and why."""
     if own:
         return suite.python, ""
-    if base is not None and base.python:
-        minor = ".".join(base.python.split(".")[:2])
+    if base is not None and (base.python or base.packaged):
+        minor = ".".join((base.python or base.packaged).split(".")[:2])
         if choices.python not in (None, minor):
             raise UsageError(
                 f"--python {choices.python} was given, and the base {base.name} has Python {minor}",
                 remedy=f"--python {minor}, or another --base",
             )
-        return minor, f"the base has Python {base.python}"
+        return minor, f"the base has Python {base.python or base.packaged}"
     ranges = listed.python if listed is not None else ""
     fixed = re.match(r"\s*(3\.\d+)", python_file)
     asked = choices.python or (fixed[1] if fixed else None)
@@ -358,6 +368,8 @@ def _loose(listed: Listed) -> str:
     names = ", ".join(listed.loose[:8]) + (" …" if len(listed.loose) > 8 else "")
     if listed.kind == "project":
         how = "uv lock"
+    elif listed.kind == "inline":
+        how = f"write NAME==VERSION in {listed.file}"
     elif listed.kind == "conda":
         how = "conda-lock -p linux-64"
     else:
