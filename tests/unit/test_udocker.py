@@ -16,9 +16,9 @@ from builders import make_image, make_job, make_rootfs, make_site
 from tools import tool
 
 from bareboat import registry
-from bareboat.engines import Container, Enclosure, proot_start, udocker
+from bareboat.engines import LOADER, Container, Enclosure, proot_start, udocker
 from bareboat.errors import PlanError
-from bareboat.model import Command, EngineFacts, ForwardEnv, Mount, Refusal, Topology
+from bareboat.model import Command, EngineFacts, Executable, ForwardEnv, Mount, Refusal, Topology
 from bareboat.plan import plan
 from bareboat.probe.host import RealHost
 
@@ -284,6 +284,17 @@ def test_the_program_of_the_mode_is_looked_for_before_anything_runs(engine: str,
     needed = {each.path: each.what for each in made.requirements}
     assert needed[program] == "the engine udocker"
     assert not needed.keys() & {facts.path for facts in FOUND} - {program}
+
+
+def test_a_static_program_gets_a_mode_that_preloads_nothing() -> None:
+    image, site = make_image(), make_site(engines=FOUND)
+    job = make_job(engine="udocker", topology=Topology())
+    program = Executable(word="/hello", lacks=(LOADER,))
+    assert plan(job, image, make_rootfs(image), site).engine == "udocker:F1"
+    assert plan(job, image, make_rootfs(image), site, program=program).engine == "udocker:P1"
+    job = make_job(engine="udocker:F1", topology=Topology())
+    with pytest.raises(PlanError, match="/hello is a static program, and udocker:F1"):
+        plan(job, image, make_rootfs(image), site, program=program)
 
 
 @pytest.mark.parametrize("engine", ["udocker:F1", "udocker:P1"])

@@ -218,10 +218,12 @@ class Engine(Protocol):
 #: Programs by which engines start commands.
 ENV, SHELL = "/usr/bin/env", "/bin/sh"
 STARTERS = (ENV, SHELL)
+#: What a static program lacks: an engine that preloads a library cannot run it.
+LOADER = "the dynamic loader"
 
 
 def starts_by(engine: Engine) -> tuple[str, ...]:
-    """Programs that the image must have; an engine sets them as its `STARTS_BY`."""
+    """Programs that the image must have, and LOADER; an engine sets them as its `STARTS_BY`."""
     return tuple(getattr(engine, "STARTS_BY", ()))
 
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from bareboat import architectures
 from bareboat.engines import (
     GUARDED_APART,
+    LOADER,
     Container,
     Enclosure,
     Host,
@@ -34,6 +35,7 @@ from bareboat.model import Command, EngineFacts, Image, Mount, Refusal, Site
 from bareboat.paths import lies_in
 
 MODE = "F1"
+STARTS_BY = (LOADER,)
 
 #: Parts of the contract that it does not keep.
 LIMITS = {

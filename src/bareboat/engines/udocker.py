@@ -265,6 +265,7 @@ class Mode:
     #: See `engines.keeps_read_only`.
     KEEPS_READ_ONLY: bool = True
     SECCOMP: Seccomp = Seccomp.TERMINAL
+    STARTS_BY: tuple[str, ...] = ()
 
     @property
     def NAME(self) -> str:
@@ -363,7 +364,9 @@ def _own(proot: str, mode: str) -> tuple[str, ...]:
 #: Fastest modes first, as measured: see docs/engines.md.
 MODES: Mapping[str, Mode] = {
     "S1": Mode("S1", _judge_starter, LIMITS=apptainer.LIMITS),
-    fakechroot.MODE: Mode(fakechroot.MODE, fakechroot.judge, LIMITS=fakechroot.LIMITS),
+    fakechroot.MODE: Mode(
+        fakechroot.MODE, fakechroot.judge, LIMITS=fakechroot.LIMITS, STARTS_BY=fakechroot.STARTS_BY
+    ),
     **{
         mode: Mode(
             mode,

@@ -107,7 +107,7 @@ class Executable(Struct, frozen=True, kw_only=True):
     """The program of a command's first word, resolved before the job starts. `code`: 127 or 126 where it
     cannot be executed, for the `reason`, which follows the word. `place`: the path of a host's file, existing
     or not. Not `known`: only the start will show. `lacks`: programs that engines need to start commands and
-    the image lacks."""
+    the image lacks; for a static program, the dynamic loader."""
 
     word: str
     code: int = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import UNSET, UnsetType
 
-from bareboat.engines import Engine, starts_by
+from bareboat.engines import LOADER, Engine, starts_by
 from bareboat.errors import PlanError, ProgramError
 from bareboat.model import Executable, Job
 from bareboat.plan.gpus import Gpu
@@ -12,8 +12,15 @@ from bareboat.schedulers import Scheduler
 
 
 def check_starters(program: Executable | None, engine: Engine) -> None:
-    """Raise PlanError for an image without the programs with which the engine starts commands."""
+    """Raise PlanError for an image without the programs with which the engine starts commands, and for a
+    static program under an engine that depends on the dynamic loader."""
     lacks = [] if program is None else [each for each in starts_by(engine) if each in program.lacks]
+    if program is not None and LOADER in lacks:
+        raise PlanError(
+            f"{program.word} is a static program, and {engine.NAME} keeps programs in the image by a library "
+            "that the dynamic loader loads",
+            remedy="another engine, or another mode of it: bareboat doctor",
+        )
     if lacks:
         raise PlanError(
             f"{engine.NAME} starts commands by {' and '.join(lacks)}, which the image does not have",

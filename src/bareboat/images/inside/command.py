@@ -39,7 +39,7 @@ class Program:
     """A file that can be executed. `path`: in the container, links resolved; `place`: on this machine;
     `mounted`: a file of the host, not of the image. For an ELF file, `machine` as in `uname -m`. For a
     script, `script`: the words after #!, and their `interpreter` (None: unknown). Otherwise, execvp(3) runs
-    the file with /bin/sh."""
+    the file with /bin/sh. `static`: it starts without the dynamic loader."""
 
     word: str
     path: str
@@ -48,6 +48,7 @@ class Program:
     machine: str | None = None
     script: tuple[str, ...] = ()
     interpreter: Program | None = None
+    static: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,7 +275,7 @@ class _Search:
                 reason=f"requires the program loader {loader}, which is not in {self.sight.name}: {at}",
                 remedy="use a build for the C library of the image, or a static one",
             )
-        return replace(program, machine=elf.machine)
+        return replace(program, machine=elf.machine, static=loader is None)
 
     def _of_script(self, program: Program, at: str, line: str, depth: int) -> _Result:
         if line.endswith("\r"):

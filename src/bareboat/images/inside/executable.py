@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Sequence
 
 from bareboat import registry
-from bareboat.engines import STARTERS
+from bareboat.engines import LOADER, STARTERS
 from bareboat.images.inside.command import MISSING, Fault, Program, Sight, resolve
 from bareboat.model import Executable, Image, Job, Site
 from bareboat.model.command import Word
@@ -48,6 +48,8 @@ def look(store: Store, image: Image, site: Site, job: Job) -> Executable | None:
         return unknown
     machine = site.architecture
     found = resolve(word, sight, path=path, workdir=workdir, machine=machine)
+    if contains and isinstance(found, Program) and _is_static(found):
+        lacks = (*lacks, LOADER)
     match found:
         case None:
             return unknown
@@ -70,6 +72,11 @@ def look(store: Store, image: Image, site: Site, job: Job) -> Executable | None:
             return Executable(word=word, place=place, lacks=lacks)
         case _:
             return Executable(word=word, lacks=lacks)
+
+
+def _is_static(program: Program) -> bool:
+    """Whether the file, or the interpreter of a script, starts without the dynamic loader."""
+    return program.static if program.interpreter is None else _is_static(program.interpreter)
 
 
 def _unseen_script(words: Sequence[Word], sight: Sight, job: Job, workdir: str) -> Executable | None:
