@@ -276,6 +276,21 @@ def test_corrections(before: str, after: str) -> None:
     assert text == head + after.format(clean="apt-get clean && rm -rf /var/lib/apt/lists/*")
 
 
+@pytest.mark.parametrize(
+    ("command", "tripped"),
+    [
+        ("export AWS_SECRET_ACCESS_KEY=abcdefghij && ./fetch", True),
+        ("API_TOKEN=abcdefghij ./fetch", True),
+        ("echo 'machine h.org login me password s3cr3t' > /etc/netrc", True),
+        ('export API_TOKEN="$(cat /run/secrets/token)" && ./fetch', False),
+        ("export TOKENIZERS_PARALLELISM=false && ./fetch", False),
+        ('echo "machine h.org login me password $(cat /run/secrets/p)" > /etc/netrc', False),
+    ],
+)
+def test_secrets_in_commands(command: str, tripped: bool) -> None:
+    assert ("BB1703" in codes(f"FROM debian:12.7\nRUN {command}\n")) is tripped
+
+
 def test_a_program_of_another_language_has_no_commands_of_a_shell() -> None:
     text = 'FROM debian:12.7\nSHELL ["/usr/bin/python3", "-c"]\nRUN apt-get update\n'
     assert "BB1001" not in codes(text)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from bareboat import secret_forms
 from bareboat.images.lint.image import ImageSubject
-from bareboat.images.lint.recipe import RecipeSubject
+from bareboat.images.lint.recipe import RecipeSubject, Step
 from bareboat.images.lint.rule import Hit, Rule, Severity
 from bareboat.printable import one_line
 
@@ -88,8 +88,22 @@ def _recipe_variables(subject: RecipeSubject) -> Iterator[Hit]:
                     if c.program in ("curl", "wget") and ":" in (user := c.option("-u", "--user") or "")
                     and _given(user.partition(":")[2])
                 ), "")  # fmt: skip
+            if not found and re.search(r"\bmachine\s+\S+[\s\S]{0,200}?\bpassword\s+[^\s$]{3,}", text):
+                found = "a password for .netrc"
+            found = found or _assigned(step)
             if found:
                 yield Hit(message=f"{step.name} has {found}", line=step.line, last=step.last)
+
+
+def _assigned(step: Step) -> str:
+    """The kind of secret in a variable that a command sets; "" without one."""
+    for command in step.commands:
+        exports = command.program in ("export", "declare", "typeset", "env")
+        for each in (*command.assignments, *(command.values if exports else ())):
+            name, equals, value = each.partition("=")
+            if equals and name.isidentifier() and (why := _variable(name, value)):
+                return why
+    return ""
 
 
 def _given(value: str | None) -> bool:
