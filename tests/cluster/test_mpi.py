@@ -257,7 +257,7 @@ def test_a_library_that_no_launcher_of_the_site_can_start_is_replaced(
     assert made["launcher"] == "host-mpi"
     refused = next(each for each in made["decisions"] if each["subject"] == "launcher")["rejected"]
     reasons = {each["choice"]: each["reason"] for each in refused}
-    assert "cannot read what mpirun (PRRTE) 5.0.11 tells it" in reasons["mpirun"]
+    assert "cannot read what mpirun (PRRTE) 5.0.11 sends it" in reasons["mpirun"]
     assert "not its mpirun" in reasons["image-mpirun"]
 
 

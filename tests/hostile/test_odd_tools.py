@@ -20,7 +20,7 @@ from bareboat import codec, execute, registry
 from bareboat.cli.main import main
 from bareboat.errors import ToolError, ToolTimeoutError
 from bareboat.model import JobState, Submission
-from bareboat.runs import state, submission
+from bareboat.runs import creation, state
 from bareboat.store import Store
 
 Run = tuple[int, str, str]
@@ -325,7 +325,7 @@ def test_a_question_that_a_job_may_do_without(desk: Desk, name: str) -> None:
 def test_who_waits_for_a_submission_is_told(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(submission, "_NOTICE_S", 0.1)
+    monkeypatch.setattr(creation, "_NOTICE_S", 0.1)
     desk.tools("slurm", sbatch="hang later")
     desk("submit", "--scheduler", "slurm", "job.toml")
     assert caplog.messages == ["waiting for sbatch, 0.6 s at most"]
