@@ -181,6 +181,29 @@ def test_two_jobs_at_once_unpack_it_once_and_the_last_removes_it(node: Node) -> 
     assert node.is_clean()
 
 
+def test_a_job_that_waits_to_unpack_it_uses_what_another_has_unpacked(node: Node) -> None:
+    """The other job may hold the lock again, as a user, before the waiting one gets it."""
+    goes = [node.top / f"go{number}" for number in range(2)]
+    scripts = [
+        node.script(STAYS.format(go=shlex.quote(str(go))), run=f"run{number}")
+        for number, go in enumerate(goes)
+    ]
+    first = node.start(scripts[0])
+    wait_for(lambda: node.told("run0"), "the first delivery")
+    whole = node.tree().with_name(f"{node.tree().name}.whole")
+    aside = whole.rename(node.top / "aside")
+    second = node.start(scripts[1])
+    time.sleep(1.5)
+    assert node.told("run1") == []
+    aside.rename(whole)
+    wait_for(lambda: node.told("run1"), "the second delivery")
+    assert node.told("run1") == ["found"]
+    for go, job in zip(goes, (first, second), strict=True):
+        go.touch()
+        assert job.wait(PATIENCE_S) == 0
+    assert node.is_clean()
+
+
 def test_many_short_jobs_find_it_or_unpack_it_and_leave_nothing(node: Node) -> None:
     """Those that come meet those that remove it: nobody may run without it."""
     body = '[ "$("$BAREBOAT_TREES/$image_name/bin/program")" = "it runs" ]'

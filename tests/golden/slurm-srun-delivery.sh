@@ -594,8 +594,9 @@ bring_image() { # make it available on this node, with its lock shared; otherwis
           image_lock=
           break
         fi
-        # Nobody can use an incomplete tree; so this waits no longer than others who also unpack it.
-        if flock -x -w 60 "$image_lock" && is_lock_of "$image_tree" "$image_lock" &&
+        # Only for a second: a job that has unpacked the tree meanwhile may hold the lock shared until it ends.
+        # While one unpacks, the next `flock -s` waits.
+        if flock -x -w 1 "$image_lock" && is_lock_of "$image_tree" "$image_lock" &&
           ! image_is_whole && ! is_elsewhere "$image_tree"; then
           how=unpacked
           unpack_image || break
