@@ -191,23 +191,23 @@ def test_captures_that_are_killed_leave_no_visible_half(
     duration_s = time.monotonic() - began
     tmp = store.root / "tmp"
     caught_at_work = 0
-    for moment in range(0, 10, 1 if exhaustive else 3):
+    while caught_at_work < (8 if exhaustive else 3):
         before = set(os.listdir(tmp)) if tmp.exists() else set()
         process = subprocess.Popen(argv, env=environment(store.root), stdout=subprocess.DEVNULL)
         while process.poll() is None and not (tmp.exists() and set(os.listdir(tmp)) - before):
             time.sleep(0.002)
-        time.sleep(duration_s * chance.uniform(0.06, 0.08) * moment)
+        time.sleep(duration_s * chance.uniform(0, 0.7))
         process.kill()
         process.wait()
         left = set(os.listdir(tmp))
         caught_at_work += bool(left)
+        duration_s *= 1.0 if left else 0.8  # it was faster than the first
         assert not left & before, "the work of the one that was killed before was not swept"
         for path in (store.root / "images").rglob("*.json"):  # those that had finished
             assert path.stem == captured.image.digest.removeprefix("sha256:")
             assert store.image(path.stem[:12]) == captured.image
         for path in (store.root / "layers").glob("sha256/*"):
             assert layer.digest_tree(str(path / "tree"))[0] == f"sha256:{path.name}"
-    assert caught_at_work >= 3, "most were killed too late: the test shows nothing"
     done = subprocess.run(argv, env=environment(store.root), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert captured.image.digest in done.stdout
