@@ -325,7 +325,7 @@ def test_a_question_that_a_job_may_do_without(desk: Desk, name: str) -> None:
 def test_who_waits_for_a_submission_is_told(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(creation, "_NOTICE_S", 0.1)
+    monkeypatch.setattr(creation, "NOTICE_S", 0.1)
     desk.tools("slurm", sbatch="hang later")
     desk("submit", "--scheduler", "slurm", "job.toml")
     assert caplog.messages == ["waiting for sbatch, 0.6 s at most"]

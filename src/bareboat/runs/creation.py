@@ -17,15 +17,21 @@ from bareboat.errors import PlanError, StoreError, Terminated, ToolError, UsageE
 from bareboat.model import Job, Outcome, Plan, Site, Submission, sweep
 from bareboat.printable import one_line
 from bareboat.runs import directory, mpi_checks, provenance, sweeps
-from bareboat.runs.submission import SHELL, cancel_by, control_folder, going_on, is_job_id, output_log
+from bareboat.runs.submission import (
+    NOTICE_S,
+    SHELL,
+    cancel_by,
+    control_folder,
+    going_on,
+    is_job_id,
+    output_log,
+)
 from bareboat.schedulers import CLUSTER, Scheduler, job_name
 from bareboat.store import Store, owner
 
 log = logging.getLogger("bareboat")
 #: A busy controller may take long to accept a job.
 _SUBMISSION_S = 120.0
-#: Seconds until a line reports the reason for waiting.
-_NOTICE_S = 5.0
 
 
 def submit(store: Store, plan: Plan, site: Site) -> Submission:
@@ -198,7 +204,7 @@ def give_to(scheduler: Scheduler, job: Job, script: Path, log: str, *arguments: 
 def submit_by(argv: Sequence[str], stdin: str | None, folder: str | None = None) -> Outcome:
     """Run a submit command, which may take long, and may leave the job itself behind."""
     return execute.run(
-        argv, stdin=stdin, timeout_s=execute.patience(_SUBMISSION_S), notice_s=_NOTICE_S, folder=folder,
+        argv, stdin=stdin, timeout_s=execute.patience(_SUBMISSION_S), notice_s=NOTICE_S, folder=folder,
         may_leave=True,
     )  # fmt: skip
 

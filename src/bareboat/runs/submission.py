@@ -32,7 +32,7 @@ from bareboat.store import LIST_RUNS, Store
 SHELL = "shell.sh"
 _CANCELLATION_S = 30.0
 #: Seconds until a line reports the reason for waiting.
-_NOTICE_S = 5.0
+NOTICE_S = 5.0
 #: More than any machine has; limits the length of lists.
 _MOST_RANKS = 10_000_000
 _MOST_JOB_ID = 256
@@ -48,7 +48,7 @@ def output_log(store: Store, run_id: str) -> Path:
 
 def cancel_by(argv: Sequence[str]) -> Outcome:
     """Run a scheduler's command that cancels a job, which has time: a job must not go on unseen."""
-    return execute.run(argv, timeout_s=execute.patience(_CANCELLATION_S), notice_s=_NOTICE_S)
+    return execute.run(argv, timeout_s=execute.patience(_CANCELLATION_S), notice_s=NOTICE_S)
 
 
 @contextlib.contextmanager
