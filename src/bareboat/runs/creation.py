@@ -84,7 +84,6 @@ def begin(
     run_id = store.new_run(plan.job.name)
     folder = store.run(run_id)
     submission = msgspec.structs.replace(_describe(plan, site, run_id), job_id=job_id, unkept=unkept)
-    script = folder / directory.CONTROL / "job.sh"
     with store.whole_run(run_id):
         (folder / directory.CONTROL).mkdir()
         (folder / directory.RANKS).mkdir()
@@ -93,12 +92,7 @@ def begin(
         else:  # the nodes must see it when the job starts
             (folder / directory.CONTROL / "logs").mkdir()
             write_sampler(store, folder / directory.CONTROL)
-        for name, text in render.scripts(plan, render.Place(run_id, str(folder))):
-            store.write(script.with_name(name), os.fsencode(text))
-        _write_shell(store, plan, script.parent)
-        store.write(folder / "plan.json", codec.to_json(render.shown(plan)))
-        provenance.keep(store, run_id, plan.job, site)
-        store.write(folder / "submission.json", codec.to_json(submission))
+        _write(store, plan, site, submission, folder / directory.CONTROL)
     return submission
 
 
@@ -107,22 +101,27 @@ def make_sweep(store: Store, plan: Plan, site: Site, *, unkept: tuple[str, ...] 
     assert plan.job.sweep is not UNSET
     run_id = store.new_run(plan.job.name)
     folder = store.run(run_id)
-    place = render.Place(run_id, str(folder))
     with store.whole_run(run_id):
-        store.write(folder / "sweep.json", codec.to_json(plan.job.sweep))
-        store.write(folder / "table", sweep.table(plan.job.sweep))
-        for name, text in render.scripts(plan, place):
-            store.write(folder / name, os.fsencode(text))
-        _write_shell(store, plan, folder)
-        if plan.scheduler != registry.HERE:
-            write_sampler(store, folder)
-        store.write(folder / "plan.json", codec.to_json(render.shown(plan)))
         made = msgspec.structs.replace(
             _describe(plan, site, run_id), points=len(plan.job.sweep.points), unkept=unkept
         )
-        provenance.keep(store, run_id, plan.job, site)
-        store.write(folder / "submission.json", codec.to_json(made))
+        store.write(folder / "sweep.json", codec.to_json(plan.job.sweep))
+        store.write(folder / "table", sweep.table(plan.job.sweep))
+        if plan.scheduler != registry.HERE:
+            write_sampler(store, folder)
+        _write(store, plan, site, made, folder)
     return made
+
+
+def _write(store: Store, plan: Plan, site: Site, made: Submission, scripts: Path) -> None:
+    """Write what a run and a sweep have alike; their scripts into the directory `scripts`."""
+    folder = store.run(made.run_id)
+    for name, text in render.scripts(plan, render.Place(made.run_id, str(folder))):
+        store.write(scripts / name, os.fsencode(text))
+    _write_shell(store, plan, scripts)
+    store.write(folder / "plan.json", codec.to_json(render.shown(plan)))
+    provenance.keep(store, made.run_id, plan.job, site)
+    store.write(folder / "submission.json", codec.to_json(made))
 
 
 def _queue_of(plan: Plan) -> Scheduler:

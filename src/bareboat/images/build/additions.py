@@ -29,8 +29,8 @@ def sources(
 ) -> Iterator[list[Source]]:
     """The sources of a step; a pattern may match nothing where another source exists. `source`: returns the
     files of a stage or image by name, or of the context for an empty name; `expand`: expands the variables of
-    a heredoc. Downloaded and unpacked files are in the build's scratch directory and are removed at the end.
-    Raises RecipeError, ImageError, NotFoundError."""
+    a heredoc. Downloaded and unpacked files are in the build's scratch directory. Raises RecipeError,
+    ImageError, NotFoundError."""
     heredocs = {each.name: each for each in step.heredocs}
     checksum = step.flag("checksum") or ""
     if checksum and not _CHECKSUM.fullmatch(checksum) and not _GIT.fullmatch(given[0]):
