@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from bareboat.paths import lies_in
+from bareboat_base.paths import lies_in
 
 #: What strace has to be told; the trace is then that of `read_trace`.
 STRACE = (

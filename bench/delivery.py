@@ -36,11 +36,11 @@ from asked import STRACE, Asked, read_trace
 from launch_ways import RUN, Ground
 
 from bareboat import plan
-from bareboat.images.deployment import flat_tar
-from bareboat.images.formats.squash import make_squashfs
-from bareboat.images.layers.flatten import make_flat
+from bareboat.deployment import flat_tar
 from bareboat.model import FileSystem, Job, Plan, Topology
-from bareboat.store import Store
+from bareboat_images.formats.squash import make_squashfs
+from bareboat_images.layers.flatten import make_flat
+from bareboat_images.store import Store
 
 #: Where a copy by hand lies on each node.
 BY_HAND = "/tmp/by-hand"

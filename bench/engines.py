@@ -33,14 +33,14 @@ from pathlib import Path
 import hands
 
 from bareboat import config, plan, registry, render
+from bareboat.captures import capture
+from bareboat.deployment.present import present
 from bareboat.engines import Enclosure
-from bareboat.errors import BareboatError
-from bareboat.images.capture import capture
-from bareboat.images.deployment.present import present
-from bareboat.images.layers.flatten import make_flat
 from bareboat.model import CaptureRequest, Image, Job, Mount, Plan, Site
 from bareboat.probe import probe
-from bareboat.store import Store
+from bareboat_base.errors import BareboatError
+from bareboat_images.layers.flatten import make_flat
+from bareboat_images.store import Store
 
 BAREBOAT, BY_HAND = "bareboat", "by hand"
 SMALL_FILES, SMALL_BYTES = 20_000, 4096

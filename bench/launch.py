@@ -36,13 +36,13 @@ import launch_ways
 import msgspec
 from launch_ways import Ground
 
-from bareboat.images.capture import capture
-from bareboat.images.deployment.present import present
-from bareboat.images.layers.flatten import make_flat
+from bareboat.captures import capture
+from bareboat.deployment.present import present
 from bareboat.model import CaptureRequest, SchedulerFacts, Topology
 from bareboat.probe import probe
 from bareboat.runs import programs
-from bareboat.store import Store
+from bareboat_images.layers.flatten import make_flat
+from bareboat_images.store import Store
 
 CLUSTER = Path(__file__).parents[1] / "tests" / "lab" / "cluster" / "cluster.sh"
 #: What tests/lab/mpi-pairs.sh installs.

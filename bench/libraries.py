@@ -78,9 +78,9 @@ def imports(starts: int) -> None:
 
 
 def ours(port: int) -> Client:
-    from bareboat.images.registry.http import Transport
-    from bareboat.images.registry.location import Url
-    from bareboat.images.registry.options import Options
+    from bareboat_images.registry.http import Transport
+    from bareboat_images.registry.location import Url
+    from bareboat_images.registry.options import Options
 
     transport = Transport(Options(environment={}, plain_http=True))
     url = Url(scheme="http", host="127.0.0.1", port=port, target="/")

@@ -16,7 +16,7 @@ import sys
 import numpy as np
 from scipy import stats
 
-from bareboat.study.pooling import common_errors, pool
+from bareboat_study.pooling import common_errors, pool
 
 #: Deviation of the log ratios of a point's runs.
 NOISE = 0.01

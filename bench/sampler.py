@@ -23,8 +23,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from bareboat.execute import SAMPLER
-from bareboat.study.statistics import compare, run_effect
+from bareboat_base.execute import SAMPLER
+from bareboat_study.statistics import compare, run_effect
 
 WINDOW_S, SETTLE_S = 0.5, 0.05
 #: The sampler has started, and found all processes.

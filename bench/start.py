@@ -20,14 +20,14 @@ import time
 from pathlib import Path
 
 from bareboat import config, plan, render
-from bareboat.images.capture import capture
-from bareboat.images.deployment.present import present
-from bareboat.images.layers.flatten import make_flat
-from bareboat.images.transfer import locate
+from bareboat.captures import capture
+from bareboat.deployment.present import present
 from bareboat.model import CaptureRequest, Image, Job, Rootfs, Site
 from bareboat.probe import probe
 from bareboat.runs import programs
-from bareboat.store import Store
+from bareboat_images.layers.flatten import make_flat
+from bareboat_images.store import Store
+from bareboat_images.transfer import locate
 
 #: What a container needs of the host for names of machines and users.
 HOST_FILES = ("/etc/resolv.conf", "/etc/hosts", "/etc/passwd", "/etc/group")

@@ -13,7 +13,7 @@ import sys
 
 from scipy import stats
 
-from bareboat.study.simulate import Method, Rates, error_rates
+from bareboat_study.simulate import Method, Rates, error_rates
 
 MARGIN = 0.02
 CONFIDENCE = 0.95

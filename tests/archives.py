@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bareboat.images.oci import manifest
-from bareboat.images.oci.source import Descriptor, Source
+from bareboat_images.oci import manifest
+from bareboat_images.oci.source import Descriptor, Source
 
 OCI_INDEX = "application/vnd.oci.image.index.v1+json"
 OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"

@@ -13,10 +13,10 @@ from pathlib import Path
 from building import Builds
 from tools import tool
 
-from bareboat.images.inside import configuration as reading
-from bareboat.images.inside.view import View
-from bareboat.images.oci import export
 from bareboat.model import Image
+from bareboat_images.inside import configuration as reading
+from bareboat_images.inside.view import View
+from bareboat_images.oci import export
 
 
 class Peer:

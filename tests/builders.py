@@ -38,8 +38,8 @@ from bareboat.model import (
     Topology,
     Window,
 )
-from bareboat.store import FILE_KINDS
-from bareboat.study.analysis import Analysis, analyse
+from bareboat_images.store import FILE_KINDS
+from bareboat_study.analysis import Analysis, analyse
 
 MIB = 2**20
 SAMPLES_PER_STEP = 128.0

@@ -18,10 +18,10 @@ import images
 from archives import tar_of
 from registries import INDEX, MANIFEST, sha256
 
-from bareboat.images.layers import rebuild
-from bareboat.images.oci import export
 from bareboat.model import Image
-from bareboat.store import Store
+from bareboat_images.layers import rebuild
+from bareboat_images.oci import export
+from bareboat_images.store import Store
 
 #: A base on which commands run: busybox, with all its programs.
 BASE = """FROM scratch

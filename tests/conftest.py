@@ -16,7 +16,7 @@ from building import Builds
 from environments import Captured, make_captured
 from tools import PROBED, path_without, tool
 
-from bareboat.store import Store
+from bareboat_images.store import Store
 
 pytest.register_assert_rewrite("engine_lab", "gpu_lab")
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from clusters import Cluster
 
-from bareboat.toml import TomlFile
+from bareboat_base.toml import TomlFile
 
 #: Seconds. A job's start, its containers' and its end; far above what they take here.
 PATIENCE_S = 240.0

@@ -22,14 +22,15 @@ import pytest
 from _pytest.mark import ParameterSet
 from environments import Captured
 
-from bareboat import execute, registry, render
+from bareboat import registry, render
+from bareboat.deployment import roots
 from bareboat.engines import bubblewrap, untested
-from bareboat.images.deployment import roots
-from bareboat.images.inside.executable import look
 from bareboat.model import Image, Job, Refusal, Site
 from bareboat.plan import plan
 from bareboat.probe import probe
 from bareboat.runs import programs
+from bareboat_base import execute
+from bareboat_images.inside.executable import look
 
 T = TypeVar("T")
 

@@ -11,13 +11,13 @@ from pathlib import Path
 import msgspec
 
 from bareboat import render
-from bareboat.images.capture import capture
-from bareboat.images.inside import scratch
-from bareboat.images.layers.flatten import make_flat
+from bareboat.captures import capture
 from bareboat.model import CaptureRequest, Image, Job, Rootfs, Site
 from bareboat.plan import plan
 from bareboat.probe import Needs, probe
-from bareboat.store import Store
+from bareboat_images.inside import scratch
+from bareboat_images.layers.flatten import make_flat
+from bareboat_images.store import Store
 
 #: The interpreter that virtual environments are made of: this one, or the one that this one was made of.
 BASE_PYTHON = os.path.realpath(getattr(sys, "_base_executable", sys.executable))

@@ -15,11 +15,11 @@ import pytest
 from environments import Captured
 
 from bareboat import registry, render
+from bareboat.deployment.present import present
 from bareboat.engines import fakechroot, udocker, untested
-from bareboat.images.deployment.present import present
-from bareboat.images.layers.flatten import make_flat
 from bareboat.model import Image, Job, Plan, Site, Topology
 from bareboat.plan import plan
+from bareboat_images.layers.flatten import make_flat
 
 #: These show no GPUs, and refuse.
 _WITHOUT = (f"{udocker.NAME}:{fakechroot.MODE}",)

@@ -15,8 +15,8 @@ from machines import HERE
 from registries import INDEX, MANIFEST, RealRegistry, sha256
 from tools import tool
 
-from bareboat.images.registry.options import Options
-from bareboat.images.registry.pusher import open_pusher
+from bareboat_images.registry.options import Options
+from bareboat_images.registry.pusher import open_pusher
 
 _MOMENT = 1_700_000_000
 

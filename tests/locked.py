@@ -10,8 +10,8 @@ from builders import fake_digest, make_job, make_site
 
 from bareboat.model import Contrast, MetricRequest, Mount, ProveRequest
 from bareboat.model.provenance import Code, CodeFile, Repository
-from bareboat.reproduction import machines
-from bareboat.reproduction.document import (
+from bareboat_study.reproduction import machines
+from bareboat_study.reproduction.document import (
     Cell,
     Curve,
     Datum,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 
-from bareboat import architectures
+from bareboat_base import architectures
 
 
 def _here() -> architectures.Architecture:
     found = architectures.find(os.uname().machine)
-    assert found is not None, "an architecture that bareboat/architectures.py does not list"
+    assert found is not None, "an architecture that bareboat_base/architectures.py does not list"
     return found
 
 

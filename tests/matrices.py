@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 from builders import fake_digest, make_image, make_job, make_site, make_study
 
-from bareboat import codec
 from bareboat.model import Arm, Contrast, Matrix, MetricRequest, ProveRequest, Record, Study
-from bareboat.store import Store
-from bareboat.study import prove
+from bareboat_base import codec
+from bareboat_images.store import Store
+from bareboat_study import prove
 
 SPEED = MetricRequest(name="speed", pattern="v=(.*)", unit="images/s")
 

@@ -22,7 +22,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from tools import tool
 
-from bareboat.images.registry.pusher import Pusher
+from bareboat_images.registry.pusher import Pusher
 
 #: The log-in that the registries with log-ins take.
 USER, PASSWORD = "alice", "s3cret-Pass"

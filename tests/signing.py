@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from registries import MANIFEST, sha256
 from tools import tool
 
-from bareboat.images.registry.pusher import Pusher
+from bareboat_images.registry.pusher import Pusher
 
 PrivateKey = ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey | rsa.RSAPrivateKey
 

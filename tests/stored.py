@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from bareboat.images.layers import layer as canonical
 from bareboat.model import Image, Layer, StoredLayer
-from bareboat.store import Store
+from bareboat_images.layers import layer as canonical
+from bareboat_images.store import Store
 
 
 def image_of(store: Store, *trees: dict[str, str | None]) -> Image:

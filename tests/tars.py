@@ -8,9 +8,9 @@ import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from bareboat.errors import ImageError
-from bareboat.images.layers.limits import Limits
-from bareboat.images.layers.unpack import Unpacked, unpack
+from bareboat_base.errors import ImageError
+from bareboat_images.layers.limits import Limits
+from bareboat_images.layers.unpack import Unpacked, unpack
 
 MTIME = 1_600_000_000
 

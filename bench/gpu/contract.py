@@ -23,13 +23,13 @@ from pathlib import Path
 import msgspec
 
 from bareboat import plan, registry, render
-from bareboat.errors import BareboatError
-from bareboat.images.capture import capture
-from bareboat.images.deployment.present import present
-from bareboat.images.layers.flatten import make_flat
+from bareboat.captures import capture
+from bareboat.deployment.present import present
 from bareboat.model import CaptureRequest, Image, Job, Site, Topology
 from bareboat.probe import probe
-from bareboat.store import Store
+from bareboat_base.errors import BareboatError
+from bareboat_images.layers.flatten import make_flat
+from bareboat_images.store import Store
 
 #: Started in the engine: the CUDA driver's own interface, by ctypes. y[i] = 2 * x[i] + 1.
 _PROGRAM = r'''

@@ -31,8 +31,8 @@ from null_studies import watch  # noqa: E402
 from bareboat import jobfile, session  # noqa: E402
 from bareboat.model import Job, Plan, Record, Study  # noqa: E402
 from bareboat.session import opening, planning, preparation  # noqa: E402
-from bareboat.study import meterlog, prove, runs  # noqa: E402
-from bareboat.study.analysis import mean_step_s  # noqa: E402
+from bareboat_study import meterlog, prove, runs  # noqa: E402
+from bareboat_study.analysis import mean_step_s  # noqa: E402
 
 _read_rank = meterlog.read_rank
 

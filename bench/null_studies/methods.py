@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bareboat.study import waiting
-from bareboat.study.statistics import run_effect
+from bareboat_study import waiting
+from bareboat_study.statistics import run_effect
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,8 @@ sys.path.insert(0, str(HERE.parent))
 
 from null_studies.methods import METHODS, Block, Method, Window, cpu, waits_removed, wall  # noqa: E402
 
-from bareboat.study.pooling import common_errors, pool  # noqa: E402
-from bareboat.study.statistics import Comparison, Verdict, compare  # noqa: E402
+from bareboat_study.pooling import common_errors, pool  # noqa: E402
+from bareboat_study.statistics import Comparison, Verdict, compare  # noqa: E402
 
 MARGIN = 0.02
 CONFIDENCE = 0.95

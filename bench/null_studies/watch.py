@@ -9,8 +9,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bareboat.execute.processes import descendants
-from bareboat.study.gate import Gate
+from bareboat_base.execute.processes import descendants
+from bareboat_study.gate import Gate
 
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 

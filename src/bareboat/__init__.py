@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from bareboat.api.job import Job, Plan, Sweep, sweep
     from bareboat.api.run import Run, SweepRun, TimedOut
     from bareboat.api.study import Study
-    from bareboat.errors import BareboatError
+    from bareboat_base.errors import BareboatError
 
 __version__ = "0.1.0"
 
@@ -26,7 +26,7 @@ _PLACES = {
     **dict.fromkeys(("Run", "SweepRun", "TimedOut"), "bareboat.api.run"),
     "Study": "bareboat.api.study",
     **dict.fromkeys(("capture", "pull"), "bareboat.api.images"),
-    "BareboatError": "bareboat.errors",
+    "BareboatError": "bareboat_base.errors",
 }
 __all__ = [
     "BareboatError", "Job", "Plan", "Run", "Study", "Sweep", "SweepRun", "TimedOut", "__version__", "capture",

@@ -16,11 +16,12 @@ import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from bareboat import consent, digests
-from bareboat.errors import StoreError
-from bareboat.files import ownership
-from bareboat.files.mounts import existing
-from bareboat.files.ownership import Doubt
+from bareboat import consent
+from bareboat_base import digests
+from bareboat_base.errors import StoreError
+from bareboat_base.files import ownership
+from bareboat_base.files.mounts import existing
+from bareboat_base.files.ownership import Doubt
 
 log = logging.getLogger("bareboat")
 
@@ -227,7 +228,7 @@ _DECIDES = ("tools", "programs", "sites", "mpi-checks", "host-libraries", "host-
 def make_private(root: Path) -> list[str]:
     """Make the user's store private; remove what others own or may have written. Returns what was removed.
     Raises StoreError for a store that is not the user's."""
-    from bareboat.files.trees import remove_tree
+    from bareboat_base.files.trees import remove_tree
 
     state = os.stat(root)
     if state.st_uid != os.geteuid():

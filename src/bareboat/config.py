@@ -15,14 +15,15 @@ from typing import Any
 
 from msgspec import Struct
 
-from bareboat import consent, ranges
-from bareboat.errors import BareboatError, UsageError
-from bareboat.files import failures, ownership, untrusted
+from bareboat import consent
 from bareboat.model import ProveRequest
 from bareboat.model.job import DELIVERIES, check_node_scratch
 from bareboat.model.names import check_name
-from bareboat.printable import one_line
-from bareboat.toml import TomlFile
+from bareboat_base import ranges
+from bareboat_base.errors import BareboatError, UsageError
+from bareboat_base.files import failures, ownership, untrusted
+from bareboat_base.printable import one_line
+from bareboat_base.toml import TomlFile
 
 log = logging.getLogger("bareboat")
 
@@ -242,7 +243,7 @@ def default_store(environment: Mapping[str, str]) -> Path:
 
 def _chosen_store(environment: Mapping[str, str]) -> Setting:
     """The best place for a store on this machine."""
-    from bareboat import place
+    from bareboat_images import place
 
     home = environment.get("HOME") or os.path.expanduser("~")
     chosen = place.choose(environment, home, place.Machine())

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bareboat.errors import UsageError
-from bareboat.files import ownership
+from bareboat_base.errors import UsageError
+from bareboat_base.files import ownership
 
 _MOST_BYTES = 1 << 20
 
@@ -85,7 +85,7 @@ def _write(file: Path, given: Mapping[str, str]) -> None:
 def _read(file: Path) -> dict[str, str]:
     import json
 
-    from bareboat.files import untrusted
+    from bareboat_base.files import untrusted
 
     try:
         data = untrusted.read_bytes(file, limit=_MOST_BYTES)

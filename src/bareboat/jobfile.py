@@ -13,7 +13,6 @@ from msgspec import UNSET, UnsetType
 
 from bareboat import registry
 from bareboat.config import Settings
-from bareboat.errors import PlanError, UsageError
 from bareboat.model import (
     CaptureRequest,
     Job,
@@ -25,14 +24,15 @@ from bareboat.model import (
     sweep,
 )
 from bareboat.model.sweep import Sweep
-from bareboat.nearest import nearest
-from bareboat.printable import one_line
-from bareboat.toml import Document, TomlFile
+from bareboat_base.errors import PlanError, UsageError
+from bareboat_base.nearest import nearest
+from bareboat_base.printable import one_line
+from bareboat_base.toml import Document, TomlFile
 
 T = TypeVar("T")
 
 _KEYS = Job.__struct_fields__
-#: Tables for `bareboat prove` (bareboat.studyfile), which other commands ignore.
+#: Tables for `bareboat prove` (bareboat_study.studyfile), which other commands ignore.
 STUDY_TABLES = ("arms", "metrics")
 _TABLES = {
     "topology": Topology,

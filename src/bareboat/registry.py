@@ -10,8 +10,8 @@ import functools
 import importlib
 from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
-from bareboat.errors import PlanError, UsageError
-from bareboat.nearest import nearest
+from bareboat_base.errors import PlanError, UsageError
+from bareboat_base.nearest import nearest
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints

@@ -17,9 +17,9 @@ from chromium import show
 from tools import tool
 
 from bareboat.model import Decision, MemorySample
-from bareboat.study.report import render_report
-from bareboat.study.report_run import RunReport, render_run
-from bareboat.study.report_sweep import render_sweep
+from bareboat_study.report import render_report
+from bareboat_study.report_run import RunReport, render_run
+from bareboat_study.report_sweep import render_sweep
 
 pytestmark = pytest.mark.browser
 

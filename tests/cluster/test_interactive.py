@@ -14,8 +14,8 @@ from clusters import Cluster
 from trainings import make_small_environment, write_job, write_training
 
 import bareboat
-from bareboat.store import Store
-from bareboat.study import prove
+from bareboat_images.store import Store
+from bareboat_study import prove
 
 ROOT = Path(bareboat.__file__).parents[2]
 

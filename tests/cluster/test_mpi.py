@@ -15,10 +15,10 @@ from cluster_jobs import LAB, Ended, run_job, write_job
 from clusters import Cluster
 from pythons import make_rootfs
 
-from bareboat.images.inside.survey import look
 from bareboat.model import MpiFacts, Pmi
 from bareboat.mpi import checks
 from bareboat.mpi.rules import PASSED, Ending, Layout, ProcessManager, Setting, Starter, judge, manager_of
+from bareboat_images.inside.survey import look
 
 #: Of images that are made for a test.
 PYTHON = Path("/usr/bin/python3")

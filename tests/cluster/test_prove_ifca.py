@@ -14,7 +14,7 @@ from cluster_jobs import LAB
 from clusters import Cluster
 from desks import Desk
 
-from bareboat.study import builtin
+from bareboat_study import builtin
 
 PYTHON = LAB / "frameworks" / "studies" / "bin" / "python"
 #: One network, so that it takes minutes; a contract test counts the parameters of the others.

@@ -18,7 +18,7 @@ from clusters import Cluster
 from recipe_sites import SITES
 from tools import tool
 
-from bareboat import codec
+from bareboat_base import codec
 
 CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
 #: Each rank has data of its own; equal weights at the end show that they trained one model.

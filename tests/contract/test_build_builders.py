@@ -10,10 +10,10 @@ import pytest
 from building import Builds
 from tools import tool
 
-from bareboat.images.build import peers
-from bareboat.images.build.options import Options
-from bareboat.images.build.peers import Peer
-from bareboat.images.oci.reference import Transport
+from bareboat_images.build import peers
+from bareboat_images.build.options import Options
+from bareboat_images.build.peers import Peer
+from bareboat_images.oci.reference import Transport
 
 DEFINITION = """Bootstrap: localimage
 From: base.sif

@@ -12,8 +12,8 @@ import pytest
 from building import Builds
 from tools import tool
 
-from bareboat.errors import ImageError, PlanError
-from bareboat.execute import namespace
+from bareboat_base.errors import ImageError, PlanError
+from bareboat_base.execute import namespace
 
 RANGES = Path("/etc/subuid")
 IDS = """FROM base

@@ -23,9 +23,9 @@ from tools import tool
 
 from bareboat import registry
 from bareboat.engines import untested
-from bareboat.errors import ImageError, ToolError, UsageError
-from bareboat.images.comparison import configuration, files
-from bareboat.images.formats import docker
+from bareboat_base.errors import ImageError, ToolError, UsageError
+from bareboat_images.comparison import configuration, files
+from bareboat_images.formats import docker
 
 Files = dict[str, bytes | str | None]
 TREE: Files = {

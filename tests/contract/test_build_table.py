@@ -16,8 +16,8 @@ import pytest
 from building import Builds, free_port, wait_for_port
 from tools import tool
 
-from bareboat.images.recipe import mounts, stages
-from bareboat.images.recipe.faults import RecipeError
+from bareboat_images.recipe import mounts, stages
+from bareboat_images.recipe.faults import RecipeError
 
 PAGE = Path(__file__).parents[2] / "docs/building.md"
 Row = tuple[str, str]
@@ -227,7 +227,7 @@ def test_what_is_not_supported_is_refused_by_line(builds: Builds, row: Row) -> N
 
 def test_no_flag_is_left_out_of_the_table() -> None:
     """Every flag that the parser knows is in a row of its instruction."""
-    from bareboat.images.recipe.instructions import FLAGS, INSTRUCTIONS
+    from bareboat_images.recipe.instructions import FLAGS, INSTRUCTIONS
 
     named = {name: " ".join(form for row, form in rows() if row == name) for name in (*INSTRUCTIONS, "any")}
     for name, flags in FLAGS.items():

@@ -15,7 +15,7 @@ from processes import bareboat
 from tools import tool
 from trainings import make_small_environment
 
-from bareboat.study import builtin
+from bareboat_study import builtin
 
 FOLDER = builtin.packaged("galileo").folder.parent
 

@@ -17,11 +17,11 @@ from environments import Captured, make_environment, run_in, site_packages
 from processes import bareboat
 from tools import tool
 
-from bareboat.errors import StoreError, UsageError
-from bareboat.images.capture import capture, inventory
-from bareboat.images.oci import export
+from bareboat.captures import capture, inventory
 from bareboat.model import CaptureRequest, Image
-from bareboat.store import Store
+from bareboat_base.errors import StoreError, UsageError
+from bareboat_images.oci import export
+from bareboat_images.store import Store
 
 NAME = "test-image"
 
@@ -369,8 +369,8 @@ def test_odd_names_reach_podman(tmp_path: Path) -> None:
 
 
 def _image_of(tree: Path, root: Path) -> tuple[Image, Store]:
-    from bareboat.images.layers import layer
     from bareboat.model import Layer
+    from bareboat_images.layers import layer
 
     store = Store(root)
     diff_id, size = layer.digest_tree(str(tree))

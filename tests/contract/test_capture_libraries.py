@@ -10,9 +10,9 @@ import pytest
 from environments import Captured, make_environment, run_in, site_packages
 from tools import tool
 
-from bareboat.images.capture import capture, look_up
+from bareboat.captures import capture, look_up
 from bareboat.model import CaptureRequest
-from bareboat.store import Store
+from bareboat_images.store import Store
 
 CALL = "import ctypes, sys; print(*(ctypes.CDLL(each).ask() for each in sys.argv[1:]))"
 

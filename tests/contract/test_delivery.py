@@ -18,7 +18,7 @@ from msgspec import UNSET
 from tools import tool
 
 from bareboat import render
-from bareboat.images.deployment import flat_tar
+from bareboat.deployment import flat_tar
 from bareboat.model import Delivery, Start
 from bareboat.render.delivery import values
 from bareboat.runs import deliveries

@@ -11,7 +11,7 @@ import pytest
 from engine_lab import Lab
 
 from bareboat import render
-from bareboat.images.deployment import roots
+from bareboat.deployment import roots
 from bareboat.model import Job, Mount, SchedulerFacts
 from bareboat.plan import plan
 from bareboat.runs import deliveries

@@ -16,8 +16,8 @@ import pytest
 from digested import MIXES, Digested
 from registries import MANIFEST, FakeRegistry, real_registry
 
-from bareboat import digests
-from bareboat.store import Store
+from bareboat_base import digests
+from bareboat_images.store import Store
 
 
 class Bareboat:

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from processes import bareboat, left_after
 
-from bareboat.store import Store
-from bareboat.study import analysis, prove
+from bareboat_images.store import Store
+from bareboat_study import analysis, prove
 
 pytestmark = pytest.mark.slow
 

@@ -12,9 +12,9 @@ import pytest
 from elves import AARCH64, make_elf
 from engine_lab import Lab
 
-from bareboat.errors import PlanError, ProgramError
 from bareboat.model import Image, Mount, Process, Topology
 from bareboat.model.sweep import Sweep
+from bareboat_base.errors import PlanError, ProgramError
 
 #: Prints its arguments, each between brackets.
 SAYS = ("sh", "-c", 'printf "[%s]" "$@"', "entry")

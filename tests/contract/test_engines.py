@@ -22,11 +22,11 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from processes import left_after
 
-from bareboat.errors import ProgramError
-from bareboat.images.capture import capture
-from bareboat.images.layers import layer
+from bareboat.captures import capture
 from bareboat.model import CaptureRequest, Mount
-from bareboat.store import Store
+from bareboat_base.errors import ProgramError
+from bareboat_images.layers import layer
+from bareboat_images.store import Store
 
 
 @pytest.fixture(scope="session")

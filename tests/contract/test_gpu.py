@@ -20,11 +20,11 @@ from environments import Captured
 from gpu_lab import CASES, Lab, with_engine
 
 from bareboat.engines import bubblewrap
-from bareboat.errors import PlanError
 from bareboat.gpu import find, inject
-from bareboat.images.layers import layer
 from bareboat.model import Mount, Site
 from bareboat.probe import probe
+from bareboat_base.errors import PlanError
+from bareboat_images.layers import layer
 
 
 @pytest.fixture(scope="session")

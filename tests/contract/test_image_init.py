@@ -13,7 +13,7 @@ from building import Builds
 from registries import real_registry
 from tools import tool
 
-from bareboat.errors import RunError
+from bareboat_base.errors import RunError
 
 CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
 #: The wheel of mpi4py 4.1.2 for Python 3.11 on x86-64.

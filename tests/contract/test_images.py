@@ -20,7 +20,7 @@ from machines import HERE, OTHER
 from registries import RealRegistry, real_registry
 from tools import tool
 
-from bareboat.store import Store
+from bareboat_images.store import Store
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from environments import Captured
 from processes import command
 from pythons import make_rootfs
 
-from bareboat.images.capture import capture
+from bareboat.captures import capture
 from bareboat.model import CaptureRequest
-from bareboat.store import Store
+from bareboat_images.store import Store
 
 LAB = Path("/opt/bareboat-lab")
 HELLO = """\

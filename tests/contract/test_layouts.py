@@ -20,11 +20,11 @@ import pytest
 from archives import read_whole
 from tools import ordinary, tool
 
-from bareboat import architectures
-from bareboat.images.formats import squash
-from bareboat.images.formats.sif import read_sif
-from bareboat.images.oci.reference import Transport
-from bareboat.images.transfer.local import open_local, sniff
+from bareboat_base import architectures
+from bareboat_images.formats import squash
+from bareboat_images.formats.sif import read_sif
+from bareboat_images.oci.reference import Transport
+from bareboat_images.transfer.local import open_local, sniff
 
 ENVIRONMENT = {"PATH": "/opt/x/bin:/usr/bin:/bin", "QUOTED": "a \"b\" 'c' `d`", "EMPTY": ""}
 #: What every image holds: path -> content, or where a link leads.
@@ -370,8 +370,8 @@ def test_a_tree_that_cannot_be_read_is_no_squashfs(tmp_path: Path) -> None:
     tree.mkdir()
     (tree / "closed").touch(0)
     program = (
-        "import sys, pathlib\nfrom bareboat.errors import ImageError\n"
-        "from bareboat.images.formats import squash\n"
+        "import sys, pathlib\nfrom bareboat_base.errors import ImageError\n"
+        "from bareboat_images.formats import squash\n"
         "tree, path = map(pathlib.Path, sys.argv[1:])\n"
         "try: squash.make_squashfs(tree, path)\nexcept ImageError as error: print(error.message)\n"
     )

@@ -22,10 +22,10 @@ from builders import make_driver, make_site
 from building import Builds
 from tools import path_without, tool
 
-from bareboat import codec
-from bareboat.errors import ToolError
-from bareboat.images.lint import hadolint
-from bareboat.images.lint.registry import RULES
+from bareboat_base import codec
+from bareboat_base.errors import ToolError
+from bareboat_images.lint import hadolint
+from bareboat_images.lint.registry import RULES
 
 KEY = "-----BEGIN OPENSSH PRIVATE KEY-----\nabc\n"
 
@@ -202,7 +202,7 @@ def test_a_hadolint_that_is_missing_or_broken(dockerfile: Path, tmp_path: Path) 
     said = subprocess.run(
         [sys.executable, "-c",
          "import sys, sysconfig\n"
-         "from bareboat.images.lint import hadolint\n"
+         "from bareboat_images.lint import hadolint\n"
          "sys.executable = '/nowhere/python'\n"
          "sysconfig.get_path = lambda _name: '/nowhere'\n"
          "from bareboat.cli.main import main\n"

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 from tools import tool
 
-from bareboat.images.inside.survey import look
 from bareboat.model import MpiFacts
 from bareboat.mpi import checks
 from bareboat.mpi.rules import PASSED, Ending, Layout, ProcessManager, Setting, judge, manager_of, singleton
-from bareboat.printable import one_line
+from bareboat_base.printable import one_line
+from bareboat_images.inside.survey import look
 
 PREFIX = Path(os.environ.get("BAREBOAT_LAB_MPI", "/opt/bareboat-lab/mpi"))
 NAMES = ("debian", "openmpi-4.1.8", "openmpi-5.0.11", "mpich-5.0.2")

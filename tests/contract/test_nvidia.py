@@ -27,11 +27,11 @@ from gpu_lab import CASES, Lab, with_engine
 from bareboat import registry
 from bareboat.engines import bubblewrap
 from bareboat.gpu import find
-from bareboat.images.layers.limits import Limits
-from bareboat.images.transfer import locate
-from bareboat.images.transfer.obtain import obtain
 from bareboat.model import Image, Mount, Site
 from bareboat.probe import probe
+from bareboat_images.layers.limits import Limits
+from bareboat_images.transfer import locate
+from bareboat_images.transfer.obtain import obtain
 
 LAB = Path("/opt/bareboat-lab")
 #: Version -> the newest CUDA that its libcuda reports, as 1000 * major + 10 * minor.

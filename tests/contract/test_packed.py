@@ -21,14 +21,14 @@ from environments import Captured, make_captured, site_packages
 from processes import left_after
 
 from bareboat import registry, render
-from bareboat.errors import PlanError
-from bareboat.images.deployment import roots
-from bareboat.images.formats import pack
-from bareboat.images.formats.sif import read_sif
-from bareboat.images.layers import layer
+from bareboat.deployment import roots
 from bareboat.model import Job, Mount, Plan, Rootfs, Site
 from bareboat.plan import plan
 from bareboat.probe import probe
+from bareboat_base.errors import PlanError
+from bareboat_images.formats import pack
+from bareboat_images.formats.sif import read_sif
+from bareboat_images.layers import layer
 
 ENGINES = [name for name in registry.names("engines") if registry.engine(name).FILES]
 

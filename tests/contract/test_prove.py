@@ -15,8 +15,8 @@ from processes import bareboat, environment, left_after
 from trainings import make_small_environment, write_job, write_training
 
 from bareboat.model import Record, Study
-from bareboat.store import Store
-from bareboat.study import analysis, prove
+from bareboat_images.store import Store
+from bareboat_study import analysis, prove
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +98,7 @@ def test_the_arms_take_turns_and_never_train_at_once(place: Path, work: Path) ->
 
 
 def _first(study: Study, run: int, block: int) -> int:
-    from bareboat.study.runs import order
+    from bareboat_study.runs import order
 
     return order(study, run, block)[0]
 

@@ -17,8 +17,8 @@ from tools import tool
 from trainings import make_small_environment, write_training
 
 from bareboat.model import Matrix, Record
-from bareboat.store import Store
-from bareboat.study import listing, matrix
+from bareboat_images.store import Store
+from bareboat_study import listing, matrix
 
 ARMS = '[arms]\nbare = {engine = "native"}\nbubblewrap = {engine = "bubblewrap"}\n'
 #: Prints a number, and writes one; both are the same in all arms.

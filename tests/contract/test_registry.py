@@ -27,10 +27,10 @@ from registries import (
 )
 from tools import tool
 
-from bareboat.errors import ImageError
-from bareboat.images.oci.source import Descriptor
-from bareboat.images.registry.client import Options, RegistrySource, open_registry
-from bareboat.images.registry.pusher import Pusher, open_pusher
+from bareboat_base.errors import ImageError
+from bareboat_images.oci.source import Descriptor
+from bareboat_images.registry.client import Options, RegistrySource, open_registry
+from bareboat_images.registry.pusher import Pusher, open_pusher
 
 REPOSITORY = "lab/some-image"
 

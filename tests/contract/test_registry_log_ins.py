@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from registries import FakeRegistry, HandMade, answer, auth_file, hand_made, make_certificates
 
-from bareboat.errors import ImageError
-from bareboat.images.registry.client import Options, open_registry
+from bareboat_base.errors import ImageError
+from bareboat_images.registry.client import Options, open_registry
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ import pytest
 from processes import bareboat, command, environment
 from trainings import make_small_environment, write_job, write_training
 
-from bareboat.store import Store
+from bareboat_images.store import Store
 
 JOB = """\
 command = ["python", "train.py"]

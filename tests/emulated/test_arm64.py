@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from bareboat.seccomp import program
-from bareboat.seccomp.table import ADDED
+from bareboat_base.seccomp import program
+from bareboat_base.seccomp.table import ADDED
 
 pytestmark = pytest.mark.arm64
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bareboat.cli import console
-from bareboat.errors import BareboatError
+from bareboat_base.errors import BareboatError
 
 CORPUS = Path(__file__).parents[1] / "hostile" / "corpus"
 #: No input of a fuzzer is longer.
@@ -141,7 +141,7 @@ def _is_file(mode: int) -> bool:
 
 
 def remove(path: Path) -> None:
-    from bareboat.files.trees import remove_tree
+    from bareboat_base.files.trees import remove_tree
 
     if path.exists():
         remove_tree(path)

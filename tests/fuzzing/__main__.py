@@ -105,7 +105,7 @@ def _fuzz(options: argparse.Namespace) -> None:
         atheris.enabled_hooks.add("str")
         with atheris.instrument_imports(include=["bareboat"]):
             reader = fuzzing.readers()[options.reader]
-            _import_all("bareboat.images", "bareboat.plan", "bareboat.render", *reader.modules)
+            _import_all("bareboat_images", "bareboat.plan", "bareboat.render", *reader.modules)
     os.chdir(options.child)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))

@@ -10,11 +10,11 @@ from pathlib import Path
 import elves
 from archives import OCI_CONFIG, OCI_INDEX, OCI_LAYER, OCI_MANIFEST
 
-from bareboat.errors import BareboatError
-from bareboat.images.inside import survey
-from bareboat.images.oci import manifest
-from bareboat.images.oci.source import Document
-from bareboat.images.registry import credentials
+from bareboat_base.errors import BareboatError
+from bareboat_images.inside import survey
+from bareboat_images.oci import manifest
+from bareboat_images.oci.source import Document
+from bareboat_images.registry import credentials
 from fuzzing import Finding, Reader
 
 NAME = "quay.io/a/b:1"

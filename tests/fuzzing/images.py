@@ -17,19 +17,19 @@ from pathlib import Path
 import archives
 import zstandard
 
-from bareboat.errors import BareboatError
-from bareboat.images.deployment import flat_tar as delivered
-from bareboat.images.formats.sif import read_sif
-from bareboat.images.formats.squash import read_superblock, unpack_squashfs
-from bareboat.images.layers.flatten import _relink, copy, flatten
-from bareboat.images.layers.limits import Limits
-from bareboat.images.layers.recipe import rebuild
-from bareboat.images.layers.unpack import unpack
-from bareboat.images.oci.reference import Reference, Transport
-from bareboat.images.transfer import local
-from bareboat.images.transfer.locate import Access
-from bareboat.images.transfer.obtain import obtain
-from bareboat.store import Store
+from bareboat.deployment import flat_tar as delivered
+from bareboat_base.errors import BareboatError
+from bareboat_images.formats.sif import read_sif
+from bareboat_images.formats.squash import read_superblock, unpack_squashfs
+from bareboat_images.layers.flatten import _relink, copy, flatten
+from bareboat_images.layers.limits import Limits
+from bareboat_images.layers.recipe import rebuild
+from bareboat_images.layers.unpack import unpack
+from bareboat_images.oci.reference import Reference, Transport
+from bareboat_images.store import Store
+from bareboat_images.transfer import local
+from bareboat_images.transfer.locate import Access
+from bareboat_images.transfer.obtain import obtain
 from fuzzing import CORPUS, Finding, Reader, usage
 
 #: Small, so that inputs meet them.
@@ -214,7 +214,7 @@ def read_archive(data: bytes, scratch: Path) -> None:
         if other is not transport:
             with contextlib.suppress(BareboatError):
                 local.open_local(path, other, scratch=scratch).document()
-    from bareboat.images.oci import bundle
+    from bareboat_images.oci import bundle
 
     with contextlib.suppress(BareboatError):
         bundle.pins(path)

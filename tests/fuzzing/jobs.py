@@ -9,10 +9,10 @@ import msgspec
 from builders import make_image, make_rootfs, make_site
 
 from bareboat import config, render
-from bareboat.errors import BareboatError
 from bareboat.jobfile import read_job
 from bareboat.model import SchedulerFacts
 from bareboat.plan import plan
+from bareboat_base.errors import BareboatError
 from fuzzing import Finding, Reader
 
 # --------------------------------------------------------------------------------------------------
@@ -115,7 +115,7 @@ READERS = (
             b"[topology]\n", b"nodes = ", b"\nenvironment = {", b"[sweep]\n", b"{a:>9}",
             b'mounts = ["', b"\\u0000", b"\\n", b"\\r#SBATCH", b"walltime_s = ", b"a.b = 1",
         ),
-        modules=("bareboat.jobfile", "bareboat.toml", "bareboat.model.sweep"),
+        modules=("bareboat.jobfile", "bareboat_base.toml", "bareboat.model.sweep"),
     ),
     Reader(name="settings", read=read_settings, seeds=setting_seeds, modules=("bareboat.config",)),
 )  # fmt: skip

@@ -18,10 +18,11 @@ from msgspec import UNSET
 
 from bareboat.cli import diff
 from bareboat.cli import replay as replay_verb
-from bareboat.errors import BareboatError
 from bareboat.model import Job
 from bareboat.model.provenance import Code
-from bareboat.reproduction import (
+from bareboat_base.errors import BareboatError
+from bareboat_images.store import Store
+from bareboat_study.reproduction import (
     comparison,
     making,
     matrix_comparison,
@@ -30,8 +31,7 @@ from bareboat.reproduction import (
     reading,
     retrieval,
 )
-from bareboat.reproduction.document import Lock
-from bareboat.store import Store
+from bareboat_study.reproduction.document import Lock
 from fuzzing import Finding, Reader, check_shown
 
 _OTHER = make_lock()
@@ -115,6 +115,6 @@ READERS = (
             b'"nan"', b"1e308", b"-0", b'"patterns":{"a":"(a+)+"}', b'"folder":"/"', b"\\u0000", b"\\ud800",
             b'"reference":"-oProxyCommand=x"', b'"remote":"--upload-pack=x"', b'"command":[""]',
         ),
-        modules=("bareboat.reproduction",),
+        modules=("bareboat_study.reproduction",),
     ),
 )  # fmt: skip

@@ -12,11 +12,11 @@ from unittest import mock
 
 import archives
 
-from bareboat.errors import BareboatError
-from bareboat.images.registry import client
-from bareboat.images.registry.options import Options
-from bareboat.images.transfer.pull import pull
-from bareboat.store import Store
+from bareboat_base.errors import BareboatError
+from bareboat_images.registry import client
+from bareboat_images.registry.options import Options
+from bareboat_images.store import Store
+from bareboat_images.transfer.pull import pull
 from fuzzing import Finding, Reader, check_message
 from fuzzing.images import LIMITS
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bareboat.errors import BareboatError
-from bareboat.images.build import config
-from bareboat.images.recipe import definition, expansion, ignore, mounts, stages
-from bareboat.images.recipe.faults import RecipeError
+from bareboat_base.errors import BareboatError
+from bareboat_images.build import config
+from bareboat_images.recipe import definition, expansion, ignore, mounts, stages
+from bareboat_images.recipe.faults import RecipeError
 from fuzzing import Finding, Reader
 
 _BUILTIN = {"TARGETARCH": "amd64", "TARGETPLATFORM": "linux/amd64"}
@@ -92,7 +92,7 @@ def _ignores() -> dict[str, bytes]:
 
 
 READERS = (
-    Reader(name="dockerfiles", read=read_dockerfile, seeds=_dockerfiles, modules=("bareboat.images.recipe",)),
-    Reader(name="definitions", read=read_definition, seeds=_definitions, modules=("bareboat.images.recipe",)),
-    Reader(name="dockerignores", read=read_dockerignore, seeds=_ignores, modules=("bareboat.images.recipe",)),
+    Reader(name="dockerfiles", read=read_dockerfile, seeds=_dockerfiles, modules=("bareboat_images.recipe",)),
+    Reader(name="definitions", read=read_definition, seeds=_definitions, modules=("bareboat_images.recipe",)),
+    Reader(name="dockerignores", read=read_dockerignore, seeds=_ignores, modules=("bareboat_images.recipe",)),
 )

@@ -14,13 +14,13 @@ from unittest import mock
 
 from builders import fake_digest
 
-from bareboat import codec, execute
 from bareboat.cli import console, logs, report, status
 from bareboat.cli.common import Context
-from bareboat.errors import BareboatError
 from bareboat.model import Submission
 from bareboat.runs import mpi_checks, state, transports
-from bareboat.store import Store
+from bareboat_base import codec, execute
+from bareboat_base.errors import BareboatError
+from bareboat_images.store import Store
 from fuzzing import Finding, Reader, Terminal, check_message, check_shown
 from fuzzing.trees import BETWEEN, make, packed
 
@@ -227,7 +227,7 @@ READERS = (
         modules=(
             "bareboat.cli.status",
             "bareboat.runs.state",
-            "bareboat.study.prove",
+            "bareboat_study.prove",
             "bareboat.schedulers",
         ),
     ),

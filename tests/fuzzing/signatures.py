@@ -11,13 +11,13 @@ import signing
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from bareboat.errors import BareboatError
-from bareboat.images.oci.reference import parse
-from bareboat.images.signatures import lookaside, policy, scopes
-from bareboat.images.signatures.identity import Identity, Name
-from bareboat.images.signatures.openpgp import Keyring
-from bareboat.images.signatures.payload import COSIGN, SIMPLE_SIGNING, read_payload
-from bareboat.images.signatures.sigstore import PublicKeys
+from bareboat_base.errors import BareboatError
+from bareboat_images.oci.reference import parse
+from bareboat_images.signatures import lookaside, policy, scopes
+from bareboat_images.signatures.identity import Identity, Name
+from bareboat_images.signatures.openpgp import Keyring
+from bareboat_images.signatures.payload import COSIGN, SIMPLE_SIGNING, read_payload
+from bareboat_images.signatures.sigstore import PublicKeys
 from fuzzing import CORPUS, Finding, Reader
 
 _NAME = "quay.io/a/b:1"

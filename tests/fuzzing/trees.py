@@ -15,10 +15,10 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from bareboat import codec
-from bareboat.images.sbom import cyclonedx, inventory, spdx
 from bareboat.model import Image
-from bareboat.printable import printable
+from bareboat_base import codec
+from bareboat_base.printable import printable
+from bareboat_images.sbom import cyclonedx, inventory, spdx
 from fuzzing import Finding, Reader
 
 BETWEEN = b"\n=-=-=\n"

@@ -15,9 +15,9 @@ from elves import AARCH64, make_elf
 
 from bareboat.cli import console
 from bareboat.cli.main import main
-from bareboat.errors import BareboatError
 from bareboat.model import EngineFacts, FileSystem, Partition, SchedulerFacts, Site
 from bareboat.session import sites
+from bareboat_base.errors import BareboatError
 
 ERRORS = Path(__file__).parent / "errors"
 

@@ -21,7 +21,7 @@ from bareboat.cli.report_run import _lines
 from bareboat.cli.report_sweep import fitted
 from bareboat.cli.report_text import SIGNS, study_text
 from bareboat.model import Arm, Record, Study, Window, kept_result
-from bareboat.study.analysis import Analysis, analyse
+from bareboat_study.analysis import Analysis, analyse
 
 SCREENS = Path(__file__).parent / "report"
 WIDTHS = (80, 200)

@@ -20,18 +20,18 @@ sys.path[:0] = [str(Path(__file__).parent.parent)]
 from builders import make_image, make_job, make_site  # noqa: E402
 from images import noise, pack, tar  # noqa: E402
 
-from bareboat.errors import BareboatError  # noqa: E402
-from bareboat.files import outputs  # noqa: E402
-from bareboat.images.layers import flatten  # noqa: E402
-from bareboat.images.layers.limits import Limits  # noqa: E402
-from bareboat.images.oci import reference  # noqa: E402
-from bareboat.images.transfer import locate, obtain  # noqa: E402
-from bareboat.images.transfer.push import push  # noqa: E402
 from bareboat.model import Image, ProveRequest, SchedulerFacts, Topology  # noqa: E402
 from bareboat.plan import plan  # noqa: E402
 from bareboat.runs import creation  # noqa: E402
-from bareboat.store import Store  # noqa: E402
-from bareboat.study import prove  # noqa: E402
+from bareboat_base.errors import BareboatError  # noqa: E402
+from bareboat_base.files import outputs  # noqa: E402
+from bareboat_images.layers import flatten  # noqa: E402
+from bareboat_images.layers.limits import Limits  # noqa: E402
+from bareboat_images.oci import reference  # noqa: E402
+from bareboat_images.store import Store  # noqa: E402
+from bareboat_images.transfer import locate, obtain  # noqa: E402
+from bareboat_images.transfer.push import push  # noqa: E402
+from bareboat_study import prove  # noqa: E402
 
 POINTS = 20
 _BLOCK = 4096

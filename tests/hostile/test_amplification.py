@@ -14,13 +14,13 @@ import tars
 from fuzzing import usage
 from tars import archive, file, folder, hardlink, long_name, pax, symlink, unpack_bytes
 
-from bareboat.errors import ImageError
-from bareboat.files.trees import remove_tree
-from bareboat.images.layers import folders
-from bareboat.images.layers import recipe as recipe_module
-from bareboat.images.layers.flatten import _relink, copy, flatten
-from bareboat.images.layers.limits import Limits
-from bareboat.images.layers.recipe import rebuild
+from bareboat_base.errors import ImageError
+from bareboat_base.files.trees import remove_tree
+from bareboat_images.layers import folders
+from bareboat_images.layers import recipe as recipe_module
+from bareboat_images.layers.flatten import _relink, copy, flatten
+from bareboat_images.layers.limits import Limits
+from bareboat_images.layers.recipe import rebuild
 
 pytestmark = pytest.mark.one_in(4)
 

@@ -17,11 +17,11 @@ from processes import command
 from processes import environment as environment_of
 from tools import ordinary
 
-from bareboat.errors import BareboatError, ToolError, UsageError
-from bareboat.images.capture import capture
-from bareboat.images.capture.interpreter import ask, choose
+from bareboat.captures import capture
+from bareboat.captures.interpreter import ask, choose
 from bareboat.model import CaptureRequest
-from bareboat.store import Store
+from bareboat_base.errors import BareboatError, ToolError, UsageError
+from bareboat_images.store import Store
 
 ODD_NAMES = (
     "a\nb",

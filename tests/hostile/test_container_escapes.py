@@ -13,12 +13,12 @@ from environments import Captured
 from tools import tool
 
 from bareboat import render
-from bareboat.files import mounts
-from bareboat.images.deployment import exposed
-from bareboat.images.layers.flatten import make_flat
+from bareboat.deployment import exposed
 from bareboat.model import Job, Mount, Plan, SchedulerFacts, Site, Topology
 from bareboat.plan import plan
 from bareboat.probe import probe
+from bareboat_base.files import mounts
+from bareboat_images.layers.flatten import make_flat
 
 pytestmark = pytest.mark.one_in(6)
 
@@ -271,7 +271,7 @@ def test_a_script_handed_over_by_hand_keeps_its_runs_where_no_container_writes(
 def test_a_mount_in_the_store_itself_is_refused(
     captured: Captured, here: Site, tmp_path: Path, inside: str
 ) -> None:
-    from bareboat.errors import PlanError
+    from bareboat_base.errors import PlanError
 
     folder = captured.store.root / inside
     if inside == "link":

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from builders import fake_digest
 
-from bareboat import codec
 from bareboat.cli.main import main
 from bareboat.model import Submission
 from bareboat.runs import state
-from bareboat.store import Store
+from bareboat_base import codec
+from bareboat_images.store import Store
 
 pytestmark = pytest.mark.one_in(6)
 

@@ -16,15 +16,15 @@ from digested import MIXES, PARTS, Digested
 from images import tar
 from registries import INDEX, MANIFEST, FakeRegistry, answer
 
-from bareboat.errors import BareboatError, ImageError
-from bareboat.images.layers.limits import Limits
-from bareboat.images.oci.reference import Transport, parse
-from bareboat.images.oci.source import Source
-from bareboat.images.registry.client import open_registry
-from bareboat.images.registry.options import Options
-from bareboat.images.transfer import pull
-from bareboat.images.transfer.local import open_local
-from bareboat.store import Store
+from bareboat_base.errors import BareboatError, ImageError
+from bareboat_images.layers.limits import Limits
+from bareboat_images.oci.reference import Transport, parse
+from bareboat_images.oci.source import Source
+from bareboat_images.registry.client import open_registry
+from bareboat_images.registry.options import Options
+from bareboat_images.store import Store
+from bareboat_images.transfer import pull
+from bareboat_images.transfer.local import open_local
 
 pytestmark = pytest.mark.one_in(4)
 
@@ -325,8 +325,8 @@ def test_both_algorithms_of_one_layer_must_agree_with_it(
 def test_a_document_that_changed_in_the_store_is_found(
     what: str, tmp_path: Path, fake: FakeRegistry, store: Store
 ) -> None:
-    from bareboat.images.oci import export
-    from bareboat.images.upkeep.verification import verify
+    from bareboat_images.oci import export
+    from bareboat_images.upkeep.verification import verify
 
     bring(ONE, "layout", tmp_path, fake, store)
     image = store.image(ONE.digest)
@@ -342,7 +342,7 @@ def test_a_document_that_changed_in_the_store_is_found(
 def test_an_index_that_changed_in_the_store_covers_nothing(
     tmp_path: Path, fake: FakeRegistry, store: Store
 ) -> None:
-    from bareboat import pinning
+    from bareboat_images import pinning
 
     bring(ONE, "registry", tmp_path, fake, store)
     outer, inner = ONE.names["index"], ONE.digest

@@ -15,8 +15,8 @@ import pytest
 from builders import make_site
 
 from bareboat import installers
-from bareboat.errors import ToolError, UsageError
-from bareboat.store import Store
+from bareboat_base.errors import ToolError, UsageError
+from bareboat_images.store import Store
 
 PROGRAMS = {
     installers.PY_SPY: "py_spy-0.4.3.data/scripts/py-spy",

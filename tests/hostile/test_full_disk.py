@@ -19,10 +19,10 @@ from environments import Captured
 from processes import command, environment
 from tools import tool
 
-from bareboat import codec
-from bareboat.images.layers import layer
 from bareboat.model import Image
-from bareboat.store import Store
+from bareboat_base import codec
+from bareboat_images.layers import layer
+from bareboat_images.store import Store
 
 #: $1: the mount point, $2: its options, $3: what to run there, with the point and two more arguments.
 _MOUNT = 'mount -t tmpfs -o "$2" none "$1" && exec sh -c "$3" sh "$1" "$4" "$5"'
@@ -58,7 +58,7 @@ _CAPTURE = '"$PYTHON" -m bareboat capture --quiet --store "$1/store" --python "$
 #: The same, as when the room goes while the files are copied: nobody looked beforehand.
 _CAPTURE_UNCHECKED = """
 "$PYTHON" -c 'import sys
-from bareboat.store import Store
+from bareboat_images.store import Store
 from bareboat.cli.main import main
 Store.check_room = lambda *_, **__: None
 sys.exit(main(sys.argv[1:]))' capture --quiet --store "$1/store" --python "$2"; echo "exit $?"
@@ -152,11 +152,11 @@ import os, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from builders import make_image
-from bareboat.errors import StoreError
-from bareboat.images.layers import layer
-from bareboat.images.layers.flatten import make_flat
+from bareboat_base.errors import StoreError
+from bareboat_images.layers import layer
+from bareboat_images.layers.flatten import make_flat
 from bareboat.model import Layer
-from bareboat.store import Store
+from bareboat_images.store import Store
 store = Store(Path(sys.argv[1]) / "store")
 with store.scratch() as scratch:
     for n in range(60):

@@ -18,9 +18,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tars import unpack_bytes
 
-from bareboat.errors import ImageError
-from bareboat.images.layers.limits import Limits
-from bareboat.images.layers.recipe import rebuild
+from bareboat_base.errors import ImageError
+from bareboat_images.layers.limits import Limits
+from bareboat_images.layers.recipe import rebuild
 
 CORPUS = sorted((Path(__file__).parent / "corpus" / "layers").iterdir())
 LAYERS = [path.read_bytes() for path in CORPUS]

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from bareboat.errors import RunError
-from bareboat.study import gate as gates
-from bareboat.study.gate import Gate
+from bareboat_base.errors import RunError
+from bareboat_study import gate as gates
+from bareboat_study.gate import Gate
 
 
 @pytest.fixture

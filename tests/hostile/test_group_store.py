@@ -15,10 +15,10 @@ from stored import image_of
 from strangers import remove_as_stranger, run_as_stranger
 
 from bareboat import access
-from bareboat.errors import StoreError
-from bareboat.images.upkeep import removal
 from bareboat.model import Image
-from bareboat.store import VERSION, Store
+from bareboat_base.errors import StoreError
+from bareboat_images.store import VERSION, Store
+from bareboat_images.upkeep import removal
 
 
 @pytest.fixture
@@ -196,7 +196,7 @@ def test_a_job_that_may_write_where_the_own_store_lies_cannot_write_to_it(shared
     """The group's store lies elsewhere; what the host starts is in the user's own."""
     from builders import make_job, make_site
 
-    from bareboat.images.deployment.present import present
+    from bareboat.deployment.present import present
 
     image = put(shared)
     shared.new_run("x")  # makes the own store

@@ -13,13 +13,13 @@ import pytest
 from registries import FakeRegistry
 
 from bareboat.cli.main import main
-from bareboat.errors import BareboatError
-from bareboat.files import untrusted
-from bareboat.images.registry import credentials, tls
-from bareboat.images.registry.location import parse_url
-from bareboat.images.registry.options import Options
-from bareboat.images.signatures import place, policy
-from bareboat.toml import TomlFile
+from bareboat_base.errors import BareboatError
+from bareboat_base.files import untrusted
+from bareboat_base.toml import TomlFile
+from bareboat_images.registry import credentials, tls
+from bareboat_images.registry.location import parse_url
+from bareboat_images.registry.options import Options
+from bareboat_images.signatures import place, policy
 
 #: Who waits for a file waits for ever: this is how a test of it ends.
 LONGEST_S = 10

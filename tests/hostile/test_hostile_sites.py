@@ -21,11 +21,12 @@ import restricted
 from environments import Captured
 from tools import path_without, tool
 
-from bareboat import codec, render
+from bareboat import render
 from bareboat.engines import Container, Enclosure, bubblewrap
-from bareboat.images.layers.flatten import make_flat
 from bareboat.model import Command, Site
 from bareboat.render import words
+from bareboat_base import codec
+from bareboat_images.layers.flatten import make_flat
 
 #: What each engine is started by.
 PROGRAMS = {

@@ -15,10 +15,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tools import ordinary
 
-from bareboat import codec
-from bareboat.elf import binary
-from bareboat.images.inside.survey import Inside, look
-from bareboat.images.inside.view import View
+from bareboat_base import codec
+from bareboat_base.elf import binary
+from bareboat_images.inside.survey import Inside, look
+from bareboat_images.inside.view import View
 
 WHOLE = make_elf(
     interpreter="/lib64/ld-linux-x86-64.so.2",
@@ -126,7 +126,7 @@ def test_what_may_not_be_read_is_noted(tmp_path: Path) -> None:
     (tmp_path / "etc/os-release").chmod(0)
     (tmp_path / "usr").chmod(0)
     program = (
-        "import pathlib, sys; from bareboat.images.inside.survey import look\n"
+        "import pathlib, sys; from bareboat_images.inside.survey import look\n"
         "found = look([pathlib.Path(sys.argv[1])]); print(found.distribution, *found.notes)"
     )
     try:

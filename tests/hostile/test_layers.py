@@ -19,12 +19,12 @@ import tars
 import zstandard
 from tars import archive, file, folder, hardlink, long_name, pax, symlink, unpack_bytes
 
-from bareboat.errors import ImageError
-from bareboat.files.trees import remove_tree
-from bareboat.images.layers.flatten import flatten
-from bareboat.images.layers.limits import Limits
-from bareboat.images.layers.recipe import rebuild
-from bareboat.images.layers.unpack import Unpacked
+from bareboat_base.errors import ImageError
+from bareboat_base.files.trees import remove_tree
+from bareboat_images.layers.flatten import flatten
+from bareboat_images.layers.limits import Limits
+from bareboat_images.layers.recipe import rebuild
+from bareboat_images.layers.unpack import Unpacked
 
 LAYER = "layer 3 (sha256:abc)"
 
@@ -506,8 +506,8 @@ def test_memory_stays_small_whatever_there_is_many_of(tmp_path: Path, what: str)
         sys.path.insert(0, {str(Path(tars.__file__).parent)!r})
         from pathlib import Path
         import tars
-        from bareboat.images.layers.limits import Limits
-        from bareboat.images.layers.unpack import unpack
+        from bareboat_images.layers.limits import Limits
+        from bareboat_images.layers.unpack import unpack
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         many = {MANY}
         entries = {{
@@ -604,7 +604,7 @@ def test_source_that_stalls_does_not_hold_a_failed_unpacking(site: Site) -> None
         stalled.wait(60)
         yield b""
 
-    from bareboat.images.layers.unpack import unpack
+    from bareboat_images.layers.unpack import unpack
 
     began = time.monotonic()
     with pytest.raises(ImageError, match="leads out"):

@@ -36,10 +36,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tools import tool
 
-from bareboat.errors import BareboatError, ImageError
-from bareboat.images.oci.reference import Transport
-from bareboat.images.oci.source import LARGEST_DOCUMENT, Descriptor
-from bareboat.images.transfer.local import open_local, sniff
+from bareboat_base.errors import BareboatError, ImageError
+from bareboat_images.oci.reference import Transport
+from bareboat_images.oci.source import LARGEST_DOCUMENT, Descriptor
+from bareboat_images.transfer.local import open_local, sniff
 
 ONE = handmade("one", "two")
 OTHER = handmade("other")
@@ -652,10 +652,10 @@ def test_reading_a_large_archive_takes_little_memory(tmp_path: Path) -> None:
         stream.seek(0, os.SEEK_END)
         stream.write(tar_of(without(DOCKER, name)))
     program = (
-        "import sys\nfrom bareboat.images.transfer.local import *\n"
+        "import sys\nfrom bareboat_images.transfer.local import *\n"
         "source = open_local(sys.argv[1], Transport.DOCKER_ARCHIVE)\n"
         "import json\nlayer = json.loads(source.document().data)['layers'][0]\n"
-        "from bareboat.images.oci.source import Descriptor\n"
+        "from bareboat_images.oci.source import Descriptor\n"
         "d = Descriptor(media_type='', digest=layer['digest'], size=layer['size'])\n"
         "n = 0\nbuffer = memoryview(bytearray(1 << 20))\n"
         "with source.blob(d) as blob:\n"

@@ -12,12 +12,12 @@ import pytest
 from builders import make_job, make_site
 from locked import make_code, make_file, make_lock, make_locked_image, make_results
 
-from bareboat.errors import UsageError
 from bareboat.model.provenance import Repository
-from bareboat.reproduction import making, reading, retrieval
-from bareboat.reproduction.document import Lock, LockedLayer
 from bareboat.runs import provenance, withheld
-from bareboat.store import Store
+from bareboat_base.errors import UsageError
+from bareboat_images.store import Store
+from bareboat_study.reproduction import making, reading, retrieval
+from bareboat_study.reproduction.document import Lock, LockedLayer
 
 EVIL = (
     "/home/me/outside/evil",

@@ -14,9 +14,9 @@ from builders import fake_digest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bareboat.errors import ImageError
-from bareboat.images.oci import manifest
-from bareboat.images.oci.source import LARGEST_DOCUMENT, Document
+from bareboat_base.errors import ImageError
+from bareboat_images.oci import manifest
+from bareboat_images.oci.source import LARGEST_DOCUMENT, Document
 
 NAME = "quay.io/a/b:1"
 A = fake_digest("a")

@@ -16,12 +16,13 @@ import pytest
 from processes import command
 from watch import wait_until
 
-from bareboat import codec, execute, registry
+from bareboat import registry
 from bareboat.cli.main import main
-from bareboat.errors import ToolError, ToolTimeoutError
 from bareboat.model import JobState, Submission
 from bareboat.runs import creation, state
-from bareboat.store import Store
+from bareboat_base import codec, execute
+from bareboat_base.errors import ToolError, ToolTimeoutError
+from bareboat_images.store import Store
 
 Run = tuple[int, str, str]
 

@@ -21,11 +21,11 @@ from builders import make_job
 from strangers import own_as_stranger, remove_as_stranger, run_as_stranger
 
 from bareboat import config, consent
-from bareboat.errors import UsageError
-from bareboat.files import ownership
 from bareboat.probe.host import RealHost
 from bareboat.runs import code
-from bareboat.store import Store
+from bareboat_base.errors import UsageError
+from bareboat_base.files import ownership
+from bareboat_images.store import Store
 
 pytestmark = pytest.mark.one_in(4)
 

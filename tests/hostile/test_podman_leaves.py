@@ -18,13 +18,14 @@ from environments import Captured
 from tools import tool
 from watch import wait_until
 
-from bareboat import execute, registry
+from bareboat import registry
 from bareboat.engines import Container, Refusal
 from bareboat.model import Command
 from bareboat.probe import probe
 from bareboat.probe.host import RealHost
 from bareboat.site_layer.local_run import run_here
-from bareboat.store import Store
+from bareboat_base import execute
+from bareboat_images.store import Store
 
 ENGINES = ("podman", "podman-hpc")
 
@@ -190,7 +191,7 @@ def test_what_builds_a_site_layer_leaves_nothing(captured: Captured, tmp_path: P
 _SLOW = """
 import sys
 from pathlib import Path
-from bareboat import execute
+from bareboat_base import execute
 from bareboat.engines import podman
 from bareboat.probe.host import RealHost
 podman._TRIAL = "sleep 120"

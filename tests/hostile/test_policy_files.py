@@ -13,11 +13,11 @@ import pytest
 from tools import tool
 
 from bareboat.cli.main import main
-from bareboat.errors import UsageError
-from bareboat.images.oci import bundle, reference
-from bareboat.images.signatures import place, policy, scopes
-from bareboat.images.signatures.identity import Identity, Name, parse_name, read_identity
-from bareboat.images.signatures.payload import COSIGN, read_payload
+from bareboat_base.errors import UsageError
+from bareboat_images.oci import bundle, reference
+from bareboat_images.signatures import place, policy, scopes
+from bareboat_images.signatures.identity import Identity, Name, parse_name, read_identity
+from bareboat_images.signatures.payload import COSIGN, read_payload
 
 _OK = '[{"type": "insecureAcceptAnything"}]'
 _KEY = '"type": "signedBy", "keyType": "GPGKeys", "keyPath": "/k"'

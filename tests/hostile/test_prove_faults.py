@@ -13,8 +13,8 @@ import pytest
 from processes import bareboat, command, left_after, marked, start_bareboat
 from trainings import make_small_environment, write_job, write_training
 
-from bareboat.store import Store
-from bareboat.study import prove
+from bareboat_images.store import Store
+from bareboat_study import prove
 
 
 @pytest.fixture(scope="module")

@@ -16,9 +16,9 @@ import images
 import pytest
 from registries import RealRegistry, real_registry, sha256
 
-from bareboat.images import upkeep
-from bareboat.images.layers import layer
-from bareboat.store import Store
+from bareboat_images import upkeep
+from bareboat_images.layers import layer
+from bareboat_images.store import Store
 
 #: With --exhaustive.
 KILLS = 50

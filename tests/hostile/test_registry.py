@@ -40,12 +40,12 @@ from registries import (
     trickle,
 )
 
-from bareboat.errors import BareboatError, ImageError, UsageError
-from bareboat.images.oci.source import LARGEST_DOCUMENT, Descriptor
-from bareboat.images.registry.auth import belongs
-from bareboat.images.registry.client import Options, RegistrySource, open_registry
-from bareboat.images.registry.location import Url, is_loopback
-from bareboat.images.registry.pusher import Pusher, open_pusher
+from bareboat_base.errors import BareboatError, ImageError, UsageError
+from bareboat_images.oci.source import LARGEST_DOCUMENT, Descriptor
+from bareboat_images.registry.auth import belongs
+from bareboat_images.registry.client import Options, RegistrySource, open_registry
+from bareboat_images.registry.location import Url, is_loopback
+from bareboat_images.registry.pusher import Pusher, open_pusher
 
 LAYER = bytes(range(256)) * 4096  # 1 MiB
 BLOB = sha256(LAYER)
@@ -770,7 +770,7 @@ def test_authorities_that_cannot_be_read(secure: FakeRegistry, tmp_path: Path, c
 
 
 def test_plain_http_only_when_asked(fake: FakeRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bareboat.images.registry.endpoint.is_loopback", lambda _: False)
+    monkeypatch.setattr("bareboat_images.registry.endpoint.is_loopback", lambda _: False)
     with pytest.raises(ImageError, match="does not use TLS") as caught:
         source(fake, plain_http=False).document()
     assert "--plain-http" in caught.value.remedy

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from tools import tool
 
-from bareboat.images.sbom import cyclonedx, inventory, spdx
-from bareboat.images.sbom.package import Package
 from bareboat.model import Image
+from bareboat_images.sbom import cyclonedx, inventory, spdx
+from bareboat_images.sbom.package import Package
 
 _IMAGE = Image(digest="sha256:" + "1" * 64, layers=(), reference="docker.io/library/debian:12")
 _RELEASE = 'ID=debian\nVERSION_ID="12"\n'

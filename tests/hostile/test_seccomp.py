@@ -17,12 +17,12 @@ from pathlib import Path
 import pytest
 from engine_lab import Lab, base_site, lab  # noqa: F401
 
-from bareboat import seccomp
 from bareboat.engines import Seccomp
 from bareboat.engines import seccomp as filtered_by
 from bareboat.registry import engine as engine_named
-from bareboat.seccomp import loader, program, starter
-from bareboat.seccomp.table import ADDED
+from bareboat_base import seccomp
+from bareboat_base.seccomp import loader, program, starter
+from bareboat_base.seccomp.table import ADDED
 
 PODMANS = Path("/usr/share/containers/seccomp.json")
 ALLOW = 0x7FFF0000

@@ -22,11 +22,12 @@ from environments import Captured
 from processes import command, environment
 from strangers import run_as_stranger
 
-from bareboat import codec, render
-from bareboat.errors import PlanError, UsageError
+from bareboat import render
 from bareboat.model import Job, SchedulerFacts, Topology, looks_secret
 from bareboat.plan import plan
-from bareboat.store import Store
+from bareboat_base import codec
+from bareboat_base.errors import PlanError, UsageError
+from bareboat_images.store import Store
 
 pytestmark = pytest.mark.one_in(25)
 

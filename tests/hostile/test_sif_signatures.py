@@ -18,9 +18,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from tools import tool
 
 from bareboat.cli.main import main
-from bareboat.errors import BareboatError, ImageError
-from bareboat.images.signatures import sif, summary
-from bareboat.sif import DATA_SIGNATURE, DESCRIPTOR
+from bareboat_base.errors import BareboatError, ImageError
+from bareboat_base.sif import DATA_SIGNATURE, DESCRIPTOR
+from bareboat_images.signatures import sif, summary
 
 
 @dataclass(frozen=True, slots=True)

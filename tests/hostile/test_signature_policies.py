@@ -26,16 +26,16 @@ from signing import Gpg, attach, cosign_payload, public_pem, sign
 from tools import tool
 
 from bareboat.cli.main import main
-from bareboat.errors import ImageError, UsageError
-from bareboat.images.layers.limits import Limits
-from bareboat.images.oci import reference
-from bareboat.images.registry.options import Options
-from bareboat.images.registry.pusher import open_pusher
-from bareboat.images.signatures.check import check, holds
-from bareboat.images.transfer.locate import Access
-from bareboat.images.transfer.obtain import obtain
-from bareboat.images.transfer.pinning import check_reference
-from bareboat.store import Store
+from bareboat_base.errors import ImageError, UsageError
+from bareboat_images.layers.limits import Limits
+from bareboat_images.oci import reference
+from bareboat_images.registry.options import Options
+from bareboat_images.registry.pusher import open_pusher
+from bareboat_images.signatures.check import check, holds
+from bareboat_images.store import Store
+from bareboat_images.transfer.locate import Access
+from bareboat_images.transfer.obtain import obtain
+from bareboat_images.transfer.pinning import check_reference
 
 pytestmark = pytest.mark.one_in(12)
 

@@ -19,8 +19,8 @@ from registries import FakeRegistry, answer, hand_made, repeated, stall_after
 from tars import archive, file
 
 from bareboat.cli.main import main
-from bareboat.images.registry.options import Options
-from bareboat.images.transfer import locate
+from bareboat_images.registry.options import Options
+from bareboat_images.transfer import locate
 
 LIMIT_S = 0.6
 #: Two time-outs, and what the commands take on a busy machine. More rounds, or a longer one, would exceed it.

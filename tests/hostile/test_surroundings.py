@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from builders import fake_digest, make_image, make_study
 
-from bareboat import codec
 from bareboat.cli.main import main
-from bareboat.store import Store
+from bareboat_base import codec
+from bareboat_images.store import Store
 
 BAREBOAT = f'"{sys.executable}" -P -m bareboat'
 

@@ -13,8 +13,8 @@ import pytest
 
 from bareboat import cli
 from bareboat.cli import console
-from bareboat.errors import BareboatError
-from bareboat.printable import in_json, one_line, printable
+from bareboat_base.errors import BareboatError
+from bareboat_base.printable import in_json, one_line, printable
 
 HARM = {
     "a window's title": "\033]0;owned\a",

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from builders import make_study
 
-from bareboat import codec
 from bareboat.cli.main import main
-from bareboat.errors import BareboatError, ImageError, ToolError
-from bareboat.files.mounts import existing
-from bareboat.store import Store
+from bareboat_base import codec
+from bareboat_base.errors import BareboatError, ImageError, ToolError
+from bareboat_base.files.mounts import existing
+from bareboat_images.store import Store
 
 
 @pytest.fixture(autouse=True)

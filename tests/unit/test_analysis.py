@@ -10,14 +10,14 @@ import msgspec
 import pytest
 from builders import make_records, make_study
 
-from bareboat import codec
 from bareboat.cli import report_text
-from bareboat.errors import UsageError
 from bareboat.model import Record, Study, Window, kept_result
-from bareboat.store import Store
-from bareboat.study import analysis, listing, report_paper, report_tables
-from bareboat.study.report import render_report
-from bareboat.study.statistics import Verdict
+from bareboat_base import codec
+from bareboat_base.errors import UsageError
+from bareboat_images.store import Store
+from bareboat_study import analysis, listing, report_paper, report_tables
+from bareboat_study.report import render_report
+from bareboat_study.statistics import Verdict
 
 
 def windows(*means: float, steps: int = 10, settle: int = 2) -> tuple[Window, ...]:

@@ -12,11 +12,11 @@ import pytest
 from builders import fake_digest
 
 import bareboat
-from bareboat import codec
 from bareboat.api.keys import JobKeys, nested
 from bareboat.model import Job, Scheduling, Submission, Topology
 from bareboat.runs import interaction
-from bareboat.store import Store
+from bareboat_base import codec
+from bareboat_images.store import Store
 
 
 @pytest.fixture

@@ -12,11 +12,12 @@ from builders import make_image
 from elftools.elf.enums import ENUM_E_MACHINE
 from elves import make_elf
 
-from bareboat import architectures, installers
-from bareboat.elf import binary, cache
+from bareboat import installers
 from bareboat.engines import bubblewrap, udocker
 from bareboat.probe import processor
 from bareboat.site_layer import wheels
+from bareboat_base import architectures
+from bareboat_base.elf import binary, cache
 
 ELFTOOLS = {
     "x86_64": "EM_X86_64", "aarch64": "EM_AARCH64", "ppc64le": "EM_PPC64", "ppc64": "EM_PPC64",

@@ -13,11 +13,11 @@ from builders import fake_digest, make_image, make_site
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bareboat import config, studyfile
-from bareboat.errors import UsageError
+from bareboat import config
 from bareboat.model import Contrast, Matrix, MetricRequest, ProveRequest, Record
-from bareboat.study import builtin, published
-from bareboat.toml import TomlFile
+from bareboat_base.errors import UsageError
+from bareboat_base.toml import TomlFile
+from bareboat_study import builtin, published, studyfile
 
 EVERY = [(name, scale) for name in builtin.NAMES for scale in ("laptop", "paper")]
 

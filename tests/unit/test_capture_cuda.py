@@ -8,11 +8,11 @@ import pytest
 from builders import make_job
 from elves import make_elf
 
-from bareboat.elf.loader import of_machine
-from bareboat.errors import UsageError
-from bareboat.images.capture import cuda
-from bareboat.images.capture.collect import Collection, Part
+from bareboat.captures import cuda
+from bareboat.captures.collect import Collection, Part
 from bareboat.model import CaptureRequest, Topology
+from bareboat_base.elf.loader import of_machine
+from bareboat_base.errors import UsageError
 
 #: File -> the libraries that it needs.
 FILES = {

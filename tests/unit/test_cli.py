@@ -22,10 +22,10 @@ from bareboat.cli.image import ACTIONS
 from bareboat.cli.main import VERBS, main
 from bareboat.cli.site import ACTIONS as SITE_ACTIONS
 from bareboat.config import KNOWN
-from bareboat.files import ownership
 from bareboat.model import EngineFacts, Image, SchedulerFacts, Site
 from bareboat.session import sites
-from bareboat.store import Store
+from bareboat_base.files import ownership
+from bareboat_images.store import Store
 
 #: Every command, as its words: the verbs, and the actions of `image`.
 COMMANDS = [
@@ -154,7 +154,7 @@ def test_the_list_of_runs_needs_nothing_that_makes_scripts() -> None:
 def test_help_reads_no_settings_and_starts_no_process(arguments: list[str]) -> None:
     done = subprocess_bareboat(*arguments, BAREBOAT_REPEATS="nonsense")
     assert done.returncode == 0
-    assert not {"subprocess", "msgspec", "bareboat.config", "bareboat.store"} & imported(done.stderr)
+    assert not {"subprocess", "msgspec", "bareboat.config", "bareboat_images.store"} & imported(done.stderr)
 
 
 # --------------------------------------------------------------------------------------------------

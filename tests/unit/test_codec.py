@@ -10,9 +10,9 @@ from builders import make_image, make_job, make_records, make_site, make_study
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bareboat import codec
-from bareboat.errors import StoreError
 from bareboat.model import Image, Job, Record, Site, Study
+from bareboat_base import codec
+from bareboat_base.errors import StoreError
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from bareboat.errors import UsageError
-from bareboat.images.capture import build as building
-from bareboat.images.capture.collect import Collection, Part
+from bareboat.captures import build as building
+from bareboat.captures.collect import Collection, Part
+from bareboat_base.errors import UsageError
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from builders import make_image, make_job, make_site
 from elves import AARCH64, make_elf
 
 from bareboat import engines
-from bareboat.images.inside import executable
-from bareboat.images.inside.command import Fault, Program, Sight, resolve
-from bareboat.store import Store
+from bareboat_images.inside import executable
+from bareboat_images.inside.command import Fault, Program, Sight, resolve
+from bareboat_images.store import Store
 
 LOADER = "/lib64/ld-linux-x86-64.so.2"
 PATH = "/usr/local/bin:/usr/bin:/bin"

@@ -12,10 +12,10 @@ from bareboat.cli import console
 from bareboat.cli.common import Context
 from bareboat.cli.job import read_job
 from bareboat.cli.main import _parse, main
-from bareboat.errors import PlanError, ToolError
 from bareboat.model import Job, Topology
-from bareboat.printable import excerpt
-from bareboat.store import Store
+from bareboat_base.errors import PlanError, ToolError
+from bareboat_base.printable import excerpt
+from bareboat_images.store import Store
 
 
 @pytest.fixture(autouse=True)

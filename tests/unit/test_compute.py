@@ -13,11 +13,11 @@ import msgspec
 import pytest
 from builders import make_job, make_site
 
-from bareboat.errors import PlanError
 from bareboat.model import Partition, SchedulerFacts, Scheduling
 from bareboat.plan import plan
 from bareboat.probe import compute
-from bareboat.store import Store
+from bareboat_base.errors import PlanError
+from bareboat_images.store import Store
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bareboat import config
-from bareboat.errors import UsageError
+from bareboat_base.errors import UsageError
 
 #: One value for each setting and each source; none is a default.
 VALUES: dict[str, dict[str, Any]] = {

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bareboat.images.recipe import definition, mounts
-from bareboat.images.recipe.faults import RecipeError
-from bareboat.images.recipe.instructions import Instruction
-from bareboat.images.recipe.stages import Recipe
+from bareboat_images.recipe import definition, mounts
+from bareboat_images.recipe.faults import RecipeError
+from bareboat_images.recipe.instructions import Instruction
+from bareboat_images.recipe.stages import Recipe
 
 TEXT = """# a comment
 Bootstrap: docker

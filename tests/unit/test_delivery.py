@@ -17,12 +17,9 @@ from tools import tool
 from bareboat import render
 from bareboat.cli.main import main
 from bareboat.config import resolve
+from bareboat.deployment import flat_tar
 from bareboat.engines import Container
 from bareboat.engines.places import Place, join, parent, under
-from bareboat.errors import PlanError, UsageError
-from bareboat.images import upkeep
-from bareboat.images.deployment import flat_tar
-from bareboat.images.layers.flatten import make_flat
 from bareboat.jobfile import read_job
 from bareboat.model import (
     Decision,
@@ -41,7 +38,10 @@ from bareboat.model import (
 from bareboat.plan import plan
 from bareboat.plan.delivery import on_the_node
 from bareboat.runs import deliveries
-from bareboat.store import Store
+from bareboat_base.errors import PlanError, UsageError
+from bareboat_images import upkeep
+from bareboat_images.layers.flatten import make_flat
+from bareboat_images.store import Store
 
 SHARED = "/scratch/ada/bareboat/flat/sha256"
 

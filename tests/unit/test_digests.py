@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bareboat import digests
+from bareboat_base import digests
 
 ALGORITHMS = st.sampled_from(sorted(digests.DIGITS))
 BYTES = st.binary(max_size=300)

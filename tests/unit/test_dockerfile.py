@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bareboat.images.recipe import instructions, lines, mounts, stages, words
-from bareboat.images.recipe.faults import RecipeError
-from bareboat.images.recipe.instructions import Instruction
+from bareboat_images.recipe import instructions, lines, mounts, stages, words
+from bareboat_images.recipe.faults import RecipeError
+from bareboat_images.recipe.instructions import Instruction
 
 NOTHING: Mapping[str, str] = {}
 

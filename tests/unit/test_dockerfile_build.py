@@ -14,19 +14,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bareboat.errors import ImageError
-from bareboat.images.build import config, layer, sandbox
-from bareboat.images.build.copying import mode_change
-from bareboat.images.build.places import PlaceError, find_user, locate
-from bareboat.images.build.sandbox import Bind, Sandbox
-from bareboat.images.inside.view import View
-from bareboat.images.layers.limits import Limits
-from bareboat.images.layers.recipe import rebuild
-from bareboat.images.layers.unpack import unpack
-from bareboat.images.oci import tarwriter
-from bareboat.images.recipe import stages
-from bareboat.images.recipe.faults import RecipeError
-from bareboat.seccomp import program
+from bareboat_base.errors import ImageError
+from bareboat_base.seccomp import program
+from bareboat_images.build import config, layer, sandbox
+from bareboat_images.build.copying import mode_change
+from bareboat_images.build.places import PlaceError, find_user, locate
+from bareboat_images.build.sandbox import Bind, Sandbox
+from bareboat_images.inside.view import View
+from bareboat_images.layers.limits import Limits
+from bareboat_images.layers.recipe import rebuild
+from bareboat_images.layers.unpack import unpack
+from bareboat_images.oci import tarwriter
+from bareboat_images.recipe import stages
+from bareboat_images.recipe.faults import RecipeError
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bareboat.errors import UsageError
-from bareboat.images.recipe import expansion, ignore
+from bareboat_base.errors import UsageError
+from bareboat_images.recipe import expansion, ignore
 
 VALUES = {"A": "foo", "EMPTY": "", "P": "/usr/local/lib/a.tar.gz", "S": "x y"}
 

@@ -12,12 +12,13 @@ import pytest
 from builders import make_image, make_rootfs, make_site
 from documented import Block
 
-from bareboat import config, render, studyfile
+from bareboat import config, render
 from bareboat.jobfile import read_job
 from bareboat.model import Partition, SchedulerFacts, Site
 from bareboat.plan import plan
 from bareboat.session.defaults import with_settings
-from bareboat.toml import TomlFile
+from bareboat_base.toml import TomlFile
+from bareboat_study import studyfile
 
 PAGES = documented.pages()
 BLOCKS = [block for page in PAGES for block in documented.blocks(page)]

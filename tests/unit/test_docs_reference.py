@@ -12,10 +12,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from bareboat import config, errors, ranges
+from bareboat import config
 from bareboat.cli import main, reference
-from bareboat.errors import BareboatError
 from bareboat.model import Job
+from bareboat_base import errors, ranges
+from bareboat_base.errors import BareboatError
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "docs" / "tools"))
@@ -88,7 +89,7 @@ def test_environment_variables_that_the_program_reads_are_listed() -> None:
     listed = {name for names in reference.ENVIRONMENT for name in names.split(", ")}
     own = {"HOME", "PATH", "USER", "LOGNAME", "XDG_RUNTIME_DIR", "PYTHONPATH"}  # every program's
     read = set()
-    for path in (ROOT / "src" / "bareboat").rglob("*.py"):
+    for path in (ROOT / "src").rglob("*.py"):
         if {"runtime", "engines", "inside", "mpi", "gallery", "studies"} & set(path.parts):  # inside a job
             continue
         read |= set(re.findall(r'os\.environ(?:\.get\(|\[)"([A-Z]\w+)"', path.read_text()))

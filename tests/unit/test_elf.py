@@ -15,10 +15,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tools import tool
 
-from bareboat.elf import binary
-from bareboat.elf import loader as loaders
-from bareboat.elf.binary import SearchPath
-from bareboat.elf.loader import Loader
+from bareboat_base.elf import binary
+from bareboat_base.elf import loader as loaders
+from bareboat_base.elf.binary import SearchPath
+from bareboat_base.elf.loader import Loader
 
 
 def real_files() -> list[str]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bareboat.errors import ProgramError, UsageError
-from bareboat.study.arms import ArmError
+from bareboat_base.errors import ProgramError, UsageError
+from bareboat_study.arms import ArmError
 
 
 def test_an_error_with_facts_of_its_own_keeps_them_in_another_place() -> None:

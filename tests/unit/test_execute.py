@@ -20,11 +20,12 @@ from builders import make_job, make_site
 from tools import tool
 from watch import processes_with, wait_until
 
-from bareboat import execute, render
-from bareboat.errors import Terminated, ToolError
-from bareboat.execute import scripts
+from bareboat import render
 from bareboat.model import Topology
 from bareboat.plan import plan
+from bareboat_base import execute
+from bareboat_base.errors import Terminated, ToolError
+from bareboat_base.execute import scripts
 
 ENVIRONMENT = {"PATH": os.environ["PATH"]}
 
@@ -245,7 +246,7 @@ def test_ranks_that_ignore_the_request_to_end_are_killed_after_the_scripts_ten_s
 
 PARENT = """
 import os, sys, time
-from bareboat.execute import Live
+from bareboat_base.execute import Live
 with open(os.devnull, "wb") as nothing:
     live = Live(sys.argv[1], run_id=sys.argv[2], environment=os.environ, output=nothing)
     time.sleep(300)
@@ -367,7 +368,7 @@ def test_signals_that_are_held_do_not_hide_a_failure() -> None:
 #: A step with a process in a session of its own, which nothing but its parent's end can find.
 STEP = """
 import sys
-from bareboat import execute
+from bareboat_base import execute
 words = ["sh", "-c", f"(setsid sleep {sys.argv[1]} &) ; echo started; sleep {sys.argv[1]}"]
 execute.run_step(
     words, environment={"PATH": "/usr/bin:/bin"}, is_sandbox=True,

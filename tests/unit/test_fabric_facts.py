@@ -10,9 +10,9 @@ from elves import make_elf
 from fabric_words import adapter, interface
 from tools import tool
 
-from bareboat.images.inside.survey import look
 from bareboat.model.fabric import Kind, Network
 from bareboat.probe.fabrics import SCRIPT, parse
+from bareboat_images.inside.survey import look
 
 
 def seen(root: Path) -> Network:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from bareboat.errors import BareboatError, StoreError, UsageError
-from bareboat.files import failures, outputs
-from bareboat.store import Store
+from bareboat_base.errors import BareboatError, StoreError, UsageError
+from bareboat_base.files import failures, outputs
+from bareboat_images.store import Store
 
 
 def refusal(code: int, *paths: str) -> OSError:

@@ -17,10 +17,10 @@ from tools import tool
 
 from bareboat.engines import fakechroot, proot_start, udocker
 from bareboat.engines.fakechroot_start import _MOST_EXCLUDED
-from bareboat.errors import PlanError
 from bareboat.model import EngineFacts, Mount, Topology
 from bareboat.plan import plan
 from bareboat.probe.host import RealHost
+from bareboat_base.errors import PlanError
 
 FACTS = EngineFacts(
     name="udocker", path="/opt/libfakechroot.so", version="", origin="udocker's engine 1.2.11", works=True,

@@ -19,9 +19,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tars import archive, file, folder, hardlink, symlink, unpack_bytes
 
-from bareboat.errors import ImageError
-from bareboat.files.trees import remove_tree
-from bareboat.images.layers.flatten import _relink, copy, flatten
+from bareboat_base.errors import ImageError
+from bareboat_base.files.trees import remove_tree
+from bareboat_images.layers.flatten import _relink, copy, flatten
 
 
 def layers_of(top: Path, *datas: bytes) -> list[Path]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from builders import make_job, make_site
 
-from bareboat.errors import PlanError, ToolError
 from bareboat.model import JobState, Outcome, SchedulerFacts, Scheduling, Topology
 from bareboat.schedulers import flux
+from bareboat_base.errors import PlanError, ToolError
 
 JOBS = """\
 ƒA1|RUN||n[01-02]|

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from bareboat.errors import RunError
-from bareboat.study.gate import Gate
+from bareboat_base.errors import RunError
+from bareboat_study.gate import Gate
 
 
 class Rank:

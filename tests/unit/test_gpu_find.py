@@ -12,11 +12,11 @@ import pytest
 from drivers import FOLDER, GLIBC, VERSION, index, make_library, make_tree
 from machines import HERE, OTHER
 
-from bareboat.elf import binary, cache
-from bareboat.files.root import Root
 from bareboat.gpu import cdi, find, links
 from bareboat.model import DriverFile, GpuDriver, Site
-from bareboat.store import Store
+from bareboat_base.elf import binary, cache
+from bareboat_base.files.root import Root
+from bareboat_images.store import Store
 
 LIBRARIES = FOLDER
 

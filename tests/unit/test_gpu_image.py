@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bareboat.images.capture.facts import cuda
+from bareboat.captures.facts import cuda
 
 SITE = "/env/lib/python3.11/site-packages"
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from builders import make_image, make_job, make_rootfs, make_site
 
-from bareboat.elf import binary
 from bareboat.gpu import kernels
-from bareboat.images.inside import fatbin
-from bareboat.images.inside.survey import look
 from bareboat.model import Topology
 from bareboat.plan import plan
+from bareboat_base.elf import binary
+from bareboat_images.inside import fatbin
+from bareboat_images.inside.survey import look
 
 TORCH = ("sm_75", "sm_80", "sm_86", "sm_90")
 

@@ -9,7 +9,6 @@ import pytest
 from builders import make_driver, make_image, make_job, make_rootfs, make_site
 
 from bareboat import render
-from bareboat.errors import PlanError
 from bareboat.gpu import inject, versions
 from bareboat.gpu.versions import Served
 from bareboat.model import (
@@ -29,6 +28,7 @@ from bareboat.model import (
     Topology,
 )
 from bareboat.plan import plan
+from bareboat_base.errors import PlanError
 
 ONE_GPU = Topology(gpus_per_rank=1)
 AMD = make_driver(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from builders import make_job, make_site
 
-from bareboat.errors import PlanError, ToolError
 from bareboat.model import JobState, Outcome, SchedulerFacts, Scheduling, Site, Topology
 from bareboat.schedulers import gridengine
+from bareboat_base.errors import PlanError, ToolError
 
 QSTAT = """\
 job-ID  prior   name       user         state submit/start at     queue                          slots

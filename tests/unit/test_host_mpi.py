@@ -13,8 +13,7 @@ import pytest
 from builders import environment_of, make_image, make_job, make_rootfs, make_site
 from stored import image_of
 
-from bareboat.errors import PlanError
-from bareboat.images.deployment import host_mpi
+from bareboat.deployment import host_mpi
 from bareboat.model import (
     DriverFile,
     HostLibrary,
@@ -34,7 +33,8 @@ from bareboat.mpi.ladder import MpiSite, Rung, Step, binds, walk
 from bareboat.mpi.rules import Layout
 from bareboat.plan import plan
 from bareboat.probe import mpi_library
-from bareboat.store import Store
+from bareboat_base.errors import PlanError
+from bareboat_images.store import Store
 
 NODES = Layout(nodes=2, ranks_per_node=2, container_per_rank=True)
 RUNTIME = HostLibrary(

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from bareboat import execute
 from bareboat.engines import host_programs
 from bareboat.model import IfSet, Joined, Outcome, Variable
+from bareboat_base import execute
 
 
 class Machine:

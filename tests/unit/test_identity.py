@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from builders import fake_digest, make_image, make_site
 
-from bareboat.images.deployment import identity
+from bareboat.deployment import identity
 from bareboat.model import Image, Layer, Site
-from bareboat.store import Store
+from bareboat_images.store import Store
 
 SITE = make_site(user="ada", uid=4711, gid=999_999, home="/home/ada")
 LINE = "ada:x:4711:999999::/home/ada:/bin/sh"

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from bareboat.errors import ImageError
-from bareboat.images.comparison import configuration, files, packages
-from bareboat.images.comparison.files import Change
-from bareboat.images.inside import configuration as reading
-from bareboat.images.inside.view import View
-from bareboat.images.sbom.package import Package
+from bareboat_base.errors import ImageError
+from bareboat_images.comparison import configuration, files, packages
+from bareboat_images.comparison.files import Change
+from bareboat_images.inside import configuration as reading
+from bareboat_images.inside.view import View
+from bareboat_images.sbom.package import Package
 
 
 def read(layers: int = 0, **document: object) -> reading.Configuration:

@@ -11,12 +11,12 @@ from builders import make_site
 from environments import make_environment, site_packages
 from recipe_sites import HDR
 
-from bareboat import codec
 from bareboat.cli.main import main
-from bareboat.images.recipe import stages
 from bareboat.model import Site
 from bareboat.session import sites
-from bareboat.store import Store
+from bareboat_base import codec
+from bareboat_images.recipe import stages
+from bareboat_images.store import Store
 
 
 class Project:

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bareboat.images.inside.view import View
-from bareboat.images.sbom.owners import NOBODY, Owners
-from bareboat.images.usage import treemap
-from bareboat.images.usage.folders import Folder, weigh
-from bareboat.images.usage.squares import Box, divide
+from bareboat_images.inside.view import View
+from bareboat_images.sbom.owners import NOBODY, Owners
+from bareboat_images.usage import treemap
+from bareboat_images.usage.folders import Folder, weigh
+from bareboat_images.usage.squares import Box, divide
 
 
 def tree(folder: Path, files: dict[str, str | bytes]) -> Path:

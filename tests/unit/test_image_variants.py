@@ -12,14 +12,14 @@ from recipe_sites import CRAY, HDR, OLD_GPUS, target
 
 from bareboat.cli import console
 from bareboat.config import Settings
-from bareboat.errors import UsageError
-from bareboat.images.build.options import Built
 from bareboat.model import Image, Job, Site
 from bareboat.project.recipes.catalogue import MPIS
 from bareboat.project.recipes.target import TargetSite
 from bareboat.session import Session, recipes, variants
 from bareboat.session.variants import Result, Variant
-from bareboat.store import Store
+from bareboat_base.errors import UsageError
+from bareboat_images.build.options import Built
+from bareboat_images.store import Store
 
 MATRIX = {"mpi": ("openmpi-4.1.8", "openmpi-5.0.11"), "python": ("3.11",)}
 

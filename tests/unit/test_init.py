@@ -22,7 +22,7 @@ from bareboat.project import code, drafts, starters, surroundings, text, world
 from bareboat.project.code import Argument
 from bareboat.project.findings import Findings
 from bareboat.session import sites
-from bareboat.toml import TomlFile
+from bareboat_base.toml import TomlFile
 
 DDP = """\
 import argparse, os

@@ -20,13 +20,13 @@ from tools import tool
 from bareboat import installers
 from bareboat.cli.main import main
 from bareboat.engines import bubblewrap, udocker
-from bareboat.errors import ToolError, UsageError
 from bareboat.model import Check, EngineFacts, Topology
 from bareboat.plan import plan
 from bareboat.probe import probe
 from bareboat.probe.compute import NodeHost
 from bareboat.probe.host import RealHost
-from bareboat.store import Store
+from bareboat_base.errors import ToolError, UsageError
+from bareboat_images.store import Store
 
 #: What the engines of this machine are started by.
 PROGRAMS = (

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from bareboat import config
-from bareboat.errors import UsageError
 from bareboat.jobfile import job_of_command, parse_mount, read_job
 from bareboat.model import CaptureRequest, Job, Mount, ProveRequest, Topology
+from bareboat_base.errors import UsageError
 
 
 def settings(

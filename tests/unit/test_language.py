@@ -14,7 +14,7 @@ import pytest
 
 import bareboat
 
-PACKAGE = Path(bareboat.__file__).parent
+SOURCE = Path(bareboat.__file__).parents[1]
 
 #: Word -> what to write. Text in backticks is a name and not checked.
 BANNED = {
@@ -35,12 +35,15 @@ BANNED = {
     r"is not there|^there is no": "does not exist, is not installed, not found",
 }
 
-#: Texts that are not English prose: path below the package -> what they begin with.
+#: Texts that are not English prose: path below `src` -> what they begin with.
 ALLOWED = {
-    "probe/compute.py": ("# Answers Bareboat's questions", 'echo "hostname'),  # bash with names of its own
-    "probe/fabrics.py": ("\nshopt -s nullglob",),
-    "site_layer/__init__.py": ("import ctypes",),
-    "study/page.py": ("An element.",),  # `class_` stands for `class`
+    "bareboat/probe/compute.py": (
+        "# Answers Bareboat's questions",
+        'echo "hostname',
+    ),  # bash with names of its own
+    "bareboat/probe/fabrics.py": ("\nshopt -s nullglob",),
+    "bareboat/site_layer/__init__.py": ("import ctypes",),
+    "bareboat_study/page.py": ("An element.",),  # `class_` stands for `class`
 }
 
 
@@ -73,20 +76,19 @@ def faults(name: str, text: str) -> list[str]:
 
 
 def rooms() -> list[str]:
-    """The directories of the package that are checked; "" for the modules at its top."""
-    return [
-        "",
-        *sorted(p.name for p in PACKAGE.iterdir() if p.is_dir() and p.name != "__pycache__"),
-    ]
+    """The packages that are checked, each for the modules at its top, and their directories."""
+    packages = [path for path in SOURCE.glob("bareboat*") if path.is_dir()]
+    rooms = [p for top in packages for p in top.iterdir() if p.is_dir() and p.name != "__pycache__"]
+    return sorted(str(path.relative_to(SOURCE)) for path in (*packages, *rooms))
 
 
 @pytest.mark.parametrize("room", rooms())
 def test_texts_have_no_word_of_the_old_dialect(room: str) -> None:
     found = []
-    for path in sorted(PACKAGE.glob("*.py") if room == "" else (PACKAGE / room).rglob("*.*")):
+    for path in sorted((SOURCE / room).rglob("*.*") if "/" in room else (SOURCE / room).glob("*.py")):
         if path.suffix not in (".py", ".sh"):
             continue
-        name = str(path.relative_to(PACKAGE))
+        name = str(path.relative_to(SOURCE))
         found += [f"{name}:{line}: {fault}" for line, text in texts(path) for fault in faults(name, text)]
     assert not found, "\n".join(found)
 

@@ -18,9 +18,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bareboat.images.capture import build
-from bareboat.images.layers import layer
-from bareboat.images.oci import tarreader, tarwriter
+from bareboat.captures import build
+from bareboat_images.layers import layer
+from bareboat_images.oci import tarreader, tarwriter
 
 # A tree is what it holds: path -> ("folder", mode) or ("file", mode, data) or ("link", target).
 Node = tuple[str, int] | tuple[str, int, bytes] | tuple[str, str]

@@ -21,12 +21,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tools import ordinary
 
-from bareboat.errors import ImageError, UsageError
-from bareboat.images.formats.rootfs import read_facts
-from bareboat.images.oci import tarreader
-from bareboat.images.oci.archive import Archive
-from bareboat.images.oci.reference import Transport
-from bareboat.images.transfer.local import open_local, sniff
+from bareboat_base.errors import ImageError, UsageError
+from bareboat_images.formats.rootfs import read_facts
+from bareboat_images.oci import tarreader
+from bareboat_images.oci.archive import Archive
+from bareboat_images.oci.reference import Transport
+from bareboat_images.transfer.local import open_local, sniff
 
 ONE = handmade("one", "two")
 OTHER = handmade("three")
@@ -442,8 +442,8 @@ def test_a_path_is_put_before_the_one_that_is_known(tmp_path: Path) -> None:
 
 _READ = """
 import sys
-from bareboat.errors import ImageError
-from bareboat.images.formats.rootfs import FolderSource
+from bareboat_base.errors import ImageError
+from bareboat_images.formats.rootfs import FolderSource
 try:
     FolderSource(sys.argv[1], name="it").document()
 except ImageError as error:

@@ -16,14 +16,14 @@ from pathlib import Path
 import pytest
 from tools import ordinary
 
-from bareboat.images import lease
-from bareboat.store import owner
+from bareboat_images import lease
+from bareboat_images.store import owner
 
 #: A holder that nothing is known about: of another machine.
 ELSEWHERE = "elsewhere-4026531836-123-456"
 _HEAD = """
 import os, pathlib, sys, time
-from bareboat.images import lease
+from bareboat_images import lease
 lease._PATIENCE_S, lease._BEAT_S = float(sys.argv[2]), float(sys.argv[3])
 path = pathlib.Path(sys.argv[1])
 folder = path.parent.parent
@@ -492,7 +492,7 @@ with lease.hold(path, until=done.exists) as mine:
 
 
 def test_only_leases_of_the_dead_are_cleared(tmp_path: Path) -> None:
-    program = "from bareboat.store import owner; print(owner())"
+    program = "from bareboat_images.store import owner; print(owner())"
     dead = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     for name, holder in (
         ("build-dead", dead), (".build-dead.breaking", dead), ("build-alive", f"{owner()}\n"),

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 from builders import make_driver, make_site
 
-from bareboat.images.lint import check, fix, recipe
-from bareboat.images.lint.registry import GROUPS, RULES
-from bareboat.images.lint.rule import Finding
 from bareboat.model import Site
+from bareboat_images.lint import check, fix, recipe
+from bareboat_images.lint.registry import GROUPS, RULES
+from bareboat_images.lint.rule import Finding
 
 SHAPES = Path(__file__).parents[1] / "data" / "dockerfiles"
 EXAMPLES = [rule for rule in RULES.values() if rule.bad]
@@ -40,7 +40,7 @@ def run(commands: str, *, before: str = "") -> set[str]:
 
 
 def test_codes_are_unique_and_in_groups() -> None:
-    from bareboat.images.lint import registry
+    from bareboat_images.lint import registry
 
     every = [rule.code for module in registry._MODULES for rule in module.RULES]
     assert sorted(every) == list(RULES)

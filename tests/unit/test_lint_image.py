@@ -13,11 +13,6 @@ import pytest
 from builders import make_driver, make_site
 from stored import image_of
 
-from bareboat.elf import properties
-from bareboat.images.lint import census, check, credentials, entries, image, systems
-from bareboat.images.lint.entries import Item
-from bareboat.images.lint.registry import RULES
-from bareboat.images.lint.rule import Finding, Severity
 from bareboat.model import (
     CudaCompat,
     HostLibrary,
@@ -30,7 +25,12 @@ from bareboat.model import (
     SchedulerFacts,
 )
 from bareboat.model.fabric import FabricLibrary, Kind, Network, Port
-from bareboat.store import Store
+from bareboat_base.elf import properties
+from bareboat_images.lint import census, check, credentials, entries, image, systems
+from bareboat_images.lint.entries import Item
+from bareboat_images.lint.registry import RULES
+from bareboat_images.lint.rule import Finding, Severity
+from bareboat_images.store import Store
 
 MB = 1_000_000
 KEY = "-----BEGIN RSA PRIVATE KEY-----\nabc\n"
@@ -409,7 +409,7 @@ def test_every_rule_of_images_is_tested_here() -> None:
 
 
 def test_json_is_valid_for_odd_names(store: Store) -> None:
-    from bareboat.images.lint import report, sarif
+    from bareboat_images.lint import report, sarif
 
     found = findings(store, {"tmp/a\udcff\x1b": "x"})
     json.dumps(report.as_json(found, name="x", is_image=True))

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bareboat.images.lint import check, fix, recipe, shell
-from bareboat.images.recipe.faults import RecipeError
+from bareboat_images.lint import check, fix, recipe, shell
+from bareboat_images.recipe.faults import RecipeError
 
 
 def commands(text: str, *, is_lines: bool = False) -> list[list[str]]:

@@ -20,10 +20,10 @@ from typing import Any
 import pytest
 from environments import Captured
 
-from bareboat.images.upkeep import shared_layers
 from bareboat.runs import supervisor
 from bareboat.runs.supervisor import Presence
-from bareboat.store import owner
+from bareboat_images.store import owner
+from bareboat_images.upkeep import shared_layers
 
 Bareboat = Callable[..., "subprocess.CompletedProcess[str]"]
 

@@ -17,10 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from locked import make_code, make_file, make_lock, make_locked_image, make_locked_study, make_results
 
-from bareboat.errors import UsageError
-from bareboat.reproduction import data, machines, making, patterns, reading, secrets
-from bareboat.reproduction.document import MOST_BYTES, Lock
 from bareboat.runs import code, repository
+from bareboat_base.errors import UsageError
+from bareboat_study.reproduction import data, machines, making, patterns, reading, secrets
+from bareboat_study.reproduction.document import MOST_BYTES, Lock
 
 
 def parse(lock: Lock) -> Lock:

@@ -20,15 +20,15 @@ from locked import (
     make_results,
 )
 
-from bareboat import codec
 from bareboat.cli import diff
-from bareboat.errors import UsageError
 from bareboat.model import MetricRequest, Topology
-from bareboat.reproduction import comparison, making, replay
-from bareboat.reproduction.comparison import Tolerances, of_runs, of_studies
-from bareboat.reproduction.difference import UNKNOWN, Weight, compare
-from bareboat.reproduction.document import Curve, Datum, Lock, LockedPackage
-from bareboat.store import Store
+from bareboat_base import codec
+from bareboat_base.errors import UsageError
+from bareboat_images.store import Store
+from bareboat_study.reproduction import comparison, making, replay
+from bareboat_study.reproduction.comparison import Tolerances, of_runs, of_studies
+from bareboat_study.reproduction.difference import UNKNOWN, Weight, compare
+from bareboat_study.reproduction.document import Curve, Datum, Lock, LockedPackage
 
 NUMPY = LockedPackage(purl="pkg:pypi/numpy@2.2.0", sha256="4" * 64)
 TORCH = LockedPackage(purl="pkg:pypi/torch@2.13.0%2Bcpu", sha256="2" * 64)

@@ -10,10 +10,10 @@ import pytest
 import yaml
 from locked import make_lock, make_locked_study, make_results
 
-from bareboat.errors import UsageError
-from bareboat.reproduction import crate, reading
-from bareboat.reproduction.document import Lock
-from bareboat.store import Store
+from bareboat_base.errors import UsageError
+from bareboat_images.store import Store
+from bareboat_study.reproduction import crate, reading
+from bareboat_study.reproduction.document import Lock
 
 ADA = "Ada Lovelace <https://orcid.org/0000-0002-1825-0097>"
 

@@ -19,12 +19,14 @@ from locked import (
 )
 from matrices import keep, make_matrix, make_points, make_records
 
-from bareboat import codec
 from bareboat.cli import diff
 from bareboat.cli import replay as replay_verb
-from bareboat.errors import UsageError
 from bareboat.model import Job, Matrix
-from bareboat.reproduction import (
+from bareboat_base import codec
+from bareboat_base.errors import UsageError
+from bareboat_images.store import Store
+from bareboat_study import prove
+from bareboat_study.reproduction import (
     crate,
     making,
     matrix_comparison,
@@ -35,11 +37,9 @@ from bareboat.reproduction import (
     replay,
     retrieval,
 )
-from bareboat.reproduction.comparison import Tolerances
-from bareboat.reproduction.difference import UNKNOWN, Weight
-from bareboat.reproduction.document import Lock, LockedMatrix, Results
-from bareboat.store import Store
-from bareboat.study import prove
+from bareboat_study.reproduction.comparison import Tolerances
+from bareboat_study.reproduction.difference import UNKNOWN, Weight
+from bareboat_study.reproduction.document import Lock, LockedMatrix, Results
 
 pytest.importorskip("scipy")
 GITHUB = "ghp_" + "aB3" * 12

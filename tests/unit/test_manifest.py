@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from builders import fake_digest
 
-from bareboat.errors import ImageError
-from bareboat.images.oci import manifest
-from bareboat.images.oci.source import Descriptor, Document
 from bareboat.model import Process
+from bareboat_base.errors import ImageError
+from bareboat_images.oci import manifest
+from bareboat_images.oci.source import Descriptor, Document
 
 NAME = "quay.io/a/b:1"
 A, B, C = (fake_digest(letter) for letter in "abc")

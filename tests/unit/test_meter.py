@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 import bareboat_meter
-from bareboat.errors import RunError
 from bareboat.runs import results
-from bareboat.study.meterlog import read_rank
+from bareboat_base.errors import RunError
+from bareboat_study.meterlog import read_rank
 
 
 @pytest.fixture

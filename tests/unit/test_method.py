@@ -13,9 +13,9 @@ from matrices import make_matrix, make_points
 from matrices import make_records as make_rows
 
 from bareboat.model import Contrast, Matrix, Study
-from bareboat.study import analysis, findings, method
-from bareboat.study.findings import StudyFindings
-from bareboat.study.report_values import markdown
+from bareboat_study import analysis, findings, method
+from bareboat_study.findings import StudyFindings
+from bareboat_study.report_values import markdown
 
 
 def measured(**changes: Any) -> tuple[Matrix, list[Study], StudyFindings]:

@@ -14,7 +14,7 @@ SOURCE = Path(bareboat.__file__).parents[1]
 
 def modules() -> dict[str, Path]:
     names = {}
-    for path in SOURCE.glob("bareboat/**/*.py"):
+    for path in SOURCE.glob("bareboat*/**/*.py"):
         parts = path.relative_to(SOURCE).with_suffix("").parts
         names[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     return names

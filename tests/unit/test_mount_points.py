@@ -7,9 +7,9 @@ import subprocess
 import pytest
 
 from bareboat.engines import Container, charliecloud, podman
-from bareboat.errors import PlanError
 from bareboat.model import Mount
 from bareboat.plan.container import mount_points
+from bareboat_base.errors import PlanError
 
 
 def container(*mounts: Mount, identity: str | None = None) -> Container:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from builders import make_image, make_job, make_rootfs, make_site
 
-from bareboat.files import kinds
-from bareboat.files.mounts import Mount, find_mount
 from bareboat.model import FileSystem, SchedulerFacts, Topology
 from bareboat.plan import plan
 from bareboat.probe import permits
+from bareboat_base.files import kinds
+from bareboat_base.files.mounts import Mount, find_mount
 
 MOUNTINFO = r"""
 22 28 0:21 / /sys rw,nosuid - sysfs sysfs rw

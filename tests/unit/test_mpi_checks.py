@@ -14,7 +14,6 @@ from builders import environment_of, make_image, make_job, make_rootfs, make_sit
 
 from bareboat import render
 from bareboat.cli import doctor
-from bareboat.errors import PlanError
 from bareboat.launchers import by_mpi
 from bareboat.model import Command, MpiFacts, MpiFamily, Plan, Pmi, SchedulerFacts, Scheduling, Site, Topology
 from bareboat.model.fabric import FabricLibrary, Kind, Network, Port
@@ -22,7 +21,8 @@ from bareboat.mpi import checks
 from bareboat.mpi.checks import CheckResult
 from bareboat.plan import plan
 from bareboat.runs import mpi_checks
-from bareboat.store import Store
+from bareboat_base.errors import PlanError
+from bareboat_images.store import Store
 
 ONE_WORLD = "".join(
     f'0: bareboat-mpi-check {{"rank": {rank}, "size": 4, "host": "c{rank // 2}", "library": "Open MPI v5"}}\n'

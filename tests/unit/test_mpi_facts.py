@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from elves import make_elf
 
-from bareboat.errors import ToolError
-from bareboat.images.capture import mpi as captured_mpi
-from bareboat.images.inside.survey import look
+from bareboat.captures import mpi as captured_mpi
 from bareboat.model import MpiFamily, Outcome, Pmi
 from bareboat.mpi import check_program, checks
 from bareboat.probe.mpis import modules, parse_ompi_info, parse_version, probe_mpis
+from bareboat_base.errors import ToolError
+from bareboat_images.inside.survey import look
 
 OPENMPI = {"ompi_version_string": "4.1.8", "MPI_Init": ""}
 OPENMPI_TEXT = b"Open MPI v%d.%d.%d\0"

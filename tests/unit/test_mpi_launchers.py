@@ -8,9 +8,9 @@ import msgspec
 import pytest
 from builders import environment_of, make_image, make_job, make_rootfs, make_site
 
-from bareboat.errors import PlanError
 from bareboat.model import Image, MpiFacts, MpiFamily, Plan, Pmi, SchedulerFacts, Start, Topology
 from bareboat.plan import plan
+from bareboat_base.errors import PlanError
 
 OPENMPI = MpiFacts(
     family=MpiFamily.OPENMPI, version="4.1.4", library="/usr/lib/libmpi.so.40", launcher="/usr/bin/mpirun",

@@ -12,11 +12,11 @@ import pytest
 from builders import make_image, make_job, make_rootfs, make_site
 
 from bareboat import registry, render
-from bareboat.errors import PlanError, UsageError
 from bareboat.model import Plan, Topology
 from bareboat.plan import plan
 from bareboat.render.pieces import piece
 from bareboat.schedulers import assumed_facts
+from bareboat_base.errors import PlanError, UsageError
 
 
 @pytest.fixture

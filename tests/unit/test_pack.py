@@ -13,14 +13,14 @@ import pytest
 from stored import image_of
 from tools import tool
 
-from bareboat import place
-from bareboat.errors import ImageError, PlanError
-from bareboat.images.formats import pack
-from bareboat.images.formats.sif import read_sif
-from bareboat.images.layers import layer as canonical
 from bareboat.model import Image, Mount
-from bareboat.sif import write_sif
-from bareboat.store import Store
+from bareboat_base.errors import ImageError, PlanError
+from bareboat_base.sif import write_sif
+from bareboat_images import place
+from bareboat_images.formats import pack
+from bareboat_images.formats.sif import read_sif
+from bareboat_images.layers import layer as canonical
+from bareboat_images.store import Store
 
 TREE: dict[str, str | None] = {"etc/os-release": "ID=x\n", "opt/env/lib/os.py": "x" * 5000, "tmp/a": "a"}
 

@@ -16,7 +16,6 @@ from builders import make_image, make_job, make_site
 from msgspec import UNSET, UnsetType
 
 from bareboat.engines import PROGRAMS_IN_STORE, PTRACE, Container, Enclosure, bubblewrap, udocker
-from bareboat.errors import PlanError, ToolError
 from bareboat.model import (
     CaptureRequest,
     Check,
@@ -33,6 +32,7 @@ from bareboat.plan.warnings import compiler_missing, image_warnings, site_warnin
 from bareboat.probe import permits
 from bareboat.probe.host import RealHost
 from bareboat.probe.permits import Answer
+from bareboat_base.errors import PlanError, ToolError
 
 OK = Answer()
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from bareboat import place
-from bareboat.place import Limit, Machine, Mount, Room, Spot, choose
+from bareboat_images import place
+from bareboat_images.place import Limit, Machine, Mount, Room, Spot, choose
 
 TB = 10**12
 
@@ -191,7 +191,7 @@ def test_a_store_is_found_and_a_strangers_is_not(tmp_path: Path, monkeypatch: py
     found = choose(environment, str(home), Machine())
     assert found.path == str(scratch / "bareboat")
     assert found.reason == "it already exists in $SCRATCH"
-    monkeypatch.setattr("bareboat.place.os.getuid", lambda: os.stat(tmp_path).st_uid + 1)
+    monkeypatch.setattr("bareboat_images.place.os.getuid", lambda: os.stat(tmp_path).st_uid + 1)
     stranger = choose(environment, str(home), Machine())
     assert "it already exists" not in stranger.reason
 
@@ -214,7 +214,7 @@ def fake_tool(folder: Path, name: str, output: str, *, code: int = 0) -> None:
 
 def test_a_quota_leaves_less_than_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mount = Mount(point="/lustre/work", source="mgs@o2ib:/work", kind="lustre", options=())
-    monkeypatch.setattr("bareboat.place.mount_of", lambda _path: mount)
+    monkeypatch.setattr("bareboat_images.place.mount_of", lambda _path: mount)
     fake_tool(tmp_path, "lfs", "  /lustre/work  1000  5000  6000  -  10  500  600  -")
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     found = place.room(str(tmp_path))
@@ -231,7 +231,7 @@ def test_a_quota_tool_that_fails_or_hangs_sets_no_limit(
     fake_tool(tmp_path, "mmlsquota", "mmlsquota: GPFS is down on this node.", code=1)
     assert place.quotas("/gpfs/ada", mount) == []
     (tmp_path / "mmlsquota").write_text("#!/bin/sh\nexec sleep 60\n")
-    monkeypatch.setattr("bareboat.place._PATIENCE_S", 0.1)
+    monkeypatch.setattr("bareboat_images.place._PATIENCE_S", 0.1)
     assert place.quotas("/gpfs/ada", mount) == []
 
 

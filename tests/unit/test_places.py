@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from bareboat.errors import PlanError
-from bareboat.images.layers.places import check_stacked, make_mount_points
 from bareboat.model import Mount
+from bareboat_base.errors import PlanError
+from bareboat_images.layers.places import check_stacked, make_mount_points
 
 
 @pytest.fixture

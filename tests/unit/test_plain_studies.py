@@ -9,11 +9,11 @@ import msgspec
 import pytest
 from builders import make_job, make_records, make_study
 
-from bareboat import codec
 from bareboat.cli.main import main
 from bareboat.model import Arm, kept_result
-from bareboat.store import Store
-from bareboat.study import prove
+from bareboat_base import codec
+from bareboat_images.store import Store
+from bareboat_study import prove
 
 
 def keep(

@@ -15,8 +15,7 @@ from builders import environment_of, fake_digest, make_driver, make_image, make_
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from bareboat import codec, render
-from bareboat.errors import PlanError, ProgramError
+from bareboat import render
 from bareboat.model import (
     Command,
     Decision,
@@ -37,6 +36,8 @@ from bareboat.model import (
     Topology,
 )
 from bareboat.plan import plan
+from bareboat_base import codec
+from bareboat_base.errors import PlanError, ProgramError
 
 SWITCHED_OFF = "user namespaces are switched off: user.max_user_namespaces=0"
 SYSCTL = "sudo sysctl -w user.max_user_namespaces=15000"

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from builders import make_image, make_site
 
-from bareboat import execute, registry
+from bareboat import registry
 from bareboat.model import Outcome, Refusal
 from bareboat.probe.engines import probe_engine
 from bareboat.probe.host import RealHost
+from bareboat_base import execute
 
 
 class Impatient(RealHost):

@@ -10,9 +10,9 @@ import pytest
 from builders import environment_of, make_image, make_job, make_rootfs, make_site
 
 from bareboat import render
-from bareboat.errors import PlanError, UsageError
 from bareboat.model import Decision, Image, Job, Mount, Plan, Process, Topology
 from bareboat.plan import plan
+from bareboat_base.errors import PlanError, UsageError
 
 SERVER = Process(entrypoint=("/entry", "--say"), command=("serve", "a b"), workdir="/app")
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bareboat.errors import UsageError
 from bareboat.project import code, starters, world
 from bareboat.project.starters import Started
+from bareboat_base.errors import UsageError
 
 #: Scripts as their users write them -> framework, and the launchers that fit.
 SCRIPTS = {

@@ -13,16 +13,16 @@ from typing import Any
 
 import pytest
 
-from bareboat.errors import BareboatError, ImageError, StoreError
-from bareboat.images.layers.limits import Limits
-from bareboat.images.layers.unpack import unpack
-from bareboat.images.oci import manifest
-from bareboat.images.oci.reference import Reference, parse
-from bareboat.images.oci.source import Descriptor, Document, Source
-from bareboat.images.transfer import push as pushing
-from bareboat.images.transfer.push import Pushed, Target, push
 from bareboat.model import Image, Layer, StoredLayer
-from bareboat.store import Store
+from bareboat_base.errors import BareboatError, ImageError, StoreError
+from bareboat_images.layers.limits import Limits
+from bareboat_images.layers.unpack import unpack
+from bareboat_images.oci import manifest
+from bareboat_images.oci.reference import Reference, parse
+from bareboat_images.oci.source import Descriptor, Document, Source
+from bareboat_images.store import Store
+from bareboat_images.transfer import push as pushing
+from bareboat_images.transfer.push import Pushed, Target, push
 
 DOCKER_LAYER = "application/vnd.docker.image.rootfs.diff.tar.gzip"
 OCI_LAYER = "application/vnd.oci.image.layer.v1.tar"

@@ -15,12 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from bareboat import config, ranges
-from bareboat.errors import UsageError
+from bareboat import config
 from bareboat.jobfile import read_job
 from bareboat.model import Job, ProveRequest, Scheduling, Topology
 from bareboat.model.sweep import Sweep
-from bareboat.ranges import MOST_RANKS, RANGES
+from bareboat_base import ranges
+from bareboat_base.errors import UsageError
+from bareboat_base.ranges import MOST_RANKS, RANGES
 
 TABLES: dict[str, type[msgspec.Struct]] = {
     "topology": Topology, "scheduling": Scheduling, "prove": ProveRequest, "": Job,

@@ -13,10 +13,10 @@ from builders import make_image, make_job, make_rootfs, make_site
 
 from bareboat import registry
 from bareboat.engines import Enclosure, costs, untested
-from bareboat.errors import PlanError
 from bareboat.model import Decision, EngineFacts, Image, Plan, Site, Topology
 from bareboat.plan import plan
 from bareboat.plan.ranking import Ranking, least
+from bareboat_base.errors import PlanError
 
 ONE = Topology()
 MEASURED = ("bubblewrap", "charliecloud", "apptainer", "podman", "udocker")

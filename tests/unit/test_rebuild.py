@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from bareboat.errors import StoreError, UsageError
-from bareboat.images.layers import layer as canonical
-from bareboat.images.layers import rebuild
-from bareboat.images.layers.limits import Limits
-from bareboat.images.layers.unpack import unpack
-from bareboat.images.oci import export
 from bareboat.model import Image, Layer, StoredLayer
-from bareboat.store import Store
+from bareboat_base.errors import StoreError, UsageError
+from bareboat_images.layers import layer as canonical
+from bareboat_images.layers import rebuild
+from bareboat_images.layers.limits import Limits
+from bareboat_images.layers.unpack import unpack
+from bareboat_images.oci import export
+from bareboat_images.store import Store
 
 REMEDY = "bareboat image pull --fresh debian:12"
 

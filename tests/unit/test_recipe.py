@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tars import archive, file, folder, hardlink, long_name, pax, symlink, unpack_bytes
 
-from bareboat.errors import ImageError, StoreError
-from bareboat.files.trees import remove_tree
-from bareboat.images.layers import recipe as recipes
-from bareboat.images.layers.recipe import check, rebuild
+from bareboat_base.errors import ImageError, StoreError
+from bareboat_base.files.trees import remove_tree
+from bareboat_images.layers import recipe as recipes
+from bareboat_images.layers.recipe import check, rebuild
 
 
 def rebuilt(data: bytes, folder: Path) -> bytes:

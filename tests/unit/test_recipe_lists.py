@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from recipe_sites import HDR, target
 
-from bareboat.errors import UsageError
-from bareboat.images.recipe import stages
 from bareboat.project.recipes import composition, definition, dockerfile, lists, python_lists, wanted
 from bareboat.project.recipes.choices import Choices
 from bareboat.project.recipes.listed import Listed
 from bareboat.project.recipes.wanted import Wanted
+from bareboat_base.errors import UsageError
+from bareboat_images.recipe import stages
 
 UV = """\
 version = 1

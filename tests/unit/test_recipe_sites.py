@@ -10,9 +10,7 @@ import pytest
 from builders import make_driver, make_image, make_site
 from recipe_sites import CRAY, HDR, OLD_GPUS, SITES, host_mpi, port, slurm, target
 
-from bareboat.errors import BareboatError, PlanError, UsageError
 from bareboat.gpu.versions import FIRST_DRIVERS, judge_cuda
-from bareboat.images.recipe import stages
 from bareboat.model import CudaCompat, MpiFamily, Refusal, SchedulerFacts, Site
 from bareboat.model.fabric import Kind, Network
 from bareboat.mpi.ladder import Rung, Step, mpi_site_of, walk
@@ -22,7 +20,9 @@ from bareboat.project.recipes import target as targets
 from bareboat.project.recipes.choices import Choices
 from bareboat.project.recipes.target import TargetSite
 from bareboat.project.recipes.wanted import Base, Wanted
-from bareboat.versions import numbers
+from bareboat_base.errors import BareboatError, PlanError, UsageError
+from bareboat_base.versions import numbers
+from bareboat_images.recipe import stages
 
 FRAMEWORKS = ("torch", "tensorflow", "jax")
 

@@ -11,12 +11,12 @@ from builders import fake_digest, make_image
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bareboat.errors import StoreError, UsageError
-from bareboat.images.oci import reference
-from bareboat.images.oci.reference import Reference, Transport, parse
-from bareboat.images.transfer import locate
 from bareboat.model import Pin
-from bareboat.store import Store
+from bareboat_base.errors import StoreError, UsageError
+from bareboat_images.oci import reference
+from bareboat_images.oci.reference import Reference, Transport, parse
+from bareboat_images.store import Store
+from bareboat_images.transfer import locate
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 

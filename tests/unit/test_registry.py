@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from bareboat import registry
-from bareboat.errors import PlanError, UsageError
 from bareboat.model import Start
+from bareboat_base.errors import PlanError, UsageError
 
 GROUPS = ("engines", "launchers", "schedulers")
 LOADERS = {

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from registries import FakeRegistry, answer, auth_file, hand_made
 
-from bareboat.images.registry.auth import challenges
-from bareboat.images.registry.client import Options, open_registry
-from bareboat.images.registry.exchange import retry_after_s
+from bareboat_images.registry.auth import challenges
+from bareboat_images.registry.client import Options, open_registry
+from bareboat_images.registry.exchange import retry_after_s
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from bareboat.errors import ImageError
-from bareboat.images.registry import credentials
+from bareboat_base.errors import ImageError
+from bareboat_images.registry import credentials
 
 
 def packed(user: str, password: str) -> dict[str, str]:

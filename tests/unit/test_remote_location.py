@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bareboat.errors import UsageError
-from bareboat.images.registry.location import mirror_url, parse_url, registry_url
+from bareboat_base.errors import UsageError
+from bareboat_images.registry.location import mirror_url, parse_url, registry_url
 
 
 @pytest.mark.parametrize(

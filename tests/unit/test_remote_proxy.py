@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bareboat.errors import UsageError
-from bareboat.images.registry import proxy
-from bareboat.images.registry.location import parse_url
+from bareboat_base.errors import UsageError
+from bareboat_images.registry import proxy
+from bareboat_images.registry.location import parse_url
 
 PROXY = "http://proxy.example:3128"
 

@@ -22,11 +22,11 @@ from tools import tool
 from watch import processes_with, wait_until
 
 from bareboat import render
-from bareboat.errors import UsageError
-from bareboat.execute import processes_of
 from bareboat.launchers import Launch, torchrun
 from bareboat.model import Command, EngineFacts, Mount, Plan, Requirement, Topology
 from bareboat.plan import plan
+from bareboat_base.errors import UsageError
+from bareboat_base.execute import processes_of
 
 PRINTF = tool("printf")
 ENV = tool("env")

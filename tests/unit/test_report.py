@@ -15,10 +15,10 @@ pytest.importorskip("matplotlib")
 import msgspec
 from builders import make_analysis, make_image, make_job, make_records, make_site, make_study
 
-from bareboat.errors import UsageError
 from bareboat.model import Arm, Layer, Record, Study
-from bareboat.study.analysis import Analysis
-from bareboat.study.report import render_report
+from bareboat_base.errors import UsageError
+from bareboat_study.analysis import Analysis
+from bareboat_study.report import render_report
 
 Case = tuple[Study, Sequence[Record], Analysis]
 

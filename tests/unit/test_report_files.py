@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from bareboat.errors import UsageError
-from bareboat.store import Store
-from bareboat.study import report_files
-from bareboat.study.page import Markup, document
+from bareboat_base.errors import UsageError
+from bareboat_images.store import Store
+from bareboat_study import report_files
+from bareboat_study.page import Markup, document
 
 RUN = "digits-20261120-101500"
 

@@ -13,10 +13,10 @@ import pytest
 from matplotlib.figure import Figure
 from matrices import SPEED, make_matrix, make_points, make_records
 
-from bareboat.errors import UsageError
 from bareboat.model import Contrast, MetricRequest
-from bareboat.study import drawing, findings, published, report_matrix, report_matrix_tables, series_plots
-from bareboat.study.report_matrix import StudyReport
+from bareboat_base.errors import UsageError
+from bareboat_study import drawing, findings, published, report_matrix, report_matrix_tables, series_plots
+from bareboat_study.report_matrix import StudyReport
 
 LOSS = MetricRequest(name="loss", series=r"(?P<x>\d) (?P<y>.*)", x="epoch")
 TABLE = (

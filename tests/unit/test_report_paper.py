@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from bareboat.cli.report_export import FORMATS, study_files
 from bareboat.model import Record, Study
-from bareboat.study import drawing, method, plots, report_paper, report_tables
-from bareboat.study.analysis import Analysis
-from bareboat.study.report_values import as_csv, latex, latex_rows, markdown, markdown_table
+from bareboat_study import drawing, method, plots, report_paper, report_tables
+from bareboat_study.analysis import Analysis
+from bareboat_study.report_values import as_csv, latex, latex_rows, markdown, markdown_table
 
 
 @pytest.fixture(scope="module")

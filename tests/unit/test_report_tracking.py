@@ -14,13 +14,13 @@ import pytest
 
 from bareboat.cli import report_trackers
 from bareboat.cli.main import main
-from bareboat.errors import UsageError
-from bareboat.study import report_series, report_tracking
-from bareboat.study.report_series import Point, Series
-from bareboat.study.report_tracking import Tracked
+from bareboat_base.errors import UsageError
+from bareboat_study import report_series, report_tracking
+from bareboat_study.report_series import Point, Series
+from bareboat_study.report_tracking import Tracked
 
 LAB = Path(os.environ.get("BAREBOAT_LAB", "/opt/bareboat-lab")) / "frameworks" / "wandb" / "bin" / "python"
-SOURCE = Path(report_tracking.__file__).parents[2]
+SOURCE = Path(report_tracking.__file__).parents[1]
 METER = """
 import bareboat_meter
 meter = bareboat_meter.Meter(samples_per_step=8)
@@ -182,8 +182,8 @@ READ_BACK = """
 import math, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from bareboat.study import report_tracking
-from bareboat.study.report_series import Point, Series
+from bareboat_study import report_tracking
+from bareboat_study.report_series import Point, Series
 run = report_tracking.Tracked(name="train-1", group="grid/1", began_s=1_700_000_000, parameters={"lr": "0.1"},
     results={"loss": 0.25, "bad": math.nan}, series=[Series("loss", 0, (Point(1, 1.0), Point(3, 0.25)))])
 top = Path.cwd()

@@ -10,11 +10,11 @@ import pytest
 from builders import make_image, make_job, make_site
 from stored import image_of
 
-from bareboat.errors import PlanError
-from bareboat.images.deployment import roots
+from bareboat.deployment import roots
 from bareboat.model import EngineFacts, Image, Mount, OwnTree, Plan, Rootfs
 from bareboat.plan import plan
-from bareboat.store import Store
+from bareboat_base.errors import PlanError
+from bareboat_images.store import Store
 
 LARGE = {f"usr/lib/{n}": "x" for n in range(300)}
 TREE = {"bin": "-> usr/bin", "usr/bin/sh": "sh", "etc/ssl/cert": "c", "etc/name": "n", "srv": None, **LARGE}

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from msgspec import UNSET
 
-from bareboat.execute import SAMPLER, sampler
 from bareboat.model import Usage
 from bareboat.runs import usage
-from bareboat.study import bands
+from bareboat_base.execute import SAMPLER, sampler
+from bareboat_study import bands
 
 MIB = 1 << 20
 

@@ -6,9 +6,9 @@ import pytest
 from builders import make_site
 from stored import image_of
 
-from bareboat.images.inside.scratch import contents
 from bareboat.model import ScratchEntry
-from bareboat.store import Store
+from bareboat_images.inside.scratch import contents
+from bareboat_images.store import Store
 
 
 def found(store: Store, *trees: dict[str, str | None], home: str = "/home/ada") -> list[ScratchEntry]:

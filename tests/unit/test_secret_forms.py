@@ -7,7 +7,7 @@ import string
 
 import pytest
 
-from bareboat import secret_forms
+from bareboat_base import secret_forms
 
 _LETTERS = random.Random(1)
 

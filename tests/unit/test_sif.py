@@ -10,8 +10,8 @@ from archives import DATA_JSON, sif_of, sif_part
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bareboat.errors import ImageError
-from bareboat.images.formats.sif import Sif, read_sif
+from bareboat_base.errors import ImageError
+from bareboat_images.formats.sif import Sif, read_sif
 
 DEFINITION = sif_part(0x4001, offset=32768, size=3, number=1)
 SYSTEM = sif_part(offset=32768, size=10, number=2)

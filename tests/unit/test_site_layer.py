@@ -13,8 +13,6 @@ import pytest
 from builders import fake_digest, make_image, make_job, make_rootfs, make_site
 
 from bareboat import render
-from bareboat.errors import ImageError, PlanError, UsageError
-from bareboat.images.inside.view import View
 from bareboat.model import Image, MpiFacts, MpiFamily, Pmi, Refusal, SchedulerFacts, Site, SiteLayer, Topology
 from bareboat.mpi.ladder import MpiSite, Rung, Step, walk
 from bareboat.mpi.rules import Layout
@@ -22,7 +20,9 @@ from bareboat.mpi.site_layer import OFFERS, PREFIX, Contents, environment, expec
 from bareboat.plan import plan
 from bareboat.plan.site_layer import needed_layer
 from bareboat.site_layer import closure, horovod, name_of, provide, wheels
-from bareboat.store import Store
+from bareboat_base.errors import ImageError, PlanError, UsageError
+from bareboat_images.inside.view import View
+from bareboat_images.store import Store
 
 HOST_OPENMPI = MpiFacts(
     family=MpiFamily.OPENMPI, version="4.1.4", library="/usr/lib/libmpi.so.40", launcher="/usr/bin/mpirun",

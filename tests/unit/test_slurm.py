@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bareboat import render
-from bareboat.errors import PlanError, ToolError, UsageError
 from bareboat.model import Job, JobState, Outcome, SchedulerFacts, Scheduling, Topology
 from bareboat.plan import plan
 from bareboat.schedulers import slurm
+from bareboat_base.errors import PlanError, ToolError, UsageError
 
 SHOWN = """\
 PartitionName=main AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL AllocNodes=ALL Default=YES QoS=N/A \

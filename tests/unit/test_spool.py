@@ -17,10 +17,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bareboat.errors import ImageError
-from bareboat.images.oci.source import Descriptor, Document
-from bareboat.images.transfer import spool
-from bareboat.images.transfer.spool import Interrupted, Spool, straight
+from bareboat_base.errors import ImageError
+from bareboat_images.oci.source import Descriptor, Document
+from bareboat_images.transfer import spool
+from bareboat_images.transfer.spool import Interrupted, Spool, straight
 
 CHUNK = 1 << 20
 DATA = random.Random(1).randbytes(3 * CHUNK + 17)

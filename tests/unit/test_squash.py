@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from archives import sif_of, sif_part, superblock
 
-from bareboat.errors import ImageError, StoreError
-from bareboat.images.formats import squash
-from bareboat.images.oci.reference import Transport
-from bareboat.images.transfer.local import open_local
+from bareboat_base.errors import ImageError, StoreError
+from bareboat_images.formats import squash
+from bareboat_images.oci.reference import Transport
+from bareboat_images.transfer.local import open_local
 
 
 def write(path: Path, data: bytes) -> Path:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bareboat.images.formats import squash
-from bareboat.images.formats.rootfs import read_facts
+from bareboat_images.formats import squash
+from bareboat_images.formats.rootfs import read_facts
 
 ENVIRONMENT = (
     "#!/bin/sh\n    export PATH=/opt/env/bin:$PATH\n    export PATH=/opt/mpi/bin:$PATH\n    export A=own\n"

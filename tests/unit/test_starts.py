@@ -7,9 +7,9 @@ import pytest
 from builders import make_image, make_job
 from msgspec import UNSET, UnsetType
 
-from bareboat.images.inside import starts
 from bareboat.model import CaptureRequest
 from bareboat.plan.warnings import image_warnings
+from bareboat_images.inside import starts
 
 JAX = {"jax_cuda12_plugin"}
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 np = pytest.importorskip("numpy")
 stats = pytest.importorskip("scipy.stats")
 
-from bareboat.errors import UsageError  # noqa: E402
-from bareboat.study.simulate import Machine, Method, Rates, block_log_ratios, error_rates  # noqa: E402
-from bareboat.study.statistics import (  # noqa: E402
+from bareboat_base.errors import UsageError  # noqa: E402
+from bareboat_study.simulate import Machine, Method, Rates, block_log_ratios, error_rates  # noqa: E402
+from bareboat_study.statistics import (  # noqa: E402
     LEAST_RUNS,
     MOST_RUNS,
     Comparison,

@@ -19,20 +19,24 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tools import ordinary, tool
 
-from bareboat import codec, place
-from bareboat.errors import StoreError, UsageError
-from bareboat.files.trees import remove_tree
-from bareboat.images.layers import layer as layers
-from bareboat.images.layers.flatten import make_flat
 from bareboat.model import Image, Layer, StoredCapture
-from bareboat.store import Store
+from bareboat_base import codec
+from bareboat_base.errors import StoreError, UsageError
+from bareboat_base.files.trees import remove_tree
+from bareboat_images import place
+from bareboat_images.layers import layer as layers
+from bareboat_images.layers.flatten import make_flat
+from bareboat_images.store import Store
 
 HEX = "0123456789abcdef" * 4
 
 
 def in_process(program: str, *arguments: str | Path, prefix: tuple[str, ...] = ()) -> subprocess.Popen[str]:
     """Python with `store` open at the first argument, in a process of its own."""
-    head = "import pathlib, sys; from bareboat.store import Store; store = Store(pathlib.Path(sys.argv[1]))\n"
+    head = (
+        "import pathlib, sys; from bareboat_images.store import Store\n"
+        "store = Store(pathlib.Path(sys.argv[1]))\n"
+    )
     return subprocess.Popen(
         [*prefix, sys.executable, "-c", head + program, *map(str, arguments)],
         stdin=subprocess.PIPE,
@@ -541,7 +545,7 @@ def test_a_store_where_no_folder_can_be_made_is_refused() -> None:
 
 
 _USES = """
-from bareboat.errors import StoreError
+from bareboat_base.errors import StoreError
 uses = {
     "write": lambda: store.write(store.root / "names" / "y", b"x"),
     "new_run": lambda: store.new_run("x"),

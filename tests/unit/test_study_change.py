@@ -12,8 +12,8 @@ from matrices import keep, make_matrix, make_points, make_records
 
 from bareboat.cli.main import main
 from bareboat.model import Matrix
-from bareboat.store import Store
-from bareboat.study.statistics import Verdict, compare_means
+from bareboat_images.store import Store
+from bareboat_study.statistics import Verdict, compare_means
 
 FIRST = make_matrix(points=(("resnet50", 32), ("vgg16", 32), ("vgg16", 64)))
 
@@ -98,7 +98,7 @@ def test_a_page_is_the_report_of_the_study_and_not_of_its_points(
 
 
 def test_a_tracker_gets_the_runs_of_every_point(store: Store, tmp_path, monkeypatch, capsys) -> None:
-    from bareboat.study import report_tracking
+    from bareboat_study import report_tracking
 
     written = []
     monkeypatch.setattr(report_tracking, "check", lambda _tracker: None)

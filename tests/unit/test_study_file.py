@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from bareboat import config
-from bareboat.errors import UsageError
 from bareboat.jobfile import read_job
 from bareboat.model import Contrast
-from bareboat.studyfile import StudyRequest, check_arms, is_study, read_study
-from bareboat.toml import TomlFile
+from bareboat_base.errors import UsageError
+from bareboat_base.toml import TomlFile
+from bareboat_study.studyfile import StudyRequest, check_arms, is_study, read_study
 
 ARMS = '[arms]\nbare = {engine = "native"}\nsif = {engine = "apptainer", form = "file"}\n'
 

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matrices import SPEED, make_matrix, make_points, make_records
 
-from bareboat import codec
-from bareboat.errors import UsageError
 from bareboat.model import Contrast, Matrix, MetricRequest, ProveRequest, Record, Study, Topology
-from bareboat.study import blocks, findings, report_matrix, text
-from bareboat.study.report_matrix import StudyReport
-from bareboat.study.statistics import Verdict
+from bareboat_base import codec
+from bareboat_base.errors import UsageError
+from bareboat_study import blocks, findings, report_matrix, text
+from bareboat_study.report_matrix import StudyReport
+from bareboat_study.statistics import Verdict
 
 
 def found_in(matrix: Matrix, ratios: dict[str, float], **how: Any) -> findings.StudyFindings:

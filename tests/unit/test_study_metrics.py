@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bareboat.errors import UsageError
 from bareboat.model import MetricRequest
-from bareboat.study import patterns
-from bareboat.study.metrics import Reader
-from bareboat.study.patterns import MissingMetricError
+from bareboat_base.errors import UsageError
+from bareboat_study import patterns
+from bareboat_study.metrics import Reader
+from bareboat_study.patterns import MissingMetricError
 
 OUTPUT = """step 10 loss 0.5
 1 images/sec: 10.5

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bareboat.errors import UsageError
-from bareboat.study.families import holm
-from bareboat.study.pooling import common_errors, pool
-from bareboat.study.scaling import law_speed, scale
+from bareboat_base.errors import UsageError
+from bareboat_study.families import holm
+from bareboat_study.pooling import common_errors, pool
+from bareboat_study.scaling import law_speed, scale
 
 # metafor 3.8.1: rma(yi, sei=, method="REML", test="knha", control=list(threshold=1e-12, maxiter=1000)):
 # mean, bounds of the 95 % interval, tau, I2, Q and its p. The last one is metafor's own example (dat.bcg).

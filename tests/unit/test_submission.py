@@ -14,11 +14,11 @@ from builders import fake_digest, make_job, make_site
 
 from bareboat.cli import logs
 from bareboat.cli.main import main
-from bareboat.errors import BareboatError, PlanError, ToolError, UsageError
 from bareboat.model import JobState, SchedulerFacts, Submission, Topology
 from bareboat.plan import plan
 from bareboat.runs import clusters, creation, dependencies, interaction, records, state, submission, sweeps
-from bareboat.store import Store
+from bareboat_base.errors import BareboatError, PlanError, ToolError, UsageError
+from bareboat_images.store import Store
 
 Says = Callable[..., None]
 
@@ -66,7 +66,7 @@ def make(
         submitted_at="2026-11-22T03:00:00Z", plan_digest=fake_digest("1"), image_digest=None,
         site_digest=fake_digest("2"), cluster=cluster,
     )  # fmt: skip
-    from bareboat import codec
+    from bareboat_base import codec
 
     store.write(folder / "submission.json", codec.to_json(made))
     if starts:

@@ -12,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tools import tool
 
-from bareboat import codec, config, jobfile, render
-from bareboat.errors import PlanError, UsageError
+from bareboat import config, jobfile, render
 from bareboat.model import Joined, SchedulerFacts, Topology, Variable, sweep
 from bareboat.model.sweep import Field, Sweep
 from bareboat.plan import plan
+from bareboat_base import codec
+from bareboat_base.errors import PlanError, UsageError
 
 #: What TOML can hold and an environment can carry.
 VALUES = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=30)

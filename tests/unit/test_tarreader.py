@@ -14,11 +14,11 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bareboat.errors import ImageError
-from bareboat.images.oci import inflation, tarreader
-from bareboat.images.oci.inflation import inflate
-from bareboat.images.oci.tarreader import Entry, Tar
-from bareboat.printable import file_name
+from bareboat_base.errors import ImageError
+from bareboat_base.printable import file_name
+from bareboat_images.oci import inflation, tarreader
+from bareboat_images.oci.inflation import inflate
+from bareboat_images.oci.tarreader import Entry, Tar
 
 
 def inflated(data: bytes, size: int = 1000) -> bytes:

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bareboat.errors import UsageError
 from bareboat.model import Topology
-from bareboat.toml import TomlFile
+from bareboat_base.errors import UsageError
+from bareboat_base.toml import TomlFile
 
 
 def toml(folder: Path, text: str) -> TomlFile:

@@ -13,15 +13,17 @@ from builders import make_site
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bareboat import codec, place, registry
+from bareboat import registry
 from bareboat.engines import site_images
-from bareboat.errors import BareboatError, ToolError
-from bareboat.files.mounts import Mount
 from bareboat.gpu import find
 from bareboat.model import EngineFacts, JobState, Outcome, SchedulerFacts
 from bareboat.probe import compute, fabrics, mpis, permits
 from bareboat.probe.engines import probe_engine
 from bareboat.schedulers import odd_lines, slurm
+from bareboat_base import codec
+from bareboat_base.errors import BareboatError, ToolError
+from bareboat_base.files.mounts import Mount
+from bareboat_images import place
 
 SCHEDULERS = [name for name in registry.names("schedulers") if name != "local"]
 JOB_IDS = {"slurm": "17_3", "gridengine": "17.3", "pbs": "17[3].s", "lsf": "17[3]", "flux": "ƒ17"}

@@ -17,10 +17,10 @@ from tools import tool
 
 from bareboat import registry
 from bareboat.engines import LOADER, Container, Enclosure, proot_start, udocker
-from bareboat.errors import PlanError
 from bareboat.model import Command, EngineFacts, Executable, ForwardEnv, Mount, Refusal, Topology
 from bareboat.plan import plan
 from bareboat.probe.host import RealHost
+from bareboat_base.errors import PlanError
 
 #: Takes PRoot's options and runs the command on the host, as a PRoot does whose translation is broken.
 UNSOUND = b"""\

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bareboat import config, ranges, units
-from bareboat.errors import UsageError
+from bareboat import config
 from bareboat.jobfile import read_job
-from bareboat.toml import TomlFile
+from bareboat_base import ranges, units
+from bareboat_base.errors import UsageError
+from bareboat_base.toml import TomlFile
 
 GIB = 2**30
 

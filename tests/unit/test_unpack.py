@@ -20,9 +20,9 @@ import zstandard
 from tars import MTIME, archive, file, folder, hardlink, pax, symlink, unpack_bytes
 from tools import tool
 
-from bareboat.errors import ImageError
-from bareboat.images.layers.limits import Limits
-from bareboat.images.layers.unpack import unpack
+from bareboat_base.errors import ImageError
+from bareboat_images.layers.limits import Limits
+from bareboat_images.layers.unpack import unpack
 
 
 @pytest.fixture
@@ -552,8 +552,8 @@ def test_memory_is_bounded_for_many_folders_and_long_names(target: Path) -> None
 def test_proven_folders_are_forgotten_before_they_are_many(
     target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bareboat.images.layers.folders._MIB", 40)
-    monkeypatch.setattr("bareboat.images.layers.stamps._MIB", 40)
+    monkeypatch.setattr("bareboat_images.layers.folders._MIB", 40)
+    monkeypatch.setattr("bareboat_images.layers.stamps._MIB", 40)
     unpack_bytes(
         archive(*(folder(b"d%d/e/" % n, 0o700, n) + file(b"d%d/e/f" % n) for n in range(100))), target
     )

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bareboat.files import untrusted
-from bareboat.files.untrusted import UntrustedFileError
-from bareboat.printable import one_line, printable
+from bareboat_base.files import untrusted
+from bareboat_base.files.untrusted import UntrustedFileError
+from bareboat_base.printable import one_line, printable
 
 
 def test_a_small_file_is_read_whole(tmp_path: Path) -> None:

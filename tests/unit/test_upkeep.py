@@ -18,17 +18,17 @@ import pytest
 from builders import fake_digest
 from tools import tool
 
-from bareboat import codec
-from bareboat.errors import StoreError, UsageError
-from bareboat.images import upkeep
-from bareboat.images.formats import pack
-from bareboat.images.layers import layer as canonical
-from bareboat.images.layers.flatten import make_flat
-from bareboat.images.layers.limits import Limits
-from bareboat.images.layers.unpack import unpack
-from bareboat.images.upkeep import State, contents
 from bareboat.model import Image, Layer, Mount, PackedFile, Pin, StoredCapture, StoredLayer
-from bareboat.store import Store
+from bareboat_base import codec
+from bareboat_base.errors import StoreError, UsageError
+from bareboat_images import upkeep
+from bareboat_images.formats import pack
+from bareboat_images.layers import layer as canonical
+from bareboat_images.layers.flatten import make_flat
+from bareboat_images.layers.limits import Limits
+from bareboat_images.layers.unpack import unpack
+from bareboat_images.store import Store
+from bareboat_images.upkeep import State, contents
 
 DAY_S = 86_400
 
@@ -398,7 +398,7 @@ def test_what_is_claimed_while_it_is_collected_goes_back(
     """A pull that finds a layer just before it is set aside gets it back."""
     layer = put_layer(store, a="1")
     claims = iter([set(), {layer.diff_id}])
-    monkeypatch.setattr("bareboat.images.upkeep.contents.claims", lambda _store, **_: next(claims))
+    monkeypatch.setattr("bareboat_images.upkeep.contents.claims", lambda _store, **_: next(claims))
     assert upkeep.collect_garbage(store).freed == ()
     assert store.stored_layer(layer.diff_id).inodes == 1
 
@@ -416,7 +416,7 @@ def test_an_image_made_while_it_is_collected_keeps_its_layers(
             put_image(store, [layer])
         return real(of)
 
-    monkeypatch.setattr("bareboat.images.upkeep.contents.claims", claims)
+    monkeypatch.setattr("bareboat_images.upkeep.contents.claims", claims)
     assert upkeep.collect_garbage(store).freed == ()
     assert upkeep.verify(store, store.images()[0]).ok
 
@@ -480,7 +480,7 @@ def test_a_full_disk_does_not_keep_from_making_room(store: Store, monkeypatch: p
 
 def test_a_collection_that_is_killed_leaves_nothing_half(store: Store) -> None:
     program = (
-        "import pathlib, sys; from bareboat.store import Store; from bareboat.images import upkeep\n"
+        "import pathlib, sys; from bareboat_images.store import Store; from bareboat_images import upkeep\n"
         "store = Store(pathlib.Path(sys.argv[1])); print('ready', flush=True); upkeep.collect_garbage(store)"
     )
     kept = put_image(store, [put_layer(store, kept="1")])

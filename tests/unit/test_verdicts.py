@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bareboat.study import verdicts
-from bareboat.study.statistics import LEAST_RUNS, Comparison, Verdict, compare, geometric_mean
+from bareboat_study import verdicts
+from bareboat_study.statistics import LEAST_RUNS, Comparison, Verdict, compare, geometric_mean
 
 
 def said(*ratios: float, margin: float = 0.02) -> tuple[Comparison, str]:

@@ -13,9 +13,9 @@ import msgspec
 import pytest
 from builders import make_records, make_study
 
-from bareboat.execute.processes import scheduling
 from bareboat.model import Record, Study, Window
-from bareboat.study import analysis, waiting
+from bareboat_base.execute.processes import scheduling
+from bareboat_study import analysis, waiting
 
 SHARED = ("cgroup 0::/user; policy 0; nice 0; cores 0,1",)
 

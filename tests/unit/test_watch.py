@@ -18,12 +18,12 @@ from pathlib import Path
 import pytest
 from builders import make_image, make_job, make_rootfs, make_site
 
-from bareboat import codec
 from bareboat.model import Outcome
 from bareboat.plan import plan
 from bareboat.schedulers import Place, gridengine, pbs, place_query, slurm
-from bareboat.store import Store
-from bareboat.study import listing, prove
+from bareboat_base import codec
+from bareboat_images.store import Store
+from bareboat_study import listing, prove
 
 
 def words(*given: str) -> list[str]:

@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 from tools import tool
 
-from bareboat import codec, render
-from bareboat.errors import UsageError
+from bareboat import render
 from bareboat.model import JobState, Plan, Scheduling, Submission, Topology
 from bareboat.plan import plan
 from bareboat.runs import programs, records, state
-from bareboat.store import Store
+from bareboat_base import codec
+from bareboat_base.errors import UsageError
+from bareboat_images.store import Store
 
 
 def asks(function: str, *arguments: str | Path, stdin: str = "") -> str:

@@ -18,12 +18,13 @@ from pathlib import Path
 import pytest
 from builders import fake_digest
 
-from bareboat import __version__, codec
-from bareboat.errors import BareboatError, ImageError
-from bareboat.images.layers import layer as canonical
-from bareboat.images.oci import bundle, export, wheels
+from bareboat import __version__
 from bareboat.model import Image, Layer, Pin
-from bareboat.store import Store
+from bareboat_base import codec
+from bareboat_base.errors import BareboatError, ImageError
+from bareboat_images.layers import layer as canonical
+from bareboat_images.oci import bundle, export, wheels
+from bareboat_images.store import Store
 
 INFO = "demo_pkg-1.0+local.dist-info"
 
@@ -102,14 +103,14 @@ def test_every_wheel_is_one(packed: dict[str, bytes]) -> None:
 
 def test_all_of_bareboat_is_in_its_wheel(packed: dict[str, bytes]) -> None:
     [file] = [file for file in packed if file.startswith("bareboat-")]
-    package = Path(wheels.__file__).parents[2]
+    top = Path(wheels.__file__).parents[2]
     with zipfile.ZipFile(io.BytesIO(packed[file])) as archive:
         names = set(archive.namelist())
-        files = (path for path in package.rglob("*") if path.is_file() and path.suffix != ".pyc")
-        assert {path.relative_to(package.parent).as_posix() for path in files} <= names
+        files = (path for path in top.glob("bareboat*/**/*") if path.is_file() and path.suffix != ".pyc")
+        assert {path.relative_to(top).as_posix() for path in files} <= names
         assert "bareboat_meter.py" in names
-        assert archive.read("bareboat/images/oci/wheels.py") == Path(wheels.__file__).read_bytes()
-        assert str(package) not in str(archive.infolist())
+        assert archive.read("bareboat_images/oci/wheels.py") == Path(wheels.__file__).read_bytes()
+        assert str(top) not in str(archive.infolist())
 
 
 def test_equal_installations_give_equal_bytes(packed: dict[str, bytes]) -> None:

@@ -10,7 +10,7 @@ from msgspec import UNSET
 
 from bareboat.api import opened
 from bareboat.session import images, preparation
-from bareboat.store import check_name
+from bareboat_images.store import check_name
 
 if TYPE_CHECKING:
     from bareboat.model import Image
@@ -46,7 +46,7 @@ def capture(
 def pull(reference: str, *, name: str | None = None) -> Image:
     """Bring an image into the store, if the signature policy accepts it: `debian:12`, `oci-archive:FILE` and
     what else `bareboat image pull` takes."""
-    from bareboat.images.transfer import locate
+    from bareboat_images.transfer import locate
 
     if name is not None:
         check_name(name)

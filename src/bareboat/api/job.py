@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, Unpack
 import msgspec
 from msgspec import UNSET
 
-from bareboat import jobfile, model, registry, render, studyfile
+from bareboat import jobfile, model, registry, render
 from bareboat.api import opened
 from bareboat.api.keys import JobKeys, nested
-from bareboat.errors import UsageError
 from bareboat.session import Prepared, Purpose, Session, planning, preparation
 from bareboat.session.defaults import with_settings
-from bareboat.toml import Document, TomlFile
+from bareboat_base.errors import UsageError
+from bareboat_base.toml import Document, TomlFile
+from bareboat_study import studyfile
 
 if TYPE_CHECKING:
     from bareboat.api.run import Run, SweepRun
@@ -227,7 +228,7 @@ class Plan:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        from bareboat.study.page import table, tag
+        from bareboat_study.page import table, tag
 
         rows = [
             (

@@ -6,9 +6,9 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
-from bareboat.errors import UsageError
 from bareboat.model import Scheduling, Topology
-from bareboat.nearest import nearest
+from bareboat_base.errors import UsageError
+from bareboat_base.nearest import nearest
 
 #: The keys of these tables are given directly.
 _TABLES = {"topology": Topology.__struct_fields__, "scheduling": Scheduling.__struct_fields__}

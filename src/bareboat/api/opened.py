@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bareboat.files import failures
 from bareboat.session import Session
 from bareboat.session.opening import open_session
+from bareboat_base.files import failures
 
 log = logging.getLogger("bareboat")
 

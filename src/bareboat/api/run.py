@@ -12,15 +12,15 @@ from msgspec import UNSET
 
 from bareboat import registry
 from bareboat.api import opened
-from bareboat.errors import BareboatError
 from bareboat.runs import allocation, creation, interaction, local, output, records, submission, sweeps
+from bareboat_base.errors import BareboatError
 
 if TYPE_CHECKING:
     from bareboat.model import JobState, Plan, Record
     from bareboat.model.sweep import Sweep as Points
     from bareboat.runs.state import Status
     from bareboat.session import Prepared, Session
-    from bareboat.store import Store
+    from bareboat_images.store import Store
 
 
 class TimedOut(BareboatError):

@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bareboat.api import opened
-from bareboat.files import outputs
 from bareboat.session import planning
-from bareboat.study import analysis as analyses
-from bareboat.study import prove as measuring
-from bareboat.study import report_files
+from bareboat_base.files import outputs
+from bareboat_study import analysis as analyses
+from bareboat_study import prove as measuring
+from bareboat_study import report_files
 
 if TYPE_CHECKING:
     from bareboat import model
     from bareboat.model import Record
     from bareboat.session import Prepared, Session
-    from bareboat.store import Store
-    from bareboat.study.analysis import Analysis, Metric
-    from bareboat.study.statistics import Verdict
+    from bareboat_images.store import Store
+    from bareboat_study.analysis import Analysis, Metric
+    from bareboat_study.statistics import Verdict
 
 
 class Study:
@@ -73,12 +73,12 @@ class Study:
         return found
 
     def _page(self) -> str:
-        from bareboat.study.report import render_report
+        from bareboat_study.report import render_report
 
         return render_report([(self._study, self.records, self.analysis)])
 
     def _repr_html_(self) -> str:
-        from bareboat.study.page import escape, table, tag
+        from bareboat_study.page import escape, table, tag
 
         found = self.analysis
         rows = [

@@ -6,7 +6,7 @@ import argparse
 
 from bareboat.cli.common import Context, add_common
 from bareboat.cli.status import add_run, newest
-from bareboat.errors import UsageError
+from bareboat_base.errors import UsageError
 
 EXAMPLE = "bareboat attach digits-20261120-101500"
 

@@ -24,7 +24,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(context: Context) -> int:
     from bareboat import registry
     from bareboat.runs import sweeps
-    from bareboat.study import queue
+    from bareboat_study import queue
 
     named = [find(context, name) for name in context.options.runs] or [newest(context)]
     runs = [job for name in named for job in queue.jobs_of(context.store, name)]

@@ -7,13 +7,13 @@ import os
 
 from msgspec import UNSET
 
-from bareboat import digests
 from bareboat.cli import console
 from bareboat.cli.common import Context, add_common, add_dry_run, add_python
-from bareboat.files import outputs
 from bareboat.model import CaptureRequest, Image
 from bareboat.session import preparation
-from bareboat.store import check_name
+from bareboat_base import digests
+from bareboat_base.files import outputs
+from bareboat_images.store import check_name
 
 EXAMPLE = "bareboat capture --name digits --save digits.tar && podman load -i digits.tar"
 
@@ -51,7 +51,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
-    from bareboat.images.oci import export
+    from bareboat_images.oci import export
 
     options = context.options
     request = CaptureRequest(
@@ -82,7 +82,7 @@ def run(context: Context) -> int:
 
 
 def _dry_run(context: Context, request: CaptureRequest) -> int:
-    from bareboat.images import capture
+    from bareboat import captures as capture
 
     found = capture.inventory(request)
     if context.options.json:

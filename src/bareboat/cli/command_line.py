@@ -10,10 +10,10 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from bareboat import ranges
 from bareboat.cli import console
-from bareboat.errors import UsageError
-from bareboat.nearest import nearest
+from bareboat_base import ranges
+from bareboat_base.errors import UsageError
+from bareboat_base.nearest import nearest
 
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite

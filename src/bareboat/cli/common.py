@@ -12,7 +12,7 @@ from bareboat.cli.command_line import amount, number
 if TYPE_CHECKING:  # `bareboat --help` builds every parser and must stay fast on login nodes
     from bareboat.config import Settings
     from bareboat.session import Session
-    from bareboat.store import Store
+    from bareboat_images.store import Store
 
 
 class Context(NamedTuple):

@@ -13,7 +13,7 @@ from bareboat.cli import console
 from bareboat.cli.common import Context, add_common
 
 if TYPE_CHECKING:
-    from bareboat.store import Store
+    from bareboat_images.store import Store
 
 EXAMPLE = "bareboat completion bash > ~/.local/share/bash-completion/completions/bareboat"
 
@@ -126,7 +126,7 @@ def _values(
 
 def _store(asked: str | None) -> Store:
     from bareboat import config
-    from bareboat.store import Store
+    from bareboat_images.store import Store
 
     return Store(config.resolve({"store": asked}, folder=Path.cwd(), environment=os.environ).store)
 

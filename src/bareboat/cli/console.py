@@ -20,8 +20,8 @@ from typing import Any
 
 from bareboat.cli import bar
 from bareboat.cli.folding import folded
-from bareboat.errors import BareboatError, PlanError, UsageError
-from bareboat.printable import excerpt, printable
+from bareboat_base.errors import BareboatError, PlanError, UsageError
+from bareboat_base.printable import excerpt, printable
 
 _BOLD, _RED, _GREEN, _YELLOW, _DIM = "1", "31", "32", "33", "2"
 
@@ -175,7 +175,7 @@ def size() -> tuple[int, int]:
 
 
 def result_json(value: Any) -> None:
-    from bareboat import codec
+    from bareboat_base import codec
 
     _write_json(codec.to_pretty_json(value))
 
@@ -188,7 +188,7 @@ def json_line(value: Any) -> None:
 
 
 def _write_json(text: str) -> None:
-    from bareboat.printable import in_json
+    from bareboat_base.printable import in_json
 
     _print(in_json(text), sys.stdout)
 
@@ -234,7 +234,7 @@ def is_live() -> bool:
 
 def agrees(path: Path, values: Mapping[str, Any]) -> bool:
     """Ask whether a project's file may set these values. Only "yes" or "y" agrees."""
-    from bareboat.printable import one_line
+    from bareboat_base.printable import one_line
 
     warn(f"{one_line(str(path), limit=1000)} sets:")
     for name, value in values.items():

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from bareboat.cli import console
 from bareboat.cli.common import Context, add_common
 from bareboat.cli.status import find
-from bareboat.printable import one_line
+from bareboat_base.printable import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bareboat.reproduction.difference import Difference
-    from bareboat.reproduction.document import Lock
+    from bareboat_study.reproduction.difference import Difference
+    from bareboat_study.reproduction.document import Lock
 
 EXAMPLE = "bareboat diff digits-20261120-101500 run.lock"
 _WIDTH = 79
@@ -34,7 +34,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(context: Context) -> int:
     """Exit with 0, whether anything differs or not."""
-    from bareboat.reproduction import matrix_difference, reading
+    from bareboat_study.reproduction import matrix_difference, reading
 
     options = context.options
     names = (options.first, options.second)
@@ -65,7 +65,7 @@ def _is_file(name: str) -> bool:
 
 def _of_run(context: Context, name: str, patterns: dict[str, str]) -> Lock:
     """The lock of a run or job; of a study, without the patterns."""
-    from bareboat.reproduction import making
+    from bareboat_study.reproduction import making
 
     run_id = find(context, name)
     folder = context.store.run(run_id)
@@ -84,7 +84,7 @@ def _of_run(context: Context, name: str, patterns: dict[str, str]) -> Lock:
 
 def text(first: Lock, second: Lock, found: Sequence[Difference], *, every: bool = False) -> str:
     """The differences for a terminal of 80 columns."""
-    from bareboat.reproduction.difference import Weight
+    from bareboat_study.reproduction.difference import Weight
 
     lines = [f"A  {_title(first)}", f"B  {_title(second)}", ""]
     if not found:

@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from bareboat import digests, registry
+from bareboat import registry
 from bareboat.cli import console
 from bareboat.cli.common import (
     SCHEDULING,
@@ -18,11 +18,12 @@ from bareboat.cli.common import (
     add_scheduling,
 )
 from bareboat.cli.folding import folded
-from bareboat.errors import StoreError, UsageError
 from bareboat.model import EngineFacts, FileSystem, GpuDriver, MpiFacts, Partition, Site
-from bareboat.printable import counted
 from bareboat.schedulers import by_partition
 from bareboat.session import sites
+from bareboat_base import digests
+from bareboat_base.errors import StoreError, UsageError
+from bareboat_base.printable import counted
 
 if TYPE_CHECKING:
     from bareboat.mpi.checks import CheckResult
@@ -112,10 +113,10 @@ def _compare(context: Context, login: Site) -> int:
     """Print the login node and a compute node side by side; 0 when jobs can run on the compute node."""
     import msgspec
 
-    from bareboat.errors import PlanError
     from bareboat.model import Job, Scheduling
     from bareboat.probe import compute
     from bareboat.runs.programs import moved, provide
+    from bareboat_base.errors import PlanError
 
     settings = context.settings
     names = ("partition", "account", "qos", "reservation", "constraint")

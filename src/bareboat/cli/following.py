@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from bareboat.cli import console, logs, wait
-from bareboat.errors import ToolError
+from bareboat_base.errors import ToolError
 
 if TYPE_CHECKING:
     from bareboat.cli.common import Context

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bareboat.cli import drafts
 from bareboat.cli.common import Context, add_common, add_dry_run
-from bareboat.errors import UsageError
+from bareboat_base.errors import UsageError
 
 EXAMPLE = "bareboat init train.py\n  bareboat init -- torchrun --nproc-per-node 4 train.py --epochs 3"
 
@@ -27,8 +27,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
-    from bareboat.files import outputs
     from bareboat.session import drafting
+    from bareboat_base.files import outputs
 
     options = context.options
     if options.script and options.command:

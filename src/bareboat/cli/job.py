@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from bareboat import render
 from bareboat.cli import console
 from bareboat.cli.folding import folded
-from bareboat.errors import UsageError
 from bareboat.session.defaults import with_settings
+from bareboat_base.errors import UsageError
 
 if TYPE_CHECKING:
     import argparse

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bareboat.errors import UsageError
-from bareboat.printable import one_line
+from bareboat_base.errors import UsageError
+from bareboat_base.printable import one_line
 
 _LIBRARY = ("numpy", "scipy", "matplotlib")
 

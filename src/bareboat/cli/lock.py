@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from bareboat.cli import console
 from bareboat.cli.common import Context, add_common
 from bareboat.cli.status import newest
-from bareboat.errors import UsageError
-from bareboat.files import outputs
+from bareboat_base.errors import UsageError
+from bareboat_base.files import outputs
 
 if TYPE_CHECKING:
-    from bareboat.reproduction.document import Lock
+    from bareboat_study.reproduction.document import Lock
 
 EXAMPLE = "bareboat lock digits-20261120-101500 > run.lock"
 
@@ -61,7 +61,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
-    from bareboat.reproduction import crate, making, patterns
+    from bareboat_study.reproduction import crate, making, patterns
 
     options = context.options
     output = _output(options.output, force=options.force)
@@ -108,7 +108,7 @@ def _output(text: str | None, *, force: bool) -> Path | None:
 
 
 def _note(lock: Lock, output: Path | None, target: Path | None) -> None:
-    from bareboat.printable import one_line
+    from bareboat_base.printable import one_line
 
     for text in lock.not_recorded:
         console.note(f"not recorded: {one_line(text)}")

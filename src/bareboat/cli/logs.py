@@ -14,9 +14,9 @@ from bareboat.cli import console
 from bareboat.cli.command_line import number
 from bareboat.cli.common import Context, add_common
 from bareboat.cli.status import add_run, newest
-from bareboat.errors import StoreError, ToolError, UsageError
-from bareboat.files import untrusted
 from bareboat.runs import directory
+from bareboat_base.errors import StoreError, ToolError, UsageError
+from bareboat_base.files import untrusted
 
 EXAMPLE = "bareboat logs -f digits-20261120-101500"
 _POLL_S = 0.5

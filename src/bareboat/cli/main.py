@@ -12,8 +12,8 @@ from typing import Any
 
 from bareboat import __version__
 from bareboat.cli import command_line, common, console
-from bareboat.errors import BareboatError, Terminated, UsageError
-from bareboat.files import failures
+from bareboat_base.errors import BareboatError, Terminated, UsageError
+from bareboat_base.files import failures
 
 #: In the order in which new users need them. Only the requested module is imported: it has `EXAMPLE`,
 #: `add(parser)` for its flags, and `run(context) -> int`.
@@ -73,9 +73,10 @@ def main(argv: list[str]) -> int:
             logging.getLogger("bareboat").setLevel(logging.DEBUG)
         if options.verb == "trust":  # it must work where settings are not trusted
             return int(_module("trust").run(options))
-        from bareboat import config, execute
+        from bareboat import config
         from bareboat.session.opening import open_store
-        from bareboat.store import Store
+        from bareboat_base import execute
+        from bareboat_images.store import Store
 
         ask = console.agrees if console.is_interactive() and not options.json else None
         damage = 0
@@ -138,7 +139,7 @@ def entry() -> None:
 
 def _note_stop(how: str, error: BaseException) -> None:
     """Note what goes on: a scheduler's runs, the notes of the exception, do not end with Bareboat."""
-    from bareboat import execute
+    from bareboat_base import execute
 
     left = list(getattr(error, "__notes__", ()))
     if not left:

@@ -18,8 +18,8 @@ from bareboat.cli.common import (
     add_scheduling,
 )
 from bareboat.cli.job import note_ignored, read_job, show_plan
-from bareboat.errors import StoreError, UsageError
 from bareboat.session import Purpose, planning, preparation
+from bareboat_base.errors import StoreError, UsageError
 
 EXAMPLE = "bareboat plan job.toml\n  bareboat plan --prepare --script job.toml > job.sh && bash job.sh"
 

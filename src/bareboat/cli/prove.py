@@ -22,9 +22,9 @@ from bareboat.cli.common import (
 )
 from bareboat.cli.job import TOPOLOGY, check_waits, note_ignored, read_job
 from bareboat.cli.study_progress import StudyProgress
-from bareboat.errors import BareboatError, Terminated, UsageError
 from bareboat.model import Job, Plan, Study
 from bareboat.session import Purpose, planning, preparation
+from bareboat_base.errors import BareboatError, Terminated, UsageError
 
 EXAMPLE = (
     "bareboat prove examples/digits.toml\n  bareboat prove --repeats 20 train.py"
@@ -107,7 +107,7 @@ def run(context: Context) -> int:
     if options.list:
         return prove_builtin.show_list(context)
     from bareboat.cli.libraries import check_installed, check_library
-    from bareboat.study import prove
+    from bareboat_study import prove
 
     options.output = report_export.claim_page(context, options.output)
 
@@ -153,7 +153,7 @@ def _study_of_arms(context: Context, published: str | None) -> int | None:
     """Conduct or resume a study of several arms, points or metrics; None where the job has one of each."""
     from bareboat.cli import prove_study
     from bareboat.cli.status import find
-    from bareboat.study import listing, matrix
+    from bareboat_study import listing, matrix
 
     options, store = context.options, context.store
     if options.resume and options.file and not os.path.exists(options.file):
@@ -181,7 +181,7 @@ def _study_of_arms(context: Context, published: str | None) -> int | None:
 
 
 def _is_unfinished(context: Context, run_id: str) -> bool:
-    from bareboat.study import matrix, prove
+    from bareboat_study import matrix, prove
 
     store = context.store
     if matrix.is_matrix(store, run_id):
@@ -236,7 +236,7 @@ def _check_unchanged(options: argparse.Namespace, study: Study) -> None:
 
 def _study_to_resume(context: Context) -> Study:
     """The named study, or the newest one with runs left: of the given job, or of any."""
-    from bareboat.study import prove
+    from bareboat_study import prove
 
     asked = context.options.file
     if asked and asked in context.store.runs():
@@ -261,7 +261,7 @@ def _show(context: Context, job: Job, plans: tuple[Plan, Plan]) -> None:
 def _measure(context: Context, study: Study) -> int:
     from bareboat.cli import report_export
     from bareboat.cli.report import show
-    from bareboat.study import listing, prove, quick
+    from bareboat_study import listing, prove, quick
 
     note_ignored(context)
     if not context.options.quiet:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from bareboat.cli import console
 from bareboat.cli.common import Context
-from bareboat.errors import UsageError
-from bareboat.files import outputs, untrusted
+from bareboat_base.errors import UsageError
+from bareboat_base.files import outputs, untrusted
 
 
 def show_list(context: Context) -> int:
     """Print the built-in studies."""
-    from bareboat.study import builtin
+    from bareboat_study import builtin
 
     if context.options.json:
         rows = [
@@ -34,7 +34,7 @@ def resolve(context: Context) -> bool:
 
     With --dry-run nothing is written. Raises UsageError for packages that the environment lacks.
     """
-    from bareboat.study import builtin
+    from bareboat_study import builtin
 
     options = context.options
     name = options.file
@@ -69,9 +69,8 @@ def read_published(context: Context, *, builtin: bool) -> str | None:
 
     Raises UsageError for a table with other columns, before anything is measured.
     """
-    from bareboat import studyfile
-    from bareboat.study import published
-    from bareboat.toml import TomlFile
+    from bareboat_base.toml import TomlFile
+    from bareboat_study import published, studyfile
 
     options = context.options
     if not options.file or options.command or not os.path.isfile(options.file):
@@ -93,7 +92,7 @@ def write_numbers(context: Context) -> None:
     """Write the measured values of the newest study of this file, and the published ones, as CSV to the
     file's directory."""
     from bareboat.cli import prove_study
-    from bareboat.study import matrix, published
+    from bareboat_study import matrix, published
 
     request = prove_study.request_of(context)
     if request is None or context.options.dry_run:

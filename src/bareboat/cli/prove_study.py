@@ -10,19 +10,20 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from bareboat import codec, registry, render
+from bareboat import registry, render
 from bareboat.cli import console
 from bareboat.cli.common import Context
 from bareboat.cli.job import check_waits, note_ignored, read_job, with_flags
-from bareboat.errors import BareboatError, PlanError, Terminated, UsageError
 from bareboat.model import Matrix
 from bareboat.model.matrix import point_text
-from bareboat.printable import counted
+from bareboat_base import codec
+from bareboat_base.errors import BareboatError, PlanError, Terminated, UsageError
+from bareboat_base.printable import counted
 
 if TYPE_CHECKING:
     from bareboat.model import Job, Site
-    from bareboat.study.matrix import Cell
-    from bareboat.studyfile import StudyRequest
+    from bareboat_study.matrix import Cell
+    from bareboat_study.studyfile import StudyRequest
 
 #: The flags that would change a design, which is fixed.
 _DESIGN = (
@@ -36,8 +37,8 @@ _DESIGN = (
 def request_of(context: Context) -> StudyRequest | None:
     """The request of a study file, or of any job for a scheduler; None for other jobs."""
     options = context.options
-    from bareboat import studyfile
-    from bareboat.toml import TomlFile
+    from bareboat_base.toml import TomlFile
+    from bareboat_study import studyfile
 
     asked = options.scheduler
     if asked is not None:
@@ -85,8 +86,8 @@ def run(context: Context, request: StudyRequest, published: str | None) -> int:
     publication's figures."""
     options = context.options
     from bareboat.cli.libraries import check_library
-    from bareboat.study import matrix
-    from bareboat.study import published as tables
+    from bareboat_study import matrix
+    from bareboat_study import published as tables
 
     if options.resume:
         return resume(context, matrix.find(context.store, request))
@@ -111,7 +112,7 @@ def run(context: Context, request: StudyRequest, published: str | None) -> int:
 def resume(context: Context, found: Matrix) -> int:
     """Conduct the missing runs of a study."""
     from bareboat.cli.libraries import check_library
-    from bareboat.study import blocks, matrix
+    from bareboat_study import blocks, matrix
 
     _check_unchanged(context, found)
     if context.options.dry_run:
@@ -131,7 +132,7 @@ def resume(context: Context, found: Matrix) -> int:
 
 def _check_unchanged(context: Context, found: Matrix) -> None:
     """Raise UsageError for a flag that would change the design. The same values again change nothing."""
-    from bareboat.study import matrix
+    from bareboat_study import matrix
 
     options = context.options
     job = matrix.points(context.store, found)[0].job
@@ -206,7 +207,7 @@ def _show(context: Context, request: StudyRequest, cells: list[list[Cell]], site
 
 def _first_script(context: Context, request: StudyRequest, cells: list[list[Cell]], site: Site) -> str:
     """The job script of the first point."""
-    from bareboat.study import allocation, matrix
+    from bareboat_study import allocation, matrix
 
     study = matrix.study_of(request, cells, site, 0, f"{request.name}.0")
     repeats = 0 if request.prove.within_s else request.prove.repeats
@@ -214,7 +215,7 @@ def _first_script(context: Context, request: StudyRequest, cells: list[list[Cell
 
 
 def _measure(context: Context, found: Matrix) -> int:
-    from bareboat.study import matrix
+    from bareboat_study import matrix
 
     note_ignored(context)
     if not context.options.quiet:
@@ -251,8 +252,8 @@ def _measure(context: Context, found: Matrix) -> int:
 def _follow(context: Context, found: Matrix, *, new: bool = False) -> int:
     """Measure in the scheduler's jobs: submit what has no job, and follow them. A `new` study whose first job
     is refused leaves nothing."""
-    from bareboat.study import matrix
-    from bareboat.study.queue import Queue, has_job, live_jobs
+    from bareboat_study import matrix
+    from bareboat_study.queue import Queue, has_job, live_jobs
 
     options, store = context.options, context.store
     if new and not matrix.points(store, found)[0].job.scheduling.exclusive:

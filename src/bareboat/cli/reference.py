@@ -13,10 +13,11 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from bareboat import config, errors, ranges
+from bareboat import config
 from bareboat.cli import main
 from bareboat.model import Job
 from bareboat.model.job import DELIVERIES
+from bareboat_base import errors, ranges
 
 
 @dataclass(frozen=True, slots=True)

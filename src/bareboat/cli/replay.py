@@ -16,18 +16,18 @@ from bareboat import consent, registry, render
 from bareboat.cli import console
 from bareboat.cli.command_line import number
 from bareboat.cli.common import Context, add_common, add_dry_run, add_engine, add_scheduling, add_trust
-from bareboat.errors import BareboatError, Terminated, UsageError
-from bareboat.printable import counted, one_line
+from bareboat_base.errors import BareboatError, Terminated, UsageError
+from bareboat_base.printable import counted, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from bareboat.model import Job, Plan
-    from bareboat.reproduction.comparison import Compared, Tolerances
-    from bareboat.reproduction.document import Lock, LockedMatrix
-    from bareboat.reproduction.replay import Choice, Judgement
-    from bareboat.reproduction.retrieval import Found
-    from bareboat.studyfile import StudyRequest
+    from bareboat_study.reproduction.comparison import Compared, Tolerances
+    from bareboat_study.reproduction.document import Lock, LockedMatrix
+    from bareboat_study.reproduction.replay import Choice, Judgement
+    from bareboat_study.reproduction.retrieval import Found
+    from bareboat_study.studyfile import StudyRequest
 
 EXAMPLE = "bareboat replay run.lock\n  bareboat replay run.lock --scheduler slurm --tolerance loss=0.05"
 _NO_METRIC = (
@@ -78,12 +78,12 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(context: Context) -> int:
     """Exit with 0 for equal results, 10 for different ones, 11 where it cannot be replayed here, 12 where a
     study's samples do not decide, 13 where there is no metric to compare."""
-    from bareboat.reproduction import comparison, reading, replay, retrieval
+    from bareboat_study.reproduction import comparison, reading, replay, retrieval
 
     options, session = context.options, context.session
     lock, digest = reading.read(Path(options.file))
     if lock.study is not None and registry.is_queued(options.scheduler):
-        from bareboat.reproduction import matrix_of_pair
+        from bareboat_study.reproduction import matrix_of_pair
 
         lock = matrix_of_pair.as_matrix(lock, lock.study)
     tolerances = comparison.read_tolerances(options.tolerance or (), options.ignore or ())
@@ -140,7 +140,7 @@ def run(context: Context) -> int:
 
 def _measure(context: Context, lock: Lock, request: StudyRequest, tolerances: Tolerances) -> int:
     """Measure a study of several arms or points again, and compare it."""
-    from bareboat.reproduction import replay
+    from bareboat_study.reproduction import replay
 
     options, session = context.options, context.session
     cells, site = replay.cells_of(request, session)
@@ -197,7 +197,7 @@ def _check_flags(lock: Lock, options: argparse.Namespace, names: Sequence[str] |
 
 def _check_tolerances(given: Sequence[str]) -> None:
     """Raise UsageError for a tolerance that has no meaning for a study, whose ratios have its margin."""
-    from bareboat.ranges import RANGES
+    from bareboat_base.ranges import RANGES
 
     for text in given:
         name, equals, number = text.rpartition("=")
@@ -216,7 +216,7 @@ def _check_tolerances(given: Sequence[str]) -> None:
 def _dry_run(context: Context, lock: Lock, found: Found, job: Job, choice: Choice) -> int:
     """Show what would be done. Nothing that the lock names runs: a plan is made only with an image of the
     store."""
-    from bareboat.reproduction import replay
+    from bareboat_study.reproduction import replay
 
     plans: tuple[Plan, ...] = ()
     is_planned = found.restores is None and not found.missing and context.store.knows(job.image)
@@ -283,7 +283,7 @@ def shown(lock: Lock, found: Found, job: Job) -> str:
 
 
 def _design(matrix: LockedMatrix) -> Iterator[tuple[str, str]]:
-    from bareboat.reproduction.matrix_comparison import label
+    from bareboat_study.reproduction.matrix_comparison import label
 
     yield "arms", one_line(", ".join(matrix.arms), limit=2000)
     if matrix.factors:
@@ -332,7 +332,7 @@ def _ranks(job: Job) -> Iterator[tuple[str, str]]:
 def _verdict(lock: Lock, judged: Judgement) -> str:
     """The comparison, and what could explain a difference."""
     from bareboat.cli.diff import entry
-    from bareboat.reproduction.difference import Weight
+    from bareboat_study.reproduction.difference import Weight
 
     lines = ["", console.bold(f"{judged.word}: replay {judged.run} of {one_line(lock.name)}"), ""]
     # The values of arms are many: those that are judged or differ are listed.

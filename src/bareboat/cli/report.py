@@ -12,13 +12,13 @@ from bareboat.cli import console, report_export, report_trackers
 from bareboat.cli.common import Context, add_common
 from bareboat.cli.libraries import check_library
 from bareboat.cli.report_export import Request
-from bareboat.errors import UsageError
-from bareboat.nearest import nearest
-from bareboat.store import Store
+from bareboat_base.errors import UsageError
+from bareboat_base.nearest import nearest
+from bareboat_images.store import Store
 
 if TYPE_CHECKING:
     from bareboat.model import Record, Study
-    from bareboat.study.analysis import Analysis
+    from bareboat_study.analysis import Analysis
 
 Finding = tuple["Study", Sequence["Record"], "Analysis"]
 
@@ -52,7 +52,7 @@ def run(context: Context) -> int:
     if not options.runs:
         options.runs = [_newest_study(context, request)]
     from bareboat.runs import sweeps
-    from bareboat.study import matrix
+    from bareboat_study import matrix
 
     runs = list(dict.fromkeys(find(context, name) for name in options.runs))
     for name in runs:
@@ -104,7 +104,7 @@ def _is_run(store: Store, name: str) -> bool:
 
 
 def _is_study(store: Store, name: str) -> bool:
-    from bareboat.study import listing
+    from bareboat_study import listing
 
     if not listing.is_study(store, name):
         return False
@@ -133,7 +133,7 @@ def _newest_study(context: Context, request: Request) -> str:
 
 def show(context: Context, found: Sequence[Finding], where: str) -> None:
     """Print the verdicts, or the pooled ratio of three or more equal studies, and the report's path."""
-    from bareboat.study import repeated
+    from bareboat_study import repeated
 
     pooled, reason = None, ""
     if len(found) > 2:

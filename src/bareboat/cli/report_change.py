@@ -11,21 +11,21 @@ import msgspec
 from bareboat.cli import console, diff
 from bareboat.cli.common import Context
 from bareboat.cli.report_export import Request
-from bareboat.errors import UsageError
 from bareboat.model import Matrix
+from bareboat_base.errors import UsageError
 
 if TYPE_CHECKING:
     from bareboat.cli.report import Finding
-    from bareboat.reproduction.difference import Difference
-    from bareboat.reproduction.document import Lock
-    from bareboat.study.change import Changes, Effects, Place
+    from bareboat_study.change import Changes, Effects, Place
+    from bareboat_study.reproduction.difference import Difference
+    from bareboat_study.reproduction.document import Lock
 
 _WIDEST_LABEL = 24
 
 
 def run(context: Context, names: tuple[str, str], request: Request) -> int:
     """Compare two studies of several arms or points."""
-    from bareboat.study import change, matrix
+    from bareboat_study import change, matrix
 
     if request.formats:
         raise UsageError(
@@ -55,8 +55,8 @@ def run(context: Context, names: tuple[str, str], request: Request) -> int:
 def of_pairs(context: Context, first: Finding, second: Finding) -> int:
     """Compare two studies of one container and bare metal, metric by metric."""
     from bareboat.cli.report_text import NOTE
-    from bareboat.reproduction import difference, making
-    from bareboat.study import change
+    from bareboat_study import change
+    from bareboat_study.reproduction import difference, making
 
     studies = (first[0], second[0])
     prove = studies[0].job.prove
@@ -93,8 +93,8 @@ def _show(
 
 
 def _effects(context: Context, found: Matrix) -> list[tuple[Place, Effects]]:
-    from bareboat.study import findings, matrix
-    from bareboat.study.change import Effects
+    from bareboat_study import findings, matrix
+    from bareboat_study.change import Effects
 
     result = findings.find(
         found, matrix.points(context.store, found), matrix.read_records(context.store, found)
@@ -116,7 +116,7 @@ def _effects(context: Context, found: Matrix) -> list[tuple[Place, Effects]]:
 
 def _origins(context: Context, first: Matrix, second: Matrix) -> tuple[tuple[Lock, Lock], list[Difference]]:
     """The studies without results; and what differs between them, in any arm that both have."""
-    from bareboat.reproduction import difference
+    from bareboat_study.reproduction import difference
 
     made = [_of_arms(context, each) for each in (first, second)]
     context.progress.end()
@@ -131,8 +131,8 @@ def _origins(context: Context, first: Matrix, second: Matrix) -> tuple[tuple[Loc
 
 def _of_arms(context: Context, found: Matrix) -> dict[str, Lock]:
     """Arm -> what made the study, by the first point."""
-    from bareboat.reproduction import making
-    from bareboat.study import matrix
+    from bareboat_study import matrix
+    from bareboat_study.reproduction import making
 
     maker = making.Maker(context.store, strict=False, say=context.progress.say)
     study = matrix.points(context.store, found)[0]

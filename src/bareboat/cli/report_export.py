@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from bareboat.cli import console
 from bareboat.cli.common import Context
-from bareboat.errors import UsageError
-from bareboat.files import outputs
+from bareboat_base.errors import UsageError
+from bareboat_base.files import outputs
 
 if TYPE_CHECKING:
     from bareboat.model import Record, Study
-    from bareboat.study.analysis import Analysis
-    from bareboat.study.drawing import Drawing
+    from bareboat_study.analysis import Analysis
+    from bareboat_study.drawing import Drawing
 
 #: Flag -> its content.
 FORMATS = {
@@ -104,7 +104,7 @@ def _flags(formats: Sequence[str]) -> str:
 
 def check(context: Context, request: Request) -> None:
     """Raise UsageError where the files cannot be written, before any of them is made."""
-    from bareboat.study import report_files
+    from bareboat_study import report_files
 
     if request.file is not None:
         report_files.claim(request.file, context.store, force=request.force)
@@ -121,7 +121,7 @@ def check_formats(request: Request, made: Sequence[str], what: str) -> None:
 
 def write(context: Context, request: Request, files: Mapping[str, bytes], runs: Sequence[str]) -> str:
     """Write or print the files; return where they are, or "" for printed text."""
-    from bareboat.study import report_files
+    from bareboat_study import report_files
 
     if request.folder is not None:
         path = report_files.claim_folder(request.folder, files, context.store, force=request.force)
@@ -151,7 +151,7 @@ def study_files(
         for name, data in _of_study(study, records, analysis, formats).items():
             files[before + name] = data
     if "html" in formats:
-        from bareboat.study.report import render_report
+        from bareboat_study.report import render_report
 
         files["report.html"] = render_report(found).encode()
     return files
@@ -160,7 +160,7 @@ def study_files(
 def _of_study(
     study: Study, records: Sequence[Record], analysis: Analysis, formats: Sequence[str]
 ) -> dict[str, bytes]:
-    from bareboat.study import method, plots, report_paper, report_tables
+    from bareboat_study import method, plots, report_paper, report_tables
 
     texts: dict[str, str] = {}
     if "csv" in formats:
@@ -179,7 +179,7 @@ def as_files(
     texts: Mapping[str, str], figures: Mapping[str, Drawing], formats: Sequence[str]
 ) -> dict[str, bytes]:
     """File name -> content: the texts, and the figures in both widths in each format asked for."""
-    from bareboat.study import drawing
+    from bareboat_study import drawing
 
     files = {name: text.encode("utf-8", "surrogateescape") for name, text in texts.items()}
     for kind in sorted(_DRAWN & set(formats), reverse=True):
@@ -191,7 +191,7 @@ def as_files(
 
 def read_studies(context: Context, runs: Sequence[str]) -> list[tuple[Study, Sequence[Record], Analysis]]:
     """The studies, analysed from their raw records."""
-    from bareboat.study import analysis, prove
+    from bareboat_study import analysis, prove
 
     found: list[tuple[Study, Sequence[Record], Analysis]] = []
     for run_id in runs:
@@ -203,6 +203,6 @@ def read_studies(context: Context, runs: Sequence[str]) -> list[tuple[Study, Seq
 
 def claim_page(context: Context, path: str) -> Path:
     """The path of a study's page, checked before the study is measured."""
-    from bareboat.study import report_files
+    from bareboat_study import report_files
 
     return report_files.claim(path, context.store, force=context.options.force)

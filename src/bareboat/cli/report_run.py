@@ -14,10 +14,10 @@ from msgspec import Struct
 
 from bareboat.cli import console, report_export
 from bareboat.cli.common import Context
-from bareboat.clock import epoch_s
-from bareboat.files import untrusted
 from bareboat.model import Decision
-from bareboat.printable import counted, one_line
+from bareboat_base.clock import epoch_s
+from bareboat_base.files import untrusted
+from bareboat_base.printable import counted, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from bareboat.cli.report_export import Request
     from bareboat.model import MemorySample, Record
     from bareboat.runs.state import Status
-    from bareboat.store import Store
-    from bareboat.study.report_run import RunReport
-    from bareboat.study.report_series import RankLog, Series
+    from bareboat_images.store import Store
+    from bareboat_study.report_run import RunReport
+    from bareboat_study.report_series import RankLog, Series
 
 
 class _Image(Struct, frozen=True):
@@ -169,7 +169,7 @@ def _curve(samples: Sequence[MemorySample]) -> str:
 def _files(
     store: Store, status: Status, record: Record | None, plan: _Plan | None, formats: Sequence[str]
 ) -> Mapping[str, bytes]:
-    from bareboat.study import report_series
+    from bareboat_study import report_series
 
     folder = store.run(status.submission.run_id)
     logs = report_series.rank_logs(folder, status.submission.world_size)
@@ -179,14 +179,14 @@ def _files(
     if "markdown" in formats:
         files["report.md"] = _markdown(status, record, plan)
     if "html" in formats:
-        from bareboat.study.report_run import render_run
+        from bareboat_study.report_run import render_run
 
         files["report.html"] = render_run(_report(store, status, record, plan, logs))
     return report_export.as_files(files, {}, ())
 
 
 def _csv(run_id: str, series: Sequence[Series]) -> str:
-    from bareboat.study.report_values import as_csv
+    from bareboat_study.report_values import as_csv
 
     rows: list[Sequence[object]] = [("run", "series", "rank", "step", "at_s", "value")]
     for each in series:
@@ -195,7 +195,7 @@ def _csv(run_id: str, series: Sequence[Series]) -> str:
 
 
 def _markdown(status: Status, record: Record | None, plan: _Plan | None) -> str:
-    from bareboat.study.report_values import markdown, markdown_table
+    from bareboat_study.report_values import markdown, markdown_table
 
     rows = [(markdown(name), markdown(text)) for name, text in (*_facts(status, plan), *_measured(record))]
     parts = [f"## {markdown(status.submission.run_id)}", markdown_table(("", ""), rows, texts=(0, 1))]
@@ -209,7 +209,7 @@ def _markdown(status: Status, record: Record | None, plan: _Plan | None) -> str:
 def _report(
     store: Store, status: Status, record: Record | None, plan: _Plan | None, logs: Sequence[RankLog]
 ) -> RunReport:
-    from bareboat.study.report_run import RunReport
+    from bareboat_study.report_run import RunReport
 
     made = status.submission
     word = status.state.value

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from bareboat import __version__
 from bareboat.cli import console, report_export
 from bareboat.cli.common import Context
-from bareboat.errors import BareboatError, StoreError
-from bareboat.printable import one_line
+from bareboat_base.errors import BareboatError, StoreError
+from bareboat_base.printable import one_line
 
 if TYPE_CHECKING:
     from bareboat.cli.report_export import Request
@@ -88,7 +88,7 @@ def _files(
     metrics: list[str],
     formats: Sequence[str],
 ) -> dict[str, bytes]:
-    from bareboat.study.report_values import as_csv, latex_rows, markdown, markdown_table
+    from bareboat_study.report_values import as_csv, latex_rows, markdown, markdown_table
 
     head, *rows = _rows(sweep, points, metrics, exact=False)
     numbers = [0, *range(len(sweep.names) + 2, len(head))]
@@ -106,7 +106,7 @@ def _files(
         texts["report.md"] = f"## {markdown(run_id)}\n\n{table}\n"
     if "html" in formats:
         from bareboat.runs import submission
-        from bareboat.study.report_sweep import render_sweep
+        from bareboat_study.report_sweep import render_sweep
 
         name, command = run_id, ""
         with contextlib.suppress(BareboatError):

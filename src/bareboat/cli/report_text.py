@@ -6,11 +6,11 @@ import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from bareboat.study.numbers import digits, ratio_and_bounds
+from bareboat_study.numbers import digits, ratio_and_bounds
 
 if TYPE_CHECKING:
     from bareboat.model import Study
-    from bareboat.study.analysis import Analysis, Goal, Metric
+    from bareboat_study.analysis import Analysis, Goal, Metric
 
 #: Of each verdict on a terminal: its symbol and its colour (SGR).
 SIGNS = {

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from bareboat.cli import console
 from bareboat.cli.common import Context
-from bareboat.clock import epoch_s
-from bareboat.errors import UsageError
-from bareboat.files import failures, outputs
+from bareboat_base.clock import epoch_s
+from bareboat_base.errors import UsageError
+from bareboat_base.files import failures, outputs
 
 if TYPE_CHECKING:
     from bareboat.model import Record, Study
-    from bareboat.store import Store
-    from bareboat.study.report_tracking import Tracked
+    from bareboat_images.store import Store
+    from bareboat_study.report_tracking import Tracked
 
 NAMES = {"tensorboard": "TensorBoard", "mlflow": "MLflow", "wandb": "Weights & Biases"}
 
@@ -38,7 +38,7 @@ def asked(options: argparse.Namespace) -> dict[str, str]:
 def check(options: argparse.Namespace) -> None:
     """Raise UsageError for a directory that cannot be written, or holds something, and for a library that is
     not installed."""
-    from bareboat.study import report_tracking
+    from bareboat_study import report_tracking
 
     for name, folder in asked(options).items():
         path = Path(os.path.abspath(folder)) if folder else Path()
@@ -58,7 +58,7 @@ def write(context: Context, runs: Sequence[str]) -> None:
     """Write the runs, and note where they are and what shows them."""
     if not asked(context.options):
         return
-    from bareboat.study import report_tracking
+    from bareboat_study import report_tracking
 
     found = [each for run_id in runs for each in _tracked(context.store, run_id)]
     for name, folder in asked(context.options).items():
@@ -91,7 +91,7 @@ def _tracked(store: Store, run_id: str) -> Iterator[Tracked]:
     elif os.path.lexists(store.run(run_id) / "submission.json"):
         yield _of_run(store, run_id, group=run_id, parameters={})
     elif os.path.lexists(store.run(run_id) / "matrix.json"):
-        from bareboat.study import matrix
+        from bareboat_study import matrix
 
         found = matrix.read(store, run_id)
         measured = zip(matrix.points(store, found), matrix.read_records(store, found), strict=True)
@@ -100,7 +100,7 @@ def _tracked(store: Store, run_id: str) -> Iterator[Tracked]:
             for record in records:
                 yield _of_record(study, record, group=run_id, parameters=values)
     else:
-        from bareboat.study import prove
+        from bareboat_study import prove
 
         study = prove.read_study(store, run_id)
         for record in prove.read_records(store, study):
@@ -109,8 +109,8 @@ def _tracked(store: Store, run_id: str) -> Iterator[Tracked]:
 
 def _of_run(store: Store, run_id: str, *, group: str, parameters: dict[str, str]) -> Tracked:
     from bareboat.runs import records, state, submission
-    from bareboat.study import report_series
-    from bareboat.study.report_tracking import Tracked
+    from bareboat_study import report_series
+    from bareboat_study.report_tracking import Tracked
 
     made = submission.read(store, run_id)
     (status,) = state.look(store, [run_id])
@@ -133,8 +133,8 @@ def _of_run(store: Store, run_id: str, *, group: str, parameters: dict[str, str]
 
 def _of_record(study: Study, record: Record, *, group: str, parameters: dict[str, str]) -> Tracked:
     from bareboat.model import Phases
-    from bareboat.study import report_series
-    from bareboat.study.report_tracking import Tracked
+    from bareboat_study import report_series
+    from bareboat_study.report_tracking import Tracked
 
     results = {name: float(value) for name, value in record.results.items()}
     results |= {"wall_s": record.wall_s, "peak_memory_bytes": float(record.peak_memory_bytes)}

@@ -21,8 +21,8 @@ from bareboat.cli.common import (
 )
 from bareboat.cli.job import note_ignored, read_job, show_plan, show_warnings
 from bareboat.cli.wait import as_json
-from bareboat.errors import ProgramError
 from bareboat.session import Purpose, planning, preparation
+from bareboat_base.errors import ProgramError
 
 if TYPE_CHECKING:
     from bareboat.model import Plan, Site, Submission

@@ -9,17 +9,17 @@ import time
 from typing import TYPE_CHECKING
 
 from bareboat.cli import console
-from bareboat.clock import epoch_s
-from bareboat.errors import StoreError
-from bareboat.printable import one_line
-from bareboat.study.listing import Listed
+from bareboat_base.clock import epoch_s
+from bareboat_base.errors import StoreError
+from bareboat_base.printable import one_line
+from bareboat_study.listing import Listed
 
 if TYPE_CHECKING:
     from bareboat.model import Straggler
     from bareboat.model.fabric import Transport
     from bareboat.model.sweep import Sweep
     from bareboat.runs.state import Status
-    from bareboat.store import Store
+    from bareboat_images.store import Store
 
 _HEAD = ("run", "command", "where", "exit", "for", "age")
 #: Of a column on a terminal; a longer name has a line of its own.

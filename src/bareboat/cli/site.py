@@ -9,9 +9,9 @@ from pathlib import Path
 from bareboat import config
 from bareboat.cli import console, site_layer
 from bareboat.cli.common import Context, add_common, add_dry_run, add_engine, add_scheduling
-from bareboat.errors import UsageError
-from bareboat.files import outputs, untrusted
-from bareboat.toml import TomlFile
+from bareboat_base.errors import UsageError
+from bareboat_base.files import outputs, untrusted
+from bareboat_base.toml import TomlFile
 
 EXAMPLE = "bareboat site add --partition gpu --account research --modules openmpi/4.1.4"
 _FLAGS = (

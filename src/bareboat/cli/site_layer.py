@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from bareboat.cli import console
 from bareboat.cli.common import Context, add_python
-from bareboat.errors import UsageError
 from bareboat.session import layers, preparation, sites
+from bareboat_base.errors import UsageError
 
 if TYPE_CHECKING:
     from bareboat.model import Image, Site
@@ -96,7 +96,7 @@ def _captured(context: Context, site: Site) -> Image:
     be changed."""
     import msgspec
 
-    from bareboat.images.capture import describe, look_up
+    from bareboat.captures import describe, look_up
     from bareboat.model import CaptureRequest
 
     python = context.options.python

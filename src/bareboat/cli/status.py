@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from bareboat.cli import console, run_list
 from bareboat.cli.command_line import number
 from bareboat.cli.common import Context, add_common
-from bareboat.errors import StoreError, Terminated, ToolError, UsageError
-from bareboat.study import listing
-from bareboat.study.listing import Listed
+from bareboat_base.errors import StoreError, Terminated, ToolError, UsageError
+from bareboat_study import listing
+from bareboat_study.listing import Listed
 
 if TYPE_CHECKING:
     from bareboat.runs.state import Status
-    from bareboat.store import Store
+    from bareboat_images.store import Store
 
 EXAMPLE = "bareboat status --watch"
 #: The number of newest runs that are listed without --all.

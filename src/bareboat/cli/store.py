@@ -11,9 +11,9 @@ from pathlib import Path
 from bareboat import access, config
 from bareboat.cli import console
 from bareboat.cli.common import Context, add_common
-from bareboat.errors import UsageError
-from bareboat.files import ownership
-from bareboat.store import VERSION
+from bareboat_base.errors import UsageError
+from bareboat_base.files import ownership
+from bareboat_images.store import VERSION
 
 _FACTS = ("store", "owner", "group", "mode", "runs_and_tools", "removed")
 EXAMPLE = "bareboat store --group physics /project/physics/images"

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 from bareboat.cli import console, report_export
 from bareboat.cli.common import Context
 from bareboat.cli.report_export import Request
-from bareboat.errors import UsageError
 from bareboat.model import Matrix
+from bareboat_base.errors import UsageError
 
 if TYPE_CHECKING:
-    from bareboat.study.report_matrix import StudyReport
+    from bareboat_study.report_matrix import StudyReport
 
 
 def run(context: Context, runs: Sequence[str], request: Request) -> int:
     """Report one study from its records."""
     from bareboat.cli.libraries import check_library
-    from bareboat.study import matrix
+    from bareboat_study import matrix
 
     if len(runs) > 1:
         raise UsageError(
@@ -38,7 +38,7 @@ def report(context: Context, found: Matrix, output: Path | None) -> int:
 
 
 def _report(context: Context, found: Matrix, request: Request) -> int:
-    from bareboat.study import published, text
+    from bareboat_study import published, text
 
     shown = _shown(context, found)
     result = shown.found
@@ -67,7 +67,7 @@ def _report(context: Context, found: Matrix, request: Request) -> int:
 
 
 def _shown(context: Context, found: Matrix) -> StudyReport:
-    from bareboat.study import findings, matrix, published, report_matrix
+    from bareboat_study import findings, matrix, published, report_matrix
 
     store = context.store
     studies, records = matrix.points(store, found), matrix.read_records(store, found)
@@ -85,7 +85,7 @@ def _shown(context: Context, found: Matrix) -> StudyReport:
 
 def _files(shown: StudyReport, formats: Sequence[str]) -> dict[str, bytes]:
     """File name -> content."""
-    from bareboat.study import method, plots, report_matrix, report_matrix_tables
+    from bareboat_study import method, plots, report_matrix, report_matrix_tables
 
     texts: dict[str, str] = {}
     if "csv" in formats:

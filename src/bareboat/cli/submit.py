@@ -17,8 +17,8 @@ from bareboat.cli.common import (
     add_scheduling,
 )
 from bareboat.cli.job import read_job, show_plan, show_warnings
-from bareboat.errors import UsageError
 from bareboat.session import Purpose, planning, preparation
+from bareboat_base.errors import UsageError
 
 if TYPE_CHECKING:
     from bareboat.model import Submission

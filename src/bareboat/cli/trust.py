@@ -9,8 +9,8 @@ from pathlib import Path
 from bareboat import access, config, consent
 from bareboat.cli import console
 from bareboat.cli.common import add_common
-from bareboat.errors import UsageError
-from bareboat.printable import one_line
+from bareboat_base.errors import UsageError
+from bareboat_base.printable import one_line
 
 EXAMPLE = "bareboat trust bareboat.toml"
 

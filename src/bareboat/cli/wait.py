@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from bareboat.cli import console
 from bareboat.cli.common import Context, add_common
 from bareboat.cli.status import add_run, newest
-from bareboat.errors import BareboatError
+from bareboat_base.errors import BareboatError
 
 if TYPE_CHECKING:
     from bareboat.model import Record

@@ -76,9 +76,9 @@ class Apart(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """The filter of system calls on the command (`bareboat.seccomp`), with its files in `folder`. `full`: it
-    allows what Podman allows by default; otherwise it only prevents programs inside from typing into the
-    user's terminal."""
+    """The filter of system calls on the command (`bareboat_base.seccomp`), with its files in `folder`.
+    `full`: it allows what Podman allows by default; otherwise it only prevents programs inside from
+    typing into the user's terminal."""
 
     folder: str
     full: bool

@@ -41,7 +41,6 @@ from bareboat.engines import (
 from bareboat.engines.costs import Cost
 from bareboat.engines.image_files import trial
 from bareboat.engines.places import Place, join, planned
-from bareboat.errors import PlanError
 from bareboat.model import (
     Command,
     EngineFacts,
@@ -55,7 +54,8 @@ from bareboat.model import (
     Variable,
     Word,
 )
-from bareboat.paths import lies_in
+from bareboat_base.errors import PlanError
+from bareboat_base.paths import lies_in
 
 NAME = "apptainer"
 CONTAINS = True

@@ -47,7 +47,7 @@ from bareboat.engines.costs import Cost
 from bareboat.engines.places import Place, planned, under
 from bareboat.engines.run_directories import inside, inside_name
 from bareboat.model import Command, EngineFacts, IfSet, Image, NodePath, Opened, Refusal, Site, Variable, Word
-from bareboat.paths import lies_in
+from bareboat_base.paths import lies_in
 
 NAME = "bubblewrap"
 CONTAINS = True

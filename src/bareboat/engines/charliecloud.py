@@ -49,7 +49,6 @@ from bareboat.engines.costs import Cost
 from bareboat.engines.image_files import trial
 from bareboat.engines.places import Place, join, planned, under
 from bareboat.engines.run_directories import PLACE, inside, inside_name, run_variables
-from bareboat.errors import PlanError
 from bareboat.model import (
     Command,
     EngineFacts,
@@ -63,7 +62,8 @@ from bareboat.model import (
     Site,
     Word,
 )
-from bareboat.paths import lies_in
+from bareboat_base.errors import PlanError
+from bareboat_base.paths import lies_in
 
 NAME = "charliecloud"
 CONTAINS = True

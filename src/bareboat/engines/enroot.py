@@ -32,7 +32,6 @@ from bareboat.engines import (
 from bareboat.engines.host_programs import system_mounts
 from bareboat.engines.places import join, parent, planned
 from bareboat.engines.run_directories import inside, inside_name, run_variables
-from bareboat.errors import PlanError
 from bareboat.model import (
     Command,
     EngineFacts,
@@ -45,6 +44,7 @@ from bareboat.model import (
     Word,
 )
 from bareboat.model.command import CARRIER
+from bareboat_base.errors import PlanError
 
 NAME = "enroot"
 CONTAINS = True

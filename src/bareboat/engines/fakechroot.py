@@ -18,7 +18,6 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from bareboat import architectures
 from bareboat.engines import (
     GUARDED_APART,
     LOADER,
@@ -30,9 +29,10 @@ from bareboat.engines import (
     python_start,
 )
 from bareboat.engines.places import planned
-from bareboat.errors import PlanError
 from bareboat.model import Command, EngineFacts, Image, Mount, Refusal, Site
-from bareboat.paths import lies_in
+from bareboat_base import architectures
+from bareboat_base.errors import PlanError
+from bareboat_base.paths import lies_in
 
 MODE = "F1"
 STARTS_BY = (LOADER,)

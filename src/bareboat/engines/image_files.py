@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bareboat.engines import Host
-from bareboat.sif import write_sif
+from bareboat_base.sif import write_sif
 
 
 def trial(host: Host, tree: Path, kind: str, run: Callable[[str], str | None]) -> str:

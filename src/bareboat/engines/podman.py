@@ -46,7 +46,6 @@ from bareboat.engines.host_programs import system_mounts
 from bareboat.engines.places import join, planned
 from bareboat.engines.podman_state import RUNTIME_DIR, afterwards, is_short, leaving_nothing
 from bareboat.engines.run_directories import inside, inside_name, run_variables
-from bareboat.errors import PlanError, ToolError
 from bareboat.model import (
     HELPER_VARIABLE,
     Command,
@@ -61,6 +60,7 @@ from bareboat.model import (
     Variable,
     Word,
 )
+from bareboat_base.errors import PlanError, ToolError
 
 NAME = "podman"
 CONTAINS = True

@@ -26,8 +26,8 @@ from bareboat.engines import (
 )
 from bareboat.engines.places import Place, join, planned
 from bareboat.engines.run_directories import inside, inside_name, run_variables
-from bareboat.errors import PlanError
 from bareboat.model import Command, EngineFacts, IfSet, Image, Joined, NodePath, Refusal, Site, Word
+from bareboat_base.errors import PlanError
 
 NAME = "sarus"
 CONTAINS = True

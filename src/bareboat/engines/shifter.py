@@ -29,8 +29,8 @@ from bareboat.engines import (
     when_set,
 )
 from bareboat.engines.places import Place, join, planned
-from bareboat.errors import PlanError
 from bareboat.model import Command, EngineFacts, IfSet, Image, Joined, NodePath, Refusal, Site, Variable, Word
+from bareboat_base.errors import PlanError
 
 NAME = "shifter"
 CONTAINS = True

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 
-from bareboat import digests
 from bareboat.model import EngineFacts, Image, Refusal
+from bareboat_base import digests
 
 _DIGITS = 12
 

@@ -54,8 +54,8 @@ from bareboat.engines import (
 )
 from bareboat.engines.costs import Cost
 from bareboat.engines.places import planned
-from bareboat.errors import PlanError
 from bareboat.model import Command, EngineFacts, Image, Outcome, Refusal, Site
+from bareboat_base.errors import PlanError
 
 NAME = "udocker"
 CONTAINS = True

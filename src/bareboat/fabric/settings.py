@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bareboat import architectures
 from bareboat.model import MpiFamily
 from bareboat.model.fabric import FabricLibrary, Kind, Network, Port
+from bareboat_base import architectures
 
 #: Adapters used through libibverbs, and those with a libfabric provider.
 VERBS = frozenset({Kind.INFINIBAND, Kind.ROCE, Kind.IWARP})

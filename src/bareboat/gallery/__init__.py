@@ -10,9 +10,9 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-from bareboat.errors import UsageError
-from bareboat.files import outputs
-from bareboat.nearest import nearest
+from bareboat_base.errors import UsageError
+from bareboat_base.files import outputs
+from bareboat_base.nearest import nearest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from bareboat.files.root import Root
+from bareboat_base.files.root import Root
 
 #: Later ones take precedence, as in the specification.
 FOLDERS = ("/etc/cdi", "/var/run/cdi")

@@ -15,12 +15,12 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from bareboat import architectures
-from bareboat.elf import binary, cache
-from bareboat.files.root import Root
 from bareboat.gpu import cdi, versions
 from bareboat.model import DriverFile, GpuDriver, Mount
-from bareboat.versions import numbers
+from bareboat_base import architectures
+from bareboat_base.elf import binary, cache
+from bareboat_base.files.root import Root
+from bareboat_base.versions import numbers
 
 _NVIDIA_LIBRARIES = frozenset({
     "libcuda", "libcudadebugger", "libnvidia-opencl", "libnvidia-gpucomp", "libnvidia-ptxjitcompiler",

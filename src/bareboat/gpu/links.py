@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from bareboat import codec
 from bareboat.gpu import inject
 from bareboat.model import Site
-from bareboat.store import Store
+from bareboat_base import codec
+from bareboat_images.store import Store
 
 
 def provide(store: Store, site: Site) -> dict[str, str]:

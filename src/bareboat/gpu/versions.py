@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bareboat.model import CudaCompat, GpuDriver, Refusal
-from bareboat.versions import numbers
+from bareboat_base.versions import numbers
 
 #: CUDA -> the first Linux driver that supports it.
 FIRST_DRIVERS = {

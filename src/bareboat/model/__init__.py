@@ -1,7 +1,7 @@
 """The types that pass between the rooms: frozen, validated at construction, free of I/O.
 
-Units are in the names. All types can be written to JSON and read back by `bareboat.codec`. They are msgspec
-Structs instead of dataclasses because forty dataclasses take 15 ms to define at every start;
+Units are in the names. All types can be written to JSON and read back by `bareboat_base.codec`. They are
+msgspec Structs instead of dataclasses because forty dataclasses take 15 ms to define at every start;
 `msgspec.structs.replace` makes a changed copy. Import all of them from here.
 """
 

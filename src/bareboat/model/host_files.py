@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from bareboat.errors import UsageError
+from bareboat_base.errors import UsageError
 
 
 class Mount(Struct, frozen=True, kw_only=True):

@@ -6,12 +6,12 @@ import re
 
 from msgspec import UNSET, Struct, UnsetType, field
 
-from bareboat.errors import UsageError
 from bareboat.model.host_files import Mount
 from bareboat.model.names import check_name
 from bareboat.model.sweep import Sweep
 from bareboat.model.variables import check_passed_on, check_variable
-from bareboat.ranges import MOST_RANKS, check
+from bareboat_base.errors import UsageError
+from bareboat_base.ranges import MOST_RANKS, check
 
 DELIVERIES = ("auto", "shared", "node")
 _ADDRESS = re.compile(r"[A-Za-z0-9._+-]{1,64}@[A-Za-z0-9.-]{1,255}")

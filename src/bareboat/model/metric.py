@@ -6,8 +6,8 @@ import re
 
 from msgspec import Struct
 
-from bareboat.errors import UsageError
 from bareboat.model.names import check_name
+from bareboat_base.errors import UsageError
 
 BETTER = ("higher", "lower")
 #: How one number comes from several matches of a pattern.

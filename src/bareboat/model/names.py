@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bareboat.errors import UsageError
-from bareboat.printable import printable
+from bareboat_base.errors import UsageError
+from bareboat_base.printable import printable
 
 #: No scheduler accepts a longer option.
 _LONGEST = 4000

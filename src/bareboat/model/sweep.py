@@ -15,9 +15,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from bareboat import ranges
-from bareboat.errors import UsageError
-from bareboat.nearest import nearest
+from bareboat_base import ranges
+from bareboat_base.errors import UsageError
+from bareboat_base.nearest import nearest
 
 #: Variables for the command: the point's number from 0, and each value under its name in capitals.
 PREFIX = "BAREBOAT_SWEEP_"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from bareboat.errors import UsageError
 from bareboat.model.execution import fault
+from bareboat_base.errors import UsageError
 
 #: The variables that the job script sets for its ranks (architecture.md).
 _OF_THE_RUN = r"BAREBOAT_(RUN|RUN_DIR|CONTROL|NODE|NODES|MASTER|PORT|INTERFACE|JOB)"

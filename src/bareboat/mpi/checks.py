@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from bareboat.model import CheckSubject
 from bareboat.mpi import check_program, text
-from bareboat.printable import one_line
+from bareboat_base.printable import one_line
 
 _PROGRAM = text.program(check_program)
 #: The job script prints this for each rank of the check: it shows that the launcher has started the rank.

@@ -14,7 +14,7 @@ import msgspec
 
 from bareboat.model import DriverFile, HostLibrary, HostMpiTree, Mount, MpiFacts, MpiFamily
 from bareboat.mpi.rules import Setting
-from bareboat.paths import lies_in
+from bareboat_base.paths import lies_in
 
 #: Where the links are in a container, and the parent of the host's directories.
 PLACE, HOST = "/run/bareboat/mpi", "/run/bareboat/mpi-host"

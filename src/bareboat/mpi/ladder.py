@@ -17,7 +17,7 @@ from enum import StrEnum
 from bareboat.model import Image, MpiFacts, MpiFamily, Pmi, Refusal, Rejected, Site
 from bareboat.mpi import inject
 from bareboat.mpi.rules import Layout, ProcessManager, Setting, Starter, Verdict, judge, manager_of
-from bareboat.versions import numbers
+from bareboat_base.versions import numbers
 
 
 class Rung(StrEnum):

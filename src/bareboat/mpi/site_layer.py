@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import msgspec
 
-from bareboat.errors import UsageError
 from bareboat.model import Image, MpiFacts, MpiFamily, Pmi, SiteLayer
-from bareboat.paths import DEFAULT_PATH
-from bareboat.versions import numbers
+from bareboat_base.errors import UsageError
+from bareboat_base.paths import DEFAULT_PATH
+from bareboat_base.versions import numbers
 
 #: Changes whenever the same image and contents would produce another layer.
 RECIPE = 1

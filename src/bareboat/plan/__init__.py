@@ -10,10 +10,8 @@ import dataclasses
 import msgspec
 from msgspec import UNSET
 
-from bareboat import architectures, registry, schedulers
+from bareboat import registry, schedulers
 from bareboat.engines import ENV, Container, Enclosure, Engine
-from bareboat.errors import PlanError
-from bareboat.files.kinds import IN_MEMORY, common_name
 from bareboat.launchers import SECRET, Launch, Passed, Surroundings, by_mpi, replaces_mpi, rung
 from bareboat.model import (
     Command,
@@ -28,7 +26,6 @@ from bareboat.model import (
     Variable,
 )
 from bareboat.mpi.checks import CheckResult
-from bareboat.paths import lies_in
 from bareboat.plan import covering, frameworks, sweep
 from bareboat.plan.container import (
     SHARED_WORKDIR,
@@ -54,6 +51,10 @@ from bareboat.plan.scheduler import choose_scheduler, notification_decision, top
 from bareboat.plan.warnings import compiler_missing, image_warnings, site_warnings
 from bareboat.plan.watchdog import choose_watchdog
 from bareboat.schedulers import Scheduler
+from bareboat_base import architectures
+from bareboat_base.errors import PlanError
+from bareboat_base.files.kinds import IN_MEMORY, common_name
+from bareboat_base.paths import lies_in
 
 #: The shell of `attach`: bash where the image has it.
 _SHELL = ("sh", "-c", "command -v bash > /dev/null && exec bash -i; exec sh -i")

@@ -7,17 +7,18 @@ from collections.abc import Callable
 
 import msgspec
 
-from bareboat import digests, registry
+from bareboat import registry
 from bareboat.engines import HOST_FILES, Container, Enclosure, Engine, run_directories
 from bareboat.engines.places import planned
-from bareboat.errors import PlanError
 from bareboat.gpu import inject
 from bareboat.model import Decision, EngineFacts, Image, Job, Mount, Requirement, Rootfs, ScratchEntry, Site
-from bareboat.paths import lies_in
 from bareboat.plan import store_guard
 from bareboat.plan.engine import file_obstacle
 from bareboat.plan.gpus import Gpu
 from bareboat.plan.process import image_workdir
+from bareboat_base import digests
+from bareboat_base.errors import PlanError
+from bareboat_base.paths import lies_in
 
 #: Where programs write by default; in a read-only tree these become scratch.
 _SCRATCH = ("/tmp", "/var/tmp", "/run")

@@ -5,9 +5,9 @@ The job would run with the host's programs and libraries, and its result would n
 
 from __future__ import annotations
 
-from bareboat.errors import PlanError
 from bareboat.model import Job
-from bareboat.paths import lies_in
+from bareboat_base.errors import PlanError
+from bareboat_base.paths import lies_in
 
 #: Directories of images with programs, libraries and settings, and those that the engine mounts.
 _SYSTEM = (

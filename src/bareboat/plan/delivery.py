@@ -13,8 +13,6 @@ from msgspec import UNSET, UnsetType
 
 from bareboat.engines import Container, Enclosure, NodeMount
 from bareboat.engines.places import Place, planned
-from bareboat.errors import PlanError
-from bareboat.files.kinds import common_name, is_networked
 from bareboat.model import (
     Decision,
     Delivery,
@@ -26,9 +24,11 @@ from bareboat.model import (
     Rootfs,
     Site,
 )
-from bareboat.paths import lies_in
 from bareboat.plan.container import lies_under
 from bareboat.schedulers import Scheduler
+from bareboat_base.errors import PlanError
+from bareboat_base.files.kinds import common_name, is_networked
+from bareboat_base.paths import lies_in
 
 _SCRATCH = "/tmp"
 #: The directory of the node's trees, or the store's without trees on the node; and the job's own tree.

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 from bareboat import registry
 from bareboat.engines import Enclosure, Engine, untested
-from bareboat.errors import PlanError
 from bareboat.model import Decision, Image, Job, Plan, Refusal, Rejected, Site
 from bareboat.plan.ranking import Ranking
+from bareboat_base.errors import PlanError
 
 #: Number of remedies that an error lists, the cheapest engine's first.
 _WAYS_OUT = 3

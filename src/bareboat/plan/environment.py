@@ -9,10 +9,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from bareboat.errors import PlanError
 from bareboat.launchers import Passed
 from bareboat.model import Decision, Image, Job, looks_secret
 from bareboat.model.execution import fault
+from bareboat_base.errors import PlanError
 
 #: Variables with a network interface that launchers determine on the node.
 INTERFACES = ("GLOO_SOCKET_IFNAME", "HOROVOD_GLOO_IFACE")

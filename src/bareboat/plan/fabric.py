@@ -6,7 +6,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from bareboat.engines import Container, Enclosure
-from bareboat.errors import PlanError
 from bareboat.fabric import transport_logs
 from bareboat.fabric.settings import Setting, Speakers, advice, settings
 from bareboat.launchers import Launcher, rung, transport
@@ -23,6 +22,7 @@ from bareboat.model import (
 )
 from bareboat.model.fabric import FabricWatch, Network
 from bareboat.mpi.ladder import library_of, needs_mpi
+from bareboat_base.errors import PlanError
 
 _SUBJECT = "fabric"
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from bareboat.errors import PlanError
 from bareboat.model import Decision, Image, Job
+from bareboat_base.errors import PlanError
 
 _LIGHTNING = ("lightning", "pytorch_lightning")
 

@@ -10,10 +10,10 @@ import dataclasses
 from dataclasses import dataclass
 
 from bareboat.engines import Engine
-from bareboat.errors import PlanError
 from bareboat.gpu import inject, kernels, versions
 from bareboat.model import CudaCompat, Decision, GpuDriver, Image, Job, Mount, Refusal, Rejected, Rootfs, Site
 from bareboat.schedulers import Scheduler
+from bareboat_base.errors import PlanError
 
 _SUBJECT = "GPU driver"
 _DOCTOR = "bareboat doctor  # shows what was found of the driver"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from bareboat.errors import PlanError
 from bareboat.model import Decision, Mount, MpiFacts, Rootfs
 from bareboat.mpi import inject
+from bareboat_base.errors import PlanError
 
 
 def bind(mpi: MpiFacts | None, rootfs: Rootfs | None) -> tuple[tuple[Mount, ...], tuple[Decision, ...]]:

@@ -8,15 +8,15 @@ import msgspec
 
 from bareboat import registry
 from bareboat.engines import Container, Enclosure, Engine
-from bareboat.errors import PlanError
 from bareboat.gpu import inject
 from bareboat.launchers import Launch, Launcher, Surroundings, by_mpi, rung
 from bareboat.model import Command, Decision, Image, Job, Refusal, Rejected, Start
-from bareboat.paths import DEFAULT_PATH
 from bareboat.plan import sweep, watchdog
 from bareboat.plan.environment import is_own
 from bareboat.plan.gpus import Gpu
 from bareboat.plan.process import IDENTITY, Workload
+from bareboat_base.errors import PlanError
+from bareboat_base.paths import DEFAULT_PATH
 
 _PLACES = {
     Start.NODES: "inside the container",

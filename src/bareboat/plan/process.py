@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bareboat.engines import Engine
-from bareboat.errors import PlanError
 from bareboat.model import Decision, Image, Job, Process, Rejected, Site
+from bareboat_base.errors import PlanError
 
 #: The image does not determine the command's user: it runs as the user who starts it.
 IDENTITY = ("HOME", "USER", "LOGNAME")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from msgspec import UNSET, UnsetType
 
 from bareboat.engines import LOADER, Engine, starts_by
-from bareboat.errors import PlanError, ProgramError
 from bareboat.model import Executable, Job
 from bareboat.plan.gpus import Gpu
 from bareboat.schedulers import Scheduler
+from bareboat_base.errors import PlanError, ProgramError
 
 
 def check_starters(program: Executable | None, engine: Engine) -> None:

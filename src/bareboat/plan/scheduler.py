@@ -5,9 +5,9 @@ from __future__ import annotations
 from msgspec import UNSET
 
 from bareboat import registry
-from bareboat.errors import PlanError
 from bareboat.model import Decision, Job, Site
 from bareboat.schedulers import ASSUMED, Scheduler, partition_word
+from bareboat_base.errors import PlanError
 
 
 def choose_scheduler(job: Job, site: Site) -> tuple[Scheduler, Decision]:

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from bareboat import digests, registry
-from bareboat.errors import PlanError
+from bareboat import registry
 from bareboat.launchers import Launch, Surroundings, by_mpi, rung
 from bareboat.model import Decision, Image, Job, MpiFacts, Site
 from bareboat.mpi import site_layer
@@ -16,6 +15,8 @@ from bareboat.mpi.ladder import MpiSite, Rung, Step, library_of, mpi_site_of, ne
 from bareboat.mpi.ladder import users as users_of
 from bareboat.mpi.site_layer import PREFIX, Contents, Offer, Wish
 from bareboat.schedulers import starts_by
+from bareboat_base import digests
+from bareboat_base.errors import PlanError
 
 #: The ways to start an MPI that is added to the image.
 _STARTS = (Rung.DIRECT, Rung.HOST_LAUNCHER, Rung.IMAGE_LAUNCHER)

@@ -8,8 +8,8 @@ the store over itself unchanged: a mount point cannot be renamed, so nobody can 
 from __future__ import annotations
 
 from bareboat.engines import Engine, keeps_read_only
-from bareboat.errors import PlanError
 from bareboat.model import Decision, Mount, Rootfs
+from bareboat_base.errors import PlanError
 
 
 def guards(

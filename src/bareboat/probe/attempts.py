@@ -6,8 +6,8 @@ import logging
 from collections.abc import Callable
 from typing import TypeVar
 
-from bareboat.errors import BareboatError, ToolTimeoutError
-from bareboat.printable import one_line
+from bareboat_base.errors import BareboatError, ToolTimeoutError
+from bareboat_base.printable import one_line
 
 T = TypeVar("T")
 U = TypeVar("U")

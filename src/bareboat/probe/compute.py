@@ -18,20 +18,21 @@ from pathlib import Path
 
 import msgspec
 
-from bareboat import access, codec, execute, registry
-from bareboat.clock import utc_now
-from bareboat.errors import BareboatError, ToolError
-from bareboat.files.mounts import Mount, find_mount
+from bareboat import access, registry
 from bareboat.gpu import kernels
 from bareboat.model import FileSystem, Job, JobState, Outcome, Refusal, Site
-from bareboat.printable import one_line
 from bareboat.probe import fabrics, processor
 from bareboat.probe.attempts import attempt
 from bareboat.probe.engines import probe_engine
 from bareboat.probe.host import SWITCHES, obstacle_of
 from bareboat.runs import creation, state, submission
 from bareboat.schedulers import Scheduler
-from bareboat.store import Store
+from bareboat_base import codec, execute
+from bareboat_base.clock import utc_now
+from bareboat_base.errors import BareboatError, ToolError
+from bareboat_base.files.mounts import Mount, find_mount
+from bareboat_base.printable import one_line
+from bareboat_images.store import Store
 
 _WALLTIME_S = 300
 _POLL_S = 0.05

@@ -7,8 +7,8 @@ import msgspec
 from bareboat import registry
 from bareboat.engines import Host
 from bareboat.model import EngineFacts
-from bareboat.printable import one_line
 from bareboat.probe.attempts import reason
+from bareboat_base.printable import one_line
 
 _MOST_DETAIL = 1000
 

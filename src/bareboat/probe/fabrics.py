@@ -11,9 +11,9 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 
-from bareboat.errors import ToolError
 from bareboat.model.fabric import Interface, Kind, Network, Port
 from bareboat.probe.host import RealHost
+from bareboat_base.errors import ToolError
 
 #: One line per fact: path, tab, value. Only bash builtins: no process is started for a file. $1: the root
 #: directory of the machine's files, for tests.

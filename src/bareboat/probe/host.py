@@ -9,11 +9,12 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from bareboat import access, execute
+from bareboat import access
 from bareboat.model import Outcome, Refusal
 from bareboat.probe.files import read_text as read_text
 from bareboat.probe.permits import SWITCHES as SWITCHES
 from bareboat.probe.permits import Trials
+from bareboat_base import execute
 
 
 class RealHost:

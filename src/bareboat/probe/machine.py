@@ -9,10 +9,8 @@ import sys
 from dataclasses import dataclass
 from functools import partial
 
-from bareboat import access, execute, registry
-from bareboat.clock import utc_now
+from bareboat import access, registry
 from bareboat.engines import Apart, apart, needs_namespaces
-from bareboat.files.mounts import existing, mount_of
 from bareboat.gpu import find, kernels
 from bareboat.model import FileSystem, GpuDriver, MpiFacts, Site
 from bareboat.plan.watchdog import PY_SPY
@@ -24,7 +22,10 @@ from bareboat.probe.files import read_text
 from bareboat.probe.host import RealHost, cpus
 from bareboat.probe.mpis import probe_mpis
 from bareboat.probe.schedulers import probe_scheduler
-from bareboat.store import Store
+from bareboat_base import execute
+from bareboat_base.clock import utc_now
+from bareboat_base.files.mounts import existing, mount_of
+from bareboat_images.store import Store
 
 #: The programs with which an MPI's launcher can reach other nodes.
 _REMOTE_TOOLS = ("ssh",)

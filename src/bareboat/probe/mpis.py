@@ -9,11 +9,11 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from bareboat.errors import ToolError
 from bareboat.model import MpiFacts, MpiFamily, Outcome, Pmi
-from bareboat.printable import one_line
 from bareboat.probe.host import RealHost
-from bareboat.versions import numbers
+from bareboat_base.errors import ToolError
+from bareboat_base.printable import one_line
+from bareboat_base.versions import numbers
 
 #: The names of launchers. Debian has both families in parallel, under different names.
 _LAUNCHERS = ("mpirun", "mpiexec", "mpiexec.hydra", "mpirun.openmpi", "mpirun.mpich", "mpiexec.mpich")

@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Protocol
 
 from bareboat.engines import LEAST_SHM_BYTES, NO_SECCOMP, PROGRAMS_IN_STORE, PTRACE, USER_NAMESPACES
-from bareboat.errors import ToolError
-from bareboat.files.kinds import is_networked
 from bareboat.model import Check, FileSystem, Outcome, Refusal
 from bareboat.probe import permits_trial
 from bareboat.probe.files import read_text
+from bareboat_base.errors import ToolError
+from bareboat_base.files.kinds import is_networked
 
 #: Settings that can forbid user namespaces: file, forbidding values, command of the remedy.
 #: https://docs.kernel.org/admin-guide/sysctl/user.html, and Debian's and Ubuntu's own additions.

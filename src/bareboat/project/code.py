@@ -9,7 +9,7 @@ import tokenize
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from bareboat.printable import one_line
+from bareboat_base.printable import one_line
 
 #: More arguments than this are not listed.
 _MOST_ARGUMENTS = 40

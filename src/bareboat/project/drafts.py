@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from bareboat.printable import counted
 from bareboat.project.findings import Draft, Findings
+from bareboat_base.printable import counted
 
 #: A first run on CPUs has at most so many ranks.
 _FIRST_RANKS = 4

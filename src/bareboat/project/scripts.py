@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from bareboat.errors import UsageError
-from bareboat.files import untrusted
 from bareboat.project import code
 from bareboat.project.code import Code
+from bareboat_base.errors import UsageError
+from bareboat_base.files import untrusted
 
 #: Larger files are data, and not scripts that somebody wrote.
 LARGEST = 2 << 20

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from bareboat.errors import UsageError
+from bareboat_base.errors import UsageError
 
 PYTHON = "python"
 

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from bareboat.files import untrusted
-from bareboat.images.capture.interpreter import Interpreter
+from bareboat.captures.interpreter import Interpreter
 from bareboat.project.code import Argument, Code
+from bareboat_base.files import untrusted
 
 #: Lists of packages -> the command that installs from them.
 _LISTS = {

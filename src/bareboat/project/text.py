@@ -7,10 +7,10 @@ import re
 import shlex
 import textwrap
 
-from bareboat.errors import UsageError
-from bareboat.printable import one_line, printable
 from bareboat.project.findings import Draft, Findings
 from bareboat.project.surroundings import Place, is_data, is_output
+from bareboat_base.errors import UsageError
+from bareboat_base.printable import one_line, printable
 
 #: Schedulers as users call them.
 _SCHEDULERS = {"slurm": "Slurm", "gridengine": "Grid Engine", "pbs": "PBS", "lsf": "LSF", "flux": "Flux"}

@@ -15,7 +15,6 @@ from bareboat import __version__, registry
 from bareboat.engines import Engine, apart, holds
 from bareboat.model import Command, Plan, Start, sweep
 from bareboat.mpi.checks import STARTED
-from bareboat.printable import counted
 from bareboat.render import delivery, fabric, notification, watchdog, words, world
 from bareboat.render.pieces import piece as piece
 from bareboat.render.place import GIVEN as GIVEN
@@ -26,6 +25,7 @@ from bareboat.render.summary import launch_of
 from bareboat.render.summary import shown as shown
 from bareboat.render.summary import text as text
 from bareboat.schedulers import Scheduler
+from bareboat_base.printable import counted
 
 
 def script(plan: Plan, place: Place | None = None, *, runs: str | None = None, rung: int = 1) -> str:

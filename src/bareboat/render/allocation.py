@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from bareboat import __version__
-from bareboat.printable import counted
 from bareboat.render import words
 from bareboat.render.pieces import piece
 from bareboat.schedulers import Scheduler
+from bareboat_base.printable import counted
 
 
 class Allocation(NamedTuple):

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import msgspec
 from msgspec import UNSET
 
-from bareboat import codec
 from bareboat.model import NOT_SHOWN, Command, Plan, looks_secret
+from bareboat_base import codec
 
 
 def digest(plan: Plan) -> str:

@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bareboat import execute, registry, schedulers
-from bareboat.errors import UsageError
+from bareboat import registry, schedulers
 from bareboat.schedulers import Allocation
+from bareboat_base import execute
+from bareboat_base.errors import UsageError
 
 if TYPE_CHECKING:
     from bareboat.model import Plan, Record, Site, Submission
-    from bareboat.store import Store
+    from bareboat_images.store import Store
 
 #: Shows a command's output and appends it to the file $0; Ctrl-C goes to the command.
 _KEPT = 'set -o pipefail; "$@" 2>&1 | tee -i -a "$0"'

@@ -11,8 +11,8 @@ import signal
 from dataclasses import dataclass
 
 from bareboat.model import Cause, End, JobState, QueueEntry
-from bareboat.printable import one_line
 from bareboat.schedulers import Scheduler
+from bareboat_base.printable import one_line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

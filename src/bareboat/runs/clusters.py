@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from bareboat import execute, registry
-from bareboat.errors import BareboatError
+from bareboat import registry
 from bareboat.model import Submission
 from bareboat.schedulers import cluster_query
+from bareboat_base import execute
+from bareboat_base.errors import BareboatError
 
 #: Scheduler -> the cluster of this machine, once known.
 _known: dict[str, str] = {}

@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from bareboat.files import untrusted
 from bareboat.model import Job
 from bareboat.model.provenance import Code, CodeFile
 from bareboat.runs import repository
+from bareboat_base.files import untrusted
 
 #: Limits on what is read before a run: files, the size of one, and of all.
 _MOST_FILES = 200

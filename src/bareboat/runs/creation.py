@@ -11,11 +11,8 @@ from pathlib import Path
 import msgspec
 from msgspec import UNSET
 
-from bareboat import codec, execute, registry, render
-from bareboat.clock import utc_now
-from bareboat.errors import PlanError, StoreError, Terminated, ToolError, UsageError
+from bareboat import registry, render
 from bareboat.model import Job, Outcome, Plan, Site, Submission, sweep
-from bareboat.printable import one_line
 from bareboat.runs import directory, mpi_checks, provenance, sweeps
 from bareboat.runs.submission import (
     NOTICE_S,
@@ -27,7 +24,11 @@ from bareboat.runs.submission import (
     output_log,
 )
 from bareboat.schedulers import CLUSTER, Scheduler, job_name
-from bareboat.store import Store, owner
+from bareboat_base import codec, execute
+from bareboat_base.clock import utc_now
+from bareboat_base.errors import PlanError, StoreError, Terminated, ToolError, UsageError
+from bareboat_base.printable import one_line
+from bareboat_images.store import Store, owner
 
 log = logging.getLogger("bareboat")
 #: A busy controller may take long to accept a job.

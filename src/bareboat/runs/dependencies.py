@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bareboat import registry
-from bareboat.errors import StoreError, UsageError
 from bareboat.runs import clusters, state, submission, sweeps
 from bareboat.schedulers import starts_after_failure
-from bareboat.store import Store
+from bareboat_base.errors import StoreError, UsageError
+from bareboat_images.store import Store
 
 
 def job_ids(store: Store, scheduler: str, after: Sequence[str]) -> tuple[str, ...]:

@@ -15,9 +15,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from bareboat.errors import StoreError
-from bareboat.files import untrusted
-from bareboat.printable import one_line
+from bareboat_base.errors import StoreError
+from bareboat_base.files import untrusted
+from bareboat_base.printable import one_line
 
 CONTROL, RANKS = "control", "ranks"
 #: Of a run on this machine: where its ranks' meters write.

@@ -9,16 +9,17 @@ import shlex
 import time
 from collections.abc import Callable, Sequence
 
-from bareboat import execute, registry
-from bareboat.errors import BareboatError, StoreError, ToolError
+from bareboat import registry
 from bareboat.model import JobState, Submission
-from bareboat.printable import one_line
 from bareboat.runs import clusters, directory, supervisor
 from bareboat.runs.state import Status, job_id_now, look
 from bareboat.runs.submission import SHELL, cancel_by, read
 from bareboat.runs.supervisor import Presence
 from bareboat.schedulers import place_query, said
-from bareboat.store import Store
+from bareboat_base import execute
+from bareboat_base.errors import BareboatError, StoreError, ToolError
+from bareboat_base.printable import one_line
+from bareboat_images.store import Store
 
 log = logging.getLogger("bareboat")
 

@@ -10,9 +10,7 @@ from pathlib import Path
 import msgspec
 from msgspec import UNSET
 
-from bareboat import execute, render
-from bareboat.clock import utc_now
-from bareboat.errors import StoreError, Terminated
+from bareboat import render
 from bareboat.model import JobState, MemorySample, Plan, Record, Site, Submission
 from bareboat.runs import (
     creation,
@@ -29,7 +27,10 @@ from bareboat.runs import (
 from bareboat.runs.records import Measured
 from bareboat.runs.state import Status
 from bareboat.runs.streams import Streams
-from bareboat.store import Store
+from bareboat_base import execute
+from bareboat_base.clock import utc_now
+from bareboat_base.errors import StoreError, Terminated
+from bareboat_images.store import Store
 
 _SAMPLE_S = 0.5
 #: The exit code of a run that Ctrl-C ended.

@@ -15,15 +15,15 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from bareboat import codec
-from bareboat.clock import utc_now
-from bareboat.errors import BareboatError
-from bareboat.files import untrusted
 from bareboat.model import CheckSubject, Plan
 from bareboat.mpi import checks
 from bareboat.mpi.checks import CheckResult
 from bareboat.runs import directory
-from bareboat.store import Store
+from bareboat_base import codec
+from bareboat_base.clock import utc_now
+from bareboat_base.errors import BareboatError
+from bareboat_base.files import untrusted
+from bareboat_images.store import Store
 
 #: The job script's, for a job that could not start.
 _NOT_STARTED = 3

@@ -16,11 +16,11 @@ from pathlib import Path
 
 from msgspec import UNSET
 
-from bareboat import execute
-from bareboat.errors import StoreError, ToolError
 from bareboat.model import JobState, Plan
 from bareboat.runs import directory
-from bareboat.store import Store
+from bareboat_base import execute
+from bareboat_base.errors import StoreError, ToolError
+from bareboat_images.store import Store
 
 log = logging.getLogger("bareboat")
 

@@ -6,11 +6,11 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from bareboat.errors import StoreError, UsageError
-from bareboat.files import untrusted
 from bareboat.model import Submission
 from bareboat.runs import directory, submission
-from bareboat.store import Store
+from bareboat_base.errors import StoreError, UsageError
+from bareboat_base.files import untrusted
+from bareboat_images.store import Store
 
 #: More is read with `bareboat logs`, which copies.
 _MOST_BYTES = 256 << 20

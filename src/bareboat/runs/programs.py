@@ -14,14 +14,14 @@ from pathlib import Path
 
 import msgspec
 
-from bareboat import seccomp
 from bareboat.engines import NO_SECCOMP, bubblewrap
-from bareboat.errors import StoreError
-from bareboat.files import ownership
 from bareboat.model import EngineFacts, Site
 from bareboat.plan.guard import FILTERS
 from bareboat.plan.watchdog import PY_SPY
-from bareboat.store import Store
+from bareboat_base import seccomp
+from bareboat_base.errors import StoreError
+from bareboat_base.files import ownership
+from bareboat_images.store import Store
 
 
 def provide(store: Store, site: Site) -> Site:

@@ -6,10 +6,10 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from bareboat.files import untrusted
 from bareboat.model import Straggler
 from bareboat.runs import directory
 from bareboat.runs.stragglers import find_straggler, read_steps
+from bareboat_base.files import untrusted
 
 #: The end of each file is enough for the newest steps.
 _TAIL_BYTES = 1 << 14

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from msgspec import UNSET, UnsetType
 
-from bareboat import codec
-from bareboat.clock import moment
-from bareboat.errors import StoreError
 from bareboat.model import MemorySample, Record, Straggler, Usage
 from bareboat.runs import deliveries, directory, results, state, transports, usage
 from bareboat.runs.state import Status
-from bareboat.store import Store
+from bareboat_base import codec
+from bareboat_base.clock import moment
+from bareboat_base.errors import StoreError
+from bareboat_images.store import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

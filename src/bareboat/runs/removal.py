@@ -7,12 +7,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bareboat.errors import BareboatError, StoreError, UsageError
-from bareboat.files import ownership
-from bareboat.images.upkeep.space import Amount, walked
 from bareboat.model import JobState
 from bareboat.runs import sweeps
-from bareboat.store import Store
+from bareboat_base.errors import BareboatError, StoreError, UsageError
+from bareboat_base.files import ownership
+from bareboat_images.store import Store
+from bareboat_images.upkeep.space import Amount, walked
 
 #: A run without any of these was stopped before it started.
 _STARTED = ("submission.json", "study.json", "matrix.json")

@@ -15,11 +15,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from bareboat import execute
-from bareboat.errors import ToolError
-from bareboat.files import ownership, untrusted
 from bareboat.model.provenance import Repository
-from bareboat.printable import one_line
+from bareboat_base import execute
+from bareboat_base.errors import ToolError
+from bareboat_base.files import ownership, untrusted
+from bareboat_base.printable import one_line
 
 #: Longer differences are not kept: they would not fit into a lock.
 MOST_DIFFERENCE_BYTES = 256 << 10

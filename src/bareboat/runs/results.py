@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from bareboat.files import untrusted
 from bareboat.model import kept_result
 from bareboat.model.record import NotFinite
 from bareboat.runs import directory
+from bareboat_base.files import untrusted
 
 _MOST_FILES, _MOST_NAMES, _MOST_NAME = 64, 100, 100
 #: A result of each of a hundred thousand steps.

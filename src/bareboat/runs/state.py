@@ -13,20 +13,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bareboat import codec, execute, registry
-from bareboat.clock import epoch_s
-from bareboat.errors import StoreError, ToolError
-from bareboat.files import untrusted
+from bareboat import registry
 from bareboat.hostlist import shortened
 from bareboat.model import End, JobStart, JobState, QueueEntry, Record, Straggler, Submission
 from bareboat.model.end import HUNG
-from bareboat.printable import one_line
 from bareboat.runs import causes, clusters, directory, supervisor
 from bareboat.runs.progress import look_for_straggler
 from bareboat.runs.submission import control_folder, is_job_id, output_log, read
 from bareboat.runs.supervisor import Presence
 from bareboat.schedulers import odd_lines
-from bareboat.store import Store
+from bareboat_base import codec, execute
+from bareboat_base.clock import epoch_s
+from bareboat_base.errors import StoreError, ToolError
+from bareboat_base.files import untrusted
+from bareboat_base.printable import one_line
+from bareboat_images.store import Store
 
 #: The exit codes of runs whose script could not write one.
 _CODES = {

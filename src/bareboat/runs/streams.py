@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
-from bareboat import execute
-from bareboat.errors import StoreError
 from bareboat.runs.terminal import Terminal
+from bareboat_base import execute
+from bareboat_base.errors import StoreError
 
 log = logging.getLogger("bareboat")
 

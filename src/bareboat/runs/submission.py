@@ -20,13 +20,14 @@ from pathlib import Path
 
 import msgspec
 
-from bareboat import execute, registry
-from bareboat.errors import BareboatError, Terminated, UsageError
+from bareboat import registry
 from bareboat.model import Outcome, Submission
-from bareboat.printable import one_line
 from bareboat.runs import directory
 from bareboat.schedulers import Scheduler
-from bareboat.store import LIST_RUNS, Store
+from bareboat_base import execute
+from bareboat_base.errors import BareboatError, Terminated, UsageError
+from bareboat_base.printable import one_line
+from bareboat_images.store import LIST_RUNS, Store
 
 #: The script that opens a shell in the job's container; a sweep has it next to job.sh.
 SHELL = "shell.sh"

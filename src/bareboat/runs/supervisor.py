@@ -14,7 +14,7 @@ from enum import Enum, auto
 from pathlib import Path
 
 from bareboat.runs import directory
-from bareboat.store import is_dead, owner, owner_of
+from bareboat_images.store import is_dead, owner, owner_of
 
 #: In a run's directory: the name of its job script's process.
 _FILE = "process"

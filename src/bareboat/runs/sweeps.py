@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from bareboat import registry
-from bareboat.errors import StoreError, ToolError
 from bareboat.model import JobState, Record
 from bareboat.model.sweep import Sweep
 from bareboat.runs import clusters, directory, interaction, records, state, submission
 from bareboat.runs.state import Status
 from bareboat.schedulers import said
-from bareboat.store import Store
+from bareboat_base.errors import StoreError, ToolError
+from bareboat_images.store import Store
 
 
 def find(store: Store, run_id: str) -> Sweep | None:

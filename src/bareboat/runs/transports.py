@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from bareboat.fabric import transport_logs
-from bareboat.files import untrusted
 from bareboat.model.fabric import FabricWatch, Transport
 from bareboat.runs import directory
+from bareboat_base.files import untrusted
 
 #: NCCL writes a file for each rank; all agree except for numbers.
 _MOST_FILES = 1024

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from msgspec import UNSET, UnsetType
 
-from bareboat.files import untrusted
 from bareboat.model import Usage
+from bareboat_base.files import untrusted
 
 PROCESSES, DEVICES = "processes.csv", "devices.csv"
 #: In a run's directory for control: one directory of series for each node.

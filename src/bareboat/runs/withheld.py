@@ -8,10 +8,10 @@ from pathlib import PurePosixPath
 
 import msgspec
 
-from bareboat import secret_forms
 from bareboat.model import looks_secret
 from bareboat.model.provenance import Code, CodeFile
 from bareboat.model.variables import NOT_SHOWN
+from bareboat_base import secret_forms
 
 #: Files whose names show that they contain only secrets.
 _SECRET_FILE = re.compile(

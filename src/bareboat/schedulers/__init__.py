@@ -13,9 +13,9 @@ from typing import Protocol, TypeVar
 
 from msgspec import UNSET
 
-from bareboat.errors import ToolError
 from bareboat.model import Job, Mark, Outcome, QueueEntry, Refusal, SchedulerFacts, Site
-from bareboat.printable import one_line
+from bareboat_base.errors import ToolError
+from bareboat_base.printable import one_line
 
 T = TypeVar("T")
 

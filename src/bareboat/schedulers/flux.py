@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bareboat import bash
-from bareboat.errors import PlanError
 from bareboat.model import Job, JobState, Outcome, Partition, QueueEntry, Refusal, SchedulerFacts, Site
 from bareboat.schedulers import (
     Array,
@@ -25,6 +24,7 @@ from bareboat.schedulers import (
     unanswered,
     version_in,
 )
+from bareboat_base.errors import PlanError
 
 NAME = "flux"
 TITLE = "Flux"

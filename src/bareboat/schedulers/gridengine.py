@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from bareboat import bash
-from bareboat.errors import PlanError, ToolError
 from bareboat.model import (
     DefaultMemory,
     Job,
@@ -21,7 +20,6 @@ from bareboat.model import (
     SchedulerFacts,
     Site,
 )
-from bareboat.printable import one_line
 from bareboat.schedulers import (
     MEM_PER_NODE,
     Allocation,
@@ -50,6 +48,8 @@ from bareboat.schedulers import (
     silent,
     unanswered,
 )
+from bareboat_base.errors import PlanError, ToolError
+from bareboat_base.printable import one_line
 
 NAME = "gridengine"
 TITLE = "Grid Engine"

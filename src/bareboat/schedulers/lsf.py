@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from bareboat import bash
-from bareboat.errors import PlanError
 from bareboat.model import (
     DefaultMemory,
     Job,
@@ -46,6 +45,7 @@ from bareboat.schedulers import (
     unanswered,
     version_in,
 )
+from bareboat_base.errors import PlanError
 
 NAME = "lsf"
 TITLE = "LSF"

@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from bareboat import bash
-from bareboat.errors import PlanError
 from bareboat.model import (
     DefaultMemory,
     Job,
@@ -53,6 +52,7 @@ from bareboat.schedulers import (
     unanswered,
     version_in,
 )
+from bareboat_base.errors import PlanError
 
 NAME = "pbs"
 TITLE = "PBS"

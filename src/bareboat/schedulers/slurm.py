@@ -8,7 +8,6 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from bareboat import bash
-from bareboat.errors import PlanError, ToolError
 from bareboat.model import (
     DefaultMemory,
     Job,
@@ -50,6 +49,7 @@ from bareboat.schedulers import (
     unanswered,
     version_in,
 )
+from bareboat_base.errors import PlanError, ToolError
 
 NAME = "slurm"
 TITLE = "Slurm"

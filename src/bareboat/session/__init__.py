@@ -18,7 +18,7 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from bareboat.config import Settings
     from bareboat.model import Image, Job, Site
-    from bareboat.store import Store
+    from bareboat_images.store import Store
 
 
 class Purpose(Enum):

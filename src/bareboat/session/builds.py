@@ -7,24 +7,24 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bareboat.errors import PlanError
 from bareboat.session import images
+from bareboat_base.errors import PlanError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bareboat.images.build.options import Built, Engine, Options, Reporter
-    from bareboat.images.oci.reference import Transport
-    from bareboat.images.transfer.locate import Access
     from bareboat.model import Image
     from bareboat.session import Session
+    from bareboat_images.build.options import Built, Engine, Options, Reporter
+    from bareboat_images.oci.reference import Transport
+    from bareboat_images.transfer.locate import Access
 
 
 def build(session: Session, options: Options, reach: Access, reporter: Reporter, *, pull: bool) -> Built:
     """Build an image into the store. `pull`: ask registries for base images that the store has. Raises
     BareboatError."""
-    from bareboat.images.build import solver
-    from bareboat.images.build.options import Machine
+    from bareboat_images.build import solver
+    from bareboat_images.build.options import Machine
 
     machine = os.uname().machine
     return solver.build(
@@ -52,8 +52,8 @@ def build_by(
 ) -> Built:
     """Build with another tool into the store. `secrets`, `sockets`: as on the command line. Raises
     BareboatError."""
-    from bareboat import execute
-    from bareboat.images.build import peers
+    from bareboat_base import execute
+    from bareboat_images.build import peers
 
     path = execute.which(builder)
     if path is None:
@@ -74,9 +74,9 @@ def _taken(session: Session, kind: Transport, file: Path, reach: Access, command
     """An image from a file that is removed afterwards: built, and pinned to no reference."""
     import msgspec
 
-    from bareboat import codec
-    from bareboat.images.oci.reference import at_path
-    from bareboat.images.upkeep import contents
+    from bareboat_base import codec
+    from bareboat_images.oci.reference import at_path
+    from bareboat_images.upkeep import contents
 
     store = session.store
     found = at_path(kind, str(file), folder="/")
@@ -90,8 +90,8 @@ def _taken(session: Session, kind: Transport, file: Path, reach: Access, command
 
 def _base(session: Session, name: str, reach: Access, machine: str, *, pull: bool) -> Image:
     """A base image: of the store, or pulled. It passes the same checks as the image of a job."""
-    from bareboat.images.oci.reference import parse
-    from bareboat.images.transfer import locate
+    from bareboat_images.oci.reference import parse
+    from bareboat_images.transfer import locate
 
     image = None
     for each in () if pull else (name, *_same_name(name)):
@@ -100,7 +100,7 @@ def _base(session: Session, name: str, reach: Access, machine: str, *, pull: boo
         return image
     found = parse(name, folder=session.folder)
     if session.settings["require_digest"]:
-        from bareboat.images.transfer.pinning import check_reference
+        from bareboat_images.transfer.pinning import check_reference
 
         check_reference(found, session.store, reach, ask=True)
     return images.pull(session, found, reach, machine=machine).image
@@ -116,9 +116,10 @@ def _same_name(name: str) -> tuple[str, ...]:
 def _engine(session: Session, works: Callable[[str], bool]) -> Engine:
     """The bubblewrap that works here: the first that does all that a step may need, or else one that starts.
     Raises PlanError, with what prevents it and the fix."""
-    from bareboat import access, execute
+    from bareboat import access
     from bareboat.engines import bubblewrap
-    from bareboat.images.build.options import Engine
+    from bareboat_base import execute
+    from bareboat_images.build.options import Engine
 
     store = session.store
     fixed = access.tool(store.tools, bubblewrap.NAME)

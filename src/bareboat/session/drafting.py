@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bareboat import jobfile, registry
-from bareboat.errors import PlanError, ProgramError, UsageError
-from bareboat.files import untrusted
 from bareboat.project import code, drafts, scripts, starters, surroundings, text, world
 from bareboat.project.findings import Draft, Drafted, Findings
 from bareboat.session import layers, sites
+from bareboat_base.errors import PlanError, ProgramError, UsageError
+from bareboat_base.files import untrusted
 
 if TYPE_CHECKING:
-    from bareboat.images.capture.interpreter import Interpreter
+    from bareboat.captures.interpreter import Interpreter
     from bareboat.model import Image, Job, Plan, Site
     from bareboat.project.scripts import Script
     from bareboat.project.starters import Started
@@ -107,8 +107,8 @@ def _plain(stem: str) -> str:
 
 
 def _findings(session: Session, request: Request, target: Path) -> Findings:
-    from bareboat.images.capture import describe_of
-    from bareboat.images.capture.interpreter import ask, choose
+    from bareboat.captures import describe_of
+    from bareboat.captures.interpreter import ask, choose
 
     top = request.top
     read = scripts.read(top, request.script) if request.script is not None else None
@@ -240,9 +240,9 @@ def _with_planned(draft: Draft, plan: Plan) -> Draft:
 
 
 def _plan(session: Session, found: Findings, draft: Draft, target: Path) -> Plan:
-    from bareboat.images.inside.executable import look
     from bareboat.plan import plan
     from bareboat.runs.programs import provide
+    from bareboat_images.inside.executable import look
 
     job = _job(session, found, draft, target)
     site: Site = found.site
@@ -258,7 +258,7 @@ def _plan(session: Session, found: Findings, draft: Draft, target: Path) -> Plan
 def _job(session: Session, found: Findings, draft: Draft, target: Path) -> Job:
     """The job as `bareboat plan` reads it from the file. An error there is a fault of this program."""
     from bareboat.session.defaults import with_settings
-    from bareboat.toml import TomlFile
+    from bareboat_base.toml import TomlFile
 
     content = text.write(found, draft, name=target.name).encode()
     file = TomlFile(target, content)

@@ -6,20 +6,20 @@ import contextlib
 import shlex
 from typing import TYPE_CHECKING
 
-from bareboat.errors import BareboatError, ImageError, StoreError, UsageError
+from bareboat_base.errors import BareboatError, ImageError, StoreError, UsageError
 
 if TYPE_CHECKING:
-    from bareboat.images.layers.limits import Limits
-    from bareboat.images.oci.reference import Reference
-    from bareboat.images.transfer.current import Pulled
-    from bareboat.images.transfer.locate import Access
     from bareboat.model import Image, Job
     from bareboat.session import Session
+    from bareboat_images.layers.limits import Limits
+    from bareboat_images.oci.reference import Reference
+    from bareboat_images.transfer.current import Pulled
+    from bareboat_images.transfer.locate import Access
 
 
 def access(session: Session) -> Access:
     """How to reach this site's registries, from the settings."""
-    from bareboat.images.transfer import locate
+    from bareboat_images.transfer import locate
 
     settings = session.settings
     return locate.read_access(
@@ -33,12 +33,12 @@ def access(session: Session) -> Access:
 
 def of_job(session: Session, job: Job, machine: str) -> Image:
     """The image from the store, or pulled for this `machine` (uname -m) unless the session only looks."""
-    from bareboat.images.transfer import locate
+    from bareboat_images.transfer import locate
 
     reach = access(session)
     image = locate.in_store(job.image, session.store, folder=session.folder)
     if session.settings["require_digest"]:
-        from bareboat.images.transfer.pinning import check_job_image
+        from bareboat_images.transfer.pinning import check_job_image
 
         check_job_image(job.image, image, session.store, reach, folder=session.folder, ask=not session.looks)
     if image is not None:
@@ -64,9 +64,9 @@ def of_job(session: Session, job: Job, machine: str) -> Image:
 
 def _to_pull(found: Reference, reach: Access, machine: str) -> str:
     """What a pull would download, from the image's manifest; why that is unknown, where it is."""
-    from bareboat.images.oci.reference import Transport
-    from bareboat.images.transfer import locate
-    from bareboat.images.transfer.pull import layers_of
+    from bareboat_images.oci.reference import Transport
+    from bareboat_images.transfer import locate
+    from bareboat_images.transfer.pull import layers_of
 
     if found.transport is not Transport.REGISTRY:
         return "to load: a file or directory of this machine"
@@ -93,8 +93,8 @@ def pull(
 ) -> Pulled:
     """Bring what the reference names into the store. `fresh`: also layers that are there; `keep_blobs`: keep
     the compressed layers. Raises ImageError, StoreError, UsageError."""
-    from bareboat.images.layers.limits import Limits
-    from bareboat.images.transfer.obtain import obtain
+    from bareboat_images.layers.limits import Limits
+    from bareboat_images.transfer.obtain import obtain
 
     try:
         return obtain(
@@ -114,12 +114,12 @@ def pull(
 def to_check(session: Session, text: str, image: Image) -> Reference | None:
     """Where to pull a stored image from to check it against the signature policy; None when the policy has
     accepted it or the image was made here."""
-    from bareboat.images.signatures import place
+    from bareboat_images.signatures import place
 
     if place.requires_nothing(session.settings["policy"], session.environment):
         return None
-    from bareboat.images.signatures.check import holds
-    from bareboat.images.transfer import locate
+    from bareboat_images.signatures.check import holds
+    from bareboat_images.transfer import locate
 
     if image.site_layer is not None:
         image = session.store.image(image.site_layer.base)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from bareboat import digests, registry
+from bareboat import registry
+from bareboat_base import digests
 
 if TYPE_CHECKING:
     from bareboat.model import Image, Job, Site
@@ -84,9 +85,9 @@ def with_linked(session: Session, job: Job, image: Image, site: Site) -> Image:
     """The image with MPI facts from the files of the job's command; needed only for several ranks."""
     if job.topology.world_size == 1:
         return image
-    from bareboat.images.inside.executable import sight_of
-    from bareboat.images.inside.linked import look
     from bareboat.plan.process import command_of
+    from bareboat_images.inside.executable import sight_of
+    from bareboat_images.inside.linked import look
 
     sight = sight_of(session.store, image, job)
     if sight is None:
@@ -104,6 +105,6 @@ def with_linked(session: Session, job: Job, image: Image, site: Site) -> Image:
     if found is None or not found.mpi or linked.mpis or registry.contains(job.engine):
         return linked
     # On bare metal the program finds this machine's library, which no package of the environment uses.
-    from bareboat.images.capture import facts
+    from bareboat.captures import facts
 
     return msgspec.structs.replace(linked, **facts.searched([Path("/")], around, mpi=True, cuda=image.cuda))

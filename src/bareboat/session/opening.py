@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from bareboat import access, config
-from bareboat.store import Store
+from bareboat_images.store import Store
 
 if TYPE_CHECKING:
     from pathlib import Path

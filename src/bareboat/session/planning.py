@@ -8,8 +8,8 @@ import msgspec
 from msgspec import UNSET
 
 from bareboat import registry
-from bareboat.errors import PlanError
 from bareboat.session import sites
+from bareboat_base.errors import PlanError
 
 if TYPE_CHECKING:
     from bareboat.model import Plan, Rootfs
@@ -28,11 +28,11 @@ def plan(session: Session, prepared: Prepared) -> Plan:
 
 
 def _plan(session: Session, prepared: Prepared) -> Plan:
-    from bareboat.images.deployment.present import present
-    from bareboat.images.inside.executable import look
+    from bareboat.deployment.present import present
     from bareboat.mpi.ladder import needs_mpi
     from bareboat.plan import plan as decide
     from bareboat.runs import code, mpi_checks
+    from bareboat_images.inside.executable import look
 
     job, site, image, node, to_capture = prepared
     store, reporter = session.store, session.reporter
@@ -53,7 +53,7 @@ def _plan(session: Session, prepared: Prepared) -> Plan:
         is_captured = registry.contains(made.engine)
         return msgspec.structs.replace(made, missing=to_capture) if is_captured else made
     if made.needs_flat or made.packs is not None or made.mount_points:
-        from bareboat.images.deployment import roots
+        from bareboat.deployment import roots
 
         if session.looks and (missing := roots.missing(store, image, made)):
             return msgspec.structs.replace(made, missing=missing)

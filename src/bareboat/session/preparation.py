@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import UNSET
 
-from bareboat import digests, registry
-from bareboat.errors import PlanError, UsageError
+from bareboat import registry
 from bareboat.session import Prepared, Purpose, images, layers, sites, variants
+from bareboat_base import digests
+from bareboat_base.errors import PlanError, UsageError
 
 if TYPE_CHECKING:
-    from bareboat.images.capture.interpreter import Interpreter
+    from bareboat.captures.interpreter import Interpreter
     from bareboat.model import CaptureRequest, Image, Job, Site
     from bareboat.session import Session
 
@@ -45,10 +46,10 @@ def prepare(session: Session, job: Job, purpose: Purpose) -> Prepared:
 
 
 def _prepare(session: Session, job: Job, purpose: Purpose, site: Site) -> Prepared:
-    from bareboat.images.capture import describe_of
-    from bareboat.images.capture.interpreter import ask, choose
-    from bareboat.images.inside.executable import look
+    from bareboat.captures import describe_of
+    from bareboat.captures.interpreter import ask, choose
     from bareboat.plan import plan
+    from bareboat_images.inside.executable import look
 
     if purpose is Purpose.SUBMIT and not registry.is_queued(job.scheduler):
         job = msgspec.structs.replace(job, scheduler=sites.scheduler_here(site))
@@ -75,7 +76,7 @@ def _prepare(session: Session, job: Job, purpose: Purpose, site: Site) -> Prepar
     if not registry.contains(job.engine) and purpose is not Purpose.PROVE:
         return Prepared(job, site, layers.with_linked(session, job, described, site), node)
     if session.looks:
-        from bareboat.images.capture import look_up
+        from bareboat.captures import look_up
 
         seen = look_up(with_program(job), session.store)
         if not isinstance(seen, str):
@@ -94,7 +95,7 @@ def _prepare(session: Session, job: Job, purpose: Purpose, site: Site) -> Prepar
 def capture(session: Session, request: CaptureRequest, *, fresh: bool = False) -> tuple[Image, bool]:
     """The environment as an image, and whether it was stored now: it is not where it is unchanged. `fresh`:
     read all files again."""
-    from bareboat.images.capture import capture
+    from bareboat.captures import capture
 
     try:
         return capture(request, session.store, fresh=fresh, progress=session.reporter.bytes)
@@ -104,7 +105,7 @@ def capture(session: Session, request: CaptureRequest, *, fresh: bool = False) -
 
 def warn_of_unseen(session: Session, job: Job, interpreter: Interpreter) -> None:
     """Warn of packages that a script finds in this shell and not in the job."""
-    from bareboat.images.capture.interpreter import unseen
+    from bareboat.captures.interpreter import unseen
 
     found = [] if "PYTHONPATH" in job.environment else unseen(interpreter, session.environment)
     if found:
@@ -128,7 +129,7 @@ def check_variables(session: Session, job: Job) -> None:
 
 def check_notification(job: Job) -> None:
     """Raise UsageError for a command for the end of the run that does not exist here."""
-    from bareboat import execute
+    from bareboat_base import execute
 
     if job.notify is UNSET or isinstance(job.notify, str):
         return
@@ -188,7 +189,7 @@ def _in_allocation(session: Session, job: Job, purpose: Purpose) -> Job:
 
 def _located(job: Job, path: str) -> Job:
     """The job with the path of a program that is on this shell's PATH, and not on that of the environment."""
-    from bareboat import execute
+    from bareboat_base import execute
 
     if not job.command or "PATH" in job.environment or not _is_included(job.command[0]):
         return job
@@ -203,8 +204,8 @@ def _located(job: Job, path: str) -> Job:
 
 def with_program(job: Job) -> CaptureRequest:
     """What the job captures: with a command outside of the Python environment and of what is mounted."""
-    from bareboat import execute
     from bareboat.plan.container import lies_under
+    from bareboat_base import execute
 
     program = job.command[0] if job.command else ""
     if not _is_included(program):

@@ -8,9 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bareboat import architectures, codec
-from bareboat.errors import StoreError, UsageError
-from bareboat.files import untrusted
 from bareboat.project.findings import Drafted
 from bareboat.project.recipes import choices as asked
 from bareboat.project.recipes import composition, definition, dockerfile, reading, wanted
@@ -19,9 +16,12 @@ from bareboat.project.recipes.document import Copy
 from bareboat.project.recipes.listed import Listed
 from bareboat.project.recipes.lists import KINDS
 from bareboat.project.recipes.python_lists import frozen
+from bareboat_base import architectures, codec
+from bareboat_base.errors import StoreError, UsageError
+from bareboat_base.files import untrusted
 
 if TYPE_CHECKING:
-    from bareboat.images.capture.interpreter import Interpreter
+    from bareboat.captures.interpreter import Interpreter
     from bareboat.model import Image, Site
     from bareboat.project.recipes.target import TargetSite
     from bareboat.project.recipes.wanted import Base, Wanted
@@ -160,7 +160,7 @@ def _only_script(top: Path) -> str:
 
 def _interpreter(session: Session, top: Path) -> Interpreter:
     """The Python of the project's own environment, by its files, else the active one."""
-    from bareboat.images.capture.interpreter import ask, choose
+    from bareboat.captures.interpreter import ask, choose
     from bareboat.project import surroundings
 
     return surroundings.own_environment(top, session.environment) or ask(choose(None))
@@ -168,7 +168,7 @@ def _interpreter(session: Session, top: Path) -> Interpreter:
 
 def _of_image(session: Session, name: str) -> Listed:
     """The Python packages of an image in the store, such as a captured environment."""
-    from bareboat.images.sbom import inventory
+    from bareboat_images.sbom import inventory
 
     image = _stored(session, name)
     if image is None:
@@ -196,7 +196,7 @@ def _of_image(session: Session, name: str) -> Listed:
 
 def _base(session: Session, name: str, form: str) -> Base:
     """What is known of the base, by its files if it is in the store, else by its name."""
-    from bareboat.images.oci import reference
+    from bareboat_images.oci import reference
 
     if reference.looks_like_path(name):
         if form != "def":
@@ -221,14 +221,14 @@ def _base(session: Session, name: str, form: str) -> Base:
 
 
 def _stored(session: Session, name: str) -> Image | None:
-    from bareboat.images.transfer import locate
+    from bareboat_images.transfer import locate
 
     return locate.in_store(name, session.store, folder=session.folder)
 
 
 def _check_system(session: Session, image: Image, name: str) -> None:
     """Raise UsageError for a base without apt."""
-    from bareboat.images.inside.view import View
+    from bareboat_images.inside.view import View
 
     with session.store.guarded():
         view = View(session.store.trees(image))

@@ -8,9 +8,9 @@ import msgspec
 from msgspec import UNSET
 
 from bareboat import registry
-from bareboat.errors import UsageError
 from bareboat.schedulers import assumed_facts
 from bareboat.session import Purpose
+from bareboat_base.errors import UsageError
 
 if TYPE_CHECKING:
     from bareboat.model import Job, Site

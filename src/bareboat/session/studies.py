@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import UNSET
 
-from bareboat import codec, registry
-from bareboat.errors import BareboatError, UsageError
+from bareboat import registry
 from bareboat.model.matrix import point_text
 from bareboat.session import Prepared, Purpose, planning, preparation
+from bareboat_base import codec
+from bareboat_base.errors import BareboatError, UsageError
 
 if TYPE_CHECKING:
     from bareboat.model import Job, Plan, Site
     from bareboat.model.matrix import Value
     from bareboat.session import Session
-    from bareboat.study.matrix import Cell
-    from bareboat.studyfile import StudyRequest
+    from bareboat_study.matrix import Cell
+    from bareboat_study.studyfile import StudyRequest
 
 
 def cells(session: Session, request: StudyRequest) -> tuple[list[list[Cell]], Site]:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from bareboat.errors import BareboatError, UsageError
+from bareboat_base.errors import BareboatError, UsageError
 
 if TYPE_CHECKING:
-    from bareboat.images.build.options import Built, Options
     from bareboat.model import Image, Job, Site
     from bareboat.session import Session
+    from bareboat_images.build.options import Built, Options
 
 _PLACE = re.compile(r"\{[A-Za-z_][A-Za-z0-9_]*\}")
 _PLACE_OR_NOT = re.compile(rf"{_PLACE.pattern}|[^{{]+|\{{")

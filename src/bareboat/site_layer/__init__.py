@@ -16,18 +16,18 @@ from pathlib import Path
 
 import msgspec
 
-from bareboat import codec
-from bareboat.errors import ImageError, StoreError, ToolError, UsageError
-from bareboat.images import lease
-from bareboat.images.inside.survey import look
-from bareboat.images.inside.view import View
-from bareboat.images.layers import layer as canonical
-from bareboat.images.oci import export
 from bareboat.model import Image, Layer, Prefix, Site, SiteLayer, StoredLayer
 from bareboat.mpi.site_layer import PREFIX, RECIPE, Contents, environment, packages_folder
 from bareboat.site_layer import closure, horovod, wheels
 from bareboat.site_layer.local_run import run_here
-from bareboat.store import Store
+from bareboat_base import codec
+from bareboat_base.errors import ImageError, StoreError, ToolError, UsageError
+from bareboat_images import lease
+from bareboat_images.inside.survey import look
+from bareboat_images.inside.view import View
+from bareboat_images.layers import layer as canonical
+from bareboat_images.oci import export
+from bareboat_images.store import Store
 
 Say = Callable[[str], None]
 
@@ -293,7 +293,7 @@ def _check(
 
 def _forget(store: Store, image: Image) -> None:
     """Remove the image's entry; the next garbage collection removes its layer."""
-    from bareboat.images import upkeep
+    from bareboat_images import upkeep
 
     try:
         upkeep.remove(store, image.digest)

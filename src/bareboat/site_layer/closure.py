@@ -11,10 +11,10 @@ import re
 import shutil
 from pathlib import Path
 
-from bareboat.elf import binary, loader
-from bareboat.images.inside.view import View
 from bareboat.model import Image, Site
-from bareboat.versions import numbers
+from bareboat_base.elf import binary, loader
+from bareboat_base.versions import numbers
+from bareboat_images.inside.view import View
 
 #: glibc's own libraries, which match exactly one libc.so.6.
 _OF_GLIBC = re.compile(

@@ -16,14 +16,15 @@ from pathlib import Path, PurePosixPath
 
 from msgspec import Struct
 
-from bareboat import execute, registry
-from bareboat.errors import ImageError, PlanError, ToolError
-from bareboat.images.inside.view import View
+from bareboat import registry
 from bareboat.model import Image, Mount, Site
 from bareboat.mpi.site_layer import HOROVOD, PREFIX, frameworks, horovod_edits
 from bareboat.site_layer import wheels
 from bareboat.site_layer.local_run import run_here
-from bareboat.store import Store
+from bareboat_base import execute
+from bareboat_base.errors import ImageError, PlanError, ToolError
+from bareboat_images.inside.view import View
+from bareboat_images.store import Store
 
 #: Later versions lack features of setuptools and CMake that Horovod's build uses.
 SETUPTOOLS = "setuptools==75.8.0"

@@ -10,13 +10,14 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from bareboat import execute, registry, render
-from bareboat.images.deployment import roots
-from bareboat.images.deployment.present import present
+from bareboat import registry, render
+from bareboat.deployment import roots
+from bareboat.deployment.present import present
 from bareboat.model import Image, Job, Mount, Site
 from bareboat.plan import plan
 from bareboat.probe.host import RealHost
-from bareboat.store import Store
+from bareboat_base import execute
+from bareboat_images.store import Store
 
 _LOOK_S = 1.0
 

@@ -13,9 +13,9 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-from bareboat import architectures, execute
-from bareboat.errors import ImageError, ToolError
 from bareboat.model import Image, Outcome
+from bareboat_base import architectures, execute
+from bareboat_base.errors import ImageError, ToolError
 
 #: Time limit of downloads.
 _TIMEOUT_S = 1800.0

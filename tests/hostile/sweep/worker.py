@@ -180,7 +180,7 @@ def _left(patience_s: float) -> tuple[str, ...]:
         time.sleep(0.02)
     if not _has_children():
         return ()
-    from bareboat.execute import descendants
+    from bareboat_base.execute import descendants
 
     names = tuple(_name_of(pid) for pid in descendants(os.getpid()))
     while _has_children():
@@ -211,12 +211,12 @@ def _import_everything() -> None:
     import importlib
     import pkgutil
 
-    import bareboat
-
-    for module in pkgutil.walk_packages(bareboat.__path__, "bareboat."):
-        if not module.name.endswith("__main__"):
-            with contextlib.suppress(ImportError):
-                importlib.import_module(module.name)
+    for top in ("bareboat_base", "bareboat_images", "bareboat", "bareboat_study"):
+        package = importlib.import_module(top)
+        for module in pkgutil.walk_packages(package.__path__, f"{top}."):
+            if not module.name.endswith("__main__"):
+                with contextlib.suppress(ImportError):
+                    importlib.import_module(module.name)
 
 
 def main() -> None:

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from builders import fake_digest
 
-from bareboat import codec
 from bareboat.model import Submission
-from bareboat.store import Store
+from bareboat_base import codec
+from bareboat_images.store import Store
 
 IMAGE = "small"
 RUN = "finished-20261122-030000"

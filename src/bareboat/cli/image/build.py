@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from bareboat.cli import console
 from bareboat.cli.common import Context, add_common, add_dry_run, add_trust
 from bareboat.cli.image.common import access, add_access
-from bareboat.errors import UsageError
-from bareboat.files import untrusted
-from bareboat.store import check_image_name
+from bareboat_base.errors import UsageError
+from bareboat_base.files import untrusted
+from bareboat_images.store import check_image_name
 
 if TYPE_CHECKING:
-    from bareboat.images.build.options import Options
-    from bareboat.images.build.packages import Packages
+    from bareboat_images.build.options import Options
+    from bareboat_images.build.packages import Packages
 
 EXAMPLE = "bareboat image build -t myapp:1.0 ."
 
@@ -119,7 +119,7 @@ def run(context: Context) -> int:
     asked = _options(context)
     reach = access(context, "")  # wrong flags are an error even if no registry is contacted
     if options.policy:
-        from bareboat.images.signatures import policy
+        from bareboat_images.signatures import policy
 
         policy.load(options.policy)
     if options.builder != "bareboat":
@@ -186,7 +186,7 @@ def run(context: Context) -> int:
 
 def _show(context: Context, asked: Options) -> int:
     """What would be built: the stages and their instructions, in order."""
-    from bareboat.images.build import solver
+    from bareboat_images.build import solver
 
     recipe = solver.parse(asked, os.uname().machine)
     wanted = recipe.closure(recipe.target(asked.target))
@@ -215,10 +215,10 @@ def _show(context: Context, asked: Options) -> int:
 
 def _options(context: Context) -> Options:
     """The build that the command line asks for. Raises UsageError."""
-    from bareboat.images.build.options import Options
-    from bareboat.images.build.solver import source_date
-    from bareboat.images.recipe import ignore, lines
-    from bareboat.images.recipe.stages import EPOCH
+    from bareboat_images.build.options import Options
+    from bareboat_images.build.solver import source_date
+    from bareboat_images.recipe import ignore, lines
+    from bareboat_images.recipe.stages import EPOCH
 
     options = context.options
     folder = _folder(options.context)
@@ -262,8 +262,8 @@ def _options(context: Context) -> Options:
 def _command(options: argparse.Namespace, path: Path, folder: Path) -> str:
     """What builds the image again, from any directory. Of a proxy only the name stays: it may hold a
     password, as the URL of an index or a mirror."""
-    from bareboat.images.recipe.stages import PROXIES
     from bareboat.runs.repository import without_credentials
+    from bareboat_images.recipe.stages import PROXIES
 
     words = ["bareboat", "image", "build", "--no-cache", "-f", str(path.absolute())]
     builder = None if options.builder == "bareboat" else options.builder
@@ -383,7 +383,7 @@ def _socket(text: str) -> tuple[str, str]:
 
 
 def _packages(options: argparse.Namespace) -> Packages:
-    from bareboat.images.build.packages import Packages
+    from bareboat_images.build.packages import Packages
 
     mirrors = {}
     for text in options.apt_mirror or ():

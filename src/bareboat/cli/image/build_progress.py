@@ -6,7 +6,7 @@ from __future__ import annotations
 import threading
 
 from bareboat.cli import console
-from bareboat.printable import one_line
+from bareboat_base.printable import one_line
 
 _WIDTH = 79
 

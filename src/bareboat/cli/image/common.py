@@ -6,18 +6,18 @@ import argparse
 import os
 from typing import TYPE_CHECKING
 
-from bareboat import digests
 from bareboat.cli.command_line import number
 from bareboat.cli.common import Context
-from bareboat.errors import BareboatError, StoreError
 from bareboat.session import images
+from bareboat_base import digests
+from bareboat_base.errors import BareboatError, StoreError
 
 if TYPE_CHECKING:
-    from bareboat.images.layers.limits import Limits
-    from bareboat.images.oci.blobs import Blobs
-    from bareboat.images.transfer.locate import Access
-    from bareboat.images.upkeep import Amount
     from bareboat.model import Image
+    from bareboat_images.layers.limits import Limits
+    from bareboat_images.oci.blobs import Blobs
+    from bareboat_images.transfer.locate import Access
+    from bareboat_images.upkeep import Amount
 
 
 def add_access(parser: argparse.ArgumentParser) -> None:
@@ -69,10 +69,10 @@ def access(context: Context, registry: str) -> Access:
 
 def blobs(context: Context, image: Image) -> Blobs:
     """The source of the image's compressed layers: the store, or the registry that it was pulled from."""
-    from bareboat.images.oci.blobs import Blobs, no_source
-    from bareboat.images.oci.reference import parse
-    from bareboat.images.oci.source import Source
-    from bareboat.images.transfer import locate
+    from bareboat_images.oci.blobs import Blobs, no_source
+    from bareboat_images.oci.reference import parse
+    from bareboat_images.oci.source import Source
+    from bareboat_images.transfer import locate
 
     images.access(context.session)  # wrong flags are an error even if no registry is contacted
     if context.options.no_fetch or not image.reference:
@@ -107,7 +107,7 @@ def add_digest(parser: argparse.ArgumentParser) -> None:
 def limits(context: Context) -> Limits:
     import dataclasses
 
-    from bareboat.images.layers.limits import Limits
+    from bareboat_images.layers.limits import Limits
 
     options = context.options
     asked = {
@@ -121,7 +121,7 @@ def limits(context: Context) -> Limits:
 
 def find(context: Context, text: str) -> Image:
     """The image of the store with this name. Raises StoreError when there is none."""
-    from bareboat.images.transfer import locate
+    from bareboat_images.transfer import locate
 
     image = locate.in_store(text, context.store, folder=os.getcwd())
     if image is None and text == "capture":  # never looked up in a registry

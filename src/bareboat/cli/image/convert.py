@@ -8,9 +8,9 @@ import os
 from bareboat.cli import console
 from bareboat.cli.common import Context, add_common
 from bareboat.cli.image.common import add_digest, add_image, blobs, find
-from bareboat.errors import UsageError
-from bareboat.files import outputs
 from bareboat.model import Image
+from bareboat_base.errors import UsageError
+from bareboat_base.files import outputs
 
 EXAMPLE = "bareboat image convert pytorch sif:pytorch.sif"
 
@@ -30,9 +30,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
-    from bareboat.images.formats import docker, squash
-    from bareboat.images.layers.flatten import copy, make_flat
-    from bareboat.images.oci import export
+    from bareboat_images.formats import docker, squash
+    from bareboat_images.layers.flatten import copy, make_flat
+    from bareboat_images.oci import export
 
     options, store = context.options, context.store
     kind, colon, place = options.target.partition(":")
@@ -97,7 +97,7 @@ def run(context: Context) -> int:
 
 def _load(context: Context, kind: str, name: str) -> int:
     """Into the storage of Docker or Podman."""
-    from bareboat.images.formats import docker
+    from bareboat_images.formats import docker
 
     image, store, progress = find(context, context.options.image), context.store, context.progress
     if kind == "containers-storage" and "/" not in name:

@@ -10,16 +10,16 @@ from bareboat.cli import console
 from bareboat.cli.command_line import number
 from bareboat.cli.common import Context, add_common
 from bareboat.cli.image.common import find, title
-from bareboat.printable import one_line
+from bareboat_base.printable import one_line
 
 if TYPE_CHECKING:
-    from bareboat.images.comparison.configuration import SettingChange
-    from bareboat.images.comparison.files import Change
-    from bareboat.images.comparison.packages import PackageChange
-    from bareboat.images.inside.configuration import Configuration
-    from bareboat.images.inside.view import View
-    from bareboat.images.sbom.inventory import Inventory
     from bareboat.model import Image
+    from bareboat_images.comparison.configuration import SettingChange
+    from bareboat_images.comparison.files import Change
+    from bareboat_images.comparison.packages import PackageChange
+    from bareboat_images.inside.configuration import Configuration
+    from bareboat_images.inside.view import View
+    from bareboat_images.sbom.inventory import Inventory
 
 EXAMPLE = "bareboat image diff pytorch:24.05 pytorch:24.06"
 
@@ -43,7 +43,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(context: Context) -> int:
     """Exit with 0, whether anything differs or not."""
-    from bareboat.images.comparison import configuration, files, packages
+    from bareboat_images.comparison import configuration, files, packages
 
     options, store = context.options, context.store
     images = [find(context, options.image), find(context, options.other_image)]
@@ -83,21 +83,21 @@ def run(context: Context) -> int:
 
 
 def _configuration(context: Context, image: Image) -> Configuration:
-    from bareboat.images.inside import configuration
-    from bareboat.images.oci import export
+    from bareboat_images.inside import configuration
+    from bareboat_images.oci import export
 
     data = export.stored_config(context.store, image)
     return configuration.read(data, layers=len(image.layers), name=image.reference or image.digest)
 
 
 def _view(context: Context, image: Image) -> View:
-    from bareboat.images.inside.view import View
+    from bareboat_images.inside.view import View
 
     return View(context.store.trees(image))
 
 
 def _inventory(context: Context, image: Image) -> Inventory:
-    from bareboat.images.sbom import inventory
+    from bareboat_images.sbom import inventory
 
     context.progress.say(f"listing packages: {title(image)}")
     return inventory.take(context.store.trees(image))
@@ -134,7 +134,7 @@ def _text(
     *,
     every: bool,
 ) -> str:
-    from bareboat.images.comparison.packages import KINDS
+    from bareboat_images.comparison.packages import KINDS
 
     lines = [f"- {title(images[0])}", f"+ {title(images[1])}"]
     if not (settings or packages or changes):
@@ -184,7 +184,7 @@ def _files(changes: list[Change], folders: list[tuple[str, dict[str, int]]]) -> 
 
 
 def _counts(counts: dict[str, int]) -> tuple[str, str, str, str, str, str]:
-    from bareboat.images.usage.treemap import megabytes
+    from bareboat_images.usage.treemap import megabytes
 
     cells = []
     for state in _MARKS:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from bareboat import digests
 from bareboat.cli import console
 from bareboat.cli.common import Context, add_common
+from bareboat_base import digests
 
 if TYPE_CHECKING:
-    from bareboat.images.upkeep import Amount
+    from bareboat_images.upkeep import Amount
 
 EXAMPLE = "bareboat image du"
 
@@ -20,7 +20,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
-    from bareboat.images import upkeep
+    from bareboat_images import upkeep
 
     found = upkeep.usage(context.store)
     if context.options.json:

@@ -34,8 +34,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
-    from bareboat.images import upkeep
-    from bareboat.images.upkeep.removal import Freed
+    from bareboat_images import upkeep
+    from bareboat_images.upkeep.removal import Freed
 
     options = context.options
     found = upkeep.collect_garbage(

@@ -5,15 +5,15 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from bareboat import digests
 from bareboat.cli import console
 from bareboat.cli.common import Context, add_common
 from bareboat.cli.image.common import add_image, find
-from bareboat.printable import counted, one_line
+from bareboat_base import digests
+from bareboat_base.printable import counted, one_line
 
 if TYPE_CHECKING:
-    from bareboat.images.inside.configuration import Configuration, Step
     from bareboat.model import Image
+    from bareboat_images.inside.configuration import Configuration, Step
 
 EXAMPLE = "bareboat image history pytorch"
 
@@ -28,9 +28,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
-    from bareboat.images.inside import configuration
-    from bareboat.images.oci import export, manifest
-    from bareboat.images.oci.source import Document
+    from bareboat_images.inside import configuration
+    from bareboat_images.oci import export, manifest
+    from bareboat_images.oci.source import Document
 
     store = context.store
     image = find(context, context.options.image)
@@ -95,7 +95,7 @@ def _text(image: Image, found: Configuration, *, full: bool) -> str:
 
 
 def _size(image: Image, number: int) -> tuple[str, str, str]:
-    from bareboat.images.usage.treemap import megabytes
+    from bareboat_images.usage.treemap import megabytes
 
     layer = image.layers[number]
     return str(number + 1), megabytes(layer.size_bytes), f"{layer.inodes:,}"

@@ -66,9 +66,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
-    from bareboat.files import outputs
     from bareboat.project.recipes.choices import Choices
     from bareboat.session import recipes
+    from bareboat_base.files import outputs
 
     options = context.options
     top, script = recipes.place(options.project, Path.cwd())

@@ -14,13 +14,13 @@ from bareboat.cli.command_line import number
 from bareboat.cli.common import Context, add_common
 from bareboat.cli.folding import folded
 from bareboat.cli.image.common import find
-from bareboat.errors import StoreError, UsageError
-from bareboat.files import outputs, untrusted
+from bareboat_base.errors import StoreError, UsageError
+from bareboat_base.files import outputs, untrusted
 
 if TYPE_CHECKING:
-    from bareboat.images.lint.recipe import RecipeSubject
-    from bareboat.images.lint.rule import Finding
     from bareboat.model import Image, Site
+    from bareboat_images.lint.recipe import RecipeSubject
+    from bareboat_images.lint.rule import Finding
 
 EXAMPLE = "bareboat image lint Dockerfile"
 
@@ -66,8 +66,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
-    from bareboat.images.lint import check
-    from bareboat.images.lint.rule import Severity
+    from bareboat_images.lint import check
+    from bareboat_images.lint.rule import Severity
 
     options = context.options
     if options.json and options.format == "sarif":
@@ -103,8 +103,8 @@ def run(context: Context) -> int:
 
 
 def _ignored(text: str | None) -> frozenset[str]:
-    from bareboat.images.lint.registry import RULES
-    from bareboat.nearest import nearest
+    from bareboat_base.nearest import nearest
+    from bareboat_images.lint.registry import RULES
 
     if text is None:
         return frozenset()
@@ -158,7 +158,7 @@ def _file(text: str, context: Context) -> Path | None:
 
 
 def _pinned(text: str, context: Context) -> bool:
-    from bareboat.images.transfer import locate
+    from bareboat_images.transfer import locate
 
     return locate.in_store(text, context.store, folder=os.getcwd()) is not None
 
@@ -187,8 +187,8 @@ def _facts(text: str, context: Context) -> Site:
     """A site from a file that `doctor --json` wrote, with --compute or without."""
     import json
 
-    from bareboat import codec
     from bareboat.model import Site
+    from bareboat_base import codec
 
     try:
         data = untrusted.read_bytes(text, limit=_LARGEST_FACTS, follow=True)
@@ -216,8 +216,8 @@ def _image(
     context: Context, image: Image, ignored: frozenset[str]
 ) -> tuple[list[Finding], list[str], tuple[str, ...]]:
     """The findings, notes, and what could not be read."""
-    from bareboat.images.lint import check, credentials
-    from bareboat.images.lint.image import read
+    from bareboat_images.lint import check, credentials
+    from bareboat_images.lint.image import read
 
     try:
         site = _site(context, default=_HERE)
@@ -241,7 +241,7 @@ def _image(
 
 
 def _recipe(context: Context, path: Path, ignored: frozenset[str]) -> tuple[list[Finding], list[str]]:
-    from bareboat.images.lint import check, fix, hadolint
+    from bareboat_images.lint import check, fix, hadolint
 
     options = context.options
     raw = _read(path)
@@ -274,8 +274,8 @@ def _recipe(context: Context, path: Path, ignored: frozenset[str]) -> tuple[list
 
 
 def _subject(text: str, path: Path, site: Site | None, ignore: str | None) -> RecipeSubject:
-    from bareboat.images.build.solver import platform_arguments
-    from bareboat.images.lint.recipe import read
+    from bareboat_images.build.solver import platform_arguments
+    from bareboat_images.lint.recipe import read
 
     machine = site.architecture if site is not None else os.uname().machine
     arguments = platform_arguments(machine) | {"TARGETSTAGE": "default"}
@@ -283,7 +283,7 @@ def _subject(text: str, path: Path, site: Site | None, ignore: str | None) -> Re
 
 
 def _read(path: Path) -> bytes:
-    from bareboat.images.recipe import lines
+    from bareboat_images.recipe import lines
 
     try:
         return untrusted.read_bytes(path, limit=lines.LARGEST_BYTES, follow=True)
@@ -293,7 +293,7 @@ def _read(path: Path) -> bytes:
 
 def _beside(path: Path) -> str | None:
     """The .dockerignore that a build with this file's directory as the context reads."""
-    from bareboat.images.recipe import ignore
+    from bareboat_images.recipe import ignore
 
     for each in (path.with_name(f"{path.name}.dockerignore"), path.with_name(".dockerignore"),
                  path.with_name(".containerignore")):  # fmt: skip
@@ -308,7 +308,7 @@ def _beside(path: Path) -> str | None:
 
 def _write(context: Context, path: Path, raw: bytes, written: str, text: str, done: list[Finding]) -> None:
     """Show the corrections, and write them unless this is a dry run."""
-    from bareboat.images.lint import fix
+    from bareboat_images.lint import fix
 
     plain = written.removeprefix("\ufeff").replace("\r\n", "\n")
     if context.options.dry_run and (context.options.json or context.options.format == "json"):
@@ -352,7 +352,7 @@ def _report(
 ) -> None:
     import json
 
-    from bareboat.images.lint import report, sarif
+    from bareboat_images.lint import report, sarif
 
     options = context.options
     is_json = options.json or options.format == "json"

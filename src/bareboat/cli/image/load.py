@@ -11,7 +11,7 @@ from bareboat.cli import console
 from bareboat.cli.common import Context, add_common, add_policy
 from bareboat.cli.image.common import add_limits, limits
 from bareboat.session import images
-from bareboat.store import check_name
+from bareboat_images.store import check_name
 
 EXAMPLE = "bareboat image load pytorch.tar"
 
@@ -31,9 +31,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
-    from bareboat.clock import utc_now
-    from bareboat.images.oci import bundle, reference
-    from bareboat.images.transfer import local
+    from bareboat_base.clock import utc_now
+    from bareboat_images.oci import bundle, reference
+    from bareboat_images.transfer import local
 
     options, store = context.options, context.store
     if options.name is not None:
@@ -68,7 +68,7 @@ def run(context: Context) -> int:
         )
     for each in called.false:
         console.note(f"note: the file also lists {each}, which is not this image; ignored")
-    from bareboat.images.signatures import summary
+    from bareboat_images.signatures import summary
 
     if pinned := store.pinned(str(found)):
         console.note(summary.line(pinned.trust))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from bareboat import digests
 from bareboat.cli import console
 from bareboat.cli.common import Context, add_common
-from bareboat.errors import StoreError
-from bareboat.printable import one_line
+from bareboat_base import digests
+from bareboat_base.errors import StoreError
+from bareboat_base.printable import one_line
 
 if TYPE_CHECKING:
     from bareboat.model import Image
@@ -23,7 +23,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(context: Context) -> int:
     """Exit with 4 where an image's entry is damaged."""
-    from bareboat.images.upkeep import contents
+    from bareboat_images.upkeep import contents
 
     store = context.store
     (images, damaged), names, pins = contents.images(store), store.names(), store.pins()

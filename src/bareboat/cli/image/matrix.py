@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from bareboat.cli import console
 from bareboat.cli.common import Context
-from bareboat.errors import UsageError
-from bareboat.store import check_image_name
+from bareboat_base.errors import UsageError
+from bareboat_images.store import check_image_name
 
 if TYPE_CHECKING:
-    from bareboat.images.build.options import Built, Options
-    from bareboat.images.transfer.locate import Access
     from bareboat.session.variants import Result, Table, Variant
+    from bareboat_images.build.options import Built, Options
+    from bareboat_images.transfer.locate import Access
 
 
 def run(context: Context, asked: Options, reach: Access) -> int:
@@ -58,7 +58,7 @@ def _unused(asked: Options, given: Mapping[str, str]) -> tuple[str, ...]:
     """Build arguments that no ARG declares."""
     from msgspec.structs import replace
 
-    from bareboat.images.build import solver
+    from bareboat_images.build import solver
 
     unused = solver.parse(replace(asked, arguments=dict(given)), os.uname().machine).unused
     return tuple(name for name in given if name in unused)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 
-from bareboat import architectures
 from bareboat.cli import console
 from bareboat.cli.common import Context, add_common, add_trust
 from bareboat.cli.image.common import access, add_access, add_limits, limits
-from bareboat.errors import UsageError
 from bareboat.session import images
-from bareboat.store import check_name
+from bareboat_base import architectures
+from bareboat_base.errors import UsageError
+from bareboat_images.store import check_name
 
 EXAMPLE = "bareboat image pull nvcr.io/nvidia/pytorch:24.05-py3 --name pytorch"
 
@@ -51,7 +51,7 @@ def _machine(asked: str | None) -> str:
 
 
 def run(context: Context) -> int:
-    from bareboat.images.transfer import locate
+    from bareboat_images.transfer import locate
 
     options, store = context.options, context.store
     if options.name is not None:
@@ -60,12 +60,12 @@ def run(context: Context) -> int:
     found = locate.read(options.reference, folder=os.getcwd())
     reach = access(context, found.registry)
     if context.settings["require_digest"]:
-        from bareboat.images.transfer.pinning import check_reference
+        from bareboat_images.transfer.pinning import check_reference
 
         check_reference(found, store, reach, ask=True)
     pulled = None
     if not options.fresh and options.arch is None and not options.keep_blobs:
-        from bareboat.images.transfer import current
+        from bareboat_images.transfer import current
 
         pulled = current.current(found, store, reach, machine=machine)
     if pulled is None:
@@ -91,7 +91,7 @@ def run(context: Context) -> int:
             f"{console.bold(image.digest)}\n  {image.reference}: {what}; "
             f"{image.size_bytes / 1e6:,.0f} MB, {image.inodes:,} files and directories"
         )
-        from bareboat.images.signatures import summary
+        from bareboat_images.signatures import summary
 
         if pin := store.pinned(str(found)):
             console.note(summary.line(pin.trust))

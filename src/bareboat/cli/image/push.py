@@ -8,7 +8,7 @@ import os
 from bareboat.cli import console
 from bareboat.cli.common import Context, add_common
 from bareboat.cli.image.common import access, add_access, add_image, find
-from bareboat.errors import BareboatError, UsageError
+from bareboat_base.errors import BareboatError, UsageError
 
 EXAMPLE = "bareboat image push digits registry.example.org/me/digits:1"
 
@@ -21,11 +21,11 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
-    from bareboat.images.oci.reference import Transport, parse
-    from bareboat.images.oci.source import Source
-    from bareboat.images.registry import pusher
-    from bareboat.images.transfer import locate
-    from bareboat.images.transfer.push import push
+    from bareboat_images.oci.reference import Transport, parse
+    from bareboat_images.oci.source import Source
+    from bareboat_images.registry import pusher
+    from bareboat_images.transfer import locate
+    from bareboat_images.transfer.push import push
 
     options, store = context.options, context.store
     image = find(context, options.image)

@@ -6,14 +6,14 @@ import argparse
 import os
 from typing import TYPE_CHECKING
 
-from bareboat import digests
 from bareboat.cli import console
 from bareboat.cli.common import Context, add_common, add_dry_run
 from bareboat.cli.image.common import add_image, size
-from bareboat.errors import BareboatError
+from bareboat_base import digests
+from bareboat_base.errors import BareboatError
 
 if TYPE_CHECKING:
-    from bareboat.store import Store
+    from bareboat_images.store import Store
 
 EXAMPLE = "bareboat image rm pytorch"
 
@@ -28,7 +28,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def _check_unused(store: Store, wanted: list[str]) -> None:
     """Raise BareboatError for an image of a run that has not ended."""
     from bareboat.runs import submission, sweeps
-    from bareboat.study import queue
+    from bareboat_study import queue
 
     for digest in wanted:
         for job in queue.live_jobs_of_image(store, digest):
@@ -50,7 +50,7 @@ def _check_unused(store: Store, wanted: list[str]) -> None:
 
 
 def run(context: Context) -> int:
-    from bareboat.images import upkeep
+    from bareboat_images import upkeep
 
     store = context.store
     images = dict.fromkeys(context.options.image)

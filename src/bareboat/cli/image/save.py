@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import shlex
 
-from bareboat import pinning
 from bareboat.cli import console
 from bareboat.cli.common import Context, add_common
 from bareboat.cli.image.common import add_digest, add_image, blobs, find
-from bareboat.files import outputs
+from bareboat_base.files import outputs
+from bareboat_images import pinning
 
 EXAMPLE = "bareboat image save pytorch pytorch.tar"
 
@@ -24,7 +24,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
-    from bareboat.images.oci import bundle
+    from bareboat_images.oci import bundle
 
     options, store = context.options, context.store
     path = outputs.check(options.file)

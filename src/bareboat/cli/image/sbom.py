@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from bareboat.cli import console
 from bareboat.cli.common import Context, add_common
 from bareboat.cli.image.common import add_image, find
-from bareboat.files import outputs
+from bareboat_base.files import outputs
 
 if TYPE_CHECKING:
     from bareboat.model import Image
@@ -35,7 +35,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
-    from bareboat.images.sbom import cyclonedx, inventory, spdx
+    from bareboat_images.sbom import cyclonedx, inventory, spdx
 
     options, store = context.options, context.store
     path = outputs.check(options.output) if options.output is not None else None
@@ -56,8 +56,8 @@ def run(context: Context) -> int:
 
 def _created(context: Context, image: Image) -> str:
     """When the image was made, from its config, to the second in UTC; else an empty string."""
-    from bareboat.errors import BareboatError
-    from bareboat.images.oci import export
+    from bareboat_base.errors import BareboatError
+    from bareboat_images.oci import export
 
     with contextlib.suppress(BareboatError, ValueError, AttributeError, RecursionError):
         created = json.loads(export.stored_config(context.store, image)).get("created")

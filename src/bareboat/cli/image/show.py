@@ -6,14 +6,14 @@ import argparse
 import shlex
 from typing import TYPE_CHECKING
 
-from bareboat import digests
 from bareboat.cli import console
 from bareboat.cli.common import Context, add_common
 from bareboat.cli.image.common import add_image, find
+from bareboat_base import digests
 
 if TYPE_CHECKING:
-    from bareboat.images.inside.survey import Inside
     from bareboat.model import Image, Trust
+    from bareboat_images.inside.survey import Inside
 
 EXAMPLE = "bareboat image show pytorch"
 
@@ -24,7 +24,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
-    from bareboat.images.inside import survey
+    from bareboat_images.inside import survey
 
     store = context.store
     image = find(context, context.options.image)
@@ -33,7 +33,7 @@ def run(context: Context) -> int:
     if context.options.json:
         console.result_json({"image": image, "inside": found, "trust": _trust(context, image)})
     else:
-        from bareboat.images.signatures import summary
+        from bareboat_images.signatures import summary
 
         console.result(_text(image, found, summary.line(_trust(context, image)) if image.reference else ""))
     return 0

@@ -6,15 +6,15 @@ import argparse
 import shlex
 from typing import TYPE_CHECKING
 
-from bareboat import digests
 from bareboat.cli import console
 from bareboat.cli.common import Context, add_common, add_dry_run
 from bareboat.cli.image.common import find
-from bareboat.errors import StoreError
-from bareboat.store import check_image_name
+from bareboat_base import digests
+from bareboat_base.errors import StoreError
+from bareboat_images.store import check_image_name
 
 if TYPE_CHECKING:
-    from bareboat.store import Store
+    from bareboat_images.store import Store
 
 EXAMPLE = "bareboat image tag pytorch pytorch:tested"
 
@@ -55,7 +55,7 @@ def run(context: Context) -> int:
 
 def _check_owner(store: Store, name: str, before: str) -> None:
     """Raise StoreError for a name that another user set: in a group's store, others' jobs use it."""
-    from bareboat.files import ownership
+    from bareboat_base.files import ownership
 
     owner = store.name_owner(name)
     if owner is None:
@@ -69,7 +69,7 @@ def _check_owner(store: Store, name: str, before: str) -> None:
 
 def _moved(store: Store, name: str, before: str) -> str:
     """The image that a name had before it was moved."""
-    from bareboat.images.upkeep import contents
+    from bareboat_images.upkeep import contents
 
     others = contents.names(store).get(before, set()) - {name}
     short = digests.short(before) if digests.is_digest(before) else "a damaged entry"

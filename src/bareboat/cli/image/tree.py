@@ -9,13 +9,13 @@ from bareboat.cli import console
 from bareboat.cli.command_line import number
 from bareboat.cli.common import Context, add_common
 from bareboat.cli.image.common import add_image, find, title
-from bareboat.files import outputs
-from bareboat.printable import one_line
+from bareboat_base.files import outputs
+from bareboat_base.printable import one_line
 
 if TYPE_CHECKING:
-    from bareboat.images.sbom.owners import Owner
-    from bareboat.images.usage.folders import Folder, Weight
     from bareboat.model import Image
+    from bareboat_images.sbom.owners import Owner
+    from bareboat_images.usage.folders import Folder, Weight
 
 EXAMPLE = "bareboat image tree pytorch --depth 3 --svg pytorch.svg"
 
@@ -37,9 +37,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
-    from bareboat.images.inside.view import View
-    from bareboat.images.sbom.owners import Owners
-    from bareboat.images.usage import folders, treemap
+    from bareboat_images.inside.view import View
+    from bareboat_images.sbom.owners import Owners
+    from bareboat_images.usage import folders, treemap
 
     options, store = context.options, context.store
     path = outputs.check(options.svg) if options.svg is not None else None
@@ -103,7 +103,7 @@ def _document(
 def _text(
     image: Image, root: Folder, packages: list[tuple[Owner, Weight]], *, depth: int, every: bool
 ) -> str:
-    from bareboat.images.comparison.packages import KINDS
+    from bareboat_images.comparison.packages import KINDS
 
     total = max(root.total.size_bytes, 1)
     rows = [("size", "share", "files", "directory"), _row(root.total, total, "/")]
@@ -137,13 +137,13 @@ def _add(
 
 
 def _row(weight: Weight, total: int, label: str) -> tuple[str, str, str, str]:
-    from bareboat.images.usage.treemap import megabytes
+    from bareboat_images.usage.treemap import megabytes
 
     return megabytes(weight.size_bytes), f"{weight.size_bytes / total:.0%}", f"{weight.files:,}", label
 
 
 def _sum(weights: list[Weight]) -> Weight:
-    from bareboat.images.usage.folders import Weight
+    from bareboat_images.usage.folders import Weight
 
     found = Weight()
     for each in weights:

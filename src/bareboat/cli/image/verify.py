@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 
-from bareboat import digests
 from bareboat.cli import console
 from bareboat.cli.common import Context, add_common
 from bareboat.cli.image.common import add_image, find, title
-from bareboat.errors import StoreError
+from bareboat_base import digests
+from bareboat_base.errors import StoreError
 
 EXAMPLE = "bareboat image verify pytorch"
 
@@ -20,7 +20,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(context: Context) -> int:
     """Exit with 0 when all files match their digests, 4 when one does not."""
-    from bareboat.images import upkeep
+    from bareboat_images import upkeep
 
     image = find(context, context.options.image)
     try:

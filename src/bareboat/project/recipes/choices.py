@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from bareboat.errors import UsageError
 from bareboat.gpu.versions import FIRST_DRIVERS
 from bareboat.project.recipes import catalogue
+from bareboat_base.errors import UsageError
 
 FRAMEWORKS = ("torch", "tensorflow", "jax", "none")
 FORMATS = {"dockerfile": "Dockerfile", "def": "image.def"}

@@ -9,12 +9,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bareboat.errors import PlanError, UsageError
 from bareboat.gpu.versions import FIRST_DRIVERS, FIRST_OF_MAJOR, is_data_centre, judge_cuda
 from bareboat.model import CudaCompat, GpuDriver, Refusal
 from bareboat.project.recipes.catalogue import FOR_CPUS, WITH_CUDA, WITH_ROCM, Release
 from bareboat.project.recipes.target import TargetSite
-from bareboat.versions import numbers
+from bareboat_base.errors import PlanError, UsageError
+from bareboat_base.versions import numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

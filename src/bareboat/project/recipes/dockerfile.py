@@ -7,9 +7,9 @@ import re
 import textwrap
 from collections.abc import Iterator
 
-from bareboat.printable import plain
 from bareboat.project.recipes.catalogue import MPIS
 from bareboat.project.recipes.document import Arg, Copy, Env, Recipe, Run, Stage, Step, Workdir
+from bareboat_base.printable import plain
 
 _WIDTH = 110
 #: What a RUN that downloads may be given: pip's settings, and certificates.

@@ -12,7 +12,7 @@ from bareboat.project.recipes.catalogue import ARM, MPI_PREFIX, X86, Wheel
 from bareboat.project.recipes.document import Env, Run, Stage, Step
 from bareboat.project.recipes.installing import CERTIFICATES, ENVIRONMENT
 from bareboat.project.recipes.wanted import Wanted
-from bareboat.versions import numbers
+from bareboat_base.versions import numbers
 
 _SOURCE = "92a43f5a94c43907a56805bad15f19700c62ffc83b7ca483f9e104e229f67ef0"
 #: Later versions lack features that its build uses.

@@ -10,7 +10,7 @@ from bareboat.project.recipes.catalogue import PDM, PIPENV, POETRY, UV
 from bareboat.project.recipes.document import Arg, Copy, Env, Run, Stage, Step, Workdir
 from bareboat.project.recipes.listed import Listed
 from bareboat.project.recipes.wanted import Wanted
-from bareboat.versions import numbers
+from bareboat_base.versions import numbers
 
 #: The environment of the image's Python, and that of programs which only install.
 ENVIRONMENT, TOOLS = "/opt/env", "/opt/tools"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bareboat.printable import one_line
+from bareboat_base.printable import one_line
 
 #: Kinds with a fixed version of each package.
 LOCKED = ("uv", "pylock", "poetry", "pdm", "pipenv", "pixi", "conda-lock", "conda-explicit", "renv", "julia",

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from bareboat.errors import UsageError
-from bareboat.printable import one_line
 from bareboat.project.recipes import other_lists, python_lists
 from bareboat.project.recipes.listed import Listed
+from bareboat_base.errors import UsageError
+from bareboat_base.printable import one_line
 
 #: Lists that recipes install from: file -> how. The first that a project has is used.
 KINDS: Mapping[str, str] = {

@@ -10,9 +10,9 @@ import re
 import tomllib
 from typing import Any
 
-from bareboat.printable import one_line
 from bareboat.project.recipes import python_lists
 from bareboat.project.recipes.listed import Listed, normal, outside, tables, text, unique, version, word
+from bareboat_base.printable import one_line
 
 _PLATFORMS = ("linux-64", "linux-aarch64")
 

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from bareboat.errors import UsageError
-from bareboat.printable import one_line
 from bareboat.project.recipes.listed import Listed, normal, outside, tables, unique, word
+from bareboat_base.errors import UsageError
+from bareboat_base.printable import one_line
 
 
 def uv(text: str, companion: str) -> Listed:

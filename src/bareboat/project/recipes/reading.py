@@ -11,12 +11,12 @@ from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 
-from bareboat.errors import UsageError
-from bareboat.files import untrusted
-from bareboat.printable import one_line
 from bareboat.project import scripts, surroundings
 from bareboat.project.recipes import lists, python_lists
 from bareboat.project.recipes.listed import Listed, normal, unique
+from bareboat_base.errors import UsageError
+from bareboat_base.files import untrusted
+from bareboat_base.printable import one_line
 
 #: Lock files of real projects have up to some MB.
 _LARGEST = 64 << 20

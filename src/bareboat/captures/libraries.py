@@ -1,0 +1,136 @@
+"""The shared libraries that an environment's files need from outside of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bareboat.captures import mpi
+from bareboat.captures.collect import NOTHING, Collection, Part
+from bareboat.captures.cuda import leave_out
+from bareboat.captures.interpreter import Interpreter
+from bareboat.captures.sources import Sources
+from bareboat_base import architectures
+from bareboat_base.elf import binary, loader
+
+#: Loaded by name at run time, so no file lists them as needed: thread cancellation and name services.
+#: The others are parts of glibc that files mounted from the host need: the GPU driver, an MPI.
+_HIDDEN_LIBRARIES = (
+    "libgcc_s.so.1", "libnss_files.so.2", "libnss_dns.so.2", "libresolv.so.2",
+    "libdl.so.2", "libm.so.6", "libpthread.so.0", "librt.so.1", "libutil.so.1",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inventory:
+    """The content of a capture: all paths with kind and layer, and what was excluded."""
+
+    interpreter: Interpreter
+    collection: Collection
+    roots: tuple[tuple[str, Part], ...]
+    unresolved: tuple[str, ...]
+    library_folders: tuple[str, ...]
+    program_folders: tuple[str, ...]
+    variables: Mapping[str, str]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(item.size for item in self.collection.items.values())
+
+    @property
+    def inodes(self) -> int:
+        return len(self.collection.items)
+
+
+def with_libraries(interpreter: Interpreter, sources: Sources, *, cuda: bool = True) -> Inventory:
+    """Add the shared libraries that the collected files need from outside of the environment, directly or
+    indirectly. `cuda`: keep CUDA libraries that no file needs."""
+    collection = sources.collection
+    here = loader.of_machine(os.environ.get("LD_LIBRARY_PATH", ""))
+    for soname in _HIDDEN_LIBRARIES:
+        path = here.find(soname)
+        if path is not None:
+            collection.add(path, Part.SYSTEM)
+    present = {os.path.basename(path) for path in collection.items}
+    seen: set[str] = set()
+    folders = _Folders()
+    unresolved: set[str] = set()
+    # Twice for an MPI: its plugins, which no file lists as needed, need libraries too.
+    while pending := _programs(collection, seen):
+        while pending:
+            path = pending.pop()
+            if path in seen:
+                continue
+            seen.add(path)
+            with binary.opened(path) as elf:
+                search = elf.search_path
+                wanted = [(soname, here.find(soname, path, search)) for soname in elf.needed]
+                if elf.interpreter is not None:
+                    wanted.append((elf.interpreter, here.find(elf.interpreter)))
+            for soname, found in wanted:
+                if found is None:
+                    # Another module has often loaded it before, from a path of its own.
+                    if os.path.basename(soname) not in present:
+                        unresolved.add(soname)
+                    continue
+                real = collection.add(found, Part.SYSTEM)
+                if real not in seen:
+                    pending.append(real)
+                if "/" not in soname and collection.items.get(real, NOTHING).part == Part.SYSTEM:
+                    by_name = not any(search) or here.find(soname) == found
+                    folders.add(soname, found, real, by_name=by_name)
+        for path in [place for library in sorted(seen) for place in mpi.runtime(library)]:
+            collection.add(path, Part.SYSTEM)
+        collection.follow_links()
+    collection.check_readable()
+    if not cuda:
+        leave_out(collection, here, _programs(collection, set()))
+    for path, part in sources.roots:
+        collection.gather(path, part)  # a venv's `python` was first added to the interpreter's layer
+    usual = architectures.library_folders(os.uname().machine)
+    extra = tuple(folder for folder in folders.searched() if folder not in usual)
+    return Inventory(
+        interpreter=interpreter,
+        collection=collection,
+        roots=sources.roots,
+        unresolved=tuple(sorted(unresolved)),
+        library_folders=extra,
+        program_folders=sources.programs,
+        variables=sources.variables,
+    )
+
+
+class _Folders:
+    """Directories of libraries. The image's LD_LIBRARY_PATH contains only those that are right for all files:
+    it overrides RUNPATH, by which two files may find two libraries with one name."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, set[str]] = {}
+        self._by_name: set[str] = set()
+        self._files: dict[str, set[str]] = {}
+
+    def add(self, soname: str, found: str, real: str, *, by_name: bool) -> None:
+        """`by_name`: found without the RPATH or RUNPATH of a file."""
+        folder = os.path.dirname(found)
+        self._names.setdefault(folder, set()).add(soname)
+        self._files.setdefault(soname, set()).add(real)
+        if by_name:
+            self._by_name.add(folder)
+
+    def searched(self) -> list[str]:
+        several = {soname for soname, files in self._files.items() if len(files) > 1}
+        alone = {folder for folder, names in self._names.items() if not names & several}
+        return sorted(self._by_name | alone)
+
+
+def _programs(collection: Collection, seen: set[str]) -> list[str]:
+    """Files that may need libraries, except those in `seen`."""
+    return [
+        path
+        for path, item in collection.files()
+        if item.data is None
+        and item.size > 64
+        and (item.mode & 0o111 or ".so" in os.path.basename(path))
+        and path not in seen
+    ]

@@ -1,0 +1,52 @@
+"""Programs of the host that an environment uses, and the files that they need besides libraries."""
+
+from __future__ import annotations
+
+import os
+import shlex
+
+from bareboat.captures.collect import shown
+from bareboat_base import execute
+from bareboat_base.errors import UsageError
+
+
+def find(names: tuple[str, ...]) -> tuple[list[str], tuple[str, ...]]:
+    """The files and directories to add, and the directories for the image's PATH. `names`: names of programs
+    on PATH, or their paths. Raises UsageError for a program that is not installed."""
+    found: list[str] = []
+    folders: list[str] = []
+    for name in names:
+        program = execute.which(name)
+        if program is None:
+            raise UsageError(
+                f"capture.programs names {shown(name)}, which is not installed on this machine",
+                key="capture.programs",
+                remedy=f"command -v {shlex.quote(shown(name))}   # then install or load it, or leave it out",
+            )
+        program = os.path.abspath(program)
+        folders.append(os.path.dirname(program))
+        found += [program, *_interpreter(program), *_more(program)]
+    return [path for path in dict.fromkeys(found) if os.path.exists(path)], tuple(dict.fromkeys(folders))
+
+
+def _interpreter(program: str) -> list[str]:
+    """The interpreter of a script."""
+    try:
+        with open(program, "rb") as file:
+            line = os.fsdecode(file.readline(4096))
+    except OSError:
+        return []
+    words = line.removeprefix("#!").split() if line.startswith("#!") else []
+    if len(words) > 1 and os.path.basename(words[0]) == "env":
+        words = [execute.which(words[1]) or ""]
+    return words[:1] if words and words[0].startswith("/") else []
+
+
+def _more(program: str) -> list[str]:
+    """Files that git needs: its subcommands are separate programs."""
+    if os.path.basename(program) != "git":
+        return []
+    asked = execute.run([program, "--exec-path"])
+    own = asked.stdout.strip() if asked.ok else ""
+    templates = os.path.join(os.path.dirname(program), "../share/git-core/templates")
+    return [path for path in (own, os.path.normpath(templates)) if path.startswith("/")]

@@ -1,0 +1,171 @@
+"""The files of an environment, without shared libraries from outside, and what a shell needs."""
+
+from __future__ import annotations
+
+import contextlib
+import grp
+import os
+import pwd
+import shlex
+import urllib.parse
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from msgspec import UNSET
+
+from bareboat.captures import compiler
+from bareboat.captures import programs as host_programs
+from bareboat.captures.collect import NOTHING, Collection, Part, read, shown
+from bareboat.captures.interpreter import Interpreter
+from bareboat.model import CaptureRequest
+from bareboat_base import codec, execute
+from bareboat_base.errors import UsageError
+from bareboat_base.paths import lies_in
+
+_TOOLS = """
+sh bash env true false echo printf test cat cp mv rm ls mkdir rmdir ln chmod touch mktemp readlink realpath
+dirname basename pwd head tail sort uniq wc tr cut tee grep sed awk find xargs tar gzip diff date sleep
+timeout kill ps uname hostname id whoami nproc df du free stat seq which
+""".split()  # noqa: SIM905
+_TOOL_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
+
+_DATA = (
+    "/etc/os-release", "/etc/ssl/certs", "/etc/pki/tls/certs", "/etc/pki/ca-trust/extracted",
+    "/etc/services", "/etc/protocols", "/usr/lib/locale/C.utf8", "/usr/lib/locale/C.UTF-8",
+    "/usr/share/zoneinfo", "/lib/terminfo", "/usr/share/terminfo/x", "/usr/share/terminfo/l",
+)  # fmt: skip
+
+_PASSWD = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/bin/false\n"
+_GROUP = "root:x:0:\nnogroup:x:65534:\n"
+_WRITTEN = {
+    "/etc/nsswitch.conf": b"passwd: files\ngroup: files\nhosts: files dns\n",
+    "/etc/hosts": b"127.0.0.1 localhost\n::1 localhost\n",
+    "/etc/resolv.conf": b"",
+}
+_FOLDERS = {
+    "/tmp": 0o1777, "/var/tmp": 0o1777, "/run": 0o755, "/root": 0o755, "/home": 0o755,
+    "/dev": 0o755, "/proc": 0o755, "/sys": 0o755, "/mnt": 0o755,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """`collection`: the files; `roots`: the completely collected directories with their layers; `programs`:
+    directories for the image's PATH; `variables`: environment variables of the image."""
+
+    collection: Collection
+    roots: tuple[tuple[str, Part], ...]
+    programs: tuple[str, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
+def sources_of(interpreter: Interpreter, request: CaptureRequest) -> Sources:
+    """Collect all files except shared libraries from outside of the environment."""
+    collection = Collection()
+    roots: list[tuple[str, Part]] = []
+    programs: tuple[str, ...] = ()
+
+    def root(path: str, part: Part, *, without: frozenset[str] = frozenset()) -> bool:
+        """Add a path; return whether it is a part of the image."""
+        try:
+            path.encode()
+        except UnicodeEncodeError:
+            raise UsageError(
+                f"the path {shown(path)} is not UTF-8, and an image's description is",
+                remedy="give it another name",
+            ) from None
+        real = collection.add(path, part, without=without)
+        walked = collection.has_walked(real)
+        if walked and not real.startswith(("/usr/", "/lib", "/etc/", "/bin/", "/opt/")):
+            roots.append((real, collection.items[real].part))
+        return walked or collection.items.get(real, NOTHING).kind == "file"
+
+    for path, mode in _FOLDERS.items():
+        collection.folder(collection.link(path, Part.SYSTEM), mode)  # on some clusters /home is a link
+    for path in ("/bin", "/sbin", "/lib", "/lib64"):  # links into /usr on most systems
+        if os.path.islink(path):
+            collection.link(path, Part.SYSTEM)
+    for tool in _TOOLS:
+        found = execute.which(tool, path=_TOOL_PATH)
+        if found is not None:
+            collection.add(found, Part.SYSTEM)
+    for path in _DATA:
+        if os.path.exists(path):
+            collection.add(path, Part.SYSTEM)
+    for path in (interpreter.executable, interpreter.base_executable):
+        collection.add(path, Part.PYTHON)
+    # Without the base's site-packages, which are not part of this environment, and Python's tests (60 MB).
+    root(interpreter.stdlib, Part.PYTHON, without=frozenset({"site-packages", "dist-packages", "test"}))
+    if interpreter.owns_prefix:
+        inner = (
+            frozenset({"pkgs", "envs"}) if os.path.isdir(f"{interpreter.prefix}/conda-meta") else frozenset()
+        )
+        if interpreter.prefix == interpreter.base_prefix and not inner:
+            root(os.path.join(interpreter.prefix, "bin"), Part.PYTHON)
+        else:
+            root(interpreter.prefix, Part.PACKAGES, without=inner)
+    for path in interpreter.path:
+        packages = os.path.basename(path) in ("site-packages", "dist-packages")
+        if os.path.exists(path) and (packages or not lies_in(path, interpreter.stdlib)):
+            root(path, Part.PACKAGES)
+    for path in _editable_sources(collection):
+        root(path, Part.PACKAGES)
+    variables: dict[str, str] = {}
+    if request.compiler is True:
+        programs, variables = (compiler.folder(),), compiler.variables()
+        for path in compiler.paths(interpreter):
+            collection.add(path, Part.SYSTEM)
+    if request.programs is not UNSET:
+        paths, folders = host_programs.find(request.programs)
+        programs = (*programs, *folders)
+        for path in paths:
+            collection.add(path, Part.SYSTEM)
+    for path in request.include:
+        key, quoted = "capture.include:", shlex.quote(shown(path))
+        if not os.path.exists(path):
+            raise UsageError(f"{key} {shown(path)} does not exist", remedy=f"ls -ld {quoted}")
+        if os.path.isdir(path) and os.access(path, os.R_OK) and not os.listdir(path):
+            raise UsageError(
+                f"capture.include: the directory {shown(path)} is empty", remedy=f"ls -la {quoted}"
+            )
+        if not root(path, Part.PACKAGES):
+            collection.check_readable()
+            raise UsageError(
+                f"{shown(path)} cannot be captured",
+                context=collection.left_out[-1],
+                remedy=f"ls -ld {quoted}   # then name a file, or a directory of the environment",
+            )
+    collection.follow_links()
+    collection.check_readable()
+    for path, data in {**_WRITTEN, **_identity()}.items():
+        collection.write(path, data)
+    outermost = [r for r in roots if not any(r != other and lies_in(r[0], other[0]) for other in roots)]
+    return Sources(collection, tuple(dict.fromkeys(outermost)), programs, variables)
+
+
+def _identity() -> dict[str, bytes]:
+    """The names of this user and group, from any directory service."""
+    passwd, group = _PASSWD, _GROUP
+    uid, gid = os.getuid(), os.getgid()
+    with contextlib.suppress(KeyError):
+        if uid:
+            user = pwd.getpwuid(uid)
+            passwd += f"{user.pw_name}:x:{uid}:{gid}:{user.pw_gecos}:{user.pw_dir}:/bin/sh\n"
+    with contextlib.suppress(KeyError):
+        if gid:
+            group += f"{grp.getgrgid(gid).gr_name}:x:{gid}:\n"
+    return {"/etc/passwd": passwd.encode(), "/etc/group": group.encode()}
+
+
+def _editable_sources(collection: Collection) -> list[str]:
+    """Directories of packages installed with `pip install -e`; a .pth file need not list them (PEP 610)."""
+    found = []
+    for path, _ in list(collection.files()):
+        if path.endswith(".dist-info/direct_url.json"):
+            origin = codec.from_json(read(path), dict[str, object], what=path, remedy="reinstall the package")
+            details = origin.get("dir_info")
+            url = str(origin.get("url", ""))
+            if isinstance(details, dict) and details.get("editable") and url.startswith("file:///"):
+                folder = urllib.parse.unquote(url.removeprefix("file://"), errors="surrogateescape")
+                found += [path for path in (f"{folder}/src", folder) if os.path.isdir(path)][:1]
+    return found

@@ -1,0 +1,66 @@
+"""passwd and group of an image with lines for the user.
+
+Programs query the user's name and home directory (getpwuid), and many fail without them. The two files are
+made once for each image and user, in a directory that is stacked on the image's layers.
+"""
+
+from __future__ import annotations
+
+import grp
+import hashlib
+
+from bareboat.model import Image, Site
+from bareboat_images.inside.view import View
+from bareboat_images.store import Store
+
+_MOST_BYTES = 1 << 20
+
+
+def provide(store: Store, image: Image, site: Site) -> str | None:
+    """The directory with etc/passwd and etc/group; None if those of the image are sufficient.
+
+    Raises StoreError if it cannot be made.
+    """
+    view = View(store.trees(image))
+    user = f"{site.user}:x:{site.uid}:{site.gid}::{site.home}:/bin/sh"
+    group = f"{_group_name(site)}:x:{site.gid}:"
+    passwd = _with(view, "/etc/passwd", user, number=2, value=site.uid)
+    groups = _with(view, "/etc/group", group, number=2, value=site.gid)
+    if passwd is None and groups is None:
+        return None
+    made = {"passwd": passwd or _read(view, "/etc/passwd"), "group": groups or _read(view, "/etc/group")}
+    key = hashlib.sha256(b"\0".join(made.values())).hexdigest()
+    final = store.identity(key)
+    if not final.is_dir():
+        with store.scratch(own=True) as scratch:
+            folder = scratch / "identity" / "etc"
+            folder.mkdir(parents=True, mode=0o755)
+            for name, data in made.items():
+                (folder / name).write_bytes(data)
+                (folder / name).chmod(0o644)
+            store.publish(scratch / "identity", final)
+    return str(final)
+
+
+def _with(view: View, path: str, line: str, *, number: int, value: int) -> bytes | None:
+    """The file with the line before all others, so it is found first; None if the file has it already."""
+    data = _read(view, path)
+    name = line.partition(":")[0]
+    for own in data.decode(errors="surrogateescape").splitlines():
+        fields = own.split(":")
+        if len(fields) > number and (fields[number] == str(value) or fields[0] == name):
+            if fields[0] == name and fields[number] == str(value) and fields[4:6] == line.split(":")[4:6]:
+                return None
+            break
+    return (line + "\n").encode(errors="surrogateescape") + data
+
+
+def _read(view: View, path: str) -> bytes:
+    return view.read(path, most=_MOST_BYTES) or b""
+
+
+def _group_name(site: Site) -> str:
+    try:
+        return grp.getgrgid(site.gid).gr_name
+    except KeyError:
+        return site.user

@@ -1,0 +1,199 @@
+"""A separate root file system for a job with mounts on paths that the image lacks, with the mount points.
+
+All jobs of an image share its flat tree or its packed file. Mount points of one job would remain there: other
+jobs would find an empty file, or could not mount a directory. So the job has its own tree. For an engine that
+joins trees, it has the parent directories of the mounts, and large directories are mounted from the flat
+tree. For other engines, it is the whole image in hard links. Equal mounts use the same tree.
+
+Nodes with a copy of the image make the tree from a list next to it (runtime/image.sh).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from bareboat import registry
+from bareboat.model import Image, Mount, OwnTree, Plan, Rootfs
+from bareboat_images.layers.copies import FOLDER, copy_entry
+from bareboat_images.layers.flatten import NO_LINK, copy_metadata, flatten, make_flat
+from bareboat_images.layers.places import check_stacked, make_mount_points, resolve
+from bareboat_images.progress import Progress
+from bareboat_images.store import Store
+
+#: A directory with at most this many entries below it is linked; mounting a larger one is faster.
+_SMALL = 200
+#: The list from which the tree is made: entries followed by NUL, each a letter and a path. `a/`: the whole
+#: image; `n`: a new directory; `l`: an entry linked into it; `b`: a directory that is mounted from the flat
+#: tree; then `d` and `f`: directories and files that are mount points.
+_HOW = "how"
+
+
+def settle(
+    store: Store,
+    image: Image,
+    rootfs: Rootfs,
+    made: Plan,
+    plan_again: Callable[[Rootfs], Plan],
+    *,
+    progress: Progress = lambda *_: None,
+) -> Plan:
+    """Make the tree, archive or file from which the plan runs the image. Returns the plan, made again for a
+    job with its own tree or file.
+
+    Raises PlanError for an impossible mount point, StoreError without enough space.
+    """
+    shared = tuple(mount for mount in made.mount_points if mount not in made.own_points)
+    if made.packs is not None:
+        from bareboat_images.formats import pack
+
+        file = str(pack.provide(store, image, made.packs, shared, made.own_points, progress=progress))
+        if file == rootfs.packed[made.packs]:
+            return made
+        return plan_again(msgspec.structs.replace(rootfs, packed={**rootfs.packed, made.packs: file}))
+    if not made.needs_flat:
+        check_stacked([Path(layer) for layer in rootfs.layers.values()], made.mount_points)
+        return made
+    if not store.flat(image.digest).is_dir():
+        progress("unpacking the image", 0, 0)
+    flat = make_flat(store, image, shared, relinked=made.relinked)
+    if made.delivery is not msgspec.UNSET:
+        from bareboat.deployment import flat_tar
+
+        flat_tar.provide(store, image, shared, relinked=made.relinked, progress=progress)
+    if all(_has_place(flat, mount) for mount in made.own_points):
+        return made
+    own = _provide(store, image, flat, made.mount_points, joined=_is_joined(made))
+    return plan_again(msgspec.structs.replace(rootfs, own=own))
+
+
+def missing(store: Store, image: Image, made: Plan) -> tuple[str, ...]:
+    """Describe what `settle` would make for the plan. Makes nothing."""
+    size = f"{sum(each.unpacked_bytes for each in image.layers) / 1e6:,.0f} MB"
+    if made.packs is not None:
+        from bareboat_images.formats import pack
+
+        if pack.is_there(store, image, made.packs, made.own_points):
+            return ()
+        return (f"pack the image as one file (.{made.packs}) of at most {size}",)
+    if not made.needs_flat:
+        return ()
+    found = []
+    flat = store.relinked(image.digest) if made.relinked else store.flat(image.digest)
+    if not flat.is_dir():
+        found.append(f"link the image's layers into one tree of {image.inodes:,} files and directories")
+    elif not (
+        all(_has_place(flat, mount) for mount in made.own_points)
+        or _own_folder(store, image, flat, made.mount_points, joined=_is_joined(made)).is_dir()
+    ):
+        found.append("link a tree with this job's mount points")
+    if made.delivery is not msgspec.UNSET:
+        from bareboat_images.formats import pack
+
+        kind = "relinked.tar" if made.relinked else "tar"
+        if pack.about(store.packed(image.digest, kind)) is None:
+            found.append(f"write the image as one archive of {size} for the nodes")
+    return tuple(found)
+
+
+def _is_joined(made: Plan) -> bool:
+    return not made.inner_points and bool(getattr(registry.engine(made.engine), "JOINS", False))
+
+
+def _has_place(tree: Path, mount: Mount) -> bool:
+    place = resolve(tree, mount)
+    if place.is_symlink() or not place.exists():
+        return False
+    make_mount_points(tree, [mount])  # makes nothing; raises PlanError if the kinds differ
+    return True
+
+
+def _own_folder(store: Store, image: Image, flat: Path, points: Sequence[Mount], *, joined: bool) -> Path:
+    places = sorted((mount.target, os.path.isdir(mount.source)) for mount in points)
+    key = hashlib.sha256(json.dumps([flat.parts[-3:], joined, places, 2]).encode()).hexdigest()[:16]
+    return store.roots(image.digest) / key
+
+
+def _provide(store: Store, image: Image, flat: Path, points: Sequence[Mount], *, joined: bool) -> OwnTree:
+    final = _own_folder(store, image, flat, points, joined=joined)
+    if not final.is_dir():
+        with store.scratch() as scratch:
+            tree = scratch / "made/tree"
+            tree.mkdir(parents=True)
+            at = [(resolve(flat, mount), os.path.isdir(mount.source)) for mount in points]
+            how: list[str] = []
+            if joined:
+                _join(flat, tree, "", {os.path.relpath(place, flat) for place, _ in at}, how)
+            else:
+                how.append("a/")
+                flatten([flat], tree)
+            make_mount_points(tree, points)
+            how += [f"{'d' if is_folder else 'f'}/{os.path.relpath(place, flat)}" for place, is_folder in at]
+            (scratch / "made" / _HOW).write_bytes(b"".join(os.fsencode(each) + b"\0" for each in how))
+            store.publish(scratch / "made", final)
+    with contextlib.suppress(OSError):  # owned by another member of the group
+        os.utime(final)  # for `image gc`, which removes unused trees
+    if not joined:
+        return OwnTree(path=str(final / "tree"))
+    listed = map(os.fsdecode, (final / _HOW).read_bytes().split(b"\0"))
+    bound = sorted(each.removeprefix("b/") for each in listed if each.startswith("b/"))
+    return OwnTree(path=str(final / "tree"), bound=tuple(bound))
+
+
+def _join(flat: Path, tree: Path, folder: str, places: set[str], how: list[str]) -> None:
+    """Fill one directory of the tree; append each action to `how`."""
+    source, target = os.open(flat / folder, FOLDER), os.open(tree / folder, FOLDER)
+    how.append(f"n/{folder}")
+    inner = []
+    try:
+        with os.scandir(source) as entries:
+            for entry in entries:
+                path = os.path.join(folder, entry.name)
+                if not entry.is_dir(follow_symlinks=False):
+                    _link(source, target, entry.name)
+                    how.append(f"l/{path}")
+                    continue
+                if any(place.startswith(f"{path}/") for place in places):
+                    os.mkdir(entry.name, 0o700, dir_fd=target)
+                    inner.append(path)
+                elif path not in places and _is_small(str(flat / path)):
+                    flatten([flat / path], tree / path)
+                    how.append(f"l/{path}")
+                else:
+                    os.mkdir(entry.name, 0o755, dir_fd=target)
+                    how += [] if path in places else [f"b/{path}"]
+        for path in inner:
+            _join(flat, tree, path, places, how)
+        copy_metadata(source, target)
+    finally:
+        os.close(source)
+        os.close(target)
+
+
+def _link(source: int, target: int, name: str) -> None:
+    try:
+        os.link(name, name, src_dir_fd=source, dst_dir_fd=target, follow_symlinks=False)
+    except OSError as error:
+        if error.errno not in NO_LINK:
+            raise
+        copy_entry(source, os.fsencode(name), target, os.fsencode(name))
+
+
+def _is_small(folder: str) -> bool:
+    count = 0
+    pending = [folder]
+    while pending:
+        with os.scandir(pending.pop()) as entries:
+            for entry in entries:
+                count += 1
+                if count > _SMALL:
+                    return False
+                if entry.is_dir(follow_symlinks=False):
+                    pending.append(entry.path)
+    return True

@@ -1,0 +1,1 @@
+"""What every package of Bareboat uses: errors, files, digests, processes. Imports no other of them."""

@@ -1,0 +1,130 @@
+"""Check the user's output files before the work begins, and write them completely or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from bareboat_base.errors import StoreError, UsageError
+from bareboat_base.files import failures, mounts, ownership
+from bareboat_base.files.trees import remove_tree
+from bareboat_base.paths import lies_in
+
+
+def check(text: str | Path, *, needed_bytes: int = 0, is_folder: bool = False, other: str = "") -> Path:
+    """Return the absolute path of an output. Raises UsageError when it cannot be written, and StoreError when
+    its file system has less than `needed_bytes` free. `is_folder`: a directory that must not exist yet.
+    `other`: the command that gives another name."""
+    if not str(text):
+        raise UsageError("the path of the output is empty", remedy="give a file name, for example ./result")
+    if failures.working_directory() is None and not os.path.isabs(text):
+        raise failures.no_working_directory()
+    path = Path(os.path.abspath(text))
+    parent = path.parent
+    shown = shlex.quote(str(parent))
+    try:
+        if not parent.is_dir():
+            if os.path.lexists(parent):
+                raise UsageError(f"{parent} is not a directory", remedy=f"ls -ld {shown}")
+            raise UsageError(f"the directory {parent} does not exist", remedy=f"mkdir -p {shown}")
+        if is_folder:
+            if os.path.lexists(path):
+                free = f"use another name, for example {shlex.quote(f'{path}-2')}"
+                raise UsageError(f"{path} already exists", remedy=other or free)
+        elif path.is_dir():
+            raise UsageError(f"{path} is a directory, not a file", remedy=f"name a file in it:  {path}/NAME")
+        elif path.exists() and not path.is_file():
+            raise UsageError(f"{path} is not a regular file", remedy="name a regular file")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be examined: {error.strerror}", remedy=f"ls -ld {shown}") from None
+    if not os.access(parent, os.W_OK | os.X_OK):
+        mount = mounts.mount_of(str(parent))
+        reason = (
+            f"the file system at {mount.point} is read-only" if "ro" in mount.options else "no permission"
+        )
+        raise UsageError(
+            f"{path} cannot be written: {reason}", remedy=f"choose another directory, or: ls -ld {shown}"
+        )
+    check_room(path, needed_bytes)
+    return path
+
+
+def check_free(path: Path, *, force: bool, other: str = "use another name") -> None:
+    """Raise UsageError when something is at this path that `force` does not replace. `other`: how to name
+    another output."""
+    if os.path.lexists(path) and not force:
+        raise UsageError(f"{path} already exists", remedy=f"{other}; or replace it: --force")
+
+
+def check_room(path: Path, needed_bytes: int) -> None:
+    """Raise StoreError when the output does not fit on its file system."""
+    state = os.statvfs(path.parent)
+    free_bytes = state.f_bavail * state.f_frsize
+    if needed_bytes > free_bytes:
+        raise StoreError(
+            f"{path} needs {needed_bytes / 1e6:,.0f} MB, but its file system has "
+            f"{free_bytes / 1e6:,.0f} MB free",
+            remedy=f"df -h {shlex.quote(str(path.parent))}; free some space there, or use another directory",
+        )
+
+
+def write(path: Path, data: bytes, *, mode: int = 0o666) -> None:
+    """Write a file completely, or keep the old one. `mode`: its permissions, less the umask. Raises
+    StoreError when there is no space."""
+    with beside(path) as part:
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        with open(descriptor, "wb") as stream:
+            stream.write(data)
+
+
+def write_new(path: Path, data: bytes, *, force: bool, other: str = "use another name") -> None:
+    """Write a file completely or not at all; raises UsageError as `check_free` does, also when the file
+    came to be since then."""
+    with beside(path) as part:
+        part.write_bytes(data)
+        check_free(path, force=force, other=other)
+
+
+def write_settings(path: Path, data: bytes) -> None:
+    """Write a file of the user's settings that only they can change, whatever the umask. Others are not used.
+
+    Raises UsageError where others could replace it, and as `write` does.
+    """
+    with failures.at(path):
+        for folder in (*reversed(path.parent.parents), path.parent):
+            if not folder.exists():
+                folder.mkdir(mode=0o700, exist_ok=True)
+    if doubt := ownership.doubt(path.parent):
+        raise UsageError(
+            f"{path} cannot be written: others could change it", context=str(doubt), remedy=doubt.remedy
+        )
+    write(path, data, mode=0o600)
+
+
+@contextlib.contextmanager
+def beside(path: Path) -> Iterator[Path]:
+    """A temporary path on the same file system, renamed to `path` at the end, or removed on an error.
+
+    Raises BareboatError when the output's directory refuses it; OSError for other failures.
+    """
+    folder = None
+    try:
+        with failures.at(path):
+            folder = Path(tempfile.mkdtemp(prefix=f".{path.name[:100]}-", dir=path.parent))
+            yield folder / "part"
+            os.replace(folder / "part", path)
+    except OSError as error:
+        place = failures.path_of(error)
+        found = failures.explain(OSError(error.errno, error.strerror, str(path)))
+        if found is None or place is None or not lies_in(place, str(path.parent)):
+            raise
+        message = f"{found.message}; no partial data was kept"
+        raise type(found)(message, context=found.context, remedy=found.remedy) from error
+    finally:
+        if folder is not None:
+            with contextlib.suppress(OSError):
+                remove_tree(folder)

@@ -1,0 +1,127 @@
+"""Open files that a job, a container or another user may have written.
+
+A name may refer to anything: a link to a file of the user's, a FIFO that blocks, a device, a sparse file of a
+terabyte. So no link is followed in the last component, nothing blocks, only regular files are read, and never
+more than a limit.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shlex
+import stat
+from pathlib import Path
+
+from bareboat_base.errors import UsageError
+
+#: Enough for every small file of a run directory: exit codes, starts, host names of ten thousand nodes.
+SMALL_BYTES = 1 << 20
+
+_KINDS = (
+    (stat.S_ISDIR, "is a directory"),
+    (stat.S_ISFIFO, "is a pipe"),
+    (stat.S_ISCHR, "is a device"),
+    (stat.S_ISBLK, "is a device"),
+    (stat.S_ISSOCK, "is a socket"),
+)
+_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+class UntrustedFileError(OSError):
+    """The file is a link, not a regular file, or too large."""
+
+
+def open_regular(path: str | Path, *, follow: bool = False) -> int:
+    """Return a descriptor of a regular file, opened for reading. `follow`: the user gave the name, which may
+    be a link.
+
+    Raises FileNotFoundError when there is none, UntrustedFileError when it is a link, a FIFO, a device, a
+    socket or a directory, and OSError as open(2) does.
+    """
+    try:
+        descriptor = os.open(path, _FLAGS & ~os.O_NOFOLLOW if follow else _FLAGS)
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            raise UntrustedFileError(error.errno, "is a socket, not a regular file", str(path)) from None
+        if not follow and os.path.islink(path):
+            raise UntrustedFileError(error.errno, "is a symbolic link", str(path)) from None
+        raise
+    try:
+        mode = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(mode):
+            kind = next((name for test, name in _KINDS if test(mode)), "is of an unknown type")
+            raise UntrustedFileError(0, f"{kind}, not a regular file", str(path))
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def read_bytes(path: str | Path, *, limit: int = SMALL_BYTES, follow: bool = False) -> bytes:
+    """Read a whole regular file of at most `limit` bytes. `follow` as in `open_regular`.
+
+    Raises what `open_regular` raises, and UntrustedFileError for a larger file: its size is checked before it
+    is read, so that a sparse file costs no memory.
+    """
+    descriptor = open_regular(path, follow=follow)
+    try:
+        data = b""
+        if os.fstat(descriptor).st_size <= limit:
+            with open(descriptor, "rb", closefd=False) as stream:
+                data = stream.read(limit + 1)
+            if len(data) <= limit:
+                return data
+        raise UntrustedFileError(0, f"is larger than {limit:,} bytes", str(path))
+    finally:
+        os.close(descriptor)
+
+
+def read_text(path: str | Path, *, limit: int = SMALL_BYTES) -> str:
+    """Read a file as `read_bytes` does; bytes that are not UTF-8 become replacement characters."""
+    return read_bytes(path, limit=limit).decode("utf-8", "replace")
+
+
+def read_head(path: str | Path, *, limit: int) -> bytes:
+    """Read the first `limit` bytes at most of a regular file of any size."""
+    descriptor = open_regular(path)
+    try:
+        with open(descriptor, "rb", closefd=False) as stream:
+            return stream.read(limit)
+    finally:
+        os.close(descriptor)
+
+
+def read_tail(path: str | Path, *, limit: int) -> bytes:
+    """Read the last `limit` bytes at most of a regular file of any size."""
+    descriptor = open_regular(path)
+    try:
+        size = os.fstat(descriptor).st_size
+        return os.pread(descriptor, limit, max(size - limit, 0))
+    finally:
+        os.close(descriptor)
+
+
+def last_lines(path: str | Path, *, most: int = 20) -> str:
+    """The last lines of an output for an error's context; "" where it cannot be read."""
+    try:
+        text = read_tail(path, limit=1 << 16).decode(errors="replace")
+    except OSError:
+        return ""
+    return "\n".join(text.splitlines()[-most:])
+
+
+def unreadable(path: str | Path, error: OSError) -> UsageError:
+    """The error for a user's file that cannot be read."""
+    quoted = shlex.quote(str(path))
+    match error:
+        case FileNotFoundError() | NotADirectoryError():
+            folder = os.path.dirname(os.path.abspath(path))
+            return UsageError(f"file {path} not found", remedy=f"ls {shlex.quote(folder)}")
+        case UntrustedFileError():
+            remedy = f"name a file in it: ls {quoted}" if os.path.isdir(path) else "name a regular file"
+            return UsageError(f"{path} {error.strerror}", remedy=remedy)
+        case PermissionError():
+            return UsageError(f"{path} cannot be read: permission denied", remedy=f"chmod u+r {quoted}")
+        case _:
+            return UsageError(f"{path} cannot be read: {error.strerror}", remedy=f"ls -lL {quoted}")

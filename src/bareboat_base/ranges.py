@@ -1,0 +1,137 @@
+"""Pure: the range of every number that a user sets in a job file, a setting, an environment variable or a
+flag."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from typing import Any, NamedTuple
+
+from bareboat_base import units
+from bareboat_base.errors import UsageError
+
+
+class Range(NamedTuple):
+    """The allowed values, both ends included unless `open`. `example`: one of them, as written. `unit`: of
+    a size or a time, which text may give with a unit of its own: "bytes", "s" or "days"."""
+
+    least: float
+    most: float
+    example: str
+    whole: bool = True
+    open: bool = False
+    unit: str = ""
+
+    def __str__(self) -> str:
+        kind = "a whole number" if self.whole else "a number"
+        if self.most == 1e308:
+            return f"{kind}, not nan or inf"
+        between = ("between", "and") if self.open else ("from", "to")
+        return f"{kind} {between[0]} {self.least:,} {between[1]} {self.most:,}"
+
+    def holds(self, value: Any) -> bool:
+        if isinstance(value, bool) or not isinstance(value, int if self.whole else (int, float)):
+            return False
+        if not self.open:
+            return self.least <= value <= self.most
+        return self.least < value < self.most
+
+
+_SECONDS = 100_000_000  # three years
+_COUNT = 2**63 - 1  # the limit of JSON and other programs
+
+#: By the job file's key, or by the flag where there is no key.
+RANGES = {
+    "topology.nodes": Range(1, 1_000_000, "1"),
+    "topology.ranks_per_node": Range(1, 10_000, "1"),
+    "topology.cpus_per_rank": Range(1, 10_000, "1"),
+    "topology.gpus_per_rank": Range(0, 1_000, "1"),
+    "walltime_s": Range(1, _SECONDS, "3600", unit="s"),
+    # Schedulers count in MiB; for Slurm, 0 means all memory.
+    "scheduling.mem_per_node_bytes": Range(2**20, 2**50, "8589934592", unit="bytes"),
+    "scheduling.warning_s": Range(0, _SECONDS, "120", unit="s"),
+    "scheduling.watchdog_s": Range(0, _SECONDS, "600", unit="s"),
+    "prove.repeats": Range(2, 100_000, "10"),
+    "prove.margin": Range(0, 1, "0.02", whole=False, open=True),
+    "prove.confidence": Range(0.5, 1, "0.95", whole=False, open=True),
+    "prove.seed": Range(0, _COUNT, "1"),
+    "prove.window_s": Range(0.001, 3600, "0.2", whole=False, unit="s"),
+    "prove.within_s": Range(1, _SECONDS, "7200", whole=False, unit="s"),
+    "prove.goals": Range(-1e308, 1e308, "0.9", whole=False),
+    "tool_timeout_s": Range(0.01, 86_400, "60", whole=False, unit="s"),
+    "--interval": Range(5, 86_400, "30", whole=False),
+    "--at-once": Range(1, 100_000, "8"),
+    "--depth": Range(0, 100, "3"),
+    "--rank": Range(0, _COUNT, "0"),
+    "--older-than": Range(0, 1_000_000, "30", whole=False, unit="days"),
+    "--runs-older-than": Range(0, 1_000_000, "30", whole=False, unit="days"),
+    "--max-unpacked": Range(1, 2**60, "107374182400", unit="bytes"),
+    "--max-entries": Range(1, 10**9, "10000000"),
+    "--inode-quota": Range(1, 10**12, "1000000"),
+    "--max-ratio": Range(1, 1_000_000, "2000", whole=False),
+}
+#: The limits of a job's ranks and of a sweep's points.
+MOST_RANKS = 10_000_000
+MOST_POINTS = 100_000
+
+
+def check(key: str, value: Any, *, name: str = "") -> None:
+    """Raise UsageError for a value outside its range. `name`: the user's name for it, if not the key."""
+    allowed = RANGES[key]
+    if allowed.holds(value):
+        return
+    name = name or key
+    remedy = f"{name} {allowed.example}" if name.startswith("--") else setting(name, allowed.example)
+    raise UsageError(f"{name} is {shown(value)}; it must be {allowed}", key=name, remedy=remedy)
+
+
+def setting(key: str, value: str) -> str:
+    """The text that sets a job file's key or a setting."""
+    table, _, last = key.rpartition(".")
+    return f"set {last} = {value}" + (f" under [{table}]" if table else "")
+
+
+def parse(key: str, text: str, *, name: str, bare: bool = True) -> Any:
+    """The number of a flag, an environment variable or a text in a TOML file. Raises UsageError, with `name`.
+    `bare`: whether a size or a time may be a number without a unit."""
+    allowed = RANGES[key]
+    value, unclear = None, units.Unclear()
+    try:
+        value = _amount(text, allowed, bare=bare)
+    except units.Unclear as error:
+        unclear = error
+    if allowed.holds(value):
+        return value
+    why = f", {unclear.reason}" if unclear.reason else ""
+    kind = f"{allowed} ({allowed.unit})" if allowed.unit else f"{allowed}"
+    if allowed.unit and value is None:
+        kind = f"{kind}, or {units.SUCH_AS[allowed.unit]}" if bare else units.SUCH_AS[allowed.unit]
+    example = allowed.example if bare else units.written(float(allowed.example), allowed.unit)
+    if unclear.instead and allowed.holds(_amount(unclear.instead, allowed, bare=False)):
+        example = unclear.instead
+    if name.startswith("-"):
+        remedy = f"{name} {example}"
+    elif name.isupper():
+        remedy = f"export {name}={example}"
+    else:
+        remedy = setting(name, example if example == allowed.example else f'"{example}"')
+    raise UsageError(f"{name} is {text[:60]!r}{why}; it must be {kind}", key=name, remedy=remedy)
+
+
+def _amount(text: str, allowed: Range, *, bare: bool) -> Any:
+    """The number that the text means; None if it means none. Raises Unclear."""
+    if bare:
+        with contextlib.suppress(ValueError):
+            return int(text) if allowed.whole else float(text)
+    if not allowed.unit:
+        return None
+    value = units.parse(text, allowed.unit)
+    return int(value) if allowed.whole and value == int(value) else value
+
+
+def shown(value: Any) -> str:
+    """A value for a message; a very long number is shown by its digit count."""
+    if isinstance(value, int) and value.bit_length() > 128:
+        return f"a number of {int(value.bit_length() * math.log10(2)) + 1:,} digits"
+    text = repr(value)
+    return text if len(text) <= 60 else text[:59] + "…"

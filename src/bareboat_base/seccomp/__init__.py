@@ -1,0 +1,39 @@
+"""Filters of system calls (seccomp) for containers, as files that compute nodes read.
+
+Two of them: FULL allows what Podman allows by default (`table`), TERMINAL only prevents input into the user's
+terminal. Each comes as a program for the kernel (.bpf) and as a loader for engines that do not accept one
+(.run). They are made once and stored in the store.
+"""
+
+from __future__ import annotations
+
+FULL, TERMINAL = "full", "terminal"
+NAMES = tuple(f"{name}.{kind}" for name in (FULL, TERMINAL) for kind in ("bpf", "run"))
+
+#: Machine -> the first 16 digits of the SHA-256 of its files; a test rebuilds them.
+DIGESTS = {
+    "x86_64": "2262571a73a496c1",
+    "aarch64": "dde57a0ae79ecdc2",
+}
+
+
+def files(machine: str) -> dict[str, bytes]:
+    """Name -> content of all files for this machine."""
+    from bareboat_base.seccomp import loader, program  # only where the store lacks them
+
+    found = {}
+    for name, filter_of in ((FULL, program.full), (TERMINAL, program.terminal)):
+        compiled = filter_of(machine)
+        found[f"{name}.bpf"] = compiled
+        found[f"{name}.run"] = loader.elf(machine, compiled)
+    return found
+
+
+def digest(found: dict[str, bytes]) -> str:
+    """The entry of DIGESTS for these files."""
+    import hashlib
+
+    joined = hashlib.sha256()
+    for name, content in sorted(found.items()):
+        joined.update(f"{name} {len(content)}\n".encode() + content)
+    return joined.hexdigest()[:16]

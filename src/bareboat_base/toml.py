@@ -1,0 +1,273 @@
+"""The user's TOML files: parsed and checked key by key, with errors that name the line."""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+import tomllib
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from types import UnionType
+from typing import Any, NoReturn, TypeVar, Union, get_args, get_origin
+
+import msgspec
+
+from bareboat_base import ranges
+from bareboat_base.errors import BareboatError, UsageError
+from bareboat_base.files import untrusted
+from bareboat_base.nearest import nearest
+from bareboat_base.printable import one_line
+
+T = TypeVar("T")
+
+#: Enough for a sweep of a hundred thousand points.
+_LARGEST = 16 * 2**20
+#: TOML's types, with an example of each.
+_KINDS: dict[Any, tuple[str, str]] = {
+    str: ("text in quotes", '"text"'),
+    int: ("a whole number", "1"),
+    float: ("a number", "0.5"),
+    bool: ("true or false", "true"),
+    list: ("a list", '["a", "b"]'),
+    tuple: ("a list", '["a", "b"]'),
+    dict: ("a table", "{ NAME = 1 }"),
+}
+#: Start of tomllib's message -> our message and remedy.
+_MISTAKES = (
+    (r".*at end of document", "it ends inside a value", "close its quotes and brackets"),
+    (r"Invalid value", "a value is neither a number, true, false, a list, a table nor text in quotes",
+     'write text in quotes: name = "digits"'),
+    (r"Expected '='", "a key has no value", 'write KEY = VALUE, such as name = "digits"'),
+    (r"Cannot|Duplicate", "a key or table is set twice", "keep one of the two"),
+    (r"Unclosed|Unterminated|Illegal character '\\n'|Expected '\]", "a quote or bracket is not closed",
+     "close it, on the same line for text in single quotation marks or brackets of tables"),
+    (r"Unescaped|Invalid hex|Invalid Unicode", "text in double quotes has an invalid backslash escape",
+     "write such text in single quotes: 'C:\\data'"),
+)  # fmt: skip
+
+
+class Document:
+    """Values by their keys, and checks of them whose errors name the key's place. `name`: the whole's."""
+
+    def __init__(self, values: dict[str, Any], name: str) -> None:
+        """Raises UsageError for a number that is not finite."""
+        self.values = values
+        self.name = name
+        self._check_numbers()
+        self._read_units()
+
+    def line(self, *_keys: str) -> int | None:
+        """The line, from 1, on which the key is first set; None when it is missing, or nothing has lines."""
+        return None
+
+    def at(self, *keys: str) -> str:
+        """The place of a key for messages; the whole's name, where the key is missing."""
+        line = self.line(*keys) if keys else None
+        return self.name if line is None else f"{self.name}, line {line}"
+
+    def check_keys(self, table: dict[str, Any], known: Collection[str], *parents: str) -> None:
+        """Raise UsageError for the first unknown key, with the most similar known one."""
+        for key in table:
+            if key in known:
+                continue
+            where = f" under [{'.'.join(parents)}]" if parents else ""
+            near = nearest(key, known)
+            raise UsageError(
+                f"unknown key {one_line(key)!r}{where}" + (f"; did you mean {near!r}?" if near else ""),
+                context=self.at(*parents, key),
+                remedy=f"known keys{where}: {', '.join(sorted(known))}",
+            )
+
+    def convert(self, value: Any, kind: type[T], *keys: str) -> T:
+        """The value as `kind`, or UsageError with the line of the offending key."""
+        try:
+            return msgspec.convert(value, kind)
+        except msgspec.ValidationError as error:
+            if isinstance(error.__cause__, UsageError):
+                raise self.placed(error.__cause__, *keys) from None
+            self._explain(value, kind, ".".join(keys), keys)
+        except UsageError as error:
+            raise self.placed(error, *keys) from None
+
+    def placed(self, error: BareboatError, *keys: str) -> BareboatError:
+        """Add to an error the place in this file of the key that it names, or of `keys`."""
+        named = tuple(error.key.split(".")) if isinstance(error, UsageError) and error.key else ()
+        place = self.at(*named) if named and self.line(*named) else self.at(*keys)
+        return error.but(context=error.context or place)
+
+    def _check_numbers(self) -> None:
+        """Raise UsageError for a number that no key allows."""
+        rest: list[tuple[tuple[str, ...], Any]] = [((), self.values)]
+        while rest:
+            keys, value = rest.pop()
+            if isinstance(value, dict):
+                rest += [((*keys, key), each) for key, each in value.items()]
+            elif isinstance(value, list):
+                rest += [(keys, each) for each in value]
+            elif isinstance(value, int | float) and not (
+                math.isfinite(value) if isinstance(value, float) else -(2**63) <= value < 2**63
+            ):
+                raise UsageError(
+                    f"{'.'.join(keys)} is {ranges.shown(value)}; a number has at most 64 bits, and is not "
+                    "nan or inf",
+                    context=self.at(*keys),
+                    remedy=f"set {keys[-1]} = 1; write text for a command in quotes",
+                )
+
+    def _read_units(self) -> None:
+        """Replace each size and time that is written with a unit by its number."""
+        for key, allowed in ranges.RANGES.items():
+            *parents, last = key.split(".")
+            table: Any = self.values
+            for name in parents:
+                table = table.get(name) if isinstance(table, dict) else None
+            if allowed.unit and isinstance(table, dict) and isinstance(table.get(last), str):
+                try:
+                    table[last] = ranges.parse(key, table[last], name=key, bare=False)
+                except UsageError as error:
+                    raise self.placed(error, *parents, last) from None
+
+    def _explain(self, value: Any, kind: Any, name: str, keys: tuple[str, ...]) -> NoReturn:
+        """Raise UsageError for the first part of a value that has the wrong type."""
+        origin, of = get_origin(kind), get_args(kind)
+        if origin in (Union, UnionType):
+            kind = next(each for each in of if each not in (type(None), msgspec.UnsetType))
+            origin, of = get_origin(kind), get_args(kind)
+        parts: list[tuple[Any, Any, str, tuple[str, ...]]] = []
+        if isinstance(value, dict) and origin is dict:
+            parts = [(each, of[1], f"{name}.{key}", (*keys, key)) for key, each in value.items()]
+        elif isinstance(value, list) and origin in (list, tuple):
+            parts = [(each, of[0], f"{name}[{index}]", keys) for index, each in enumerate(value)]
+        elif isinstance(value, dict) and hasattr(kind, "__struct_fields__"):
+            fields = {field.name: field.type for field in msgspec.structs.fields(kind)}
+            parts = [
+                (each, fields[key], f"{name}.{key}", (*keys, key))
+                for key, each in value.items()
+                if key in fields
+            ]
+        for part, of_kind, called, where in parts:
+            try:
+                msgspec.convert(part, of_kind)
+            except msgspec.ValidationError:
+                self._explain(part, of_kind, called, where)
+        allowed, example = _KINDS.get(origin or kind, _KINDS[dict])
+        if kind in (int, float) and name in ranges.RANGES:
+            allowed, example = str(ranges.RANGES[name]), ranges.RANGES[name].example
+        raise UsageError(
+            f"{name} is {ranges.shown(value)}; it must be {allowed}",
+            context=self.at(*keys),
+            remedy=f"write {example} as {name}" if name.endswith("]") else ranges.setting(name, example),
+        )
+
+
+class TomlFile(Document):
+    """A parsed file with the line of each key."""
+
+    def __init__(self, path: Path, content: bytes | None = None) -> None:
+        """Raises UsageError when the file is missing, not a regular file, not TOML, or has a number that is
+        not finite. `content`: the file's content, if it was already read for the user's consent."""
+        self.path = path
+        self.agreed = content is not None
+        try:
+            data = untrusted.read_bytes(path, limit=_LARGEST, follow=True) if content is None else content
+            self._text = data.decode("utf-8").replace("\r\n", "\n")
+        except OSError as error:
+            raise untrusted.unreadable(path, error) from None
+        except UnicodeDecodeError as error:
+            line = error.object.count(b"\n", 0, error.start) + 1
+            raise UsageError(
+                f"{path} is not a text file in UTF-8",
+                context=f"{path}, line {line}",
+                remedy="use a TOML file, saved as UTF-8",
+            ) from None
+        try:
+            values = tomllib.loads(self._text)
+        except (ValueError, RecursionError) as error:
+            raise self._not_toml(error) from None
+        super().__init__(values, str(path))
+
+    def line(self, *keys: str) -> int | None:
+        """The line, from 1, on which the key is first set; None when it is missing."""
+        for line, table, values in self._statements:
+            if values is None:
+                if table[: len(keys)] == keys:
+                    return line
+            elif keys[: len(table)] == table and _holds(values, keys[len(table) :]):
+                return line
+        return None
+
+    @functools.cached_property
+    def _statements(self) -> list[tuple[int, tuple[str, ...], dict[str, Any] | None]]:
+        """Line, table and values of each statement; for a table's header, the table without values.
+
+        tomllib keeps no positions, so the file, which is valid, is cut at line ends outside of strings and
+        brackets, and each piece is parsed alone.
+        """
+        found: list[tuple[int, tuple[str, ...], dict[str, Any] | None]] = []
+        table: tuple[str, ...] = ()
+        for line, text in _cut(self._text):
+            values: Any = tomllib.loads(text)
+            if not values:  # a comment
+                continue
+            if text.lstrip()[0] != "[":
+                found.append((line, table, values))
+                continue
+            path = []
+            while values:  # {"a": {"b": {}}}, for an array of tables {"a": {"b": [{}]}}
+                ((key, values),) = values.items()
+                values = values[0] if isinstance(values, list) else values
+                path.append(key)
+            table = tuple(path)
+            found.append((line, table, None))
+        return found
+
+    def _not_toml(self, error: Exception) -> UsageError:
+        """The error for invalid TOML, with line and remedy."""
+        text = str(error)
+        position = re.search(r"\(at line (\d+)", text)
+        lines = self._text.split("\n")
+        number = int(position[1]) if position else len(lines) if "at end of document" in text else None
+        default = ("it cannot be read", 'write KEY = VALUE, such as name = "digits", or a table: [topology]')
+        if isinstance(error, RecursionError):
+            default = ("its values are nested too deeply", "write lists and tables of a few levels")
+        elif number is None:
+            default = ("a number has thousands of digits", "write long numbers as text, in quotes")
+        wrong, remedy = next(((w, r) for start, w, r in _MISTAKES if re.match(start, text)), default)
+        place = str(self.path)
+        if number is not None:
+            place += f", line {number}: {one_line(lines[number - 1], limit=100)}"
+        return UsageError(f"{self.path} is not valid TOML: {wrong}", context=place, remedy=remedy)
+
+
+def _cut(text: str) -> Iterator[tuple[int, str]]:
+    """Split a valid document into statements and comments, each with its first line."""
+    tokens = re.compile(
+        r'"""[^"\\]*(?:(?:\\.|"{1,2}(?!"))[^"\\]*)*"{3,5}'
+        r"|'''.*?'{3,5}"
+        r'|"[^"\\]*(?:\\.[^"\\]*)*"'
+        r"|'[^']*'|#[^\n]*|[\[\]{}\n]",
+        re.DOTALL,
+    )
+    line, start, depth = 1, 0, 0
+    for token in tokens.finditer(text):
+        if token[0] in ("[", "{"):
+            depth += 1
+        elif token[0] in ("]", "}"):
+            depth -= 1
+        elif token[0] == "\n" and not depth:
+            piece = text[start : token.start()]
+            if piece.strip():
+                yield line, piece
+            line += piece.count("\n") + 1
+            start = token.end()
+    if text[start:].strip():
+        yield line, text[start:]
+
+
+def _holds(values: Any, keys: tuple[str, ...]) -> bool:
+    for key in keys:
+        if not isinstance(values, dict) or key not in values:
+            return False
+        values = values[key]
+    return True

@@ -1,0 +1,66 @@
+"""Errors in a stage that do not depend on the values of its variables. Pure.
+
+They are reported before the first step, which may take an hour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bareboat_images.build import config, copying
+from bareboat_images.recipe.instructions import Instruction
+from bareboat_images.recipe.stages import Stage, expanded
+
+#: Instructions with variables in their words; other words go to a shell or are used unchanged.
+EXPANDED = ("WORKDIR", "USER", "STOPSIGNAL", "VOLUME", "MAINTAINER")
+NETWORKS = ("default", "none", "host")
+
+
+class _Anything(dict[str, str]):
+    """Variables that are all set."""
+
+    def get(self, _name: str, _default: object = None) -> str:
+        return "1"
+
+
+def check(stage: Stage, escape: str) -> None:
+    """Check a stage. Raises RecipeError with the line."""
+    for step in stage.steps:
+        for text in _expanded_texts(step):
+            expanded(step, text, _Anything(), escape)
+        if step.name == "HEALTHCHECK":
+            config.applied(config.Config(), step, step.args, {})
+        elif step.name in ("EXPOSE", "STOPSIGNAL"):
+            for word in step.args:
+                if _is_plain(word, escape):
+                    config.applied(config.Config(), step, (word,), {})
+        elif step.name in ("COPY", "ADD"):
+            mode = step.flag("chmod")
+            if mode and _is_plain(mode, escape):
+                try:
+                    copying.mode_change(mode)
+                except ValueError as error:
+                    raise step.fault(str(error), remedy="--chmod=755, or: --chmod=u=rwX,go=rX") from None
+        elif step.name == "RUN" and _is_plain(step.flag("network") or "", escape):
+            network(step, step.flag("network") or "default")
+
+
+def network(step: Instruction, name: str) -> str:
+    """Check the network of a RUN. Raises RecipeError."""
+    if name not in NETWORKS:
+        raise step.fault(f"--network={name[:40]!r} is not supported", remedy="use default, none or host")
+    return name
+
+
+def _expanded_texts(step: Instruction) -> Iterator[str]:
+    if step.name in (*EXPANDED, "EXPOSE", "COPY", "ADD"):
+        yield from step.args
+    for name, value in step.pairs:
+        yield from (name, value or "")
+    for flag in ("chmod", "chown", "network"):
+        yield step.flag(flag) or ""
+    yield from step.all("exclude")
+
+
+def _is_plain(text: str, escape: str) -> bool:
+    return "$" not in text and escape not in text

@@ -1,0 +1,215 @@
+"""The mounts of a RUN on this machine: cache directories, secrets, sockets, files of other stages."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from msgspec import Struct, field
+
+from bareboat_base import codec, digests
+from bareboat_base.errors import UsageError
+from bareboat_images import lease
+from bareboat_images.build.cache import mounts_folder
+from bareboat_images.build.copying import Copier, Entry, Request, Source, entries
+from bareboat_images.build.files import Files, Item, NotFoundError
+from bareboat_images.build.places import joined
+from bareboat_images.build.sandbox import Bind
+from bareboat_images.build.tree import Tree
+from bareboat_images.build.work import Work
+from bareboat_images.inside.view import View
+from bareboat_images.recipe.instructions import Instruction
+from bareboat_images.recipe.mounts import RunMount
+
+_SOCKET = "/run/buildkit/ssh_agent"
+
+
+class Mounted(Struct):
+    """The mounts of one RUN. `described`: their part of its key; `binds`: usable inside `held`."""
+
+    described: list[object] = field(default_factory=list)
+    binds: tuple[Bind, ...] = ()
+    variables: dict[str, str] = field(default_factory=dict)
+    #: Cache directories in use, and whether each is locked.
+    _caches: list[tuple[str, bool]] = field(default_factory=list)
+    _work: Work | None = None
+    #: Copies to make before the command runs.
+    _copies: list[Callable[[], None]] = field(default_factory=list)
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Make the copies, and lock cache directories while the command runs."""
+        assert self._work is not None
+        for make in self._copies:
+            make()
+        with ExitStack() as stack:
+            for name in sorted({name for name, locks in self._caches if locks}):  # one order for all builds
+                path = self._work.store.lease(f"build-mount-{name}")
+                stack.enter_context(lease.hold(path, until=self._stopped))
+            yield
+
+    def _stopped(self) -> bool:
+        assert self._work is not None
+        self._work.check_stopped()
+        return False
+
+
+@contextlib.contextmanager
+def mounted(
+    step: Instruction,
+    mounts: Sequence[RunMount],
+    workdir: str,
+    work: Work,
+    source: Callable[[str], Files],
+) -> Iterator[Mounted]:
+    """Prepare the mounts. Raises RecipeError, NotFoundError, UsageError."""
+    made = Mounted(_work=work)
+    binds: list[Bind] = []
+    for mount in mounts:
+        target = joined(workdir, mount.target) if mount.target else ""
+        match mount.kind:
+            case "tmpfs":
+                binds.append(Bind(source="", target=target, size_bytes=mount.size_bytes))
+                made.described.append(["tmpfs", target, mount.size_bytes])
+            case "cache":
+                binds.append(_cache(mount, target, work, made, source))
+            case "secret":
+                _secret(step, mount, target, work, made, binds)
+                made.described.append(["secret", target, mount.id, mount.variable])
+            case "ssh":
+                _socket(step, mount, target, work, made, binds)
+                made.described.append(["ssh", target, mount.id])
+            case _:
+                binds.append(_bind(mount, target, work, made, source(mount.stage)))
+    made.binds = tuple(binds)
+    yield made
+
+
+def _cache(mount: RunMount, target: str, work: Work, made: Mounted, source: Callable[[str], Files]) -> Bind:
+    """A directory that is kept after the build. With sharing=private, a temporary directory replaces it while
+    another build uses it."""
+    listed = _seed(source(mount.stage), mount.source or "/") if mount.stage else ()
+    seed = digests.hexed(codec.digest(_described(work, listed))) if mount.stage else ""
+    made.described.append(["cache", target, mount.id, seed, mount.writable, mount.mode])
+    name = hashlib.sha256(os.fsencode(f"{mount.id}\0{seed}" if seed else mount.id)).hexdigest()
+    folder = mounts_folder(work.store) / name
+    if not folder.is_dir():
+        with work.store.scratch(own=True) as scratch:
+            new = scratch / "mount"
+            _fill(new, listed, mount.mode)
+            work.store.publish(new, folder)
+    if mount.sharing == "private" and work.store.lease(f"build-mount-{name}").exists():
+        folder = work.folder("private")
+        made._copies.append(lambda: _fill(folder, listed, mount.mode))
+    else:
+        made._caches.append((name, mount.sharing != "shared"))
+    return Bind(source=str(folder), target=target, writable=mount.writable)
+
+
+def _secret(
+    step: Instruction, mount: RunMount, target: str, work: Work, made: Mounted, binds: list[Bind]
+) -> None:
+    data = work.options.secrets.get(mount.id)
+    if data is None:
+        if mount.required:
+            raise step.fault(
+                f"the secret {mount.id[:60]!r} is required and was not given",
+                remedy=f"--secret id={mount.id},src=FILE",
+            )
+        return
+    if mount.variable:
+        if b"\0" in data:
+            raise step.fault(
+                f"the secret {mount.id[:60]!r} has a NUL byte", remedy="mount it as a file: target=PATH"
+            )
+        made.variables[mount.variable] = data.decode(errors="surrogateescape")
+    if target:
+        binds.append(
+            Bind(source="", target=target, data=data, mode=mount.mode if mount.mode is not None else 0o400)
+        )
+
+
+def _socket(
+    step: Instruction, mount: RunMount, target: str, work: Work, made: Mounted, binds: list[Bind]
+) -> None:
+    socket = work.options.sockets.get(mount.id)
+    if socket is None:
+        if mount.required:
+            raise step.fault(
+                f"the SSH agent {mount.id[:60]!r} is required and was not given", remedy=f"--ssh {mount.id}"
+            )
+        return
+    inside = target or f"{_SOCKET}.{len(binds)}"
+    binds.append(Bind(source=socket, target=inside, writable=True))
+    made.variables["SSH_AUTH_SOCK"] = inside
+
+
+def _bind(mount: RunMount, target: str, work: Work, made: Mounted, files: Files) -> Bind:
+    """Files of the context, a stage or an image. Writes to them are discarded."""
+    (item, *others) = files.select(mount.source or ".")
+    if others:
+        raise NotFoundError(f"{mount.source[:80]!r} matches several paths in {files.name}")
+    listed = _listed(files, item)
+    made.described.append(["bind", target, mount.writable, _described(work, listed)])
+    place = work.folder("bind")
+    if len(files.layers) > 1 or files.is_stored:
+        made._copies.append(lambda: _flatten(files, place))
+        full = os.path.join(place, item.path)
+    elif item.is_folder:
+        made._copies.append(lambda: _copy(listed, place, "/"))
+        full = str(place)
+    else:
+        made._copies.append(lambda: _copy(listed, place, "/file"))
+        full = str(place / "file")
+    if mount.writable and not item.is_folder:
+        raise UsageError(
+            f"{mount.source} is a file, and cannot be mounted with rw", remedy="mount its directory"
+        )
+    return Bind(source=full, target=target, stacked=mount.writable)
+
+
+def _seed(files: Files, path: str) -> tuple[Entry, ...]:
+    """The initial content of a cache directory."""
+    (item,) = files.select(path)
+    if not item.is_folder:
+        raise UsageError(f"{path} in {files.name} is not a directory", remedy="source=DIRECTORY")
+    return _listed(files, item)
+
+
+def _fill(folder: Path, listed: Sequence[Entry], mode: int | None) -> None:
+    _copy(listed, folder, "/")
+    if mode is not None:
+        folder.chmod(mode | 0o700)
+
+
+def _listed(files: Files, item: Item) -> tuple[Entry, ...]:
+    """The current state of an entry and everything below it."""
+    source = Source(files=files, items=(item,))
+    return tuple(entries(Request(sources=(source,), target="/", is_folder=False)))
+
+
+def _described(work: Work, listed: Sequence[Entry]) -> list[object]:
+    return [
+        ["top"] if not item.path else [item.path, *work.digester.describe(item, source.files)]
+        for source, _, item, _ in listed
+    ]
+
+
+def _flatten(files: Files, place: Path) -> None:
+    from bareboat_images.layers.flatten import flatten
+
+    place.mkdir()
+    place.chmod(0o755)
+    flatten(files.layers, place)
+
+
+def _copy(listed: Sequence[Entry], folder: Path, target: str) -> None:
+    """Copy entries for a mount: a RUN would see changes of the original files."""
+    folder.mkdir(exist_ok=True)
+    folder.chmod(0o755)
+    with Tree(folder) as tree:
+        Copier(View([]), tree, Request(sources=(), target=target, is_folder=False)).run(listed)

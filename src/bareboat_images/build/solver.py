@@ -1,0 +1,225 @@
+"""Build an image from a Dockerfile. Stages that do not depend on each other are built concurrently."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from bareboat.model import Image
+from bareboat_base import architectures, execute
+from bareboat_base.errors import ImageError, UsageError
+from bareboat_images import lease
+from bareboat_images.build import checks, config
+from bareboat_images.build.options import Built, Machine, Options, Reporter
+from bareboat_images.build.rootfs import Rootfs
+from bareboat_images.build.stage import Builder, State
+from bareboat_images.build.work import Stopped, Work
+from bareboat_images.oci import export
+from bareboat_images.oci.manifest import OCI_CONFIG, document
+from bareboat_images.oci.manifest import config as read_config
+from bareboat_images.recipe import definition, stages
+from bareboat_images.recipe.faults import RecipeError
+from bareboat_images.recipe.instructions import Instruction, trigger
+from bareboat_images.recipe.stages import SCRATCH, Recipe, Stage
+from bareboat_images.store import Store
+
+if TYPE_CHECKING:
+    from bareboat_images.build.ids import Ids
+
+#: The number of stages that are built concurrently.
+_AT_ONCE = 4
+
+
+def parse(options: Options, machine: str) -> Recipe:
+    """Parse and check a Dockerfile or definition file. Raises RecipeError, UsageError."""
+    builtin = platform_arguments(machine)
+    if options.platform and options.platform not in (builtin["TARGETPLATFORM"], builtin["TARGETARCH"]):
+        raise UsageError(
+            f"--platform {options.platform[:40]!r} is not this machine's platform",
+            context=f"this machine is {builtin['TARGETPLATFORM']}; emulation is not supported",
+            remedy=f"--platform {builtin['TARGETPLATFORM']}, or build on a machine of that architecture",
+        )
+    builtin["TARGETSTAGE"] = options.target or "default"
+    text, given = options.dockerfile, options.arguments
+    if definition.is_definition(text):
+        recipe = definition.read(text, given=given, name=options.name)
+    else:
+        recipe = stages.read(text, given=given, builtin=builtin, name=options.name)
+    try:
+        for stage in recipe.closure(recipe.target(options.target)):
+            _check_platform(stage, builtin)
+            checks.check(stage, recipe.escape)
+    except RecipeError as error:
+        raise error.named(options.name) from None
+    return recipe
+
+
+def platform_arguments(machine: str) -> dict[str, str]:
+    """The ARGs that BuildKit defines."""
+    found = architectures.oci(machine)
+    values = {"PLATFORM": f"linux/{found}", "OS": "linux", "ARCH": found, "VARIANT": ""}
+    return {f"{side}{name}": value for side in ("TARGET", "BUILD") for name, value in values.items()}
+
+
+def _check_platform(stage: Stage, builtin: Mapping[str, str]) -> None:
+    if stage.platform and stage.platform not in (builtin["TARGETPLATFORM"], builtin["TARGETARCH"]):
+        raise stage.start.fault(
+            f"the platform {stage.platform[:40]!r} is not this machine's",
+            remedy=f"remove --platform, or build on such a machine; this one is {builtin['TARGETPLATFORM']}",
+        )
+
+
+def build(store: Store, options: Options, machine: Machine, reporter: Reporter) -> Built:
+    """Build the target stage. With `epoch`, equal files, base image and options give an equal image. Raises
+    BareboatError."""
+    recipe = parse(options, machine.name)
+    target = recipe.target(options.target)
+    moment = "" if options.epoch is None else _iso(options.epoch)
+    with store.scratch() as scratch, _ids(store, options) as given:
+        work = Work(store, scratch, options, machine, reporter, moment, given)
+        done = _build_stages(work, recipe, target)
+        image = _image(work, done[target.number])
+    lease.clear(store.lease("any").parent, "build-")
+    warnings = tuple(f"build argument {name} is not used: no ARG declares it" for name in recipe.unused)
+    return Built(image=image, steps=work.steps, cached=work.cached, warnings=warnings)
+
+
+def _ids(store: Store, options: Options) -> contextlib.AbstractContextManager[Ids | None]:
+    if not options.ids:
+        return contextlib.nullcontext()
+    from bareboat_images.build import ids
+
+    return ids.started(store)
+
+
+class _MissingError(Exception):
+    """ONBUILD instructions of a base image copy from stages that are not built yet."""
+
+    def __init__(self, triggers: tuple[Instruction, ...]) -> None:
+        super().__init__()
+        self.triggers = triggers
+
+
+def _build_stages(work: Work, recipe: Recipe, target: Stage) -> dict[int, State]:
+    """Build all stages, each after its dependencies. The first error stops the others."""
+    done: dict[int, State] = {}
+    triggers: dict[int, tuple[Instruction, ...]] = {}
+    left = {stage.number: stage for stage in recipe.closure(target)}
+    running: dict[Future[State], Stage] = {}
+    with execute.side_by_side(_AT_ONCE) as pool:
+        try:
+            while left or running:
+                for stage in list(left.values()):
+                    if {each.number for each in recipe.needs(stage, triggers.get(stage.number, ()))} <= set(
+                        done
+                    ):
+                        del left[stage.number]
+                        running[pool.submit(_one, work, recipe, stage, dict(done))] = stage
+                finished, _ = wait(running, return_when=FIRST_COMPLETED)
+                for future in finished:
+                    stage = running.pop(future)
+                    try:
+                        done[stage.number] = future.result()
+                    except _MissingError as missing:
+                        triggers[stage.number] = missing.triggers
+                        known = {*done, *(each.number for each in running.values())}
+                        wanted = _named(work, lambda: recipe.closure(target, triggers))
+                        left |= {each.number: each for each in wanted if each.number not in known}
+        except BaseException:
+            work.stopped.set()
+            with contextlib.suppress(BaseException):
+                wait(running)
+            raise
+    return done
+
+
+def _named(work: Work, stages: Callable[[], tuple[Stage, ...]]) -> tuple[Stage, ...]:
+    try:
+        return stages()
+    except RecipeError as error:
+        raise error.named(work.options.name) from None
+
+
+def _one(work: Work, recipe: Recipe, stage: Stage, done: Mapping[int, State]) -> State:
+    with contextlib.suppress(Stopped):
+        base = _base(work, recipe, stage, done)
+        try:
+            triggers = tuple(trigger(text, stage.start.line) for text in base.config.triggers)
+            missing = any(each.number not in done for each in recipe.needs(stage, triggers))
+        except RecipeError as error:
+            raise error.named(work.options.name) from None
+        if missing:
+            raise _MissingError(triggers)
+        return Builder(work, recipe, stage, done).build(base)
+    raise Stopped
+
+
+def _base(work: Work, recipe: Recipe, stage: Stage, done: Mapping[int, State]) -> State:
+    before = recipe.before(stage, stage.base)
+    if before is not None and not stage.base.isdigit():
+        state = done[before.number]
+        return State(state.rootfs, state.config.for_next_stage(), state.arguments)
+    if stage.base == SCRATCH:
+        return State(Rootfs(work.store), config.scratch())
+    image = work.image(stage.start, stage.base)
+    _check_machine(work, stage, image)
+    data = export.stored_config(work.store, image)
+    made = config.of_base(data, len(image.layers), name=stage.base)
+    return State(Rootfs(work.store, image.layers), made)
+
+
+def _check_machine(work: Work, stage: Stage, image: Image) -> None:
+    own = architectures.oci(work.machine.name)
+    if architectures.oci(image.architecture) not in (own, "", "unknown"):
+        raise stage.start.fault(
+            f"{stage.base[:80]} is an image for linux/{image.architecture[:20]}, not for linux/{own}",
+            remedy=f"choose an image or tag that is built for linux/{own}",
+        ).named(work.options.name)
+
+
+def _image(work: Work, state: State) -> Image:
+    """Store the image of a stage."""
+    store, layers = work.store, state.rootfs.layers
+    if not layers:
+        raise ImageError(
+            "the image has no layers: nothing was copied or run",
+            context=work.options.name,
+            remedy="FROM scratch needs a COPY or an ADD",
+        )
+    created = work.moment or state.config.created or _iso(int(time.time()))
+    data = state.config.document(layers, architecture=architectures.oci(work.machine.name), created=created)
+    described = export.join(layers, config=data)
+    if store.has_image(described.manifest_digest):
+        return store.image(described.manifest_digest)
+    from bareboat_images.transfer.fetch import join
+
+    read = read_config(document(data, OCI_CONFIG), name=work.options.name)
+    image = join(store, read, described.manifest_digest, "", ())
+    image = msgspec.structs.replace(image, built=work.options.command)
+    store.put_image(
+        image, manifest=described.manifest, config=described.config, config_digest=described.config_digest
+    )
+    return image
+
+
+def _iso(seconds: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+def source_date(environment: Mapping[str, str]) -> int | None:
+    """Read SOURCE_DATE_EPOCH from environment variables and build arguments. Raises UsageError.
+    https://reproducible-builds.org/specs/source-date-epoch/"""
+    text = environment.get("SOURCE_DATE_EPOCH", "")
+    if not text:
+        return None
+    if not text.isascii() or not text.isdigit() or len(text) > 10:
+        raise UsageError(
+            f"SOURCE_DATE_EPOCH is {text[:40]!r}, not a number of seconds since 1970",
+            remedy="export SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)",
+        )
+    return int(text)

@@ -1,0 +1,418 @@
+"""One stage of a build: its instructions in order, each taken from the cache or executed."""
+
+from __future__ import annotations
+
+import posixpath
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from bareboat.model import Layer, StoredLayer
+from bareboat_base.clock import utc_now
+from bareboat_base.errors import BareboatError, ImageError
+from bareboat_images.build import additions, checks, config, copying, mounting
+from bareboat_images.build.cache import Record, key_of
+from bareboat_images.build.config import Config
+from bareboat_images.build.copying import Copier, Request
+from bareboat_images.build.files import Files, NotFoundError
+from bareboat_images.build.places import Owner, PlaceError, User, find_owner, find_user, joined, locate
+from bareboat_images.build.rootfs import Rootfs, discard, is_empty
+from bareboat_images.build.sandbox import Bind
+from bareboat_images.build.tree import Tree
+from bareboat_images.build.work import Make, Work
+from bareboat_images.inside.view import View
+from bareboat_images.recipe import expansion, lines, mounts
+from bareboat_images.recipe.faults import RecipeError
+from bareboat_images.recipe.ignore import Ignored
+from bareboat_images.recipe.instructions import Instruction, trigger
+from bareboat_images.recipe.stages import PROXIES, Recipe, Stage, expanded
+
+
+class State(Struct, frozen=True):
+    """The state of a stage between two instructions. `arguments`: the ARGs declared so far."""
+
+    rootfs: Rootfs
+    config: Config
+    arguments: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def values(self) -> dict[str, str]:
+        """The values of variables; an ENV overrides an ARG of the same name."""
+        return {**self.arguments, **self.config.environment}
+
+
+class Builder:
+    """Builds one stage on top of its base."""
+
+    def __init__(self, work: Work, recipe: Recipe, stage: Stage, done: Mapping[int, State]) -> None:
+        self._work = work
+        self._recipe = recipe
+        self._stage = stage
+        self._done = done
+        self._count = 0
+        self._total = len(stage.steps)
+
+    def build(self, base: State) -> State:
+        """Execute all instructions. Raises BareboatError with the line."""
+        state = base
+        triggers = [trigger(text, self._stage.start.line) for text in state.config.triggers]
+        if triggers:
+            state = replace(state, config=state.config.having(OnBuild=None))
+        steps = [*triggers, *self._stage.steps]
+        self._total = len(steps)
+        for step in steps:
+            self._count += 1
+            self._work.check_stopped()
+            try:
+                state = self._step(step, state)
+            except (PlaceError, NotFoundError, ValueError) as error:
+                raise self._named(step, error) from None
+            except RecipeError as error:
+                raise error.named(self._work.options.name) from None
+            except BareboatError as error:
+                place = f"{self._work.options.name}:{step.line}: "
+                if place not in error.context:
+                    place += step.text.partition("\n")[0][:160]
+                    error.context = f"{error.context}\n{place}".strip()
+                raise
+        return state
+
+    def _named(self, step: Instruction, error: Exception) -> BareboatError:
+        remedy = (
+            "check the path, and .dockerignore"
+            if isinstance(error, NotFoundError)
+            else "check the instruction"
+        )
+        if isinstance(error, PlaceError):
+            remedy = "check the path or the name, or create it first: RUN useradd …, RUN mkdir …"
+        return step.fault(str(error), remedy=remedy).named(self._work.options.name)
+
+    @property
+    def _title(self) -> str:
+        return f"{self._stage.title} {self._count}/{self._total}"
+
+    def _step(self, step: Instruction, state: State) -> State:
+        match step.name:
+            case "ARG":
+                return self._argument(step, state)
+            case "RUN":
+                return self._run(step, state)
+            case "COPY" | "ADD":
+                return self._copy(step, state)
+            case "WORKDIR":
+                return self._workdir(step, state)
+            case _:
+                words = step.args
+                if step.name in checks.EXPANDED:
+                    words = tuple(self._expand(step, each, state) for each in words)
+                elif step.name == "EXPOSE":
+                    words = tuple(
+                        w for each in words for w in expansion.words(each, state.values, self._recipe.escape)
+                    )
+                pairs = {
+                    self._expand(step, name, state): self._expand(step, value or "", state)
+                    for name, value in step.pairs
+                }
+                if step.switch("unexported"):
+                    return self._assigned(step, state, pairs)
+                made = config.applied(state.config, step, words, pairs)
+                return self._noted(step, state, made)
+
+    def _assigned(self, step: Instruction, state: State, pairs: Mapping[str, str]) -> State:
+        """An assignment of a definition file: for later values, or of a variable that is exported already."""
+        exported = {
+            name: value for name, value in pairs.items() if name in (*state.config.environment, "PATH")
+        }
+        arguments = {**state.arguments, **pairs}
+        made = config.applied(state.config, step, (), exported) if exported else state.config
+        return self._noted(step, replace(state, arguments=arguments), made)
+
+    def _noted(self, step: Instruction, state: State, made: Config) -> State:
+        """Report and record a step without a layer."""
+        work = self._work
+        work.reporter.begin(self._title, _one_line(step))
+        work.reporter.end(self._title, _one_line(step), 0.0, cached=True)
+        return replace(state, config=made.recorded(work.moment, _one_line(step), is_empty=True))
+
+    def _expand(self, step: Instruction, text: str, state: State) -> str:
+        return expanded(step, text, state.values, self._recipe.escape)
+
+    def _argument(self, step: Instruction, state: State) -> State:
+        arguments = dict(state.arguments)
+        given = self._work.options.arguments
+        for name, default in step.pairs:
+            value = given.get(name)
+            if value is None and default is not None:
+                value = expanded(
+                    step, default, {**arguments, **state.config.environment}, self._recipe.escape
+                )
+            if value is None:
+                value = self._recipe.arguments.get(name)
+            if value is not None:
+                arguments[name] = value
+        return self._noted(step, replace(state, arguments=arguments), state.config)
+
+    def _workdir(self, step: Instruction, state: State) -> State:
+        path = joined(state.config.workdir, self._expand(step, step.args[0], state))
+        made = state.config.having(WorkingDir=path)
+        if state.rootfs.view.find(path) is not None:
+            return self._noted(step, state, made)
+        user = find_user(state.rootfs.view, state.config.user or "root")
+        request = Request(sources=(), target=path + "/", is_folder=True, owner=(user.uid, user.gid))
+
+        def make(folder: Path) -> Mapping[bytes, Owner]:
+            (folder / "tree").mkdir(parents=True)
+            with Tree(folder / "tree") as tree:
+                copier = Copier(state.rootfs.view, tree, request)
+                copier.make_folder(locate(state.rootfs.view, path).path)
+            return copier.owners
+
+        key = key_of(
+            "workdir", below=state.rootfs.diff_ids, path=path, owner=[user.uid, user.gid], newest=self._newest
+        )
+        return self._layer(step, replace(state, config=made), key, make, f"WORKDIR {path}")
+
+    @property
+    def _newest(self) -> int | None:
+        return self._work.options.epoch
+
+    # RUN.
+
+    def _run(self, step: Instruction, state: State) -> State:
+        work = self._work
+        asked = self._expand(step, step.flag("network") or "", state)
+        network = checks.network(step, asked or work.options.network)
+        user = find_user(state.rootfs.view, state.config.user or "root")
+        found = mounts.read(step, lambda text: self._expand(step, text, state))
+        with mounting.mounted(
+            step, found, state.config.workdir, work, lambda name: self._source(step, name)
+        ) as mounted:
+            proxies = {name: value for name, value in work.options.arguments.items() if name in PROXIES}
+            hidden = {name: value for name, value in proxies.items() if name not in state.arguments}
+            environment = {**state.arguments, **state.config.environment}
+            if "HOME" not in environment:
+                environment["HOME"] = user.home or "/"
+            words, script = self._words(step, state.config)
+            key = key_of(
+                "run",
+                below=state.rootfs.diff_ids,
+                words=[*words, script],
+                environment=sorted(environment.items()),
+                workdir=state.config.workdir,
+                user=[user.uid, user.gid],
+                network=network == "none",
+                mounts=mounted.described,
+                hosts=work.options.hosts,
+                newest=self._newest,
+                machine=work.machine.name,
+                **({"ids": user.groups} if work.ids is not None else {}),
+            )
+
+            def make(folder: Path) -> Mapping[bytes, Owner]:
+                from bareboat_images.build.run import Command
+
+                command = Command(
+                    step=step,
+                    name=work.options.name,
+                    words=words,
+                    environment={
+                        **work.options.packages.variables(),
+                        **hidden,
+                        **environment,
+                        **mounted.variables,
+                    },
+                    workdir=state.config.workdir,
+                    user=user,
+                    binds=(*mounted.binds, *_script_bind(script)),
+                    network=network != "none",
+                    hosts=work.options.hosts,
+                    packages=work.options.packages,
+                )
+                with mounted.held():
+                    return work.run(command, state.rootfs, folder, self._title)
+
+            shown = " ".join(f"{name}={value}" for name, value in state.arguments.items())
+            prefix = f"|{len(state.arguments)} {shown} " if shown else ""
+            by = f"RUN {prefix}{' '.join(words)}" if not script else f"RUN {prefix}{_one_line(step)[4:]}"
+            return self._layer(step, state, key, make, by, user=user)
+
+    def _words(self, step: Instruction, current: Config) -> tuple[tuple[str, ...], str]:
+        """The command of a RUN, and its script if it is one: a heredoc is a script, or input that the shell
+        reads."""
+        if step.is_json:
+            return step.args, ""
+        text = step.args[0]
+        if step.heredocs:
+            first = step.heredocs[0]
+            if lines.opening(text, self._recipe.escape) is not None:
+                text = first.data
+                if text.startswith("#!"):
+                    return (_SCRIPT,), text
+            else:
+                text += "".join(f"\n{each.content}{each.name}" for each in step.heredocs)
+        return (*current.shell, text), ""
+
+    # COPY and ADD.
+
+    def _source(self, step: Instruction, name: str) -> Files:
+        """The files of a stage, an image, or the context (an empty name)."""
+        work = self._work
+        if not name:
+            return work.context(step)
+        stage = self._recipe.source(self._stage, name)
+        if stage is not None:
+            return Files(self._done[stage.number].rootfs.trees, name=f"stage {stage.title}", is_stored=True)
+        image = work.image(step, name)
+        trees = [work.store.layer(layer.diff_id) for layer in image.layers]
+        return Files(trees, name=f"image {name}", is_stored=True)
+
+    def _copy(self, step: Instruction, state: State) -> State:
+        *given, last = (self._expand(step, each, state) for each in step.args)
+        if not last:
+            raise step.fault("the destination is empty", remedy=f"{step.name} source /destination/")
+        is_link = step.switch("link")
+        view = View([]) if is_link else state.rootfs.view
+        target = joined(state.config.workdir, last)
+        is_folder = last.endswith(("/", "/.")) or last in (".", "..") or len(given) > 1
+        if len(given) > 1 and not (last.endswith(("/", "/.")) or last == "."):
+            node = locate(view, target).node
+            if node is None or node.kind != "folder":
+                raise step.fault(
+                    "several sources need a directory as the destination", remedy=f"write {last}/"
+                )
+        chmod = self._expand(step, step.flag("chmod") or "", state)
+        if chmod:
+            copying.mode_change(chmod)
+        chown = self._expand(step, step.flag("chown") or "", state)
+        user = find_owner(state.rootfs.view, chown) if chown else User()
+        with additions.sources(
+            step, given, self._work, lambda name: self._source(step, name),
+            lambda text: expansion.expand(text, state.values, self._recipe.escape, quotes=False),
+        ) as found:  # fmt: skip
+            request = Request(
+                sources=tuple(found),
+                target=target,
+                is_folder=is_folder or sum(len(source.items) for source in found) > 1,
+                chmod=chmod,
+                excluded=Ignored(self._expand(step, each, state) for each in step.all("exclude")),
+                owner=(user.uid, user.gid),
+            )
+            listed = tuple(copying.entries(request))
+            key = key_of(
+                "copy",
+                below=[] if is_link else state.rootfs.diff_ids,
+                target=[target, request.is_folder],
+                chmod=chmod,
+                owner=[user.uid, user.gid],
+                newest=self._newest,
+                files=self._describe(listed),
+            )
+
+            def make(folder: Path) -> Mapping[bytes, Owner]:
+                (folder / "tree").mkdir(parents=True)
+                with Tree(folder / "tree") as tree:
+                    copier = Copier(view, tree, request)
+                    copier.run(listed)
+                return copier.owners
+
+            return self._layer(step, state, key, make, _one_line(step))
+
+    def _describe(self, listed: Sequence[copying.Entry]) -> list[object]:
+        digester = self._work.digester
+        found: list[object] = []
+        for source, top, item, inner in listed:
+            name = posixpath.basename(top.given) if source.base is None else top.given[len(source.base) :]
+            is_top = not inner and top.is_folder
+            what: list[object] = ["top"] if is_top and not top.path else digester.describe(item, source.files)
+            found.append([name if not top.is_folder or source.base is not None else "", inner, what])
+        return found
+
+    # Layers.
+
+    def _layer(
+        self,
+        step: Instruction,
+        state: State,
+        key: str,
+        make: Make,
+        by: str,
+        *,
+        user: User | None = None,
+    ) -> State:
+        """The state with the step's layer, taken from the cache or made now."""
+        work = self._work
+        text = _one_line(step)
+        work.reporter.begin(self._title, text)
+        began = time.monotonic()
+
+        def produce(folder: Path) -> tuple[Record, StoredLayer | None]:
+            owners = make(folder)
+            created = work.moment or utc_now()
+            if is_empty(folder / "tree"):
+                discard(folder)
+                return Record(created=created, step=text), None
+            from bareboat_images.build.layer import Rules, finish
+            from bareboat_images.build.owners import keep as keep_owners
+
+            rules = Rules(owner=self._owner(state, owners, user), newest=self._newest)
+            facts, kept = finish(folder, rules)
+            keep_owners(work.store, facts.diff_id, kept)
+            return Record(created=created, diff_id=facts.diff_id, step=text), facts
+
+        record, facts, cached = work.step(key, produce, self._title)
+        work.reporter.end(self._title, text, time.monotonic() - began, cached=cached)
+        work.count(cached=cached)
+        made = state.config.recorded(record.created, by, is_empty=facts is None)
+        if facts is None:
+            return replace(state, config=made)
+        layer = Layer(
+            diff_id=facts.diff_id,
+            size_bytes=facts.size_bytes,
+            unpacked_bytes=facts.unpacked_bytes,
+            inodes=facts.inodes,
+            comment=by,
+            stackable=facts.stackable,
+        )
+        if len(state.rootfs.layers) >= _MOST_LAYERS:
+            raise ImageError(
+                f"the image has more than {_MOST_LAYERS} layers", remedy="join steps: RUN a && b"
+            )
+        return replace(state, rootfs=state.rootfs.above(layer), config=made)
+
+    def _owner(self, state: State, owners: Mapping[bytes, Owner], user: User | None):  # type: ignore[no-untyped-def]
+        if user is not None and self._work.ids is not None:  # a RUN with known owners
+            return lambda path: owners.get(path, (0, 0))
+        known = self._work.owners(state.rootfs)
+
+        def owner(path: bytes) -> Owner:
+            if (found := owners.get(path)) is not None:
+                return found
+            if user is None or (user.uid, user.gid) == (0, 0):
+                return known.get(path, (0, 0))
+            name = "/" + path.decode(errors="surrogateescape")
+            try:
+                node = locate(state.rootfs.view, name, last_link=False).node
+            except PlaceError:  # a parent was not a directory before the step
+                node = None
+            return (user.uid, user.gid) if node is None else known.get(path, (0, 0))
+
+        return owner
+
+
+#: The limit in Docker.
+_MOST_LAYERS = 127
+#: A script that begins with `#!` is executed as a file, which is not part of the image.
+_SCRIPT = "/dev/.bareboat-script"
+
+
+def _script_bind(script: str) -> tuple[Bind, ...]:
+    if not script:
+        return ()
+    return (Bind(source="", target=_SCRIPT, data=script.encode(errors="surrogateescape"), mode=0o755),)
+
+
+def _one_line(step: Instruction) -> str:
+    return " ".join(step.text.split())[:1000]

@@ -1,0 +1,203 @@
+"""An image as one file, a SIF or a squashfs, for file systems on which inodes are scarce.
+
+A job cannot make mount points in such a file, so the usual ones are made when it is packed. Other jobs would
+see mount points that only one job needs, so jobs with such mounts use a separate file, a complete copy of the
+image. Equal mount points of an image give equal bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from bareboat.engines import HOST_FILES
+from bareboat.model import Image, Mount, PackedFile
+from bareboat_base import codec, digests
+from bareboat_base.errors import PlanError, StoreError
+from bareboat_base.files.trees import remove_tree
+from bareboat_base.sif import write_sif
+from bareboat_images import lease, place
+from bareboat_images.formats.squash import make_squashfs
+from bareboat_images.inside.view import View
+from bareboat_images.layers import layer
+from bareboat_images.layers.flatten import copy, flatten
+from bareboat_images.layers.places import make_mount_points
+from bareboat_images.progress import Progress
+from bareboat_images.store import FILE_KINDS, Store
+
+_FOLDERS = ("/dev", "/proc", "/sys", "/tmp", "/var/tmp", "/run", "/home")
+_FILES = (*HOST_FILES, "/etc/passwd", "/etc/group")
+#: Directories next to the file: the image's mount point, and a directory for read-only mounts.
+_MOUNTED_ON = ("mounted", "stage")
+
+
+def provide(
+    store: Store,
+    image: Image,
+    kind: str,
+    mount_points: Sequence[Mount] = (),
+    own_points: Sequence[Mount] = (),
+    *,
+    progress: Progress = lambda *_: None,
+) -> Path:
+    """The image as a file of this kind with these mount points, packed now if it does not exist. If the image
+    lacks one of `own_points`, which other jobs do not have, the file is only for jobs with the same ones.
+
+    Raises PlanError for an impossible mount point, ImageError if mksquashfs is not installed, StoreError
+    without enough space.
+    """
+    wanted = {mount.target: os.path.isdir(mount.source) for mount in mount_points}
+    key = _key(store, image, own_points)
+    if key:
+        wanted |= {mount.target: os.path.isdir(mount.source) for mount in own_points}
+    path = store.packed(image.digest, kind, key)
+
+    def serves() -> bool:
+        found = about(path)
+        return found is not None and wanted.items() <= found.places.items()
+
+    if not serves():
+        with store.guarded():
+            name = f"packed-{digests.hexed(image.digest)}-{key}{kind}"
+            with lease.hold(
+                store.lease(name), until=serves, waiting=lambda who: progress(f"waiting for {who}", 0, 0)
+            ) as mine:
+                if mine:
+                    known = about(path)
+                    _pack(store, image, path, {**(known.places if known else {}), **wanted}, progress)
+    if key:
+        with contextlib.suppress(OSError):  # owned by another member of the group
+            os.utime(path.parent)  # for `image gc`, which removes unused files
+    return path
+
+
+def is_there(store: Store, image: Image, kind: str, own_points: Sequence[Mount] = ()) -> bool:
+    """Whether the file of this kind was packed before."""
+    return about(store.packed(image.digest, kind, _key(store, image, own_points))) is not None
+
+
+def _key(store: Store, image: Image, own_points: Sequence[Mount]) -> str:
+    """The key of the file for jobs with these mount points; "" if the image has all of them."""
+    own = {mount.target: os.path.isdir(mount.source) for mount in own_points}
+    if _has_all(store, image, own):
+        return ""
+    return hashlib.sha256(json.dumps(sorted(own.items())).encode()).hexdigest()[:16]
+
+
+def _has_all(store: Store, image: Image, places: Mapping[str, bool]) -> bool:
+    """Whether the image has these paths, of the right kind and without links in them."""
+    if not places:
+        return True
+    view = View(store.trees(image))
+    found = {target: view.find(target) for target in places}
+    return all(
+        (there := found[target]) is not None
+        and there.path == target
+        and (there.node.kind == "folder") == is_folder
+        for target, is_folder in places.items()
+    )
+
+
+def files(store: Store, digest: str) -> list[Path]:
+    """All packed files of an image, including those for some jobs and incomplete ones."""
+    top = store.packed(digest, "sif").parent
+    paths = [folder / f"image.{kind}" for folder in (top, *top.glob("own/*")) for kind in FILE_KINDS]
+    return [path for path in paths if path.exists() and facts_of(path).exists()]
+
+
+def about(path: Path) -> PackedFile | None:
+    """Facts about a packed file; None if it does not exist or is incomplete."""
+    try:
+        found = codec.from_json(facts_of(path).read_bytes(), PackedFile, what=str(path))
+        return found if path.stat().st_size == found.size_bytes else None
+    except (OSError, StoreError):
+        return None
+
+
+def facts_of(path: Path) -> Path:
+    return path.with_name(path.name + ".json")
+
+
+def sha256(path: Path) -> str:
+    with open(path, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _pack(store: Store, image: Image, path: Path, asked: Mapping[str, bool], progress: Progress) -> None:
+    kind = path.suffix.removeprefix(".")
+    progress("making the tree that is packed", 0, 0)
+    with store.scratch() as scratch, _tree(store, image, scratch) as tree:
+        places = _make_places(tree, asked)
+        made = scratch / "image.squashfs"
+        make_squashfs(tree, made, progress=progress)
+        if kind == "sif":
+            progress("writing the SIF", 0, 0)
+            write_sif(made, scratch / "image.sif", os.uname().machine)
+            made = scratch / "image.sif"
+        facts = PackedFile(kind=kind, size_bytes=made.stat().st_size, sha256=sha256(made), places=places)
+        (scratch / "facts").write_bytes(codec.to_json(facts))
+        for name in _MOUNTED_ON:
+            (path.parent / name).mkdir(parents=True, exist_ok=True)
+        os.replace(made, path)
+        os.replace(scratch / "facts", facts_of(path))
+
+
+@contextlib.contextmanager
+def _tree(store: Store, image: Image, scratch: Path) -> Iterator[Path]:
+    """The image as a tree of hard links; if the store has too few inodes, as a copy in another directory for
+    temporary files."""
+    layers = store.trees(image)
+    free_inodes = place.room(str(store.root)).free_inodes
+    if free_inodes is None or free_inodes <= 0 or free_inodes > image.inodes:
+        flatten(layers, scratch / "tree")
+        yield scratch / "tree"
+        return
+    folder = Path(tempfile.mkdtemp(prefix="bareboat-pack-"))
+    try:
+        copy(layers, folder / "tree")
+        yield folder / "tree"
+    except OSError as error:
+        raise StoreError(
+            f"the image cannot be packed: {error}",
+            context=f"the store lacks inodes for it, and so it was tried in {folder.parent}",
+            remedy="use a directory with more space: TMPDIR=DIR",
+        ) from error
+    finally:
+        remove_tree(folder)
+
+
+def _make_places(tree: Path, asked: Mapping[str, bool]) -> dict[str, bool]:
+    """Make the usual and the requested mount points, with a fixed time. Returns path -> is a directory."""
+    usual = {**dict.fromkeys(_FOLDERS, True), **dict.fromkeys(_FILES, False)}
+    new: list[Path] = []
+    places = {}
+    for target, is_folder in sorted({**usual, **asked}.items()):
+        mount = Mount(source="/" if is_folder else "/dev/null", target=target)
+        missing = _missing(tree, target)
+        try:
+            make_mount_points(tree, [mount])
+        except PlanError:
+            if target in asked:
+                raise
+            continue  # an unusual image, which some engine may still run
+        new += missing
+        places[target] = is_folder
+    for path in new:
+        with contextlib.suppress(OSError):
+            os.utime(path, (layer.EPOCH, layer.EPOCH), follow_symlinks=False)
+    return places
+
+
+def _missing(tree: Path, target: str) -> list[Path]:
+    """The part of a path that does not exist in the tree, last name first."""
+    path = tree / target.lstrip("/")
+    found = []
+    while path != tree and not os.path.lexists(path):
+        found.append(path)
+        path = path.parent
+    return found

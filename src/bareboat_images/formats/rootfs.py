@@ -1,0 +1,435 @@
+"""A root file system, as a directory or a tar, read as an image with one layer.
+
+The layer's tar is generated while it is read: names in byte order, owner 0:0, times in whole seconds. Equal
+trees give equal bytes, whoever owns them. Times are kept, because Python uses a .pyc only if it records the
+time of its source (https://peps.python.org/pep-3147/).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import shlex
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from bareboat_base import codec, digests
+from bareboat_base.architectures import ELF_BYTES, of_elf
+from bareboat_base.errors import ImageError
+from bareboat_base.files.root import Root
+from bareboat_base.paths import DEFAULT_PATH
+from bareboat_images.layers.limits import MAX_RATIO, RATIO_FROM_BYTES
+from bareboat_images.oci import tarreader, tarwriter
+from bareboat_images.oci.archive import Archive
+from bareboat_images.oci.manifest import OCI_CONFIG, OCI_LAYER, document, make_manifest
+from bareboat_images.oci.source import Blob, Descriptor, Document, Joined, LocalSource
+
+_CREATED = "1980-01-01T00:00:00Z"
+_CHUNK = 1 << 20
+_LARGEST_TEXT = 1 << 20
+_MOST_SHOWN = 5
+
+#: Directories that the kernel fills on a running system.
+_KERNEL = ("dev", "proc", "sys", "run")
+#: Prefix of whiteouts in a layer's tar, https://github.com/opencontainers/image-spec (layer.md)
+_WHITEOUT = b".wh."
+
+_PROGRAMS = ("bin/sh", "usr/bin/env", "bin/busybox", "usr/bin/sh", "usr/bin/bash", "sbin/ldconfig")
+#: For a tar, in which links are not followed.
+_PROGRAM_FILES = (
+    "bin/bash", "bin/busybox", "bin/dash", "bin/sh", "usr/bin/bash", "usr/bin/dash", "usr/bin/env",
+    "usr/bin/sh",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """The known properties for an image's config. `made_from`: for the image's history; `own`: environment
+    variables that an Apptainer image sets, but not the image that it was built from."""
+
+    made_from: str
+    architecture: str = "unknown"
+    environment: dict[str, str] = field(default_factory=dict)
+    own: dict[str, str] = field(default_factory=dict)
+    entrypoint: tuple[str, ...] = ()
+    command: tuple[str, ...] = ("/bin/sh",)
+    workdir: str = "/"
+    labels: dict[str, str] = field(default_factory=dict)
+
+
+class FolderSource(LocalSource):
+    """A root file system in a directory. Satisfies `Source`; `notes`: what is excluded."""
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        name: str,
+        facts: Facts | None = None,
+        max_ratio: float = MAX_RATIO,
+    ) -> None:
+        """Check the path and read facts. Raises ImageError for a missing directory and for /."""
+        self.name = name
+        self._left_out: tuple[str, ...] = ()
+        self._folder = os.fspath(folder)
+        self._max_ratio = max_ratio
+        if os.path.realpath(self._folder) == "/":
+            raise ImageError(
+                f"{name} is this machine itself",
+                remedy="bareboat capture   # takes the Python environment, and what it needs",
+            )
+        if not os.path.isdir(self._folder):
+            raise ImageError(f"{name} does not exist", context=self._folder, remedy="check the path")
+        self._facts = facts or read_facts(self._folder, made_from="a root file system")
+        self._made: _Made | None = None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is excluded from the image; known after a call of `document`."""
+        return self._left_out
+
+    def document(self, digest: str | None = None) -> Document:
+        """The manifest or the config. The first call reads the whole tree."""
+        return self._documents().document(digest, self.name)
+
+    @contextlib.contextmanager
+    def blob(self, descriptor: Descriptor, offset: int = 0) -> Iterator[Blob]:
+        """The layer's tar."""
+        self._documents().check(descriptor, self.name)
+        stream = Joined(self._tar(set()))
+        stream.skip(offset)
+        yield stream
+
+    def _documents(self) -> _Made:
+        if self._made is None:
+            hashed = digests.hasher()
+            size = 0
+            left_out: set[str] = set()
+            for chunk in self._tar(left_out):
+                hashed.update(chunk)
+                size += len(chunk)
+            self._made = _documents(self._facts, digests.written(hashed), size)
+            self._left_out = tuple(sorted(left_out))
+        return self._made
+
+    def _tar(self, left_out: set[str]) -> Iterator[bytes]:
+        try:
+            yield from tar_of(self._folder, left_out, name=self.name, max_ratio=self._max_ratio)
+        except PermissionError:
+            raise self._unreadable() from None
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise ImageError(
+                f"{self.name} was changed while it was read: {_shown(str(error.filename))} vanished",
+                remedy="wait until nothing writes to it, then again",
+            ) from None
+
+    def _unreadable(self) -> ImageError:
+        found = []
+        for folder, folders, files in os.walk(self._folder):
+            found += [
+                path
+                for path in (os.path.join(folder, each) for each in folders)
+                if not os.path.islink(path) and not os.access(path, os.R_OK | os.X_OK)
+            ]
+            found += [
+                path
+                for path in (os.path.join(folder, each) for each in files)
+                if not os.path.islink(path) and not os.access(path, os.R_OK)
+            ]
+        found.sort()
+        listed = [_shown(path) for path in found[:_MOST_SHOWN]] + ["…"] * (len(found) > _MOST_SHOWN)
+        first = shlex.quote(_shown(found[0])) if found else shlex.quote(self._folder)
+        return ImageError(
+            f"{self.name}: {len(found)} of its entries cannot be read by this user",
+            context="\n".join(listed),
+            remedy=f"chmod u+rX {first}   # or, when podman made the directory: podman unshare bareboat …",
+        )
+
+
+class TarballSource(LocalSource):
+    """A root file system in a tar file, plain, gzip or zstd, as written by `ch-convert` and `mmdebstrap`.
+    Satisfies `Source`."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        name: str,
+        scratch: Path | None = None,
+        max_ratio: float = MAX_RATIO,
+    ) -> None:
+        self.name = name
+        self._archive = Archive(
+            path,
+            name=name,
+            scratch=scratch,
+            max_ratio=max_ratio,
+            keep=lambda each: each.removeprefix("./") in (_CH, *_PROGRAM_FILES),
+        )
+        self._made: _Made | None = None
+
+    def document(self, digest: str | None = None) -> Document:
+        """The manifest or the config. The first call reads the whole tar."""
+        return self._documents().document(digest, self.name)
+
+    @contextlib.contextmanager
+    def blob(self, descriptor: Descriptor, offset: int = 0) -> Iterator[Blob]:
+        """The layer's tar, decompressed."""
+        self._documents().check(descriptor, self.name)
+        section = self._archive.whole()
+        with contextlib.closing(section):
+            stream = Joined(iter(lambda: section.read(_CHUNK) or b"", b""))
+            stream.skip(offset)
+            yield stream
+
+    def _documents(self) -> _Made:
+        if self._made is None:
+            hashed = digests.hasher()
+            with contextlib.closing(self._archive.whole()) as section:
+                while chunk := section.read(_CHUNK):
+                    hashed.update(chunk)
+            environment = {"PATH": DEFAULT_PATH}
+            architecture = "unknown"
+            for each, member in self._archive.members.items():
+                if member.kind != tarreader.FILE:
+                    continue
+                if each == _CH:
+                    environment |= _lines(self._archive.read(member, largest=_LARGEST_TEXT))
+                    continue
+                with contextlib.closing(self._archive.section(member)) as section:
+                    architecture = _machine(section.read(ELF_BYTES)) or architecture
+            facts = Facts(
+                made_from="a tar of a root file system", architecture=architecture, environment=environment
+            )
+            self._made = _documents(facts, digests.written(hashed), self._archive.size_bytes)
+        return self._made
+
+
+# --------------------------------------------------------------------------------------------------
+# The tar of a directory.
+
+
+def tar_of(folder: str, left_out: set[str], *, name: str, max_ratio: float = MAX_RATIO) -> Iterator[bytes]:
+    """The tar, in pieces. Adds entries that a layer cannot hold to `left_out`. Raises OSError, ImageError."""
+    first_names: dict[tuple[int, int], bytes] = {}
+    for path, state in _entries(folder, left_out):
+        raw = os.fsencode(path)
+        full = os.path.join(folder, path)
+        header = functools.partial(tarwriter.header, mtime=int(state.st_mtime_ns // 10**9))
+        if stat.S_ISDIR(state.st_mode):
+            mode = stat.S_IMODE(state.st_mode) & 0o1777 | 0o700
+            yield header(raw + b"/", tarreader.FOLDER, mode=mode)
+        elif stat.S_ISLNK(state.st_mode):
+            yield header(raw, tarreader.SYMLINK, mode=0o777, link=os.fsencode(os.readlink(full)))
+        elif not stat.S_ISREG(state.st_mode):
+            left_out.add(f"/{_shown(path)}: not a file, directory or symbolic link")
+        else:
+            mode = stat.S_IMODE(state.st_mode) & 0o777 | 0o400
+            if state.st_nlink > 1:
+                same = first_names.setdefault((state.st_dev, state.st_ino), raw)
+                if same != raw:
+                    yield header(raw, tarreader.LINK, mode=mode, link=same)
+                    continue
+            if state.st_size > max(RATIO_FROM_BYTES, max_ratio * state.st_blocks * tarwriter.BLOCK):
+                _check_holes(full, state.st_size, max_ratio, name)
+            yield header(raw, tarreader.FILE, mode=mode, size=state.st_size)
+            try:
+                with open(full, "rb", buffering=0) as stream:
+                    yield from tarwriter.content(stream, state.st_size)
+            except EOFError:
+                raise ImageError(
+                    f"{name} was changed while it was read: {_shown(path)} became shorter",
+                    remedy="wait until nothing writes to it, then again",
+                ) from None
+    yield tarwriter.END
+
+
+def _entries(folder: str, left_out: set[str]) -> Iterator[tuple[str, os.stat_result]]:
+    """All paths below the directory, relative to it, parents first, in byte order of the names."""
+    device = os.lstat(folder).st_dev
+    pending = [os.fsencode(each) for each in sorted(os.listdir(folder), key=os.fsencode, reverse=True)]
+    while pending:
+        raw = pending.pop()
+        path = os.fsdecode(raw)
+        full = os.path.join(folder, path)
+        state = os.lstat(full)
+        if os.path.basename(raw).startswith(_WHITEOUT):
+            left_out.add(f"/{_shown(path)}: in a layer, this name would take away another file")
+            continue
+        yield path, state
+        if not stat.S_ISDIR(state.st_mode):
+            continue
+        if path in _KERNEL and state.st_dev != device:
+            left_out.add(f"/{path}: the files that the kernel shows there on a running system")
+            continue
+        children = [raw + b"/" + os.fsencode(each) for each in os.listdir(full)]
+        children.sort(reverse=True)
+        pending += children
+
+
+def _check_holes(path: str, size: int, max_ratio: float, name: str) -> None:
+    """Refuse a file that is nearly all holes, such as a /var/log/lastlog of 300 GB: a layer has zeros for
+    holes. Uses SEEK_DATA, since a file system may count new blocks late, as Lustre does."""
+    data_bytes = at = 0
+    with open(path, "rb", buffering=0) as stream:
+        while at < size and data_bytes * max_ratio < size:
+            try:
+                begin = os.lseek(stream.fileno(), at, os.SEEK_DATA)
+            except OSError:  # no more data
+                break
+            at = os.lseek(stream.fileno(), begin, os.SEEK_HOLE)
+            data_bytes += at - begin
+    if data_bytes * max_ratio < size:
+        raise ImageError(
+            f"{name}: {_shown(path)} claims {size:,} bytes and has {data_bytes:,}; the rest are holes",
+            remedy=f"truncate -s 0 {shlex.quote(_shown(path))}, if nobody needs it, "
+            f"or --max-ratio {10 * max_ratio:.0f}",
+        )
+
+
+# --------------------------------------------------------------------------------------------------
+# Manifest and config.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Made:
+    """The generated manifest and config."""
+
+    manifest: Document
+    config: Document
+    layer_digest: str
+
+    def document(self, digest: str | None, name: str) -> Document:
+        for each in (self.manifest, self.config):
+            if digest in (None, each.digest):
+                return each
+        raise ImageError(f"{name} has no document {digest}")
+
+    def check(self, descriptor: Descriptor, name: str) -> None:
+        if descriptor.digest != self.layer_digest:
+            raise ImageError(f"{name} has no layer {descriptor.digest}")
+
+
+def _documents(facts: Facts, diff_id: str, size: int) -> _Made:
+    config = codec.to_json(
+        {
+            "architecture": facts.architecture,
+            "os": "linux",
+            "created": _CREATED,
+            "config": {
+                "Env": [f"{variable}={value}" for variable, value in sorted(facts.environment.items())],
+                "Entrypoint": list(facts.entrypoint),
+                "Cmd": list(facts.command),
+                "WorkingDir": facts.workdir,
+                "Labels": facts.labels,
+            },
+            "rootfs": {"type": "layers", "diff_ids": [diff_id]},
+            "history": [{"created": _CREATED, "created_by": f"made from {facts.made_from}"}],
+        }
+    )
+    described = document(config, OCI_CONFIG)
+    layers = [Descriptor(media_type=OCI_LAYER, digest=diff_id, size=size)]
+    return _Made(manifest=make_manifest(described, layers), config=described, layer_digest=diff_id)
+
+
+# --------------------------------------------------------------------------------------------------
+# Metadata of the original image in a tree.
+
+_CH = "ch/environment"
+#: Prefix of the script with variables of the image that an Apptainer image was built from.
+_OF_BASE = "10-"
+
+
+def read_facts(folder: str, *, made_from: str, architecture: str | None = None) -> Facts:
+    """The metadata that Charliecloud or Apptainer wrote to a tree. No script is executed; of shell code, only
+    assignments of variables are read."""
+    root = Root(folder)
+    environment = {"PATH": DEFAULT_PATH} | _lines(root.read(_CH, _LARGEST_TEXT))
+    own: dict[str, str] = {}
+    for script in _scripts(root):
+        for variable, value in _exports(
+            root.read(f".singularity.d/env/{script}", _LARGEST_TEXT), environment
+        ):
+            environment[variable] = value
+            if not script.startswith(_OF_BASE):
+                own[variable] = value
+    command = ("/bin/sh",)
+    if root.is_file(".singularity.d/runscript"):
+        command = ("/.singularity.d/runscript",)
+    return Facts(
+        made_from=made_from,
+        architecture=architecture or _architecture(root),
+        environment=environment,
+        own=own,
+        command=command,
+        labels=_labels(root.read(".singularity.d/labels.json", _LARGEST_TEXT)),
+    )
+
+
+def _scripts(root: Root) -> list[str]:
+    """The scripts that set variables of an Apptainer image. 01, and 94 and higher, belong to Apptainer."""
+    return [each for each in root.names(".singularity.d/env", "*.sh") if "02" <= each[:2] < "94"]
+
+
+def _exports(data: bytes, known: dict[str, str]) -> Iterator[tuple[str, str]]:
+    """Parse `export NAME=VALUE` and `export NAME="${NAME:-"VALUE"}"`. VALUE is a plain word; `:$NAME` at its
+    end is replaced by the value in `known`."""
+    for line in data.decode(errors="surrogateescape").splitlines():
+        words = line.strip().removeprefix("export ").strip()
+        name, equals, value = words.partition("=")
+        if not equals or not name.isidentifier() or words.startswith("#"):
+            continue
+        default = f'"${{{name}:-"'
+        if value.startswith(default) and value.endswith('"}"'):
+            value = value[len(default) - 1 : -2]
+        for each in ("$" + name, "${" + name + "}"):
+            if value.strip('"').endswith(":" + each) and name in known:
+                value = value.replace(each, known[name])
+        if any(mark in value for mark in "$`\\;&|<>()"):
+            continue
+        try:
+            parts = shlex.split(value)
+        except ValueError:
+            continue
+        if len(parts) <= 1:
+            yield name, parts[0] if parts else ""
+
+
+def _lines(data: bytes) -> dict[str, str]:
+    """Parse Charliecloud's file of environment variables: one `NAME=VALUE` per line, without quoting."""
+    found = {}
+    for line in data.decode(errors="surrogateescape").splitlines():
+        name, equals, value = line.partition("=")
+        if equals and name.isidentifier():
+            found[name] = value
+    return found
+
+
+def _labels(data: bytes) -> dict[str, str]:
+    try:
+        return msgspec.json.decode(data, type=dict[str, str])
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return {}  # labels are only descriptions
+
+
+def _architecture(root: Root) -> str:
+    for program in _PROGRAMS:
+        found = _machine(root.read(program, ELF_BYTES))
+        if found is not None:
+            return found
+    return "unknown"
+
+
+def _machine(header: bytes) -> str | None:
+    """OCI's name for the architecture of an ELF file; None for other files."""
+    found = of_elf(header)
+    return found.oci if found is not None else None
+
+
+def _shown(path: str) -> str:
+    return os.fsencode(path).decode(errors="backslashreplace")

@@ -1,0 +1,137 @@
+"""Find the program that a job's command starts, before the job starts."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+from collections.abc import Sequence
+
+from bareboat import registry
+from bareboat.engines import LOADER, STARTERS
+from bareboat.model import Executable, Image, Job, Site
+from bareboat.model.command import Word
+from bareboat.plan import sweep
+from bareboat.plan.process import command_of, image_workdir
+from bareboat_images.inside.command import MISSING, Fault, Program, Sight, resolve
+from bareboat_images.store import Store
+
+#: Directories whose content in a container is unknown before the start.
+_AT_START = ("/dev", "/proc", "/run", "/sys")
+#: Programs that run a script, and options after which no script follows.
+_INTERPRETER = re.compile(
+    r"(python|pypy)[0-9.]*|torchrun|deepspeed|(ba|da|k|z)?sh|Rscript|perl|ruby|julia|node|lua[0-9.]*"
+)
+_NO_SCRIPT = ("-m", "-c", "-e", "--module", "--eval", "-")
+
+
+def look(store: Store, image: Image, site: Site, job: Job) -> Executable | None:
+    """The program that the job's command starts; None if nothing is known. `site`: a machine that the job
+    runs on."""
+    argv = command_of(job, image)
+    if not argv or not argv[0]:
+        return None
+    words = sweep.words(argv, len(job.command), job)
+    word = words[0]
+    environment = sweep.fixed_environment(job)
+    path = environment.get("PATH", image.environment.get("PATH", ""))
+    is_path_known = "PATH" in environment or "PATH" not in job.environment  # a sweep's points may differ
+    workdir = image_workdir(image) if job.workdir is None else job.workdir
+    contains = registry.contains(job.engine)
+    sight = sight_of(store, image, job)
+    if sight is None:
+        return None
+    lacks = tuple(each for each in STARTERS if contains and sight.find(each) is None)
+    unknown = Executable(word=argv[0], known=False, lacks=lacks)
+    if not isinstance(word, str) or not (is_path_known or "/" in word):
+        return unknown
+    machine = site.architecture
+    found = resolve(word, sight, path=path, workdir=workdir, machine=machine)
+    if contains and isinstance(found, Program) and _is_static(found):
+        lacks = (*lacks, LOADER)
+    match found:
+        case None:
+            return unknown
+        case Fault(code=code, remedy=remedy):
+            if contains and image.digest and job.image == "capture" and code == MISSING:
+                here = resolve(word, _of_machine(), path=path, workdir=workdir, machine=machine)
+                if isinstance(here, Program):
+                    remedy = f'set include = ["{here.place}"] under [capture]'
+            return Executable(
+                word=word,
+                code=code,
+                reason=found.reason,
+                context=found.context,
+                remedy=remedy,
+                place=sight.source(found.at) or "",
+            )
+        case Program() if contains and (unseen := _unseen_script(words, sight, job, workdir)) is not None:
+            return unseen
+        case Program(mounted=True, place=place) if contains or "/" in word:
+            return Executable(word=word, place=place, lacks=lacks)
+        case _:
+            return Executable(word=word, lacks=lacks)
+
+
+def _is_static(program: Program) -> bool:
+    """Whether the file, or the interpreter of a script, starts without the dynamic loader."""
+    return program.static if program.interpreter is None else _is_static(program.interpreter)
+
+
+def _unseen_script(words: Sequence[Word], sight: Sight, job: Job, workdir: str) -> Executable | None:
+    """The script in an interpreter's command that exists on this machine and not in the container."""
+    if not isinstance(words[0], str) or not _INTERPRETER.fullmatch(os.path.basename(words[0])):
+        return None
+    for word in words[1:]:
+        if not isinstance(word, str) or word in _NO_SCRIPT:
+            return None
+        place = os.path.join(workdir, word)
+        if word.startswith("-") or not os.path.isfile(place):
+            continue
+        if (job.workdir is None and not word.startswith("/")) or sight.find(
+            os.path.normpath(place)
+        ) is not None:
+            return None
+        real = os.path.realpath(place)
+        leads = f"leads to {real}, which " if os.path.islink(place) else ""
+        folder = os.path.dirname(real)
+        return Executable(
+            word=word,
+            code=MISSING,
+            reason=f"{leads}is not in the container",
+            context=f"of this machine it shows the working directory, {workdir}, and the job's mounts",
+            remedy=f"cd {shlex.quote(folder)}, and run it there; or in a job file: "
+            f"mounts = [{json.dumps(folder)}]",
+        )
+    return None
+
+
+def sight_of(store: Store, image: Image, job: Job) -> Sight | None:
+    """The files visible to the job's command; None if the image's files are not on this machine."""
+    return _of_container(store, image, job) if registry.contains(job.engine) else _of_machine()
+
+
+def _of_container(store: Store, image: Image, job: Job) -> Sight | None:
+    """The files visible in a container; this machine's files for an environment not captured yet."""
+    mounts = {mount.target: mount.source for mount in job.mounts}
+    if job.workdir is not None:
+        mounts.setdefault(job.workdir, job.workdir)
+    if not image.digest:
+        return Sight([], mounts={"/": "/", **mounts}, name="this machine")
+    layers = store.trees(image)
+    flat = store.flat(image.digest)
+    tree = flat if flat.is_dir() else None
+    if tree is None and not all(layer.is_dir() for layer in layers):
+        return None
+    return Sight(
+        layers,
+        tree=tree,
+        mounts={**dict.fromkeys(_AT_START), **mounts},
+        kept=[prefix.path for prefix in image.prefixes],
+        name="the captured environment" if job.image == "capture" else job.image,
+    )
+
+
+def _of_machine() -> Sight:
+    return Sight([], mounts={"/": "/"}, name="this machine")

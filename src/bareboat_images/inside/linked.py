@@ -1,0 +1,279 @@
+"""Detect from its files whether a job's command uses MPI: the program, its linked libraries, and the programs
+that a shell or a wrapper starts. No program is executed.
+
+For Python programs, the packages of the environment decide (`images.inside.mpis`).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from bareboat.model import Linked
+from bareboat_base.elf import binary
+from bareboat_base.elf.loader import Loader
+from bareboat_images.inside.command import Fault, Program, Sight, resolve
+
+_MPI = re.compile(r"libmpi(?:ch|_\w+|cxx|fort|f90)?\.so(?:\.(?P<major>\d+))?(?:\.\d+)*")
+#: The number in the names of a family's libraries -> its C library, which identifies the family.
+_OF_FAMILY = {"40": "libmpi.so.40", "12": "libmpi.so.12"}
+#: Text in a program with a statically linked MPI.
+_STATIC = (b"OMPI_COMM_WORLD_SIZE", b"PMI_FD", b"PMIX_RANK")
+
+#: Programs that start another one -> their options with a value, and the number of their arguments before the
+#: other program.
+_WRAPPERS: Mapping[str, tuple[tuple[str, ...], int]] = {
+    "env": (("-u", "--unset", "-C", "--chdir"), 0),
+    "nice": (("-n", "--adjustment"), 0),
+    "ionice": (("-c", "-n", "--class", "--classdata"), 0),
+    "nohup": ((), 0),
+    "setsid": ((), 0),
+    "time": (("-f", "-o", "--format", "--output"), 0),
+    "timeout": (("-k", "-s", "--kill-after", "--signal"), 1),
+    "stdbuf": (("-i", "-o", "-e"), 0),
+    "taskset": ((), 1),
+    "chrt": ((), 1),
+    "numactl": (("-N", "-m", "-C", "-i", "-p", "-P", "-w"), 0),
+    "catchsegv": ((), 0),
+    "exec": (("-a",), 0),
+    "command": ((), 0),
+}
+_SHELLS = ("bash", "sh", "dash", "ash", "ksh", "zsh")
+#: Interpreters whose programs may use MPI through a module, which linked libraries do not show.
+_INTERPRETERS = re.compile(r"(?:Rscript|R|julia|perl|ruby|java|octave|matlab|lua)[\d.]*")
+#: Shell words before a command, and commands that do not start a program.
+_BEFORE = ("then", "do", "else", "if", "while", "until", "!", "{", "(")
+_BUILT_IN = (
+    "cd", "export", "set", "unset", "ulimit", "umask", "echo", "printf", "source", ".", "module", "ml",
+    "trap", "test", "[", "[[", "local", "declare", "read", "wait", "exit", "return", "shift", "true",
+    "false", ":", "fi", "done", "esac", "}", ")", "for", "case", "function", "eval", "alias",
+)  # fmt: skip
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
+_MOST_SCRIPT = 64 * 1024
+#: Limits on nested scripts and wrappers, and on the commands that are resolved for one job.
+_MOST_DEPTH, _MOST_COMMANDS = 6, 1000
+_MOST_LIBRARIES = 1000
+
+
+def look(
+    argv: Sequence[str], sight: Sight, *, environment: Mapping[str, str], workdir: str, machine: str
+) -> Linked | None:
+    """MPI facts from the command's files; None if no program was found or uses MPI, or Python starts it."""
+    found = _Search(sight, environment, workdir, machine)
+    found.command(tuple(argv), 0)
+    if found.mpi:
+        return Linked(program=found.program, mpi=tuple(found.mpi))
+    if found.unknown:
+        return Linked(program=found.unknown[0], unknown=found.unknown[1])
+    return None
+
+
+@dataclass(slots=True)
+class _Search:
+    sight: Sight
+    environment: Mapping[str, str]
+    workdir: str
+    machine: str
+    program: str = ""
+    mpi: dict[str, None] | None = None
+    loader: Loader | None = None
+    looked_up: int = 0
+    #: Libraries that were checked, for this program or an earlier one.
+    seen: set[str] = field(default_factory=set)
+    #: The first program that cannot be judged, and why.
+    unknown: tuple[str, str] | None = None
+
+    def command(self, words: tuple[str, ...], depth: int) -> None:
+        self.looked_up += 1
+        if not words or self.mpi:
+            return
+        if depth > _MOST_DEPTH or self.looked_up > _MOST_COMMANDS:
+            self._give_up(words[0], "too many commands start each other")
+            return
+        words = (_expanded(words[0], self.environment), *words[1:])
+        name = os.path.basename(words[0])
+        if "$" in words[0] or "`" in words[0]:
+            self._give_up(words[0], "its name is known at the start only")
+            return
+        if name in _WRAPPERS:
+            self.command(_inner(words, *_WRAPPERS[name]), depth + 1)
+            return
+        if name in _SHELLS:
+            self._shell(words, depth)
+            return
+        path = self.environment.get("PATH", "")
+        found = resolve(words[0], self.sight, path=path, workdir=self.workdir, machine=self.machine)
+        if isinstance(found, Fault):  # a program that cannot start does not use MPI
+            return
+        if found is None:
+            self._give_up(words[0], "its file is not seen here")
+        else:
+            self._file(found, words, depth)
+
+    def _file(self, found: Program, words: tuple[str, ...], depth: int) -> None:
+        name = os.path.basename(found.path)
+        if found.script:
+            inner = found.interpreter
+            by = os.path.basename((inner.path if inner is not None else found.script[0]).split()[0])
+            if by in _SHELLS:
+                self._text(_read(found.place), words[1:], depth)
+            elif not by.startswith(("python", "pypy")):
+                self._give_up(name, f"it is a script for {by}")
+        elif found.machine is None:
+            self._text(_read(found.place), words[1:], depth)  # execvp(3) runs it with /bin/sh
+        elif _INTERPRETERS.fullmatch(name):
+            self._give_up(name, "its programs may load an MPI by a module")
+        elif not name.startswith(("python", "pypy")):
+            self.mpi = self._libraries(found)
+            self.program = name
+
+    def _shell(self, words: tuple[str, ...], depth: int) -> None:
+        rest = list(words[1:])
+        while rest and rest[0].startswith(("-", "+")) and rest[0] != "--":
+            option = rest.pop(0)
+            if not option.startswith("--") and "c" in option:
+                self._text(rest[0] if rest else "", rest[2:], depth)
+                return
+            if option in ("-o", "+o", "-O", "+O", "--rcfile", "--init-file") and rest:
+                rest.pop(0)
+        if rest[:1] == ["--"]:
+            rest.pop(0)
+        if not rest:
+            self._give_up(words[0], "its commands are read from the standard input")
+            return
+        node = self.sight.find(os.path.join(self.workdir, rest[0]))
+        if node is not None and node.kind == "file" and node.place is not None:
+            self._text(_read(node.place), rest[1:], depth)
+
+    def _text(self, text: str, given: Sequence[str], depth: int) -> None:
+        """Check all simple commands of shell code, executed or not. `given`: the script's arguments."""
+        for words in _commands(text):
+            if self.looked_up > _MOST_COMMANDS:
+                return
+            whole = (each for word in words for each in (given if word in ("$@", "$*") else (word,)))
+            self.command(tuple(whole), depth + 1)
+
+    def _libraries(self, program: Program) -> dict[str, None]:
+        """The MPI libraries that the program is linked to, directly or indirectly."""
+        pending = [program.place]
+        found: dict[str, None] = {}
+        while pending and len(self.seen) < _MOST_LIBRARIES:
+            place = pending.pop(0)
+            with binary.opened(place) as elf:
+                if place == program.place and not elf.needed and any(map(elf.holds, _STATIC)):
+                    found["a static MPI"] = None
+                for name in elf.needed:
+                    if (mpi := _MPI.fullmatch(name)) is not None:
+                        found[_OF_FAMILY.get(mpi["major"] or "", name)] = None
+                    elif name not in self.seen:
+                        self.seen.add(name)
+                        pending += self._library(name, program.path, elf.search_path)
+        return found
+
+    def _library(self, name: str, needed_by: str, search: binary.SearchPath) -> Iterator[str]:
+        """The path where the loader would find a library, links resolved; nothing if it is not visible."""
+        if self.loader is None:
+            asked = self.environment.get("LD_LIBRARY_PATH", "").split(":")
+            self.loader = Loader(
+                self.machine,
+                real=self._real,
+                library_path=":".join(os.path.join(self.workdir, each) for each in asked if each),
+                directories=self._folders(),
+            )
+        found = self.loader.find(name, needed_by, search)
+        node = self.sight.find(found) if found is not None else None
+        if node is not None and node.place is not None:
+            yield node.place
+
+    def _real(self, path: str) -> str | None:
+        node = self.sight.find(os.path.join(self.workdir, path))
+        return node.path if node is not None and node.kind == "file" and node.place is not None else None
+
+    def _folders(self) -> Iterator[str]:
+        for name in self.sight.names("/etc/ld.so.conf.d"):
+            node = self.sight.find(f"/etc/ld.so.conf.d/{name}")
+            if node is not None and node.kind == "file" and node.place is not None:
+                yield from (line.strip() for line in _read(node.place).splitlines() if line.startswith("/"))
+        for folder in ("/lib", "/usr/lib", "/usr/local/lib"):
+            yield f"{folder}/{self.machine}-linux-gnu"
+        yield from ("/lib64", "/usr/lib64", "/lib", "/usr/lib", "/usr/local/lib", "/usr/local/lib64")
+
+    def _give_up(self, program: str, why: str) -> None:
+        self.unknown = self.unknown or (os.path.basename(program), why)
+
+
+def _inner(words: tuple[str, ...], valued: Sequence[str], own: int) -> tuple[str, ...]:
+    """The command that a wrapper starts."""
+    rest = list(words[1:])
+    name = os.path.basename(words[0])
+    while rest:
+        word = rest[0]
+        if word == "--":
+            rest.pop(0)
+            break
+        if name == "env" and word in ("-S", "--split-string") and len(rest) > 1:
+            return _inner((words[0], *_split(rest[1]), *rest[2:]), valued, own)
+        if not word.startswith("-") and not (name == "env" and "=" in word):
+            break
+        rest.pop(0)
+        if word in valued and rest:
+            rest.pop(0)
+    return tuple(rest[own:])
+
+
+def _expanded(word: str, environment: Mapping[str, str]) -> str:
+    """The word with known variables replaced by their values."""
+
+    def value(found: re.Match[str]) -> str:
+        return environment.get(found[1] or found[2], found[0])
+
+    return re.sub(r"\$(?:(\w+)|\{(\w+)\})", value, word)
+
+
+def _split(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return []
+
+
+def _commands(text: str) -> Iterator[tuple[str, ...]]:
+    """The simple commands of shell code, as far as words and operators separate them."""
+    text = re.sub(r"(^|\s)#[^\n]*", r"\1", text.replace("\\\n", " "))
+    lexer = shlex.shlex(text, posix=True, punctuation_chars=";&|()\n")
+    lexer.commenters = ""
+    lexer.whitespace = " \t\r"
+    lexer.whitespace_split = True
+    words: list[str] = []
+    try:
+        for token in lexer:
+            if set(token) <= set(";&|()\n"):
+                yield from _simple(words)
+                words = []
+            else:
+                words.append(token)
+    except ValueError:  # for example a here-document with an unclosed quote
+        pass
+    yield from _simple(words)
+
+
+def _simple(words: list[str]) -> Iterator[tuple[str, ...]]:
+    while words and (words[0] in _BEFORE or _ASSIGNMENT.match(words[0])):
+        words = words[1:]
+    if words and words[0] not in _BUILT_IN:
+        yield tuple(words)
+
+
+def _descriptor(place: str) -> int:
+    return os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+
+
+def _read(place: str) -> str:
+    try:
+        with open(_descriptor(place), "rb") as stream:
+            return os.fsdecode(stream.read(_MOST_SCRIPT))
+    except OSError:
+        return ""

@@ -1,0 +1,125 @@
+"""An image of the store as input of rules: the census of its layers, its config, and the facts about it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from bareboat.model import Image, Site
+from bareboat_base.errors import BareboatError
+from bareboat_base.files import untrusted
+from bareboat_images.inside.view import View
+from bareboat_images.lint import entries
+from bareboat_images.lint.census import Census, take
+from bareboat_images.oci import export
+from bareboat_images.store import Store
+
+_LARGEST_HEAD = 1 << 16
+_MOST_HISTORY = 10_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageSubject:
+    """An image. `history`: the instructions of its layers, as far as known; `commands`: all instructions,
+    including those without a layer; `inode_quota`: of the user, if given; `unread`: what was not read, and
+    why."""
+
+    image: Image
+    census: Census
+    view: View
+    trees: tuple[View, ...]
+    history: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+    execution: Mapping[str, Any] = field(default_factory=dict)
+    site: Site | None = None
+    inode_quota: int | None = None
+    unread: tuple[str, ...] = ()
+
+    def by(self, layer: int) -> str:
+        """The instruction that created a layer; "" when unknown."""
+        return self.history[layer - 1] if 0 < layer <= len(self.history) else ""
+
+    def head(self, path: str, layer: int) -> bytes:
+        """The first bytes of a file in one layer."""
+        if not 0 < layer <= len(self.trees):
+            return b""
+        return self.trees[layer - 1].read(path, most=_LARGEST_HEAD) or b""
+
+    @cached_property
+    def process(self) -> tuple[str, ...]:
+        """The command line that the image starts."""
+        return (*self.image.process.entrypoint, *self.image.process.command)
+
+
+def read(
+    store: Store,
+    image: Image,
+    *,
+    secret: re.Pattern[str],
+    site: Site | None = None,
+    inode_quota: int | None = None,
+    say: Callable[[str], None] = lambda _text: None,
+) -> ImageSubject:
+    """Read an image for the rules: the headers of each layer once, no content. Raises StoreError."""
+    count = len(image.layers)
+    notes: list[str] = []
+    left = entries.MOST_ENTRIES
+
+    def items(number: int) -> Iterator[entries.Item]:
+        layer = image.layers[number]
+        say(f"reading layers: {number + 1} of {count}")
+        tree, recipe = store.layer(layer.diff_id), store.recipe(layer.diff_id)
+        nonlocal left
+        try:
+            for item in entries.read(tree, recipe, name=f"layer {number + 1}", most=left):
+                left -= 1
+                yield item
+        except (BareboatError, OSError) as error:
+            notes.append(f"layer {number + 1} was not read to its end: {error}")
+
+    census = take([items(number) for number in range(count)], secret=secret)
+    trees = store.trees(image)
+    config = _config(store, image)
+    by_layer, every = _history(config, count)
+    execution = config.get("config")
+    return ImageSubject(
+        image=image,
+        census=census,
+        view=View(trees),
+        trees=tuple(View([tree]) for tree in trees),
+        history=by_layer,
+        commands=every,
+        execution=execution if isinstance(execution, dict) else {},
+        site=site,
+        inode_quota=inode_quota,
+        unread=tuple(notes),
+    )
+
+
+def _config(store: Store, image: Image) -> dict[str, Any]:
+    try:
+        found = json.loads(export.stored_config(store, image))
+    except (BareboatError, ValueError, RecursionError, untrusted.UntrustedFileError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _history(config: Mapping[str, Any], layers: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The instruction of each layer, if the history has as many entries as there are layers; and all
+    instructions."""
+    history = config.get("history")
+    found = [each for each in history if isinstance(each, dict)] if isinstance(history, list) else []
+    found = found[:_MOST_HISTORY]
+    made = [_instruction(each) for each in found if not each.get("empty_layer")]
+    every = tuple(_instruction(each) for each in found)
+    return (tuple(made) if len(made) == layers else ()), every
+
+
+def _instruction(entry: Mapping[str, Any]) -> str:
+    text = str(entry.get("created_by") or "")[: 1 << 16]
+    text = re.sub(r"^/bin/sh -c #\(nop\)\s*|\s*# buildkit$", "", text)
+    return re.sub(r"^(?:RUN )?(?:\|\d+ .*?)?/bin/sh -c ", "RUN ", text).strip()

@@ -1,0 +1,247 @@
+"""Rules that compare an image's C library and processor target with a site's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from bareboat.gpu import versions as gpu
+from bareboat.model import Site
+from bareboat_base import architectures
+from bareboat_base.elf import properties
+from bareboat_base.versions import numbers
+from bareboat_images.lint.image import ImageSubject
+from bareboat_images.lint.recipe import RecipeSubject, expand
+from bareboat_images.lint.rule import Edit, Hit, Rule, Severity
+
+#: Patterns of processor names -> x86-64 level, where the name determines it. The first match applies.
+_PROCESSORS = (
+    (r"EPYC \d{3}[45]|EPYC 9[A-Z]?\d{2}|Ryzen \w+ (?:[79]\d{3})|EPYC 8\d{2}4", 4),
+    (r"EPYC \d|Ryzen \w+ \d", 3),
+    (r"Xeon.*(?:Platinum|Gold|Silver|Bronze|Max|Phi)|Xeon.* W-[23]\d{3}", 4),
+    (r"Xeon.*\bE[357]-\d{4}L? v[3456]\b|Xeon.*\bD-1[56]", 3),
+    (r"Xeon.*\bE[357]-\d{4}L?(?: v2)?\b|Opteron.*6[23]\d{2}|Xeon.*\b[EXL]5[56]\d{2}\b", 2),
+    (r"Core.*\bi[3579]-[4-9]\d{3}|Core.*\bi[3579]-1[0-4]\d{3}", 3),
+)
+#: Targets of compilers and of Spack -> the x86-64 level that their code requires.
+_TARGETS = (
+    (r"x86[-_]64[-_]v([234])", 0),
+    (r"skylake[-_]avx512|cascadelake|cannonlake|icelake\w*|cooperlake|sapphirerapids|emeraldrapids|graniterapids"
+     r"|znver[45]|zen[45]|knl|tigerlake|rocketlake", 4),
+    (r"haswell|broadwell|skylake|alderlake|znver[123]|zen[123]?|core-avx2|excavator", 3),
+    (r"nehalem|westmere|sandybridge|ivybridge|bulldozer|piledriver|steamroller|corei7(?:-avx)?"
+     r"|silvermont", 2),
+)  # fmt: skip
+_MARCH = re.compile(
+    r"-m(?:arch|cpu|tune)=(?P<target>[a-z0-9_.-]+)|-x(?P<intel>Host|CORE-AVX512|CORE-AVX2|MIC-AVX512)\b"
+    r"|-m(?P<set>avx512\w*|avx2|amx-\w+)\b",
+    re.IGNORECASE,
+)
+_SPACK = re.compile(r"\btarget=(?P<target>[a-z0-9_]+)")
+_READ = ("/lib64/ld-linux-x86-64.so.2", "/bin/sh", "/usr/bin/env")
+_MUSL = re.compile(r"(?:^|/)(?:alpine|.*-alpine|.*:.*alpine.*)(?:[:@].*)?$")
+
+
+def level_of(model: str) -> int:
+    """The x86-64 level of a processor by its name; 0 if the name does not determine it."""
+    plain = re.sub(r"\((?:R|TM)\)", "", model)
+    return next((level for pattern, level in _PROCESSORS if re.search(pattern, plain)), 0)
+
+
+def level_of_target(target: str) -> int:
+    """The x86-64 level that code for a compiler's target requires; 0 if unknown."""
+    for pattern, level in _TARGETS:
+        found = re.fullmatch(pattern, target)
+        if found:
+            return level or int(found[1])
+    return 0
+
+
+def _flags(subject: RecipeSubject) -> Iterator[Hit]:
+    here = _site_level(subject.site)
+    for step in subject.steps:
+        if step.name not in ("RUN", "ENV", "ARG"):
+            continue
+        start, end = subject.source(step)
+        for match in (*_MARCH.finditer(subject.text, start, end), *_SPACK.finditer(subject.text, start, end)):
+            if match[0].startswith("-mtune"):
+                continue
+            target = (match["target"] or "").lower()
+            if target == "native" or (match.re is _MARCH and (match["intel"] or "").lower() == "host"):
+                yield Hit(
+                    message=f"{match[0]} compiles for the machine that builds the image",
+                    line=step.line,
+                    last=step.last,
+                    remedy=f"-march=x86-64-v{here or 3}   # or the oldest processor that jobs run on",
+                    edits=(Edit(match.start(), match.end(), f"-march=x86-64-v{here}"),) if here else (),
+                )
+                continue
+            needed = level_of_target(target)
+            if match.re is _MARCH and not target:
+                named = (match["intel"] or match["set"] or "").lower()
+                needed = 4 if "512" in named or "amx" in named else 3
+            if here and needed > here and subject.site is not None:
+                yield Hit(
+                    message=f"{match[0]} needs x86-64-v{needed}, and {subject.site.hostname} has "
+                    f"{subject.site.cpu_model} (x86-64-v{here})",
+                    line=step.line,
+                    last=step.last,
+                    severity=Severity.ERROR,
+                    remedy=f"-march=x86-64-v{here}",
+                )
+
+
+def _site_level(site: Site | None) -> int:
+    return level_of(site.cpu_model) if site is not None and site.architecture == "x86_64" else 0
+
+
+def _instructions(subject: ImageSubject) -> Iterator[Hit]:
+    here = _site_level(subject.site)
+    if not here or subject.site is None:
+        return
+    found: dict[str, int] = {}
+    image = subject.image
+    paths = [*_READ, image.python or "", *(mpi.library or "" for mpi in image.mpis)]
+    paths += [fabric.path for fabric in image.fabrics or ()]
+    for path in filter(None, dict.fromkeys(paths)):
+        with subject.view.open(path) as descriptor:
+            if descriptor is not None and (level := properties.read(descriptor).level) > here:
+                found[f"{path} needs x86-64-v{level}"] = 0
+    for target, layer in subject.census.marked.get("target", ()):
+        if (level := level_of_target(target)) > here:
+            found[f"packages are compiled for {target}, which needs x86-64-v{level}"] = layer
+    for text, layer in found.items():
+        yield Hit(
+            message=f"{text}; {subject.site.hostname} has {subject.site.cpu_model} (x86-64-v{here})",
+            layer=layer,
+        )
+
+
+def _architecture(subject: ImageSubject) -> Iterator[Hit]:
+    site, own = subject.site, subject.image.architecture
+    if site is None or own in ("", "unknown"):
+        return
+    if architectures.oci(own) != architectures.oci(site.architecture):
+        yield Hit(message=f"the image is for {own}, and {site.hostname} is {site.architecture}")
+
+
+def _platform(subject: RecipeSubject) -> Iterator[Hit]:
+    if subject.site is None:
+        return
+    for stage in subject.recipe.stages:
+        wanted = stage.platform.removeprefix("linux/").partition("/")[0]
+        if wanted and "$" not in wanted and wanted != architectures.oci(subject.site.architecture):
+            yield Hit(
+                message=f"--platform={stage.platform}, and {subject.site.hostname} is "
+                f"{subject.site.architecture}",
+                line=stage.start.line,
+                last=stage.start.last,
+            )
+
+
+def _old_libc(subject: ImageSubject) -> Iterator[Hit]:
+    site, glibc = subject.site, subject.image.glibc
+    if site is None or (glibc is None and _is_musl(subject)):
+        return
+    for driver in site.gpu_drivers:
+        refusal = gpu.judge_glibc(driver, glibc)
+        if refusal is not None:
+            yield Hit(message=refusal.reason, remedy=refusal.remedy, severity=Severity.ERROR)
+    for mpi in site.mpis:
+        needed = mpi.runtime.glibc if mpi.runtime is not None else None
+        if needed and glibc and numbers(needed) > numbers(glibc) and subject.image.mpi_users:
+            yield Hit(
+                message=f"the site's {mpi.title} requires glibc {needed}, and the image has {glibc}: it "
+                "cannot be "
+                "bound into the image",
+                remedy=f"use a base image with glibc {needed} or newer, or rely on the image's own MPI",
+            )
+
+
+def _old_kernel(subject: ImageSubject) -> Iterator[Hit]:
+    if subject.site is None:
+        return
+    for path in _READ[:1]:
+        with subject.view.open(path) as descriptor:
+            needed = properties.read(descriptor).kernel if descriptor is not None else ""
+        if needed and numbers(needed) > numbers(subject.site.kernel)[:3]:
+            yield Hit(
+                message=f"the image's C library requires Linux {needed}, and {subject.site.hostname} has "
+                f"{subject.site.kernel}"
+            )
+
+
+def _is_musl(subject: ImageSubject) -> bool:
+    return any(name.startswith("ld-musl-") for name in subject.view.names("/lib"))
+
+
+def _musl(subject: ImageSubject) -> Iterator[Hit]:
+    if subject.image.glibc is None and _is_musl(subject):
+        yield Hit(message="the image's C library is musl")
+
+
+def _musl_base(subject: RecipeSubject) -> Iterator[Hit]:
+    for stage in subject.recipe.stages:
+        ships = (
+            any(step.stage is stage and step.ships for step in subject.steps)
+            or stage is subject.recipe.stages[-1]
+        )
+        if ships and _MUSL.search(expand(stage.base, subject.recipe.arguments)):
+            yield Hit(
+                message=f"{stage.base} has musl as its C library",
+                line=stage.start.line,
+                last=stage.start.last,
+            )
+
+
+RULES = (
+    Rule(
+        code="BB1301",
+        title="The image's glibc is older than the libraries that a site binds into it need.",
+        why="The GPU driver's libraries, or the site's MPI, are loaded into the image's programs.",
+        remedy="use a base image with a newer glibc",
+        image=_old_libc,
+        site=True,
+    ),
+    Rule(
+        code="BB1302",
+        title="The image's C library requires a newer kernel than the site's.",
+        why='Every program of the image ends with "FATAL: kernel too old".',
+        remedy="use an older base image",
+        severity=Severity.ERROR,
+        image=_old_kernel,
+        site=True,
+    ),
+    Rule(
+        code="BB1306",
+        title="The image's programs need processor instructions that the site's nodes lack.",
+        why='They end with "Illegal instruction", some of them only in the middle of a job.',
+        remedy="compile for the oldest processor of the site, for example with -march=x86-64-v3",
+        recipe=_flags,
+        image=_instructions,
+        bad='FROM debian:12.7\nRUN make -C /opt/src CFLAGS="-O3 -march=native"\n',
+        good='FROM debian:12.7\nRUN make -C /opt/src CFLAGS="-O3 -march=x86-64-v3"\n',
+        fixes=True,
+        site=True,
+    ),
+    Rule(
+        code="BB1307",
+        title="The image is for another architecture than the site's.",
+        why="Nothing in it starts.",
+        remedy="build or pull it for the site's architecture",
+        severity=Severity.ERROR,
+        recipe=_platform,
+        image=_architecture,
+        site=True,
+    ),
+    Rule(
+        code="BB1308",
+        title="The image's C library is musl.",
+        why="GPU drivers, most Python wheels and a site's MPI need glibc.",
+        remedy="use a Debian, Ubuntu, Rocky or UBI base image",
+        recipe=_musl_base,
+        image=_musl,
+        bad="FROM alpine:3.20\n",
+        good="FROM debian:12.7-slim\n",
+    ),
+)

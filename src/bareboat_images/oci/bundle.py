@@ -1,0 +1,205 @@
+"""Bundles: one file that transfers an image to a machine without a network.
+
+A bundle is an OCI archive with the image's own manifest, and so with its digest; podman and skopeo can read
+it
+if it has the layers' blobs that the manifest names. Its directory `bareboat/` has the image's names, and
+Bareboat itself as wheels with a script that installs them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from bareboat.model import Image, Pin
+from bareboat_base import codec
+from bareboat_base.errors import ImageError, UsageError
+from bareboat_base.printable import one_line
+from bareboat_images import pinning
+from bareboat_images.oci import export
+from bareboat_images.oci.archive import Archive, open_regular
+from bareboat_images.oci.blobs import Blobs
+from bareboat_images.oci.inflation import is_compressed
+from bareboat_images.oci.reference import Transport, parse
+from bareboat_images.oci.source import LARGEST_DOCUMENT
+from bareboat_images.oci.tarreader import FILE
+from bareboat_images.oci.wheels import locked, wheel_set
+from bareboat_images.progress import Progress
+from bareboat_images.store import Store
+
+_PINS = "bareboat/pins.json"
+_INSTALL = "bareboat/install.sh"
+_LOCK = "bareboat/wheels.lock"
+_LARGEST_PINS = 1 << 20
+_MOST_PINS = 100
+
+_INSTALL_SCRIPT = """\
+#!/bin/sh
+# Installs Bareboat from this bundle, without a network:
+#   tar -xf BUNDLE bareboat && sh bareboat/install.sh [DIRECTORY]
+#   DIRECTORY/bin/bareboat image load BUNDLE
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+directory=${1:-$here/venv}
+python=${PYTHON:-python@VERSION@}
+command -v "$python" > /dev/null || python=python3
+[ "$("$python" -c 'import platform, sys
+print("%d.%d" % sys.version_info[:2], platform.machine())')" = "@VERSION@ @MACHINE@" ] || {
+  echo "these wheels are for Python @VERSION@ on @MACHINE@; name it: PYTHON=/path/to/it sh $0" >&2
+  exit 2
+}
+"$python" -m venv "$directory"
+"$directory/bin/python" -m pip install --quiet --disable-pip-version-check --no-index \\
+  --find-links "$here/wheels" --require-hashes --requirement "$here/wheels.lock"
+echo "installed: $directory/bin/bareboat"
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BundleNames:
+    """A bundle's names for its image, by evidence. `confirmed`: references with a digest that covers the
+    image; `claimed`: tags, asserted only by the creator of the file; `false`: references with another image's
+    digest, and texts that are not references to a registry."""
+
+    confirmed: tuple[Pin, ...] = ()
+    claimed: tuple[Pin, ...] = ()
+    false: tuple[str, ...] = ()
+
+
+def save(
+    image: Image,
+    pins: Sequence[Pin],
+    store: Store,
+    path: Path,
+    *,
+    name: str,
+    blobs: Blobs | None = None,
+    rewrite: bool = False,
+    progress: Progress = lambda *_: None,
+) -> export.Saved:
+    """Write the bundle atomically. Raises StoreError for a layer that was changed in the store, BareboatError
+    when Bareboat cannot be packed."""
+    pins = [pin for pin in pins if _names_registry(pin.reference)]
+    indexes: dict[str, bytes] = {}
+    for pin in pins:
+        indexes |= pinning.indexes(pin, store.document)
+    extra = {_PINS: codec.to_json(tuple(pins)), _INSTALL: _install_script().encode()}
+    wheels = wheel_set()
+    extra |= {f"bareboat/wheels/{file}": data for file, data in wheels.items()}
+    extra[_LOCK] = locked(wheels).encode()
+    return export.save_archive(
+        store,
+        image,
+        path,
+        name=name,
+        blobs=blobs,
+        rewrite=rewrite,
+        documents=indexes,
+        extra=extra,
+        progress=progress,
+    )
+
+
+def called(path: Path, image: Image, *, now: str) -> BundleNames:
+    """A bundle's names for its image, which was loaded from it. Raises ImageError for a damaged list."""
+    listed = pins(path)
+    if len(listed) > _MOST_PINS:
+        raise ImageError(
+            f"{path} has {len(listed):,} names for one image", remedy="do not trust it, or ask who made it"
+        )
+    confirmed: list[Pin] = []
+    claimed: list[Pin] = []
+    false: list[str] = []
+    read = _documents(path)
+    for pin in listed:
+        asked = pinning.digest_in(pin.reference)
+        if not _names_registry(pin.reference) or (
+            asked is not None and pinning.chain(asked, image.digest, read) is None
+        ):
+            false.append(one_line(pin.reference))
+            continue
+        # With a root that does not cover the image, a later pull would assume that the tag still refers to
+        # it.
+        is_true = pinning.chain(pin.root, image.digest, read) is not None
+        root = pin.root if is_true else image.digest
+        known = Pin(reference=pin.reference, digest=image.digest, root=root, pinned_at=now)
+        (claimed if asked is None else confirmed).append(known)
+    return BundleNames(confirmed=tuple(confirmed), claimed=tuple(claimed), false=tuple(false))
+
+
+def bind(pins: Sequence[Pin], store: Store, path: Path) -> None:
+    """Pin references of a bundle to its image in this store. Raises StoreError for one with another image's
+    digest."""
+    read = _documents(path)
+    for pin in pins:
+        for digest, data in pinning.indexes(pin, read).items():
+            store.keep_document(digest, data)
+        store.pin(pin)
+
+
+def _names_registry(text: str) -> bool:
+    """Whether the text is a full reference to a registry; paths of another machine are useless here."""
+    try:
+        found = parse(text, folder="/")
+    except UsageError:
+        return False
+    return found.transport is Transport.REGISTRY and str(found) == text
+
+
+def _install_script() -> str:
+    """The script for the running Python: compiled wheels are for its version and machine only."""
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    return _INSTALL_SCRIPT.replace("@VERSION@", version).replace("@MACHINE@", platform.machine())
+
+
+def pins(path: Path) -> tuple[Pin, ...]:
+    """The image's names in the store that saved the archive; empty for another tool's archive.
+
+    A verdict on signatures is omitted: whoever wrote the file may have forged it.
+
+    Raises ImageError for a damaged list.
+    """
+    data = _read(_opened(path), _PINS, _LARGEST_PINS)
+    if data is None:
+        return ()
+    try:
+        read = codec.from_json(data, tuple[Pin, ...], what="the list of names")
+    except Exception as error:
+        raise ImageError(f"{path}: {error}", remedy="copy the bundle again") from None
+    return tuple(msgspec.structs.replace(pin, trust=None) for pin in read)
+
+
+def _opened(path: Path) -> Archive | None:
+    """The archive; None if it cannot be read, or is compressed, which a bundle never is."""
+    try:
+        with open_regular(path, name=str(path)) as stream:
+            packed = is_compressed(stream.read(8))
+        return None if packed else Archive(path, name=str(path))
+    except ImageError:
+        return None
+
+
+def _read(archive: Archive | None, name: str, most: int) -> bytes | None:
+    """A small regular file of the archive, not a link, which could refer to another file; not verified."""
+    member = archive.members.get(name) if archive is not None else None
+    if archive is None or member is None or member.kind != FILE:
+        return None
+    return archive.read(member, largest=most)
+
+
+def _documents(path: Path) -> Callable[[str], bytes | None]:
+    """A function that returns the small document stored under a digest among the archive's blobs."""
+    archive = _opened(path)
+
+    def read(digest: str) -> bytes | None:
+        with contextlib.suppress(ImageError):
+            return _read(archive, "blobs/" + digest.replace(":", "/"), LARGEST_DOCUMENT)
+        return None
+
+    return read

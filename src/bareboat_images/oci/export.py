@@ -1,0 +1,268 @@
+"""OCI images: manifest and config of an image in the store, and its export as one archive file.
+
+Source: OCI Image Format Specification 1.1, https://github.com/opencontainers/image-spec
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from types import MappingProxyType
+from typing import IO
+
+from msgspec import Struct
+
+from bareboat.model import Image, Layer
+from bareboat_base import architectures, codec, digests
+from bareboat_base.errors import ImageError, StoreError
+from bareboat_base.files import outputs
+from bareboat_images.layers import layer as layers
+from bareboat_images.layers import rebuild
+from bareboat_images.oci import tarwriter
+from bareboat_images.oci.blobs import Blobs
+from bareboat_images.oci.manifest import (
+    OCI_CONFIG,
+    OCI_INDEX,
+    OCI_LAYER,
+    Manifest,
+    document,
+    make_manifest,
+    manifest,
+)
+from bareboat_images.oci.source import Descriptor, Document
+from bareboat_images.oci.tarreader import FILE, FOLDER
+from bareboat_images.progress import Progress
+from bareboat_images.store import Store
+
+_REF_NAME = "org.opencontainers.image.ref.name"
+_CREATED = "1980-01-01T00:00:00Z"
+
+
+class Metadata(Struct, frozen=True, kw_only=True):
+    """Manifest and config, which turn layers into an image."""
+
+    manifest: bytes
+    manifest_digest: str
+    config: bytes
+    config_digest: str
+
+
+def metadata(content: tuple[Layer, ...], *, machine: str, environment: dict[str, str]) -> Metadata:
+    """Manifest and config for uncompressed layers. Equal input gives equal bytes."""
+    config = codec.to_json(
+        {
+            "architecture": architectures.oci(machine),
+            "os": "linux",
+            "created": _CREATED,
+            "config": {
+                "Env": [f"{name}={value}" for name, value in sorted(environment.items())],
+                "Cmd": ["/bin/sh"],
+                "WorkingDir": "/",
+            },
+            "rootfs": {"type": "layers", "diff_ids": [layer.diff_id for layer in content]},
+            "history": [
+                {"created": _CREATED, "created_by": "bareboat capture", "comment": layer.comment}
+                for layer in content
+            ],
+        }
+    )
+    return join(content, config=config)
+
+
+def join(content: tuple[Layer, ...], *, config: bytes) -> Metadata:
+    """The manifest for a config and uncompressed layers."""
+    described = document(config, OCI_CONFIG)
+    layers = [Descriptor(media_type=OCI_LAYER, digest=each.diff_id, size=each.size_bytes) for each in content]
+    made = make_manifest(described, layers)
+    return Metadata(
+        manifest=made.data, manifest_digest=made.digest, config=config, config_digest=described.digest
+    )
+
+
+def stored_config(store: Store, image: Image) -> bytes:
+    """The config of an image in the store, as written by its builder."""
+    document = Document(data=stored_manifest(store, image), media_type="", digest=image.digest)
+    return _stored(store, image, manifest(document, name=image.reference or image.digest).config.digest)
+
+
+def stored_manifest(store: Store, image: Image) -> bytes:
+    """The manifest that the image's digest refers to. Raises StoreError if it is not in the store any
+    more."""
+    return _stored(store, image, image.digest)
+
+
+def _stored(store: Store, image: Image, digest: str) -> bytes:
+    with store.guarded():
+        try:
+            data = store.blob(digest).read_bytes()
+        except FileNotFoundError:
+            data = None
+    if data is None or not digests.is_of(digest, data):
+        raise StoreError(
+            f"image {image.digest} lacks a document in the store, or it was changed there",
+            context=digest,
+            remedy=store.how_to_get(image),
+        )
+    return data
+
+
+class Saved(Struct, frozen=True, kw_only=True):
+    """The result of saving. `digest`: of the manifest in the archive; `tars`: the number of layers stored as
+    uncompressed tars because their blobs are not available. Only Bareboat can read an archive with such
+    layers."""
+
+    digest: str
+    tars: int
+
+
+def save_archive(
+    store: Store,
+    image: Image,
+    path: Path,
+    *,
+    name: str,
+    blobs: Blobs | None = None,
+    rewrite: bool = False,
+    whole: bool = False,
+    documents: Mapping[str, bytes] = MappingProxyType({}),
+    extra: Mapping[str, bytes] = MappingProxyType({}),
+    annotations: Mapping[str, str] = MappingProxyType({}),
+    progress: Progress = lambda *_: None,
+) -> Saved:
+    """Write the image as an OCI archive that `podman load` and `skopeo` can read, atomically.
+
+    Its manifest and config are the image's own, so it has the image's digest. `blobs`: the compressed layers
+    that the manifest names. With `rewrite`, all layers are written uncompressed under a new manifest, with
+    another digest if the image's layers were compressed. With `whole`, a blob that is not available is an
+    error. `documents`: digest -> index to store with the manifest; `extra`: additional files in the archive,
+    which other tools ignore; `annotations`: of the manifest in the index, such as another name. Raises
+    ImageError for a missing blob with `whole`; StoreError when a layer in the store does not match its
+    digest,
+    or the file cannot be written.
+    """
+    described, read = _described(store, image, rewrite=rewrite)
+    total = image.size_bytes
+    done = tars = 0
+    with outputs.beside(path) as part, open(part, "wb") as stream:
+        # With explicit entries, because skopeo tries to give missing directories to root, which only root
+        # can.
+        others = {str(parent) for member in extra for parent in PurePosixPath(member).parents} - {"."}
+        held = {described.manifest_digest, described.config_digest, *documents}
+        held |= {each.digest for each in read.layers} | {each.diff_id for each in image.layers}
+        algorithms = sorted({"sha256", *map(digests.algorithm, held)})
+        folders = (f"blobs/{each}" for each in algorithms)
+        for folder in ("blobs", *folders, *sorted(others)):
+            stream.write(tarwriter.header(f"{folder}/".encode(), FOLDER, mode=0o755, mtime=layers.EPOCH))
+        _add(stream, "oci-layout", codec.to_json({"imageLayoutVersion": "1.0.0"}))
+        _add(stream, "index.json", _index(described, read.media_type, name, annotations))
+        small = {described.manifest_digest: described.manifest, described.config_digest: described.config}
+        for digest, data in (small | dict(documents)).items():
+            _add(stream, _blob_path(digest), data)
+        written: set[str] = set()
+        for descriptor, layer in zip(read.layers, image.layers, strict=True):
+            if {descriptor.digest, layer.diff_id} & written:
+                continue
+            progress(f"writing {path.name}", done, total)
+            if _add_blob(stream, descriptor, layer, blobs, fetch=not tars):
+                written.add(descriptor.digest)
+            else:
+                tars += descriptor.digest != layer.diff_id
+                if whole and tars:
+                    raise _not_whole(image, descriptor, blobs.reason if blobs else "")
+                _add_layer(stream, store, layer, remedy=store.how_to_get(image))
+                written.add(layer.diff_id)
+            done += layer.size_bytes
+        for member, data in extra.items():
+            _add(stream, member, data)
+        stream.write(tarwriter.END)
+    return Saved(digest=described.manifest_digest, tars=tars)
+
+
+def _described(store: Store, image: Image, *, rewrite: bool) -> tuple[Metadata, Manifest]:
+    """Manifest and config for the archive, and the parsed manifest."""
+    config = stored_config(store, image)
+    if rewrite:
+        described = join(image.layers, config=config)
+    else:
+        data = stored_manifest(store, image)
+        named = manifest(Document(data=data, media_type="", digest=image.digest), name=image.digest).config
+        described = Metadata(
+            manifest=data, manifest_digest=image.digest, config=config, config_digest=named.digest
+        )
+    document = Document(data=described.manifest, media_type="", digest=described.manifest_digest)
+    return described, manifest(document, name=image.reference or image.digest)
+
+
+def _not_whole(image: Image, descriptor: Descriptor, reason: str) -> ImageError:
+    again = f"bareboat image pull --keep-blobs {shlex.quote(image.reference)}" if image.reference else ""
+    return ImageError(
+        f"the image's digest cannot be kept: the compressed layer {descriptor.digest} is neither in the "
+        "store nor where the image came from",
+        context=reason or image.digest,
+        remedy="write another digest, for the same files: --rewrite"
+        + (f"; or first: {again}" if again else ""),
+    )
+
+
+def _index(described: Metadata, media_type: str, name: str, annotations: Mapping[str, str]) -> bytes:
+    return codec.to_json(
+        {
+            "schemaVersion": 2,
+            "mediaType": OCI_INDEX,
+            "manifests": [
+                {
+                    "mediaType": media_type,
+                    "digest": described.manifest_digest,
+                    "size": len(described.manifest),
+                    "annotations": {_REF_NAME: f"localhost/bareboat/{name}:latest", **annotations},
+                }
+            ],
+        }
+    )
+
+
+def _add(stream: IO[bytes], name: str, data: bytes) -> None:
+    stream.write(_header(name, len(data)) + data + tarwriter.padding(len(data)))
+
+
+def _add_blob(
+    stream: IO[bytes],
+    descriptor: Descriptor,
+    layer: Layer,
+    blobs: Blobs | None,
+    *,
+    fetch: bool,
+) -> bool:
+    """Write the layer's blob as in the manifest, if it is compressed and available; else write nothing."""
+    if blobs is None or descriptor.digest == layer.diff_id:
+        return False
+    make = blobs.begin(descriptor, fetch=fetch)
+    if make is None:
+        return False
+    start = stream.tell()
+    stream.write(_header(_blob_path(descriptor.digest), descriptor.size))
+    try:
+        for piece in make():
+            stream.write(piece)
+    except ImageError:  # the source failed, or returned wrong bytes
+        stream.seek(start)
+        stream.truncate()
+        return False
+    stream.write(tarwriter.padding(descriptor.size))
+    return True
+
+
+def _add_layer(stream: IO[bytes], store: Store, layer: Layer, *, remedy: str) -> None:
+    """Write the layer's tar directly into the archive; it is verified at its end."""
+    stream.write(_header(_blob_path(layer.diff_id), layer.size_bytes))
+    rebuild.write_tar(store, layer, stream.write, remedy=remedy)
+    stream.write(tarwriter.padding(layer.size_bytes))
+
+
+def _header(name: str, size: int) -> bytes:
+    return tarwriter.header(name.encode(), FILE, mode=0o644, size=size, mtime=layers.EPOCH)
+
+
+def _blob_path(digest: str) -> str:
+    return "blobs/" + digests.place(digest)

@@ -1,0 +1,444 @@
+"""Choose the store's directory when none is configured, and measure its room: space, inodes and quota.
+
+An existing store wins, so most calls query no file system. Otherwise the site's large file systems come
+before the home directory, which has few inodes on most clusters. The choice and its reason are reported in
+one sentence.
+
+Each quota tool has a parser of its own; the parsers and the choice are pure.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from bareboat.model import Rejected
+from bareboat_base.files.kinds import IN_MEMORY
+from bareboat_base.files.mounts import Mount, existing, mount_of
+
+#: Variables with a user's directory on a large file system, best first.
+VARIABLES = (
+    "SCRATCH", "PSCRATCH", "CSCRATCH", "GSCRATCH", "MYSCRATCH", "SCRATCHDIR", "SCRATCH_DIR",
+    "WORK", "WORKDIR", "WORK_DIR", "PROJECT", "PROJECT_DIR", "PROJECTDIR",
+)  # fmt: skip
+
+#: Variables with the ID of the job that this process belongs to.
+_JOBS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID", "FLUX_JOB_ID")
+
+#: The space for a PyTorch image and runs with it.
+WANTED_BYTES = 10 * 10**9
+WANTED_INODES = 200_000
+
+#: A quota server that does not answer must not delay a command for long.
+_PATIENCE_S = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """Bytes and inodes left of a quota; None without a limit, negative when exceeded."""
+
+    free_bytes: int | None = None
+    free_inodes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """The space left for a user in a directory. `free_inodes` is None where inodes are not counted.
+
+    `kind` is the file system's type; `limited_by` is "quota" where a quota leaves less than is free.
+    """
+
+    free_bytes: int
+    free_inodes: int | None
+    kind: str
+    limited_by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spot:
+    """Facts about a directory. `owned`: by this user. `store`: the path of this user's store that exists
+    there."""
+
+    folder: bool
+    writable: bool
+    owned: bool
+    kind: str
+    options: tuple[str, ...]
+    store: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """The store's place. The room is None for an existing store, which is not measured."""
+
+    path: str
+    reason: str
+    rejected: tuple[Rejected, ...] = ()
+    free_bytes: int | None = None
+    free_inodes: int | None = None
+
+    @property
+    def sentence(self) -> str:
+        """The message for the user, in one line."""
+        return f"the store is {self.path}: {self.reason}"
+
+
+class Probe(Protocol):
+    """The facts about the machine that the choice needs."""
+
+    def look(self, folder: str, stores: Sequence[str]) -> Spot:
+        """The facts about a directory; `stores` are the candidate paths of a store in it."""
+        ...
+
+    def room(self, path: str) -> Room: ...
+
+
+# -- the choice --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """`own`: the store's path in this user's directory; `shared`: in a directory of several users."""
+
+    name: str
+    folder: str
+    own: str
+    shared: str
+
+
+def choose(environment: Mapping[str, str], home: str, probe: Probe) -> Place:
+    """Choose the store's place: an existing store, else the first good place with enough room, else the place
+    with the most room.
+
+    `environment` is the user's, `home` the home directory. Nothing is written.
+    """
+    candidates, avoided = _candidates(environment, home)
+    spots = []
+    for candidate in candidates:
+        spot = probe.look(candidate.folder, (candidate.own, candidate.shared))
+        if spot.store is not None:
+            return Place(path=spot.store, reason=f"it already exists in {candidate.name}")
+        spots.append((candidate, spot))
+    scarce: list[tuple[Place, Room]] = []
+    for candidate, spot in spots:
+        path = candidate.own if spot.owned else candidate.shared
+        obstacle = _obstacle(spot, last=candidate is candidates[-1])
+        if obstacle is not None:
+            avoided.append(Rejected(choice=path, reason=f"{candidate.name}: {obstacle}"))
+            continue
+        room = probe.room(candidate.folder)
+        place = Place(
+            path=path,
+            reason=f"{candidate.name} has {described(room)}",
+            rejected=tuple(avoided),
+            free_bytes=room.free_bytes,
+            free_inodes=room.free_inodes,
+        )
+        if _is_enough(room):
+            return place
+        scarce.append((place, room))
+        avoided.append(Rejected(choice=path, reason=f"{candidate.name} has only {described(room)}"))
+    if not scarce:
+        last = candidates[-1]
+        return Place(path=last.own, reason="no other directory is writable", rejected=tuple(avoided))
+    best, room = max(scarce, key=lambda pair: pair[1].free_bytes)
+    others = tuple(place for place in avoided if place.choice != best.path)
+    return Place(
+        path=best.path,
+        reason=f"{best.reason}, the most of all directories found",
+        rejected=others,
+        free_bytes=room.free_bytes,
+        free_inodes=room.free_inodes,
+    )
+
+
+def described(room: Room) -> str:
+    """As in "1,200 GB and 4,000,000 inodes left of the quota (lustre)"."""
+    amount = f"{max(room.free_bytes, 0) / 1e9:,.0f} GB"
+    if room.free_inodes is not None:
+        amount += f" and {max(room.free_inodes, 0):,} inodes"
+    left = "left of the quota" if room.limited_by == "quota" else "free"
+    return f"{amount} {left} ({room.kind})"
+
+
+def _candidates(environment: Mapping[str, str], home: str) -> tuple[list[_Candidate], list[Rejected]]:
+    user = environment.get("USER") or environment.get("LOGNAME") or os.path.basename(home) or str(os.getuid())
+    jobs = {environment[name].partition(".")[0] for name in _JOBS if environment.get(name)}
+    data = environment.get("XDG_DATA_HOME") or ""
+    if not data.startswith("/"):  # relative paths must be ignored (XDG Base Directory Specification)
+        data = os.path.join(home, ".local", "share")
+    found: list[_Candidate] = []
+    avoided: list[Rejected] = []
+    taken = {os.path.normpath(home)}
+    for name in VARIABLES:
+        value = environment.get(name, "")
+        if not value.startswith("/") or "\0" in value:
+            continue
+        folder = os.path.normpath(value)
+        if folder in taken or folder == "/":
+            continue
+        taken.add(folder)
+        if any(job in re.split(r"[/._-]", folder) for job in jobs):
+            avoided.append(Rejected(choice=folder, reason=f"${name} is removed when the job ends"))
+            continue
+        own = os.path.join(folder, "bareboat")
+        # In a directory of several users, each has a store of their own.
+        shared = own if user in folder.split("/") else os.path.join(folder, user, "bareboat")
+        found.append(_Candidate(f"${name}", folder, own, shared))
+    own = os.path.join(data, "bareboat")
+    elsewhere = not data.startswith(home.rstrip("/") + "/")
+    found.append(_Candidate("$XDG_DATA_HOME" if elsewhere else "the home directory", data, own, own))
+    return found, avoided
+
+
+def _obstacle(spot: Spot, *, last: bool) -> str | None:
+    """Why a store cannot be there."""
+    if "ro" in spot.options:
+        return "it is mounted read-only"
+    if not spot.folder and not last:  # missing directories below the home directory are created
+        return "it does not exist"
+    if not spot.writable:
+        return "you cannot write to it"
+    if spot.kind in IN_MEMORY:
+        return f"it is in memory ({spot.kind}) and is not permanent"
+    if "noexec" in spot.options:
+        return "it is mounted noexec, so programs of an image could not run"
+    return None
+
+
+def _is_enough(room: Room) -> bool:
+    return room.free_bytes >= WANTED_BYTES and (room.free_inodes is None or room.free_inodes >= WANTED_INODES)
+
+
+# -- the machine -------------------------------------------------------------------------------------
+
+
+class Machine:
+    """This machine, for `choose`."""
+
+    def look(self, folder: str, stores: Sequence[str]) -> Spot:
+        mount = mount_of(folder)
+        nearest = existing(folder)
+        try:
+            owned = os.stat(nearest).st_uid == os.getuid()
+        except OSError:
+            owned = False
+        return Spot(
+            folder=nearest == folder and os.path.isdir(folder),
+            writable=os.path.isdir(nearest) and os.access(nearest, os.W_OK | os.X_OK),
+            owned=owned,
+            kind=mount.kind,
+            options=mount.options,
+            store=next((path for path in stores if _is_store(path)), None),
+        )
+
+    def room(self, path: str) -> Room:
+        return room(path)
+
+
+def room(path: str) -> Room:
+    """The space left for this user at a path, which need not exist yet.
+
+    The minimum of free space and quota. A quota tool that fails or is not installed sets no limit. Raises
+    OSError for a file system that does not answer.
+    """
+    place = existing(path)
+    state = os.statvfs(place)
+    mount = mount_of(place)
+    free_bytes = state.f_bavail * state.f_frsize
+    free_inodes = state.f_favail if state.f_files else None
+    limits = quotas(place, mount)
+    left_bytes = [limit.free_bytes for limit in limits if limit.free_bytes is not None]
+    left_inodes = [limit.free_inodes for limit in limits if limit.free_inodes is not None]
+    least_bytes = min([free_bytes, *left_bytes])
+    least_inodes = min([*([] if free_inodes is None else [free_inodes]), *left_inodes], default=None)
+    limited = least_bytes < free_bytes or (
+        least_inodes is not None and (free_inodes is None or least_inodes < free_inodes)
+    )
+    return Room(
+        free_bytes=max(least_bytes, 0),
+        free_inodes=None if least_inodes is None else max(least_inodes, 0),
+        kind=mount.kind,
+        limited_by="quota" if limited else "file system",
+    )
+
+
+def quotas(path: str, mount: Mount) -> list[Limit]:
+    """The quotas of the user and the directory, from this machine's tools."""
+    found = [limit for limit in (_ceph_limit(path),) if limit is not None] if mount.kind == "ceph" else []
+    question = _QUESTIONS.get(mount.kind)
+    if question is None:
+        return found
+    from bareboat_base import execute  # here, because most commands find a store and query nothing
+    from bareboat_base.errors import ToolError
+
+    tool, arguments, parse = question
+    program = execute.which(tool)
+    if program is None:
+        return found
+    try:
+        answer = execute.run([program, *arguments(path, mount)], timeout_s=_PATIENCE_S)
+    except ToolError:
+        return found
+    limit = parse(answer.stdout, mount)  # `quota` exits with 1 when a limit is exceeded
+    return [*found, limit] if limit is not None else found
+
+
+def _ceph_limit(path: str) -> Limit | None:
+    """The limit of the nearest directory with a quota. Source: https://docs.ceph.com/en/latest/cephfs/quota/"""
+    folder = os.path.realpath(path)
+    while True:
+        limits = {}
+        for name, used in (("max_bytes", "rbytes"), ("max_files", "rentries")):
+            try:
+                limit = int(os.getxattr(folder, f"ceph.quota.{name}"))
+                limits[name] = limit - int(os.getxattr(folder, f"ceph.dir.{used}")) if limit else None
+            except (OSError, ValueError):
+                limits[name] = None
+        if any(value is not None for value in limits.values()):
+            return Limit(free_bytes=limits["max_bytes"], free_inodes=limits["max_files"])
+        if folder == "/":
+            return None
+        folder = os.path.dirname(folder)
+
+
+def _is_store(path: str) -> bool:
+    """A store of this user. In a directory of several users, another user's may be there instead; a group's
+    store is used only when it is named."""
+    if os.path.exists(os.path.join(path, "group")):
+        return False
+    try:
+        return os.stat(os.path.join(path, "version")).st_uid == os.getuid()
+    except OSError:
+        return False
+
+
+# -- output of tools ------------------------------------------------------------------------
+
+
+def parse_lfs_quota(output: str, mount: Mount) -> Limit | None:
+    """`lfs quota -q -u UID POINT`: the file system; used, quota, limit, grace of blocks (KiB), then of files.
+
+    A long name has a line of its own; `*` marks what is exceeded, brackets mark unknown values.
+    Source: https://doc.lustre.org/lustre_manual.xhtml#configuringquotas
+    """
+    words = output.split()
+    for at, word in enumerate(words):
+        if word.rstrip("/") == mount.point.rstrip("/") and len(words) >= at + 8:
+            return _limit(words[at + 1 : at + 4], words[at + 5 : at + 8], unit=1024)
+    return None
+
+
+def parse_quota(output: str, _mount: Mount) -> Limit | None:
+    """`quota -u -w -p -f POINT`: the device; used, quota, limit, grace of blocks (KiB), then of files.
+
+    With -p the grace columns are always present, as numbers. Source: quota(1).
+    """
+    for line in output.splitlines():
+        words = line.split()
+        if len(words) >= 9 and re.fullmatch(r"\d+\*?", words[-8]):
+            return _limit(words[-8:-5], words[-4:-1], unit=1024)
+    return None
+
+
+def parse_mmlsquota(output: str, mount: Mount) -> Limit | None:
+    """`mmlsquota -u UID -Y DEVICE`: a header line names the columns; blocks are KiB.
+
+    There can be a line for every fileset, and the output does not show which of them holds a path. The most
+    generous counts: refusing what would fit is worse than a later refusal, which loses nothing.
+
+    Source: https://www.ibm.com/docs/en/storage-scale (mmlsquota command)
+    """
+    import urllib.parse
+
+    columns: list[str] = []
+    limits: list[Limit] = []
+    for line in output.splitlines():
+        words = [urllib.parse.unquote(word) for word in line.split(":")]
+        if len(words) < 3 or words[0] != "mmlsquota":
+            continue
+        if words[2] == "HEADER":
+            columns = words
+            continue
+        row = dict(zip(columns, words, strict=False))
+        if row.get("filesystemName") == os.path.basename(mount.source):
+            limit = _limit(
+                [row.get(name, "") for name in ("blockUsage", "blockQuota", "blockLimit")],
+                [row.get(name, "") for name in ("filesUsage", "filesQuota", "filesLimit")],
+                unit=1024,
+            )
+            limits.append(limit or Limit())
+    if not limits:
+        return None
+    return Limit(
+        free_bytes=_most([limit.free_bytes for limit in limits]),
+        free_inodes=_most([limit.free_inodes for limit in limits]),
+    )
+
+
+def parse_beegfs(output: str, _mount: Mount) -> Limit | None:
+    """`beegfs-ctl --getquota --csv --uid UID --mount=POINT`: name, id, used and limit of bytes, of files.
+
+    BeeGFS counts the chunks of files; a small file has one.
+    Source: https://doc.beegfs.io/latest/advanced_topics/quota.html
+    """
+    for line in output.splitlines():
+        words = [word.strip() for word in line.split(",")]
+        if len(words) == 6 and words[1].isdigit():
+            return _limit([words[2], "0", words[3]], [words[4], "0", words[5]], unit=1)
+    return None
+
+
+def _limit(blocks: Sequence[str], files: Sequence[str], *, unit: int) -> Limit | None:
+    """The limit from used, soft and hard. A soft limit counts, since it is enforced some days later."""
+    block_left, file_left = _left(blocks), _left(files)
+    if block_left is None and file_left is None:
+        return None
+    return Limit(free_bytes=None if block_left is None else block_left * unit, free_inodes=file_left)
+
+
+def _left(words: Sequence[str]) -> int | None:
+    numbers = [re.fullmatch(r"\[?([0-9]{1,18})\]?\*?", word) for word in words]
+    if numbers[0] is None:
+        return None
+    limits = [int(number[1]) for number in numbers[1:] if number is not None and int(number[1])]
+    return min(limits) - int(numbers[0][1]) if limits else None
+
+
+def _most(values: Sequence[int | None]) -> int | None:
+    """The largest; None, which is no limit, is larger than any."""
+    known = [value for value in values if value is not None]
+    return max(known) if known and len(known) == len(values) else None
+
+
+_Arguments = Callable[[str, Mount], list[str]]
+_Parser = Callable[[str, Mount], Limit | None]
+_QUOTA: tuple[str, _Arguments, _Parser] = (
+    "quota",
+    lambda _path, mount: ["-u", "-w", "-p", "-f", mount.point],
+    parse_quota,
+)
+_QUESTIONS: dict[str, tuple[str, _Arguments, _Parser]] = {
+    "lustre": (
+        "lfs",
+        lambda _path, mount: ["quota", "-q", "-u", str(os.getuid()), mount.point],
+        parse_lfs_quota,
+    ),
+    "gpfs": (
+        "mmlsquota",
+        lambda _path, mount: ["-u", str(os.getuid()), "-Y", os.path.basename(mount.source)],
+        parse_mmlsquota,
+    ),
+    "beegfs": (
+        "beegfs-ctl",
+        lambda _path, mount: ["--getquota", "--csv", "--uid", str(os.getuid()), f"--mount={mount.point}"],
+        parse_beegfs,
+    ),
+    "nfs": _QUOTA,
+    "ext4": _QUOTA,
+    "ext3": _QUOTA,
+    "xfs": _QUOTA,
+}

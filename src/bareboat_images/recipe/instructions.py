@@ -1,0 +1,323 @@
+"""Converts logical lines to instructions, checked as far as possible without values of variables."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from msgspec import Struct, field
+
+from bareboat_base.nearest import nearest
+from bareboat_images.recipe import words
+from bareboat_images.recipe.faults import RecipeError
+from bareboat_images.recipe.lines import Heredoc, Line, one
+
+#: Instruction -> its flags; True for boolean flags, which need no value.
+FLAGS: dict[str, dict[str, bool]] = {
+    "FROM": {"platform": False},
+    "RUN": {"mount": False, "network": False, "security": False, "device": False},
+    "COPY": {
+        "from": False, "chown": False, "chmod": False, "link": True, "parents": True, "exclude": False,
+    },
+    "ADD": {
+        "keep-git-dir": True, "checksum": False, "chown": False, "chmod": False, "link": True,
+        "unpack": True, "exclude": False,
+    },
+    "HEALTHCHECK": {
+        "interval": False, "timeout": False, "start-period": False, "start-interval": False, "retries": False,
+    },
+}  # fmt: skip
+#: Flags that may be given several times.
+_REPEATED = ("mount", "exclude")
+INSTRUCTIONS = (
+    "FROM", "RUN", "CMD", "LABEL", "MAINTAINER", "EXPOSE", "ENV", "ADD", "COPY", "ENTRYPOINT", "VOLUME",
+    "USER", "WORKDIR", "ARG", "ONBUILD", "STOPSIGNAL", "HEALTHCHECK", "SHELL",
+)  # fmt: skip
+#: Instructions in JSON form or as one text for the shell.
+_COMMANDS = ("RUN", "CMD", "ENTRYPOINT")
+_REFUSED = {
+    ("RUN", "security"): "every RUN is without privileges; remove --security",
+    ("RUN", "device"): "devices of the host are not available to RUN; remove --device",
+}
+
+
+class Instruction(Struct, frozen=True, kw_only=True):
+    """One instruction. `args`: its words, or the text for the shell as one; `is_json`: the JSON form;
+    `pairs`: names and values of ENV, LABEL and ARG (None: an ARG without a default); `inner`: the trigger of
+    ONBUILD, or the CMD of HEALTHCHECK."""
+
+    name: str
+    line: int
+    last: int
+    text: str
+    args: tuple[str, ...] = ()
+    is_json: bool = False
+    flags: tuple[tuple[str, str | None], ...] = ()
+    pairs: tuple[tuple[str, str | None], ...] = ()
+    heredocs: tuple[Heredoc, ...] = ()
+    inner: Instruction | None = field(default=None)
+
+    def flag(self, name: str) -> str | None:
+        """The value of a flag; None if it is not given."""
+        return next((value or "" for found, value in self.flags if found == name), None)
+
+    def switch(self, name: str) -> bool:
+        """Whether a boolean flag is set."""
+        value = next((value for found, value in self.flags if found == name), "false")
+        return value is None or value.lower() in ("true", "1", "t")
+
+    def all(self, name: str) -> tuple[str, ...]:
+        """The values of a flag that may be given several times."""
+        return tuple(value or "" for found, value in self.flags if found == name)
+
+    def fault(self, message: str, *, remedy: str = "") -> RecipeError:
+        """An error in this instruction."""
+        first = self.text.partition("\n")[0]
+        return RecipeError(f"{self.name}: {message}", line=self.line, text=first, remedy=remedy)
+
+
+def parse(line: Line, escape: str) -> Instruction:
+    """Parse one instruction. Raises RecipeError for an unknown or malformed one."""
+    if line.word not in INSTRUCTIONS:
+        likely = nearest(line.word, INSTRUCTIONS)
+        raise RecipeError(
+            f"unknown instruction {line.word[:40]!r}",
+            line=line.number,
+            text=line.text.partition("\n")[0],
+            remedy=f"write {likely}" if likely else f"use one of {', '.join(INSTRUCTIONS)}",
+        )
+    bare = Instruction(name=line.word, line=line.number, last=line.last, text=line.text)
+    rest = line.rest
+    flags: tuple[tuple[str, str | None], ...] = ()
+    if line.word in FLAGS:
+        flags, rest = words.split_flags(rest, escape)
+        _check_flags(bare, flags)
+    elif rest.startswith("--") and line.word not in (*_COMMANDS, "ENV", "LABEL", "MAINTAINER"):
+        raise bare.fault(f"it takes no flags, and has {rest.split()[0][:40]}", remedy="remove the flag")
+    return _Parser(bare, rest, escape, line.heredocs, flags).run()
+
+
+def _check_flags(bare: Instruction, flags: tuple[tuple[str, str | None], ...]) -> None:
+    known = FLAGS[bare.name]
+    seen = set()
+    for name, value in flags:
+        if name not in known:
+            likely = nearest(name, known)
+            raise bare.fault(
+                f"unknown flag --{name[:40]}",
+                remedy=f"write --{likely}"
+                if likely
+                else f"flags: {', '.join(f'--{each}' for each in known)}",
+            )
+        allowed = (bare.name, name, value) == ("RUN", "security", "sandbox")  # the default of every RUN
+        if not allowed and (why := _REFUSED.get((bare.name, name))) is not None:
+            raise bare.fault(f"--{name} is not supported", remedy=why)
+        if value is None and not known[name]:
+            raise bare.fault(f"--{name} has no value", remedy=f"write --{name}=VALUE")
+        if value is not None and known[name] and value.lower() not in ("true", "false", "1", "0", "t", "f"):
+            raise bare.fault(f"--{name} is {value[:40]!r}", remedy=f"write --{name} or --{name}=false")
+        if name in seen and name not in _REPEATED:
+            raise bare.fault(f"--{name} is given twice", remedy="remove one")
+        seen.add(name)
+
+
+class _Parser:
+    """Parses the text after an instruction's word and flags."""
+
+    def __init__(
+        self,
+        bare: Instruction,
+        rest: str,
+        escape: str,
+        heredocs: tuple[Heredoc, ...],
+        flags: tuple[tuple[str, str | None], ...],
+    ) -> None:
+        self._bare = bare
+        self._rest = rest
+        self._escape = escape
+        self._heredocs = heredocs
+        self._flags = flags
+
+    def run(self) -> Instruction:
+        name = self._bare.name
+        if not self._rest and name not in ("CMD", "ENTRYPOINT"):
+            raise self._bare.fault("it has no argument", remedy=_EXAMPLES[name])
+        match name:
+            case "FROM":
+                return self._from()
+            case "RUN" | "CMD" | "ENTRYPOINT":
+                return self._command()
+            case "SHELL":
+                made = self._listed()
+                if not made.is_json or not made.args:
+                    raise self._bare.fault("it requires the JSON form", remedy=_EXAMPLES[name])
+                return made
+            case "ENV" | "LABEL":
+                return self._paired()
+            case "ARG":
+                return self._arguments()
+            case "COPY" | "ADD":
+                return self._copied()
+            case "VOLUME":
+                made = self._listed()
+                if not made.args or any(not each.strip() for each in made.args):
+                    raise self._bare.fault("a path is empty", remedy=_EXAMPLES[name])
+                return made
+            case "EXPOSE":
+                return self._made(args=tuple(words.split_words(self._rest, self._escape)))
+            case "ONBUILD":
+                return self._trigger()
+            case "HEALTHCHECK":
+                return self._health()
+            case _:  # MAINTAINER, USER, WORKDIR, STOPSIGNAL
+                return self._made(args=(self._rest,))
+
+    def _made(
+        self,
+        *,
+        args: tuple[str, ...] = (),
+        is_json: bool = False,
+        pairs: tuple[tuple[str, str | None], ...] = (),
+        inner: Instruction | None = None,
+    ) -> Instruction:
+        bare = self._bare
+        return Instruction(
+            name=bare.name,
+            line=bare.line,
+            last=bare.last,
+            text=bare.text,
+            args=args,
+            is_json=is_json,
+            flags=self._flags,
+            pairs=pairs,
+            heredocs=self._heredocs,
+            inner=inner,
+        )
+
+    def _json(self) -> tuple[str, ...] | None:
+        try:
+            return words.json_list(self._rest)
+        except ValueError as error:
+            raise self._bare.fault(
+                str(error), remedy=f'write {self._bare.name} ["program", "argument"]'
+            ) from None
+
+    def _from(self) -> Instruction:
+        found = self._rest.split()
+        if len(found) == 3 and found[1].upper() == "AS":
+            return self._made(args=(found[0], found[2]))
+        if len(found) == 1:
+            return self._made(args=(found[0],))
+        raise self._bare.fault(f"{self._rest[:80]!r} is not IMAGE or IMAGE AS NAME", remedy=_EXAMPLES["FROM"])
+
+    def _command(self) -> Instruction:
+        found = self._json()
+        if found is not None:
+            if self._bare.name == "RUN" and not found:
+                raise self._bare.fault("the list is empty", remedy=_EXAMPLES["RUN"])
+            return self._made(args=found, is_json=True)
+        return self._made(args=(self._rest,) if self._rest else ())
+
+    def _listed(self) -> Instruction:
+        found = self._json()
+        if found is not None:
+            return self._made(args=found, is_json=True)
+        return self._made(args=tuple(words.split_words(self._rest, self._escape)))
+
+    def _paired(self) -> Instruction:
+        try:
+            found = tuple(words.pairs(self._rest, self._escape))
+        except ValueError as error:
+            raise self._bare.fault(str(error), remedy=_EXAMPLES[self._bare.name]) from None
+        if any(not name for name, _ in found):
+            raise self._bare.fault("a name is empty", remedy=_EXAMPLES[self._bare.name])
+        return self._made(pairs=found)
+
+    def _arguments(self) -> Instruction:
+        found: list[tuple[str, str | None]] = []
+        for word in words.split_words(self._rest, self._escape):
+            name, equals, value = word.partition("=")
+            if not name or not name.replace("_", "a").isalnum() or name[0].isdigit():
+                raise self._bare.fault(f"{name[:40]!r} is not a name", remedy=_EXAMPLES["ARG"])
+            found.append((name, value if equals else None))
+        return self._made(pairs=tuple(found))
+
+    def _copied(self) -> Instruction:
+        made = self._listed()
+        if len(made.args) < 2:
+            raise self._bare.fault(
+                "it requires a source and a destination", remedy=_EXAMPLES[self._bare.name]
+            )
+        if not made.is_json and any(re.search(r"\s", each) for each in made.args):
+            raise self._bare.fault(
+                "a path with white space requires the JSON form",
+                remedy=f"{self._bare.name} "
+                + json.dumps([words.unquoted(each, self._escape) for each in made.args], ensure_ascii=False),
+            )
+        if made.flag("from") is not None and "$" in (made.flag("from") or ""):
+            raise self._bare.fault(
+                "--from does not take variables", remedy="FROM $NAME AS stage, and then COPY --from=stage"
+            )
+        return made
+
+    def _trigger(self) -> Instruction:
+        word = self._rest.split()[0].upper()
+        if word in ("ONBUILD", "FROM", "MAINTAINER"):
+            raise self._bare.fault(f"{word} is not allowed as a trigger", remedy=_EXAMPLES["ONBUILD"])
+        text = self._bare.text.split(None, 1)[1]
+        rest = self._rest.split(None, 1)
+        line = Line(
+            word=word,
+            rest=rest[1] if len(rest) > 1 else "",
+            number=self._bare.line,
+            last=self._bare.last,
+            text=text,
+            heredocs=self._heredocs,
+        )
+        return self._made(args=(text,), inner=parse(line, self._escape))
+
+    def _health(self) -> Instruction:
+        word, _, rest = self._rest.partition(" ")
+        if word.upper() == "NONE":
+            if rest.strip() or self._flags:
+                raise self._bare.fault("NONE takes nothing else", remedy="HEALTHCHECK NONE")
+            return self._made(args=("NONE",))
+        if word.upper() != "CMD" or not rest.strip():
+            raise self._bare.fault(
+                f"{word[:40]!r} is neither NONE nor CMD with a command", remedy=_EXAMPLES["HEALTHCHECK"]
+            )
+        line = Line(
+            word="CMD", rest=rest.strip(), number=self._bare.line, last=self._bare.last, text=self._bare.text
+        )
+        return self._made(args=("CMD",), inner=parse(line, self._escape))
+
+
+def trigger(text: str, number: int) -> Instruction:
+    """Parse an image's ONBUILD trigger. `number`: the line of the FROM that runs it. Raises RecipeError."""
+    line = one(text, "\\")
+    return parse(
+        Line(
+            word=line.word, rest=line.rest, number=number, last=number, text=line.text, heredocs=line.heredocs
+        ),
+        "\\",
+    )
+
+
+_EXAMPLES = {
+    "FROM": "FROM debian:12, or FROM debian:12 AS build",
+    "RUN": "RUN apt-get update",
+    "LABEL": 'LABEL org.opencontainers.image.title="My image"',
+    "MAINTAINER": "LABEL org.opencontainers.image.authors=NAME",
+    "EXPOSE": "EXPOSE 8080/tcp",
+    "ENV": "ENV NAME=value",
+    "ADD": "ADD archive.tar.gz /opt/",
+    "COPY": "COPY file.txt /opt/",
+    "VOLUME": 'VOLUME ["/data"]',
+    "USER": "USER name",
+    "WORKDIR": "WORKDIR /app",
+    "ARG": "ARG VERSION=1.0",
+    "ONBUILD": "ONBUILD RUN make",
+    "STOPSIGNAL": "STOPSIGNAL SIGTERM",
+    "HEALTHCHECK": "HEALTHCHECK --interval=30s CMD curl -f http://localhost/",
+    "SHELL": 'SHELL ["/bin/bash", "-c"]',
+}

@@ -1,0 +1,160 @@
+"""The mounts of RUN: `--mount=type=bind|cache|tmpfs|secret|ssh,…`.
+
+Source: https://docs.docker.com/reference/dockerfile/#run---mount
+"""
+
+from __future__ import annotations
+
+import csv
+import posixpath
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from bareboat_base import units
+from bareboat_base.nearest import nearest
+from bareboat_images.recipe.instructions import Instruction
+
+_SHARED = ("target", "dst", "destination")
+_KEYS = {
+    "bind": (*_SHARED, "source", "src", "from", "rw", "readwrite", "ro", "readonly"),
+    "cache": (
+        *_SHARED, "id", "ro", "readonly", "rw", "readwrite", "sharing", "from", "source", "src", "mode",
+        "uid", "gid",
+    ),
+    "tmpfs": (*_SHARED, "size"),
+    "secret": (*_SHARED, "id", "source", "src", "env", "required", "mode", "uid", "gid"),
+    "ssh": (*_SHARED, "id", "required", "mode", "uid", "gid"),
+}  # fmt: skip
+_SWITCHES = ("rw", "readwrite", "ro", "readonly", "required")
+
+
+class RunMount(Struct, frozen=True, kw_only=True):
+    """One mount. `target`: as written, possibly relative to the working directory; `source`: a path in
+    `stage` (empty: in the context); `variable`: of a secret; `size_bytes`: of a tmpfs, 0 for no limit."""
+
+    kind: str
+    target: str
+    source: str = ""
+    stage: str = ""
+    id: str = ""
+    writable: bool = False
+    sharing: str = "shared"
+    mode: int | None = None
+    required: bool = False
+    variable: str = ""
+    size_bytes: int = 0
+
+
+def read(instruction: Instruction, expand: Callable[[str], str]) -> tuple[RunMount, ...]:
+    """The mounts of a RUN, with variables replaced by `expand`. Raises RecipeError."""
+    found = []
+    for each in instruction.all("mount"):
+        if "$" in _fields(instruction, each).get("from", ""):
+            raise instruction.fault(
+                "--mount: from= does not take variables", remedy="FROM $NAME AS stage, and then from=stage"
+            )
+        found.append(_one(instruction, expand(each)))
+    return tuple(found)
+
+
+def _fields(instruction: Instruction, text: str) -> dict[str, str]:
+    try:
+        fields = next(csv.reader([text]), [])
+    except csv.Error:  # a line break in the field
+        raise instruction.fault(
+            f"--mount: {text[:40]!r} cannot be read", remedy="--mount=type=bind,target=/PATH"
+        ) from None
+    values: dict[str, str] = {}
+    for field in fields:
+        key, equals, value = field.partition("=")
+        key = key.strip().lower()
+        if not equals and key not in _SWITCHES:
+            raise instruction.fault(f"--mount: {field[:40]!r} has no value", remedy=f"write {key[:40]}=VALUE")
+        values[key] = value if equals else "true"
+    return values
+
+
+def _one(instruction: Instruction, text: str) -> RunMount:
+    values = _fields(instruction, text)
+    kind = values.pop("type", "bind").lower()
+    if kind not in _KEYS:
+        raise instruction.fault(
+            f"--mount: the type {kind[:40]!r} is not supported", remedy=f"use one of {', '.join(_KEYS)}"
+        )
+    for key in values:
+        if key not in _KEYS[kind]:
+            likely = nearest(key, _KEYS[kind])
+            raise instruction.fault(
+                f"--mount: {key[:40]!r} is not a key of type={kind}",
+                remedy=f"write {likely}" if likely else f"keys: {', '.join(_KEYS[kind])}",
+            )
+    target = next((values[key] for key in _SHARED if key in values), "")
+    source = values.get("source", values.get("src", ""))
+    name = values.get("id", "")
+    writable = kind == "cache"
+    for key in ("rw", "readwrite"):
+        writable = _switch(instruction, key, values[key]) if key in values else writable
+    for key in ("ro", "readonly"):
+        writable = not _switch(instruction, key, values[key]) if key in values else writable
+    variable = values.get("env", "")
+    if kind == "secret":
+        name = name or source or posixpath.basename(target)
+        if not name:
+            raise instruction.fault("--mount=type=secret has no id", remedy="--mount=type=secret,id=NAME")
+        target = target or ("" if variable else f"/run/secrets/{posixpath.basename(name)}")
+    elif kind == "ssh":
+        name = name or "default"
+    elif not target:
+        raise instruction.fault(
+            f"--mount=type={kind} has no target", remedy=f"--mount=type={kind},target=/DIR"
+        )
+    if kind == "cache":
+        name = name or posixpath.normpath(target)
+    sharing = values.get("sharing", "shared")
+    if sharing not in ("shared", "private", "locked"):
+        raise instruction.fault(
+            f"--mount: sharing={sharing[:40]!r} is not supported", remedy="use shared, private or locked"
+        )
+    return RunMount(
+        kind=kind,
+        target=target,
+        source=source if kind in ("bind", "cache") else "",
+        stage=values.get("from", ""),
+        id=name,
+        writable=writable,
+        sharing=sharing,
+        mode=_mode(instruction, values.get("mode")),
+        required=_switch(instruction, "required", values.get("required", "false")),
+        variable=variable,
+        size_bytes=_size(instruction, values.get("size")),
+    )
+
+
+def _switch(instruction: Instruction, key: str, value: str) -> bool:
+    if value.lower() not in ("true", "false", "1", "0"):
+        raise instruction.fault(f"--mount: {key}={value[:40]!r}", remedy=f"write {key}=true or {key}=false")
+    return value.lower() in ("true", "1")
+
+
+def _mode(instruction: Instruction, value: str | None) -> int | None:
+    if value is None:
+        return None
+    try:
+        found = int(value, 8)
+    except ValueError:
+        found = -1
+    if not 0 <= found <= 0o7777:
+        raise instruction.fault(f"--mount: mode={value[:40]!r} is not octal", remedy="write mode=0755")
+    return found
+
+
+def _size(instruction: Instruction, value: str | None) -> int:
+    if value is None:
+        return 0
+    try:
+        return int(value) if value.isascii() and value.isdigit() else int(units.parse(value, "bytes"))
+    except ValueError:
+        raise instruction.fault(
+            f"--mount: size={value[:40]!r} is not a size", remedy="write size=512m"
+        ) from None

@@ -1,0 +1,227 @@
+"""Parses a whole Dockerfile: the ARGs before its first FROM, and its stages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+
+from msgspec import Struct
+
+from bareboat_base.nearest import nearest
+from bareboat_images.recipe import expansion, lines, mounts
+from bareboat_images.recipe.faults import RecipeError
+from bareboat_images.recipe.instructions import Instruction, parse
+
+_STAGE_NAME = re.compile(r"[a-z][a-z0-9-_.]*")
+#: The name of an empty base.
+SCRATCH = "scratch"
+
+
+class Stage(Struct, frozen=True, kw_only=True):
+    """One stage. `base`: an image's reference, another stage's name, or `scratch`, with variables replaced.
+    `name`: in lower case, empty if it has none. `steps`: its instructions after FROM."""
+
+    number: int
+    name: str
+    base: str
+    platform: str
+    start: Instruction
+    steps: tuple[Instruction, ...]
+
+    @property
+    def title(self) -> str:
+        """Its name, or its number."""
+        return self.name or f"stage-{self.number}"
+
+
+class Recipe(Struct, frozen=True, kw_only=True):
+    """A Dockerfile. `arguments`: the values of the ARGs before the first FROM; `unused`: build arguments that
+    no ARG declares."""
+
+    stages: tuple[Stage, ...]
+    arguments: Mapping[str, str]
+    escape: str
+    unused: tuple[str, ...] = ()
+
+    def find(self, name: str) -> Stage | None:
+        """A stage by its name or number; the last one if several have the name."""
+        wanted = name.lower()
+        named = [stage for stage in self.stages if stage.name == wanted and wanted]
+        if named:
+            return named[-1]
+        if name.isascii() and name.isdigit() and len(name) < 6 and int(name) < len(self.stages):
+            return self.stages[int(name)]
+        return None
+
+    def target(self, name: str | None) -> Stage:
+        """The stage to build: the named one, or the last. Raises RecipeError."""
+        if name is None:
+            return self.stages[-1]
+        found = self.find(name)
+        if found is None:
+            names = [stage.name or str(stage.number) for stage in self.stages]
+            likely = nearest(name.lower(), names) or names[-1]
+            raise RecipeError(
+                f"--target {name[:60]!r} is not a stage; stages: {', '.join(names[:20])}",
+                line=self.stages[-1].start.line,
+                remedy=f"--target {likely}",
+            )
+        return found
+
+    def before(self, stage: Stage, name: str) -> Stage | None:
+        """The earlier stage to which a name in `stage` refers."""
+        wanted = name.lower()
+        for each in reversed(self.stages[: stage.number]):
+            if wanted and each.name == wanted:
+                return each
+        found = self.find(name) if name.isdigit() else None
+        return found if found is not None and found.number < stage.number else None
+
+    def source(self, stage: Stage, name: str) -> Stage | None:
+        """The stage to which COPY --from or a mount refers: an earlier one of this name, else a later one; or
+        one by its number."""
+        found = self.before(stage, name) or self.find(name)
+        return found if found is None or found.number != stage.number else None
+
+    def needs(self, stage: Stage, triggers: Sequence[Instruction] = ()) -> Iterator[Stage]:
+        """The stages on which a stage depends directly. `triggers`: of its base image. Raises RecipeError for
+        a stage that depends on itself, and for a number without a stage."""
+        if (base := self.before(stage, stage.base)) is not None:
+            yield base
+        for step in (*triggers, *stage.steps):
+            for name in sources(step):
+                if (found := self.source(stage, name)) is not None:
+                    yield found
+                elif self.find(name) is not None:
+                    raise step.fault(
+                        f"the stage {name[:60]!r} copies from itself", remedy="copy from another stage"
+                    )
+                elif name.isdigit():
+                    raise step.fault(
+                        f"{name[:20]} is not one of the {len(self.stages)} stages of this file",
+                        remedy="number stages from 0, or name them: FROM … AS name",
+                    )
+
+    def closure(
+        self, target: Stage, triggers: Mapping[int, Sequence[Instruction]] = MappingProxyType({})
+    ) -> tuple[Stage, ...]:
+        """The target and all stages on which it depends, in the order of the file. `triggers`: number of a
+        stage -> triggers of its base image. Raises RecipeError for circular dependencies."""
+        found: dict[int, Stage] = {}
+        #: Stages being visited, each with its remaining dependencies.
+        path: dict[int, tuple[Stage, Iterator[Stage]]] = {}
+        needed: Stage | None = target
+        while needed is not None or path:
+            if needed is None:
+                number, (stage, _) = path.popitem()
+                found[number] = stage
+            elif needed.number in path:
+                names = [stage.title for stage, _ in path.values()]
+                circle = " needs ".join([*names[names.index(needed.title) :], needed.title])
+                last = next(reversed(path.values()))[0]
+                raise last.start.fault(f"stages form a circle: {circle}", remedy="remove one of the copies")
+            elif needed.number not in found:
+                path[needed.number] = (needed, self.needs(needed, triggers.get(needed.number, ())))
+            needed = next(next(reversed(path.values()))[1], None) if path else None
+        return tuple(found[number] for number in sorted(found))
+
+
+def sources(step: Instruction) -> tuple[str, ...]:
+    """The stages or images named in COPY --from and the mounts of a RUN."""
+    found = [step.flag("from") or ""] if step.name == "COPY" else []
+    if step.name == "RUN":
+        found += [each.stage for each in mounts.read(step, lambda text: text)]
+    return tuple(each for each in found if each and "$" not in each)
+
+
+def read(
+    text: str, *, given: Mapping[str, str], builtin: Mapping[str, str], name: str = "Dockerfile"
+) -> Recipe:
+    """Parse a Dockerfile. `given`: build arguments of the user; `builtin`: those of the platform, such as
+    TARGETARCH. Raises RecipeError with the file's `name` and the line."""
+    try:
+        return _read(text, given, builtin)
+    except RecipeError as error:
+        raise error.named(name) from None
+
+
+def _read(text: str, given: Mapping[str, str], builtin: Mapping[str, str]) -> Recipe:
+    found = lines.read(text)
+    values: dict[str, str] = dict(builtin)
+    arguments: dict[str, str] = dict(builtin)
+    stages: list[tuple[Instruction, list[Instruction]]] = []
+    declared: set[str] = set()
+    for line in found.lines:
+        step = parse(line, found.escape)
+        inner = step.inner if step.name == "ONBUILD" and step.inner is not None else step
+        if inner.name == "ARG":
+            declared.update(name for name, _ in inner.pairs)
+        if inner.name == "RUN":
+            mounts.read(inner, lambda text: text)
+        if step.name == "FROM":
+            stages.append((step, []))
+        elif stages:
+            stages[-1][1].append(step)
+        elif step.name != "ARG":
+            raise step.fault(
+                "it comes before the first FROM", remedy="begin with FROM; only ARG may come before it"
+            )
+        else:
+            for name, default in step.pairs:
+                value = given.get(name)
+                if value is None and default is not None:
+                    value = expanded(step, default, values, found.escape)
+                if value is not None:
+                    values[name] = arguments[name] = value
+                elif name not in values:
+                    arguments[name] = ""
+    if not stages:
+        number = found.lines[-1].last if found.lines else 1
+        raise RecipeError("the Dockerfile has no FROM", line=number, remedy="begin with FROM debian:12")
+    return Recipe(
+        stages=tuple(
+            _stage(number, start, steps, values, found.escape) for number, (start, steps) in enumerate(stages)
+        ),
+        arguments=arguments,
+        escape=found.escape,
+        unused=tuple(sorted(set(given) - declared - PROXIES - {EPOCH})),
+    )
+
+
+def _stage(
+    number: int, start: Instruction, steps: list[Instruction], values: Mapping[str, str], escape: str
+) -> Stage:
+    base = expanded(start, start.args[0], values, escape)
+    if not base.strip():
+        raise start.fault(
+            f"the name of the base image is empty ({start.args[0][:60]})",
+            remedy="give it a default: ARG NAME=debian:12 before FROM, or --build-arg NAME=…",
+        )
+    name = start.args[1].lower() if len(start.args) > 1 else ""
+    if name and not _STAGE_NAME.fullmatch(name):
+        raise start.fault(
+            f"{name[:60]!r} is not a name for a stage", remedy="begin with a letter: FROM debian:12 AS build"
+        )
+    if name == SCRATCH:
+        raise start.fault(f"the name {name} is reserved", remedy="FROM debian:12 AS build")
+    platform = expanded(start, start.flag("platform") or "", values, escape)
+    return Stage(number=number, name=name, base=base, platform=platform, start=start, steps=tuple(steps))
+
+
+def expanded(step: Instruction, text: str, values: Mapping[str, str], escape: str) -> str:
+    """The text with variables replaced. Raises RecipeError with the step's line."""
+    try:
+        return expansion.expand(text, values, escape)
+    except expansion.ExpansionError as error:
+        raise step.fault(f"{text[:60]!r}: {error}", remedy="write ${NAME}, ${NAME:-default} or \\$") from None
+
+
+#: The build argument that sets the time of files; it needs no ARG.
+EPOCH = "SOURCE_DATE_EPOCH"
+#: Build arguments that need no ARG, and are part of neither cache keys nor images.
+PROXIES = frozenset(
+    name
+    for plain in ("http_proxy", "https_proxy", "ftp_proxy", "no_proxy", "all_proxy")
+    for name in (plain, plain.upper())
+)

@@ -1,0 +1,81 @@
+"""Parses metadata of Python distributions and conda packages.
+
+Sources: https://packaging.python.org/en/latest/specifications/core-metadata/, and
+https://docs.conda.io/projects/conda-build/en/stable/resources/package-spec.html
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from bareboat_images.sbom.package import Package, plain
+
+_FIELD = re.compile(
+    r"^(Name|Version|License|License-Expression|Author|Classifier):[ \t]*([^\n]*)", re.MULTILINE
+)
+_MD5, _SHA256 = re.compile(r"[0-9a-f]{32}"), re.compile(r"[0-9a-f]{64}")
+
+
+def distribution(text: str, path: str) -> Package | None:
+    """Parse METADATA or PKG-INFO; None for a file without a name."""
+    head = text.replace("\r\n", "\n").partition("\n\n")[0]
+    found: dict[str, str] = {}
+    classified = []
+    for name, value in _FIELD.findall(head):
+        if name == "Classifier" and value.startswith("License :: "):
+            classified.append(value.rpartition(" :: ")[2])
+        else:
+            found.setdefault(name, value)
+    name = plain(found.get("Name"))
+    if not name:
+        return None
+    licence = found.get("License-Expression") or found.get("License") or ", ".join(classified)
+    return Package(
+        kind="pypi",
+        name=name,
+        version=plain(found.get("Version")),
+        path=path,
+        licence=plain("" if licence == "UNKNOWN" else licence),
+        supplier=plain(found.get("Author")),
+    )
+
+
+class _Conda(msgspec.Struct):
+    name: str = ""
+    version: str = ""
+    build: str = ""
+    license: Any = None
+    channel: Any = None
+    subdir: Any = None
+    md5: Any = None
+    sha256: Any = None
+
+
+def conda(data: bytes, path: str) -> Package | None:
+    """Parse a file of conda-meta; None for a file without a name. Raises ValueError for a damaged one."""
+    try:
+        read = msgspec.json.decode(data, type=_Conda)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ValueError(str(error)) from None
+    if not read.name:
+        return None
+    channel = plain(read.channel).rstrip("/")
+    subdir = plain(read.subdir)
+    channel = channel.removesuffix("/" + subdir).rpartition("/")[2]
+    hashes = []
+    if isinstance(read.sha256, str) and _SHA256.fullmatch(read.sha256):
+        hashes.append(("SHA256", read.sha256))
+    if isinstance(read.md5, str) and _MD5.fullmatch(read.md5):
+        hashes.append(("MD5", read.md5))
+    return Package(
+        kind="conda",
+        name=plain(read.name),
+        version=plain(read.version),
+        path=path,
+        licence=plain(read.license),
+        qualifiers=(("build", plain(read.build)), ("channel", channel), ("subdir", subdir)),
+        hashes=tuple(hashes),
+    )

@@ -1,0 +1,244 @@
+"""The images of a store, their layers, names and pins."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import os
+import shlex
+from pathlib import Path
+
+from bareboat.model import Image, Pin, StoredCapture, StoredLayer
+from bareboat_base import codec, digests
+from bareboat_base.errors import StoreError, UsageError
+from bareboat_base.files import untrusted
+from bareboat_base.printable import one_line
+from bareboat_images import pinning
+from bareboat_images.store.files import AGAIN, Files
+from bareboat_images.store.paths import NAME, check_image_name, digest_path, is_image_name
+
+_LARGEST_DOCUMENT = 4 << 20
+
+log = logging.getLogger("bareboat")
+
+
+class Images(Files):
+    """The images of a store, their layers, names and pins."""
+
+    def put_image(self, image: Image, *, manifest: bytes, config: bytes, config_digest: str) -> None:
+        """Store an image whose layers are already in place."""
+        self.write(self.blob(config_digest), config)
+        self.write(self.blob(image.digest), manifest)
+        self.write(self.entry(image.digest), codec.to_json(image))
+
+    def image(self, reference: str) -> Image:
+        """The image with this digest, prefix of a digest, or name."""
+        with self.guarded():
+            digest = self._resolve(reference)
+            try:
+                data = self.entry(digest).read_bytes()
+            except FileNotFoundError:
+                raise self._no_image(reference) from None
+        what = f"the store's entry of image {reference}"
+        image = codec.from_json(data, Image, what=what, remedy=AGAIN["images"])
+        missing = [layer.diff_id for layer in image.layers if not self.layer(layer.diff_id).is_dir()]
+        if image.digest != digest:
+            raise StoreError(
+                f"the store's entry of image {reference} belongs to another image",
+                context=f"expected {digest}, found {one_line(image.digest)}",
+                remedy=self.how_to_get(image),
+            )
+        if missing:
+            raise StoreError(
+                f"layer {missing[0]} of image {reference} is missing from the store {self.root}",
+                remedy=self.how_to_get(image),
+            )
+        return image
+
+    @staticmethod
+    def how_to_get(image: Image) -> str:
+        """The command that stores an image again, completely."""
+        if image.site_layer is not None:
+            added = " ".join(f"--with {each}" for each in image.site_layer.contents)
+            return f"bareboat site layer {digests.short(image.site_layer.base)} --fresh {added}"
+        if image.built:
+            return image.built
+        if image.reference:
+            return f"bareboat image pull --fresh {shlex.quote(image.reference)}"
+        return "bareboat capture --fresh"
+
+    def knows(self, reference: str) -> bool:
+        """Whether there is an entry, possibly damaged, for a digest, a prefix of one, or a name."""
+        try:
+            return self.entry(self._resolve(reference)).exists()
+        except StoreError:
+            return False
+
+    def has_image(self, digest: str) -> bool:
+        try:
+            self.image(digest)
+        except (StoreError, UsageError):
+            return False
+        return True
+
+    def name_image(self, name: str, digest: str) -> None:
+        check_image_name(name)
+        self.write(self.root / "names" / name, digest.encode())
+
+    def name_owner(self, name: str) -> int | None:
+        """The user ID of another user who set a name; None for one's own, and for a name that nobody has."""
+        with self.guarded():
+            try:
+                uid = (self.root / "names" / name).lstat().st_uid
+            except FileNotFoundError:
+                return None
+        return None if uid == os.geteuid() else uid
+
+    def captured(self, fingerprint: str) -> StoredCapture | None:
+        """The capture of an environment with this fingerprint; None where there is none, or a damaged one."""
+        return self.read_capture(self.root / "captures" / digests.hexed(fingerprint))
+
+    def read_capture(self, path: Path) -> StoredCapture | None:
+        """One file of the directory captures; None for a damaged one."""
+        with self.guarded():
+            try:
+                data = path.read_bytes()
+            except FileNotFoundError:
+                return None
+        try:
+            return codec.from_json(data, StoredCapture, what=str(path))
+        except StoreError:
+            return None
+
+    def remember_capture(self, fingerprint: str, capture: StoredCapture) -> None:
+        self.write(self.root / "captures" / digests.hexed(fingerprint), codec.to_json(capture))
+
+    def has_layer(self, diff_id: str) -> bool:
+        return self.layer(diff_id).is_dir()
+
+    def publish_layer(self, made: Path, facts: StoredLayer) -> None:
+        """Make a layer visible: `made` holds its tree/, and its recipe if any."""
+        (made / "layer.json").write_bytes(codec.to_json(facts))
+        self.publish(made, self.layer_folder(facts.diff_id))
+
+    def discard_layer(self, diff_id: str) -> None:
+        """Hide a layer from all readers at once, then remove it."""
+        self.discard(self.layer_folder(diff_id))
+
+    def stored_layer(self, diff_id: str) -> StoredLayer:
+        """The facts about a stored layer."""
+        return self.read(self.layer_folder(diff_id) / "layer.json", StoredLayer)
+
+    def pin(self, pin: Pin) -> None:
+        """Store what a reference refers to. Raises StoreError for another image's digest."""
+        if not self.covers(pin):
+            raise StoreError(
+                f"the reference {one_line(pin.reference)} does not match the image {pin.digest}",
+                context="the digest in a reference must be that of the image, or of an index that lists it",
+                remedy=f"bareboat image pull {shlex.quote(one_line(pin.reference))}",
+            )
+        self.write(self._pin(pin.reference), codec.to_json(pin))
+
+    def pinned(self, reference: str) -> Pin | None:
+        """What the reference referred to when it was last pulled. None for a pin of another reference, or of
+        an image that does not match its digest."""
+        with self.guarded():
+            try:
+                data = self._pin(reference).read_bytes()
+            except FileNotFoundError:
+                return None
+        again = f"bareboat image pull {shlex.quote(one_line(reference))}   # writes it again"
+        pin = codec.from_json(data, Pin, what=f"the pin of {one_line(reference)}", remedy=again)
+        if pin.reference == reference and self.covers(pin):
+            return pin
+        log.warning(
+            "ignored the pin of %s: the store does not prove that this digest covers the image %s",
+            one_line(reference),
+            one_line(pin.digest),
+        )
+        return None
+
+    def covers(self, pin: Pin) -> bool:
+        """Whether the pin's reference matches its image: it has no digest, or one that covers the image."""
+        asked = pinning.digest_in(pin.reference)
+        return asked is None or pinning.chain(asked, pin.digest, self.document) is not None
+
+    def document(self, digest: str) -> bytes | None:
+        """A stored index, manifest or configuration, not verified; None when missing."""
+        try:
+            with open(self.blob(digest), "rb") as stream:
+                return stream.read(_LARGEST_DOCUMENT)
+        except FileNotFoundError:
+            return None
+
+    def keep_document(self, digest: str, data: bytes) -> None:
+        """Store an index with the manifests, unless it exists."""
+        if self.document(digest) != data:
+            self.write(self.blob(digest), data)
+
+    def pins(self) -> list[Pin]:
+        """Every pin, by reference."""
+        folder = self.root / "pins"
+        found = []
+        for path in sorted(folder.glob("*.json")) if folder.is_dir() else ():
+            try:
+                found.append(self.read(path, Pin))
+            except StoreError as error:
+                log.warning("ignored a damaged pin: %s; try: %s", error.message, error.remedy)
+        return sorted(found, key=lambda pin: pin.reference)
+
+    def names(self) -> dict[str, str]:
+        """Every name and its digest."""
+        folder = self.root / "names"
+        found = {}
+        for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+            try:
+                found[path.name] = untrusted.read_text(path)
+            except OSError as error:
+                log.warning("ignored the name %s: %s", one_line(path.name), error.strerror or error)
+        return found
+
+    def images(self) -> list[Image]:
+        """Every image, by digest."""
+        return [self.read(path, Image) for path in self.entries()]
+
+    def entries(self) -> list[Path]:
+        """The files of the store's images, sorted by digest."""
+        folders = [self.root / "images" / algorithm for algorithm in digests.DIGITS]
+        return [path for folder in folders if folder.is_dir() for path in sorted(folder.glob("*.json"))]
+
+    def _pin(self, reference: str) -> Path:
+        hashed = hashlib.sha256(reference.encode("utf-8", "surrogateescape")).hexdigest()
+        return self.root / "pins" / f"{hashed}.json"
+
+    def entry(self, digest: str) -> Path:
+        """The file of an image."""
+        return self.root / "images" / (digest_path(digest) + ".json")
+
+    def _resolve(self, reference: str) -> str:
+        if digests.is_digest(reference):
+            return reference
+        if is_image_name(reference):
+            with contextlib.suppress(FileNotFoundError):
+                named = (self.root / "names" / reference).read_text(errors="replace")
+                if digests.is_digest(named):  # false after a crash while it was written
+                    return named
+        known = (digests.at(path.parent.name, path.stem) for path in self.entries())
+        found = digests.beginning_with(reference, filter(None, known)) or []
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise StoreError(
+                f"{len(found)} images in the store {self.root} begin with {reference!r}",
+                remedy="give more digits of the digest",
+            )
+        raise self._no_image(reference)
+
+    def _no_image(self, reference: str) -> StoreError:
+        name = reference if NAME.fullmatch(reference) else "NAME"
+        return StoreError(
+            f"image {reference!r} not found in the store {self.root}",
+            remedy=f"bareboat capture --name {name}   # stores the active environment; "
+            f"or, from a registry: bareboat image pull {shlex.quote(reference)}",
+        )

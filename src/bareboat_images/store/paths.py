@@ -1,0 +1,170 @@
+"""The paths of a store's entries."""
+
+from __future__ import annotations
+
+import functools
+import re
+from pathlib import Path
+
+from bareboat.model import Image, Rootfs
+from bareboat_base import digests
+from bareboat_base.errors import UsageError
+
+#: File names of packed images. The tars hold the flat tree and the relinked one.
+FILE_KINDS = ("sif", "squashfs", "tar", "relinked.tar")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+#: Words that mean a place when a colon follows them (bareboat_images.oci.reference).
+_TRANSPORTS = (
+    "docker",
+    "oci",
+    "oci-archive",
+    "docker-archive",
+    "sif",
+    "squashfs",
+    "rootfs",
+    "sha256",
+    "sha512",
+)
+#: A remedy.
+LIST_RUNS = "bareboat status --all   # lists the runs"
+_POINT = re.compile(r"(.+-\d{8}-\d{6}(?:-\d+)?)\.(\d+)")
+
+
+class Paths:
+    """The paths of a store's entries."""
+
+    def __init__(self, root: Path, *, chosen_because: str = "", own: Path | None = None) -> None:
+        """`own`: for a group's store, the user's own store, which holds everything but images."""
+        self.root = root
+        self.own = root if own is None or own == root else own
+        #: The directory of tools from `doctor --fix`.
+        self.tools = self.own / "tools"
+        self._chosen_because = chosen_because
+        self._swept: set[Path] = set()
+
+    def layer_folder(self, diff_id: str) -> Path:
+        return self.root / "layers" / digest_path(diff_id)
+
+    def layer(self, diff_id: str) -> Path:
+        """The layer's tree."""
+        return self.layer_folder(diff_id) / "tree"
+
+    def trees(self, image: Image) -> list[Path]:
+        """The unpacked layers of an image, bottom first."""
+        return [self.layer(layer.diff_id) for layer in image.layers]
+
+    def recipe(self, diff_id: str) -> Path:
+        return self.layer_folder(diff_id) / "recipe"
+
+    def part(self, digest: str) -> Path:
+        return self.root / "parts" / digest_path(digest)
+
+    def identity(self, key: str) -> Path:
+        return self.own / "identities" / key
+
+    def driver(self, key: str) -> Path:
+        return self.own / "drivers" / key
+
+    def lease(self, name: str) -> Path:
+        return self.root / "leases" / name
+
+    def program(self, key: str) -> Path:
+        return self.own / "programs" / key
+
+    def site(self, name: str) -> Path:
+        """The facts about a compute node, by scheduler and partition."""
+        return self.own / "sites" / (re.sub(r"[^A-Za-z0-9._-]", "-", name) + ".json")
+
+    def host_library(self, key: str) -> Path:
+        return self.own / "host-libraries" / f"{key}.json"
+
+    def host_mpi(self, key: str) -> Path:
+        return self.own / "host-mpis" / key
+
+    def builds(self) -> Path:
+        """The results of steps of builds, and their cache mounts."""
+        return self.own / "builds"
+
+    def mpi_checks(self) -> Path:
+        return self.own / "mpi-checks"
+
+    def flat(self, digest: str) -> Path:
+        return self.root / "flat" / digest_path(digest)
+
+    def roots(self, digest: str) -> Path:
+        return self.root / "roots" / digest_path(digest)
+
+    def relinked(self, digest: str) -> Path:
+        return self.root / "relinked" / digest_path(digest)
+
+    def tool(self, name: str) -> Path:
+        return self.tools / name
+
+    def packed(self, digest: str, kind: str, own: str = "") -> Path:
+        """The image as one file of a kind, next to its facts and mount directories; `own`: the key of a file
+        with the mount points of some jobs."""
+        folder = self.root / "packed" / digest_path(digest)
+        return (folder / "own" / own if own else folder) / f"image.{kind}"
+
+    def blob(self, digest: str) -> Path:
+        return self.root / "blobs" / digest_path(digest)
+
+    def run(self, run_id: str) -> Path:
+        return _run(self.own, run_id)
+
+    def missing_run(self, name: str) -> UsageError:
+        return UsageError(f"run {name} not found", context=f"store: {self.root}", remedy=LIST_RUNS)
+
+    def rootfs(self, image: Image) -> Rootfs:
+        """The paths of the image's layers, bottom first, its flat tree and its packed files."""
+        return Rootfs(
+            layers={layer.diff_id: str(self.layer(layer.diff_id)) for layer in image.layers},
+            flat=str(self.flat(image.digest)),
+            relinked=str(self.relinked(image.digest)),
+            packed={kind: str(self.packed(image.digest, kind)) for kind in FILE_KINDS},
+        )
+
+
+@functools.lru_cache(maxsize=4096)
+def _run(own: Path, run_id: str) -> Path:
+    """The directory of a run or point, which lists of many runs need a dozen times each."""
+    if not NAME.fullmatch(run_id):
+        raise UsageError(f"{run_id!r} is not a run name", remedy=LIST_RUNS)
+    if (point := _POINT.fullmatch(run_id)) is not None:
+        return own / "runs" / point[1] / "points" / point[2]
+    return own / "runs" / run_id
+
+
+def check_name(name: str) -> None:
+    """Raise UsageError for an invalid image name."""
+    if not NAME.fullmatch(name):
+        raise UsageError(
+            f"{name!r} is not a valid image name",
+            context="allowed: up to 128 letters, digits, dots, dashes, underscores; a letter or digit first",
+            remedy="choose a name such as pytorch-2.4",
+        )
+
+
+def is_image_name(text: str) -> bool:
+    """Whether an image in the store may have this name: NAME or NAME:TAG."""
+    name, colon, tag = text.partition(":")
+    tagged = not colon or (_TAG.fullmatch(tag) is not None and name not in _TRANSPORTS)
+    return NAME.fullmatch(name) is not None and tagged
+
+
+def check_image_name(name: str) -> None:
+    """Raise UsageError for an invalid image name; unlike `check_name`, a tag may follow a colon."""
+    if not is_image_name(name):
+        raise UsageError(
+            f"{name[:200]!r} is not a valid image name",
+            context="allowed: letters, digits, dots, dashes, underscores, and a tag after one colon",
+            remedy="choose a name such as pytorch-2.4 or myapp:1.0",
+        )
+
+
+def digest_path(digest: str) -> str:
+    try:
+        return digests.place(digest)
+    except ValueError as error:
+        raise UsageError(str(error), remedy=f"write {digests.EXAMPLE}") from None

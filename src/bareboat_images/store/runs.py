@@ -1,0 +1,153 @@
+"""The runs of a store: unique names in the order of creation."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import errno
+import fcntl
+import hashlib
+import os
+import re
+import socket
+import struct
+import time
+from collections.abc import Iterator
+
+from bareboat_base.errors import StoreError
+from bareboat_base.files import untrusted
+from bareboat_base.files.trees import remove_tree
+from bareboat_images.store.files import Files
+from bareboat_images.store.paths import NAME
+
+#: The second of a run's creation in its name.
+_MOMENT = "%Y%m%d-%H%M%S"
+_MOMENT_IN_NAME = re.compile(r"-(\d{8}-\d{6})(?:-\d{1,3})?$")
+#: A run further in the future than clock errors explain does not set the time of later runs.
+_CLOCK_SKEW_S = 86_400.0
+#: Kept for the life of this process.
+_reserved: collections.deque[socket.socket] = collections.deque(maxlen=8)
+
+
+def _reserve(run_id: str) -> bool:
+    """Whether no other process of the user on this machine has a run of this name, in any store: processes
+    are found and terminated by that name."""
+    name = socket.socket(socket.AF_UNIX)
+    try:
+        name.bind(f"\0bareboat-run-{os.getuid()}-{hashlib.sha256(run_id.encode()).hexdigest()[:32]}")
+    except OSError as error:
+        name.close()
+        return error.errno != errno.EADDRINUSE
+    _reserved.append(name)
+    return True
+
+
+class Runs(Files):
+    """The runs of a store."""
+
+    def new_run(self, prefix: str) -> str:
+        """Make the directory of a new run with a unique name that sorts after all others.
+
+        After a clock was set back, or where login nodes' clocks differ, it has the newest run's second.
+        """
+        stem = _stem(prefix)
+        now = time.time()
+        moment = time.strftime(_MOMENT, time.gmtime(now))
+        latest = time.strftime(_MOMENT, time.gmtime(now + _CLOCK_SKEW_S))
+        with self.guarded():
+            newest = max((m for run in self._run_names() if (m := _moment(run)) <= latest), default="")
+        moment = max(moment, newest)
+        with self.guarded():
+            self._make(self.own)
+            (self.own / "runs").mkdir(exist_ok=True)
+            for serial in range(1000):
+                run_id = f"{stem}-{moment}" + (f"-{serial}" if serial else "")
+                if not _reserve(run_id):
+                    continue
+                with contextlib.suppress(FileExistsError):
+                    self.run(run_id).mkdir(mode=0o700)
+                    with self.whole_run(run_id):
+                        order = self._next_in_second(moment)
+                        (self.run(run_id) / "order").write_text(f"{order}\n")
+                    return run_id
+        raise StoreError(f"no free name for a run in {self.own}", remedy="wait a second, and try again")
+
+    @contextlib.contextmanager
+    def whole_run(self, run_id: str) -> Iterator[None]:
+        """Inside, an error removes the directory of the run, which has not started yet."""
+        try:
+            with self.guarded():
+                yield
+        except BaseException:
+            with contextlib.suppress(OSError):
+                remove_tree(self.run(run_id))
+            raise
+
+    def newest_of(self, job: str) -> str | None:
+        """The newest run of jobs of this name."""
+        pattern = re.compile(re.escape(_stem(job)) + r"-\d{8}-\d{6}(-\d+)?")
+        return next((run for run in reversed(self.runs()) if pattern.fullmatch(run)), None)
+
+    def runs(self) -> list[str]:
+        """The names of all runs in order of creation, newest last.
+
+        The name holds the second; `order` in the run's directory sorts runs within a second.
+        """
+        with self.guarded():
+            seconds = collections.defaultdict(list)
+            for run_id in self._run_names():
+                seconds[_moment(run_id)].append(run_id)
+            for same in seconds.values():
+                if len(same) > 1:
+                    same.sort(key=lambda run_id: (self._order(run_id), run_id))
+        return [run_id for moment in sorted(seconds) for run_id in seconds[moment]]
+
+    def _run_names(self) -> list[str]:
+        try:
+            with os.scandir(self.own / "runs") as entries:
+                return [e.name for e in entries if NAME.fullmatch(e.name) and e.is_dir(follow_symlinks=False)]
+        except FileNotFoundError:
+            return []
+
+    def _next_in_second(self, moment: str) -> int:
+        return 1 + max(self._order(run_id) for run_id in self._run_names() if _moment(run_id) == moment)
+
+    def _order(self, run_id: str) -> int:
+        """The run's position among those of its second; 0 without one."""
+        try:
+            return int(untrusted.read_text(self.run(run_id) / "order", limit=20))
+        except (OSError, ValueError):
+            return 0
+
+    @contextlib.contextmanager
+    def locked(self, run_id: str) -> Iterator[None]:
+        """Allow one writer per run. A POSIX lock ends with its process."""
+        with self.guarded(), open(self.run(run_id) / "lock", "w") as stream:
+            try:
+                fcntl.lockf(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise StoreError(
+                    f"another bareboat process uses {run_id}", remedy="wait until it ends, or stop it"
+                ) from None
+            yield
+
+    def is_locked(self, run_id: str) -> bool:
+        """Whether a process uses the run (`locked`)."""
+        try:
+            with open(self.run(run_id) / "lock", "rb") as stream:
+                # struct flock of fcntl(2): type, whence, start, length, process.
+                asked = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+                found = struct.unpack("hhqqi", fcntl.fcntl(stream, fcntl.F_GETLK, asked))
+        except OSError:
+            return False
+        return bool(found[0] != fcntl.F_UNLCK)
+
+
+def _stem(job: str) -> str:
+    """A job's name, as in the names of its runs."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", job).strip("-._")[:100] or "run"
+
+
+def _moment(run_id: str) -> str:
+    found = _MOMENT_IN_NAME.search(run_id)
+    return found[1] if found else ""

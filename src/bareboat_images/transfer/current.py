@@ -1,0 +1,52 @@
+"""Checks whether a pull has anything to do. Imports little, since usually it has not."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from bareboat.model import Image
+from bareboat_base import architectures
+from bareboat_images.oci.reference import Reference, Transport
+from bareboat_images.signatures import place
+from bareboat_images.store import Store
+from bareboat_images.transfer import locate
+from bareboat_images.transfer.locate import Access
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pulled:
+    """The result of a pull: `fetched` layers came from the source, `shared` ones were in the store."""
+
+    image: Image
+    fetched: int
+    shared: int
+
+
+def current(found: Reference, store: Store, access: Access, *, machine: str) -> Pulled | None:
+    """The image in the store, if the reference still refers to it; sends at most one request to a registry.
+
+    An image that the signature policy has not accepted is not current, nor is one for another `machine`.
+    """
+    pin = store.pinned(str(found))
+    if pin is None or not store.has_image(pin.digest):
+        return None
+    image = store.image(pin.digest)
+    if architectures.oci(image.architecture) not in (architectures.oci(machine), "", "unknown"):
+        return None
+    if not place.requires_nothing(access.policy, os.environ):
+        from bareboat_images.signatures.check import holds
+
+        if not holds(found, pin, access):
+            return None
+    if found.transport is not Transport.REGISTRY:
+        if locate.state_of_file(found) != pin.root:
+            return None
+    elif found.digest is None:
+        from bareboat_images.registry import client
+
+        options = locate.remote_options(found.registry, access)
+        with client.open_registry(found.registry, found.repository, found.wanted, options=options) as source:
+            if source.head_digest() != pin.root:
+                return None
+    return Pulled(image=image, fetched=0, shared=len(image.layers))

@@ -1,0 +1,169 @@
+"""Resolves what a user wrote to an image in the store, or to its source."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+
+from bareboat.model import Image
+from bareboat_base.errors import StoreError, UsageError
+from bareboat_base.files import untrusted
+from bareboat_images.oci import reference
+from bareboat_images.oci.reference import Reference, Transport
+from bareboat_images.oci.source import Source
+from bareboat_images.store import Store
+
+if TYPE_CHECKING:
+    from bareboat_images.registry.options import Options
+
+
+#: Endings of words that are more likely a file than an image of Docker Hub.
+_SUFFIXES = (".sif", ".simg", ".sqsh", ".sqfs", ".squashfs", ".tar", ".tar.gz", ".tgz")
+
+
+class Access(Struct, frozen=True, kw_only=True):
+    """How this site's registries are reached. `plain_http`: registries without TLS; `mirrors`: registry ->
+    mirrors tried before it; `policy`: a signature policy instead of the user's or the machine's; `say`
+    reports delays."""
+
+    plain_http: frozenset[str] = frozenset()
+    ca_file: str | None = None
+    mirrors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    policy: str | None = None
+    say: Callable[[str], None] = lambda _text: None
+
+
+def read_access(
+    *,
+    plain_http: str,
+    mirrors: str,
+    ca_file: str,
+    policy: str | None = None,
+    say: Callable[[str], None] = lambda _text: None,
+) -> Access:
+    """Parse the settings as users write them: names separated by commas, REGISTRY=HOST separated by commas.
+
+    Raises UsageError.
+    """
+    places: dict[str, tuple[str, ...]] = {}
+    for entry in _listed(mirrors):
+        name, equals, place = entry.partition("=")
+        if not equals or not name or not place:
+            raise UsageError(
+                f"{entry!r} is no mirror", remedy="write mirrors as docker.io=mirror.example.org:5000"
+            )
+        places[name] = (*places.get(name, ()), place)
+    if ca_file:
+        try:
+            os.close(untrusted.open_regular(ca_file, follow=True))
+        except OSError as error:
+            raise untrusted.unreadable(ca_file, error) from None
+    return Access(
+        plain_http=frozenset(_listed(plain_http)),
+        ca_file=ca_file or None,
+        mirrors=places,
+        policy=policy or None,
+        say=say,
+    )
+
+
+def _listed(text: str) -> list[str]:
+    return [part for part in (part.strip() for part in text.split(",")) if part]
+
+
+def read(text: str, *, folder: str) -> Reference:
+    """Parse a reference; the kind of a path without a prefix is detected from its content.
+
+    `torch.sif` is the file, if it exists in `folder`, else an image of Docker Hub.
+    """
+    if "\0" in text:
+        raise UsageError(f"{text!r} holds a NUL byte, which no name does", remedy="write NAME:TAG, or a path")
+    there = os.path.join(folder, text)
+    if (
+        reference.looks_like_path(text)
+        or ("/" in text and os.path.exists(there))
+        or (text.endswith(_SUFFIXES) and os.path.isfile(there))
+    ):
+        from bareboat_images.transfer import local
+
+        path = os.path.join(folder, os.path.expanduser(text))
+        return reference.at_path(local.sniff(path), path, folder=folder)
+    return reference.parse(text, folder=folder)
+
+
+def in_store(text: str, store: Store, *, folder: str) -> Image | None:
+    """The image in the store with this name, digest or pinned reference; None if it does not exist."""
+    try:
+        return store.image(text)
+    except (StoreError, UsageError) as error:
+        if store.knows(text):
+            raise  # it exists, but is damaged
+        missing = error
+    try:
+        pin = store.pinned(str(read(text, folder=folder)))
+    except UsageError:
+        if any(mark in text for mark in "@:/"):  # names of images in the store have none of these
+            raise
+        raise missing from None
+    # The pin of a removed image remains, without an image.
+    return store.image(pin.digest) if pin is not None and store.knows(pin.digest) else None
+
+
+def remote_options(registry: str, access: Access) -> Options:
+    """The options for one registry, with this process's proxies and credentials."""
+    from bareboat_images.registry.options import Options
+
+    return Options(
+        environment=os.environ,
+        plain_http=registry in access.plain_http,
+        ca_file=access.ca_file,
+        mirrors=access.mirrors.get(registry, ()),
+        say=access.say,
+    )
+
+
+def open_source(
+    found: Reference, access: Access, *, scratch: Path | None = None, max_ratio: float = 1000.0
+) -> Source:
+    """Open the source of a reference. `scratch`: a directory for what must be decompressed or unpacked first,
+    to at most `max_ratio` times its size."""
+    if found.transport is Transport.REGISTRY:
+        from bareboat_images.registry import client
+
+        return client.open_registry(
+            found.registry, found.repository, found.wanted, options=remote_options(found.registry, access)
+        )
+    from bareboat_images.transfer import local
+
+    return local.open_local(found.path, found.transport, found.tag, scratch=scratch, max_ratio=max_ratio)
+
+
+def open_briefly(found: Reference, access: Access) -> Source:
+    """Open a registry's image to read its manifest, with short time-outs and without retries."""
+    import dataclasses
+
+    from bareboat_images.registry import client
+
+    options = dataclasses.replace(
+        remote_options(found.registry, access),
+        attempts=1, connect_timeout_s=5.0, read_timeout_s=5.0, longest_wait_s=0.0,
+    )  # fmt: skip
+    return client.open_registry(found.registry, found.repository, found.wanted, options=options)
+
+
+def state_of_file(found: Reference) -> str | None:
+    """A string that changes with the file of a reference; None for a directory, whose changes cannot be
+    detected."""
+    path = os.path.join(found.path, "index.json") if found.transport is Transport.OCI else found.path
+    try:
+        state = os.stat(path)
+    except OSError:
+        return None
+    if not stat.S_ISREG(state.st_mode):
+        return None
+    return f"{state.st_size} bytes, {state.st_mtime_ns}"

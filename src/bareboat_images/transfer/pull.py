@@ -1,0 +1,179 @@
+"""Pulls an image from its source into the store, and pins the reference to its digest.
+
+Of several processes that pull the same image, one fetches it; the others wait, without importing the modules
+that only fetching needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from bareboat.model import Image, Pin
+from bareboat_base import digests
+from bareboat_base.clock import utc_now
+from bareboat_base.errors import ImageError
+from bareboat_images import lease, pinning
+from bareboat_images.layers.limits import Limits
+from bareboat_images.oci import manifest
+from bareboat_images.oci.blobs import is_kept
+from bareboat_images.oci.source import Descriptor, Document, Source
+from bareboat_images.progress import Progress
+from bareboat_images.store import Store
+from bareboat_images.transfer.current import Pulled
+
+if TYPE_CHECKING:
+    from bareboat_images.signatures.check import Checked
+
+    Judge = Callable[[tuple[str, ...]], Checked]
+
+
+def pull(
+    source: Source,
+    store: Store,
+    *,
+    reference: str,
+    machine: str,
+    limits: Limits,
+    root: str | None = None,
+    fresh: bool = False,
+    keep_blobs: bool = False,
+    judge: Judge | None = None,
+    progress: Progress = lambda *_: None,
+) -> Pulled:
+    """Load the image into the store and pin the reference to its digest.
+
+    `machine`: the architecture, as in `uname -m`. `root`: the state pinned for the reference; None: the
+    digest
+    of the root document. `judge` gets the digests of the manifest and of the indexes that led to it, before
+    layers are fetched, and raises when the image is refused. With `fresh`, existing layers are fetched and
+    unpacked again; with `keep_blobs`, layers are also kept in the form that the manifest names.
+
+    Raises ImageError for a fault of the source or the image, StoreError when the store cannot accept it.
+    """
+    progress("asking for the manifest", 0, 0)
+    document = source.document()
+    passed = _choose(source, document, machine)
+    chosen = passed[-1]
+    _check_digest(reference, passed, source.name)
+    checked = judge(tuple(dict.fromkeys(each.digest for each in reversed(passed)))) if judge else None
+    for index in passed[:-1]:
+        store.keep_document(index.digest, index.data)
+    pin = Pin(
+        reference=reference,
+        digest=chosen.digest,
+        root=root or document.digest,
+        pinned_at=utc_now(),
+        trust=checked.trust if checked else None,
+    )
+    confirm = checked.confirm if checked else lambda: None
+
+    def there() -> bool:
+        return (
+            not fresh
+            and store.has_image(chosen.digest)
+            and (not keep_blobs or not unkept(store, store.image(chosen.digest), chosen))
+        )
+
+    def waiting(holder: str) -> None:
+        progress(f"waiting for {holder}, which is pulling the same image", 0, 0)
+
+    with lease.hold(store.lease(f"image-{digests.hexed(pin.digest)}"), until=there, waiting=waiting) as mine:
+        if mine:
+            image, fetched = _bring(
+                source, store, chosen, pin, machine, limits, fresh, keep_blobs, confirm, progress
+            )
+        else:
+            image, fetched = store.image(chosen.digest), 0
+            manifest.check_machine(image.architecture, machine=machine, name=source.name)
+            confirm()
+            store.pin(pin)
+    return Pulled(image=image, fetched=fetched, shared=len(image.layers) - fetched)
+
+
+def _bring(
+    source: Source,
+    store: Store,
+    chosen: Document,
+    pin: Pin,
+    machine: str,
+    limits: Limits,
+    fresh: bool,
+    keep_blobs: bool,
+    confirm: Callable[[], None],
+    progress: Progress,
+) -> tuple[Image, int]:
+    """The image, after fetching its missing layers, and the number of layers fetched."""
+    read = manifest.manifest(chosen, name=source.name)
+    described = source.document(read.config.digest)
+    config = manifest.config(described, name=source.name)
+    manifest.check_machine(config.architecture, os=config.os, machine=machine, name=source.name)
+    if len(config.diff_ids) != len(read.layers):
+        raise ImageError(
+            f"{source.name} contradicts itself: {len(read.layers)} layers in its manifest, "
+            f"{len(config.diff_ids)} in its config",
+            remedy="the image must be built and pushed again",
+        )
+    from bareboat_images.transfer import fetch
+
+    with store.scratch() as scratch:
+        fetched = fetch.bring_layers(
+            source,
+            store,
+            scratch,
+            [
+                source.held(layer, diff_id)
+                for layer, diff_id in zip(read.layers, config.diff_ids, strict=True)
+            ],
+            config.diff_ids,
+            limits=limits,
+            fresh=fresh,
+            keep_blobs=keep_blobs,
+            progress=progress,
+        )
+        confirm()
+        image = fetch.join(store, config, chosen.digest, pin.reference, (*source.notes, *config.notes))
+        store.put_image(image, manifest=chosen.data, config=described.data, config_digest=described.digest)
+        store.pin(pin)
+    return image, fetched
+
+
+def layers_of(source: Source, machine: str) -> tuple[Descriptor, ...]:
+    """The layers that a pull would fetch, from the image's manifest. Raises ImageError."""
+    try:
+        return manifest.manifest(_choose(source, source.document(), machine)[-1], name=source.name).layers
+    finally:
+        source.close()
+
+
+def unkept(store: Store, image: Image, document: Document) -> tuple[Descriptor, ...]:
+    """The image's layers that the store has only unpacked, not in the form that its manifest names."""
+    read = manifest.manifest(document, name=image.reference or image.digest)
+    return tuple(
+        descriptor
+        for descriptor, layer in zip(read.layers, image.layers, strict=True)
+        if descriptor.digest != layer.diff_id and not is_kept(store, descriptor)
+    )
+
+
+def _check_digest(reference: str, passed: list[Document], name: str) -> None:
+    """Raise ImageError if the digest in the reference is neither the manifest's nor that of an index that led
+    to it."""
+    asked = pinning.digest_in(reference)
+    if asked is not None and asked not in {each.digest for each in passed}:
+        raise ImageError(
+            f"{name} does not match its digest",
+            context=f"expected {asked}, found {passed[-1].digest}",
+            remedy="name the image without the digest, or get the one that has it",
+        )
+
+
+def _choose(source: Source, root: Document, machine: str) -> list[Document]:
+    """The manifest for this machine, preceded by the indexes that led to it, at most two."""
+    passed = [root]
+    for _ in range(3):
+        offered = manifest.platforms(passed[-1], name=source.name)
+        if offered is None:
+            return passed
+        passed.append(source.document(manifest.choose(offered, machine=machine, name=source.name).digest))
+    raise ImageError(f"{source.name} is an index of indexes of indexes; that is not an image")

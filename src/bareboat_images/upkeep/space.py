@@ -1,0 +1,169 @@
+"""The disk space of a store (`image du`): by purpose, and by image."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from bareboat.model import Image
+from bareboat_base import digests
+from bareboat_base.errors import StoreError
+from bareboat_images.store import Store
+from bareboat_images.upkeep import contents
+
+#: The directories of small files: manifests and configs, metadata, names.
+_DOCUMENTS = ("blobs", "images", "captures", "names", "pins", "leases")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Amount:
+    """Space on the store's file system."""
+
+    size_bytes: int = 0
+    inodes: int = 0
+
+    def __add__(self, other: Amount) -> Amount:
+        return Amount(size_bytes=self.size_bytes + other.size_bytes, inodes=self.inodes + other.inodes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageUsage:
+    """The disk space of one image. `own`: would be free without it; `shared`: in layers that other images
+    also have.
+
+    `names`: its names and pinned references.
+    """
+
+    digest: str
+    names: tuple[str, ...]
+    own: Amount
+    shared: Amount
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """The disk space of the store, by purpose. `unused`: in layers of no image; see `collect_garbage`.
+
+    `flat`: the space that flat trees add to the layers whose files they link; `total` counts nothing twice.
+    """
+
+    images: tuple[ImageUsage, ...]
+    layers: Amount
+    unused: Amount
+    flat: Amount
+    packed: Amount
+    documents: Amount
+    parts: Amount
+    runs: Amount
+    in_progress: Amount
+    total: Amount
+
+
+def usage(store: Store) -> Usage:
+    """Measure the store, and what each image needs. Layers are not walked: their metadata has the sizes.
+
+    Raises StoreError for directories that this user may not read.
+    """
+    with store.guarded():
+        images, _ = contents.images(store)
+        amounts = {diff_id: layer_amount(store, diff_id) for diff_id in contents.named(store.root / "layers")}
+        users: dict[str, set[str]] = {}
+        for image in images:
+            for layer in image.layers:
+                users.setdefault(layer.diff_id, set()).add(image.digest)
+        names = contents.names(store)
+        per_image = []
+        for image in images:
+            own = shared = Amount()
+            for diff_id in dict.fromkeys(layer.diff_id for layer in image.layers):
+                amount = amounts.get(diff_id, Amount())
+                if len(users[diff_id]) == 1:
+                    own += amount
+                else:
+                    shared += amount
+            per_image.append(
+                ImageUsage(
+                    digest=image.digest,
+                    names=tuple(sorted(names.get(image.digest, ()))),
+                    own=own,
+                    shared=shared,
+                )
+            )
+        layers = total(amounts.values())
+        flat = total(walked(store.root / name, linked=False) for name in ("flat", "roots", "relinked"))
+        packed = walked(store.root / "packed")
+        documents = total(walked(store.root / name) for name in _DOCUMENTS)
+        parts = walked(store.root / "parts")
+        runs = walked(store.root / "runs")
+        in_progress = walked(store.root / "tmp")
+    return Usage(
+        images=tuple(per_image),
+        layers=layers,
+        unused=total(amount for diff_id, amount in amounts.items() if diff_id not in users),
+        flat=flat,
+        packed=packed,
+        documents=documents,
+        parts=parts,
+        runs=runs,
+        in_progress=in_progress,
+        total=total((layers, flat, packed, documents, parts, runs, in_progress)),
+    )
+
+
+def shared_layers(store: Store, image: Image) -> tuple[Amount, tuple[str, ...]]:
+    """The space that would remain after an image's removal, in layers that other images also have, and the
+    names of those images."""
+    images, _ = contents.images(store)
+    own = {layer.diff_id for layer in image.layers}
+    users = [each for each in images if own & {layer.diff_id for layer in each.layers}]
+    shared = own & {layer.diff_id for each in users for layer in each.layers}
+    names = contents.names(store)
+    called = [min(names.get(each.digest, {digests.short(each.digest)})) for each in users]
+    return total(layer_amount(store, diff_id) for diff_id in shared), tuple(sorted(called))
+
+
+def layer_amount(store: Store, diff_id: str) -> Amount:
+    """The space of a layer by its metadata; a damaged layer is walked."""
+    folder = store.layer_folder(diff_id)
+    try:
+        facts = store.stored_layer(diff_id)
+        beside = [entry.stat(follow_symlinks=False) for entry in os.scandir(folder) if entry.name != "tree"]
+    except (StoreError, OSError):
+        return walked(folder)
+    return Amount(
+        size_bytes=facts.unpacked_bytes + sum(state.st_size for state in beside),
+        inodes=facts.inodes + 2 + len(beside),  # including the layer's directory, and its tree's
+    )
+
+
+def walked(place: Path, *, linked: bool = True) -> Amount:
+    """The space below a directory, each file once; without `linked`, files with several names are not
+    counted."""
+    size_bytes = inodes = 0
+    seen: set[tuple[int, int]] = set()
+    for state in contents.states(place):
+        if stat.S_ISREG(state.st_mode):
+            if state.st_nlink > 1:
+                if not linked or (state.st_dev, state.st_ino) in seen:
+                    continue
+                seen.add((state.st_dev, state.st_ino))
+            size_bytes += min(state.st_size, state.st_blocks * 512)  # a sparse file counts by its blocks
+        elif not linked and state.st_nlink > 1 and not stat.S_ISDIR(state.st_mode):
+            continue
+        inodes += 1
+    return Amount(size_bytes=size_bytes, inodes=inodes)
+
+
+def file_amount(path: Path) -> Amount:
+    try:
+        state = path.lstat()
+    except OSError:
+        return Amount()
+    return Amount(size_bytes=0 if stat.S_ISDIR(state.st_mode) else state.st_size, inodes=1)
+
+
+def total(amounts: Iterable[Amount]) -> Amount:
+    return sum(amounts, start=Amount())

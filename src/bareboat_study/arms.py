@@ -1,0 +1,194 @@
+"""An arm of a study's run: started, and then its record."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from msgspec import UNSET, UnsetType
+
+from bareboat.model import Arm, MemorySample, Phases, Record, Study, Usage, Window, kept_result
+from bareboat.runs import directory, usage
+from bareboat_base import codec, execute
+from bareboat_base.clock import utc_now
+from bareboat_base.errors import BareboatError, RunError
+from bareboat_study.gate import Gate
+from bareboat_study.meterlog import Process, read_rank
+from bareboat_study.metrics import Reader
+from bareboat_study.patterns import Curve
+
+#: The exit code of an arm that was stopped because another one failed: that of SIGTERM.
+STOPPED = 143
+
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """The warm-up run's findings:  whether the command has a meter, and how long its windows are."""
+
+    metered: bool
+    steps_per_window: int | None = None
+    settle: int = 0
+
+
+class ArmError(RunError):
+    """One arm failed. `arm`: its name."""
+
+    def __init__(
+        self, arm: str, message: str, *, context: str = "", remedy: str = "", code: int | None = None
+    ) -> None:
+        super().__init__(f"{arm}: {message}", context=context, remedy=remedy, code=code)
+        self.arm = arm
+
+
+@dataclass(slots=True)
+class LiveArm:
+    """An arm that has been started. `fault`: why its run is not measured."""
+
+    arm: Arm
+    live: execute.Live
+    gate: Gate
+    folder: Path
+    position: int
+    started_at: str
+    reader: Reader
+    #: (block, first step, one past the last step)
+    turns: list[tuple[int, int, int]] = field(default_factory=list)
+    memory: list[MemorySample] = field(default_factory=list)
+    numbers: dict[str, float] = field(default_factory=dict)
+    curves: dict[str, Curve] = field(default_factory=dict)
+    fault: BareboatError | None = None
+    scheduled_as: tuple[str, ...] = ()
+
+    def sample_memory(self, kind: str) -> None:
+        at_s = (time.monotonic_ns() - self.live.spawned_ns) / 1e9
+        self.memory.append(MemorySample(at_s=at_s, bytes=self.live.memory_bytes(kind)))
+
+    @property
+    def meter_folder(self) -> Path:
+        return self.folder / "meter"
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "output.log"
+
+
+def record(study: Study, run: int, arm: LiveArm, design: Design, began_ns: int, *, warm_up: bool) -> Record:
+    """The record of an arm that exited. `began_ns`: the start of the study's run."""
+    processes: list[Process] = []
+    if design.metered:
+        processes = [read_rank(arm.meter_folder, rank) for rank in range(arm.gate.world_size or 0)]
+    first = processes[0] if processes else None
+    exited_ns = arm.live.exited_ns or time.monotonic_ns()
+    wall_s = arm.live.wall_s
+    phases = None
+    windows: tuple[Window, ...] = ()
+    if first is not None:
+        windows = tuple(
+            Window(
+                block=block,
+                began_s=(first.opened_ns(begin) - began_ns) / 1e9,
+                settle=design.settle,
+                step_s=first.step_seconds(begin, end),
+                **_used(processes, end),
+            )
+            for block, begin, end in arm.turns
+            if end <= first.steps
+        )
+        phases = _phases(arm, first, exited_ns)
+        wall_s = sum(getattr(phases, name) for name in Phases.__struct_fields__)
+    results = (first.results if first else {}) | arm.numbers
+    # The kernel's peak of the largest process covers what samples missed.
+    peak = max([arm.live.peak_process_bytes, *(sample.bytes for sample in arm.memory)])
+    return Record(
+        study=study.id,
+        run=run,
+        arm=arm.arm.name,
+        warm_up=warm_up,
+        position=arm.position,
+        started_at=arm.started_at,
+        exit_code=arm.live.poll() or 0,
+        wall_s=wall_s,
+        plan_digest=arm.arm.plan_digest,
+        image_digest=_image_digest(study, arm.arm),
+        site_digest=codec.digest(study.site),
+        world_size=arm.gate.world_size or study.job.topology.world_size,
+        samples_per_step=first.samples_per_step if first else None,
+        phases=phases,
+        windows=windows,
+        memory=tuple(arm.memory),
+        memory_kind="pss" if first else "rss",
+        peak_memory_bytes=peak,
+        peak_rank_rss_bytes=tuple(process.peak_rss_bytes for process in processes),
+        results={name: kept_result(value) for name, value in results.items()},
+        diverged=first.diverged if first else {},
+        series=arm.curves or UNSET,
+        load_1min=os.getloadavg()[0],
+        usage=_usage(arm, first, exited_ns),
+        scheduled_as=arm.scheduled_as or UNSET,
+        ended_because="" if arm.fault is None else arm.fault.message,
+    )
+
+
+def _used(ranks: Sequence[Process], end: int) -> dict[str, Any]:
+    """The processor time, the waits and the threads of the window that ends at step `end`; empty unless all
+    ranks have them."""
+    found = [rank.used.get(end) for rank in ranks]
+    known = [each for each in found if each is not None]
+    if len(known) < len(found):
+        return {}
+    cpu_ns, wait_ns, threads = map(sum, zip(*known, strict=True))
+    return {"cpu_s": cpu_ns / 1e9, "wait_s": wait_ns / 1e9, "threads": threads}
+
+
+def failed_record(study: Study, run: int, arm: Arm, error: RunError) -> Record:
+    """The record of an arm in a run of which an arm failed while all were taking turns."""
+    failed = error.arm if isinstance(error, ArmError) else arm.name
+    return Record(
+        study=study.id,
+        run=run,
+        arm=arm.name,
+        warm_up=False,
+        position=0,
+        started_at=utc_now(),
+        exit_code=(error.code or 1) if arm.name == failed else STOPPED,
+        wall_s=0.0,
+        plan_digest=arm.plan_digest,
+        image_digest=_image_digest(study, arm),
+        site_digest=codec.digest(study.site),
+        load_1min=os.getloadavg()[0],
+        ended_because=error.message,
+    )
+
+
+def _image_digest(study: Study, arm: Arm) -> str:
+    return study.image.digest if arm.image_digest is UNSET else arm.image_digest
+
+
+def _usage(arm: LiveArm, first: Process | None, exited_ns: int) -> Usage | UnsetType:
+    began_ns = arm.live.spawned_ns
+    ends_ns = () if first is None else (*first.phase_ends_ns, exited_ns)
+    return usage.read(
+        usage.folders(arm.folder / directory.CONTROL),
+        began_s=began_ns / 1e9,
+        phase_ends_s=tuple((each - began_ns) / 1e9 for each in ends_ns),
+        exact=arm.live.totals,
+        is_alone=first is None,
+    )
+
+
+def _phases(arm: LiveArm, first: Process, exited_ns: int) -> Phases:
+    steps = first.step_seconds(0, first.steps)
+    last_ns = first.stretches[-1][1][-1] if first.stretches else first.start_ns
+    last_ns = max(last_ns, first.released_ns)
+    return Phases(
+        process_start_s=(first.loaded_ns - arm.live.spawned_ns) / 1e9,
+        import_s=(first.imported_ns - first.loaded_ns) / 1e9,
+        setup_s=(first.start_ns - first.imported_ns) / 1e9,
+        first_step_s=steps[0] if steps else 0.0,
+        steady_s=sum(steps[1:]),
+        finish_s=(exited_ns - last_ns) / 1e9,
+    )

@@ -1,0 +1,169 @@
+"""Pure: two studies of the same arms: how the ratios of the arms changed from one to the other."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bareboat_base.errors import UsageError
+from bareboat_study import families
+from bareboat_study.analysis import Analysis, Metric
+from bareboat_study.statistics import Comparison, Verdict, compare_means, geometric_mean, verdict_of
+
+#: Baseline, contender, and the point.
+Place = tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effects:
+    """The primary metric of two arms at a point: contender / baseline in each run. `diverged`: whether their
+    training did."""
+
+    metric: str
+    ratios: tuple[float, ...]
+    diverged: bool = False
+
+    @property
+    def logs(self) -> list[float]:
+        return [math.log(ratio) for ratio in self.ratios]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A metric's ratio of two arms at a point in both studies, and second / first. `verdict` is corrected for
+    the number of points (Holm)."""
+
+    baseline: str
+    contender: str
+    label: str
+    metric: str
+    unit: str = ""
+    first: float
+    second: float
+    comparison: Comparison
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """`metric`: the primary one. `only_first`, `only_second`: places that the other study did not measure.
+    `other_metric`: places where the primary metrics differ. `diverged`: places where the training did in one
+    of the studies."""
+
+    metric: str
+    found: tuple[Change, ...]
+    only_first: tuple[Place, ...]
+    only_second: tuple[Place, ...]
+    other_metric: tuple[Place, ...] = ()
+    diverged: tuple[Place, ...] = ()
+
+
+def between(
+    first: Sequence[tuple[Place, Effects]],
+    second: Sequence[tuple[Place, Effects]],
+    *,
+    margin: float,
+    confidence: float,
+) -> Changes:
+    """What changed at the places that both studies measured."""
+    others = dict(second)
+    made, other_metric, diverged = [], [], []
+    for place, own in first:
+        other = others.get(place)
+        if other is None:
+            continue
+        if own.metric != other.metric:
+            other_metric.append(place)
+            continue
+        if own.diverged or other.diverged:
+            diverged.append(place)
+            continue
+        compared = compare_means(own.logs, other.logs, margin=margin, confidence=confidence)
+        made.append(
+            Change(
+                baseline=place[0],
+                contender=place[1],
+                label=place[2],
+                metric=own.metric,
+                first=geometric_mean(own.ratios),
+                second=geometric_mean(other.ratios),
+                comparison=compared,
+                verdict=compared.verdict,
+            )
+        )
+    verdicts = corrected([each.comparison for each in made])
+    known = dict(first)
+    return Changes(
+        metric=next((own.metric for _, own in first), ""),
+        found=tuple(
+            dataclasses.replace(each, verdict=verdict) for each, verdict in zip(made, verdicts, strict=True)
+        ),
+        only_first=tuple(place for place in known if place not in others),
+        only_second=tuple(place for place in others if place not in known),
+        other_metric=tuple(other_metric),
+        diverged=tuple(diverged),
+    )
+
+
+def of_metrics(
+    arms: tuple[str, str], first: Analysis, second: Analysis, *, margin: float, confidence: float
+) -> Changes:
+    """What changed in each metric of two studies of two arms, the primary one first.
+
+    Raises UsageError where their primary metrics differ, or the training diverged in one of them.
+    """
+    one, other = ({(each.name, each.unit): each for each in study.metrics} for study in (first, second))
+    primary = first.primary
+    if (primary.name, primary.unit) != (second.primary.name, second.primary.unit):
+        raise UsageError(
+            f"the primary metric of {first.study} is {_named(primary)}, and that of {second.study} is "
+            f"{_named(second.primary)}",
+            remedy=f"bareboat report {first.study}; bareboat report {second.study}   # each alone",
+        )
+    for study in (first, second):
+        if study.diverged:
+            raise UsageError(
+                f"the training of {study.study} diverged, so its ratios are compared with no other study's",
+                remedy=f"bareboat report {study.study}   # shows where it diverged",
+            )
+    made = []
+    for key, own in one.items():
+        if key not in other:
+            continue
+        compared = compare_means(own.effects, other[key].effects, margin=margin, confidence=confidence)
+        made.append(
+            Change(
+                baseline=arms[0],
+                contender=arms[1],
+                label="",
+                metric=own.name,
+                unit=own.unit,
+                first=own.comparison.ratio,
+                second=other[key].comparison.ratio,
+                comparison=compared,
+                verdict=compared.verdict,
+            )
+        )
+    made.sort(key=lambda each: each.metric != primary.name)
+    return Changes(
+        metric=primary.name,
+        found=tuple(made),
+        only_first=tuple((*arms, _named(one[key])) for key in one if key not in other),
+        only_second=tuple((*arms, _named(other[key])) for key in other if key not in one),
+    )
+
+
+def _named(metric: Metric) -> str:
+    return f"{metric.name}, {metric.unit}" if metric.unit else metric.name
+
+
+def corrected(compared: Sequence[Comparison]) -> list[Verdict]:
+    """The verdicts of a family, corrected for their number (Holm)."""
+    equal = families.holm([each.equivalence_p for each in compared])
+    differ = families.holm([each.difference_p for each in compared])
+    return [
+        verdict_of(equal_p, differ_p, 1 - each.confidence)
+        for each, equal_p, differ_p in zip(compared, equal, differ, strict=True)
+    ]

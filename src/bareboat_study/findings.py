@@ -1,0 +1,414 @@
+"""Pure: what a study of several arms and points found: the answer in a sentence, and every comparison."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import statistics as descriptive
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from bareboat.model import Contrast, Matrix, MetricRequest, ProveRequest, Record, Study
+from bareboat.model.matrix import Value, point_text
+from bareboat.model.metric import primary_of
+from bareboat_base.errors import UsageError
+from bareboat_base.printable import counted
+from bareboat_study import analysis, families, pooling, scaling
+from bareboat_study.analysis import Analysis, Correction, Metric, Pair
+from bareboat_study.pooling import Pooled
+from bareboat_study.scaling import Scaling
+from bareboat_study.statistics import Verdict, compare, geometric_mean, verdict_of
+
+_WORKERS = ("topology.nodes", "topology.ranks_per_node")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PointFinding:
+    """Two arms at one point. `study`: the two arms as a study of their own. `analysis`: of that; None where
+    fewer than two runs are complete, for the `reason`. `equivalence_p`, `difference_p` and `verdict` are
+    corrected for the number of points and contrasts (Holm)."""
+
+    point: int
+    label: str
+    study: Study
+    analysis: Analysis | None
+    reason: str = ""
+    equivalence_p: float = 1.0
+    difference_p: float = 1.0
+    verdict: Verdict | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContrastFinding:
+    """Two arms at all points. `pooled`: over the points whose training did not diverge; None for fewer than
+    two."""
+
+    contrast: Contrast
+    baseline: str
+    contender: str
+    points: tuple[PointFinding, ...]
+    pooled: Pooled | None
+
+    def count(self, verdict: Verdict | None) -> int:
+        return sum(each.verdict is verdict for each in self.points)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScalingFinding:
+    """How one arm scales. `at`: the values of the other factors."""
+
+    arm: str
+    at: str
+    scaling: Scaling
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A measured run of an arm that failed. It is in the records, and in no number."""
+
+    point: int
+    label: str
+    run: int
+    arm: str
+    exit_code: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyFindings:
+    """The results of a study. `metric`: the primary one. `missing`: runs that are left; a study is complete
+    without any."""
+
+    study: str
+    metric: str
+    unit: str
+    higher_is_better: bool
+    contrasts: tuple[ContrastFinding, ...]
+    scalings: tuple[ScalingFinding, ...]
+    failures: tuple[Failure, ...]
+    missing: int
+    sentences: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def find(
+    matrix: Matrix, studies: Sequence[Study], records: Sequence[Sequence[Record]], *, missing: int = 0
+) -> StudyFindings:
+    """Analyse a study from its raw records. `studies` and `records`: of each point."""
+    raw = [
+        [_point(matrix, contrast, point, studies[point], records[point]) for point in range(len(studies))]
+        for contrast in matrix.contrasts
+    ]
+    corrected = _corrected(raw)
+    contrasts = tuple(
+        ContrastFinding(
+            contrast=contrast,
+            baseline=matrix.arms[contrast.baseline],
+            contender=matrix.arms[contrast.contender],
+            points=tuple(row),
+            pooled=_pooled(matrix.prove, row),
+        )
+        for contrast, row in zip(matrix.contrasts, corrected, strict=True)
+    )
+    known = next((each.analysis for c in contrasts for each in c.points if each.analysis), None)
+    declared = primary_of(matrix.metrics)
+    failures = tuple(_failures(matrix, records))
+    return StudyFindings(
+        study=matrix.id,
+        metric=known.primary.name if known else declared.name if declared else "",
+        unit=known.primary.unit if known else "",
+        higher_is_better=known.primary.higher_is_better if known else True,
+        contrasts=contrasts,
+        scalings=tuple(_scalings(matrix, studies, contrasts)),
+        failures=failures,
+        missing=missing,
+        sentences=tuple(sentence(matrix.prove, each) for each in contrasts),
+        notes=tuple(_notes(matrix, contrasts, failures)),
+    )
+
+
+# --------------------------------------------------------------------------------------------------
+# One comparison.
+
+
+def pair_of(
+    matrix: Matrix, contrast: Contrast, study: Study, records: Sequence[Record]
+) -> tuple[Study, list[Record]]:
+    """Two arms of a point as a study of their own, with their records."""
+    arms = (study.arms[contrast.baseline], study.arms[contrast.contender])
+    image = next((each for each in matrix.images if each.digest == arms[1].image_digest), study.image)
+    names = {arm.name for arm in arms}
+    view = msgspec.structs.replace(study, arms=arms, image=image)
+    return view, [record for record in records if record.arm in names and not record.ended_because]
+
+
+def _point(
+    matrix: Matrix, contrast: Contrast, point: int, study: Study, records: Sequence[Record]
+) -> PointFinding:
+    view, own = pair_of(matrix, contrast, study, records)
+    label = matrix.point_text(point)
+    try:
+        found = analyse(view, own)
+    except UsageError as error:
+        complete = len(analysis.measured_pairs(view, own))
+        reason = error.message
+        if complete < 2:
+            reason = f"{counted(complete, 'complete run')}; a comparison requires at least 2"
+        return PointFinding(point=point, label=label, study=view, analysis=None, reason=reason)
+    return PointFinding(point=point, label=label, study=view, analysis=found)
+
+
+def analyse(study: Study, records: Sequence[Record]) -> Analysis:
+    """Compare two arms, by the study's own metrics first. Raises UsageError with fewer than two complete
+    runs."""
+    built_in = analysis.analyse(study, records)
+    primary = primary_of(study.metrics)
+    if primary is None:
+        return built_in
+    own = [
+        made
+        for metric in study.metrics
+        if not metric.is_curve
+        and (made := _metric(study, metric, built_in.pairs, primary=metric is primary)) is not None
+    ]
+    own.sort(key=lambda metric: not metric.primary)
+    if not (own and own[0].primary):
+        raise UsageError(f"{primary.name}, the primary metric, is not a number above 0 in every run")
+    others = [dataclasses.replace(metric, primary=False) for metric in built_in.metrics]
+    notes = [note for note in built_in.notes if "no meter" not in note]
+    left_out = {m.name for m in study.metrics if not m.is_curve} - {m.name for m in own}
+    if left_out:
+        notes.append(f"Not compared, because a value is not a number above 0: {', '.join(sorted(left_out))}.")
+    return dataclasses.replace(
+        built_in,
+        metrics=(*own, *others),
+        sentence=analysis.outcome(study, own[0], built_in.diverged),
+        notes=tuple(notes),
+    )
+
+
+def _metric(study: Study, request: MetricRequest, pairs: Sequence[Pair], *, primary: bool) -> Metric | None:
+    sides = [[float(pair[side].results[request.name]) for pair in pairs] for side in (0, 1)]
+    if not all(math.isfinite(value) and value > 0 for side in sides for value in side):
+        return None
+    effects = tuple(math.log(b / a) for a, b in zip(*sides, strict=True))
+    prove = study.job.prove
+    return Metric(
+        name=request.name,
+        unit=request.unit,
+        higher_is_better=request.higher_is_better,
+        primary=primary,
+        baseline=tuple(sides[0]),
+        contender=tuple(sides[1]),
+        baseline_mean=geometric_mean(sides[0]),
+        contender_mean=geometric_mean(sides[1]),
+        effects=effects,
+        comparison=compare(effects, margin=prove.margin, confidence=prove.confidence),
+    )
+
+
+# --------------------------------------------------------------------------------------------------
+# All comparisons.
+
+
+def _corrected(rows: Sequence[Sequence[PointFinding]]) -> list[list[PointFinding]]:
+    """The points with Holm's correction over all points and contrasts. The claims of equivalence are one
+    family, those of difference another."""
+    known = [each for row in rows for each in row if each.analysis is not None]
+    comparisons = [each.analysis.primary.comparison for each in known if each.analysis]
+    equivalence = families.holm([comparison.equivalence_p for comparison in comparisons])
+    difference = families.holm([comparison.difference_p for comparison in comparisons])
+    made = {}
+    for each, comparison, equal_p, differ_p in zip(known, comparisons, equivalence, difference, strict=True):
+        verdict = verdict_of(equal_p, differ_p, 1 - comparison.confidence)
+        assert each.analysis is not None
+        analysed = each.analysis
+        if len(known) > 1:
+            correction = Correction(
+                comparisons=len(known), verdict=verdict, equivalence_p=equal_p, difference_p=differ_p
+            )
+            analysed = _with(analysed, correction)
+        made[id(each)] = dataclasses.replace(
+            each, analysis=analysed, equivalence_p=equal_p, difference_p=differ_p, verdict=analysed.verdict
+        )
+    return [[made.get(id(each), each) for each in row] for row in rows]
+
+
+def _with(analysed: Analysis, correction: Correction) -> Analysis:
+    """The analysis of one of several comparisons, in its own words."""
+    made = dataclasses.replace(
+        analysed, corrected=correction, notes=(_holm(correction.comparisons), *analysed.notes)
+    )
+    if made.diverged or made.verdict is made.primary.comparison.verdict:
+        return made
+    text = f"{made.verdict.value} after the correction for several comparisons; alone: "
+    return dataclasses.replace(made, sentence=text + made.sentence)
+
+
+def _holm(comparisons: int) -> str:
+    return f"The verdict is corrected for {comparisons} comparisons (Holm); the interval is that of this one."
+
+
+def _pooled(prove: ProveRequest, row: Sequence[PointFinding]) -> Pooled | None:
+    # The speed of a training that diverged is not that of the training.
+    measured = [each.analysis for each in row if each.analysis is not None and not each.analysis.diverged]
+    return pooled_of([each.primary.effects for each in measured], prove)
+
+
+def pooled_of(effects: Sequence[Sequence[float]], prove: ProveRequest) -> Pooled | None:
+    """Pool the log ratios of the runs at each point; None for fewer than two points."""
+    if len(effects) < 2:
+        return None
+    errors = pooling.common_errors(
+        [descriptive.stdev(each) for each in effects], [len(each) for each in effects]
+    )
+    return pooling.pool(
+        [math.fsum(each) / len(each) for each in effects],
+        errors,
+        margin=prove.margin,
+        confidence=prove.confidence,
+    )
+
+
+def _scalings(
+    matrix: Matrix, studies: Sequence[Study], contrasts: Sequence[ContrastFinding]
+) -> list[ScalingFinding]:
+    factors = _worker_factors(matrix)
+    if not factors:
+        return []
+    found = _scalings_over(matrix, studies, contrasts, factors)
+    if found is None:
+        # Different shapes have equal numbers of workers, such as 1 x 4 and 2 x 2: one factor after the other.
+        found = [
+            each for factor in factors for each in _scalings_over(matrix, studies, contrasts, (factor,)) or ()
+        ]
+    return found
+
+
+def _scalings_over(
+    matrix: Matrix, studies: Sequence[Study], contrasts: Sequence[ContrastFinding], factors: Sequence[str]
+) -> list[ScalingFinding] | None:
+    """How each arm scales with these factors, at each value of the others. None where two points of a series
+    have equal numbers of workers."""
+    rest = [at for at, name in enumerate(matrix.factors) if name not in factors]
+    groups: dict[tuple[str, tuple[Value, ...]], dict[float, list[float]]] = {}
+    for arm, point, metric, values in _values(contrasts):
+        number = _workers(matrix, studies[point], point)
+        key = (arm, tuple(matrix.points[point][at] for at in rest))
+        if number in groups.setdefault(key, {}):
+            return None
+        groups[key][number] = [value if metric.higher_is_better else 1 / value for value in values]
+    found = []
+    for (arm, others), speeds_of in groups.items():
+        try:
+            made = scaling.scale(speeds_of, confidence=matrix.prove.confidence)
+        except UsageError:  # too few points of it are complete
+            continue
+        at = point_text(tuple(matrix.factors[each] for each in rest), others)
+        found.append(ScalingFinding(arm=arm, at=at, scaling=made))
+    return found
+
+
+def _worker_factors(matrix: Matrix) -> tuple[str, ...]:
+    """The factors that change the number of workers."""
+    if matrix.prove.scaling:
+        return (str(matrix.prove.scaling),)
+    return tuple(name for name in matrix.factors if name in _WORKERS)
+
+
+def _workers(matrix: Matrix, study: Study, point: int) -> float:
+    if matrix.prove.scaling:
+        return float(matrix.values(point)[str(matrix.prove.scaling)])
+    return float(study.job.topology.world_size)
+
+
+def _values(
+    contrasts: Sequence[ContrastFinding],
+) -> list[tuple[str, int, Metric, tuple[float, ...]]]:
+    """(arm, point, primary metric, its values), each arm once at each point."""
+    found: dict[tuple[str, int], tuple[str, int, Metric, tuple[float, ...]]] = {}
+    for contrast in contrasts:
+        for each in contrast.points:
+            if each.analysis is None:
+                continue
+            metric = each.analysis.primary
+            for arm, values in ((contrast.baseline, metric.baseline), (contrast.contender, metric.contender)):
+                found.setdefault((arm, each.point), (arm, each.point, metric, values))
+    return list(found.values())
+
+
+def _failures(matrix: Matrix, records: Sequence[Sequence[Record]]) -> list[Failure]:
+    return [
+        Failure(
+            point=point,
+            label=matrix.point_text(point),
+            run=record.run,
+            arm=record.arm,
+            exit_code=record.exit_code,
+            reason=record.ended_because,
+        )
+        for point, own in enumerate(records)
+        for record in own
+        if record.ended_because or record.exit_code
+    ]
+
+
+# --------------------------------------------------------------------------------------------------
+# Words.
+
+
+def sentence(
+    prove: ProveRequest, found: ContrastFinding, *, place: str = "at", places: str = "points"
+) -> str:
+    """The answer of one contrast: "at" its "points", or "in" other places."""
+    effect = f"{found.contrast.effect}: " if found.contrast.effect else ""
+    if len(found.points) == 1:
+        (point,) = found.points
+        if point.analysis is None:
+            return f"{effect}no verdict about {found.contender} / {found.baseline}: {point.reason}"
+        return effect + point.analysis.sentence
+    margin = f"{prove.margin * 100:g} %"
+    total = len(found.points)
+    counts = [f"equivalent within {margin} {place} {found.count(Verdict.EQUIVALENT)} of {total} {places}"]
+    for verdict, words in (
+        (Verdict.DIFFERENT, "different"),
+        (Verdict.NOT_ENOUGH, "not enough evidence"),
+        (Verdict.DIVERGED, "the training diverged"),
+        (None, "not measured"),
+    ):
+        if number := found.count(verdict):
+            counts.append(f"{words} {place} {number}")
+    known = next((each.analysis for each in found.points if each.analysis), None)
+    name = f"{known.primary.name} of " if known else ""
+    text = f"{effect}{name}{found.contender} / {found.baseline}: {', '.join(counts)}"
+    if found.pooled is not None:
+        pooled = found.pooled
+        text += f"; pooled {pooled.ratio:.4f} [{pooled.low:.4f}, {pooled.high:.4f}], {pooled.verdict}"
+    return text
+
+
+def _notes(matrix: Matrix, contrasts: Sequence[ContrastFinding], failures: Sequence[Failure]) -> list[str]:
+    notes: list[str] = []
+    comparisons = sum(each.analysis is not None for c in contrasts for each in c.points)
+    if comparisons > 1:
+        notes.append(
+            f"The verdicts are corrected for {comparisons} comparisons (Holm): the probability that any of "
+            f"the claims of equivalence is wrong is at most {1 - matrix.prove.confidence:.0%}, and the same "
+            "for the claims of difference. The intervals are those of single comparisons."
+        )
+    if any(each.pooled for each in contrasts):
+        notes.append(
+            "Pooled: the mean over the points by a random-effects model (REML, interval of Hartung and "
+            "Knapp). tau is the deviation of the true ratios between points."
+        )
+    if len(contrasts) == 3 and contrasts[0].contrast.effect:
+        notes.append("The effects multiply: container x software stack = both.")
+    if failures:
+        notes.append(f"{len(failures)} runs of arms failed; they are in the records and in no number.")
+    for contrast in contrasts:
+        for each in contrast.points:
+            if each.analysis is not None:
+                notes += [note for note in each.analysis.notes if "meter" in note or "busy" in note]
+    return list(dict.fromkeys(notes))

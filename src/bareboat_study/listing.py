@@ -1,0 +1,137 @@
+"""Studies in the list of runs: how far they are, and their verdict, without their analysis."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from bareboat.model import Matrix, Record, Study
+from bareboat_base import codec
+from bareboat_base.clock import epoch_s
+from bareboat_base.errors import StoreError
+from bareboat_images.store import Store
+
+if TYPE_CHECKING:
+    from bareboat_study.analysis import Analysis
+
+_VERDICT = "verdict.json"
+#: Of a study of several arms, points or metrics.
+_MATRIX = "matrix.json"
+
+
+class Verdict(Struct, frozen=True, kw_only=True):
+    """What the analysis found at the end of the study. `runs`: of how many measured runs."""
+
+    verdict: str
+    sentence: str
+    runs: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """A study in the list. `done`, `total`: runs, with the warm-up. `verdict`: None before the end."""
+
+    run_id: str
+    command: tuple[str, ...] = ()
+    name: str = ""
+    host: str = ""
+    done: int = 0
+    total: int = 0
+    is_measured: bool = False
+    verdict: Verdict | None = None
+    started_at_epoch_s: int = 0
+    changed_at_epoch_s: int = 0
+    #: Of a study in a scheduler's jobs: how many of them wait and run, such as "1 running".
+    jobs: str = ""
+    #: Why it cannot be read; "" where it can.
+    damage: str = ""
+
+    @property
+    def state(self) -> str:
+        """In one word; the verdict of a complete study is beside it."""
+        if self.damage:
+            return "unknown"
+        if self.done == self.total:
+            return "complete"
+        if self.jobs and "running" not in self.jobs:
+            return "pending"
+        return "measuring" if self.is_measured else "stopped"
+
+
+def is_study(store: Store, run_id: str) -> bool:
+    folder = store.run(run_id)
+    return os.path.lexists(folder / "study.json") or os.path.lexists(folder / _MATRIX)
+
+
+def look(store: Store, run_id: str) -> Listed:
+    """The study as it is now; its records are counted, not read."""
+    folder = store.run(run_id)
+    try:
+        if os.path.lexists(folder / _MATRIX):
+            matrix = store.read(folder / _MATRIX, Matrix)
+            points = [matrix.point_id(point) for point in range(len(matrix.points))]
+            # Before the number of repeats is known, the warm-ups and one run more at each point.
+            runs_of_each = 2 if matrix.repeats is None else matrix.repeats + 1
+        else:
+            matrix, points, runs_of_each = None, [run_id], 0
+        study = store.read(store.run(points[0]) / "study.json", Study)
+        done = [path for point in points for path in _runs(store.run(point))]
+        verdict = None
+        if os.path.lexists(folder / _VERDICT):
+            verdict = store.read(folder / _VERDICT, Verdict)
+        times = [int(path.lstat().st_mtime) for path in done]
+    except (StoreError, OSError) as error:
+        return Listed(run_id=run_id, damage=getattr(error, "message", str(error)))
+    total = len(points) * (runs_of_each or study.job.prove.repeats + 1)
+    jobs = _jobs(store, points) if len(done) < total else ""
+    started = epoch_s(study.created_at)
+    return Listed(
+        run_id=run_id,
+        command=study.job.command,
+        name=study.job.name if matrix is None else matrix.name,
+        host=study.site.hostname,
+        done=min(len(done), total),
+        total=total,
+        is_measured=bool(jobs) or store.is_locked(run_id),
+        jobs=jobs,
+        verdict=verdict,
+        started_at_epoch_s=started,
+        changed_at_epoch_s=max([started, *times]),
+    )
+
+
+def _jobs(store: Store, points: Sequence[str]) -> str:
+    """How many of the points' jobs wait and run; "" for none."""
+    submitted = [point for point in points if os.path.lexists(store.run(point) / "submission.json")]
+    if not submitted:
+        return ""
+    from collections import Counter
+
+    from bareboat.runs import state
+
+    found = state.look(store, submitted, must_answer=False)
+    counts = Counter(status.state.value for status in found if not status.over)
+    return ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
+
+
+def _runs(folder: Path) -> list[Path]:
+    """The complete runs, also those that the nodes wrote and nobody collected."""
+    found: dict[str, Path] = {}
+    for place in (folder / "control" / "runs", folder):
+        if os.path.isdir(place):
+            names = (name for name in os.listdir(place) if len(name) == 4 and name.isdecimal())
+            found |= {name: place / name for name in names}
+    return list(found.values())
+
+
+def keep_verdicts(store: Store, found: Sequence[tuple[Study, Sequence[Record], Analysis]]) -> None:
+    """Store what the analysis found, for the list of runs."""
+    for study, _, analysis in found:
+        comparison = analysis.primary.comparison
+        kept = Verdict(verdict=analysis.verdict.value, sentence=analysis.sentence, runs=comparison.runs)
+        store.write(store.run(study.id) / _VERDICT, codec.to_json(kept))

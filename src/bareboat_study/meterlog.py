@@ -1,0 +1,210 @@
+"""Read the meter logs of one arm's ranks."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+from bareboat.model.record import NotFinite
+from bareboat_base.errors import RunError
+from bareboat_base.files import untrusted
+
+#: A log of ten million steps.
+_MOST_BYTES = 256 << 20
+#: A stretch of a window.
+_TAIL_BYTES = 16 << 20
+
+
+@dataclass(slots=True)
+class Process:
+    """One Python process of a rank that created a meter. Times are nanoseconds of CLOCK_MONOTONIC."""
+
+    rank: int
+    world_size: int
+    samples_per_step: float
+    loaded_ns: int
+    imported_ns: int
+    start_ns: int
+    #: when the gate let this rank continue after its last step
+    released_ns: int = 0
+    ended_ns: int = 0
+    peak_rss_bytes: int = 0
+    #: (opened, ends of the steps that followed), one entry per line
+    stretches: list[tuple[int, list[int]]] = field(default_factory=list)
+    #: steps done when a gate closed -> since it opened: nanoseconds of processor time, and of waits for a
+    #: processor; threads at the end
+    used: dict[int, tuple[int, int, int]] = field(default_factory=dict)
+    results: dict[str, float] = field(default_factory=dict)
+    #: results that are not finite -> the first step with this
+    diverged: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def steps(self) -> int:
+        return sum(len(ends) for _, ends in self.stretches)
+
+    def step_seconds(self, first: int, last: int) -> tuple[float, ...]:
+        """Seconds of the steps first..last-1, counted from 0."""
+        seconds: list[float] = []
+        for opened_ns, ends_ns in self.stretches:
+            begin = opened_ns
+            for end in ends_ns:
+                seconds.append((end - begin) / 1e9)
+                begin = end
+        return tuple(seconds[first:last])
+
+    def opened_ns(self, step: int) -> int:
+        """When step `step`, counted from 0, began."""
+        done = 0
+        for opened_ns, ends_ns in self.stretches:
+            if step < done + len(ends_ns):
+                return opened_ns if step == done else ends_ns[step - done - 1]
+            done += len(ends_ns)
+        return self.ended_ns
+
+    @property
+    def phase_ends_ns(self) -> tuple[int, int, int, int, int]:
+        """The ends of process start, import, set-up, first step and last step."""
+        ends = [end for _, stretch in self.stretches for end in stretch]
+        first, last = (ends[0], ends[-1]) if ends else (self.start_ns, self.start_ns)
+        return self.loaded_ns, self.imported_ns, self.start_ns, first, last
+
+    def keep(self, name: str, value: float, step: int) -> None:
+        """Keep the newest value of a result."""
+        self.results[name] = value
+        if math.isfinite(value):
+            self.diverged.pop(name, None)
+        else:
+            self.diverged.setdefault(name, step)
+
+
+#: A line of a log, which containers write.
+_Ns = Annotated[int, Meta(ge=0, lt=1 << 62)]
+
+
+class Begun(Struct, tag_field="kind", tag="process"):
+    rank: int
+    world_size: int
+    samples_per_step: float | NotFinite
+    loaded_ns: _Ns
+    imported_ns: _Ns
+
+
+class World(Struct, tag_field="kind", tag="world"):
+    size: int
+
+
+class Started(Struct, tag_field="kind", tag="start"):
+    at_ns: _Ns
+
+
+class Steps(Struct, tag_field="kind", tag="steps"):
+    opened_ns: _Ns
+    ends_ns: list[_Ns]
+    cpu_ns: _Ns | None = None
+    wait_ns: _Ns | None = None
+    threads: _Ns | None = None
+
+
+class Result(Struct, tag_field="kind", tag="result"):
+    name: str
+    value: float | NotFinite
+    step: Annotated[int, Meta(ge=0, lt=1 << 62)] = 0
+
+
+class Ended(Struct, tag_field="kind", tag="end"):
+    opened_ns: _Ns
+    at_ns: _Ns
+    peak_rss_bytes: Annotated[int, Meta(ge=0, lt=1 << 62)]
+
+
+_Line = Begun | World | Started | Steps | Result | Ended
+
+
+def parse_line(line: bytes) -> Any:
+    """One line of a log. Raises msgspec.DecodeError, ValueError, RecursionError."""
+    try:
+        return msgspec.json.decode(line, type=_Line)
+    except msgspec.DecodeError:
+        if b"NaN" in line or b"Infinity" in line:  # as written by Python's json
+            return msgspec.convert(json.loads(line), _Line)
+        raise
+
+
+def newest_steps(folder: Path, rank: int) -> list[float]:
+    """Seconds between the steps of a log's last line. Raises RunError without any."""
+    path = folder / f"rank-{rank:05d}.jsonl"
+    try:
+        tail = untrusted.read_tail(path, limit=_TAIL_BYTES)
+        said = msgspec.json.decode(tail.splitlines()[-1], type=Steps)
+    except (msgspec.DecodeError, RecursionError, OSError, ValueError, IndexError) as error:
+        raise RunError(f"the meter log {path} cannot be read: {error}") from None
+    return [(b - a) / 1e9 for a, b in itertools.pairwise(said.ends_ns)]
+
+
+def _alone(process: Process, size: int) -> RunError:
+    return RunError(
+        f"rank {process.rank} trained with world size {size}, but {process.world_size} ranks were started",
+        context="each rank trained its own model, so this run does not measure the job",
+        remedy="initialize the framework's process group; or Meter(independent=True), if that is intended",
+    )
+
+
+def read_rank(folder: Path, rank: int) -> Process:
+    """The log of one rank. Raises RunError when it is missing or incomplete, or when the rank trained
+    alone."""
+    path = folder / f"rank-{rank:05d}.jsonl"
+    process: Process | None = None
+    try:
+        for line in untrusted.read_bytes(path, limit=_MOST_BYTES).splitlines():
+            match parse_line(line):
+                case Begun() as said:
+                    if not (math.isfinite(float(said.samples_per_step)) and float(said.samples_per_step) > 0):
+                        raise RunError(
+                            f"the meter of rank {rank} has samples_per_step={said.samples_per_step}",
+                            context="throughput is counted in these samples",
+                            remedy="pass a number above 0: bareboat_meter.Meter(samples_per_step=32)",
+                        )
+                    process = Process(
+                        rank=said.rank,
+                        world_size=said.world_size,
+                        samples_per_step=float(said.samples_per_step),
+                        loaded_ns=said.loaded_ns,
+                        imported_ns=said.imported_ns,
+                        start_ns=said.imported_ns,
+                    )
+                case World(size=size) if process is not None:
+                    if size != process.world_size:
+                        raise _alone(process, size)
+                case Started(at_ns=at_ns) if process is not None:
+                    process.start_ns = at_ns
+                case Steps(opened_ns=opened_ns, ends_ns=ends_ns) as said if process is not None:
+                    process.stretches.append((opened_ns, ends_ns))
+                    if said.cpu_ns is not None and said.wait_ns is not None and said.threads is not None:
+                        process.used[process.steps] = said.cpu_ns, said.wait_ns, said.threads
+                case Result(name=name, value=value, step=step) if process is not None:
+                    process.keep(name, float(value), step)
+                case Ended() as said if process is not None:
+                    process.released_ns = said.opened_ns
+                    process.ended_ns = said.at_ns
+                    process.peak_rss_bytes = said.peak_rss_bytes
+                case _:
+                    raise ValueError(f"unexpected line {line[:80]!r}")
+    except FileNotFoundError:
+        raise RunError(f"rank {rank} wrote no meter log {path}") from None
+    except (msgspec.DecodeError, RecursionError, OSError, ValueError) as error:
+        raise RunError(f"the meter log {path} cannot be read: {error}") from None
+    if process is None or not process.ended_ns:
+        raise RunError(
+            f"the meter log {path} is incomplete",
+            remedy="call meter.close() at the end of the training script",
+        )
+    # For values reported only at the end, the first step is unknown.
+    process.diverged = {name: step if step < process.steps else 0 for name, step in process.diverged.items()}
+    return process

@@ -1,0 +1,317 @@
+"""Pure: the paragraph on a study's method, in plain text, LaTeX or Markdown, and its sources as BibTeX."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from bareboat.model import Image, Matrix, Site, Study
+from bareboat.model.matrix import shown
+from bareboat_base.printable import counted, plain
+from bareboat_study import allocation
+from bareboat_study.analysis import WITH_WAITS, Analysis
+from bareboat_study.findings import StudyFindings
+from bareboat_study.numbers import percent
+from bareboat_study.report_values import latex
+
+#: The keys of Bareboat's entry and of the methods' sources.
+TOOL, TOST, HOLM, REML, INTERVAL = "bareboat", "schuirmann1987", "holm1979", "viechtbauer2005", "knapp2003"
+
+
+class _Style(NamedTuple):
+    """How a form of text writes data, a command, and a source by its key or by its words."""
+
+    escape: Callable[[str], str]
+    code: Callable[[str], str]
+    cite: Callable[[str, str], str]
+
+
+_LATEX = _Style(latex, lambda text: f"\\texttt{{{latex(text)}}}", lambda key, _: f"~\\cite{{{key}}}")
+
+
+def of_pair(study: Study, analysis: Analysis, escape: Callable[[str], str] = str) -> str:
+    """The method of a study of two arms, with its sources in words."""
+    return " ".join(_of_pair(study, analysis, _in_words(escape)))
+
+
+def of_matrix(
+    matrix: Matrix, points: Sequence[Study], found: StudyFindings, escape: Callable[[str], str] = str
+) -> str:
+    """The method of a study of several arms or points, with its sources in words."""
+    return " ".join(_of_matrix(matrix, points, found, _in_words(escape)))
+
+
+def latex_of_pair(study: Study, analysis: Analysis) -> str:
+    """The same in LaTeX; its sources are in `bibtex`."""
+    text = " ".join(_of_pair(study, analysis, _LATEX))
+    return _as_file(text, study.bareboat_version, study.id, [study.image])
+
+
+def latex_of_matrix(matrix: Matrix, points: Sequence[Study], found: StudyFindings) -> str:
+    text = " ".join(_of_matrix(matrix, points, found, _LATEX))
+    return _as_file(text, matrix.bareboat_version, matrix.id, matrix.images)
+
+
+def _in_words(escape: Callable[[str], str]) -> _Style:
+    return _Style(escape, escape, lambda _, words: f" ({words})")
+
+
+def _as_file(text: str, version: str, study: str, images: Iterable[Image]) -> str:
+    for image in images:
+        digest = latex(image.digest)
+        parts = (digest[at : at + 8] for at in range(0, len(digest), 8))
+        text = text.replace(digest, r"\allowbreak{}".join(parts))  # a line of a column is shorter
+    return f"% Bareboat {version}, study {plain(study)}; sources: bareboat.bib\n{text}\n"
+
+
+# --------------------------------------------------------------------------------------------------
+# Two arms.
+
+
+def _of_pair(study: Study, analysis: Analysis, style: _Style) -> Iterator[str]:
+    """Sentences."""
+    c = analysis.primary.comparison
+    baseline, contender = (style.escape(arm.name) for arm in study.arms)
+    yield (
+        f"We compared {contender} with {baseline} for the command {style.code(shlex.join(study.job.command))}"
+        f"{_made(study.bareboat_version, study.id, study.created_at, style)}"
+    )
+    yield from _environment([study], study.site, [study.image], style.escape)
+    yield f"{_warm_up(study)}, we did {c.runs} runs of {_processes(study)} per arm."
+    yield from _order(study, style)
+    yield from _waits([analysis])
+    yield (
+        f"Ratios are geometric means over the {c.runs} runs, with {style.escape(percent(c.confidence))} "
+        f"intervals from Student's t distribution ({c.runs - 1} degrees of freedom)."
+    )
+    yield _test(analysis.primary.name, c.margin, c.confidence, style)
+
+
+# --------------------------------------------------------------------------------------------------
+# Several arms or points.
+
+
+def _of_matrix(matrix: Matrix, points: Sequence[Study], found: StudyFindings, style: _Style) -> Iterator[str]:
+    """Sentences."""
+    e, prove, first = style.escape, matrix.prove, points[0]
+    pairs = _listed([f"{e(each.contender)} with {e(each.baseline)}" for each in found.contrasts])
+    several = len(points) > 1
+    command = style.code(shlex.join(first.job.command))
+    what = _factors(matrix, e) if several else f" for the command {command}"
+    yield f"We compared {pairs}{what}{_made(matrix.bareboat_version, matrix.id, matrix.created_at, style)}"
+    yield from _environment(points, matrix.site, matrix.images, e)
+    repeats = "runs" if matrix.repeats is None else f"{matrix.repeats} runs"
+    shapes = {_processes(each) for each in points}
+    of = f" of {shapes.pop()}" if len(shapes) == 1 else ""
+    yield f"{_warm_up(first)}, we did {repeats}{of} per arm{' and point' * several}."
+    if several:
+        yield (
+            "Each point was measured in jobs of its own."
+            if allocation.is_queued(first)
+            else "The runs were made in blocks, each with one run of every point, in an order that was drawn "
+            "for the block."
+        )
+    yield from _order(first, style)
+    analyses = [each.analysis for c in found.contrasts for each in c.points if each.analysis is not None]
+    yield from _waits(analyses)
+    if found.failures:
+        yield _failed(len(found.failures))
+    yield (
+        f"Ratios are geometric means over the runs{' of a point' * several}, with "
+        f"{e(percent(prove.confidence))} intervals from Student's t distribution."
+    )
+    yield _test(found.metric, prove.margin, prove.confidence, style)
+    claims = len(analyses)
+    if claims > 1:
+        yield (
+            f"Verdicts were corrected for {claims} comparisons by Holm's method"
+            f"{style.cite(HOLM, 'Holm 1979')}; the intervals were not."
+        )
+    if any(each.pooled is not None for each in found.contrasts):
+        yield (
+            "Ratios of several points were pooled by a random-effects model, estimated by restricted maximum "
+            f"likelihood{style.cite(REML, 'Viechtbauer 2005')}, with the interval of Hartung and "
+            f"Knapp{style.cite(INTERVAL, 'Knapp and Hartung 2003')}; the noise of a run was estimated from "
+            "all points together."
+        )
+
+
+def _factors(matrix: Matrix, e: Callable[[str], str]) -> str:
+    """at 6 points, of model (resnet50, vgg16) and batch (32, 64)"""
+    columns = zip(matrix.factors, zip(*matrix.points, strict=True), strict=True)
+    values = [f"{e(name)} ({', '.join(e(shown(v)) for v in dict.fromkeys(of))})" for name, of in columns]
+    return f" at {len(matrix.points)} points, of {_listed(values)}"
+
+
+def _failed(runs: int) -> str:
+    if runs == 1:
+        return "1 measured run failed; it is in the records and in no number."
+    return f"{runs} measured runs failed; they are in the records and in no number."
+
+
+def _listed(parts: Sequence[str]) -> str:
+    return " and ".join(part for part in (", ".join(parts[:-1]), *parts[-1:]) if part)
+
+
+# --------------------------------------------------------------------------------------------------
+# Both.
+
+
+def _made(version: str, study: str, created_at: str, style: _Style) -> str:
+    e = style.escape
+    return f", with Bareboat {e(version)}{style.cite(TOOL, f'study {e(study)}')}, on {e(created_at[:10])}."
+
+
+def _processes(study: Study) -> str:
+    shape = study.job.topology
+    return (
+        f"{shape.world_size} process{'es' if shape.world_size > 1 else ''} on {counted(shape.nodes, 'node')}"
+    )
+
+
+def _warm_up(study: Study) -> str:
+    each_job = " of each job" if allocation.is_queued(study) else ""
+    return f"After one warm-up run{each_job}, which was excluded"
+
+
+def _order(study: Study, style: _Style) -> Iterator[str]:
+    """How the arms took turns, and what the value of a run is."""
+    seed = study.job.prove.seed
+    if allocation.is_queued(study):
+        yield (
+            f"All arms ran in the same jobs of {style.escape(str(study.job.scheduler))} and on the same "
+            f"nodes, one whole run after another, in an order that was drawn for each run (seed {seed})."
+        )
+    elif not study.metered:
+        yield (
+            "The arms ran one whole run after another, in an order that was drawn for each run (seed "
+            f"{seed})."
+        )
+    if not study.metered:
+        yield "The value of a run is the log ratio of two arms in it."
+        return
+    settling = f"first {study.settle} were" if study.settle > 1 else "first was"
+    excluded = f", of which the {settling} excluded" if study.settle else ""
+    steps = f"windows of {study.steps_per_window} training steps{excluded}"
+    if allocation.is_queued(study):
+        yield f"The steps of a run were divided into {steps}; the same windows of two arms make a pair."
+    else:
+        yield (
+            f"In each run, the arms were started as new processes and took turns in {steps}; the order of "
+            f"the arms was drawn for each group of windows (seed {seed})."
+        )
+    yield (
+        f"The value of a run is the 20 {style.escape('%')} trimmed mean of the log ratios of its pairs of "
+        "windows."
+    )
+
+
+def _waits(analyses: Sequence[Analysis]) -> Iterator[str]:
+    """What the throughput is of which the waits for a processor were taken out."""
+    adjusted = sum(any(m.name == WITH_WAITS for m in each.metrics) for each in analyses)
+    if not adjusted:
+        return
+    where = "" if adjusted == len(analyses) else f", in {adjusted} of {len(analyses)} comparisons"
+    yield (
+        "The time that the arms waited for a busy processor was removed from the step times by an analysis "
+        f"of covariance, with the wait of each window, as the kernel counts it, as covariate{where}; the "
+        "throughput with these waits is reported as a secondary metric."
+    )
+
+
+def _test(metric: str, margin: float, confidence: float, style: _Style) -> str:
+    e = style.escape
+    return (
+        f"The primary metric was the {e(metric)}. Equivalence was tested by two one-sided "
+        f"tests{style.cite(TOST, 'Schuirmann 1987')}, each at a level of {e(percent(1 - confidence))}, with "
+        f"a margin of {e(f'±{margin * 100:g} %')} that was set before the study."
+    )
+
+
+def _environment(
+    studies: Sequence[Study], site: Site, images: Sequence[Image], e: Callable[[str], str]
+) -> Iterator[str]:
+    gpus = f", {', '.join(site.gpus)}" if site.gpus else ""
+    # The nodes of a job may have other processors.
+    machine = "machine that submitted the jobs" if allocation.is_queued(studies[0]) else "machine"
+    yield e(
+        f"The {machine} has the processor {site.cpu_model} ({site.cpus} cores in use{gpus}) and "
+        f"{site.mem_bytes / 2**30:.4g} GiB of memory, and runs {site.distribution} with Linux {site.kernel} "
+        f"({site.architecture}) and glibc {site.glibc}."
+    )
+    versions = {facts.name: facts.version for facts in site.engines}
+    engines = dict.fromkeys(arm.engine for study in studies for arm in study.arms)
+    used = [f"{each} {versions[name]}" for each in engines if versions.get(name := each.partition(":")[0])]
+    if used:
+        yield e(f"Container engine{'s' * (len(used) > 1)}: {', '.join(used)}.")
+    for image in images:
+        software = [f"Python {image.python_version}"] if image.python_version else []
+        software += [f"{name} {version}" for name, version in sorted(image.frameworks.items())]
+        yield e(f"Image: {image.digest}{' with ' + ', '.join(software) if software else ''}.")
+
+
+# --------------------------------------------------------------------------------------------------
+# Sources.
+
+
+def bibtex(version: str, created_at: str, keys: Iterable[str] = (TOST,)) -> str:
+    """Entries for Bareboat and for the sources with these keys."""
+    tool = _entry(
+        "misc",
+        TOOL,
+        title="{Bareboat}: run any environment on any cluster, rootless, "
+        "and measure what the container costs",
+        author="{Bareboat contributors}",
+        version=latex(version),
+        year=latex(created_at[:4]),
+        note="Apache License 2.0",
+    )
+    return "\n".join([tool, *(_entry("article", key, **SOURCES[key]) for key in keys)])
+
+
+def _entry(kind: str, key: str, **fields: str) -> str:
+    lines = [f"  {name} = {{{value}}},\n" for name, value in fields.items()]
+    return f"@{kind}{{{key},\n{''.join(lines)}}}\n"
+
+
+#: Key -> the fields of an entry.
+SOURCES = {
+    TOST: {
+        "author": "Schuirmann, Donald J.",
+        "title": "A comparison of the two one-sided tests procedure and the power approach for assessing the "
+        "equivalence of average bioavailability",
+        "journal": "Journal of Pharmacokinetics and Biopharmaceutics",
+        "volume": "15",
+        "number": "6",
+        "pages": "657--680",
+        "year": "1987",
+    },
+    HOLM: {
+        "author": "Holm, Sture",
+        "title": "A simple sequentially rejective multiple test procedure",
+        "journal": "Scandinavian Journal of Statistics",
+        "volume": "6",
+        "number": "2",
+        "pages": "65--70",
+        "year": "1979",
+    },
+    REML: {
+        "author": "Viechtbauer, Wolfgang",
+        "title": "Bias and efficiency of meta-analytic variance estimators in the random-effects model",
+        "journal": "Journal of Educational and Behavioral Statistics",
+        "volume": "30",
+        "number": "3",
+        "pages": "261--293",
+        "year": "2005",
+    },
+    INTERVAL: {
+        "author": "Knapp, Guido and Hartung, Joachim",
+        "title": "Improved tests for a random effects meta-regression with a single covariate",
+        "journal": "Statistics in Medicine",
+        "volume": "22",
+        "number": "17",
+        "pages": "2693--2710",
+        "year": "2003",
+    },
+}

@@ -1,0 +1,68 @@
+"""Pure: numbers of a study as text, the same in every form of its report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bareboat_study.analysis import Goal, Metric
+    from bareboat_study.statistics import Comparison
+
+
+def ratio_text(value: float, width: float) -> str:
+    """A ratio with enough decimals to distinguish the ends of an interval of this width."""
+    decimals = 3 if width >= 0.004 else 4 if width >= 0.0004 else 5
+    return f"{value:.{decimals}f}"
+
+
+def interval_text(metric: Metric) -> str:
+    """`0.998 [0.995, 1.001]`."""
+    ratio, low, high = ratio_and_bounds(metric.comparison)
+    return f"{ratio} [{low}, {high}]"
+
+
+def ratio_and_bounds(found: Comparison) -> tuple[str, str, str]:
+    ratio, low, high = (ratio_text(v, found.high - found.low) for v in (found.ratio, found.low, found.high))
+    return ratio, low, high
+
+
+def percent(share: float) -> str:
+    """`0.95` -> `95 %`."""
+    return f"{100 * share:.4g} %"
+
+
+def bytes_unit(values: Iterable[float]) -> tuple[float, str]:
+    """The divisor and the name of the unit that suits the largest of these byte counts."""
+    return (2.0**30, "GiB") if max(values, default=0) >= 4 * 2**30 else (2.0**20, "MiB")
+
+
+def unit_of(metric: Metric) -> tuple[float, str]:
+    """The divisor and the name of the unit in which the metric is shown."""
+    if metric.unit in ("B", "bytes"):
+        return bytes_unit((*metric.baseline, *metric.contender))
+    return 1.0, metric.unit
+
+
+def digits(value: float) -> str:
+    """Four significant digits, and all digits of a large number."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:#.4g}".rstrip(".") if value else "0"
+
+
+def size(value: float) -> str:
+    """A number of bytes."""
+    for unit, each in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if value >= each:
+            return f"{value / each:.4g} {unit}"
+    return f"{value:.0f} B"
+
+
+def p_value(value: float) -> str:
+    return "< 0.0001" if value < 0.0001 else f"{value:.2g}" if value < 0.1 else f"{value:.2f}"
+
+
+def lowest(goal: Goal) -> str:
+    """The lowest value that a run of a goal's arm had."""
+    if goal.not_numbers:
+        return f"not finite in {goal.not_numbers}"
+    return "no value" if goal.lowest is None else f"{goal.lowest:.6g}"

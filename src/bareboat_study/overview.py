@@ -1,0 +1,344 @@
+"""The figures of a study of several points, from its findings: ratios, values and speed-ups of all points.
+
+One comparison at one point has figures of its own (study/plots.py).
+"""
+
+from __future__ import annotations
+
+import math
+import statistics as descriptive
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
+
+from bareboat.model import Matrix
+from bareboat.model.matrix import Value, point_text, shown
+from bareboat_study import scaling
+from bareboat_study.drawing import (
+    ARM_COLOURS,
+    AXIS,
+    BAND,
+    INK,
+    MUTED,
+    SERIES_COLOURS,
+    SERIES_MARKERS,
+    Drawing,
+    label,
+    margin_logs,
+    ratio_axis,
+    safe_log,
+    titled,
+)
+from bareboat_study.findings import ContrastFinding, PointFinding, ScalingFinding, StudyFindings
+from bareboat_study.numbers import bytes_unit, percent, ratio_text
+from bareboat_study.statistics import Verdict
+
+#: A heat map with more columns has no room for numbers in its cells.
+_MOST_COLUMNS = 8
+_PANELS_IN_A_ROW = 2
+_WIDEST_LABEL = 26
+#: More series than colours cannot be distinguished.
+_MOST_SERIES = len(SERIES_COLOURS)
+
+
+def figures(matrix: Matrix, found: StudyFindings) -> tuple[Drawing, ...]:
+    """All figures that the findings have the data for."""
+    drawn = []
+    for number, contrast in enumerate(found.contrasts, start=1):
+        if len(contrast.points) > 1 and any(each.analysis for each in contrast.points):
+            drawn.append(_ratios(matrix, contrast, number))
+            if (heat := _heat_map(matrix, contrast, number)) is not None:
+                drawn.append(heat)
+    if len(matrix.points) > 1 and (values := _values(matrix, found)) is not None:
+        drawn.append(values)
+    if found.scalings and len({each.arm for each in found.scalings}) <= _MOST_SERIES:
+        drawn.append(_speed_ups(matrix, found))
+    return tuple(drawn)
+
+
+def _labels(matrix: Matrix) -> tuple[list[str], str]:
+    """The points' names beside an axis, and what a caption explains of them: long names are values only."""
+    point_texts = [matrix.point_text(point) for point in range(len(matrix.points))]
+    if max(map(len, point_texts)) <= _WIDEST_LABEL:
+        return [label(each, _WIDEST_LABEL) for each in point_texts], ""
+    names = ", ".join(name.rpartition(".")[2] for name in matrix.factors)
+    values = [label(", ".join(map(shown, point)), _WIDEST_LABEL) for point in matrix.points]
+    return values, f" Rows: {label(names, 100)}."
+
+
+# --------------------------------------------------------------------------------------------------
+# Ratios.
+
+
+def _ratios(matrix: Matrix, contrast: ContrastFinding, number: int) -> Drawing:
+    """A row for each point, and the pooled ratio below them."""
+    rows = contrast.points
+    labels, note = _labels(matrix)
+    logs = [
+        tuple(safe_log(value) for value in (c.low, c.ratio, c.high))
+        for each in rows
+        if each.analysis is not None
+        for c in (each.analysis.primary.comparison,)
+    ]
+    pooled = contrast.pooled
+    last = len(rows) + (pooled is not None)
+    bounds = margin_logs(matrix.prove.margin)
+    # An interval of few runs may be very wide; the ratios themselves are always on the axis.
+    reach = max(2 * bounds[1], 1.4 * max(abs(middle) for _, middle, _ in logs))
+    reach = min(max(reach, 1.1 * descriptive.median(max(-low, high) for low, _, high in logs)), 12.0)
+
+    def draw(figure: Figure) -> None:
+        axes: Any = figure.add_subplot()
+        axes.axvspan(*bounds, color=BAND, lw=0)
+        axes.axvline(0, color=INK, lw=0.9)
+        for row, each in enumerate(rows):
+            if each.analysis is None:
+                axes.annotate(
+                    "no verdict", (0, -row), color=MUTED, va="center", ha="center", fontsize="small"
+                )
+                continue
+            c = each.analysis.primary.comparison
+            is_equivalent = each.verdict is Verdict.EQUIVALENT
+            _interval(axes, -row, (c.low, c.ratio, c.high), reach, filled=is_equivalent)
+        if pooled is not None:
+            axes.axhline(-len(rows) + 0.5, color=AXIS, lw=0.7)
+            values = (pooled.low, pooled.ratio, pooled.high)
+            _interval(axes, -len(rows), values, reach, filled=True, marker="D")
+        names = [labels[each.point] for each in rows] + ["pooled"] * (pooled is not None)
+        axes.set_yticks([-row for row in range(last)], names)
+        axes.tick_params(axis="y", length=0, labelcolor=INK)
+        axes.set(xlim=(-reach, reach), ylim=(-last + 0.4, 0.6))
+        axes.spines["left"].set_visible(False)
+        axes.grid(visible=False)
+        ratio_axis(axes.xaxis, -reach, reach)
+        axes.set_xlabel(label(f"{contrast.contender} / {contrast.baseline}", 60))
+
+    caption = (
+        f"Ratio of the primary metric at each point with its {percent(matrix.prove.confidence)} interval. "
+        f"Filled: equivalent within ±{matrix.prove.margin * 100:g} %, the shaded band, after the correction "
+        f"for several comparisons. An arrow: the interval extends beyond the axis.{note}"
+    )
+    return Drawing(
+        name=f"points-{number}",
+        title=f"Ratio at every point: {contrast.contender} / {contrast.baseline}",
+        caption=caption,
+        draw=draw,
+        height_in=0.75 + 0.26 * last,
+    )
+
+
+def _interval(
+    axes: Any, y: float, values: tuple[float, float, float], reach: float, *, filled: bool, marker: str = "o"
+) -> None:
+    low, middle, high = (safe_log(value) for value in values)
+    axes.plot([max(low, -reach), min(high, reach)], [y, y], color=INK, lw=1.3, solid_capstyle="butt")
+    if abs(middle) <= reach:
+        axes.plot(middle, y, marker=marker, ms=5, mec=INK, mfc=INK if filled else "white", zorder=4)
+    for beyond, edge, arrow in ((low < -reach, -reach, "<"), (high > reach, reach, ">")):
+        if beyond:
+            axes.plot(edge, y, marker=arrow, ms=5, color=INK, clip_on=False, zorder=5)
+
+
+def _heat_map(matrix: Matrix, contrast: ContrastFinding, number: int) -> Drawing | None:
+    """The ratios over the two factors with the most values; a panel for each combination of the others. None
+    where fewer than two factors vary."""
+    levels = [list(dict.fromkeys(point[at] for point in matrix.points)) for at in range(len(matrix.factors))]
+    varying = sorted((at for at, each in enumerate(levels) if len(each) > 1), key=lambda at: -len(levels[at]))
+    if len(varying) < 2:
+        return None
+    down, across, *others = varying
+    if len(levels[across]) > _MOST_COLUMNS:
+        return None
+    panels: dict[tuple[Value, ...], dict[tuple[Value, Value], PointFinding]] = {}
+    for each in contrast.points:
+        point = matrix.points[each.point]
+        panels.setdefault(tuple(point[at] for at in others), {})[point[down], point[across]] = each
+    full = max(
+        2 * margin_logs(matrix.prove.margin)[1],
+        *(abs(safe_log(a.primary.comparison.ratio)) for each in contrast.points if (a := each.analysis)),
+    )
+    rows, columns = levels[down], levels[across]
+    names = tuple(matrix.factors[at] for at in others)
+
+    def draw(figure: Figure) -> None:
+        grid: Any = figure.subplots(len(panels), 1, squeeze=False)
+        for (values, cells), axes in zip(panels.items(), grid[:, 0], strict=True):
+            for (row, column), each in cells.items():
+                _cell(axes, columns.index(column), -rows.index(row), each, full)
+            axes.set_xticks(range(len(columns)), [label(shown(value), 14) for value in columns])
+            axes.set_yticks([-at for at in range(len(rows))], [label(shown(value), 18) for value in rows])
+            axes.tick_params(length=0, labelcolor=INK)
+            axes.set(xlim=(-0.5, len(columns) - 0.5), ylim=(-len(rows) + 0.5, 0.5))
+            axes.grid(visible=False)
+            for side in axes.spines.values():
+                side.set_visible(False)
+            if names:
+                axes.set_title(label(point_text(names, values), 60), loc="left", fontsize="medium", color=INK)
+        grid[-1, 0].set_xlabel(label(matrix.factors[across].rpartition(".")[2], 40))
+
+    caption = (
+        f"Ratio and its {percent(matrix.prove.confidence)} interval over two factors. Blue: below 1, "
+        "vermilion: above 1; the stronger, the further from 1. Bold: different after the correction for "
+        "several comparisons."
+    )
+    return Drawing(
+        name=f"heat-map-{number}",
+        title=f"Ratios over two factors: {contrast.contender} / {contrast.baseline}",
+        caption=caption,
+        draw=draw,
+        height_in=0.35 + len(panels) * (0.3 * bool(names) + 0.25 + 0.4 * len(rows)),
+    )
+
+
+def _cell(axes: Any, x: float, y: float, found: PointFinding, full: float) -> None:
+    if found.analysis is None:
+        axes.annotate("none", (x, y), ha="center", va="center", color=MUTED)
+        return
+    c = found.analysis.primary.comparison
+    log = safe_log(c.ratio)
+    strength = 0.55 * min(abs(log) / full, 1.0)
+    axes.fill_between(
+        [x - 0.48, x + 0.48], y - 0.46, y + 0.46, color=ARM_COLOURS[log > 0], alpha=strength, lw=0
+    )
+    weight = "bold" if found.verdict is Verdict.DIFFERENT else "normal"
+    ratio, low, high = (ratio_text(value, c.high - c.low) for value in (c.ratio, c.low, c.high))
+    axes.annotate(ratio, (x, y + 0.14), ha="center", va="center", weight=weight)
+    axes.annotate(
+        f"[{low}, {high}]", (x, y - 0.22), ha="center", va="center", fontsize="x-small", color=MUTED
+    )
+
+
+# --------------------------------------------------------------------------------------------------
+# Values.
+
+
+def _values(matrix: Matrix, found: StudyFindings) -> Drawing | None:
+    """Bars of the arms' geometric means, with the value of every run."""
+    points = _of_arms(found)
+    if not points or len(matrix.arms) > _MOST_SERIES:
+        return None
+    arms = [arm for arm in matrix.arms if any(arm in each for each in points.values())]
+    every = [value for each in points.values() for values, _ in each.values() for value in values]
+    scale, unit = bytes_unit(every) if found.unit in ("B", "bytes") else (1.0, found.unit)
+    step = 0.8 / len(arms)
+    spots = sorted(points)
+    labels, note = _labels(matrix)
+
+    def draw(figure: Figure) -> None:
+        axes: Any = figure.add_subplot()
+        for row, point in enumerate(spots):
+            for place, arm in enumerate(arms):
+                if arm not in points[point]:
+                    continue
+                values, mean = points[point][arm]
+                y = -row + 0.4 - step * (place + 0.5)
+                axes.barh(y, mean / scale, height=0.9 * step, color=SERIES_COLOURS[place], alpha=0.35, lw=0)
+                axes.plot(
+                    [value / scale for value in values], [y] * len(values), ls="",
+                    marker=SERIES_MARKERS[place], ms=3.2, mew=0, alpha=0.75, color=SERIES_COLOURS[place],
+                )  # fmt: skip
+        axes.set_yticks([-row for row in range(len(spots))], [labels[each] for each in spots])
+        axes.tick_params(axis="y", length=0, labelcolor=INK)
+        axes.set_ylim(-len(spots) + 0.4, 0.6)
+        axes.set_xlim(left=0)
+        axes.grid(visible=False, axis="y")
+        axes.grid(visible=True, axis="x")
+        axes.xaxis.set_major_locator(MaxNLocator(7))
+        axes.set_xlabel(label(f"{found.metric}{f', {unit}' if unit else ''}", 60))
+        series_legend(figure, arms)
+
+    sense = "higher" if found.higher_is_better else "lower"
+    caption = f"Bars: geometric means. Each mark is one run. {sense.capitalize()} is better.{note}"
+    height_in = 0.85 + len(spots) * (0.12 + 0.17 * len(arms))
+    title = f"{titled(label(found.metric, 60))} at every point"
+    return Drawing(name="values", title=title, caption=caption, draw=draw, height_in=height_in)
+
+
+def _of_arms(found: StudyFindings) -> dict[int, dict[str, tuple[Sequence[float], float]]]:
+    """Point -> arm -> the primary metric's values and their geometric mean."""
+    points: dict[int, dict[str, tuple[Sequence[float], float]]] = {}
+    for contrast in found.contrasts:
+        for each in contrast.points:
+            if each.analysis is not None:
+                metric = each.analysis.primary
+                own = points.setdefault(each.point, {})
+                own.setdefault(contrast.baseline, (metric.baseline, metric.baseline_mean))
+                own.setdefault(contrast.contender, (metric.contender, metric.contender_mean))
+    return points
+
+
+# --------------------------------------------------------------------------------------------------
+# Speed-up.
+
+
+def _speed_ups(matrix: Matrix, found: StudyFindings) -> Drawing:
+    """Speed-up of each arm with the ideal line; a panel for each combination of the other factors."""
+    panels: dict[str, list[ScalingFinding]] = {}
+    for each in found.scalings:
+        panels.setdefault(each.at, []).append(each)
+    arms = [arm for arm in matrix.arms if any(each.arm == arm for each in found.scalings)]
+    columns = min(len(panels), _PANELS_IN_A_ROW)
+    rows = math.ceil(len(panels) / columns)
+
+    def draw(figure: Figure) -> None:
+        grid: Any = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
+        spots: list[Any] = list(grid.flat)
+        for axes, (at, series) in zip(spots, panels.items(), strict=False):
+            _speed_up_panel(axes, series, arms)
+            if at:
+                axes.set_title(label(at, 30), loc="left", fontsize="medium", color=INK)
+        for axes in spots[len(panels) :]:
+            axes.set_visible(False)
+        figure.supxlabel("workers", color=MUTED, fontsize="medium")
+        figure.supylabel("speed-up", color=MUTED, fontsize="medium")
+        series_legend(figure, arms)
+
+    caption = (
+        "Speed over that of the smallest number of workers, with its "
+        f"{percent(matrix.prove.confidence)} interval (Welch). Dashed: ideal. Dotted, where three numbers of "
+        "workers were measured: Amdahl's law fitted to all runs."
+    )
+    return Drawing(name="speed-up", title="Speed-up", caption=caption, draw=draw, height_in=0.7 + 1.9 * rows)
+
+
+def _speed_up_panel(axes: Any, series: Sequence[ScalingFinding], arms: Sequence[str]) -> None:
+    numbers = sorted({up.workers for each in series for up in each.scaling.speed_ups})
+    axes.plot([numbers[0], numbers[-1]], [1, numbers[-1] / numbers[0]], color=MUTED, lw=0.9, ls="--")
+    for each in series:
+        place = arms.index(each.arm)
+        ups = each.scaling.speed_ups
+        # Side by side, so that equal arms do not cover each other.
+        aside = (place - (len(arms) - 1) / 2) * 0.025 * (numbers[-1] - numbers[0])
+        axes.errorbar(
+            [up.workers + aside for up in ups],
+            [up.speed_up for up in ups],
+            yerr=[[up.speed_up - up.low for up in ups], [up.high - up.speed_up for up in ups]],
+            color=SERIES_COLOURS[place], marker=SERIES_MARKERS[place], ms=4.5, mew=0, lw=1.2, elinewidth=1.0,
+        )  # fmt: skip
+        for law in each.scaling.laws:
+            if law.name == "Amdahl":
+                steps = [numbers[0] + (numbers[-1] - numbers[0]) * k / 60 for k in range(61)]
+                base = scaling.law_speed(numbers[0], law.serial, law.coherency)
+                curve = [scaling.law_speed(n, law.serial, law.coherency) / base for n in steps]
+                axes.plot(steps, curve, color=SERIES_COLOURS[place], lw=0.8, ls=":")
+    axes.set_ylim(bottom=0)
+    axes.xaxis.set_major_locator(FixedLocator(numbers))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+
+
+def series_legend(figure: Figure, names: Sequence[str]) -> None:
+    """The series' names, with their colours and markers, above the axes."""
+    figure.legend(
+        list(_handles(len(names))),
+        [label(name, 24) for name in names],
+        loc="outside upper left",
+        ncols=min(len(names), 3),
+    )
+
+
+def _handles(count: int) -> Iterator[Line2D]:
+    for colour, marker in zip(SERIES_COLOURS[:count], SERIES_MARKERS[:count], strict=True):
+        yield Line2D([], [], ls="", marker=marker, ms=5.5, mew=0, color=colour)

@@ -1,0 +1,46 @@
+"""A quick study: as many runs as fit into about a minute, fixed after the warm-up, before any measured run.
+
+The number depends on how long the warm-up took, and on no result, so the tests stay valid; with so few runs
+the interval is wide.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from bareboat.model import Study
+
+if TYPE_CHECKING:
+    from bareboat_study.statistics import Comparison
+
+_TARGET_S = 60.0
+#: With fewer there is no interval.
+_LEAST = 2
+
+
+def shortened(study: Study, warm_up_s: float) -> Study:
+    """The study with the number of measured runs that fits; unchanged unless it is quick."""
+    request = study.job.prove
+    if not is_quick(study):
+        return study
+    fitting = int((_TARGET_S - warm_up_s) / max(warm_up_s, 0.001))
+    repeats = max(_LEAST, min(request.repeats, fitting))
+    job = msgspec.structs.replace(study.job, prove=msgspec.structs.replace(request, repeats=repeats))
+    return msgspec.structs.replace(study, job=job)
+
+
+def is_quick(study: Study) -> bool:
+    return study.job.prove.quick is True
+
+
+def sentence(study: Study, found: Comparison) -> str:
+    """What a reader must know of a quick study's result."""
+    most = max(found.high - 1, 1 / found.low - 1) if found.low > 0 else float("inf")
+    bound = f"at most {most:.1%}" if most < 10 else "not bounded by these runs"
+    return (
+        f"Quick study of {found.runs} runs: the interval is wide. With {found.confidence:.0%} confidence the "
+        f"difference is {bound}; the verdict is for the margin of {study.job.prove.margin:.1%}. "
+        "For a verdict to rely on, prove without --quick."
+    )

@@ -1,0 +1,135 @@
+"""Pure: equal studies, such as the same job measured on ten days: one pooled ratio of each metric."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from bareboat.model import Contrast, Record, Study
+from bareboat_base.errors import UsageError
+from bareboat_study import text
+from bareboat_study.analysis import Analysis
+from bareboat_study.findings import ContrastFinding, PointFinding, pooled_of, sentence
+from bareboat_study.pooling import Pooled
+
+_NOTE = (
+    "Pooled: the mean over the studies by a random-effects model (REML, interval of Hartung and Knapp). tau "
+    "is the deviation of the true ratios between studies. The verdicts of single studies are not corrected "
+    "for their number."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PooledMetric:
+    """A metric that all studies have, the primary one first."""
+
+    metric: str
+    unit: str
+    primary: bool
+    pooled: Pooled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repeated:
+    """Equal studies as the points of one. `metrics`: pooled over the studies whose training did not
+    diverge."""
+
+    sentence: str
+    contrast: ContrastFinding
+    metrics: tuple[PooledMetric, ...]
+
+
+def pool(found: Sequence[tuple[Study, Sequence[Record], Analysis]]) -> Repeated:
+    """Pool the ratios of equal studies, each with its verdict.
+
+    Raises UsageError for studies that differ in more than time and machine, and for fewer than two whose
+    training did not diverge.
+    """
+    for first, second in pairwise((study, analysis) for study, _, analysis in found):
+        _check(first, second)
+    study, _, analysis = found[0]
+    prove, primary = study.job.prove, analysis.primary
+    measured = [each for _, _, each in found if not each.diverged]
+    metrics = []
+    for metric in analysis.metrics:
+        same = [
+            each.effects
+            for one in measured
+            for each in one.metrics
+            if (each.name, each.unit) == (metric.name, metric.unit)
+        ]
+        if len(same) == len(measured) and (pooled := pooled_of(same, prove)) is not None:
+            metrics.append(
+                PooledMetric(metric=metric.name, unit=metric.unit, primary=metric is primary, pooled=pooled)
+            )
+    if not metrics:
+        raise UsageError(
+            f"the training diverged in {len(found) - len(measured)} of {len(found)} studies",
+            remedy="pool at least two studies whose training did not diverge",
+        )
+    names = {each.job.name for each, _, _ in found}
+    contrast = ContrastFinding(
+        contrast=Contrast(baseline=0, contender=1),
+        baseline=study.arms[0].name,
+        contender=study.arms[1].name,
+        points=tuple(
+            PointFinding(
+                point=number,
+                label=each.id.removeprefix(f"{each.job.name}-") if len(names) == 1 else each.id,
+                study=each,
+                analysis=analysed,
+                verdict=analysed.verdict,
+            )
+            for number, (each, _, analysed) in enumerate(found)
+        ),
+        pooled=metrics[0].pooled,
+    )
+    return Repeated(
+        sentence=sentence(prove, contrast, place="in", places="studies"),
+        contrast=contrast,
+        metrics=tuple(metrics),
+    )
+
+
+def _check(first: tuple[Study, Analysis], second: tuple[Study, Analysis]) -> None:
+    """Raise UsageError unless both measured the same; machine, paths, seed and repeats may differ."""
+    one, other = (dict(_design(*each)) for each in (first, second))
+    for what in one:
+        if one[what] != other[what]:
+            raise UsageError(
+                f"{first[0].id} and {second[0].id} differ in their {what}",
+                remedy="pool studies of the same job and the same arms",
+            )
+    if first[0].id == second[0].id:
+        raise UsageError(f"{first[0].id} is given twice", remedy="name each study once")
+
+
+def _design(study: Study, analysis: Analysis) -> Iterator[tuple[str, object]]:
+    job, primary = study.job, analysis.primary
+    yield "command", job.command
+    yield "topology", job.topology
+    yield "environment variables", job.environment
+    yield "image", job.image
+    yield "arms", [(arm.name, arm.engine) for arm in study.arms]
+    yield "primary metric", (primary.name, primary.unit)
+    yield "margin", job.prove.margin
+    yield "confidence", job.prove.confidence
+
+
+def lines(found: Repeated) -> Iterator[str]:
+    """The tables below the answer, for a terminal of 80 columns."""
+    primary, *others = found.metrics
+    yield from text.table(found.contrast, primary.metric, primary.unit, "studies")
+    if others:
+        yield ""
+        yield "  secondary metrics"
+    for each in others:
+        yield from text.pooled_lines(f"{each.metric}, pooled", each.pooled, "studies")
+    for point in found.contrast.points:
+        prove, complete = point.study.job.prove, len(point.analysis.pairs) if point.analysis else 0
+        if complete < prove.repeats and prove.quick is not True:
+            yield f"  {point.label}: {complete} of {prove.repeats} runs are complete"
+    yield ""
+    yield from textwrap.wrap(_NOTE, 78, initial_indent="  ", subsequent_indent="  ")

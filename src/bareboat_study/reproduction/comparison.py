@@ -1,0 +1,222 @@
+"""Pure: whether two results are equal: values to a tolerance, repeated samples by an equivalence test.
+
+Times are never compared for equality of single runs: they differ by chance and by machine.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from bareboat_base.errors import UsageError
+from bareboat_study.reproduction.document import Curve, LockedStudy, Results
+
+#: The relative difference that counts as equal, unless the user gives another.
+TOLERANCE = 0.01
+EXIT_CODE = "exit code"
+
+
+class Compared(Struct, frozen=True, kw_only=True):
+    """One comparison. `equal`: None: shown only, or not decided. `text`: the finding in words."""
+
+    item: str
+    first: str
+    second: str
+    equal: bool | None
+    text: str = ""
+
+
+class Tolerances(Struct, frozen=True, kw_only=True):
+    """Relative tolerances: of all metrics, and of single ones by name. `ignored`: metrics only shown."""
+
+    usual: float = TOLERANCE
+    own: Mapping[str, float] = {}
+    ignored: frozenset[str] = frozenset()
+
+    def of(self, name: str) -> float:
+        return self.own.get(name, self.usual)
+
+
+def read_tolerances(given: Sequence[str], ignored: Sequence[str]) -> Tolerances:
+    """Those of `--tolerance X` and `--tolerance NAME=X`. Raises UsageError."""
+    usual, own = TOLERANCE, {}
+    for text in given:
+        name, equals, number = text.rpartition("=")
+        try:
+            value = float(number)
+        except ValueError:
+            value = math.nan
+        if not 0 <= value <= 1 or (equals and not name):
+            raise UsageError(
+                f"--tolerance is {text[:100]!r}; it must be a number from 0 to 1, or NAME=NUMBER",
+                remedy="--tolerance 0.01, or --tolerance loss=0.05",
+            )
+        if equals:
+            own[name] = value
+        else:
+            usual = value
+    return Tolerances(usual=usual, own=own, ignored=frozenset(ignored))
+
+
+def of_runs(first: Results, second: Results, tolerances: Tolerances) -> list[Compared]:
+    """Exit code, metrics and curves; times are only shown. `first`: the locked one."""
+    found = [
+        Compared(
+            item=EXIT_CODE,
+            first=str(first.exit_code),
+            second=str(second.exit_code),
+            equal=first.exit_code == second.exit_code,
+        )
+    ]
+    for name in sorted(first.metrics.keys() | second.metrics.keys()):
+        found.append(_metric(name, first.metrics.get(name), second.metrics.get(name), tolerances))
+    for name in sorted(first.curves.keys() & second.curves.keys()):
+        found.append(_curve(name, first.curves[name], second.curves[name], tolerances))
+    if first.wall_s and second.wall_s:
+        found.append(
+            Compared(
+                item="wall time",
+                first=f"{first.wall_s:.1f} s",
+                second=f"{second.wall_s:.1f} s",
+                equal=None,
+                text=f"ratio {second.wall_s / first.wall_s:.3f}; one run each, not judged",
+            )
+        )
+    return found
+
+
+def _metric(
+    name: str, first: float | str | None, second: float | str | None, allowed: Tolerances
+) -> Compared:
+    shown = (_shown(first), _shown(second))
+    if name in allowed.ignored:
+        return Compared(item=name, first=shown[0], second=shown[1], equal=None, text="ignored")
+    if first is None or second is None:
+        which = "the lock" if first is None else "the replay"
+        return Compared(
+            item=name, first=shown[0], second=shown[1], equal=False, text=f"{which} does not report it"
+        )
+    a, b = float(first), float(second)
+    tolerance = allowed.of(name)
+    if not (math.isfinite(a) and math.isfinite(b)):
+        return Compared(item=name, first=shown[0], second=shown[1], equal=str(a) == str(b), text="not finite")
+    relative = _relative(a, b)
+    return Compared(
+        item=name,
+        first=shown[0],
+        second=shown[1],
+        equal=relative <= tolerance,
+        text=f"differs by {_percent(relative)}; tolerance {_percent(tolerance)}" if relative else "equal",
+    )
+
+
+def _relative(a: float, b: float) -> float:
+    scale = max(abs(a), abs(b))
+    return abs(a - b) / scale if scale else 0.0
+
+
+def _curve(name: str, first: Curve, second: Curve, allowed: Tolerances) -> Compared:
+    """The largest distance between two curves, relative to the range of the first: a loss near 0 at the end
+    must not count more than at the beginning."""
+    a, b = first.values, second.values
+    item = f"curve of {name}"
+    shown = (f"{len(a)} values", f"{len(b)} values")
+    if name in allowed.ignored:
+        return Compared(item=item, first=shown[0], second=shown[1], equal=None, text="ignored")
+    if len(a) != len(b) or first.every != second.every:
+        return Compared(
+            item=item, first=shown[0], second=shown[1], equal=False, text="different numbers of values"
+        )
+    pairs = [(float(x), float(y)) for x, y in zip(a, b, strict=True)]
+    wrong = next((at for at, (x, y) in enumerate(pairs) if math.isfinite(x) != math.isfinite(y)), None)
+    if wrong is not None:
+        return Compared(
+            item=item, first=shown[0], second=shown[1], equal=False,
+            text=f"only one of them is finite from value {wrong * first.every + 1}",
+        )  # fmt: skip
+    finite = [(at, x, y) for at, (x, y) in enumerate(pairs) if math.isfinite(x)]
+    if not finite:
+        return Compared(item=item, first=shown[0], second=shown[1], equal=True, text="no value is finite")
+    low, high = min(x for _, x, _ in finite), max(x for _, x, _ in finite)
+    scale = (high - low) or max(abs(high), abs(low)) or 1.0
+    at, distance = max(((at, abs(x - y) / scale) for at, x, y in finite), key=lambda each: each[1])
+    tolerance = allowed.of(name)
+    return Compared(
+        item=item,
+        first=shown[0],
+        second=shown[1],
+        equal=distance <= tolerance,
+        text=f"at most {_percent(distance)} of its range apart, at value {at * first.every + 1}; "
+        f"tolerance {_percent(tolerance)}"
+        if distance
+        else "equal",
+    )
+
+
+def of_studies(first: LockedStudy, second: LockedStudy) -> list[Compared]:
+    """Compare each metric's ratio of contender to baseline: the ratio of the ratios, its interval, and an
+    equivalence test at the study's margin."""
+    found = [
+        Compared(
+            item="verdict", first=first.verdict, second=second.verdict,
+            equal=None, text="the comparison below judges the numbers",
+        )
+    ]  # fmt: skip
+    others = {each.name: each for each in second.samples}
+    for own in first.samples:
+        other = others.get(own.name)
+        if other is None:
+            found.append(
+                Compared(
+                    item=own.name,
+                    first="measured",
+                    second="not measured",
+                    equal=False if own.primary else None,
+                )
+            )
+            continue
+        found.append(
+            _effects(
+                f"{own.name}: contender / baseline", own.effects, other.effects,
+                margin=first.margin, confidence=first.confidence, judged=own.primary,
+            )
+        )  # fmt: skip
+    return found
+
+
+def _effects(
+    item: str,
+    first: Sequence[float],
+    second: Sequence[float],
+    *,
+    margin: float,
+    confidence: float,
+    judged: bool,
+) -> Compared:
+    from bareboat_study.statistics import Verdict, compare_means
+
+    shown = [f"{math.exp(math.fsum(each) / len(each)):.4f}" for each in (first, second)]
+    if min(len(first), len(second)) < 2:
+        return Compared(item=item, first=shown[0], second=shown[1], equal=None, text="fewer than 2 runs")
+    found = compare_means(first, second, margin=margin, confidence=confidence)
+    equal = {Verdict.EQUIVALENT: True, Verdict.DIFFERENT: False}.get(found.verdict)
+    return Compared(
+        item=item,
+        first=shown[0],
+        second=shown[1],
+        equal=equal if judged else None,
+        text=f"{found.verdict} at {margin:.1%}: second / first {found.ratio:.4f}, "
+        f"{confidence:.0%} interval [{found.low:.4f}, {found.high:.4f}], p = {found.equivalence_p:.2g}",
+    )
+
+
+def _shown(value: float | str | None) -> str:
+    if value is None:
+        return "not reported"
+    return f"{value:.6g}" if isinstance(value, int | float) else value
+
+
+def _percent(value: float) -> str:
+    return f"{value * 100:.3g} %"

@@ -1,0 +1,450 @@
+"""Making the lock of a run or a study, from what was recorded when it ran."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+from msgspec import UNSET, Struct
+
+from bareboat import __version__, registry
+from bareboat.model import Job, Record, Study, sweep
+from bareboat.model.provenance import Provenance
+from bareboat.model.record import NotFinite
+from bareboat.runs import directory, provenance, submission, sweeps
+from bareboat.runs import results as reported
+from bareboat.runs.state import Status
+from bareboat.runs.withheld import names
+from bareboat_base import codec, digests
+from bareboat_base.clock import epoch_s
+from bareboat_base.errors import StoreError, UsageError
+from bareboat_base.files import untrusted
+from bareboat_base.printable import one_line
+from bareboat_images.store import Store
+from bareboat_study.reproduction import data, images, machines, patterns, secrets
+from bareboat_study.reproduction.document import (
+    MOST_BYTES,
+    Curve,
+    Datum,
+    Decided,
+    Lock,
+    LockedPlan,
+    LockedStudy,
+    Machine,
+    Results,
+    Samples,
+)
+
+#: Part of a lock -> how it is made without a secret.
+_REMEDIES = {
+    "code": "bareboat lock … --without code",
+    "patterns": "use another pattern: --metric NAME=PATTERN",
+    "data": "remove --data, or move the data to another path",
+    "image": "build the image again; RUN --mount=type=secret passes secrets to a step",
+}
+_MOST_CURVES, _MOST_VALUES = 20, 1000
+_MOST_OUTPUT_BYTES = 16 << 20
+
+
+class _KeptPlan(Struct, frozen=True, kw_only=True):
+    """What a lock takes from plan.json."""
+
+    job: Job
+    image_digest: str | None
+    engine: str
+    launcher: str
+    scheduler: str
+    decisions: tuple[Decided, ...]
+
+
+class Maker:
+    """Makes locks. `declared`: the paths of data; `metrics`: patterns of metrics in the output; `without`:
+    parts that are left out. `strict`: a pattern must match."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        declared: Sequence[str] = (),
+        metrics: Mapping[str, str] | None = None,
+        without: Sequence[str] = (),
+        strict: bool = True,
+        say: Callable[[str], None] = lambda _text: None,
+        progress: data.Progress = lambda *_: None,
+    ) -> None:
+        self.store = store
+        self._declared = declared
+        self._metrics = dict(metrics or {})
+        self._without = without
+        self._strict = strict
+        self._say = say
+        self._progress = progress
+
+    def lock(self, name: str) -> Lock:
+        """The lock of a run, a point of a sweep, or a study. Raises UsageError, StoreError."""
+        if os.path.lexists(self.store.run(name) / "study.json"):
+            return self._of_study(name)
+        if os.path.lexists(self.store.run(name) / "matrix.json"):
+            return self._of_matrix(name)
+        return self._of_run(name)
+
+    def _of_run(self, run_id: str) -> Lock:
+        made = submission.read(self.store, run_id)
+        if made.points:
+            raise UsageError(
+                f"{run_id} is a sweep of {made.points} points; a lock holds one run",
+                remedy=f"bareboat lock {run_id}.0   # one point; each has a number",
+            )
+        (status,) = sweeps.look(self.store, [run_id])
+        records = sweeps.records_of(self.store, status)
+        if not records:
+            raise UsageError(
+                f"{run_id} has not ended: it is {status.state.value}",
+                remedy=f"bareboat wait {run_id} && bareboat lock {run_id}"
+                if not status.over
+                else f"bareboat status {run_id}",
+            )
+        record = records[0]
+        folder = self.store.run(run_id)
+        point = sweeps.of_point(self.store, run_id)
+        place = folder / "plan.json"
+        if not os.path.lexists(place) and point is not None:
+            place = self.store.run(run_id.rpartition(".")[0]) / "plan.json"
+        found = provenance.read(self.store, run_id)
+        lacks = _lacks(found)
+        plan = self.store.read(place, _KeptPlan) if os.path.lexists(place) else None
+        if plan is None:
+            raise UsageError(
+                f"{run_id} has no plan.json: it was not submitted by this version", remedy="run it again"
+            )
+        job = _with_environment(plan.job, found, lacks)
+        if point is not None:
+            job = _at_point(job, *point)
+        image = None
+        if plan.image_digest:
+            image, gone = images.of_digest(
+                self.store, plan.image_digest, packages="packages" not in self._without, say=self._say
+            )
+            lacks += [gone] if gone else []
+        node = self._node(run_id, record)
+        is_here = record.scheduler == "local"
+        if node is None and not is_here:
+            lacks.append("the compute node's CPU, kernel and driver")
+        results = self._results(record, run_id)
+        return self._checked(
+            Lock(
+                kind="run",
+                name=run_id,
+                made_by=f"bareboat {__version__}",
+                recorded_by=f"bareboat {found.bareboat_version}" if found else "",
+                job=job,
+                withheld=found.withheld if found else (),
+                plan=_plan(plan, made.plan_digest, found),
+                image=image,
+                code=found.code if found and "code" not in self._without else None,
+                machine=machines.of_site(found.site) if found else None,
+                node=node,
+                nodes=self._nodes(run_id, record, status) if not is_here else _here(found),
+                data=self._data(record.started_at, lacks),
+                patterns=self._metrics,
+                results=results,
+                not_recorded=tuple(lacks),
+            )
+        )
+
+    def _of_study(self, run_id: str) -> Lock:
+        from bareboat_study import analysis, prove
+
+        study = self.store.read(self.store.run(run_id) / "study.json", Study)
+        if study.point is not UNSET or study.metrics or len(study.arms) != 2:
+            raise _of_larger(run_id)
+        if self._metrics:
+            raise UsageError("--metric is for runs, and this is a study", remedy="remove --metric")
+        records = prove.read_records(self.store, study)
+        judged = analysis.analyse(study, records)
+        primary = judged.primary
+        lacks: list[str] = []
+        data = self._data(study.created_at, lacks)
+        made = self._made_of(run_id, study)
+        return self._checked(
+            msgspec.structs.replace(
+                made,
+                data=data,
+                not_recorded=(*made.not_recorded, *lacks),
+                study=LockedStudy(
+                    arms=tuple(arm.name for arm in study.arms),
+                    sentence=judged.sentence,
+                    verdict=judged.word,
+                    margin=primary.comparison.margin,
+                    confidence=primary.comparison.confidence,
+                    samples_digest=codec.digest(records),
+                    samples=tuple(
+                        Samples(
+                            name=each.name,
+                            unit=each.unit,
+                            baseline=each.baseline,
+                            contender=each.contender,
+                            effects=each.effects,
+                            primary=each.primary,
+                        )
+                        for each in judged.metrics
+                    ),
+                ),
+            )
+        )
+
+    def _of_matrix(self, run_id: str) -> Lock:
+        from bareboat_study.reproduction import matrix_making
+
+        if self._metrics:
+            raise UsageError("--metric is for runs, and this is a study", remedy="remove --metric")
+        made = matrix_making.make(self.store, run_id, packages="packages" not in self._without, say=self._say)
+        found = provenance.read(self.store, run_id)
+        locked, first = made.locked, made.first
+        cell = locked.cells[0][-1]
+        lacks = [*_lacks(found, study=True), *made.lacks]
+        plan, node = _plan_of_study(first), None
+        nodes: tuple[str, ...] = (made.matrix.site.hostname,)
+        if plan.scheduler != registry.HERE:
+            node = self._node(first.id, made.records[-1])
+            nodes = self._hosts(first.id)
+            if node is None:
+                lacks.append("the compute node's CPU, kernel and driver")
+        return self._checked(
+            Lock(
+                kind="study",
+                name=run_id,
+                made_by=f"bareboat {__version__}",
+                recorded_by=f"bareboat {made.matrix.bareboat_version}",
+                job=cell.job,
+                withheld=cell.withheld,
+                plan=plan,
+                image=locked.image(cell.image),
+                code=found.code if found and "code" not in self._without else None,
+                machine=machines.of_site(made.matrix.site),
+                node=node,
+                nodes=nodes,
+                data=self._data(made.matrix.created_at, lacks),
+                results=Results(started_at=made.matrix.created_at),
+                matrix=locked,
+                not_recorded=tuple(lacks),
+            )
+        )
+
+    def origin(self, run_id: str, study: Study) -> Lock:
+        """What made a study, also one of several arms or points, of which `study` is one; without results and
+        secrets."""
+        return secrets.without(self._made_of(run_id, study))
+
+    def _made_of(self, run_id: str, study: Study) -> Lock:
+        found = provenance.read(self.store, run_id)
+        lacks = _lacks(found, study=True)
+        withheld = names(study.job.environment)
+        kept = {name: value for name, value in study.job.environment.items() if name not in withheld}
+        image = images.of_image(
+            self.store, study.image, packages="packages" not in self._without, say=self._say
+        )
+        if image.packages is None and "packages" not in self._without:
+            lacks.append("the image's packages: it is no longer in the store")
+        return Lock(
+            kind="study",
+            name=run_id,
+            made_by=f"bareboat {__version__}",
+            recorded_by=f"bareboat {study.bareboat_version}",
+            job=msgspec.structs.replace(study.job, environment=kept),
+            withheld=withheld,
+            plan=_plan_of_study(study),
+            image=image,
+            code=found.code if found and "code" not in self._without else None,
+            machine=machines.of_site(study.site),
+            nodes=(study.site.hostname,),
+            results=Results(started_at=study.created_at),
+            not_recorded=tuple(lacks),
+        )
+
+    def _results(self, record: Record, run_id: str) -> Results:
+        folder = self.store.run(run_id)
+        values: dict[str, list[float | NotFinite]] = {**reported.curves(folder)}
+        if self._metrics:
+            values.update(patterns.find(self._metrics, output_of(self.store, run_id)))
+            missing = [name for name in self._metrics if name not in values]
+            if missing and self._strict:
+                raise UsageError(
+                    f"the pattern of {missing[0]} matches nothing in the output of {run_id}",
+                    context=f"pattern: {one_line(self._metrics[missing[0]])}",
+                    remedy=f"bareboat logs {run_id}   # shows the output",
+                )
+        metrics = {name: each[-1] for name, each in values.items()} or dict(record.results)
+        phases = msgspec.to_builtins(record.phases) if record.phases is not None else {}
+        return Results(
+            exit_code=record.exit_code,
+            wall_s=record.wall_s,
+            started_at=record.started_at,
+            peak_memory_bytes=record.peak_memory_bytes,
+            metrics=metrics,
+            curves={} if "curves" in self._without else curves_of(values),
+            phases=phases,
+            transports=tuple(dict.fromkeys(f"{way.by}: {way.way}" for way in record.transports)),
+            ended_because=one_line(record.ended_because),
+        )
+
+    def _data(self, began: str, lacks: list[str]) -> tuple[Datum, ...]:
+        if not self._declared:
+            lacks.append("checksums of data: none was declared with --data")
+            return ()
+        return tuple(
+            data.checksum(path, began_epoch_s=epoch_s(began), progress=self._progress)
+            for path in dict.fromkeys(self._declared)
+        )
+
+    def _node(self, run_id: str, record: Record) -> Machine | None:
+        control = directory.control(self.store.run(run_id))
+        text = directory.text(control / "machine", limit=1 << 16)
+        name = record.starts[-1].node if record.starts else ""
+        return machines.of_node(text, name) if text else None
+
+    def _nodes(self, run_id: str, record: Record, status: Status) -> tuple[str, ...]:
+        names = self._hosts(run_id)
+        return names or tuple(start.node for start in (record.starts or status.starts)[-1:])
+
+    def _hosts(self, run_id: str) -> tuple[str, ...]:
+        """The names of all nodes, where its job wrote them."""
+        text = directory.text(directory.control(self.store.run(run_id)) / "hosts") or ""
+        return tuple(one_line(line) for line in text.splitlines() if line.strip())
+
+    def _checked(self, lock: Lock) -> Lock:
+        """The lock without secrets that can be left out.
+
+        Raises UsageError for a lock that still holds one, or is too large."""
+        lock = secrets.without(lock)
+        commands = [lock.job.command]
+        if lock.matrix is not UNSET:
+            commands += [cell.job.command for row in lock.matrix.cells for cell in row]
+        if (secret := next(filter(None, map(secrets.found_in, commands)), None)) is not None:
+            raise UsageError(
+                f"{secret}, and a lock is made to be shared",
+                remedy="pass it by an environment variable of environment_from, and run the job again",
+            )
+        if (found := secrets.place_in(lock)) is not None:
+            place, what = one_line(found[0], limit=100), found[1]
+            part = place.partition(".")[0].partition("[")[0]
+            raise UsageError(
+                f"{place} of the lock has {what}, and a lock is made to be shared",
+                remedy=_REMEDIES.get(part, "run the job again without it"),
+            )
+        size = len(written(lock))
+        if size > MOST_BYTES:
+            raise _too_large(lock, size)
+        return lock
+
+
+def _of_larger(name: str) -> UsageError:
+    study, _, point = name.rpartition(".")
+    return UsageError(
+        f"{name} is a point of a study, and a lock holds the whole study",
+        remedy=f"bareboat lock {study if point.isdecimal() else name}",
+    )
+
+
+def _too_large(lock: Lock, size: int) -> UsageError:
+    held: dict[str, object] = {name: getattr(lock, name) for name in ("image", "code", "results", "job")}
+    flags = {"image": "packages", "code": "code", "results": "curves"}
+    shorter = "shorten the command or the environment variables of the job"
+    if lock.matrix is not UNSET:
+        held = {"image": lock.matrix.images, "code": lock.code, "arms": lock.matrix.cells}
+        held["results"] = lock.matrix.compared
+        flags = {"image": "packages", "code": "code"}
+        shorter = f"lock studies of fewer points; its numbers: bareboat report {lock.name} --json"
+    sizes = {name: len(codec.to_pretty_json(part)) for name, part in held.items()}
+    largest = max(sizes, key=lambda name: sizes[name])
+    flag = flags.get(largest)
+    return UsageError(
+        f"the lock of {lock.name} would have {size:,} bytes; the limit is {MOST_BYTES:,}",
+        context=f"the largest part is its {largest}: {sizes[largest]:,} bytes",
+        remedy=f"bareboat lock {lock.name} --without {flag}" if flag else shorter,
+    )
+
+
+def written(lock: Lock) -> bytes:
+    """The bytes of the document."""
+    return codec.to_pretty_json(lock).encode() + b"\n"
+
+
+def output_of(store: Store, run_id: str) -> str:
+    """The end of the output of a run."""
+    try:
+        tail = untrusted.read_tail(submission.output_log(store, run_id), limit=_MOST_OUTPUT_BYTES)
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        raise StoreError(f"the output of {run_id} cannot be read: {error.strerror}") from None
+    return tail.decode(errors="replace")
+
+
+def curves_of(values: Mapping[str, Sequence[float | NotFinite]]) -> dict[str, Curve]:
+    """The results that were reported more than once, thinned to a thousand values each."""
+    found: dict[str, Curve] = {}
+    for name, each in values.items():
+        if len(each) > 1 and len(found) < _MOST_CURVES:
+            every = -(-len(each) // _MOST_VALUES)
+            found[name] = Curve(values=tuple(each[::every]), every=every)
+    return found
+
+
+def _lacks(found: Provenance | None, *, study: bool = False) -> list[str]:
+    if found is None:
+        what = "the code" if study else "the code, environment variables and machine"
+        return [f"{what}: it ran before Bareboat recorded them"]
+    if found.code is None:
+        return ["the code: the job has no working directory of the host"]
+    lacks = list(found.code.notes)
+    if found.code.repository is None and not found.code.files:
+        lacks.append(
+            "the code: no file of the working directory is named in the command, and no repository holds it"
+        )
+    return lacks
+
+
+def _with_environment(job: Job, found: Provenance | None, lacks: list[str]) -> Job:
+    """The job with the values of its variables that were recorded: its plan is kept without values."""
+    if found is None and job.environment:
+        lacks.append(f"the values of the environment variables {', '.join(sorted(job.environment))}"[:300])
+    return msgspec.structs.replace(job, environment=found.environment if found else {})
+
+
+def _at_point(job: Job, points: sweep.Sweep, index: int) -> Job:
+    """The job of one point of a sweep, as a job of its own."""
+    values = {**points.values(index), sweep.INDEX: str(index)}
+    command = tuple(sweep.fill(word, points, index) for word in job.command)
+    environment = {name: sweep.fill(value, points, index) for name, value in job.environment.items()}
+    environment |= {sweep.variable(name): value for name, value in values.items()}
+    return msgspec.structs.replace(job, command=command, environment=environment, sweep=UNSET)
+
+
+def _plan(plan: _KeptPlan, digest: str, found: Provenance | None) -> LockedPlan:
+    engine = found.site.engine(plan.engine) if found else None
+    return LockedPlan(
+        digest=digest,
+        engine=plan.engine,
+        launcher=plan.launcher,
+        scheduler=plan.scheduler,
+        engine_version=engine.version if engine is not None else "",
+        decisions=plan.decisions,
+    )
+
+
+def _plan_of_study(study: Study) -> LockedPlan:
+    contender = study.arms[-1]
+    engine = study.site.engine(contender.engine)
+    return LockedPlan(
+        digest=digests.of("\n".join(arm.plan_digest for arm in study.arms).encode()),
+        engine=contender.engine,
+        launcher=study.job.launcher or "",
+        scheduler=study.job.scheduler or "local",
+        engine_version=engine.version if engine is not None else "",
+    )
+
+
+def _here(found: Provenance | None) -> tuple[str, ...]:
+    return (found.site.hostname,) if found else ()

@@ -1,0 +1,167 @@
+"""What a lock holds of a study of several arms, points or metrics, from what was recorded when it ran."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import UNSET
+
+from bareboat.model import Job, Matrix, Record, Study
+from bareboat.runs.withheld import names
+from bareboat_base import codec
+from bareboat_base.errors import UsageError
+from bareboat_base.printable import counted, one_line
+from bareboat_images.store import Store
+from bareboat_study.reproduction import images
+from bareboat_study.reproduction.document import Cell, Failed, LockedMatrix, PairResult, Values
+
+if TYPE_CHECKING:
+    from bareboat_study.findings import PointFinding, StudyFindings
+
+
+class Made(msgspec.Struct, frozen=True, kw_only=True):
+    """The part of the lock, the study's first point, the records of that point, and what is not recorded."""
+
+    locked: LockedMatrix
+    matrix: Matrix
+    first: Study
+    records: list[Record]
+    lacks: tuple[str, ...]
+
+
+def make(store: Store, name: str, *, packages: bool, say: Callable[[str], None]) -> Made:
+    """The study with its results. Raises UsageError for one that is not complete, or whose arms' jobs were
+    not recorded."""
+    from bareboat_study import findings, matrix
+
+    found = matrix.read(store, name)
+    if left := matrix.missing(store, found):
+        raise UsageError(
+            f"{name} is not complete: {matrix.left_of(found, len(left))}",
+            remedy=f"bareboat prove --resume {name}",
+        )
+    studies = matrix.points(store, found)
+    jobs = [study.jobs for study in studies if study.jobs is not UNSET]
+    if found.fixed is UNSET or len(jobs) < len(studies):
+        raise UsageError(
+            f"{name} was measured before Bareboat recorded the jobs of the arms, and cannot be locked",
+            context="a lock holds what runs again, and without its arms another study would run",
+            remedy=f"bareboat prove FILE   # again; its numbers: bareboat report {name} --json",
+        )
+    records = matrix.read_records(store, found)
+    result = findings.find(found, studies, records)
+    locked_images = tuple(images.of_image(store, each, packages=packages, say=say) for each in found.images)
+    lacks = [*_lacks(found, jobs)]
+    if packages:
+        lacks += [
+            f"the packages of the image {one_line(each.digest, limit=19)}: it is no longer in the store"
+            for each in locked_images
+            if each.packages is None
+        ]
+    compared = tuple(_compared(result))
+    lacks += _left_out(found, compared)
+    return Made(
+        locked=LockedMatrix(
+            arms=found.arms,
+            fixed=found.fixed,
+            factors=found.factors,
+            points=found.points,
+            metrics=tuple(study.metrics for study in studies),
+            contrasts=found.contrasts,
+            prove=found.prove,
+            repeats=found.repeats or found.prove.repeats,
+            images=locked_images,
+            cells=tuple(tuple(_cells(study)) for study in studies),
+            sentences=tuple(one_line(each, limit=1000) for each in result.sentences),
+            compared=compared,
+            failed=tuple(
+                Failed(
+                    arm=found.arms.index(each.arm), point=each.point, run=each.run,
+                    exit_code=each.exit_code, reason=one_line(each.reason, limit=300),
+                )
+                for each in result.failures
+            ),
+            samples_digest=codec.digest(records),
+        ),
+        matrix=found,
+        first=studies[0],
+        records=records[0],
+        lacks=tuple(lacks),
+    )  # fmt: skip
+
+
+def _cells(study: Study) -> Iterator[Cell]:
+    assert study.jobs is not UNSET
+    for arm, job in zip(study.arms, study.jobs, strict=True):
+        withheld = names(job.environment)
+        kept = {name: value for name, value in job.environment.items() if name not in withheld}
+        yield Cell(
+            job=msgspec.structs.replace(job, environment=kept),
+            image=study.image.digest if arm.image_digest is UNSET else arm.image_digest,
+            engine=arm.engine,
+            plan_digest=arm.plan_digest,
+            withheld=withheld,
+        )
+
+
+def _compared(result: StudyFindings) -> Iterator[PairResult]:
+    for number, contrast in enumerate(result.contrasts):
+        yield from (_pair(number, each) for each in contrast.points)
+
+
+def _pair(number: int, found: PointFinding) -> PairResult:
+    analysed = found.analysis
+    if analysed is None:
+        return PairResult(contrast=number, point=found.point, reason=one_line(found.reason, limit=300))
+    return PairResult(
+        contrast=number,
+        point=found.point,
+        verdict=analysed.verdict.value,
+        has_diverged=bool(analysed.diverged),
+        metrics=tuple(
+            Values(
+                name=each.name,
+                unit=each.unit,
+                higher_is_better=each.higher_is_better,
+                primary=each.primary,
+                baseline=each.baseline,
+                contender=each.contender,
+            )
+            for each in analysed.metrics
+        ),
+    )
+
+
+def _lacks(matrix: Matrix, jobs: Sequence[tuple[Job, ...]]) -> Iterator[str]:
+    if curves := sorted(metric.name for metric in matrix.metrics if metric.is_curve):
+        yield f"the curves of {', '.join(curves)}: a lock of several arms holds one number per run"
+    whole = [job for row in jobs for job in row]
+    own = jobs[0][-1].workdir
+    others = dict.fromkeys(job.workdir for job in whole if job.workdir not in (own, None))
+    for folder in others:
+        yield f"the code in {one_line(str(folder))}: only that of the last arm's directory is recorded"
+    for name in sorted(_several_values(whole)):
+        yield f"that {name} has several values in the study: a replay gives all arms the value of its shell"
+
+
+def _several_values(jobs: Iterable[Job]) -> Iterator[str]:
+    """The variables that are withheld and have more than one value."""
+    values: dict[str, set[str]] = {}
+    for job in jobs:
+        for name in names(job.environment):
+            values.setdefault(name, set()).add(job.environment[name])
+    return (name for name, own in values.items() if len(own) > 1)
+
+
+def _left_out(matrix: Matrix, compared: Sequence[PairResult]) -> list[str]:
+    """The declared numbers that some comparison does not have."""
+    declared = [metric.name for metric in matrix.metrics if not metric.is_curve]
+    measured = [{each.name for each in pair.metrics} for pair in compared if pair.metrics]
+    lacking = {name: sum(name not in known for known in measured) for name in declared}
+    return [
+        f"{name} in {counted(number, 'comparison')}: a value is not a number above 0"
+        for name, number in lacking.items()
+        if number
+    ]

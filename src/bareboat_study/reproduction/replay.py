@@ -1,0 +1,340 @@
+"""Running a lock again: what it takes, in the order in which it is done, and the judgement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import UNSET, Struct
+
+from bareboat import registry
+from bareboat.session import Purpose, planning, preparation
+from bareboat.session.defaults import with_settings
+from bareboat_base import codec
+from bareboat_base.errors import BareboatError, ImageError, PlanError, StoreError
+from bareboat_study.reproduction import (
+    comparison,
+    making,
+    matrix_comparison,
+    matrix_retrieval,
+    retrieval,
+)
+from bareboat_study.reproduction.comparison import Compared, Tolerances
+from bareboat_study.reproduction.difference import Difference
+from bareboat_study.reproduction.document import Lock, LockedMatrix
+from bareboat_study.reproduction.matrix_comparison import Outcome
+from bareboat_study.reproduction.matrix_difference import compare
+from bareboat_study.reproduction.retrieval import Found, Wishes
+
+if TYPE_CHECKING:
+    from bareboat.model import Job, Plan, Site
+    from bareboat.session import Prepared, Session
+    from bareboat_study.matrix import Cell
+    from bareboat_study.studyfile import StudyRequest
+
+#: Exit codes.
+EQUAL, DIFFERENT, NOT_REPLAYABLE, UNDECIDED, NOT_COMPARED = 0, 10, 11, 12, 13
+_WORDS = {
+    EQUAL: "equal",
+    DIFFERENT: "different",
+    UNDECIDED: "not enough evidence",
+    NOT_COMPARED: "no metric to compare",
+}
+
+
+class NotReplayableError(BareboatError):
+    """Something that the lock needs cannot be had here."""
+
+    code = NOT_REPLAYABLE
+
+
+class Choice(Struct, frozen=True, kw_only=True):
+    """Where and how to replay. `repeats`: of a study; None: as many as before."""
+
+    engine: str | None = None
+    launcher: str | None = None
+    scheduler: str | None = None
+    repeats: int | None = None
+
+
+class Judgement(Struct, frozen=True, kw_only=True):
+    """The outcome of a replay. `code`: its exit code. `values`: of each arm of a study of several arms
+    or points; `changed`: which of them differ and are not judged."""
+
+    run: str
+    code: int
+    word: str
+    compared: tuple[Compared, ...]
+    differences: tuple[Difference, ...]
+    values: tuple[Compared, ...] = ()
+    changed: tuple[str, ...] = ()
+
+
+def find(lock: Lock, session: Session, wishes: Wishes) -> Found:
+    """What can be had of the lock, with the progress of checksums."""
+    try:
+        if lock.matrix is not UNSET:
+            return matrix_retrieval.find(
+                lock,
+                lock.matrix,
+                session.store,
+                wishes,
+                environment=session.environment,
+                progress=session.reporter.bytes,
+            )
+        return retrieval.find(
+            lock,
+            session.store,
+            wishes,
+            environment=session.environment,
+            progress=session.reporter.bytes,
+        )
+    finally:
+        session.reporter.end()
+
+
+def check(found: Found) -> None:
+    """Raise NotReplayableError where a part is missing."""
+    missing = found.missing
+    if missing:
+        lines = [f"{part.name}: {part.text}" for part in missing]
+        lines += [f"  {part.remedy}" for part in missing[1:] if part.remedy]
+        count = f"{len(missing)} parts of the lock are" if len(missing) > 1 else "a part of the lock is"
+        raise NotReplayableError(f"{count} missing here", context="\n".join(lines), remedy=missing[0].remedy)
+
+
+def is_submitted(lock: Lock, choice: Choice) -> bool:
+    """Whether the replay is given to a scheduler: where one is named, or for several nodes."""
+    if choice.scheduler is not None:
+        return choice.scheduler != registry.HERE
+    if lock.matrix is not UNSET:
+        return any(cell.job.topology.nodes > 1 for row in lock.matrix.cells for cell in row)
+    return lock.kind == "run" and lock.job.topology.nodes > 1
+
+
+def job_of(lock: Lock, found: Found, session: Session, choice: Choice) -> Job:
+    """The job for this site, with the user's choices. What belongs to the lock's site is left out."""
+    job = retrieval.without_place(found.job)
+    engine = choice.engine
+    if engine is None and lock.job.engine == registry.BARE_METAL:
+        engine = registry.BARE_METAL
+    job = msgspec.structs.replace(
+        job,
+        engine=engine,
+        launcher=choice.launcher,
+        scheduler=choice.scheduler if is_submitted(lock, choice) else None,
+    )
+    if choice.repeats is not None:
+        job = msgspec.structs.replace(job, prove=msgspec.structs.replace(job.prove, repeats=choice.repeats))
+    return with_settings(job, session.settings, scheduler=is_submitted(lock, choice))
+
+
+def prepare(lock: Lock, job: Job, session: Session, choice: Choice) -> tuple[Prepared, tuple[Plan, ...]]:
+    """The plan, or a study's plans. Raises NotReplayableError where the job cannot run here."""
+    purpose = (
+        Purpose.PROVE
+        if lock.kind == "study"
+        else Purpose.SUBMIT
+        if is_submitted(lock, choice)
+        else Purpose.RUN
+    )
+    try:
+        prepared = preparation.prepare(session, job, purpose)
+        if lock.kind == "study":
+            return prepared, planning.arms(session, prepared)
+        return prepared, (planning.plan(session, prepared),)
+    except (PlanError, ImageError) as error:
+        raise NotReplayableError(error.message, context=error.context, remedy=error.remedy) from None
+    except StoreError as error:
+        if not session.looks:
+            raise
+        raise NotReplayableError(error.message, context=error.context, remedy=error.remedy) from None
+
+
+def run(
+    lock: Lock,
+    prepared: Prepared,
+    plans: tuple[Plan, ...],
+    session: Session,
+    *,
+    began: Callable[[str], None],
+    waiting: Callable[[str], None],
+    stdout_apart: bool,
+) -> str:
+    """Run or submit it, and wait for its end. Returns the name of the run. `began`: called with the name of a
+    submitted run; `waiting`: with its state."""
+    store = session.store
+    if lock.kind == "study":
+        from bareboat_study import prove
+
+        assert len(plans) == 2
+        study = prove.design_study(store, prepared.job, (plans[0], plans[1]), prepared.image, prepared.site)
+        began(study.id)
+        try:
+            prove.conduct(store, study, say=session.reporter.say)
+        finally:
+            session.reporter.end()
+        return study.id
+    (plan,) = plans
+    if plan.scheduler == registry.HERE:
+        from bareboat.runs import local
+
+        return local.run(store, plan, prepared.site, stdout_apart=stdout_apart).study
+    from bareboat.runs import creation, submission, sweeps
+
+    made = creation.submit(store, plan, prepared.site)
+    began(made.run_id)
+    try:
+        with submission.going_on(made.run_id):
+            sweeps.wait(store, made.run_id, each=lambda status: waiting(status.state.value))
+    finally:
+        session.reporter.end()
+    return made.run_id
+
+
+def of_runs(found: Sequence[Compared]) -> int:
+    """The exit code of compared runs. Equal exit codes alone show nothing about the results."""
+    if any(each.equal is False for each in found):
+        return DIFFERENT
+    return EQUAL if any(each.equal and each.item != comparison.EXIT_CODE for each in found) else NOT_COMPARED
+
+
+def of_study(found: Outcome) -> int:
+    """The exit code of a compared study of several arms or points."""
+    if False in found.judged:
+        return DIFFERENT
+    if not found.is_compared:
+        return NOT_COMPARED
+    return EQUAL if all(found.judged) else UNDECIDED
+
+
+def request_of(
+    lock: Lock, matrix: LockedMatrix, found: Found, session: Session, choice: Choice
+) -> StudyRequest:
+    """The request of a study of several arms or points for this site, with the user's choices."""
+    from bareboat_study.studyfile import StudyRequest, check_arms
+
+    if "scheduler" in matrix.factors:
+        raise NotReplayableError(
+            "the study compares schedulers, and a replay is measured under one",
+            remedy="measure it again from its study file: bareboat prove FILE",
+        )
+    submitted = is_submitted(lock, choice)
+    repeats = choice.repeats if choice.repeats is not None else matrix.repeats
+    prove = msgspec.structs.replace(matrix.prove, repeats=repeats, within_s=UNSET)
+    keeps = [matrix_retrieval.heads(matrix, arm) for arm in range(len(matrix.arms))]
+    jobs = tuple(
+        tuple(
+            _job_of_arm(msgspec.structs.replace(job, prove=prove), own, session, choice, submitted=submitted)
+            for job, own in zip(row, keeps, strict=True)
+        )
+        for row in found.jobs
+    )
+    if submitted and any(job.scheduler is None for row in jobs for job in row):
+        raise NotReplayableError(
+            f"the study needs {max(job.topology.nodes for row in jobs for job in row)} nodes",
+            remedy="bareboat replay … --scheduler NAME",
+        )
+    made = StudyRequest(
+        name=lock.job.name,
+        arms=matrix.arms,
+        fixed=tuple(frozenset(keys) for keys in matrix.fixed),
+        factors=matrix.factors,
+        points=matrix.points,
+        metrics=found.metrics,
+        contrasts=matrix.contrasts,
+        prove=prove,
+        jobs=jobs,
+        digest=codec.digest([lock.name, *(codec.digest(job) for row in jobs for job in row)]),
+    )
+    check_arms(made)
+    return made
+
+
+def _job_of_arm(job: Job, keeps: set[str], session: Session, choice: Choice, *, submitted: bool) -> Job:
+    """The job of an arm for this site. What the study compares stays, whatever the flags and settings."""
+    keeps = {*keeps, "engine"} if job.engine == registry.BARE_METAL else keeps
+    made = retrieval.without_place(job, keeps)
+    made = msgspec.structs.replace(
+        made,
+        engine=made.engine or choice.engine,
+        launcher=made.launcher or choice.launcher,
+        scheduler=choice.scheduler if submitted else None,
+    )
+    changed = with_settings(made, session.settings, scheduler=submitted)
+    own = {key: getattr(made, key) for key in ("engine", "launcher", "modules", "delivery") if key in keeps}
+    return msgspec.structs.replace(changed, **own)
+
+
+def cells_of(request: StudyRequest, session: Session) -> tuple[list[list[Cell]], Site]:
+    """The plan of each arm at each point. Raises NotReplayableError where one cannot run here."""
+    from bareboat.session import studies
+
+    try:
+        return studies.cells(session, request)
+    except (PlanError, ImageError) as error:
+        raise NotReplayableError(error.message, context=error.context, remedy=error.remedy) from None
+
+
+def measure(
+    request: StudyRequest,
+    cells: list[list[Cell]],
+    site: Site,
+    session: Session,
+    *,
+    began: Callable[[str], None],
+) -> str:
+    """Measure a study of several arms or points here, or in a scheduler's jobs, and wait for its end. Returns
+    its name; `began` is called with it."""
+    from bareboat_study import matrix
+    from bareboat_study.queue import Queue
+
+    store, reporter = session.store, session.reporter
+    made = matrix.design(store, request, cells, site)
+    began(made.id)
+    try:
+        if registry.is_queued(request.jobs[0][-1].scheduler):
+            Queue(store, made, say=reporter.say, note=reporter.note).conduct(wait=True)
+        else:
+            matrix.conduct(store, made, say=reporter.say, note=reporter.note)
+    finally:
+        reporter.end()
+    return made.id
+
+
+def judge(lock: Lock, run_id: str, session: Session, tolerances: Tolerances) -> Judgement:
+    """Compare the lock with the run that replayed it."""
+    maker = making.Maker(
+        session.store,
+        metrics=lock.patterns,
+        strict=False,
+        say=session.reporter.say,
+        progress=session.reporter.bytes,
+    )
+    try:
+        replayed = maker.lock(run_id)
+    finally:
+        session.reporter.end()
+    outcome = None
+    if lock.matrix is not UNSET and replayed.matrix is not UNSET:
+        outcome = matrix_comparison.of_studies(lock.matrix, replayed.matrix, tolerances)
+        found, code = [*outcome.ratios], of_study(outcome)
+    elif lock.study is not None and replayed.study is not None:
+        found = comparison.of_studies(lock.study, replayed.study)
+        # Only the primary metric is judged.
+        primary = next((each.name for each in lock.study.samples if each.primary), "")
+        decided = {each.equal for each in found if each.item.partition(":")[0] == primary}
+        code = DIFFERENT if False in decided else EQUAL if True in decided else UNDECIDED
+    else:
+        found = comparison.of_runs(lock.results, replayed.results, tolerances)
+        code = of_runs(found)
+    return Judgement(
+        run=run_id,
+        code=code,
+        word=_WORDS[code],
+        compared=tuple(found),
+        differences=tuple(compare(lock, replayed)),
+        values=outcome.values if outcome is not None else (),
+        changed=outcome.changed if outcome is not None else (),
+    )

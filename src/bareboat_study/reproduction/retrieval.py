@@ -1,0 +1,404 @@
+"""What of a lock can be had again on this machine, and which command gets what cannot.
+
+Nothing here runs anything that the lock names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shlex
+from collections.abc import Mapping, Sequence, Set
+from enum import StrEnum
+from pathlib import Path
+
+import msgspec
+from msgspec import UNSET, Struct
+
+from bareboat import registry
+from bareboat.model import Job, MetricRequest, Mount
+from bareboat_base import digests
+from bareboat_base.errors import BareboatError, StoreError, UsageError
+from bareboat_base.files import untrusted
+from bareboat_base.paths import lies_in
+from bareboat_images.store import Store
+from bareboat_images.transfer import locate
+from bareboat_study.reproduction import data
+from bareboat_study.reproduction.document import Lock, LockedImage
+
+_LARGEST_CODE = 16 << 20
+
+
+class State(StrEnum):
+    """Whether a part can be had."""
+
+    HERE = "here"
+    CAN_BE_HAD = "can be had"
+    OTHER = "another"
+    MISSING = "missing"
+
+
+class Part(Struct, frozen=True, kw_only=True):
+    """A part of the lock. `text`: what was found; `remedy`: the command that gets what is missing."""
+
+    name: str
+    state: State
+    text: str
+    remedy: str = ""
+
+
+class Wishes(Struct, frozen=True, kw_only=True):
+    """The user's choices for a replay. `image`: another image, or "capture". `code`: the directory with the
+    code. `moved`: paths of the lock -> where they are here."""
+
+    image: str | None = None
+    code: str | None = None
+    moved: tuple[tuple[str, str], ...] = ()
+
+    def here(self, path: str) -> str:
+        """Where a path of the lock is on this machine; the longest match counts."""
+        for old, new in sorted(self.moved, key=lambda pair: -len(pair[0])):
+            if lies_in(path, old):
+                return new.rstrip("/") + path[len(old.rstrip("/")) :] if path != old else new
+        return path
+
+
+class Found(Struct, frozen=True, kw_only=True):
+    """The parts, and the job as it can run here. `restores`: the directory to which the lock's code is
+    written first; None: it is there. `jobs` and `metrics`: of a study of several arms or points, the job of
+    each arm at each point, and the metrics of each point."""
+
+    parts: tuple[Part, ...]
+    job: Job
+    restores: str | None = None
+    jobs: tuple[tuple[Job, ...], ...] = ()
+    metrics: tuple[tuple[MetricRequest, ...], ...] = ()
+
+    @property
+    def missing(self) -> tuple[Part, ...]:
+        return tuple(part for part in self.parts if part.state is State.MISSING)
+
+
+def read_moved(given: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """The pairs of `--path OLD=NEW`. Raises UsageError."""
+    found = []
+    for text in given:
+        old, equals, new = text.partition("=")
+        if not equals or not old.startswith("/") or not new or "\0" in text:
+            raise UsageError(
+                f"--path is {text[:200]!r}; it must be OLD=NEW, with an absolute OLD",
+                remedy="--path /scratch/ada/data=/data/digits",
+            )
+        found.append((os.path.normpath(old), os.path.abspath(new)))
+    return tuple(found)
+
+
+def find(
+    lock: Lock, store: Store, wishes: Wishes, *, environment: Mapping[str, str], progress: data.Progress
+) -> Found:
+    """Look for every part. `progress`: of checksums of data."""
+    parts: list[Part] = []
+    job, image_part = image_of(lock, store, wishes)
+    parts.append(image_part)
+    job, restores, code_parts = code_of(lock, job, wishes)
+    parts += code_parts
+    job = moved_of(job, wishes)
+    parts += data_of(lock, wishes, progress)
+    parts += mounts_of(job, restores)
+    job, part = variables_of(lock, job, environment)
+    parts += part
+    return Found(parts=tuple(parts), job=job, restores=restores)
+
+
+def image_of(lock: Lock, store: Store, wishes: Wishes) -> tuple[Job, Part]:
+    job = lock.job
+    if wishes.image is not None:
+        if wishes.image != "capture" and locate.in_store(wishes.image, store, folder=os.getcwd()) is None:
+            locate.read(wishes.image, folder=os.getcwd())  # raises for what cannot be an image
+        part = Part(name="image", state=State.OTHER, text=f"{wishes.image} instead, as you asked")
+        return msgspec.structs.replace(job, image=wishes.image), part
+    if lock.kind == "run" and lock.image is None:
+        if job.engine is None:
+            job = msgspec.structs.replace(job, engine=registry.BARE_METAL)
+        python = job.capture.python or ""
+        if python and not os.path.exists(python):
+            return job, Part(
+                name="environment", state=State.MISSING, text=f"it ran without a container, by {python}",
+                remedy="bareboat replay … --python PATH   # the interpreter of an equal environment",
+            )  # fmt: skip
+        text = "it ran without a container; its packages are those of this machine now"
+        return job, Part(name="environment", state=State.OTHER, text=text)
+    image = lock.image
+    if image is None or not image.digest:
+        return job, Part(
+            name="image",
+            state=State.MISSING,
+            text="not recorded",
+            remedy="bareboat replay … --image REFERENCE",
+        )
+    if store.has_image(image.digest):
+        short = digests.short(image.digest)
+        return msgspec.structs.replace(job, image=image.digest), Part(
+            name="image", state=State.HERE, text=f"{short}, in the store"
+        )
+    if image.origin == "pulled":
+        pinned = pinned_reference(image)
+        if pinned is not None:
+            return msgspec.structs.replace(job, image=pinned), Part(
+                name="image", state=State.CAN_BE_HAD, text=f"pulled again as {pinned}"
+            )
+    return job, Part(name="image", state=State.MISSING, text=_origin_of(image), remedy=_how_to_get(image))
+
+
+def pinned_reference(image: LockedImage) -> str | None:
+    """The reference of a pulled image with its digest; None for an image of a file."""
+    reference = image.reference
+    if "@" in reference:
+        return reference
+    if not re.fullmatch(r"[a-z0-9][a-z0-9.-]*(:\d+)?(/[a-z0-9._-]+)+(:[\w.-]{1,128})?", reference):
+        return None
+    last = reference.rpartition("/")[2]
+    name = reference[: len(reference) - len(last)] + last.partition(":")[0]
+    return f"{name}@{image.digest}"
+
+
+def _origin_of(image: LockedImage) -> str:
+    count = "" if image.packages is None else f" of {len(image.packages)} packages"
+    if image.origin == "captured":
+        return f"{digests.short(image.digest)}, captured from an environment{count}, is not in the store"
+    if image.origin == "site layer":
+        return f"{digests.short(image.digest)}, {digests.short(image.base)} with {', '.join(image.added)}"
+    return f"{digests.short(image.digest)} from {image.reference or 'an unknown source'} is not in the store"
+
+
+def _how_to_get(image: LockedImage) -> str:
+    short = digests.short(image.digest)
+    if image.origin == "site layer" and image.base:
+        added = " ".join(f"--with {shlex.quote(each)}" for each in image.added)
+        return f"bareboat site layer {shlex.quote(digests.short(image.base))} {added}"
+    return (
+        f"where it is: bareboat image save {short} image.tar; here: bareboat image load image.tar; "
+        "or use an environment like it: --image capture"
+    )
+
+
+def code_of(lock: Lock, job: Job, wishes: Wishes) -> tuple[Job, str | None, list[Part]]:
+    """The job in the directory of its code."""
+    code = lock.code
+    if wishes.code is not None and (job.workdir is None or not os.path.isdir(wishes.code)):
+        is_image = "the job's working directory is in the image"
+        raise UsageError(
+            f"--code {wishes.code!r}: {is_image if job.workdir is None else 'the directory does not exist'}",
+            remedy="remove --code" if job.workdir is None else "name the directory that has the code",
+        )
+    if job.workdir is None:
+        return job, None, []
+    folder = wishes.code or wishes.here(job.workdir)
+    there = in_folder(job, folder)
+    if code is None:
+        state = State.OTHER if os.path.isdir(folder) else State.MISSING
+        text = f"not recorded; {folder} is used as it is" if state is State.OTHER else "not recorded"
+        return there, None, [Part(name="code", state=state, text=text, remedy="--code DIRECTORY")]
+    if not os.path.isdir(folder):
+        kept = [file for file in code.files if file.text is not None]
+        if kept and len(kept) == len(code.files) and code.repository is None:
+            own = os.path.join(os.getcwd(), f"{lock.name}-code")
+            if os.path.isdir(own) and not _changed(lock, own):
+                return in_folder(job, own), None, [Part(name="code", state=State.HERE, text=own)]
+            if not os.path.lexists(own):
+                text = f"{len(kept)} file{'s' * (len(kept) > 1)} of the lock, written to {own}"
+                return in_folder(job, own), own, [Part(name="code", state=State.CAN_BE_HAD, text=text)]
+            folder = own
+            there = in_folder(job, own)
+        else:
+            return (
+                there,
+                None,
+                [
+                    Part(
+                        name="code",
+                        state=State.MISSING,
+                        text=f"{folder} does not exist",
+                        remedy=_checkout(lock),
+                    )
+                ],
+            )
+    if changed := _changed(lock, folder):
+        shown = ", ".join(changed[:3]) + (f" and {len(changed) - 3} more" if len(changed) > 3 else "")
+        return there, None, [
+            Part(
+                name="code", state=State.MISSING, text=f"{folder} differs from the lock in {shown}",
+                remedy=_checkout(lock),
+            )
+        ]  # fmt: skip
+    return (
+        there,
+        None,
+        [Part(name="code", state=State.HERE, text=f"{folder}, {_state_of_code(lock, folder)}")],
+    )
+
+
+def _state_of_code(lock: Lock, folder: str) -> str:
+    assert lock.code is not None
+    checked = sum(bool(file.sha256) for file in lock.code.files)
+    words = f"{checked} file{'' if checked == 1 else 's'} as locked"
+    found = lock.code.repository
+    if found is None:
+        return words
+    from bareboat.runs import repository
+
+    here = repository.find(Path(os.path.realpath(folder)))
+    if here is None:
+        return f"{words}; it is not a repository"
+    same = here.repository.commit == found.commit and here.repository.difference == found.difference
+    return f"{words}; commit {found.commit[:12]}" if same else f"{words}; the repository has another state"
+
+
+def _changed(lock: Lock, folder: str) -> list[str]:
+    """The files of the lock's code that are other, or gone, in the directory."""
+    changed = []
+    for file in lock.code.files if lock.code is not None else ():
+        if not file.sha256:
+            continue
+        try:
+            found = untrusted.read_bytes(Path(folder, file.path), limit=_LARGEST_CODE, follow=True)
+        except OSError:
+            changed.append(file.path)
+            continue
+        if hashlib.sha256(found).hexdigest() != file.sha256:
+            changed.append(file.path)
+    return changed
+
+
+def _checkout(lock: Lock) -> str:
+    """The commands that get the code of a repository."""
+    found = lock.code.repository if lock.code is not None else None
+    if found is None or not found.remote or found.remote.startswith("-") or "::" in found.remote:
+        return "copy the code from where it ran, and pass --code DIRECTORY"
+    name = shlex.quote(f"{lock.name}-code")
+    patch = " && git apply ../code.patch   # from: bareboat lock … --ro-crate DIR" if found.difference else ""
+    inner = f"{lock.name}-code/{found.below}" if found.below else f"{lock.name}-code"
+    return (
+        f"git clone {shlex.quote(found.remote)} {name} && cd {name} && git checkout {found.commit}{patch}; "
+        f"then pass --code {shlex.quote(inner)}"
+    )
+
+
+def in_folder(job: Job, folder: str) -> Job:
+    """The job in another working directory: paths below the old one move along."""
+    old = job.workdir
+    folder = os.path.abspath(folder)
+    if old is None or old == folder:
+        return job
+
+    def moved(path: str) -> str:
+        return folder + path[len(old) :] if lies_in(path, old) else path
+
+    mounts = tuple(
+        msgspec.structs.replace(each, source=moved(each.source), target=moved(each.target))
+        for each in job.mounts
+    )
+    return msgspec.structs.replace(
+        job, workdir=folder, command=tuple(moved(word) for word in job.command), mounts=mounts
+    )
+
+
+def moved_of(job: Job, wishes: Wishes) -> Job:
+    """The job with the sources of its mounts where the user's choices place them."""
+    mounts = tuple(msgspec.structs.replace(each, source=wishes.here(each.source)) for each in job.mounts)
+    capture = job.capture
+    if capture.python is not None:
+        capture = msgspec.structs.replace(capture, python=wishes.here(capture.python))
+    return msgspec.structs.replace(job, mounts=mounts, capture=capture)
+
+
+def data_of(lock: Lock, wishes: Wishes, progress: data.Progress) -> list[Part]:
+    parts = []
+    for datum in lock.data:
+        path = wishes.here(datum.path)
+        if not os.path.exists(path):
+            parts.append(
+                Part(name="data", state=State.MISSING, text=f"{path} does not exist",
+                     remedy=f"--path {shlex.quote(datum.path)}=DIRECTORY   # where it is here")
+            )  # fmt: skip
+            continue
+        try:
+            found = data.checksum(path, progress=progress)
+        except BareboatError as error:
+            parts.append(Part(name="data", state=State.MISSING, text=error.message, remedy=error.remedy))
+            continue
+        if found.sha256 == datum.sha256 and found.is_folder == datum.is_folder:
+            parts.append(Part(name="data", state=State.HERE, text=f"{path}, checksum as locked"))
+        else:
+            was = f"{datum.size_bytes:,} bytes in {datum.files:,} files"
+            now = f"{found.size_bytes:,} in {found.files:,}"
+            parts.append(
+                Part(name="data", state=State.MISSING, text=f"{path} has other content: {now}, not {was}",
+                     remedy=f"--path {shlex.quote(datum.path)}=PATH   # of the data with that checksum")
+            )  # fmt: skip
+    return parts
+
+
+def mounts_of(job: Job, restores: str | None) -> list[Part]:
+    """Directories of this machine that the job needs."""
+    return [
+        Part(name="mount", state=State.MISSING, text=f"{each.source} does not exist",
+             remedy=f"--path {shlex.quote(each.source)}=DIRECTORY   # where it is here")
+        for each in job.mounts
+        if not _exists(each, restores)
+    ]  # fmt: skip
+
+
+def _exists(mount: Mount, restores: str | None) -> bool:
+    return os.path.exists(mount.source) or (restores is not None and lies_in(mount.source, restores))
+
+
+def variables_of(lock: Lock, job: Job, environment: Mapping[str, str]) -> tuple[Job, list[Part]]:
+    """Variables that are not in the lock come from this shell, by name."""
+    names = tuple(dict.fromkeys((*job.environment_from, *lock.withheld)))
+    missing = [name for name in names if name not in environment]
+    parts = [
+        Part(name="variable", state=State.MISSING, text=f"{name} is not in the lock, nor in this shell",
+             remedy=f"export {shlex.quote(name)}=…")
+        for name in missing
+    ]  # fmt: skip
+    try:
+        return msgspec.structs.replace(job, environment_from=names), parts
+    except UsageError as error:
+        return job, [
+            *parts,
+            Part(name="variable", state=State.MISSING, text=error.message, remedy=error.remedy),
+        ]
+
+
+def restore(lock: Lock, folder: str) -> None:
+    """Write the files of the code into a new directory. The reader has checked their paths."""
+    assert lock.code is not None
+    try:
+        os.mkdir(folder, 0o700)
+        for file in lock.code.files:
+            path = Path(folder, file.path)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with open(path, "x", encoding="utf-8", errors="surrogateescape", newline="") as stream:
+                stream.write(file.text or "")
+    except OSError as error:
+        raise StoreError(
+            f"the code cannot be written to {folder}: {error.strerror}", remedy="--code DIRECTORY"
+        ) from None
+
+
+def without_place(job: Job, keeps: Set[str] = frozenset()) -> Job:
+    """The job without what belongs to the site where it ran: scheduler, partition, account, and so on; and
+    without the command for its end, which nobody is shown. `keeps`: keys that stay, since a study compares
+    them."""
+    drops = {"engine": None, "launcher": None, "modules": (), "delivery": UNSET}
+    of_scheduler = dict.fromkeys(("partition", "account", "qos", "reservation", "constraint"))
+    scheduling = msgspec.structs.replace(
+        job.scheduling, options=(), after=(),
+        **{name: value for name, value in of_scheduler.items() if f"scheduling.{name}" not in keeps},
+    )  # fmt: skip
+    return msgspec.structs.replace(
+        job, scheduler=None, scheduling=scheduling, node_scratch=UNSET, notify=UNSET,
+        **{name: value for name, value in drops.items() if name not in keeps},
+    )  # fmt: skip

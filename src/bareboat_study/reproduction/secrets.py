@@ -1,0 +1,112 @@
+"""Pure: what of a lock may be a secret. A lock is made to be shared, so none may be in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from bareboat.model import looks_secret
+from bareboat.model.variables import NOT_SHOWN
+from bareboat.runs import withheld
+from bareboat_study.reproduction.document import Lock, LockedImage, LockedMatrix
+
+#: Flags whose names look like secrets and whose values are not.
+_HARMLESS = re.compile(
+    r"--?(max[-_].*|n[-_].*|num[-_].*|.*[-_]tokens?[-_](len|length|count|size)|keys?|.*tokenizer.*)",
+    re.IGNORECASE,
+)
+
+
+def found_in(command: Sequence[str]) -> str | None:
+    """What looks like a secret, named without its value; None: nothing."""
+    for at, word in enumerate(command):
+        if (what := withheld.form(word)) is not None:
+            return f"word {at + 1} of the command has {what}"
+        flag, equals, value = word.partition("=")
+        value = value if equals else (command[at + 1] if at + 1 < len(command) else "")
+        if not flag.startswith("-") or not value or value.startswith("-"):
+            continue
+        name = flag.lstrip("-").replace("-", "_")
+        if looks_secret(name) and not _HARMLESS.fullmatch(flag) and not value.isdecimal():
+            return f"{flag} of the command has the name of a secret"
+    return None
+
+
+def without(lock: Lock) -> Lock:
+    """The lock without the values of variables and the texts that can be left out."""
+    notes: list[str] = []
+    job = lock.job
+    left_out = {name for name, value in job.environment.items() if withheld.form(value)}
+    kept = {name: value for name, value in job.environment.items() if name not in left_out}
+    code = lock.code
+    if code is not None:
+        code = withheld.of_code(code)
+        notes += code.notes
+    image = lock.image
+    if image is not None:
+        image = _image_without(image, notes)
+    matrix = lock.matrix
+    if matrix is not UNSET:
+        matrix = _matrix_without(matrix, notes)
+    results = lock.results
+    if withheld.form(results.ended_because):
+        notes.append("the reason of the end: it has a secret")
+        results = msgspec.structs.replace(results, ended_because="")
+    return msgspec.structs.replace(
+        lock,
+        job=msgspec.structs.replace(job, environment=kept),
+        withheld=tuple(sorted({*lock.withheld, *left_out})),
+        code=code,
+        image=image,
+        results=results,
+        matrix=matrix,
+        not_recorded=tuple(dict.fromkeys((*lock.not_recorded, *notes))),
+    )
+
+
+def _image_without(image: LockedImage, notes: list[str]) -> LockedImage:
+    layers = tuple(msgspec.structs.replace(each, step=withheld.step(each.step)) for each in image.layers)
+    if any(each.step == NOT_SHOWN for each in layers):
+        notes.append("steps of the image's recipe: they may set secrets")
+    return msgspec.structs.replace(image, layers=layers)
+
+
+def _matrix_without(matrix: LockedMatrix, notes: list[str]) -> LockedMatrix:
+    """The study without steps of recipes and reasons that have a secret. Its arms never had one."""
+    failed = []
+    for each in matrix.failed:
+        if withheld.form(each.reason):
+            notes.append("the reason of a failed run: it has a secret")
+            each = msgspec.structs.replace(each, reason="")
+        failed.append(each)
+    return msgspec.structs.replace(
+        matrix,
+        images=tuple(_image_without(each, notes) for each in matrix.images),
+        failed=tuple(failed),
+    )
+
+
+def place_in(lock: Lock) -> tuple[str, str] | None:
+    """The place of a text that is a secret, and what it has; None: no text of the lock has a known form."""
+    for place, text in _texts(msgspec.to_builtins(lock), ""):
+        if (what := withheld.form(text)) is not None:
+            return place, what
+    return None
+
+
+def _texts(value: Any, place: str) -> Iterator[tuple[str, str]]:
+    """Every text, with its place; of a name in a table, the table's."""
+    if isinstance(value, str):
+        yield place, value
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield place, str(key)
+            own = key if not withheld.form(str(key)) else "…"
+            yield from _texts(inner, f"{place}.{own}" if place else str(own))
+    elif isinstance(value, list | tuple):
+        for at, inner in enumerate(value):
+            yield from _texts(inner, f"{place}[{at}]")

@@ -1,0 +1,290 @@
+"""One run of a study: all arms take turns, or run one after the other."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from msgspec import UNSET
+
+from bareboat.model import Record, Study
+from bareboat.runs import directory, usage
+from bareboat_base import execute
+from bareboat_base.clock import utc_now
+from bareboat_base.errors import RunError, UsageError
+from bareboat_base.files.untrusted import last_lines
+from bareboat_study.arms import ArmError, Design, LiveArm, failed_record, record
+from bareboat_study.gate import FOREVER, Gate
+from bareboat_study.meterlog import newest_steps
+from bareboat_study.metrics import Reader
+from bareboat_study.patterns import MissingMetricError
+
+#: Steps of the very first window, whose times determine the length of the others.
+_PROBE_STEPS = 20
+#: Interval of memory samples of an arm without a meter: a tenth of its age, within these bounds.
+_SAMPLE_S = (0.01, 0.2)
+
+
+def order(study: Study, run: int, block: int) -> tuple[int, ...]:
+    """The order of the arms: drawn for every block from the study's seed, so that a resumed study continues
+    unchanged."""
+    point = "" if study.point is UNSET else f"/{study.point}"
+    draw = random.Random(f"{study.job.prove.seed}{point}/{run}/{block}")
+    if len(study.arms) == 2:
+        first = draw.randrange(2)
+        return first, 1 - first
+    return tuple(draw.sample(range(len(study.arms)), len(study.arms)))
+
+
+def do_run(
+    study: Study,
+    run: int,
+    *,
+    design: Design | None,
+    warm_up: bool,
+    scratch: Path,
+    scripts: dict[str, Path],
+    say: Callable[[str], None],
+    keep_failures: bool = False,
+) -> tuple[tuple[Record, ...], Design]:
+    """Run all arms once. `design` is None for the first run, which determines it.
+
+    Raises RunError when an arm fails, with its last output; no process of the run is left then.
+    `keep_failures`: a run that failed is recorded with its reason instead.
+    """
+    began_ns = time.monotonic_ns()
+    arms: list[LiveArm | None] = [None] * len(study.arms)
+    try:
+        with ExitStack() as stack:
+            found = _all_arms(study, run, arms, stack, design, scratch, scripts, say, keep=keep_failures)
+            done = [arm for arm in arms if arm is not None]
+            if warm_up:
+                _check_metrics(done)
+            elif not keep_failures and (failed := next((arm for arm in done if arm.fault), None)):
+                assert failed.fault is not None
+                raise failed.fault
+            records = tuple(record(study, run, arm, found, began_ns, warm_up=warm_up) for arm in done)
+    except RunError as error:
+        if not keep_failures or design is None:
+            raise
+        return tuple(failed_record(study, run, arm, error) for arm in study.arms), design
+    return records, found
+
+
+def _all_arms(
+    study: Study,
+    run: int,
+    arms: list[LiveArm | None],
+    stack: ExitStack,
+    design: Design | None,
+    scratch: Path,
+    scripts: dict[str, Path],
+    say: Callable[[str], None],
+    *,
+    keep: bool,
+) -> Design:
+    """Start the arms into their places, and run them to their ends."""
+    unmetered = design is not None and not design.metered
+    for position, index in enumerate(order(study, run, -1)):
+        arm = stack.enter_context(_started(study, run, index, position, scratch, scripts))
+        arms[index] = arm
+        say(f"{arm.arm.name}: starting")
+        if unmetered or not _until_waiting(arm):
+            # No meter so far: it runs to its end before the next arm starts.
+            try:
+                _run_through(arm)
+            except ArmError as error:
+                if not keep or design is None:
+                    raise
+                arm.fault = error
+            else:
+                _read_metrics(arm)
+            arm.live.stop()  # what it left behind must not disturb the next arm
+            unmetered = True
+    live = [arm for arm in arms if arm is not None]
+    if not unmetered:
+        _check_no_files(study)
+        found = _take_turns(study, run, live, design, say)
+        for arm in live:
+            _read_metrics(arm)
+        return found
+    if any(arm.gate.metered for arm in live):
+        raise RunError(
+            "one arm has a meter, the other does not"
+            if len(live) == 2
+            else "some arms have a meter, others do not",
+            remedy="make bareboat_meter importable in all of them, or in none",
+        )
+    return Design(metered=False)
+
+
+def _check_no_files(study: Study) -> None:
+    """Raise RunError for a metric from a file, where arms are alive at the same time and all write it."""
+    for metric in study.metrics:
+        if metric.file is not None:
+            raise RunError(
+                f"metrics.{metric.name} is read from the file {metric.file}, and the program uses the meter: "
+                "all arms are alive at the same time, and each writes that file",
+                remedy="report the number with meter.result(), or print it and use pattern",
+            )
+
+
+def _read_metrics(arm: LiveArm) -> None:
+    try:
+        arm.numbers, arm.curves = arm.reader.read(arm.log)
+    except UsageError as error:
+        arm.fault = error
+
+
+def _check_metrics(arms: list[LiveArm]) -> None:
+    """Raise RunError, after a warm-up, for a metric that an arm lacks."""
+    faults = [arm for arm in arms if arm.fault is not None]
+    if not faults:
+        return
+    first = faults[0].fault
+    assert first is not None
+    others = [arm.arm.name for arm in arms if arm.fault is None]
+    message = f"{faults[0].arm.name}: {first.message}"
+    if isinstance(first, MissingMetricError) and others:
+        message += f"; it is there in {', '.join(others)}"
+    parts = (first.context, "its last output:", last_lines(faults[0].log))
+    raise RunError(message, context="\n".join(filter(None, parts)), remedy=first.remedy)
+
+
+@contextmanager
+def _started(
+    study: Study, run: int, index: int, position: int, scratch: Path, scripts: dict[str, Path]
+) -> Iterator[LiveArm]:
+    arm = study.arms[index]
+    folder = scratch / f"arm-{index}"
+    for name in ("meter", directory.CONTROL, directory.RANKS):
+        (folder / name).mkdir(parents=True)
+    reader = Reader(study.metrics, study.job.workdir or "/")
+    reader.start()
+    with Gate() as gate, open(folder / "output.log", "wb") as output:
+        environment = {
+            **os.environ,
+            "BAREBOAT_METER_DIR": str(folder / "meter"),
+            "BAREBOAT_CONTROL": str(folder / directory.CONTROL),
+            "BAREBOAT_RUN_DIR": str(folder / directory.RANKS),
+            "BAREBOAT_GATE": gate.address,
+        }
+        live = execute.Live(
+            str(scripts[arm.name]),
+            run_id=f"{study.id}.{run}.{index}.{os.getpid()}",
+            environment=environment,
+            output=output,
+            usage=usage.of_node(folder / directory.CONTROL),
+        )
+        started_at = utc_now()
+        try:
+            yield LiveArm(arm, live, gate, folder, position, started_at, reader)
+        finally:
+            live.stop()
+
+
+def _until_waiting(arm: LiveArm) -> bool:
+    """Wait until every rank of the arm has done its first step and waits: True; False when the command
+    ended without a meter."""
+    if arm.gate.wait(arm.live.pidfd):
+        arm.sample_memory("pss")
+        arm.scheduled_as = arm.live.scheduled_as()
+        return True
+    _check_exit(arm)
+    if arm.gate.metered:
+        raise ArmError(
+            arm.arm.name,
+            "the job ended before all of its ranks connected to the gate",
+            context=last_lines(arm.log),
+            remedy="create a meter in every rank",
+        )
+    return False
+
+
+def _run_through(arm: LiveArm) -> None:
+    """Watch an arm without a meter to its end."""
+    least_s, most_s = _SAMPLE_S
+    while arm.live.wait(min(max(arm.live.wall_s / 10, least_s), most_s)) is None:
+        arm.sample_memory("rss")
+    _check_exit(arm)
+
+
+def _take_turns(
+    study: Study, run: int, arms: list[LiveArm], design: Design | None, say: Callable[[str], None]
+) -> Design:
+    """Windows of equal numbers of steps, in random order within each block, until the training ends."""
+    block = 0
+    while not all(arm.gate.finished for arm in arms):
+        steps = design.steps_per_window if design is not None else _PROBE_STEPS
+        assert steps is not None
+        for index in order(study, run, block):
+            arm = arms[index]
+            if arm.gate.finished:
+                continue
+            first = arm.gate.step
+            settled = first + design.settle if design is not None and design.settle else None
+            arm.gate.open_until(first + steps, mark=settled)
+            if not arm.gate.wait(arm.live.pidfd):
+                _check_exit(arm)
+                raise ArmError(
+                    arm.arm.name,
+                    "the job ended during training, and not all ranks reported their end",
+                    context=last_lines(arm.log),
+                    remedy="call meter.close() at the end of the training script",
+                )
+            if arm.gate.finished:
+                # The rest of the job, including evaluation, while the other arm waits.
+                arm.live.wait()
+                _check_exit(arm)
+            else:
+                arm.turns.append((block, first, first + steps))
+                arm.sample_memory("pss")
+        say(f"window {block + 1}")
+        if design is None:
+            design = _find_design(study, arms)
+            if design.steps_per_window is None:
+                for arm in arms:
+                    arm.gate.open_until(FOREVER)
+                design = Design(metered=True, steps_per_window=_PROBE_STEPS)
+        block += 1
+    if design is None or not all(arm.turns for arm in arms):
+        raise RunError(
+            "the training is too short to measure: it ends in its first window",
+            remedy=f"train for at least {10 * _PROBE_STEPS} steps, or remove the meter",
+        )
+    return design
+
+
+def _find_design(study: Study, arms: list[LiveArm]) -> Design:
+    """The length of the windows, from the first block. The same number of steps in both arms."""
+    seconds: list[float] = []
+    for arm in arms:
+        if arm.gate.finished:
+            return Design(metered=True)
+        seconds += newest_steps(arm.meter_folder, 0)
+    if not seconds:
+        raise RunError("the meters reported no steps", remedy="call meter.step() once for each step")
+    typical_s = sorted(seconds)[len(seconds) // 2]
+    steps = max(1, round(study.job.prove.window_s / typical_s))
+    return Design(metered=True, steps_per_window=steps, settle=min(steps // 3, max(1, steps // 20)))
+
+
+def _check_exit(arm: LiveArm) -> None:
+    """Raise RunError, with the last output, when the job script failed."""
+    code = arm.live.wait(execute.STOP_GRACE_S)
+    if code is None:
+        raise ArmError(
+            arm.arm.name, "its ranks have exited, but the job does not end", context=last_lines(arm.log)
+        )
+    if code != 0:
+        raise ArmError(
+            arm.arm.name,
+            f"the job ended with exit code {code}",
+            context=last_lines(arm.log),
+            remedy="run it alone:  bareboat run …",
+            code=code,
+        )

@@ -1,0 +1,295 @@
+"""The statistics of a study. Pure: log ratios in, a verdict out.
+
+The unit of inference is the run: a fresh pair of processes gives one log ratio, whatever the number of
+windows inside it. `docs/measurement.md` explains why; `bench/verdict.py` measures the error rates.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from scipy import special
+
+from bareboat_base.errors import UsageError
+
+MOST_RUNS = 10_000
+"""Larger numbers of runs are not suggested."""
+
+LEAST_RUNS = 5
+"""From fewer runs, whose deviation is hardly known, no number is suggested."""
+
+_LEAST_MORE = 2
+
+# Midpoints of equally likely slices: `runs_needed` averages over the sampling of the deviation with them.
+_SLICES = (np.arange(200) + 0.5) / 200
+
+
+class Verdict(StrEnum):
+    """The verdicts of a study. A lack of evidence is never reported as equivalence, nor is the equal speed of
+    a training that diverged."""
+
+    EQUIVALENT = "equivalent"
+    DIFFERENT = "different"
+    NOT_ENOUGH = "not enough evidence"
+    DIVERGED = "training diverged"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """contender / baseline, from one log ratio per run (the unit of inference).
+
+    `low` and `high` bound the two-sided `confidence` t interval of `ratio`, the exponential of the mean
+    log ratio. `equivalence_p` is the larger of the two one-sided p values (TOST), `difference_p` the
+    two-sided one of ratio == 1. `more_runs` is about how many more runs a new study would need for
+    a clear verdict, at least 2; None with a clear verdict, with fewer than `LEAST_RUNS` runs, and beyond
+    `MOST_RUNS`.
+    """
+
+    runs: int
+    ratio: float
+    low: float
+    high: float
+    confidence: float
+    margin: float
+    equivalence_p: float
+    difference_p: float
+    verdict: Verdict
+    more_runs: int | None
+
+    @property
+    def exceeds_margin(self) -> bool:
+        """Whether the whole interval lies beyond the margin."""
+        return self.low > 1 + self.margin or self.high < 1 / (1 + self.margin)
+
+    @property
+    def reach(self) -> float:
+        """The half width of the interval relative to the margin, both as logarithms."""
+        if self.low <= 0 or math.isinf(self.high):
+            return math.inf
+        return (math.log(self.high) - math.log(self.low)) / 2 / math.log1p(self.margin)
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    """The exponential of the mean logarithm; values above 0. The quotient of two such means is the geometric
+    mean of the quotients."""
+    return math.exp(math.fsum(map(math.log, values)) / len(values))
+
+
+def run_effect(block_log_ratios: Sequence[float]) -> float:
+    """The log ratio of one run: the 20 % trimmed mean over its blocks.
+
+    A fifth of the blocks, rounded down, is excluded at each end. Reason: on a virtual machine the
+    hypervisor now and then takes the processor away ("steal"), and one window that takes twice as long
+    moves the plain mean of 60 blocks by 1.2 %. The cut is the same on both sides and steal strikes either
+    arm, so what is left is unbiased for symmetric noise; so would be the median, with more noise.
+
+    Raises UsageError for an empty run or a value that is not finite.
+    """
+    if not block_log_ratios:
+        raise UsageError(
+            "a run without a complete block has no effect to measure", remedy="train for more steps"
+        )
+    _require_finite(block_log_ratios)
+    kept = [block_log_ratios[place] for place in kept_blocks(block_log_ratios)]
+    return math.fsum(kept) / len(kept)
+
+
+def kept_blocks(block_log_ratios: Sequence[float]) -> list[int]:
+    """The indices of the blocks that `run_effect` averages, in the order of their ratios."""
+    cut = len(block_log_ratios) // 5
+    order = sorted(range(len(block_log_ratios)), key=block_log_ratios.__getitem__)
+    return order[cut : len(order) - cut]
+
+
+def compare(log_ratios: Sequence[float], *, margin: float, confidence: float) -> Comparison:
+    """Judge a study from `log_ratios`, the log(contender / baseline) of each measured run.
+
+    `margin` is relative: 0.02 treats ratios from 1/1.02 to 1.02 as equal, so that swapping the
+    arms swaps nothing but the sign. Each one-sided test has level 1 - `confidence`: with 0.95 the
+    arms are equivalent when the 90 % interval lies between the bounds. Equivalence is tested first: a
+    difference that is proven, and proven to be smaller than the margin, is equivalence.
+
+    Raises UsageError for fewer than 2 runs, a value that is not finite, or a setting out of range.
+    Source: Schuirmann (1987), Journal of Pharmacokinetics and Biopharmaceutics 15, 657-680.
+    """
+    runs = len(log_ratios)
+    _bound_and_level(margin, confidence)
+    if runs < 2:
+        raise UsageError(
+            f"{runs} measured run{'' if runs == 1 else 's'}: a confidence interval requires at least 2",
+            remedy="set repeats = 10 under [prove], or pass --repeats 10",
+        )
+    _require_finite(log_ratios)
+
+    mean, deviation = _moments(log_ratios)
+    judged = _judged(mean, deviation / math.sqrt(runs), runs - 1, runs, margin=margin, confidence=confidence)
+    # The observed mean is taken as true. That errs on the safe side: studies end here when their mean
+    # lies between 0 and the margin, where both tests are hardest.
+    if judged.verdict is not Verdict.NOT_ENOUGH or runs < LEAST_RUNS:
+        return judged
+    needed = runs_needed(mean=mean, deviation=deviation, margin=margin, confidence=confidence)
+    more_runs = None if needed is None else max(_LEAST_MORE, needed - runs)
+    return dataclasses.replace(judged, more_runs=more_runs)
+
+
+def compare_means(
+    first: Sequence[float], second: Sequence[float], *, margin: float, confidence: float
+) -> Comparison:
+    """Judge the change of a ratio from one study to another: second / first, from the log ratios of the runs
+    of each. `more_runs` is not known.
+
+    Raises UsageError for fewer than 2 runs, a value that is not finite, or a setting out of range.
+    Sources: Welch (1947), Biometrika 34, 28-35; Schuirmann (1987) for the tests.
+    """
+    _bound_and_level(margin, confidence)
+    if min(len(first), len(second)) < 2:
+        raise UsageError("fewer than 2 runs", remedy="measure more runs")
+    _require_finite((*first, *second))
+    moments = [_moments(each) for each in (first, second)]
+    mean = moments[1][0] - moments[0][0]
+    parts = [deviation**2 / len(each) for (_, deviation), each in zip(moments, (first, second), strict=True)]
+    error = math.sqrt(sum(parts))
+    # The shares of the whole cannot underflow, as the squares of the parts can.
+    shares = [part / sum(parts) for part in parts] if error else [1.0, 0.0]
+    freedom = 1 / sum(share**2 / (len(each) - 1) for share, each in zip(shares, (first, second), strict=True))
+    runs = min(len(first), len(second))
+    return _judged(mean, error, freedom, runs, margin=margin, confidence=confidence)
+
+
+def _judged(
+    mean: float, error: float, freedom: float, runs: int, *, margin: float, confidence: float
+) -> Comparison:
+    """Judge an estimate of the log of a ratio by its standard error."""
+    bound, alpha = _bound_and_level(margin, confidence)
+    half_width = _t_quantile(1 - alpha / 2, freedom) * error
+    equivalence_p = max(upper_tail(mean + bound, error, freedom), upper_tail(bound - mean, error, freedom))
+    difference_p = min(1.0, 2 * upper_tail(abs(mean), error, freedom))
+    return Comparison(
+        runs=runs,
+        ratio=exp(mean),
+        low=exp(mean - half_width),
+        high=exp(mean + half_width),
+        confidence=confidence,
+        margin=margin,
+        equivalence_p=equivalence_p,
+        difference_p=difference_p,
+        verdict=verdict_of(equivalence_p, difference_p, alpha),
+        more_runs=None,
+    )
+
+
+def verdict_of(equivalence_p: float, difference_p: float, alpha: float) -> Verdict:
+    """The verdict by the p values: a difference that is proven, and proven to be small, is equivalence."""
+    if equivalence_p <= alpha:
+        return Verdict.EQUIVALENT
+    return Verdict.DIFFERENT if difference_p <= alpha else Verdict.NOT_ENOUGH
+
+
+def runs_needed(
+    *, mean: float, deviation: float, margin: float, confidence: float, power: float = 0.8
+) -> int | None:
+    """The smallest number of runs with which a study gets a clear verdict with probability `power`.
+
+    It is the total, at least 2. `mean` and `deviation` are those of the log ratios, taken as true. A
+    clear verdict passes TOST or proves a difference, whichever needs fewer runs. None beyond `MOST_RUNS`.
+    Both powers are those of the noncentral t (exact, TOST's two sides jointly), as an average over
+    200 equally likely slices of the sample deviation, which stays finite where `scipy.stats.nct` fails.
+
+    Raises UsageError for a value that is not finite or a setting out of range.
+    """
+    bound, alpha = _bound_and_level(margin, confidence)
+    _require_finite((mean, deviation))
+    if deviation < 0:
+        raise UsageError(f"the deviation is {deviation}; it must not be negative", remedy="use 0 or more")
+    if not 0.5 <= power < 1:
+        raise UsageError(f"the power is {power}; it must be between 0.5 and 1", remedy="use 0.8")
+
+    def settles(runs: int) -> bool:
+        return _power(runs, mean, deviation, bound, alpha) >= power
+
+    if not settles(MOST_RUNS):
+        return None
+    # Power grows with the number of runs wherever it reaches one half, so bisection finds the smallest.
+    too_few, enough = 1, MOST_RUNS
+    while enough - too_few > 1:
+        middle = (too_few + enough) // 2
+        if settles(middle):
+            enough = middle
+        else:
+            too_few = middle
+    return enough
+
+
+def _power(runs: int, mean: float, deviation: float, bound: float, alpha: float) -> float:
+    """The larger of the probabilities that `runs` runs pass TOST and that they prove a difference.
+
+    Given the sample deviation (w times the true one) both tests are statements about a normal mean.
+    The tail that would prove a difference with the wrong sign is not counted.
+    """
+    freedom = runs - 1
+    w = np.sqrt(2 * special.gammaincinv(freedom / 2, _SLICES) / freedom)
+    # The floor replaces zero: all tests then pass or fail for certain, without 0 * inf.
+    scale = math.sqrt(runs) / max(deviation, 1e-100)
+    one_sided = _t_quantile(1 - alpha, freedom) * w
+    two_sided = _t_quantile(1 - alpha / 2, freedom) * w
+    inside = special.ndtr((bound - mean) * scale - one_sided) - special.ndtr(
+        one_sided - (bound + mean) * scale
+    )
+    equivalent = float(np.mean(np.maximum(inside, 0)))
+    different = float(np.mean(special.ndtr(abs(mean) * scale - two_sided)))
+    return max(equivalent, different)
+
+
+def _moments(values: Sequence[float]) -> tuple[float, float]:
+    """Mean and sample deviation (runs - 1); equal values have exactly their value and 0."""
+    if min(values) == max(values):
+        return values[0], 0.0
+    mean = math.fsum(values) / len(values)
+    return mean, math.hypot(*(value - mean for value in values)) / math.sqrt(len(values) - 1)
+
+
+def upper_tail(distance: float, error: float, freedom: float) -> float:
+    """p of a one-sided t test whose estimate lies `distance` beyond the null hypothesis."""
+    if error == 0:
+        return 0.0 if distance > 0 else 1.0
+    # The lower tail of the negated statistic: 1 - cdf would round small p values to 0.
+    return float(special.stdtr(freedom, -distance / error))
+
+
+def _t_quantile(probability: float, freedom: float) -> float:
+    return float(special.stdtrit(freedom, probability))
+
+
+def exp(value: float) -> float:
+    """Like math.exp, but a bound beyond the floats is infinite: 2 wild runs have such intervals."""
+    try:
+        return math.exp(value)
+    except OverflowError:
+        return math.inf
+
+
+def _bound_and_level(margin: float, confidence: float) -> tuple[float, float]:
+    if not 0 < margin < 1:
+        raise UsageError(
+            f"the margin is {margin}; it must be between 0 and 1", remedy="set margin = 0.02 for 2 %"
+        )
+    if not 0.5 < confidence < 1:
+        raise UsageError(
+            f"the confidence is {confidence}; it must be between 0.5 and 1", remedy="set confidence = 0.95"
+        )
+    return math.log1p(margin), 1 - confidence
+
+
+def _require_finite(values: Sequence[float]) -> None:
+    wrong = [value for value in values if not math.isfinite(value)]
+    if wrong:
+        raise UsageError(
+            f"{len(wrong)} of {len(values)} values are not finite",
+            context=f"the first is {wrong[0]}: from a step, window or run without duration",
+            remedy="find the run in the raw records, fix its cause and repeat the study",
+        )

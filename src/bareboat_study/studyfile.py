@@ -1,0 +1,362 @@
+"""Study files: a job file with arms, factors and metrics -> the job of each arm at each point.
+
+    [arms]                    the first is the baseline; each sets keys of the job
+    [sweep]                   factors: keys of the job, or values for {placeholders} in the command
+    [metrics.NAME]            numbers in the program's output or files
+    [prove]                   the design
+
+Every arm at every point is read as a job file of its own, so it has the same checks.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from bareboat import jobfile, registry
+from bareboat.config import Settings
+from bareboat.model import ArmRequest, Contrast, Job, MetricRequest, ProveRequest, sweep
+from bareboat.model.matrix import Value, point_text, shown
+from bareboat.model.metric import primary_of
+from bareboat.model.names import check_name
+from bareboat_base import codec
+from bareboat_base.errors import BareboatError, UsageError
+from bareboat_base.printable import one_line
+from bareboat_base.toml import Document, TomlFile
+from bareboat_study.factors import KEYS, check_scaling, export, fill, fill_command, is_key, put, read_points
+
+#: Each arm at each point is planned before the first run.
+MOST_CELLS = 5_000
+_BARE_METAL, _CONTAINER = "bare metal", "container"
+#: Keys of [prove] that only a study of this kind has.
+_ONLY_HERE = ("baseline_python", "attribution", "within_s", "scaling")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyRequest:
+    """What a study file asks for. `jobs[point][arm]`; `fixed[arm]`: the keys that the arm sets itself, which
+    no flag changes. `digest`: of the file's content."""
+
+    name: str
+    arms: tuple[str, ...]
+    fixed: tuple[frozenset[str], ...]
+    factors: tuple[str, ...]
+    points: tuple[tuple[Value, ...], ...]
+    metrics: tuple[tuple[MetricRequest, ...], ...]
+    contrasts: tuple[Contrast, ...]
+    prove: ProveRequest
+    jobs: tuple[tuple[Job, ...], ...]
+    digest: str
+
+
+class _Variant(Document):
+    """A study file as the job file of one arm at one point. `places`: changed keys -> where the file has
+    them."""
+
+    def __init__(
+        self, file: TomlFile, values: dict[str, Any], places: Mapping[tuple[str, ...], tuple[str, ...]]
+    ) -> None:
+        self._file, self._places = file, places
+        super().__init__(values, file.name)
+
+    def line(self, *keys: str) -> int | None:
+        for length in range(len(keys), 0, -1):
+            if (place := self._places.get(keys[:length])) is not None:
+                return self._file.line(*place)
+        return self._file.line(*keys)
+
+
+def is_study(file: Document) -> bool:
+    """Whether the file has arms, points or metrics, or a design with more than one comparison."""
+    prove = file.values.get("prove")
+    own = isinstance(prove, dict) and any(prove.get(key) for key in _ONLY_HERE)
+    return own or any(name in file.values for name in (*jobfile.STUDY_TABLES, "sweep"))
+
+
+def read_study(file: TomlFile, settings: Settings, *, image: str | None = None) -> StudyRequest:
+    """The study of a file. `image` overrides the job's. Raises UsageError, with the line, for what a job file
+    refuses, and for arms, factors and metrics that cannot be studied."""
+    values = copy.deepcopy(file.values)
+    tables = {name: values.pop(name, {}) for name in (*jobfile.STUDY_TABLES, "sweep")}
+    for name, table in tables.items():
+        if not isinstance(table, dict) or (name in file.values and not table):
+            raise UsageError(f"{name} must be a table", context=file.at(name), remedy=f"write [{name}]")
+    if image:
+        values["image"] = image
+    file.convert(values.get("prove", {}), ProveRequest, "prove")
+    prove = file.convert(settings.over_job(values.get("prove", {})), ProveRequest)
+    metrics = read_metrics(file)
+    try:
+        primary_of(metrics)
+        factors, points = read_points(tables["sweep"])
+        arms, contrasts = _arms(file, tables["arms"], values, prove)
+        if len(points) * len(arms) > MOST_CELLS:
+            raise UsageError(
+                f"{len(points):,} points of {len(arms)} arms are more than {MOST_CELLS:,}",
+                key="sweep",
+                remedy="shorten the lists under [sweep], or write several study files",
+            )
+        check_scaling(prove, factors, points)
+    except UsageError as error:
+        raise file.placed(error, *(("sweep",) if "sweep" in file.values else ())) from None
+    jobs = []
+    of_points = []
+    used: set[str] = set()
+    for number, point in enumerate(points):
+        row = []
+        for arm in arms:
+            try:
+                row.append(_job(file, settings, values, arm, factors, point, number, used))
+            except BareboatError as error:
+                raise _at(error, arm.name, factors, point) from None
+        _check_files(file, metrics, row)
+        jobs.append(tuple(row))
+        of_points.append(tuple(_with_file(file, each, factors, point, number, used) for each in metrics))
+    _check_used(file, factors, used)
+    return StudyRequest(
+        name=jobs[0][0].name,
+        arms=tuple(arm.name for arm in arms),
+        fixed=tuple(frozenset(key.partition(".")[0] for key in arm.keys) for arm in arms),
+        factors=factors,
+        points=points,
+        metrics=tuple(of_points),
+        contrasts=contrasts,
+        prove=prove,
+        jobs=tuple(jobs),
+        digest=codec.digest([file.values, image or ""]),
+    )
+
+
+def study_of_job(job: Job) -> StudyRequest:
+    """The study of a job without a study file: on bare metal, and in a container."""
+    bare = msgspec.structs.replace(job, engine=registry.BARE_METAL)
+    return StudyRequest(
+        name=job.name,
+        arms=(_BARE_METAL, _CONTAINER),
+        fixed=(frozenset({"engine"}), frozenset()),
+        factors=(),
+        points=((),),
+        metrics=((),),
+        contrasts=(Contrast(baseline=0, contender=1),),
+        prove=job.prove,
+        jobs=((bare, job),),
+        digest=codec.digest(job),
+    )
+
+
+def check_arms(request: StudyRequest) -> None:
+    """Raise UsageError for two arms with the same job at a point, before anything is captured or pulled."""
+    for point, jobs in zip(request.points, request.jobs, strict=True):
+        for number, job in enumerate(jobs):
+            if (first := jobs.index(job)) != number:
+                raise same_arms(request.arms[first], request.arms[number], point_text(request.factors, point))
+
+
+def same_arms(first: str, second: str, where: str) -> UsageError:
+    """The error for two arms that would run the same script at a point."""
+    return UsageError(
+        f"the arms {first!r} and {second!r} would run the same script",
+        context=f"point {where}" if where else "",
+        remedy="give one of them other keys, or remove it; "
+        "to measure the method itself: bareboat prove --engine native without [arms]",
+    )
+
+
+def read_metrics(file: Document) -> tuple[MetricRequest, ...]:
+    """The tables [metrics.NAME]. Raises UsageError, with the line."""
+    table = file.values.get("metrics", {})
+    if not isinstance(table, dict):
+        raise UsageError("metrics must be a table", context=file.at("metrics"), remedy="write [metrics.NAME]")
+    found = []
+    for name, keys in table.items():
+        if not isinstance(keys, dict):
+            raise UsageError(
+                f"metrics.{one_line(name)} must be a table",
+                context=file.at("metrics", name),
+                remedy="write [metrics.NAME], and below it: pattern = 'images/sec: ([0-9.]+)'",
+            )
+        known = [field for field in MetricRequest.__struct_fields__ if field != "name"]
+        file.check_keys(keys, known, "metrics", name)
+        found.append(file.convert({"name": name, **keys}, MetricRequest, "metrics", name))
+    return tuple(found)
+
+
+# --------------------------------------------------------------------------------------------------
+# Arms.
+
+
+def _arms(
+    file: Document, table: dict[str, Any], values: dict[str, Any], prove: ProveRequest
+) -> tuple[tuple[ArmRequest, ...], tuple[Contrast, ...]]:
+    if prove.attribution is True:
+        return _attribution(table, values, prove)
+    if not table:
+        table = {_BARE_METAL: {"engine": registry.BARE_METAL}, _CONTAINER: {}}
+    arms = []
+    for name, keys in table.items():
+        check_name("the arm", name, key="arms")
+        if len(name) > 40:
+            raise UsageError(
+                f"the arm {one_line(name)!r} has {len(name)} characters; the limit is 40",
+                key=f"arms.{name}",
+                remedy="use a shorter name: it is the head of a column",
+            )
+        if not isinstance(keys, dict):
+            raise UsageError(
+                f"arms.{name} must be a table of the job's keys",
+                key=f"arms.{name}",
+                remedy=f'write {name} = {{engine = "apptainer"}}, or {name} = {{}} for the job as it is',
+            )
+        file.check_keys({key.partition(".")[0]: 0 for key in keys}, KEYS, "arms", name)
+        arms.append(ArmRequest(name=name, keys=_on_bare_metal(name, keys, values, prove)))
+    if len(arms) < 2:
+        raise UsageError(
+            f"[arms] has one arm, {arms[0].name}: there is nothing to compare it with",
+            key="arms",
+            remedy='add the baseline before it: bare = {engine = "native"}',
+        )
+    return tuple(arms), tuple(Contrast(baseline=0, contender=each) for each in range(1, len(arms)))
+
+
+def _on_bare_metal(
+    name: str, keys: dict[str, Any], values: dict[str, Any], prove: ProveRequest
+) -> dict[str, Any]:
+    """The keys of an arm; on bare metal, with the environment to use instead of a pulled image."""
+    engine, image = keys.get("engine", values.get("engine")), keys.get("image", values.get("image"))
+    if engine != registry.BARE_METAL or image in (None, "capture"):
+        return keys
+    if prove.baseline_python is UNSET:
+        raise UsageError(
+            f"the arm {name!r} runs on bare metal, and the files of the image {image} are not there",
+            key="arms" if name != _BARE_METAL else "image",
+            remedy='set baseline_python = "ENV/bin/python" under [prove]; or make a container the first arm; '
+            "or set attribution = true under [prove]",
+        )
+    return {**keys, "image": "capture", "capture.python": prove.baseline_python}
+
+
+def _attribution(
+    table: dict[str, Any], values: dict[str, Any], prove: ProveRequest
+) -> tuple[tuple[ArmRequest, ...], tuple[Contrast, ...]]:
+    """The environment on bare metal, the same in a container, and the image in a container: the effect of
+    the container and that of the software stack, which multiply."""
+    if table:
+        raise UsageError(
+            "attribution = true has its own three arms",
+            key="prove.attribution",
+            remedy="remove [arms], or attribution",
+        )
+    if values.get("image", "capture") == "capture":
+        raise UsageError(
+            "attribution = true compares your environment with an image, and the job names none",
+            key="prove.attribution",
+            remedy='set image = "docker.io/…", or remove attribution',
+        )
+    python = {} if prove.baseline_python is UNSET else {"capture.python": prove.baseline_python}
+    captured = {"image": "capture", **python}
+    arms = (
+        ArmRequest(name=_BARE_METAL, keys={"engine": registry.BARE_METAL, **captured}),
+        ArmRequest(name="captured", keys=captured),
+        ArmRequest(name="image", keys={}),
+    )
+    contrasts = (
+        Contrast(baseline=0, contender=1, effect="container"),
+        Contrast(baseline=1, contender=2, effect="software stack"),
+        Contrast(baseline=0, contender=2, effect="both"),
+    )
+    return arms, contrasts
+
+
+# --------------------------------------------------------------------------------------------------
+# Factors.
+
+
+def _check_used(file: Document, factors: Sequence[str], used: set[str]) -> None:
+    """Raise UsageError for a factor that changes nothing."""
+    for factor in factors:
+        if is_key(factor) or factor in used:
+            continue
+        raise UsageError(
+            f"the factor {factor!r} is neither a key of the job nor a {{{factor}}} in its command",
+            context=file.at("sweep", factor),
+            remedy=f'use {{{factor}}} in the command, or name a key: "topology.ranks_per_node"',
+        )
+
+
+# --------------------------------------------------------------------------------------------------
+# The job of an arm at a point.
+
+
+def _job(
+    file: TomlFile,
+    settings: Settings,
+    base: dict[str, Any],
+    arm: ArmRequest,
+    factors: tuple[str, ...],
+    point: tuple[Value, ...],
+    number: int,
+    used: set[str],
+) -> Job:
+    values = copy.deepcopy(base)
+    places: dict[tuple[str, ...], tuple[str, ...]] = {}
+    for factor, value in zip(factors, point, strict=True):
+        if is_key(factor):
+            put(values, factor, value, places, ("sweep", factor), file)
+    for key, value in arm.keys.items():
+        put(values, key, copy.deepcopy(value), places, ("arms", arm.name), file)
+    if factors:
+        texts = dict(zip(factors, map(shown, point), strict=True))
+        texts[sweep.INDEX] = str(number)
+        fill_command(file, values, texts, used)
+        export(values, factors, texts)
+    variant = _Variant(file, values, places)
+    path = file.path
+    return jobfile.job_of(variant, settings, folder=path.resolve().parent, called=jobfile.name_of(path))
+
+
+def _with_file(
+    file: Document,
+    metric: MetricRequest,
+    factors: tuple[str, ...],
+    point: tuple[Value, ...],
+    number: int,
+    used: set[str],
+) -> MetricRequest:
+    """The metric with the name of its file at a point."""
+    if metric.file is None or not factors:
+        return metric
+    texts = dict(zip(factors, map(shown, point), strict=True)) | {sweep.INDEX: str(number)}
+    try:
+        return msgspec.structs.replace(metric, file=fill(metric.file, texts, used))
+    except UsageError as error:
+        raise file.placed(error, "metrics", metric.name, "file") from None
+
+
+def _check_files(file: Document, metrics: Sequence[MetricRequest], jobs: Sequence[Job]) -> None:
+    """Raise UsageError for a relative file where no directory of this machine is the working directory."""
+    for metric in metrics:
+        relative = metric.file is not None and not metric.file.startswith("/")
+        if relative and any(job.workdir is None for job in jobs):
+            raise UsageError(
+                f"metrics.{metric.name}.file is relative, and the job's working directory is the image's own",
+                context=file.at("metrics", metric.name, "file"),
+                remedy='set workdir = "." (the directory of the study file)',
+            )
+
+
+def _at(error: BareboatError, arm: str, factors: tuple[str, ...], point: tuple[Value, ...]) -> BareboatError:
+    """The error with the arm and the point at which it occurred."""
+    where = "; ".join(_where(arm, factors, point))
+    context = f"{error.context}\n{where}" if error.context else where
+    return error.but(context=context)
+
+
+def _where(arm: str, factors: tuple[str, ...], point: tuple[Value, ...]) -> Iterator[str]:
+    yield f"arm {arm}"
+    if factors:
+        yield f"point {point_text(factors, point)}"

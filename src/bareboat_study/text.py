@@ -1,0 +1,184 @@
+"""Pure: the findings of a study as text of 80 columns, and as plain values for JSON."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from bareboat_study.analysis import Metric
+from bareboat_study.findings import ContrastFinding, PointFinding, ScalingFinding, StudyFindings
+from bareboat_study.pooling import Pooled
+from bareboat_study.statistics import Verdict
+
+_WIDEST_LABEL = 20
+_MOST_FAILURES = 5
+_SHORT = {Verdict.NOT_ENOUGH: "not enough", Verdict.DIVERGED: "diverged", None: "no verdict"}
+
+
+def lines(found: StudyFindings) -> Iterator[str]:
+    """The tables, below the answer."""
+    for contrast in found.contrasts:
+        yield ""
+        if len(contrast.points) == 1:
+            yield from _metrics(contrast)
+        else:
+            yield from table(contrast, found.metric, found.unit)
+    for each in found.scalings:
+        yield ""
+        yield from _scaling(each)
+    if found.failures:
+        yield ""
+        yield from _failures(found)
+    if comparisons := [note for note in found.notes if "Holm" in note or "multiply" in note]:
+        yield ""
+        for note in comparisons:
+            yield from textwrap.wrap(note, 78, initial_indent="  ", subsequent_indent="  ")
+
+
+def _head(label: str, contrast: ContrastFinding) -> str:
+    arms = (_cut(contrast.baseline, 11), _cut(contrast.contender, 11))
+    return f"  {_cut(label, 20):<20} {arms[0]:>11} {arms[1]:>11}  ratio  interval"
+
+
+def _metrics(contrast: ContrastFinding) -> Iterator[str]:
+    """Every metric of a study with one point."""
+    (point,) = contrast.points
+    if point.analysis is None:
+        yield f"  {contrast.contender} / {contrast.baseline}: {point.reason}"
+        return
+    yield _head("", contrast)
+    for metric in point.analysis.metrics:
+        verdict = point.verdict if metric.primary else point.analysis.verdict_of(metric)
+        unit = f", {metric.unit}" if metric.unit not in ("bytes", "s", "") else ""
+        yield from _row(metric.name + unit, metric, verdict)
+
+
+def table(contrast: ContrastFinding, metric: str, unit: str, places: str = "points") -> Iterator[str]:
+    """The primary metric at every point, and pooled."""
+    yield _head(metric + (f", {unit}" if unit not in ("bytes", "s", "") else ""), contrast)
+    for point in contrast.points:
+        if point.analysis is None:
+            yield f"  {point.label}: {point.reason}"
+        else:
+            yield from _row(point.label, point.analysis.primary, point.verdict)
+    if contrast.pooled is not None:
+        yield from pooled_lines("pooled", contrast.pooled, places)
+
+
+def pooled_lines(label: str, pooled: Pooled, places: str) -> Iterator[str]:
+    """A pooled ratio, and how much the ratios of the points differ."""
+    yield (
+        f"  {_cut(label, 44):<44}  {_ratio(pooled.ratio)}  [{_ratio(pooled.low)}, {_ratio(pooled.high)}] "
+        f"{pooled.verdict.replace(' evidence', '')}"
+    )
+    yield f"  between {places}: tau {pooled.tau:.2%}, I2 {pooled.i2:.0%} (Cochran's p = {pooled.q_p:.2g})"
+
+
+def _row(label: str, metric: Metric, verdict: Verdict | None) -> Iterator[str]:
+    if len(label) > _WIDEST_LABEL:  # a line of its own
+        yield f"  {label}"
+        label = ""
+    compared = metric.comparison
+    means = [_quantity(mean, metric.unit) for mean in (metric.baseline_mean, metric.contender_mean)]
+    word = _SHORT.get(verdict) or str(verdict)
+    yield (
+        f"  {label:<20} {means[0]:>11} {means[1]:>11}  {_ratio(compared.ratio)}  "
+        f"[{_ratio(compared.low)}, {_ratio(compared.high)}] {word}"
+    )
+
+
+def _scaling(found: ScalingFinding) -> Iterator[str]:
+    yield f"  scaling of {found.arm}" + (f" at {found.at}" if found.at else "")
+    yield f"  {'workers':>9}  {'speed-up':>8}  {'interval':<16}  {'efficiency':>10}  interval"
+    for each in found.scaling.speed_ups:
+        first = each.workers == found.scaling.speed_ups[0].workers
+        spread = "" if first else f"[{each.low:.2f}, {each.high:.2f}]"
+        share = "" if first else f"[{each.efficiency_low:.1%}, {each.efficiency_high:.1%}]"
+        yield (
+            f"  {each.workers:>9g}  {each.speed_up:>8.2f}  {spread:<16}  {each.efficiency:>10.1%}  {share}"
+        ).rstrip()
+    for law in found.scaling.laws:
+        worst = max(map(abs, law.residuals))
+        if law.name == "Amdahl":
+            fit = f"serial share {law.serial:.2%}"
+        else:
+            fit = f"contention {law.serial:.2%}, coherency {law.coherency:.3%}"
+            fit += f", fastest with {law.peak:.3g} workers" if law.peak else ""
+        yield f"  {law.name}: {fit}; residuals up to {worst:.1%}"
+
+
+def _failures(found: StudyFindings) -> Iterator[str]:
+    yield f"  failed runs: {len(found.failures)}, in no number above"
+    for each in found.failures[:_MOST_FAILURES]:
+        where = f" at {each.label}" if each.label else ""
+        yield f"  run {each.run} of {each.arm}{where}: {each.reason}"
+    if len(found.failures) > _MOST_FAILURES:
+        yield f"  … and {len(found.failures) - _MOST_FAILURES} more; --json lists all"
+
+
+def _quantity(value: float, unit: str) -> str:
+    if unit == "bytes":
+        return f"{value / 2**20:,.1f} MiB"
+    if unit == "s" and value < 1:
+        return f"{value * 1000:,.1f} ms"
+    suffix = " s" if unit == "s" else ""
+    return (f"{value:,.0f}" if 1000 <= value < 1e8 else f"{value:.4g}") + suffix
+
+
+def _ratio(value: float) -> str:
+    """Five characters for ratios near 1."""
+    return f"{value:.3f}" if value < 10 else f"{value:.2f}" if value < 100 else f"{value:.3g}"
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+# --------------------------------------------------------------------------------------------------
+# JSON.
+
+
+def values(found: StudyFindings) -> dict[str, Any]:
+    """The findings without the raw records, for JSON."""
+    return {
+        "study": found.study,
+        "sentences": found.sentences,
+        "metric": found.metric,
+        "unit": found.unit,
+        "higher_is_better": found.higher_is_better,
+        "runs_left": found.missing,
+        "contrasts": [_contrast(each) for each in found.contrasts],
+        "scalings": found.scalings,
+        "failures": found.failures,
+        "notes": found.notes,
+    }
+
+
+def _contrast(found: ContrastFinding) -> dict[str, Any]:
+    return {
+        "baseline": found.baseline,
+        "contender": found.contender,
+        "effect": found.contrast.effect,
+        "equivalent": found.count(Verdict.EQUIVALENT),
+        "different": found.count(Verdict.DIFFERENT),
+        "not_enough": found.count(Verdict.NOT_ENOUGH),
+        "diverged": found.count(Verdict.DIVERGED),
+        "pooled": found.pooled,
+        "points": [_point(each) for each in found.points],
+    }
+
+
+def _point(found: PointFinding) -> dict[str, Any]:
+    metrics: Sequence[Metric] = found.analysis.metrics if found.analysis else ()
+    return {
+        "point": found.point,
+        "label": found.label,
+        "verdict": found.verdict,
+        "equivalence_p": found.equivalence_p,
+        "difference_p": found.difference_p,
+        "reason": found.reason,
+        "goals": found.analysis.goals if found.analysis else (),
+        "diverged": found.analysis.diverged if found.analysis else (),
+        "metrics": metrics,
+    }

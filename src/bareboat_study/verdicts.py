@@ -1,0 +1,81 @@
+"""Pure: the verdict of a comparison in words and numbers."""
+
+from __future__ import annotations
+
+import math
+
+from bareboat_study.statistics import LEAST_RUNS, Comparison, Verdict
+
+#: An interval of this many margins, with no verdict, is called too noisy.
+_TOO_NOISY = 3.0
+#: Larger changes are given as a factor.
+_MOST_PERCENT = 300.0
+
+
+def word(found: Comparison) -> str:
+    """The verdict in a few words."""
+    return "too noisy to decide" if is_too_noisy(found) else found.verdict.value
+
+
+def is_too_noisy(found: Comparison) -> bool:
+    """Whether there is no verdict because the runs vary by much more than the margin."""
+    enough = found.runs >= LEAST_RUNS  # the interval of fewer is wide on any machine
+    return enough and found.verdict is Verdict.NOT_ENOUGH and found.reach > _TOO_NOISY
+
+
+def sentence(found: Comparison, *, metric: str, baseline: str, contender: str) -> str:
+    """The verdict in one sentence, with its numbers."""
+    margin = f"{found.margin * 100:g} %"
+    runs = f"{found.runs} runs"
+    of = f"{metric} of {contender} / {baseline} is {found.ratio:.4f}, {interval(found)}, {runs}"
+    match found.verdict:
+        case Verdict.EQUIVALENT:
+            return f"equivalent within {margin}: {of} (equivalence test p = {found.equivalence_p:.2g})"
+        case Verdict.DIFFERENT:
+            return (
+                f"different: {metric} of {contender} is {change(found)} than of {baseline}, and "
+                f"{extent(found)}; ratio {found.ratio:.4f}, {interval(found)}, {runs} "
+                f"(p = {found.difference_p:.2g})"
+            )
+        case _:
+            what = "too noisy to decide" if is_too_noisy(found) else "not enough evidence"
+            return f"{what} at {margin}: {of}; {_more(found)}"
+
+
+def interval(found: Comparison) -> str:
+    return f"{found.confidence * 100:g} % interval [{found.low:.4f}, {found.high:.4f}]"
+
+
+def change(found: Comparison) -> str:
+    """The size of the difference, such as `1.6 % lower`."""
+    return f"{_size(found.ratio)} {'higher' if found.ratio > 1 else 'lower'}"
+
+
+def extent(found: Comparison) -> str:
+    """How large a proven difference may be, and whether it exceeds the margin."""
+    ends = sorted((found.low, found.high), key=lambda ratio: abs(ratio - 1))
+    side = "higher" if found.ratio > 1 else "lower"
+    margin = f"the margin of {found.margin * 100:g} %"
+    exceeded = f"{margin} is exceeded" if found.exceeds_margin else f"{margin} may be exceeded"
+    return f"between {_size(ends[0])} and {_size(ends[1])} {side}: {exceeded}"
+
+
+def _size(ratio: float) -> str:
+    percent = abs(ratio - 1) * 100
+    if math.isinf(percent):
+        return "any number of times"
+    if percent > _MOST_PERCENT:
+        return f"{ratio:.3g} times"
+    return f"{percent:.1f} %" if percent >= 1 else f"{percent:.2g} %"
+
+
+def _more(found: Comparison) -> str:
+    """What would make a new study decide."""
+    if is_too_noisy(found):
+        reach = f"{found.reach:.0f} times" if found.reach < 1000 else "over 1,000 times"
+        return f"the interval is {reach} as wide as the margin; use an idle machine, or a larger margin"
+    if found.runs < LEAST_RUNS:
+        return f"{found.runs} runs are too few to decide; use at least {LEAST_RUNS}, better 10"
+    if found.more_runs is None:
+        return "no reasonable number of repeats would be enough at this margin"
+    return f"about {found.more_runs} more repeats would be enough"
