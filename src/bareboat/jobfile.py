@@ -41,6 +41,28 @@ _TABLES = {
     "prove": ProveRequest,
 }
 _CAPTURE = "capture"
+#: Each key with its table, by its name and by what other tools call it.
+_BY_NAME = {
+    **{key: f"{table}.{key}" for table, kind in _TABLES.items() for key in kind.__struct_fields__},
+    **{key: key for key in _KEYS},
+    "args": "command",
+    "cmd": "command",
+    "cpus": "topology.cpus_per_rank",
+    "cpus_per_task": "topology.cpus_per_rank",
+    "env": "environment",
+    "gpus": "topology.gpus_per_rank",
+    "gpus_per_task": "topology.gpus_per_rank",
+    "mem": "scheduling.mem_per_node_bytes",
+    "memory": "scheduling.mem_per_node_bytes",
+    "nproc_per_node": "topology.ranks_per_node",
+    "ntasks_per_node": "topology.ranks_per_node",
+    "num_nodes": "topology.nodes",
+    "queue": "scheduling.partition",
+    "time": "walltime_s",
+    "time_limit": "walltime_s",
+    "volumes": "mounts",
+    "walltime": "walltime_s",
+}
 _STARTS_SCRIPT = re.compile(r"(python[0-9.]*|torchrun)")
 
 
@@ -63,7 +85,7 @@ def job_of(
     """The job of these keys, whose paths are relative to `folder`. `called`: its name where no key gives one;
     None: its program's. Raises UsageError."""
     values = file.values
-    file.check_keys(values, (*_KEYS, *STUDY_TABLES))
+    file.check_keys(values, (*_KEYS, *STUDY_TABLES), elsewhere=_BY_NAME)
     for name in STUDY_TABLES:
         if not isinstance(values.get(name, {}), dict):
             raise UsageError(f"{name} must be a table", context=file.at(name), remedy=f"write [{name}]")
@@ -71,7 +93,7 @@ def job_of(
         table = values.get(name, {})
         if not isinstance(table, dict):
             raise UsageError(f"{name} must be a table", context=file.at(name), remedy=f"write [{name}]")
-        file.check_keys(table, kind.__struct_fields__, name)
+        file.check_keys(table, kind.__struct_fields__, name, elsewhere=_BY_NAME)
 
     def given(key: str, kind: type[T], default: T) -> T:
         if values.get(key) == "":

@@ -6,9 +6,9 @@ import functools
 import math
 import re
 import tomllib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from types import UnionType
+from types import MappingProxyType, UnionType
 from typing import Any, NoReturn, TypeVar, Union, get_args, get_origin
 
 import msgspec
@@ -23,6 +23,10 @@ T = TypeVar("T")
 
 #: Enough for a sweep of a hundred thousand points.
 _LARGEST = 16 * 2**20
+#: The longest line that an error shows whole, in characters.
+_LONGEST_SHOWN = 100
+#: The start of a value, or of a key of an inline table, and not the next line's key or table.
+_VALUE = re.compile(r"(?![\w.\"'-]+ *=[^=]|\[+[\w.\"' -]+\]+ *$)[\w\"'\[{+-]|(?<=\S )[\w.\"'-]+ *=")
 #: TOML's types, with an example of each.
 _KINDS: dict[Any, tuple[str, str]] = {
     str: ("text in quotes", '"text"'),
@@ -66,18 +70,47 @@ class Document:
         line = self.line(*keys) if keys else None
         return self.name if line is None else f"{self.name}, line {line}"
 
-    def check_keys(self, table: dict[str, Any], known: Collection[str], *parents: str) -> None:
-        """Raise UsageError for the first unknown key, with the most similar known one."""
-        for key in table:
-            if key in known:
-                continue
-            where = f" under [{'.'.join(parents)}]" if parents else ""
-            near = nearest(key, known)
-            raise UsageError(
-                f"unknown key {one_line(key)!r}{where}" + (f"; did you mean {near!r}?" if near else ""),
-                context=self.at(*parents, key),
-                remedy=f"known keys{where}: {', '.join(sorted(known))}",
-            )
+    def check_keys(
+        self,
+        table: dict[str, Any],
+        known: Collection[str],
+        *parents: str,
+        elsewhere: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """Raise UsageError for the first unknown key, with the one that is meant. `elsewhere`: the keys of
+        all tables, with dots, by the names that people give them."""
+        for key, value in table.items():
+            if key not in known:
+                raise self._unknown_key(key, value, known, parents, elsewhere)
+
+    def _unknown_key(
+        self,
+        key: str,
+        value: Any,
+        known: Collection[str],
+        parents: tuple[str, ...],
+        elsewhere: Mapping[str, str],
+    ) -> UsageError:
+        where = f" under [{'.'.join(parents)}]" if parents else ""
+        message, place = f"unknown key {one_line(key)!r}{where}", self.at(*parents, key)
+        word = key if key in elsewhere else nearest(key, (*known, *elsewhere)) or ""
+        meant = ".".join((*parents, word)) if word in known else elsewhere.get(word, "")
+        *tables, name = meant.split(".")
+        if not name:
+            import textwrap  # here, because every start imports this module
+
+            keys = textwrap.fill(f"known keys{where}: {', '.join(sorted(known))}", 76)
+            return UsageError(message, context=f"{place}\n{keys}", remedy="use one of the known keys")
+        if tuple(tables) == parents:
+            message += f"; did you mean {name!r}?"
+            return UsageError(message, context=place, remedy=f"rename it to {name}")
+        table, setting = ".".join(tables), f"{name} = {_literal(value)}"
+        message += ": it belongs " if name == key else f": the key is {name!r} "
+        if table:
+            remedy = f"write [{table}] and below it {setting}"
+            return UsageError(f"{message}under [{table}]", context=place, remedy=remedy)
+        remedy = f"write {setting} above the first table"
+        return UsageError(f"{message}above the first table", context=place, remedy=remedy)
 
     def convert(self, value: Any, kind: type[T], *keys: str) -> T:
         """The value as `kind`, or UsageError with the line of the offending key."""
@@ -235,9 +268,25 @@ class TomlFile(Document):
             default = ("a number has thousands of digits", "write long numbers as text, in quotes")
         wrong, remedy = next(((w, r) for start, w, r in _MISTAKES if re.match(start, text)), default)
         place = str(self.path)
+        column = re.search(r"\(at line \d+, column (\d+)", text)
+        if number is not None and column is not None and text.startswith("Unclosed"):
+            line, before = lines[number - 1], int(column[1]) - 1
+            if _VALUE.match(line, before) and line.isprintable() and len(line) < _LONGEST_SHOWN:
+                wrong, remedy = "a comma is missing between two values", "write it where ^ points"
+                place += f", line {number}:\n{line}\n{' ' * before}^"
+                number = None
         if number is not None:
-            place += f", line {number}: {one_line(lines[number - 1], limit=100)}"
+            place += f", line {number}: {one_line(lines[number - 1], limit=_LONGEST_SHOWN)}"
         return UsageError(f"{self.path} is not valid TOML: {wrong}", context=place, remedy=remedy)
+
+
+def _literal(value: Any) -> str:
+    """A short value as TOML; "…" for any other."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return ranges.shown(value)
+    return f'"{value}"' if isinstance(value, str) and re.fullmatch(r"[\w.,:/@+ -]{1,40}", value) else "…"
 
 
 def _cut(text: str) -> Iterator[tuple[int, str]]:

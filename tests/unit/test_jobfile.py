@@ -336,9 +336,44 @@ def test_an_unknown_key_is_refused_with_what_was_meant(
 @pytest.mark.parametrize("table", ["topology", "capture", "prove"])
 def test_the_keys_of_a_table_are_listed(folder: Path, table: str) -> None:
     text = f"command = ['true']\n[{table}]\nzzzzzz = 1\n"
-    error = refused(folder, text, f"unknown key 'zzzzzz' under [{table}]", line=3)
-    assert error.remedy.startswith(f"known keys under [{table}]: ")
+    with pytest.raises(UsageError, match=rf"unknown key 'zzzzzz' under \[{table}\]") as caught:
+        read(folder, text)
+    error = caught.value
+    assert error.context.startswith(f"{folder}/job.toml, line 3\n")
+    assert f"\nknown keys under [{table}]: " in error.context
     assert "did you mean" not in error.message
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "remedy"),
+    [
+        ("nodes = 2", "unknown key 'nodes': it belongs under [topology]",
+         "write [topology] and below it nodes = 2"),
+        ("ranks_per_node = 2", "unknown key 'ranks_per_node': it belongs under [topology]",
+         "write [topology] and below it ranks_per_node = 2"),
+        ("gpus = 1", "unknown key 'gpus': the key is 'gpus_per_rank' under [topology]",
+         "write [topology] and below it gpus_per_rank = 1"),
+        ("partition = 'gpu'", "unknown key 'partition': it belongs under [scheduling]",
+         'write [scheduling] and below it partition = "gpu"'),
+        ("mem = '16 GiB'", "unknown key 'mem': the key is 'mem_per_node_bytes' under [scheduling]",
+         'write [scheduling] and below it mem_per_node_bytes = "16 GiB"'),
+        ("nodse = 2", "unknown key 'nodse': the key is 'nodes' under [topology]",
+         "write [topology] and below it nodes = 2"),
+        ("time = '2h'", "unknown key 'time'; did you mean 'walltime_s'?", "rename it to walltime_s"),
+        ("env = { A = '1' }", "unknown key 'env'; did you mean 'environment'?", "rename it to environment"),
+        ("args = ['a']", "unknown key 'args'; did you mean 'command'?", "rename it to command"),
+        ("[topology]\nwalltime_s = 3",
+         "unknown key 'walltime_s' under [topology]: it belongs above the first table",
+         "write walltime_s = 3 above the first table"),
+        ("[topology]\ngpus = 1", "unknown key 'gpus' under [topology]; did you mean 'gpus_per_rank'?",
+         "rename it to gpus_per_rank"),
+    ],
+)  # fmt: skip
+def test_a_key_of_another_table_is_named_with_its_table(
+    folder: Path, text: str, message: str, remedy: str
+) -> None:
+    error = refused(folder, f"command = ['true']\n{text}\n", "unknown key", line=2 + text.count("\n"))
+    assert (error.message, error.remedy) == (message, remedy)
 
 
 @pytest.mark.parametrize(

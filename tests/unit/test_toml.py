@@ -185,7 +185,7 @@ def test_an_unknown_key_is_named_with_its_line_and_the_likeliest_meaning(tmp_pat
     with pytest.raises(UsageError, match=r"unknown key 'comand'; did you mean 'command'\?") as caught:
         file.check_keys(file.values, ["command", "name"])
     assert caught.value.context == f"{file.path}, line 3"
-    assert caught.value.remedy == "known keys: command, name"
+    assert caught.value.remedy == "rename it to command"
 
 
 def test_an_unknown_key_of_a_table_is_sought_in_that_table(tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_an_unknown_key_of_a_table_is_sought_in_that_table(tmp_path: Path) -> No
     with pytest.raises(UsageError, match=r"unknown key 'node' under \[topology\]; did you mean") as caught:
         file.check_keys(file.values["topology"], ["nodes", "ranks"], "topology")
     assert caught.value.context == f"{file.path}, line 4"
-    assert caught.value.remedy == "known keys under [topology]: nodes, ranks"
+    assert caught.value.remedy == "rename it to nodes"
 
 
 def test_nothing_is_guessed_when_nothing_is_near(tmp_path: Path) -> None:
@@ -201,6 +201,31 @@ def test_nothing_is_guessed_when_nothing_is_near(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         file.check_keys(file.values, ["command", "name"])
     assert caught.value.message == "unknown key 'zzzzzz'"
+
+
+# --------------------------------------------------------------------------------------------------
+# invalid TOML
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ('a = ["x" "y"]\n', 'line 1:\na = ["x" "y"]\n         ^'),
+        ('a = [\n  "x",\n  "y"\n  "z",\n]\n', 'line 4:\n  "z",\n  ^'),
+        ("t = { a = 1 b = 2 }\n", "line 1:\nt = { a = 1 b = 2 }\n            ^"),
+        ("a = [1, 2 true]\n", "line 1:\na = [1, 2 true]\n          ^"),
+    ],
+)
+def test_the_place_of_a_missing_comma_is_shown(tmp_path: Path, text: str, shown: str) -> None:
+    with pytest.raises(UsageError, match="a comma is missing between two values") as caught:
+        toml(tmp_path, text)
+    assert caught.value.context.partition(", ")[2] == shown
+
+
+@pytest.mark.parametrize("after", ["b = 2\n", '"b" = 2\n', "\n[t]\n", "[[t]]\n", ""])
+def test_an_open_bracket_is_no_missing_comma(tmp_path: Path, after: str) -> None:
+    with pytest.raises(UsageError, match=r"a quote or bracket is not closed|it ends inside a value"):
+        toml(tmp_path, f'a = ["x"\n{after}')
 
 
 # --------------------------------------------------------------------------------------------------
