@@ -263,6 +263,13 @@ def jobs_of(store: Store, name: str) -> list[str]:
     return found
 
 
+def is_queued(store: Store, name: str) -> bool:
+    """Whether the name is a run that was submitted or started, or a study with a scheduler's job."""
+    if matrix.is_matrix(store, name):
+        return has_job(store, matrix.read(store, name))
+    return submission.is_submitted(store, name)
+
+
 def has_job(store: Store, found: Matrix) -> bool:
     """Whether a job was submitted for any point."""
     return any(submission.is_submitted(store, study.id) for study in matrix.points(store, found))

@@ -492,6 +492,25 @@ def test_a_job_s_name_is_its_newest_run(
         assert "not found" in err or "is not a run name" in err
 
 
+def test_a_job_s_name_is_its_newest_run_for_verbs_that_need_a_run(
+    capsys: pytest.CaptureFixture[str], store: Store, says: Says, tmp_path: Path
+) -> None:
+    run = submit(store, tmp_path, 2)
+    job = re.sub(r"-\d{8}-\d{6}(-\d+)?$", "", run)
+    study = store.new_run(job)
+    (store.run(study) / "study.json").write_text("{}")
+    says(squeue=said("17_0|RUNNING|None|c1\n17_1|RUNNING|None|c1\n"))
+    code, out, err = bareboat(capsys, "cancel", job, "--dry-run")
+    assert (code, f"would cancel {run}" in out) == (0, True), err
+    code, out, err = bareboat(capsys, "logs", f"{job}.0")
+    assert f"run {run}.0 (the newest of {job}.0)" in err
+    code, out, err = bareboat(capsys, "attach", job)
+    assert f"run {run} (the newest of {job})" in err
+    # A study is what `rm` takes, too.
+    code, out, err = bareboat(capsys, "rm", "--dry-run", job)
+    assert study in out + err
+
+
 def test_a_run_is_named_by_one_key_in_all_verbs(
     capsys: pytest.CaptureFixture[str], store: Store, says: Says, tmp_path: Path
 ) -> None:

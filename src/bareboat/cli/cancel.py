@@ -26,7 +26,10 @@ def run(context: Context) -> int:
     from bareboat.runs import sweeps
     from bareboat_study import queue
 
-    named = [find(context, name) for name in context.options.runs] or [newest(context)]
+    def has_job(run: str) -> bool:
+        return queue.is_queued(context.store, run)
+
+    named = [find(context, name, has_job) for name in context.options.runs] or [newest(context)]
     runs = [job for name in named for job in queue.jobs_of(context.store, name)]
     found = sweeps.look(context.store, runs)
     ended: list[Submission] = []

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from bareboat.cli import console
 from bareboat.cli.common import Context, add_common
-from bareboat.cli.status import newest
+from bareboat.cli.status import find, newest
 from bareboat_base.errors import UsageError
 from bareboat_base.files import outputs
 
@@ -81,7 +81,7 @@ def run(context: Context) -> int:
         progress=context.progress.bytes,
     )
     try:
-        lock = maker.lock(newest(context))
+        lock = maker.lock(find(context, options.run) if options.run else newest(context))
         if target is not None:
             crate.write(context.store, lock, described, target)
     finally:

@@ -158,7 +158,7 @@ def _study_of_arms(context: Context, published: str | None) -> int | None:
     options, store = context.options, context.store
     if options.resume and options.file and not os.path.exists(options.file):
         with contextlib.suppress(UsageError):  # it is no run's name
-            named = find(context, options.file)
+            named = find(context, options.file, lambda run: listing.is_study(store, run))
             options.file = named if listing.is_study(store, named) else options.file
     if options.resume and options.file and options.file in store.runs():
         found = matrix.read(store, options.file) if matrix.is_matrix(store, options.file) else None

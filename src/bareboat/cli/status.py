@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from bareboat.cli import console, run_list
@@ -51,12 +52,12 @@ def add_run(parser: argparse.ArgumentParser) -> None:
 
 
 def newest(context: Context) -> str:
-    """The named run or job, else the newest run, with a note on stderr."""
+    """The named run, or a job's newest run (no study), else the newest run, with a note on stderr."""
     from bareboat.runs import submission
 
     named: str | None = getattr(context.options, "run", None)
     if named is not None:
-        return find(context, named)
+        return find(context, named, lambda run: submission.is_submitted(context.store, run))
     runs = submission.submitted(context.store)
     if not runs:
         raise UsageError("no runs yet", remedy="bareboat run job.toml, or bareboat submit job.toml")
@@ -65,11 +66,12 @@ def newest(context: Context) -> str:
     return runs[-1]
 
 
-def find(context: Context, name: str) -> str:
-    """The run of this name, with a note on stderr where it is the name of a job."""
+def find(context: Context, name: str, accepts: Callable[[str], bool] | None = None) -> str:
+    """The run of this name, with a note on stderr where it is the name of a job: its newest run, of those
+    that `accepts` takes if there is one."""
     from bareboat.runs import submission
 
-    found = submission.find(context.store, name)
+    found = submission.find(context.store, name, accepts)
     if found != name and not context.options.quiet:
         console.note(f"run {found} (the newest of {name})")
     return found

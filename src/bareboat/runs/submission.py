@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -111,16 +111,16 @@ def _element(store: Store, run_id: str) -> Submission | None:
     return msgspec.structs.replace(whole, run_id=run_id, job_id=job_id, points=0)
 
 
-def find(store: Store, name: str) -> str:
-    """The run of this name, else the newest run of the job of this name; a number after a dot names a point.
-    Other names are returned unchanged."""
+def find(store: Store, name: str, accepts: Callable[[str], bool] | None = None) -> str:
+    """The run of this name, else the newest run of the job of this name, of those that `accepts` takes if
+    there is one; a number after a dot names a point. Other names are returned unchanged."""
     with contextlib.suppress(UsageError):  # a job's name may hold anything
         if store.run(name).exists():
             return name
-    if (found := store.newest_of(name)) is not None:
+    if (found := store.newest_of(name, accepts)) is not None:
         return found
     job, _, number = name.rpartition(".")
-    whole = store.newest_of(job) if number.isdecimal() else None
+    whole = store.newest_of(job, accepts) if number.isdecimal() else None
     return name if whole is None else f"{whole}.{number}"
 
 

@@ -12,7 +12,7 @@ import re
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from bareboat_base.errors import StoreError
 from bareboat_base.files import untrusted
@@ -83,10 +83,12 @@ class Runs(Files):
                 remove_tree(self.run(run_id))
             raise
 
-    def newest_of(self, job: str) -> str | None:
-        """The newest run of jobs of this name."""
+    def newest_of(self, job: str, accepts: Callable[[str], bool] | None = None) -> str | None:
+        """The newest run of jobs of this name, of those that `accepts` takes if there is one."""
         pattern = re.compile(re.escape(_stem(job)) + r"-\d{8}-\d{6}(-\d+)?")
-        return next((run for run in reversed(self.runs()) if pattern.fullmatch(run)), None)
+        runs = [run for run in reversed(self.runs()) if pattern.fullmatch(run)]
+        newest = next(iter(runs), None)
+        return newest if accepts is None else next(filter(accepts, runs), newest)
 
     def runs(self) -> list[str]:
         """The names of all runs in order of creation, newest last.
