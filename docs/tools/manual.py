@@ -5,6 +5,7 @@ python docs/tools/manual.py DIR writes them; the wheel has them under share/man/
 
 from __future__ import annotations
 
+import itertools
 import re
 import sys
 from pathlib import Path
@@ -45,7 +46,9 @@ def _overview(commands: tuple[Command, ...]) -> str:
         )
     )
     parts.append(".SH VERBS")
-    parts += [_item(rf"\fBbareboat-{_escape(each.name)}\fR(1)", each.meaning) for each in commands]
+    for title, verbs in itertools.groupby(commands, lambda each: each.group):
+        parts.append(f".SS {title.capitalize()}")
+        parts += [_item(rf"\fBbareboat-{_escape(each.name)}\fR(1)", each.meaning) for each in verbs]
     parts.append(".SH EXIT STATUS")
     parts += [_item(rf"\fB{code}\fR", meaning) for code, meaning in reference.exit_codes().items()]
     parts.append(".SH ENVIRONMENT")

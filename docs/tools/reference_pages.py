@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import re
 import sys
 from pathlib import Path
@@ -28,21 +29,19 @@ def pages() -> dict[str, str]:
 
 
 def _commands_page(commands: tuple[Command, ...]) -> str:
-    rows = [
-        f"| [bareboat {each.name}](bareboat-{each.name}.md) | {_cell(each.meaning)} |" for each in commands
+    lines = [
+        "# Commands",
+        "",
+        "Every verb of `bareboat`, as in `bareboat VERB --help` and `man bareboat-VERB`.",
+        "",
     ]
-    return "\n".join(
-        [
-            "# Commands",
-            "",
-            "Every verb of `bareboat`, as in `bareboat VERB --help` and `man bareboat-VERB`.",
-            "",
-            "| command | effect |",
-            "|---|---|",
-            *rows,
-            "",
+    for title, verbs in itertools.groupby(commands, lambda each: each.group):
+        lines += [f"## {title.capitalize()}", "", "| command | effect |", "|---|---|"]
+        lines += [
+            f"| [bareboat {each.name}](bareboat-{each.name}.md) | {_cell(each.meaning)} |" for each in verbs
         ]
-    )
+        lines.append("")
+    return "\n".join(lines)
 
 
 def _command_page(command: Command) -> str:

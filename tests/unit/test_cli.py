@@ -19,7 +19,7 @@ from stored import image_of
 from bareboat import __version__, config
 from bareboat.cli import console, doctor
 from bareboat.cli.image import ACTIONS
-from bareboat.cli.main import VERBS, main
+from bareboat.cli.main import GROUPS, VERBS, main
 from bareboat.cli.site import ACTIONS as SITE_ACTIONS
 from bareboat.config import KNOWN
 from bareboat.model import EngineFacts, Image, SchedulerFacts, Site
@@ -99,8 +99,16 @@ def test_help_names_every_verb(bareboat: Bareboat) -> None:
         said = bareboat(flag)
         assert (said.code, said.err) == (0, "")
         for verb, meaning in VERBS.items():
-            assert f"    {verb} " in said.out
+            assert f"\n  {verb} " in said.out
             assert meaning.split(",")[0] in " ".join(said.out.split())
+
+
+def test_help_shows_the_verbs_by_group(bareboat: Bareboat) -> None:
+    shown = bareboat("--help").out
+    groups = [line.removesuffix(":") for line in shown.splitlines() if line.endswith(":")]
+    assert groups == ["options", *GROUPS]
+    places = [shown.index(f"\n  {verb} ") for verb in VERBS]
+    assert places == sorted(places)
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)

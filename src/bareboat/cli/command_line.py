@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from bareboat.cli import console
@@ -36,11 +36,22 @@ PYTHON = "python3"
 
 
 class VerbList(argparse.HelpFormatter):
-    """Leaves room for the longest verb: argparse forgets the indentation of subcommands."""
+    """Shows the verbs by group, with room for the longest one: argparse forgets the indentation of
+    subcommands."""
 
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog)
+    def __init__(self, prog: str, groups: Mapping[str, Collection[str]], **settings: Any) -> None:
+        super().__init__(prog, **settings)
         self._action_max_length = 14
+        self._groups = groups
+
+    def _format_action(self, action: argparse.Action) -> str:
+        if not isinstance(action, argparse._SubParsersAction):
+            return super()._format_action(action)
+        verbs = {verb.dest: self._format_action(verb) for verb in action._get_subactions()}
+        return "\n".join(
+            "".join([f"{title}:\n", *(verbs[name] for name in names)])
+            for title, names in self._groups.items()
+        )
 
 
 class Parser(argparse.ArgumentParser):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib
 import io
 import logging
@@ -15,34 +16,45 @@ from bareboat.cli import command_line, common, console
 from bareboat_base.errors import BareboatError, Terminated, UsageError
 from bareboat_base.files import failures
 
-#: In the order in which new users need them. Only the requested module is imported: it has `EXAMPLE`,
-#: `add(parser)` for its flags, and `run(context) -> int`.
-VERBS = {
-    "doctor": "show what this machine supports, and how to fix what is missing",
-    "new": "list examples, or copy one to a new directory",
-    "init": "write a job file for a script, with a comment for each key",
-    "capture": "store the active environment as an OCI image, without Docker",
-    "image": "pull, inspect, push, copy and remove images",
-    "plan": "show the decisions for a job, their reasons and the alternatives",
-    "run": "run a job on this machine and record it",
-    "submit": "submit a job",
-    "status": "show runs, submitted and on this machine",
-    "logs": "show a run's output",
-    "wait": "wait for a run and exit with its exit code",
-    "cancel": "cancel pending or running runs",
-    "rm": "remove runs that ended",
-    "attach": "open a shell in the container of a running job",
-    "site": "manage site settings shared by all jobs",
-    "prove": "measure a container's cost for a job, compared with bare metal",
-    "report": "show results of studies and sweeps; without a name, list runs",
-    "lock": "write everything that made a run or a study to one file",
-    "replay": "run a lock again and compare the results",
-    "diff": "show what differs between two runs, studies or locks",
-    "config": "show settings and where each comes from",
-    "store": "show or create a store, and set who may use it",
-    "completion": "print the completion script of bash, zsh or fish",
-    "trust": "trust a project's settings, or a store in a shared directory",
+#: Verbs by group, in the order in which new users need them. Only the requested module is imported: it has
+#: `EXAMPLE`, `add(parser)` for its flags, and `run(context) -> int`.
+GROUPS = {
+    "start": {
+        "doctor": "show what this machine supports, and how to fix what is missing",
+        "new": "list examples, or copy one to a new directory",
+        "init": "write a job file for a script, with a comment for each key",
+    },
+    "run": {
+        "plan": "show the decisions for a job, their reasons and the alternatives",
+        "run": "run a job on this machine and record it",
+        "submit": "submit a job",
+        "status": "show runs, submitted and on this machine",
+        "logs": "show a run's output",
+        "wait": "wait for a run and exit with its exit code",
+        "attach": "open a shell in the container of a running job",
+        "cancel": "cancel pending or running runs",
+        "rm": "remove runs that ended",
+    },
+    "images": {
+        "capture": "store the active environment as an OCI image, without Docker",
+        "image": "pull, build, inspect, push, copy and remove images",
+    },
+    "measure and reproduce": {
+        "prove": "measure a container's cost for a job, compared with bare metal",
+        "report": "show results of studies and sweeps; without a name, list runs",
+        "lock": "write everything that made a run or a study to one file",
+        "replay": "run a lock again and compare the results",
+        "diff": "show what differs between two runs, studies or locks",
+    },
+    "set up": {
+        "site": "manage site settings shared by all jobs",
+        "config": "show settings and where each comes from",
+        "store": "show or create a store, and set who may use it",
+        "trust": "trust a project's settings, or a store in a shared directory",
+        "completion": "print the completion script of bash, zsh or fish",
+    },
 }
+VERBS = {verb: meaning for verbs in GROUPS.values() for verb, meaning in verbs.items()}
 
 #: What `bareboat` alone prints. The exit code is that of a mistake: a script may have lost the arguments.
 FIRST = f"""\
@@ -178,11 +190,11 @@ def _parser(argv: list[str]) -> argparse.ArgumentParser:
     parser = command_line.Parser(
         prog="bareboat",
         description="Run any environment on any cluster, rootless, and measure the container's cost.",
-        formatter_class=command_line.VerbList,
+        formatter_class=functools.partial(command_line.VerbList, groups=GROUPS),
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"bareboat {__version__}")
-    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    verbs = parser.add_subparsers(title=argparse.SUPPRESS, dest="verb", metavar="VERB", required=True)
     asked, *inner = [word for word in argv if not word.startswith("-")] or [""]
     for name, meaning in VERBS.items():
         verb = verbs.add_parser(

@@ -54,6 +54,11 @@ class Command:
     def name(self) -> str:
         return " ".join(self.words)
 
+    @property
+    def group(self) -> str:
+        """The verb's group in `bareboat --help`."""
+        return next(title for title, verbs in main.GROUPS.items() if self.words[0] in verbs)
+
 
 @dataclass(frozen=True, slots=True)
 class Key:
