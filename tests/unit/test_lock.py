@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -282,8 +283,34 @@ def test_a_module_is_found_by_its_name(project: Path) -> None:
 )
 def test_code_that_compiles_is_known(project: Path, source: str, words: tuple[str, ...], found: bool) -> None:
     (project / "inner" / "part.py").write_text(source)
-    assert code.compiles(job_in(project, "python", "train.py", *words)) == found
-    assert not code.compiles(job_in(project, "python", "unused.py"))
+    assert code.facts(job_in(project, "python", "train.py", *words), "/home/ada").compiles == found
+    assert not code.facts(job_in(project, "python", "unused.py"), "/home/ada").compiles
+
+
+def test_what_the_container_will_not_show_is_known(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(code, "_OF_CONTAINERS", re.compile("/usr(/.*)?"))  # the project lies in /tmp
+    home = tmp_path / "home"
+    for name in ("home/shared_data", "home/sets/x", "env"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "env" / "pyvenv.cfg").touch()
+    (project / "data").symlink_to(home / "shared_data")
+    (project / "venv").symlink_to(tmp_path / "env")
+    (project / "gone").symlink_to(tmp_path / "nowhere")
+    (project / "inner" / "part.py").write_text(
+        f"A = '{home}/sets/x'; B = \"../home\"; C = '/usr/bin'; D = '{home}/missing'; E = 'inner/part.py'\n"
+        "subprocess.run(['sbatch', 'next.sh'])\n"
+    )
+    shown = code.facts(job_in(project, "python", "train.py", "../env"), str(tmp_path / "other"))
+    assert shown.submits == ("sbatch", "inner/part.py")
+    assert dict(shown.outside) == {
+        str(home / "shared_data"): "the link data leads to it",
+        str(tmp_path / "env"): "the command names it",
+        str(home / "sets" / "x"): "inner/part.py names it",
+        str(home): "inner/part.py names it",
+    }
+    assert code.facts(job_in(project, "python", "unused.py"), str(home)).submits is None
 
 
 def test_links_out_of_the_directory_are_not_followed(project: Path, tmp_path: Path) -> None:

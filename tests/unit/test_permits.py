@@ -19,6 +19,7 @@ from bareboat.engines import PROGRAMS_IN_STORE, PTRACE, Container, Enclosure, bu
 from bareboat.model import (
     CaptureRequest,
     Check,
+    CodeFacts,
     Command,
     EngineFacts,
     FileSystem,
@@ -28,7 +29,7 @@ from bareboat.model import (
     Topology,
 )
 from bareboat.plan import plan
-from bareboat.plan.warnings import compiler_missing, image_warnings, site_warnings
+from bareboat.plan.warnings import compiler_missing, image_warnings, site_warnings, unseen
 from bareboat.probe import permits
 from bareboat.probe.host import RealHost
 from bareboat.probe.permits import Answer
@@ -327,14 +328,30 @@ def test_a_missing_compiler_is_a_warning(
 ) -> None:
     job = make_job(capture=CaptureRequest(compiler=asked))
     image = msgspec.structs.replace(make_image(frameworks=frameworks), compiler=has_compiler)
-    found = image_warnings(job, image, compiles=True)
-    assert image_warnings(job, image, compiles=False) == ()
+    found = image_warnings(job, image, CodeFacts(compiles=True))
+    assert image_warnings(job, image, CodeFacts()) == ()
     assert compiler_missing(job, image) == found
     if told is None:
         assert found == ()
     else:
         assert f"no C compiler, which {told}: set compiler = true" in found[0]
-    pulled = image_warnings(msgspec.structs.replace(job, image="debian:12"), image, compiles=True)
+    pulled = image_warnings(msgspec.structs.replace(job, image="debian:12"), image, CodeFacts(compiles=True))
     assert [each.endswith("use an image that has gcc, if the job uses it") for each in pulled] == [
         True for _ in found
     ]
+
+
+def test_paths_that_the_container_does_not_show_are_named() -> None:
+    code = CodeFacts(
+        outside=(("/home/ada/sets", "the link data leads to it"), ("/data/x/y", "train.py names it")),
+        submits=("sbatch", "train.py"),
+    )
+    first, second, third = unseen(make_job(), code)
+    assert first == (
+        "/home/ada/sets is not in the container, and the link data leads to it: add it to "
+        'mounts = ["/home/ada/sets"]'
+    )
+    assert second.startswith("/data/x/y is not in the container, and train.py names it")
+    assert third.startswith("train.py starts sbatch, which is not in the container")
+    mounts = (Mount(source="/home/ada", target="/home/ada"), Mount(source="/data/x", target="/x"))
+    assert unseen(make_job(mounts=mounts), code) == (third,)

@@ -7,7 +7,7 @@ import pytest
 from builders import make_image, make_job
 from msgspec import UNSET, UnsetType
 
-from bareboat.model import CaptureRequest
+from bareboat.model import CaptureRequest, CodeFacts
 from bareboat.plan.warnings import image_warnings
 from bareboat_images.inside import starts
 
@@ -55,5 +55,5 @@ def test_the_plan_warns(name: str, programs: tuple[str, ...] | UnsetType, said: 
     lacks = {"gitpython": "git", "pydub": "ffmpeg", "ffmpy": "ffmpeg"}
     image = msgspec.structs.replace(make_image(), lacks=lacks)
     job = make_job(image=name, capture=CaptureRequest(programs=programs))
-    warnings = image_warnings(job, image, compiles=True)
+    warnings = image_warnings(job, image, CodeFacts(compiles=True))
     assert (said in warnings) if said else not warnings

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bareboat.model.command import (
     HELPER_VARIABLE,
+    CodeFacts,
     Command,
     Executable,
     ForwardEnv,
@@ -76,7 +77,8 @@ from bareboat.model.variables import NOT_SHOWN, check_variable, digestible, is_c
 
 __all__ = [
     "HELPER_VARIABLE", "NOT_SHOWN", "Arm", "ArmRequest", "CaptureRequest", "Cause", "Check", "CheckSubject",
-    "Command", "Contrast", "CudaCompat", "Decision", "DefaultMemory", "Delivered", "Delivery", "DriverFile",
+    "CodeFacts", "Command", "Contrast", "CudaCompat", "Decision", "DefaultMemory", "Delivered", "Delivery",
+    "DriverFile",
     "End", "EngineFacts", "Executable", "FileSystem", "ForwardEnv", "GpuDriver", "Handing", "HostLibrary",
     "HostMpiTree", "IfSet", "Image", "Job", "JobStart", "JobState", "Joined", "Layer", "Linked", "Mark",
     "Matrix", "MemorySample", "MetricRequest", "Mount", "MpiFacts", "MpiFamily", "NodePath", "Opened",

@@ -119,6 +119,16 @@ class Executable(Struct, frozen=True, kw_only=True):
     lacks: tuple[str, ...] = ()
 
 
+class CodeFacts(Struct, frozen=True, kw_only=True):
+    """What the job's code and working directory show before the start. `compiles`: the code compiles C while
+    it runs. `outside`: existing paths of this machine outside the working directory, each with what leads
+    there. `submits`: a scheduler's command that the code starts, with the file that does."""
+
+    compiles: bool = False
+    outside: tuple[tuple[str, str], ...] = ()
+    submits: tuple[str, str] | None = None
+
+
 #: An environment variable of processes that an engine starts outside of the container, with the run's name.
 #: It identifies processes that the engine leaves behind, such as Podman's pause process, which get no
 #: signals.

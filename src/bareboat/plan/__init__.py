@@ -14,6 +14,7 @@ from bareboat import registry, schedulers
 from bareboat.engines import ENV, Container, Enclosure, Engine
 from bareboat.launchers import SECRET, Launch, Passed, Surroundings, by_mpi, replaces_mpi, rung
 from bareboat.model import (
+    CodeFacts,
     Command,
     Decision,
     Executable,
@@ -48,7 +49,7 @@ from bareboat.plan.memory import choose_memory
 from bareboat.plan.process import Workload, choose_process
 from bareboat.plan.program import check_program, check_starters
 from bareboat.plan.scheduler import choose_scheduler, notification_decision, topology_decision
-from bareboat.plan.warnings import compiler_missing, image_warnings, site_warnings
+from bareboat.plan.warnings import compiler_missing, image_warnings, site_warnings, unseen
 from bareboat.plan.watchdog import choose_watchdog
 from bareboat.schedulers import Scheduler
 from bareboat_base import architectures
@@ -60,6 +61,7 @@ from bareboat_base.paths import lies_in
 _SHELL = ("sh", "-c", "command -v bash > /dev/null && exec bash -i; exec sh -i")
 #: A shell is not a rank.
 _NO_LAUNCHER = Launch(reason="", passed=Passed(own=()))
+_NO_CODE = CodeFacts()
 #: Directories that are local to each node.
 _OWN_OF_NODES = ("/tmp", "/var/tmp", "/dev/shm", "/run")
 #: Variables that describe the terminal of a program.
@@ -75,18 +77,16 @@ def plan(
     node: Site | None = None,
     mpi_checks: tuple[CheckResult, ...] = (),
     program: Executable | None = None,
-    compiles: bool = False,
+    code: CodeFacts = _NO_CODE,
 ) -> Plan:
     """Make all decisions, including the plans for a failed MPI check. `image` and `rootfs` are None for a job
     on bare metal without a capture. `site` is where the job is submitted, `node` one of the machines that run
     it if that is another one and was probed; `mpi_checks`: results of MPI checks there; `program`: the
-    program of the job's command, if it was looked up; `compiles`: its code compiles C while it runs.
+    program of the job's command, if it was looked up; `code`: what its code shows.
 
     Raises PlanError when the job cannot run as requested.
     """
-    made = _plan(
-        job, image, rootfs, site, node=node, mpi_checks=mpi_checks, program=program, compiles=compiles
-    )
+    made = _plan(job, image, rootfs, site, node=node, mpi_checks=mpi_checks, program=program, code=code)
     others: list[Plan] = []
     last, known = made, mpi_checks
     while last.check_subject is not None and last.start is Start.PROGRAM:
@@ -95,9 +95,7 @@ def plan(
         )
         known = (*known, failed)
         try:
-            last = _plan(
-                job, image, rootfs, site, node=node, mpi_checks=known, program=program, compiles=compiles
-            )
+            last = _plan(job, image, rootfs, site, node=node, mpi_checks=known, program=program, code=code)
         except PlanError:
             break
         launcher = registry.launcher(last.launcher)
@@ -126,7 +124,7 @@ def _plan(
     node: Site | None,
     mpi_checks: tuple[CheckResult, ...],
     program: Executable | None,
-    compiles: bool,
+    code: CodeFacts,
 ) -> Plan:
     scheduler, about_scheduler = choose_scheduler(job, site)
     runs_on = node or site
@@ -165,7 +163,7 @@ def _plan(
             warnings,
             mpi_checks,
             program,
-            compiles,
+            code,
         ),
     )
     return msgspec.structs.replace(made, decisions=(*decisions, about_engine, *made.decisions))
@@ -183,7 +181,7 @@ def _under(
     warnings: tuple[str, ...],
     mpi_checks: tuple[CheckResult, ...],
     program: Executable | None,
-    compiles: bool,
+    code: CodeFacts,
 ) -> Plan:
     """The plan with this engine, and the decisions that follow from it. Raises Unfit where another engine may
     work, PlanError where none can."""
@@ -296,7 +294,7 @@ def _under(
             *_not_seen(job, site, node, at_once=scheduler.AT_ONCE),
             *site_warnings(job, image, runs_on),
             *(
-                (*covering.warnings(job), *image_warnings(job, image, compiles=compiles))
+                (*covering.warnings(job), *image_warnings(job, image, code), *unseen(job, code))
                 if engine.CONTAINS
                 else ()
             ),
@@ -331,7 +329,7 @@ def _under(
         check_subject=launch.check_subject,
         notes=(
             *((launch.note,) if launch.note else ()),
-            *(compiler_missing(job, image) if engine.CONTAINS and not compiles else ()),
+            *(compiler_missing(job, image) if engine.CONTAINS and not code.compiles else ()),
         ),
         delivery=delivery,
         py_spy=py_spy,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from msgspec import UNSET
 
 from bareboat.engines import LEAST_SHM_BYTES
-from bareboat.model import Image, Job, Site
+from bareboat.model import CodeFacts, Image, Job, Site
+from bareboat_base.paths import lies_in
 
 #: Packages that compile while they run, and what does not work without a compiler.
 _COMPILE = {
@@ -15,12 +16,31 @@ _COMPILE = {
 }
 
 
-def image_warnings(job: Job, image: Image | None, *, compiles: bool) -> tuple[str, ...]:
-    """What the image lacks that its packages start: a C compiler, where the job's code `compiles`, and other
+def image_warnings(job: Job, image: Image | None, code: CodeFacts) -> tuple[str, ...]:
+    """What the image lacks that its packages start: a C compiler, where the job's code compiles, and other
     programs. A job can turn this off by `capture.compiler = false` or its `capture.programs`."""
     if image is None:
         return ()
-    return (*(compiler_missing(job, image) if compiles else ()), *_program_warnings(job, image))
+    return (*(compiler_missing(job, image) if code.compiles else ()), *_program_warnings(job, image))
+
+
+def unseen(job: Job, code: CodeFacts) -> tuple[str, ...]:
+    """What the job's code uses of this machine and the container does not show."""
+    shown = [place for mount in job.mounts for place in (mount.source, mount.target)]
+    if job.image == "capture":
+        shown += job.capture.include
+    hidden = [
+        f'{path} is not in the container, and {reason}: add it to mounts = ["{path}"]'
+        for path, reason in code.outside
+        if not any(lies_in(path, place) for place in shown)
+    ]
+    if code.submits is not None:
+        command, file = code.submits
+        hidden.append(
+            f"{file} starts {command}, which is not in the container: submit such jobs from this machine "
+            '(bareboat submit --after RUN), or set engine = "native"'
+        )
+    return tuple(hidden)
 
 
 def compiler_missing(job: Job, image: Image | None) -> tuple[str, ...]:

@@ -9,10 +9,11 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from bareboat.model import Job
+from bareboat.model import CodeFacts, Job
 from bareboat.model.provenance import Code, CodeFile
 from bareboat.runs import repository
 from bareboat_base.files import untrusted
+from bareboat_base.paths import lies_in
 
 #: Limits on what is read before a run: files, the size of one, and of all.
 _MOST_FILES = 200
@@ -31,13 +32,22 @@ _COMPILES = re.compile(
 )
 
 
-def compiles(job: Job) -> bool:
-    """Whether the job's command, or a Python file that it uses, names something that compiles C."""
-    if any(map(_COMPILES.search, job.command)):
-        return True
+#: Paths in quotes that lead out of the working directory, and commands that submit jobs.
+_PATHS = re.compile(r"""["']((?:~/|/|\.\./)[^"'\s:*?{}$%]{2,300})["']""")
+_SUBMITS = re.compile(r"""["'](sbatch|qsub|bsub|flux batch|flux submit)["' ]""")
+#: Directories that a container has itself, also where this machine has the path.
+_OF_CONTAINERS = re.compile(r"/(usr|bin|sbin|lib\w*|etc|proc|sys|dev|run|boot|tmp|var|opt|root)(/.*)?")
+_MOST_PATHS = 5
+
+
+def facts(job: Job, home: str) -> CodeFacts:
+    """What the command, the Python files that it uses and the links of the working directory show."""
+    compiles = any(map(_COMPILES.search, job.command))
     if job.workdir is None or not os.path.isdir(job.workdir):
-        return False
+        return CodeFacts(compiles=compiles)
     folder = Path(os.path.realpath(job.workdir))
+    named = {word: "the command names it" for word in job.command if word.startswith(("/", "../"))}
+    submits = None
     for path in itertools.islice(_used(folder, job), _MOST_FILES):
         if not path.endswith(".py"):
             continue
@@ -45,9 +55,42 @@ def compiles(job: Job) -> bool:
             text = untrusted.read_text(folder / path, limit=_KEPT_FILE_BYTES)
         except OSError:
             continue
-        if _COMPILES.search(text):
-            return True
-    return False
+        compiles = compiles or _COMPILES.search(text) is not None
+        if submits is None and (match := _SUBMITS.search(text)) is not None:
+            submits = match[1], path
+        for word in _PATHS.findall(text):
+            named.setdefault(word, f"{path} names it")
+    outside = dict(_links(folder))
+    for word, reason in named.items():
+        full = os.path.normpath(folder / os.path.expanduser(word))
+        if _OF_CONTAINERS.fullmatch(full) is None and _is_outside(full, folder, home):
+            outside.setdefault(full, reason)
+    return CodeFacts(compiles=compiles, outside=tuple(outside.items())[:_MOST_PATHS], submits=submits)
+
+
+def _links(folder: Path) -> Iterator[tuple[str, str]]:
+    """Where links in the directory lead that leave it. Virtual environments are captured."""
+    try:
+        with os.scandir(folder) as entries:
+            links = sorted(entry.name for entry in entries if entry.is_symlink())
+    except OSError:
+        return
+    for name in links:
+        target = os.path.realpath(folder / name)
+        is_environment = os.path.lexists(os.path.join(target, "pyvenv.cfg"))
+        if not is_environment and name.isprintable() and _is_outside(target, folder, ""):
+            yield target, f"the link {name} leads to it"
+
+
+def _is_outside(path: str, folder: Path, home: str) -> bool:
+    """Whether the path exists, is printable, and is neither in the directory nor around it."""
+    return (
+        path not in ("/", home)
+        and path.isprintable()
+        and not lies_in(path, str(folder))
+        and not lies_in(str(folder), path)
+        and os.path.exists(path)
+    )
 
 
 def look(job: Job, others: Sequence[Job] = ()) -> Code | None:
