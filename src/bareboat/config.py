@@ -4,6 +4,7 @@ over default, each with its source."""
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import logging
 import os
@@ -15,7 +16,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from bareboat import consent
+from bareboat import consent, registry
 from bareboat.model import ProveRequest
 from bareboat.model.job import DELIVERIES, check_node_scratch
 from bareboat.model.names import check_name
@@ -246,8 +247,18 @@ def _chosen_store(environment: Mapping[str, str]) -> Setting:
     from bareboat_images import place
 
     home = environment.get("HOME") or os.path.expanduser("~")
-    chosen = place.choose(environment, home, place.Machine())
+    of_a_job = functools.partial(is_of_a_job, environment)
+    chosen = place.choose(environment, home, place.Machine(), of_a_job)
     return Setting(chosen.path, f"default: {chosen.reason}")
+
+
+def is_of_a_job(environment: Mapping[str, str], folder: str) -> bool:
+    """Whether the path has the ID of the scheduler's job that this process belongs to."""
+    words = {*re.split(r"[/._-]", folder)} - {environment.get("USER", ""), ""}
+    if not any(value.partition(".")[0] in words for value in environment.values()):
+        return False  # before the schedulers are loaded
+    variables = (registry.scheduler(name).JOB_VARIABLE for name in registry.names("schedulers"))
+    return any(environment.get(name, "").partition(".")[0] in words for name in variables if name)
 
 
 @contextlib.contextmanager

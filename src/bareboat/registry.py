@@ -10,6 +10,7 @@ import functools
 import importlib
 from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
+from bareboat import backend
 from bareboat_base.errors import PlanError, UsageError
 from bareboat_base.nearest import nearest
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from bareboat.engines import Engine
     from bareboat.launchers import Launcher
+    from bareboat.model import SchedulerFacts, Site
     from bareboat.schedulers import Scheduler
 
 #: Launchers in the planner's order of preference. Engines in print order; they are ranked by what they cost a
@@ -50,15 +52,18 @@ BUILT_IN = {
         "ranks": "bareboat.launchers.ranks",
     },
     "schedulers": {
-        "local": "bareboat.schedulers.local",
-        "slurm": "bareboat.schedulers.slurm",
-        "gridengine": "bareboat.schedulers.gridengine",
-        "pbs": "bareboat.schedulers.pbs",
-        "lsf": "bareboat.schedulers.lsf",
-        "flux": "bareboat.schedulers.flux",
+        "local": "bareboat.schedulers.local:Local",
+        "slurm": "bareboat.schedulers.slurm:Slurm",
+        "gridengine": "bareboat.schedulers.gridengine:GridEngine",
+        "pbs": "bareboat.schedulers.pbs:PBS",
+        "lsf": "bareboat.schedulers.lsf:LSF",
+        "flux": "bareboat.schedulers.flux:Flux",
     },
 }
 
+
+#: The base class of each group.
+_BASES = {"schedulers": "Scheduler"}
 
 #: The engine that is no container, and the scheduler of a job that names none: this machine.
 BARE_METAL, HERE = "native", "local"
@@ -70,13 +75,13 @@ def is_queued(scheduler: str | None) -> TypeGuard[str]:
 
 
 def names(group: str) -> tuple[str, ...]:
-    return tuple(_modules(group))
+    return tuple(_places(group))
 
 
 def engine(name: str) -> Engine:
     """The engine NAME, or NAME:MODE."""
     base, colon, mode = name.partition(":")
-    module = _load("engines", base)
+    module: Any = importlib.import_module(_place("engines", base))
     return cast("Engine", module if not colon else _mode(module, base, mode))
 
 
@@ -89,7 +94,9 @@ def modes(name: str) -> tuple[str, ...]:
     """The modes of an engine as NAME:MODE, best first; or its name."""
     if ":" in name:
         return (name,)
-    return tuple(f"{name}:{mode}" for mode in getattr(_load("engines", name), "MODES", ())) or (name,)
+    return tuple(
+        f"{name}:{mode}" for mode in getattr(importlib.import_module(_place("engines", name)), "MODES", ())
+    ) or (name,)
 
 
 def _mode(module: Any, name: str, mode: str) -> Any:
@@ -104,11 +111,18 @@ def _mode(module: Any, name: str, mode: str) -> Any:
 
 
 def launcher(name: str) -> Launcher:
-    return cast("Launcher", _load("launchers", name))
+    return cast("Launcher", importlib.import_module(_place("launchers", name)))
 
 
 def scheduler(name: str) -> Scheduler:
-    return cast("Scheduler", _load("schedulers", name))
+    found: Scheduler = _instance("schedulers", name)
+    return found
+
+
+def slurm_facts(site: Site) -> SchedulerFacts | None:
+    """The facts about the site's working scheduler whose jobs are Slurm's; None without one."""
+    found = (facts for facts in site.schedulers if facts.works and facts.name in names("schedulers"))
+    return next((facts for facts in found if scheduler(facts.name).IN_SLURM), None)
 
 
 @functools.cache
@@ -121,7 +135,7 @@ def _added() -> EntryPoints:
 
 
 @functools.cache
-def _modules(group: str) -> dict[str, str]:
+def _places(group: str) -> dict[str, str]:
     found = dict(BUILT_IN[group])
     for point in _added().select(group=f"bareboat.{group}"):
         if point.name in found:
@@ -133,14 +147,25 @@ def _modules(group: str) -> dict[str, str]:
     return found
 
 
-def _load(group: str, name: str) -> Any:
-    modules = BUILT_IN[group]
-    if name not in modules:
-        modules = _modules(group)
-    if name not in modules:
-        near = nearest(name, modules)
+@functools.cache
+def _instance(group: str, name: str) -> Any:
+    """The one instance of a class."""
+    place = _place(group, name)
+    if name not in BUILT_IN[group]:
+        base = getattr(importlib.import_module(f"bareboat.{group}"), _BASES[group])
+        return backend.load(base, name, place)
+    module, _, attribute = place.partition(":")
+    return getattr(importlib.import_module(module), attribute)()
+
+
+def _place(group: str, name: str) -> str:
+    places = BUILT_IN[group]
+    if name not in places:
+        places = _places(group)
+    if name not in places:
+        near = nearest(name, places)
         raise PlanError(
             f"unknown {group[:-1]} {name!r}" + (f"; did you mean {near!r}?" if near else ""),
-            remedy=f"known {group}: {', '.join(modules)}",
+            remedy=f"known {group}: {', '.join(places)}",
         )
-    return importlib.import_module(modules[name])
+    return places[name]

@@ -25,9 +25,6 @@ VARIABLES = (
     "WORK", "WORKDIR", "WORK_DIR", "PROJECT", "PROJECT_DIR", "PROJECTDIR",
 )  # fmt: skip
 
-#: Variables with the ID of the job that this process belongs to.
-_JOBS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID", "FLUX_JOB_ID")
-
 #: The space for a PyTorch image and runs with it.
 WANTED_BYTES = 10 * 10**9
 WANTED_INODES = 200_000
@@ -109,13 +106,19 @@ class _Candidate:
     shared: str
 
 
-def choose(environment: Mapping[str, str], home: str, probe: Probe) -> Place:
+def choose(
+    environment: Mapping[str, str],
+    home: str,
+    probe: Probe,
+    is_of_a_job: Callable[[str], bool] = lambda _: False,
+) -> Place:
     """Choose the store's place: an existing store, else the first good place with enough room, else the place
     with the most room.
 
-    `environment` is the user's, `home` the home directory. Nothing is written.
+    `environment` is the user's, `home` the home directory. `is_of_a_job`: whether a directory is removed when
+    the scheduler's job around this process ends. Nothing is written.
     """
-    candidates, avoided = _candidates(environment, home)
+    candidates, avoided = _candidates(environment, home, is_of_a_job)
     spots = []
     for candidate in candidates:
         spot = probe.look(candidate.folder, (candidate.own, candidate.shared))
@@ -164,9 +167,10 @@ def described(room: Room) -> str:
     return f"{amount} {left} ({room.kind})"
 
 
-def _candidates(environment: Mapping[str, str], home: str) -> tuple[list[_Candidate], list[Rejected]]:
+def _candidates(
+    environment: Mapping[str, str], home: str, is_of_a_job: Callable[[str], bool]
+) -> tuple[list[_Candidate], list[Rejected]]:
     user = environment.get("USER") or environment.get("LOGNAME") or os.path.basename(home) or str(os.getuid())
-    jobs = {environment[name].partition(".")[0] for name in _JOBS if environment.get(name)}
     data = environment.get("XDG_DATA_HOME") or ""
     if not data.startswith("/"):  # relative paths must be ignored (XDG Base Directory Specification)
         data = os.path.join(home, ".local", "share")
@@ -181,7 +185,7 @@ def _candidates(environment: Mapping[str, str], home: str) -> tuple[list[_Candid
         if folder in taken or folder == "/":
             continue
         taken.add(folder)
-        if any(job in re.split(r"[/._-]", folder) for job in jobs):
+        if is_of_a_job(folder):
             avoided.append(Rejected(choice=folder, reason=f"${name} is removed when the job ends"))
             continue
         own = os.path.join(folder, "bareboat")

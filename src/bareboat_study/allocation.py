@@ -46,7 +46,7 @@ def is_queued(study: Study) -> bool:
 
 def arm_script(plan: Plan) -> str:
     """The script of an arm: in an allocation it is started for each run, with a directory of its own."""
-    is_here = registry.scheduler(plan.scheduler).AT_ONCE
+    is_here = registry.scheduler(plan.scheduler).IS_LOCAL
     return render.script(plan) if is_here else render.script(plan, render.GIVEN)
 
 

@@ -20,15 +20,30 @@ raise SystemExit(7 if os.environ["RANK"] == "1" and os.path.exists("fail") else 
 
 
 def bareboat(
-    captured: Captured, folder: Path, *words: str, installed: bool = True, **variables: str
+    captured: Captured,
+    folder: Path,
+    *words: str,
+    installed: bool = True,
+    also: Path | None = None,
+    **variables: str,
 ) -> tuple[int, str, str]:
+    path = [str(each) for each in (PLUGIN if installed else None, also) if each is not None]
     done = subprocess.run(
         command(*words, "--store", str(captured.store.root)), cwd=folder, capture_output=True, text=True,
         timeout=240, check=False,
-        env={**os.environ, "PYTHONPATH": str(PLUGIN) if installed else "", **variables},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path), **variables},
     )  # fmt: skip
     assert "Traceback" not in done.stderr, done.stderr
     return done.returncode, done.stdout, done.stderr
+
+
+def write_plugin(folder: Path, kind: str, code: str) -> Path:
+    """A package with a backend of this kind, of the name `odd`."""
+    (folder / "odd-1.0.dist-info").mkdir(parents=True)
+    (folder / "odd-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: odd\nVersion: 1.0\n")
+    (folder / "odd-1.0.dist-info" / "entry_points.txt").write_text(f"[bareboat.{kind}s]\nodd = odd:Odd\n")
+    (folder / "odd.py").write_text(code)
+    return folder
 
 
 def write_job(captured: Captured, folder: Path) -> None:
@@ -78,3 +93,16 @@ def test_the_first_failure_is_the_job_s(captured: Captured, tmp_path: Path) -> N
     code, out, err = bareboat(captured, tmp_path, "run", "job.toml")
     assert code == 7, out + err
     assert "ware local 1 1 2" in out
+
+
+def test_a_misspelt_attribute_is_refused(captured: Captured, tmp_path: Path) -> None:
+    code = "from acme.queue import Queue\nclass Odd(Queue):\n    NAME = 'odd'\n    SUBMIT_STDIN = True\n"
+    plugin = write_plugin(tmp_path / "plugin", "scheduler", code)
+    write_job(captured, tmp_path)
+    status, _, err = bareboat(captured, tmp_path, "plan", "job.toml", "--scheduler", "odd", also=plugin)
+    assert status not in (0, 70), err
+    assert (
+        "the scheduler 'odd' of an installed package cannot be used: "
+        "SUBMIT_STDIN is unknown; did you mean SUBMITS_STDIN?"
+    ) in err
+    assert "correct odd:Odd, or uninstall its package" in err

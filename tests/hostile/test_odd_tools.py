@@ -414,7 +414,7 @@ def test_a_time_that_is_none_is_refused(desk: Desk) -> None:
         ("bareboat.probe.machine.find.find", "the GPU drivers could not be probed"),
         ("bareboat.probe.permits.checks", "the permissions of this machine could not be probed"),
         ("bareboat.probe.machine._file_system", "the file system of /tmp could not be probed"),
-        ("bareboat.schedulers.slurm.probe", ""),
+        ("bareboat.schedulers.slurm.Slurm.probe", ""),
         ("bareboat.engines.podman.probe", "the probe failed"),
     ],
 )

@@ -9,13 +9,14 @@ import pytest
 from builders import make_job, make_site
 from msgspec import UNSET
 
-from bareboat import render
+from bareboat import registry, render
 from bareboat.model import SchedulerFacts
 from bareboat.plan import plan
 from bareboat.runs import interaction
-from bareboat.schedulers import gridengine, lsf, slurm
 from bareboat_base.errors import BareboatError
 from bareboat_images.store import Store
+
+slurm, gridengine, lsf = map(registry.scheduler, ("slurm", "gridengine", "lsf"))
 
 
 def test_the_shell_is_no_part_of_what_is_done(tmp_path: Path) -> None:

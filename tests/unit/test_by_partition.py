@@ -9,8 +9,11 @@ from builders import make_job, make_site
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bareboat import registry
 from bareboat.model import Job, Partition, Refusal, SchedulerFacts, Scheduling, Site, Topology
-from bareboat.schedulers import by_partition, cpus_per_node, gpus_per_node
+from bareboat.schedulers.requests import cpus_per_node, gpus_per_node
+
+SLURM = registry.scheduler("slurm")
 
 MAIN = Partition(
     name="main", default=True, nodes=3, max_time_s=86400, cpus_per_node=4, mem_per_node_bytes=2**34,
@@ -25,7 +28,7 @@ def site(*partitions: Partition, **facts: Any) -> Site:
 
 
 def objection(job: Job, where: Site) -> Refusal | None:
-    return by_partition.objection("slurm", job, where)
+    return SLURM.objection(job, where)
 
 
 def reason(job: Job, where: Site) -> str:
@@ -113,6 +116,6 @@ def test_a_job_is_refused_exactly_when_a_known_limit_is_passed(
 
 
 def test_a_job_without_a_time_is_warned() -> None:
-    (warning,) = by_partition.warnings("slurm", job(), site(MAIN))
+    (warning,) = SLURM.warnings(job(), site(MAIN))
     assert "at most 24:00:00" in warning
-    assert by_partition.warnings("slurm", job(walltime_s=60), site(MAIN)) == ()
+    assert SLURM.warnings(job(walltime_s=60), site(MAIN)) == ()

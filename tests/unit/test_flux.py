@@ -6,8 +6,10 @@ import pytest
 from builders import make_job, make_site
 
 from bareboat.model import JobState, Outcome, SchedulerFacts, Scheduling, Topology
-from bareboat.schedulers import flux
+from bareboat.schedulers.flux import Flux
 from bareboat_base.errors import PlanError, ToolError
+
+flux = Flux()
 
 JOBS = """\
 ƒA1|RUN||n[01-02]|

@@ -6,8 +6,10 @@ import pytest
 from builders import make_job, make_site
 
 from bareboat.model import JobState, Outcome, SchedulerFacts, Scheduling, Site, Topology
-from bareboat.schedulers import gridengine
+from bareboat.schedulers.gridengine import GridEngine
 from bareboat_base.errors import PlanError, ToolError
+
+gridengine = GridEngine()
 
 QSTAT = """\
 job-ID  prior   name       user         state submit/start at     queue                          slots

@@ -6,8 +6,10 @@ import pytest
 from builders import make_job, make_site
 
 from bareboat.model import JobState, Outcome, SchedulerFacts, Scheduling, Topology
-from bareboat.schedulers import lsf
+from bareboat.schedulers.lsf import LSF
 from bareboat_base.errors import PlanError, ToolError
+
+lsf = LSF()
 
 BJOBS = """\
 17|RUN|-|4*n01:4*n02|-

@@ -15,7 +15,6 @@ from bareboat import registry, render
 from bareboat.model import Plan, Topology
 from bareboat.plan import plan
 from bareboat.render.pieces import piece
-from bareboat.schedulers import assumed_facts
 from bareboat_base.errors import PlanError, UsageError
 
 
@@ -101,7 +100,7 @@ def test_what_is_no_notification_is_refused(notify: str | tuple[str, ...]) -> No
 
 def planned(scheduler: str, notify: str | tuple[str, ...]) -> Plan:
     job = make_job(scheduler=scheduler, launcher="ranks", topology=Topology(nodes=2), notify=notify)
-    site = make_site(schedulers=(assumed_facts(job, registry.scheduler(scheduler).TITLE),))
+    site = make_site(schedulers=(registry.scheduler(scheduler).assumed(job),))
     image = make_image()
     return plan(job, image, make_rootfs(image), site)
 
@@ -139,7 +138,7 @@ def test_the_script_starts_the_command_on_the_first_node(scheduler: str) -> None
     assert text.count("at_exit notify") == 1
     assert text.index('if [ "$part" != --first ]') < text.index("at_exit notify")
     without = make_job(scheduler=scheduler, launcher="ranks", topology=Topology(nodes=2))
-    site = make_site(schedulers=(assumed_facts(without, scheduler),))
+    site = make_site(schedulers=(registry.scheduler(scheduler).assumed(without),))
     assert "notify" not in render.script(plan(without, make_image(), make_rootfs(make_image()), site))
 
 

@@ -6,8 +6,10 @@ import pytest
 from builders import make_job, make_site
 
 from bareboat.model import Job, JobState, Outcome, SchedulerFacts, Scheduling, Topology
-from bareboat.schedulers import pbs
+from bareboat.schedulers.pbs import PBS, _flavour
 from bareboat_base.errors import PlanError, ToolError
+
+pbs = PBS()
 
 #: Torque 6.1, Commands Overview, qstat.
 TORQUE = """\
@@ -120,4 +122,4 @@ def test_the_three_flavours_ask_in_their_own_words() -> None:
      ("Unknown option: version\nUsage:\n    qsub [-a start_time]\n", ("", "front"))],
 )  # fmt: skip
 def test_whose_commands_they_are(text: str, flavour: tuple[str, str]) -> None:
-    assert pbs._flavour(text) == flavour
+    assert _flavour(text) == flavour

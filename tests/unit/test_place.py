@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import stat
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from bareboat.config import is_of_a_job
 from bareboat_images import place
 from bareboat_images.place import Limit, Machine, Mount, Room, Spot, choose
 
@@ -146,10 +148,20 @@ def test_in_a_folder_of_several_users_each_has_one_of_their_own() -> None:
     assert choose({"SCRATCH": "/scratch"}, HOME, site).path == "/scratch/ada/bareboat"  # of the home's name
 
 
-def test_a_place_of_the_job_alone_is_not_taken() -> None:
-    site = Site(spots={"/local/job-4711": spot(), "/work/ada": spot()})
-    environment = USER | {"SCRATCH": "/local/job-4711", "WORK": "/work/ada", "SLURM_JOB_ID": "4711"}
-    found = choose(environment, HOME, site)
+@pytest.mark.parametrize(
+    ("name", "job", "value"),
+    [
+        ("SLURM_JOB_ID", "4711", "4711"),
+        ("PBS_JOBID", "4711", "4711.server"),
+        ("LSB_JOBID", "4711", "4711"),
+        ("JOB_ID", "4711", "4711"),
+        ("FLUX_JOB_ID", "ƒAbc", "ƒAbc"),
+    ],
+)
+def test_a_place_of_the_job_alone_is_not_taken(name: str, job: str, value: str) -> None:
+    site = Site(spots={f"/local/job-{job}": spot(), "/work/ada": spot()})
+    environment = USER | {"SCRATCH": f"/local/job-{job}", "WORK": "/work/ada", name: value}
+    found = choose(environment, HOME, site, functools.partial(is_of_a_job, environment))
     assert found.path == "/work/ada/bareboat"
     assert found.rejected[0].reason == "$SCRATCH is removed when the job ends"
 

@@ -14,7 +14,6 @@ from environments import make_environment
 from bareboat import registry, render
 from bareboat.model import Plan, SchedulerFacts, Topology
 from bareboat.plan import plan
-from bareboat.schedulers import assumed_facts
 from bareboat.session import Purpose, Session, sites
 from bareboat.session.opening import open_session
 
@@ -152,7 +151,7 @@ def _assumed(name: str) -> Plan:
         scheduler=name, launcher="torchrun", walltime_s=5400,
         topology=Topology(nodes=2, ranks_per_node=2, cpus_per_rank=4, gpus_per_rank=1),
     )  # fmt: skip
-    site = make_site(schedulers=(assumed_facts(job, registry.scheduler(name).TITLE),))
+    site = make_site(schedulers=(registry.scheduler(name).assumed(job),))
     image = make_image()
     return plan(job, image, make_rootfs(image), site)
 

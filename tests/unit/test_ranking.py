@@ -129,8 +129,8 @@ def unmeasured(monkeypatch: pytest.MonkeyPatch) -> str:
         judge=lambda *_: Enclosure("it is there", lambda command, _: command, overlay=False),
     )
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    known = registry._modules("engines")
-    monkeypatch.setattr(registry, "_modules", lambda _: {"elsewhere": module.__name__, **known})
+    known = registry._places("engines")
+    monkeypatch.setattr(registry, "_places", lambda _: {"elsewhere": module.__name__, **known})
     return "elsewhere"
 
 

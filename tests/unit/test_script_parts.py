@@ -13,8 +13,7 @@ import pytest
 from tools import tool
 
 import bareboat
-from bareboat import render
-from bareboat.schedulers import slurm
+from bareboat import registry, render
 
 
 def bash(text: str, *, stdin: bytes = b"", path: str = "/nonexistent") -> bytes:
@@ -87,7 +86,7 @@ def test_a_child_whose_end_bash_lost_is_not_waited_for(piece: str) -> None:
     ],
 )
 def test_the_names_of_slurms_nodes(nodes: int, names: str, found: str) -> None:
-    functions = slurm.snippet().partition("on_each_node()")[0]
+    functions = registry.scheduler("slurm").snippet().partition("on_each_node()")[0]
     ask = 'scontrol() { printf "%s\\n" asked "$3"; }\n'
     said = bash(f"{ask}BAREBOAT_NODES={nodes} SLURM_JOB_NODELIST='{names}'\n{functions}\nhosts")
     assert said.decode().split() == found.split()

@@ -12,8 +12,11 @@ from hypothesis import strategies as st
 from bareboat import render
 from bareboat.model import Job, JobState, Outcome, SchedulerFacts, Scheduling, Topology
 from bareboat.plan import plan
-from bareboat.schedulers import slurm
+from bareboat.schedulers.slurm import Slurm
+from bareboat.schedulers.slurm import seconds as seconds_in
 from bareboat_base.errors import PlanError, ToolError, UsageError
+
+slurm = Slurm()
 
 SHOWN = """\
 PartitionName=main AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL AllocNodes=ALL Default=YES QoS=N/A \
@@ -98,13 +101,13 @@ def test_a_controller_that_does_not_answer_is_told() -> None:
      ("UNLIMITED", None), ("infinite", None), ("", None), ("1:2:3:4", None)],
 )  # fmt: skip
 def test_times(text: str, seconds: int | None) -> None:
-    assert slurm.seconds(text) == seconds
+    assert seconds_in(text) == seconds
 
 
 @given(st.integers(0, 30), st.integers(0, 23), st.integers(0, 59), st.integers(0, 59))
 def test_times_of_every_size(days: int, hours: int, minutes: int, seconds: int) -> None:
     total = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
-    assert slurm.seconds(f"{days}-{hours:02d}:{minutes:02d}:{seconds:02d}") == total
+    assert seconds_in(f"{days}-{hours:02d}:{minutes:02d}:{seconds:02d}") == total
 
 
 @pytest.mark.parametrize(

@@ -16,14 +16,16 @@ import pytest
 from builders import make_job, make_site
 from tools import tool
 
+from bareboat import registry
 from bareboat.model import JobState, Outcome, SchedulerFacts, Topology
 from bareboat.model.sweep import Sweep
 from bareboat.plan import plan
 from bareboat.runs import creation, state, submission, sweeps
-from bareboat.schedulers import flux, gridengine, lsf, pbs, slurm
 from bareboat.session import sites
 from bareboat_base.errors import PlanError, ToolError, UsageError
 from bareboat_images.store import Store
+
+flux, gridengine, lsf, pbs, slurm = map(registry.scheduler, ("flux", "gridengine", "lsf", "pbs", "slurm"))
 
 Says = Callable[..., None]
 

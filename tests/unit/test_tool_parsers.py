@@ -19,7 +19,8 @@ from bareboat.gpu import find
 from bareboat.model import EngineFacts, JobState, Outcome, SchedulerFacts
 from bareboat.probe import compute, fabrics, mpis, permits
 from bareboat.probe.engines import probe_engine
-from bareboat.schedulers import odd_lines, slurm
+from bareboat.schedulers import slurm
+from bareboat.schedulers.tool_output import odd_lines
 from bareboat_base import codec
 from bareboat_base.errors import BareboatError, ToolError
 from bareboat_base.files.mounts import Mount

@@ -18,12 +18,15 @@ from pathlib import Path
 import pytest
 from builders import make_image, make_job, make_rootfs, make_site
 
+from bareboat import registry
 from bareboat.model import Outcome
 from bareboat.plan import plan
-from bareboat.schedulers import Place, gridengine, pbs, place_query, slurm
+from bareboat.schedulers import Place
 from bareboat_base import codec
 from bareboat_images.store import Store
 from bareboat_study import listing, prove
+
+gridengine, pbs, slurm = map(registry.scheduler, ("gridengine", "pbs", "slurm"))
 
 
 def words(*given: str) -> list[str]:
@@ -187,4 +190,4 @@ def test_the_place_in_grid_engine_s_queue() -> None:
     )
     assert gridengine.place("17.4").parse(outcome(told)) == Place(position=2, of=2)
     assert gridengine.place("13").parse(outcome(told)) is None
-    assert place_query(pbs, "17") is None
+    assert pbs.place("17") is None

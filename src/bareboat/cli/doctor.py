@@ -294,7 +294,11 @@ def _conclusion(site: Site) -> list[str]:
         (each.name, each.detail, each.remedy) for each in engines if not each.works and each.name not in works
     ]
     faults += [
-        (registry.scheduler(each.name).TITLE, each.detail, by_partition.ask_again(each.name))
+        (
+            registry.scheduler(each.name).TITLE,
+            each.detail,
+            by_partition.ask_again(registry.scheduler(each.name)),
+        )
         for each in site.schedulers
         if not each.works
     ]

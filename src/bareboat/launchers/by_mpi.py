@@ -20,7 +20,7 @@ CHECK_TIMEOUT_S = 120.0
 
 
 def mpi_site(job: Job, around: Surroundings) -> MpiSite:
-    found = mpi_site_of(around.site, plugins=around.mpi_plugins, in_slurm=bool(around.direct))
+    found = mpi_site_of(around.site, plugins=around.mpi_plugins, in_slurm=around.in_slurm)
     broken = {**around.site.broken_launches, **checks.broken(around.mpi_checks, site(job, around))}
     failed = checks.failed_steps(around.mpi_checks, context(job, around)) if around.mpi_checks else {}
     return dataclasses.replace(found, failed=failed, broken=broken)

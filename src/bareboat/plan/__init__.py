@@ -10,7 +10,7 @@ import dataclasses
 import msgspec
 from msgspec import UNSET
 
-from bareboat import registry, schedulers
+from bareboat import registry
 from bareboat.engines import ENV, Container, Enclosure, Engine
 from bareboat.launchers import SECRET, Launch, Passed, Surroundings, by_mpi, replaces_mpi, rung
 from bareboat.model import (
@@ -129,7 +129,7 @@ def _plan(
     scheduler, about_scheduler = choose_scheduler(job, site)
     runs_on = node or site
     _refuse_unseen(job, site, runs_on)
-    _refuse_in_memory(job, site, node, at_once=scheduler.AT_ONCE)
+    _refuse_in_memory(job, site, node, at_once=scheduler.IS_LOCAL)
     if image is not None and registry.contains(job.engine):
         _refuse_architecture(job, image, runs_on)
         covering.refuse(job)
@@ -202,8 +202,9 @@ def _under(
         scheduler=scheduler.NAME,
         engine=engine.NAME,
         contains=engine.CONTAINS,
-        at_once=scheduler.AT_ONCE,
-        direct=schedulers.starts_by(scheduler),
+        at_once=scheduler.IS_LOCAL,
+        direct=scheduler.STARTS_BY,
+        in_slurm=scheduler.IN_SLURM,
         image=image,
         python=(image.python if image is not None else None) or "python3",
         mpi_plugins=facts.mpi_plugins if facts is not None else (),
@@ -291,7 +292,7 @@ def _under(
         warnings=(
             *warnings,
             *gpu.warnings,
-            *_not_seen(job, site, node, at_once=scheduler.AT_ONCE),
+            *_not_seen(job, site, node, at_once=scheduler.IS_LOCAL),
             *site_warnings(job, image, runs_on),
             *(
                 (*covering.warnings(job), *image_warnings(job, image, code), *unseen(job, code))
@@ -306,7 +307,7 @@ def _under(
         ),
         requirements=(
             *requirements(
-                job, image, container, runs_on.engine(engine.NAME), bound, at_once=scheduler.AT_ONCE
+                job, image, container, runs_on.engine(engine.NAME), bound, at_once=scheduler.IS_LOCAL
             ),
             *filter_needed(guard),
             *archive_needed(delivery),

@@ -61,9 +61,9 @@ def choose_delivery(
     store = next((system for system in site.file_systems if system.purpose == "store"), None)
     kind = common_name(store.kind) if store is not None else "unknown"
     networked = is_networked(kind)
-    if not asked and (scheduler.AT_ONCE or not networked):
+    if not asked and (scheduler.IS_LOCAL or not networked):
         return UNSET, ()  # delivery was not requested, and is not needed
-    if scheduler.AT_ONCE:
+    if scheduler.IS_LOCAL:
         return shared("this machine runs the job at once, beside its store")
     if not asked and job.topology.nodes == 1:
         return shared("one node alone reads less of the image than it would have to copy")

@@ -139,7 +139,7 @@ def _driver(wish: _Wish, site: Site, scheduler: Scheduler) -> GpuDriver | None:
     found = {
         driver.vendor: driver
         for driver in site.gpu_drivers
-        if scheduler.AT_ONCE or driver.libraries or driver.vendor == "amd"
+        if scheduler.IS_LOCAL or driver.libraries or driver.vendor == "amd"
     }
     if wish.cuda is not None and "nvidia" in found:
         return found["nvidia"]
@@ -153,10 +153,10 @@ def _fault(
 ) -> Refusal | None:
     """Why the driver cannot be used in the image."""
     if driver is None:
-        if not scheduler.AT_ONCE:  # its nodes may have what this machine lacks
+        if not scheduler.IS_LOCAL:  # its nodes may have what this machine lacks
             return None
         return Refusal(f"{site.hostname} has no GPU driver", _DOCTOR)
-    if not driver.devices and scheduler.AT_ONCE:
+    if not driver.devices and scheduler.IS_LOCAL:
         return Refusal(
             f"{site.hostname} has {_named(driver)}, but no device of a GPU", "run it on a node with GPUs"
         )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bareboat.model import Decision, DefaultMemory, Image, Job, Site
-from bareboat.schedulers import Scheduler, cpus_per_node, limits_virtual_memory
+from bareboat.schedulers import Scheduler
+from bareboat.schedulers.requests import cpus_per_node
 
 _TITLES = {
     "torch": "PyTorch",
@@ -26,11 +27,11 @@ def choose_memory(
     default = _default(job, site, scheduler.NAME)
     asked = job.scheduling.mem_per_node_bytes
     ranks = job.topology.ranks_per_node
-    if scheduler.AT_ONCE or (asked is None and default is None):
+    if scheduler.IS_LOCAL or (asked is None and default is None):
         return (), ()
     decided: tuple[Decision, ...] = ()
     if asked is not None:
-        each, virtual = asked // ranks, limits_virtual_memory(scheduler)
+        each, virtual = asked // ranks, scheduler.LIMITS_VIRTUAL_MEMORY
     else:
         assert default is not None
         found = _per_rank(job, site, scheduler.NAME, default)

@@ -41,7 +41,7 @@ def check_program(
         return UNSET, ()  # the driver's own tools are mounted with it
     if not program.code:
         return (program if program.place else UNSET), ()
-    if not scheduler.AT_ONCE and "/" not in program.word and not engine.CONTAINS:
+    if not scheduler.IS_LOCAL and "/" not in program.word and not engine.CONTAINS:
         return UNSET, (
             f'"{program.word}" {program.reason}; the job fails with exit code {program.code} '
             "unless the compute nodes have it",

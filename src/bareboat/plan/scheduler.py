@@ -6,7 +6,7 @@ from msgspec import UNSET
 
 from bareboat import registry
 from bareboat.model import Decision, Job, Site
-from bareboat.schedulers import ASSUMED, Scheduler, partition_word
+from bareboat.schedulers import ASSUMED, Scheduler
 from bareboat_base.errors import PlanError
 
 
@@ -24,7 +24,7 @@ def choose_scheduler(job: Job, site: Site) -> tuple[Scheduler, Decision]:
     elif facts is not None:
         partition = facts.partition(job.scheduling.partition)
         reason = f"{name} {facts.version} is on this machine" + (
-            f"; {partition_word(scheduler)} {partition.name}" if partition else ""
+            f"; {scheduler.PARTITION} {partition.name}" if partition else ""
         )
     # Without a request, plan and submit use the first.
     if job.scheduler and not (site.schedulers and facts is site.schedulers[0] and facts.works):
@@ -36,14 +36,14 @@ def choose_scheduler(job: Job, site: Site) -> tuple[Scheduler, Decision]:
 
 def notification_decision(job: Job, scheduler: Scheduler) -> tuple[Decision, ...]:
     """What happens when the run has ended."""
-    if job.notify is UNSET or (isinstance(job.notify, str) and scheduler.AT_ONCE):
+    if job.notify is UNSET or (isinstance(job.notify, str) and scheduler.IS_LOCAL):
         return ()
     if isinstance(job.notify, str):
         choice, reason = f"mail from {scheduler.TITLE}", "notify names it; the site may not deliver mail"
         if job.notify != "mail":
             choice += f" to {job.notify}"
     else:
-        where = "this machine" if scheduler.AT_ONCE else "the first node"
+        where = "this machine" if scheduler.IS_LOCAL else "the first node"
         choice = " ".join(job.notify)
         reason = f"notify names it; it runs on {where}, outside of the container"
     return (Decision(subject="notification", choice=choice, reason=reason),)

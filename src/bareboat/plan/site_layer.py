@@ -14,7 +14,6 @@ from bareboat.mpi import site_layer
 from bareboat.mpi.ladder import MpiSite, Rung, Step, library_of, mpi_site_of, needs_mpi, walk
 from bareboat.mpi.ladder import users as users_of
 from bareboat.mpi.site_layer import PREFIX, Contents, Offer, Wish
-from bareboat.schedulers import starts_by
 from bareboat_base import digests
 from bareboat_base.errors import PlanError
 
@@ -169,8 +168,7 @@ def _libc(image: Image) -> str:
 
 
 def _mpi_site(around: Surroundings, layers: tuple[MpiFacts, ...] = ()) -> MpiSite:
-    in_slurm = bool(around.direct)
-    return mpi_site_of(around.site, plugins=around.mpi_plugins, in_slurm=in_slurm, layers=layers)
+    return mpi_site_of(around.site, plugins=around.mpi_plugins, in_slurm=around.in_slurm, layers=layers)
 
 
 def _surroundings(job: Job, image: Image, site: Site, node: Site | None) -> Surroundings:
@@ -181,8 +179,9 @@ def _surroundings(job: Job, image: Image, site: Site, node: Site | None) -> Surr
         site=node or site,
         scheduler=scheduler,
         engine=job.engine or "a container",
-        at_once=found.AT_ONCE,
-        direct=starts_by(found),
+        at_once=found.IS_LOCAL,
+        direct=found.STARTS_BY,
+        in_slurm=found.IN_SLURM,
         image=image,
         python=image.python or "python3",
         mpi_plugins=facts.mpi_plugins if facts is not None else (),

@@ -58,7 +58,7 @@ def decisions(job: Job, site: Site, scheduler: Scheduler) -> tuple[Decision, ...
     if job.sweep is UNSET:
         return ()
     count, at_once = len(job.sweep.points), job.sweep.at_once
-    if scheduler.AT_ONCE:
+    if scheduler.IS_LOCAL:
         reason = "one after another on this machine"
     elif scheduler.has_arrays(site):
         reason = f"one array job of {scheduler.NAME}"

@@ -7,22 +7,21 @@ import re
 import shlex
 import textwrap
 
+from bareboat import registry
 from bareboat.project.findings import Draft, Findings
 from bareboat.project.surroundings import Place, is_data, is_output
 from bareboat_base.errors import UsageError
 from bareboat_base.printable import one_line, printable
 
-#: Schedulers as users call them.
-_SCHEDULERS = {"slurm": "Slurm", "gridengine": "Grid Engine", "pbs": "PBS", "lsf": "LSF", "flux": "Flux"}
 #: Packages that print or send results with a key of the user's.
 _TOKENS = {"wandb": "WANDB_API_KEY", "huggingface_hub": "HF_TOKEN", "transformers": "HF_TOKEN",
            "comet_ml": "COMET_API_KEY", "neptune": "NEPTUNE_API_TOKEN"}  # fmt: skip
 _SECRET = ("_TOKEN", "_KEY", "_PASSWORD", "_SECRET")
-#: Set by launchers and schedulers, or by the system.
+#: Set by launchers, or by the system.
 _GIVEN = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "HOME",
           "USER", "PATH", "TMPDIR", "HOSTNAME", "TF_CONFIG", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS",
           "PYTHONPATH", "LOGNAME", "SHELL", "TERM", "DISPLAY", "PWD")  # fmt: skip
-_PREFIXES = ("SLURM_", "OMPI_", "PMI", "BAREBOAT_", "TORCHELASTIC_", "HOROVOD_", "JAX_", "XLA_")
+_PREFIXES = ("OMPI_", "PMI", "BAREBOAT_", "TORCHELASTIC_", "HOROVOD_", "JAX_", "XLA_")
 _MOST_LISTED = 12
 _COMPILES = (r"torch\.compile", r"triton\..*", r"deepspeed\..*", r"torch\.utils\.cpp_extension\..*")
 
@@ -97,7 +96,7 @@ def _head(found: Findings, name: str) -> list[str]:
 
 def _called(found: Findings) -> str:
     assert found.scheduler is not None
-    return _SCHEDULERS.get(found.scheduler.name, found.scheduler.name)
+    return registry.scheduler(found.scheduler.name).TITLE
 
 
 def _command(found: Findings) -> list[str]:
@@ -249,10 +248,11 @@ def _topology(found: Findings, draft: Draft) -> list[str]:
 
 
 def _environment(found: Findings) -> list[str]:
+    of_jobs = [each for name in registry.names("schedulers") for each in registry.scheduler(name).VARIABLES]
     names = [
         name
         for name in sorted(found.code.environment)
-        if name not in _GIVEN and not name.startswith(_PREFIXES) and not name.endswith(_SECRET)
+        if name not in _GIVEN and not name.startswith((*_PREFIXES, *of_jobs)) and not name.endswith(_SECRET)
         and name.replace("_", "").isalnum() and name.isascii()
     ]  # fmt: skip
     if not names and not found.extra_path:

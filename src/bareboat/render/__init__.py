@@ -34,7 +34,7 @@ def script(plan: Plan, place: Place | None = None, *, runs: str | None = None, r
     ways to start the ranks that one job tries."""
     scheduler = registry.scheduler(plan.scheduler)
     lines = ["#!/usr/bin/env bash", *plan.directives, _head(plan)]
-    body = _at_once(plan, rung) if scheduler.AT_ONCE else _cluster(plan, scheduler, place, runs, rung)
+    body = _at_once(plan, rung) if scheduler.IS_LOCAL else _cluster(plan, scheduler, place, runs, rung)
     return "\n".join(["\n".join(lines), *body])
 
 

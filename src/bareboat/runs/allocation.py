@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bareboat import registry, schedulers
+from bareboat import registry
 from bareboat.schedulers import Allocation
 from bareboat_base import execute
 from bareboat_base.errors import UsageError
@@ -22,7 +22,7 @@ _KEPT = 'set -o pipefail; "$@" 2>&1 | tee -i -a "$0"'
 def find(environment: Mapping[str, str]) -> Allocation | None:
     """Detect the job from environment variables; None outside of a job."""
     for name in registry.names("schedulers"):
-        found = schedulers.allocation(registry.scheduler(name), environment, _count_hosts)
+        found = registry.scheduler(name).allocation(environment, _count_hosts)
         if found is not None:
             return found
     return None

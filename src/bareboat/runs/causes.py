@@ -46,10 +46,6 @@ _CAUSES = {
     JobState.CANCELLED: Cause.CANCELLED,
 }
 _STATES = {cause: state for state, cause in _CAUSES.items()}
-#: The line with which Slurm announces that it restarts a job.
-_BEFORE_LAST_START = re.compile(
-    r".*(CANCELLED|CANCELED) AT .* DUE TO (JOB REQUEUE|PREEMPTION|NODE FAILURE).*"
-)
 #: The job script shows the last output of the rank that failed first, indented.
 _FIRST = re.compile(r"bareboat: rank (\d+) ended first, with exit code \d+; its last output:")
 _RAISED = re.compile(r"([A-Za-z_][\w.]*)(?::\s(.*))?")
@@ -134,14 +130,15 @@ def _mark(evidence: Evidence) -> tuple[Cause, str] | None:
     """The scheduler's line about why it ended the job's last start."""
     lines = evidence.log.splitlines()
     if evidence.starts > 1:
-        old = [number for number, line in enumerate(lines) if _BEFORE_LAST_START.match(line)]
+        notice = evidence.scheduler.RESTART
+        old = [number for number, line in enumerate(lines) if notice and re.match(notice, line)]
         lines = lines[old[-1] + 1 :] if old else []
     found: list[tuple[Cause, str]] = []
     for line in lines:
         for mark in evidence.scheduler.MARKS:
             if re.match(mark.pattern, line):
                 found.append((_CAUSES[mark.state], one_line(line.strip())))
-    # Slurm also writes "cancelled" after the actual reason.
+    # Schedulers may also write "cancelled" after the actual reason.
     reasons = [each for each in found if each[0] is not Cause.CANCELLED]
     # The first of several lines has the numbers.
     return next((each for each in reasons if each[0] is reasons[-1][0]), None)

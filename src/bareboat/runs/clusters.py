@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bareboat import registry
 from bareboat.model import Submission
-from bareboat.schedulers import cluster_query
 from bareboat_base import execute
 from bareboat_base.errors import BareboatError
 
@@ -15,7 +14,7 @@ _known: dict[str, str] = {}
 def elsewhere(made: Submission, within: execute.Deadline | None = None) -> str:
     """Why this machine's scheduler knows nothing of a run; "" for its own runs, and when that is unknown.
     Raises ToolError when the scheduler does not answer."""
-    query = cluster_query(registry.scheduler(made.scheduler)) if made.cluster else None
+    query = registry.scheduler(made.scheduler).CLUSTERS if made.cluster else None
     if query is None:
         return ""
     if not _known.get(made.scheduler):

@@ -23,7 +23,8 @@ from bareboat.runs.submission import (
     is_job_id,
     output_log,
 )
-from bareboat.schedulers import CLUSTER, Scheduler, job_name
+from bareboat.schedulers import CLUSTER, Scheduler
+from bareboat.schedulers.requests import job_name
 from bareboat_base import codec, execute
 from bareboat_base.clock import utc_now
 from bareboat_base.errors import PlanError, StoreError, Terminated, ToolError, UsageError
@@ -127,7 +128,7 @@ def _write(store: Store, plan: Plan, site: Site, made: Submission, scripts: Path
 
 def _queue_of(plan: Plan) -> Scheduler:
     scheduler = registry.scheduler(plan.scheduler)
-    if scheduler.AT_ONCE:
+    if scheduler.IS_LOCAL:
         raise UsageError(
             f"{plan.scheduler} does not accept submissions", remedy="bareboat run, or --scheduler NAME"
         )
@@ -136,7 +137,7 @@ def _queue_of(plan: Plan) -> Scheduler:
 
 def _describe(plan: Plan, site: Site, run_id: str) -> Submission:
     """The submission, before a scheduler has given it a job ID."""
-    here = registry.scheduler(plan.scheduler).AT_ONCE
+    here = registry.scheduler(plan.scheduler).IS_LOCAL
     facts = site.scheduler(plan.scheduler)
     return Submission(
         run_id=run_id,

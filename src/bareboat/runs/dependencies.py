@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from bareboat import registry
 from bareboat.runs import clusters, state, submission, sweeps
-from bareboat.schedulers import starts_after_failure
 from bareboat_base.errors import StoreError, UsageError
 from bareboat_images.store import Store
 
@@ -63,7 +62,7 @@ def _of_run(store: Store, scheduler: str, run_id: str, runs: set[str]) -> list[s
 def _is_open(store: Store, scheduler: str, run_id: str) -> bool:
     """Whether the run has not ended. Raises UsageError for one that failed: the job would never start."""
     (status,) = sweeps.look(store, [run_id], must_answer=False)
-    waits = not starts_after_failure(registry.scheduler(scheduler))
+    waits = not registry.scheduler(scheduler).AFTER_FAILURE
     if status.over and status.exit_code != 0 and waits:
         raise UsageError(
             f"scheduling.after: {run_id} is {status.state.value}, so the job would never start",

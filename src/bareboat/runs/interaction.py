@@ -15,7 +15,7 @@ from bareboat.runs import clusters, directory, supervisor
 from bareboat.runs.state import Status, job_id_now, look
 from bareboat.runs.submission import SHELL, cancel_by, read
 from bareboat.runs.supervisor import Presence
-from bareboat.schedulers import place_query, said
+from bareboat.schedulers.tool_output import output_tail
 from bareboat_base import execute
 from bareboat_base.errors import BareboatError, StoreError, ToolError
 from bareboat_base.printable import one_line
@@ -104,7 +104,7 @@ def place_in_queue(store: Store, run_id: str) -> str:
     made = read(store, run_id)
     job_id = job_id_now(store, made)
     scheduler = registry.scheduler(made.scheduler)
-    query = None if job_id is None else place_query(scheduler, job_id)
+    query = None if job_id is None else scheduler.place(job_id)
     if query is None:
         return ""
     found = query.parse(execute.run(query.argv))
@@ -130,7 +130,7 @@ def cancel(store: Store, run_id: str) -> None:
         (status,) = look(store, [run_id])
         if not status.over:
             (store.run(run_id) / "cancelled").unlink(missing_ok=True)
-            raise ToolError(f"{outcome.argv[0]} did not cancel job {job_id}", context=said(outcome))
+            raise ToolError(f"{outcome.argv[0]} did not cancel job {job_id}", context=output_tail(outcome))
 
 
 def _cancel_here(store: Store, status: Status) -> None:
@@ -168,7 +168,7 @@ def attach(store: Store, run_id: str, *, host: bool = False) -> int:
             f"{run_id} is {status.state.value}, not running", remedy=f"bareboat status {run_id}"
         )
     scheduler = registry.scheduler(status.submission.scheduler)
-    if scheduler.AT_ONCE:
+    if scheduler.IS_LOCAL:
         _check_machine(status.submission, f"bareboat attach {run_id}")
         return execute.run_in_terminal(
             (os.environ.get("SHELL") or "bash",) if host else _shell_words(store, run_id)

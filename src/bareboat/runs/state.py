@@ -21,7 +21,7 @@ from bareboat.runs import causes, clusters, directory, supervisor
 from bareboat.runs.progress import look_for_straggler
 from bareboat.runs.submission import control_folder, is_job_id, output_log, read
 from bareboat.runs.supervisor import Presence
-from bareboat.schedulers import odd_lines
+from bareboat.schedulers.tool_output import odd_lines
 from bareboat_base import codec, execute
 from bareboat_base.clock import epoch_s
 from bareboat_base.errors import StoreError, ToolError

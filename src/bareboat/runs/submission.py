@@ -77,7 +77,7 @@ def read(store: Store, run_id: str) -> Submission:
         )
     made = store.read(path, Submission)
     scheduler = _scheduler(made.scheduler)
-    is_started = scheduler is not None and bool(made.supervisor) == scheduler.AT_ONCE
+    is_started = scheduler is not None and bool(made.supervisor) == scheduler.IS_LOCAL
     for is_right, what in (
         (made.run_id == run_id, "it names another run"),
         (is_started, f"it names the scheduler {one_line(made.scheduler)!r}"),

@@ -19,7 +19,7 @@ from bareboat.model import JobState, Record
 from bareboat.model.sweep import Sweep
 from bareboat.runs import clusters, directory, interaction, records, state, submission
 from bareboat.runs.state import Status
-from bareboat.schedulers import said
+from bareboat.schedulers.tool_output import output_tail
 from bareboat_base.errors import StoreError, ToolError
 from bareboat_images.store import Store
 
@@ -172,7 +172,9 @@ def cancel(store: Store, run_id: str) -> None:
         for name in still:
             (store.run(name) / "cancelled").unlink(missing_ok=True)
         if still:
-            raise ToolError(f"{outcome.argv[0]} did not cancel job {made.job_id}", context=said(outcome))
+            raise ToolError(
+                f"{outcome.argv[0]} did not cancel job {made.job_id}", context=output_tail(outcome)
+            )
 
 
 def logs(store: Store, run_id: str) -> list[tuple[str, Path]]:

@@ -5,44 +5,40 @@ Used by every scheduler with `SchedulerFacts`. Unknown facts raise no objection.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from msgspec import UNSET
 
 from bareboat.model import Job, Partition, Refusal, SchedulerFacts, Site
-from bareboat.schedulers import clock, cpus_per_node, gpus_per_node
+from bareboat.schedulers.requests import clock, cpus_per_node, gpus_per_node
+
+if TYPE_CHECKING:
+    from bareboat.schedulers import Scheduler
 
 #: The setting with the maximum number of elements of an array job.
 MAX_ARRAY = "max_array"
 
 
-#: Commands that check whether a scheduler's server is up.
-_PINGS = {"slurm": "scontrol ping", "gridengine": "qstat -g c", "pbs": "qstat -B", "lsf": "lsid",
-          "flux": "flux resource list"}  # fmt: skip
-
-
-def ask_again(name: str) -> str:
+def ask_again(scheduler: Scheduler) -> str:
     """The remedy for a scheduler that does not answer."""
     slow = "export BAREBOAT_TOOL_TIMEOUT_S=60"
-    ping = _PINGS.get(name)
-    return f"{ping}; if it is slow: {slow}" if ping else f"if it is slow: {slow}"
+    return f"{scheduler.PING}; if it is slow: {slow}" if scheduler.PING else f"if it is slow: {slow}"
 
 
-def objection(
-    name: str, job: Job, site: Site, *, word: str = "partition", needs_default: bool = True
-) -> Refusal | None:
-    """`word`: the scheduler's term for a partition. `needs_default`: a job without one needs a
-    default."""
+def objection(scheduler: Scheduler, job: Job, site: Site) -> Refusal | None:
+    name, word = scheduler.NAME, scheduler.PARTITION
     facts = site.scheduler(name)
     if facts is None:
         return Refusal(
             f"{name} is not installed on this machine", "log in to the cluster, or run it here: bareboat run"
         )
     if not facts.works:
-        return Refusal(facts.detail, ask_again(name))
+        return Refusal(facts.detail, ask_again(scheduler))
     partition = None
     if facts.partitions:
         partition = facts.partition(job.scheduling.partition)
         names = ", ".join(p.name for p in facts.partitions)
-        if job.scheduling.partition is None and partition is None and needs_default:
+        if job.scheduling.partition is None and partition is None and scheduler.NEEDS_PARTITION:
             return Refusal(f"the cluster has no default {word}", f"--partition NAME, one of: {names}")
         if partition is None and job.scheduling.partition is not None:
             return Refusal(
@@ -124,8 +120,8 @@ def _elsewhere(job: Job, facts: SchedulerFacts) -> str:
     return f"; enough nodes in: {', '.join(wide)}" if wide else ""
 
 
-def warnings(name: str, job: Job, site: Site) -> tuple[str, ...]:
-    facts = site.scheduler(name)
+def warnings(scheduler: Scheduler, job: Job, site: Site) -> tuple[str, ...]:
+    facts = site.scheduler(scheduler.NAME)
     found = list(facts.remarks) if facts is not None else []
     if job.walltime_s is None:
         partition = facts.partition(job.scheduling.partition) if facts is not None else None

@@ -6,41 +6,19 @@ from collections.abc import Sequence
 
 from bareboat import bash
 from bareboat.model import Job, JobState, Outcome, Partition, QueueEntry, Refusal, SchedulerFacts, Site
-from bareboat.schedulers import (
-    Array,
-    Asks,
-    Query,
-    at_once,
-    by_partition,
+from bareboat.schedulers import Array, CommandRunner, Query, Scheduler
+from bareboat.schedulers.requests import gpus_per_node, job_name, mail_to, max_concurrent
+from bareboat.schedulers.tool_output import (
     check_answered,
     each_line,
     found_job_id,
-    gpus_per_node,
-    job_name,
-    mail_to,
     name_in,
-    said,
-    silent,
+    output_tail,
     unanswered,
+    unresponsive,
     version_in,
 )
 from bareboat_base.errors import PlanError
-
-NAME = "flux"
-TITLE = "Flux"
-AT_ONCE = False
-SIGNALS_BY_FILE = True
-WARNS = False
-SUBMITS_STDIN = False
-MARKS = ()
-MORE_MEMORY = ("topology.nodes", "more nodes under [topology]: Flux gives memory with them")
-UNTESTED = "not tested with a real Flux; written from its documentation"
-JOB_ID = '"${FLUX_ENCLOSING_ID:-${FLUX_JOB_ID:-$$}}"'
-JOB_ID_FORM = r"([ƒf][1-9A-HJ-NP-Za-km-z]{1,20}|\d{1,20})"
-LIST = "flux jobs"
-
-# `flux bulksubmit` submits many jobs, but lists and cancels them one by one.
-ARRAY = Array(index="", job_id=JOB_ID)
 
 _RESULTS = {
     "COMPLETED": JobState.COMPLETED,
@@ -50,92 +28,106 @@ _RESULTS = {
 }
 
 
-def snippet() -> str:
-    return bash.piece(__package__, NAME)
+class Flux(Scheduler):
+    NAME = "flux"
+    TITLE = "Flux"
+    SIGNALS_BY_FILE = True
+    MORE_MEMORY = ("topology.nodes", "more nodes under [topology]: Flux gives memory with them")
+    UNTESTED = "not tested with a real Flux; written from its documentation"
+    JOB_ID = '"${FLUX_ENCLOSING_ID:-${FLUX_JOB_ID:-$$}}"'
+    JOB_ID_FORM = r"([ƒf][1-9A-HJ-NP-Za-km-z]{1,20}|\d{1,20})"
+    JOB_VARIABLE = "FLUX_JOB_ID"
+    VARIABLES = ("FLUX_",)
+    PING = "flux resource list"
+    LIST = "flux jobs"
+    # `flux bulksubmit` submits many jobs, but lists and cancels them one by one.
+    ARRAY = Array(index="", job_id=JOB_ID)
 
+    def snippet(self) -> str:
+        return bash.piece(__package__, self.NAME)
 
-def probe(asks: Asks) -> SchedulerFacts | None:
-    if asks.which("flux") is None:
-        return None
-    told, queues = asks.run_all(
-        (
-            ("flux", "version"),
-            ("flux", "queue", "list", "--no-header", "--format={queue}|{enabled}|{started}"),
-        )
-    )
-    version = version_in(told.stdout, r"(?m)^commands:\s*(\S+)")
-    if not queues.ok:
-        return silent(NAME, TITLE, queues)
-    remarks = unanswered(told)
-
-    def read(line: str) -> Partition | None:
-        name, enabled, started = (word.strip() for word in line.split("|"))
-        if not name:  # a Flux without queues
+    def probe(self, runner: CommandRunner) -> SchedulerFacts | None:
+        if runner.which("flux") is None:
             return None
-        up = "✗" not in enabled + started
-        return Partition(name=name_in(name.rstrip("*")), default=name.endswith("*"), up=up)
-
-    partitions = tuple(filter(None, each_line("flux", queues.stdout, read, remarks)))
-    return SchedulerFacts(name=NAME, version=version, partitions=partitions, remarks=tuple(remarks))
-
-
-def objection(job: Job, site: Site) -> Refusal | None:
-    found = by_partition.objection(NAME, job, site, word="queue", needs_default=False)
-    if found is not None:
-        return found
-    for name in ("qos", "reservation", "account"):
-        if getattr(job.scheduling, name) is not None:
-            return Refusal(
-                f"Flux does not support {name}", f'remove {name}; for a bank:  options = ["--bank=NAME"]'
+        told, queues = runner.run_all(
+            (
+                ("flux", "version"),
+                ("flux", "queue", "list", "--no-header", "--format={queue}|{enabled}|{started}"),
             )
-    if at_once(job) is not None:
-        return Refusal("Flux does not support array jobs or a limit on a sweep's points", "remove --at-once")
-    if mail_to(job) is not None:
-        return Refusal("Flux sends no mail", 'set notify = ["COMMAND"], or remove notify')
-    if job.scheduling.mem_per_node_bytes is not None:
-        return Refusal("Flux allocates memory with cores and nodes", "remove mem_per_node_bytes")
-    return None
+        )
+        version = version_in(told.stdout, r"(?m)^commands:\s*(\S+)")
+        if not queues.ok:
+            return unresponsive(self.NAME, self.TITLE, queues)
+        remarks = unanswered(told)
 
+        def read(line: str) -> Partition | None:
+            name, enabled, started = (word.strip() for word in line.split("|"))
+            if not name:  # a Flux without queues
+                return None
+            up = "✗" not in enabled + started
+            return Partition(name=name_in(name.rstrip("*")), default=name.endswith("*"), up=up)
 
-def warnings(job: Job, site: Site) -> tuple[str, ...]:
-    return by_partition.warnings(NAME, job, site)
+        partitions = tuple(filter(None, each_line("flux", queues.stdout, read, remarks)))
+        return SchedulerFacts(name=self.NAME, version=version, partitions=partitions, remarks=tuple(remarks))
 
+    def objection(self, job: Job, site: Site) -> Refusal | None:
+        found = super().objection(job, site)
+        if found is not None:
+            return found
+        for name in ("qos", "reservation", "account"):
+            if getattr(job.scheduling, name) is not None:
+                return Refusal(
+                    f"Flux does not support {name}", f'remove {name}; for a bank:  options = ["--bank=NAME"]'
+                )
+        if max_concurrent(job) is not None:
+            return Refusal(
+                "Flux does not support array jobs or a limit on a sweep's points", "remove --at-once"
+            )
+        if mail_to(job) is not None:
+            return Refusal("Flux sends no mail", 'set notify = ["COMMAND"], or remove notify')
+        if job.scheduling.mem_per_node_bytes is not None:
+            return Refusal("Flux allocates memory with cores and nodes", "remove mem_per_node_bytes")
+        return None
 
-def directives(job: Job, site: Site) -> tuple[str, ...]:
-    topology, scheduling = job.topology, job.scheduling
-    options = [
-        f"--job-name={job_name(job)}",
-        f"--nodes={topology.nodes}",
-        f"--nslots={topology.nodes * topology.ranks_per_node}",
-        f"--cores-per-slot={topology.cpus_per_rank or 1}",
-    ]
-    if gpus_per_node(job):
-        options.append(f"--gpus-per-slot={topology.gpus_per_rank}")
-    if job.walltime_s is not None:
-        options.append(f"--time-limit={job.walltime_s}s")
-    if scheduling.partition is not None:
-        options.append(f"--queue={scheduling.partition}")
-    if scheduling.constraint is not None:
-        options.append(f"--requires={scheduling.constraint}")
-    if scheduling.exclusive:
-        options.append("--exclusive")
-    options += [f"--dependency=afterok:{number}" for number in scheduling.after]
-    return tuple(f"#flux: {option}" for option in (*options, *scheduling.options))
+    def directives(self, job: Job, site: Site) -> tuple[str, ...]:
+        topology, scheduling = job.topology, job.scheduling
+        options = [
+            f"--job-name={job_name(job)}",
+            f"--nodes={topology.nodes}",
+            f"--nslots={topology.nodes * topology.ranks_per_node}",
+            f"--cores-per-slot={topology.cpus_per_rank or 1}",
+        ]
+        if gpus_per_node(job):
+            options.append(f"--gpus-per-slot={topology.gpus_per_rank}")
+        if job.walltime_s is not None:
+            options.append(f"--time-limit={job.walltime_s}s")
+        if scheduling.partition is not None:
+            options.append(f"--queue={scheduling.partition}")
+        if scheduling.constraint is not None:
+            options.append(f"--requires={scheduling.constraint}")
+        if scheduling.exclusive:
+            options.append("--exclusive")
+        options += [f"--dependency=afterok:{number}" for number in scheduling.after]
+        return tuple(f"#flux: {option}" for option in (*options, *scheduling.options))
 
+    def submit(self, script: str, log: str) -> tuple[str, ...]:
+        return ("flux", "batch", f"--output={log}", script)
 
-def submit(script: str, log: str) -> tuple[str, ...]:
-    return ("flux", "batch", f"--output={log}", script)
+    def job_id(self, outcome: Outcome) -> str:
+        if not outcome.ok:
+            raise PlanError(
+                "Flux rejected the job", context=output_tail(outcome), remedy="flux resource list"
+            )
+        return found_job_id(outcome, r"^([ƒf]\w+|\d+)\s*$")
 
+    def queries(self, job_ids: Sequence[str]) -> tuple[Query, ...]:
+        form = "{id}|{state}|{result}|{nodelist}|{contextual_info}"
+        return (
+            Query(("flux", "jobs", "--all", "--no-header", f"--format={form}", *job_ids), _entries, _odd),
+        )
 
-def job_id(outcome: Outcome) -> str:
-    if not outcome.ok:
-        raise PlanError("Flux rejected the job", context=said(outcome), remedy="flux resource list")
-    return found_job_id(outcome, r"^([ƒf]\w+|\d+)\s*$")
-
-
-def queries(job_ids: Sequence[str]) -> tuple[Query, ...]:
-    form = "{id}|{state}|{result}|{nodelist}|{contextual_info}"
-    return (Query(("flux", "jobs", "--all", "--no-header", f"--format={form}", *job_ids), _entries, _odd),)
+    def cancel(self, job_id: str) -> tuple[str, ...]:
+        return ("flux", "cancel", job_id)
 
 
 def _odd(outcome: Outcome) -> list[str]:
@@ -160,19 +152,3 @@ def _entries(outcome: Outcome) -> tuple[QueueEntry, ...]:
             told = JobState.UNKNOWN
         found.append(QueueEntry(job_id=number, state=told, reason=reason, nodes=nodes))
     return tuple(found)
-
-
-def element(job_id: str, index: int) -> str:
-    return job_id
-
-
-def has_arrays(site: Site) -> bool:
-    return False
-
-
-def cancel(job_id: str) -> tuple[str, ...]:
-    return ("flux", "cancel", job_id)
-
-
-def attach(job_id: str, words: Sequence[str] | None) -> tuple[str, ...] | None:
-    return None

@@ -21,110 +21,290 @@ from bareboat.model import (
     Site,
 )
 from bareboat.schedulers import (
-    MEM_PER_NODE,
     Allocation,
     Array,
-    Asks,
+    CommandRunner,
     CountHosts,
     Place,
     PlaceQuery,
     Query,
-    array_range,
-    at_once,
+    Scheduler,
     by_host,
-    by_partition,
+)
+from bareboat.schedulers.by_partition import MAX_ARRAY
+from bareboat.schedulers.requests import (
+    array_range,
     cpus_per_node,
-    each_line,
-    found_job_id,
     gpus_per_node,
     job_name,
     mail_to,
+    max_concurrent,
     mebibytes,
+)
+from bareboat.schedulers.tool_output import (
+    each_line,
+    found_job_id,
     name_in,
     number,
     number_or_none,
+    output_tail,
     pairs,
-    said,
-    silent,
     unanswered,
+    unresponsive,
 )
 from bareboat_base.errors import PlanError, ToolError
 from bareboat_base.printable import one_line
-
-NAME = "gridengine"
-TITLE = "Grid Engine"
-AT_ONCE = False
-SIGNALS_BY_FILE = True
-WARNS = False
-SUBMITS_STDIN = False
-MARKS = ()
-MORE_MEMORY = MEM_PER_NODE
-UNTESTED = ""
-AFTER_FAILURE = True
-LIMITS_VIRTUAL_MEMORY = True
-JOB_ID = '"${JOB_ID:-$$}"'
-JOB_ID_FORM = r"\d{1,20}(\.\d{1,10})?"
-LIST = 'qstat -u "$USER"'
-
-ARRAY = Array(index="$((${SGE_TASK_ID:-0} - 1))", job_id='"${JOB_ID-$$}.${SGE_TASK_ID-}"')
-
 
 #: https://gridscheduler.sourceforge.net/htmlman/htmlman1/qstat.html ("state")
 _STATE = re.compile(r"[dEhrRsStTNwqPxcmoa]{1,12}")
 _MOST_NAMES = 10_000
 
 
-def snippet() -> str:
-    return bash.piece(__package__, NAME) + "\n" + by_host.on_each_node()
+class GridEngine(Scheduler):
+    NAME = "gridengine"
+    TITLE = "Grid Engine"
+    SIGNALS_BY_FILE = True
+    AFTER_FAILURE = True
+    LIMITS_VIRTUAL_MEMORY = True
+    JOB_ID = '"${JOB_ID:-$$}"'
+    JOB_ID_FORM = r"\d{1,20}(\.\d{1,10})?"
+    JOB_VARIABLE = "JOB_ID"
+    VARIABLES = ("SGE_",)
+    PING = "qstat -g c"
+    LIST = 'qstat -u "$USER"'
+    ARRAY = Array(index="$((${SGE_TASK_ID:-0} - 1))", job_id='"${JOB_ID-$$}.${SGE_TASK_ID-}"')
 
+    def snippet(self) -> str:
+        return bash.piece(__package__, self.NAME) + "\n" + by_host.on_each_node()
 
-def allocation(environment: Mapping[str, str], count_hosts: CountHosts) -> Allocation | None:
-    number = environment.get("JOB_ID", "")
-    if not number or "SGE_TASK_ID" not in environment:  # JOB_ID alone may be from another program
-        return None
-    nodes = count_hosts(environment.get("PE_HOSTFILE", ""))
-    return Allocation(scheduler=NAME, job_id=number, nodes=nodes)
+    def allocation(self, environment: Mapping[str, str], count_hosts: CountHosts) -> Allocation | None:
+        number = environment.get(self.JOB_VARIABLE, "")
+        if not number or "SGE_TASK_ID" not in environment:  # JOB_ID alone may be from another program
+            return None
+        nodes = count_hosts(environment.get("PE_HOSTFILE", ""))
+        return Allocation(scheduler=self.NAME, job_id=number, nodes=nodes)
 
-
-def probe(asks: Asks) -> SchedulerFacts | None:
-    if asks.which("qconf") is None or asks.which("qsub") is None:
-        return None
-    told, queues, environments, complexes, configuration, counts = asks.run_all(
-        (
-            ("qstat", "-help"), ("qconf", "-sql"), ("qconf", "-spl"), ("qconf", "-sc"), ("qconf", "-sconf"),
-            ("qstat", "-g", "c"),
+    def probe(self, runner: CommandRunner) -> SchedulerFacts | None:
+        if runner.which("qconf") is None or runner.which("qsub") is None:
+            return None
+        told, queues, environments, complexes, configuration, counts = runner.run_all(
+            (
+                ("qstat", "-help"), ("qconf", "-sql"), ("qconf", "-spl"), ("qconf", "-sc"),
+                ("qconf", "-sconf"), ("qstat", "-g", "c"),
+            )
+        )  # fmt: skip
+        version = one_line(
+            (told.stdout or ("" if told.unanswered else told.stderr)).partition("\n")[0], limit=60
         )
-    )  # fmt: skip
-    version = one_line((told.stdout or ("" if told.unanswered else told.stderr)).partition("\n")[0], limit=60)
-    if not queues.ok:
-        return silent(NAME, TITLE, queues, version=version)
-    settings: dict[str, str] = {}
-    remarks = unanswered(told, environments, complexes, configuration, counts)
-    names = _names(queues.stdout, remarks)
-    rules = _names(environments.stdout, remarks) if environments.ok else []
-    limited, *described = asks.run_all(
-        [("qconf", "-sq", ",".join(names)), *(("qconf", "-sp", name) for name in rules)]
-    )
-    remarks += unanswered(limited, *described)
-    for name, outcome in zip(rules, described, strict=True):
-        shown = pairs(outcome.stdout)
-        if shown.get("control_slaves", "").upper() == "TRUE" or shown.get("allocation_rule") == "$pe_slots":
-            settings[f"pe {name}"] = f"{shown.get('allocation_rule', '')} {shown.get('slots', '')}"
-    for resource in ("gpu", "gpus", "ngpus"):
-        if re.search(rf"(?m)^{resource}\s", complexes.stdout):
-            settings["gpu"] = resource
-            break
-    largest = re.search(r"(?m)^max_aj_tasks\s+(\d{1,12})$", configuration.stdout)
-    if largest is not None and int(largest[1]):  # 0: no limit
-        settings[by_partition.MAX_ARRAY] = largest[1]
-    return SchedulerFacts(
-        name=NAME,
-        version=version,
-        partitions=_queues(names, counts.stdout, _limits_of_queues(limited.stdout), remarks),
-        default_memory=_default_memory(complexes.stdout),
-        settings=settings,
-        remarks=tuple(remarks),
-    )
+        if not queues.ok:
+            return unresponsive(self.NAME, self.TITLE, queues, version=version)
+        settings: dict[str, str] = {}
+        remarks = unanswered(told, environments, complexes, configuration, counts)
+        names = _names(queues.stdout, remarks)
+        rules = _names(environments.stdout, remarks) if environments.ok else []
+        limited, *described = runner.run_all(
+            [("qconf", "-sq", ",".join(names)), *(("qconf", "-sp", name) for name in rules)]
+        )
+        remarks += unanswered(limited, *described)
+        for name, outcome in zip(rules, described, strict=True):
+            shown = pairs(outcome.stdout)
+            if (
+                shown.get("control_slaves", "").upper() == "TRUE"
+                or shown.get("allocation_rule") == "$pe_slots"
+            ):
+                settings[f"pe {name}"] = f"{shown.get('allocation_rule', '')} {shown.get('slots', '')}"
+        for resource in ("gpu", "gpus", "ngpus"):
+            if re.search(rf"(?m)^{resource}\s", complexes.stdout):
+                settings["gpu"] = resource
+                break
+        largest = re.search(r"(?m)^max_aj_tasks\s+(\d{1,12})$", configuration.stdout)
+        if largest is not None and int(largest[1]):  # 0: no limit
+            settings[MAX_ARRAY] = largest[1]
+        return SchedulerFacts(
+            name=self.NAME,
+            version=version,
+            partitions=_queues(names, counts.stdout, _limits_of_queues(limited.stdout), remarks),
+            default_memory=_default_memory(complexes.stdout),
+            settings=settings,
+            remarks=tuple(remarks),
+        )
+
+    def assumptions(self, job: Job) -> tuple[Mapping[str, str], str]:
+        slots = cpus_per_node(job)
+        words = f'a parallel environment "mpi" with {slots} slots on each node'
+        if gpus_per_node(job):
+            words += ' and a resource "gpu"'
+        return {"pe mpi": str(slots), "gpu": "gpu"}, words
+
+    def objection(self, job: Job, site: Site) -> Refusal | None:
+        found = super().objection(job, site)
+        if found is not None:
+            return found
+        facts = site.scheduler(self.NAME)
+        assert facts is not None  # excluded by the objection
+        if not _is_single(job) and _environment(job, facts) is None:
+            rules = ", ".join(
+                f"{k[3:]} ({v.split(' ')[0]})" for k, v in facts.settings.items() if k[:3] == "pe "
+            )
+            return Refusal(
+                f"no parallel environment has {cpus_per_node(job)} slots on each of {job.topology.nodes} "
+                "nodes",
+                f"set ranks_per_node x cpus_per_rank to match one of: {rules or 'none defined'}",
+            )
+        if gpus_per_node(job) and "gpu" not in facts.settings:
+            return Refusal(
+                "Grid Engine has no GPU resource on this cluster",
+                "set gpus_per_rank = 0 and request a queue with GPUs",
+            )
+        for name in ("qos", "constraint"):
+            if getattr(job.scheduling, name) is not None:
+                return Refusal(
+                    f"Grid Engine does not support {name}",
+                    f'remove {name}; for resources:  options = ["-l NAME=VALUE"]',
+                )
+        return None
+
+    def warnings(self, job: Job, site: Site) -> tuple[str, ...]:
+        found = super().warnings(job, site)
+        if not job.environment_from:
+            return found
+        names = ", ".join(job.environment_from)
+        return (
+            *found,
+            f"Grid Engine shows the values of {names} to every user while the job exists (qstat -j)",
+        )
+
+    def directives(self, job: Job, site: Site) -> tuple[str, ...]:
+        scheduling = job.scheduling
+        facts = site.scheduler(self.NAME)
+        options = [f"-N {job_name(job)}", "-S /bin/bash", "-j y", "-cwd"]
+        if not _is_single(job):
+            options.append(f"-pe {_environment(job, facts)} {cpus_per_node(job) * job.topology.nodes}")
+        if job.walltime_s is not None:
+            options.append(f"-l h_rt={job.walltime_s}")
+        if scheduling.mem_per_node_bytes is not None:  # per slot
+            options.append(f"-l h_vmem={-(-mebibytes(scheduling.mem_per_node_bytes) // cpus_per_node(job))}M")
+        if gpus_per_node(job) and facts is not None:
+            # A consumable is counted per slot.
+            options.append(
+                f"-l {facts.settings.get('gpu', 'gpu')}={-(-gpus_per_node(job) // cpus_per_node(job))}"
+            )
+        if scheduling.exclusive:
+            options.append("-l exclusive=true")
+        for flag, value in (
+            ("-q", scheduling.partition),
+            ("-P", scheduling.account),
+            ("-ar", scheduling.reservation),
+        ):
+            if value is not None:
+                options.append(f"{flag} {value}")
+        if job.environment_from:  # with their values where qsub is called
+            options.append("-v " + ",".join(job.environment_from))
+        if scheduling.after:
+            options.append("-hold_jid " + ",".join(scheduling.after))
+        if (address := mail_to(job)) is not None:
+            options.append("-m ea")
+            options += [f"-M {address}"] if address else []
+        options.append(f"-r {'y' if scheduling.requeue else 'n'}")
+        if (elements := array_range(job, first=1)) is not None:
+            options.append(f"-t {elements}")
+            if max_concurrent(job):
+                options.append(f"-tc {max_concurrent(job)}")
+        return tuple(f"#$ {option}" for option in (*options, *scheduling.options))
+
+    def submit(self, script: str, log: str) -> tuple[str, ...]:
+        return ("qsub", "-terse", "-o", log, script)
+
+    def job_id(self, outcome: Outcome) -> str:
+        if not outcome.ok:
+            raise PlanError(
+                "Grid Engine rejected the job",
+                context=output_tail(outcome),
+                remedy="qstat -g c   # lists the queues",
+            )
+        return found_job_id(outcome, r"^(\d+)(?:\.\S*)?\s*$")
+
+    def place(self, job_id: str) -> PlaceQuery:
+        number = job_id.partition(".")[0]
+
+        def parse(outcome: Outcome) -> Place | None:
+            # In the order of priority. h: on hold; E: in error.
+            words = [line.split() for line in outcome.stdout.splitlines()]
+            waiting = [line[0] for line in words if len(line) > 4 and line[0].isdecimal() and line[4] == "qw"]
+            if not outcome.ok or number not in waiting:
+                return None
+            return Place(position=1 + waiting.index(number), of=len(waiting))
+
+        return PlaceQuery(("qstat", "-u", "*", "-s", "p"), parse)
+
+    def queries(self, job_ids: Sequence[str]) -> tuple[Query, ...]:
+        wanted = frozenset(job_ids)
+
+        def live(outcome: Outcome) -> tuple[QueueEntry, ...]:
+            if not outcome.ok:
+                raise ToolError("qstat does not answer", context=output_tail(outcome), remedy="qstat -g c")
+            found = []
+            for line in outcome.stdout.splitlines():
+                words = line.split()
+                if len(words) < 5:
+                    continue
+                job_id = words[0] if words[0] in wanted else f"{words[0]}.{words[-1]}"
+                if job_id not in wanted:
+                    continue
+                nodes = next((word.partition("@")[2] for word in words[5:] if "@" in word), "")
+                state = JobState.RUNNING if set(words[4]) & set("rtsSTN") else JobState.PENDING
+                if not _STATE.fullmatch(words[4]):
+                    state = JobState.UNKNOWN
+                reason = f"state {words[4]}: qstat -j {words[0]}" if "E" in words[4] else ""
+                found.append(QueueEntry(job_id=job_id, state=state, reason=reason, nodes=nodes))
+            return tuple(found)
+
+        def ended(outcome: Outcome) -> tuple[QueueEntry, ...]:
+            # One paragraph for each start of a job or of an element.
+            found: dict[str, QueueEntry] = {}
+            for paragraph in re.split(r"(?m)^=+$", outcome.stdout):
+                for entry in one(paragraph):
+                    found[entry.job_id] = entry
+            return tuple(found.values())
+
+        def one(paragraph: str) -> Iterator[QueueEntry]:
+            values = pairs(paragraph)
+            job_id = values.get("jobnumber", "")
+            if job_id not in wanted:
+                job_id += "." + values.get("taskid", "")
+            if job_id not in wanted:
+                return
+            # "137                  (Killed)", or the number alone.
+            code, failed = values.get("exit_status", "").split(" ")[0], values.get("failed", "")
+            state = JobState.COMPLETED if code == "0" and failed == "0" else JobState.FAILED
+            killed = 128 < (number_or_none(code) or 0) <= 192
+            if killed or failed.startswith("37"):
+                state = _limit_reached(values) or state
+            known = code.isdecimal() and failed[:1].isdecimal()
+            if failed.startswith("25") or not known:  # "25 : rescheduling"
+                state = JobState.UNKNOWN
+            # "100 : assumedly after job": the job was killed by an unknown sender.
+            reason = "" if failed == "0" else failed
+            yield QueueEntry(
+                job_id=job_id, state=state, reason=reason, signal=int(code) - 128 if killed else 0
+            )
+
+        # JOB.ELEMENT: each element is reported separately.
+        apart = ("-g", "d") if any("." in job_id for job_id in job_ids) else ()
+        return (
+            Query(("qstat", *apart, "-u", "*"), live, _odd),
+            *(
+                Query(("qacct", "-j", number), ended, _odd_accounting)
+                for number in dict.fromkeys(job_id.partition(".")[0] for job_id in job_ids)
+            ),
+        )
+
+    def element(self, job_id: str, index: int) -> str:
+        return f"{job_id}.{index + 1}"
+
+    def cancel(self, job_id: str) -> tuple[str, ...]:
+        number, _, task = job_id.partition(".")
+        return ("qdel", number, "-t", task) if task else ("qdel", number)
 
 
 def _names(text: str, remarks: list[str]) -> list[str]:
@@ -178,9 +358,8 @@ def _queues(
     )
 
 
-def _environment(job: Job, site: Site) -> str | None:
+def _environment(job: Job, facts: SchedulerFacts | None) -> str | None:
     """The parallel environment with the job's slots: a fixed number per node, or all on one node."""
-    facts = site.scheduler(NAME)
     wanted = cpus_per_node(job)
     for key, value in sorted((facts.settings if facts is not None else {}).items()):
         if not key.startswith("pe "):
@@ -194,169 +373,6 @@ def _environment(job: Job, site: Site) -> str | None:
 
 def _is_single(job: Job) -> bool:
     return job.topology.nodes == 1 and cpus_per_node(job) == 1
-
-
-def objection(job: Job, site: Site) -> Refusal | None:
-    found = by_partition.objection(NAME, job, site, word="queue", needs_default=False)
-    if found is not None:
-        return found
-    facts = site.scheduler(NAME)
-    assert facts is not None  # excluded by the objection
-    if not _is_single(job) and _environment(job, site) is None:
-        rules = ", ".join(f"{k[3:]} ({v.split(' ')[0]})" for k, v in facts.settings.items() if k[:3] == "pe ")
-        return Refusal(
-            f"no parallel environment has {cpus_per_node(job)} slots on each of {job.topology.nodes} nodes",
-            f"set ranks_per_node x cpus_per_rank to match one of: {rules or 'none defined'}",
-        )
-    if gpus_per_node(job) and "gpu" not in facts.settings:
-        return Refusal(
-            "Grid Engine has no GPU resource on this cluster",
-            "set gpus_per_rank = 0 and request a queue with GPUs",
-        )
-    for name in ("qos", "constraint"):
-        if getattr(job.scheduling, name) is not None:
-            return Refusal(
-                f"Grid Engine does not support {name}",
-                f'remove {name}; for resources:  options = ["-l NAME=VALUE"]',
-            )
-    return None
-
-
-def warnings(job: Job, site: Site) -> tuple[str, ...]:
-    found = by_partition.warnings(NAME, job, site)
-    if not job.environment_from:
-        return found
-    names = ", ".join(job.environment_from)
-    return (
-        *found,
-        f"Grid Engine shows the values of {names} to every user while the job exists (qstat -j)",
-    )
-
-
-def directives(job: Job, site: Site) -> tuple[str, ...]:
-    scheduling = job.scheduling
-    facts = site.scheduler(NAME)
-    options = [f"-N {job_name(job)}", "-S /bin/bash", "-j y", "-cwd"]
-    if not _is_single(job):
-        options.append(f"-pe {_environment(job, site)} {cpus_per_node(job) * job.topology.nodes}")
-    if job.walltime_s is not None:
-        options.append(f"-l h_rt={job.walltime_s}")
-    if scheduling.mem_per_node_bytes is not None:  # per slot
-        options.append(f"-l h_vmem={-(-mebibytes(scheduling.mem_per_node_bytes) // cpus_per_node(job))}M")
-    if gpus_per_node(job) and facts is not None:
-        # A consumable is counted per slot.
-        options.append(
-            f"-l {facts.settings.get('gpu', 'gpu')}={-(-gpus_per_node(job) // cpus_per_node(job))}"
-        )
-    if scheduling.exclusive:
-        options.append("-l exclusive=true")
-    for flag, value in (
-        ("-q", scheduling.partition),
-        ("-P", scheduling.account),
-        ("-ar", scheduling.reservation),
-    ):
-        if value is not None:
-            options.append(f"{flag} {value}")
-    if job.environment_from:  # with their values where qsub is called
-        options.append("-v " + ",".join(job.environment_from))
-    if scheduling.after:
-        options.append("-hold_jid " + ",".join(scheduling.after))
-    if (address := mail_to(job)) is not None:
-        options.append("-m ea")
-        options += [f"-M {address}"] if address else []
-    options.append(f"-r {'y' if scheduling.requeue else 'n'}")
-    if (elements := array_range(job, first=1)) is not None:
-        options.append(f"-t {elements}")
-        if at_once(job):
-            options.append(f"-tc {at_once(job)}")
-    return tuple(f"#$ {option}" for option in (*options, *scheduling.options))
-
-
-def submit(script: str, log: str) -> tuple[str, ...]:
-    return ("qsub", "-terse", "-o", log, script)
-
-
-def job_id(outcome: Outcome) -> str:
-    if not outcome.ok:
-        raise PlanError(
-            "Grid Engine rejected the job", context=said(outcome), remedy="qstat -g c   # lists the queues"
-        )
-    return found_job_id(outcome, r"^(\d+)(?:\.\S*)?\s*$")
-
-
-def place(job_id: str) -> PlaceQuery:
-    number = job_id.partition(".")[0]
-
-    def parse(outcome: Outcome) -> Place | None:
-        # In the order of priority. h: on hold; E: in error.
-        words = [line.split() for line in outcome.stdout.splitlines()]
-        waiting = [line[0] for line in words if len(line) > 4 and line[0].isdecimal() and line[4] == "qw"]
-        if not outcome.ok or number not in waiting:
-            return None
-        return Place(position=1 + waiting.index(number), of=len(waiting))
-
-    return PlaceQuery(("qstat", "-u", "*", "-s", "p"), parse)
-
-
-def queries(job_ids: Sequence[str]) -> tuple[Query, ...]:
-    wanted = frozenset(job_ids)
-
-    def live(outcome: Outcome) -> tuple[QueueEntry, ...]:
-        if not outcome.ok:
-            raise ToolError("qstat does not answer", context=said(outcome), remedy="qstat -g c")
-        found = []
-        for line in outcome.stdout.splitlines():
-            words = line.split()
-            if len(words) < 5:
-                continue
-            job_id = words[0] if words[0] in wanted else f"{words[0]}.{words[-1]}"
-            if job_id not in wanted:
-                continue
-            nodes = next((word.partition("@")[2] for word in words[5:] if "@" in word), "")
-            state = JobState.RUNNING if set(words[4]) & set("rtsSTN") else JobState.PENDING
-            if not _STATE.fullmatch(words[4]):
-                state = JobState.UNKNOWN
-            reason = f"state {words[4]}: qstat -j {words[0]}" if "E" in words[4] else ""
-            found.append(QueueEntry(job_id=job_id, state=state, reason=reason, nodes=nodes))
-        return tuple(found)
-
-    def ended(outcome: Outcome) -> tuple[QueueEntry, ...]:
-        # One paragraph for each start of a job or of an element.
-        found: dict[str, QueueEntry] = {}
-        for paragraph in re.split(r"(?m)^=+$", outcome.stdout):
-            for entry in one(paragraph):
-                found[entry.job_id] = entry
-        return tuple(found.values())
-
-    def one(paragraph: str) -> Iterator[QueueEntry]:
-        values = pairs(paragraph)
-        job_id = values.get("jobnumber", "")
-        if job_id not in wanted:
-            job_id += "." + values.get("taskid", "")
-        if job_id not in wanted:
-            return
-        # "137                  (Killed)", or the number alone.
-        code, failed = values.get("exit_status", "").split(" ")[0], values.get("failed", "")
-        state = JobState.COMPLETED if code == "0" and failed == "0" else JobState.FAILED
-        killed = 128 < (number_or_none(code) or 0) <= 192
-        if killed or failed.startswith("37"):
-            state = _limit_reached(values) or state
-        known = code.isdecimal() and failed[:1].isdecimal()
-        if failed.startswith("25") or not known:  # "25 : rescheduling"
-            state = JobState.UNKNOWN
-        # "100 : assumedly after job": the job was killed by an unknown sender.
-        reason = "" if failed == "0" else failed
-        yield QueueEntry(job_id=job_id, state=state, reason=reason, signal=int(code) - 128 if killed else 0)
-
-    # JOB.ELEMENT: each element is reported separately.
-    apart = ("-g", "d") if any("." in job_id for job_id in job_ids) else ()
-    return (
-        Query(("qstat", *apart, "-u", "*"), live, _odd),
-        *(
-            Query(("qacct", "-j", number), ended, _odd_accounting)
-            for number in dict.fromkeys(job_id.partition(".")[0] for job_id in job_ids)
-        ),
-    )
 
 
 def _odd(outcome: Outcome) -> list[str]:
@@ -419,20 +435,3 @@ def _bytes(text: str) -> int:
     letter = found[2]
     unit = (1024 if letter.isupper() else 1000) ** (" KMGT".index(letter.upper() or " "))
     return int(float(found[1]) * unit)
-
-
-def element(job_id: str, index: int) -> str:
-    return f"{job_id}.{index + 1}"
-
-
-def has_arrays(site: Site) -> bool:
-    return True
-
-
-def cancel(job_id: str) -> tuple[str, ...]:
-    number, _, task = job_id.partition(".")
-    return ("qdel", number, "-t", task) if task else ("qdel", number)
-
-
-def attach(job_id: str, words: Sequence[str] | None) -> tuple[str, ...] | None:
-    return None

@@ -5,54 +5,78 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bareboat.model import Job, Outcome, Refusal, SchedulerFacts, Site
-from bareboat.schedulers import Array, Asks, Query, mail_to
-
-NAME = "local"
-TITLE = "this machine"
-AT_ONCE = True
-SIGNALS_BY_FILE = False
-WARNS = False
-JOB_ID = "$$"
-JOB_ID_FORM = r"\d{1,20}"
-SUBMITS_STDIN = False
-MARKS = ()
-ARRAY = Array(index="", job_id="$$")
-MORE_MEMORY = ("", "less memory for each rank: a smaller batch, or fewer workers")
-UNTESTED = ""
-LIST = ""
+from bareboat.schedulers import Array, CommandRunner, Query, Scheduler
+from bareboat.schedulers.requests import mail_to
 
 
-def snippet() -> str:
-    return ""
+class Local(Scheduler):
+    NAME = "local"
+    TITLE = "this machine"
+    IS_LOCAL = True
+    JOB_ID = "$$"
+    ARRAY = Array(index="", job_id="$$")
+    MORE_MEMORY = ("", "less memory for each rank: a smaller batch, or fewer workers")
+    LIST = ""
 
+    def snippet(self) -> str:
+        return ""
 
-def probe(asks: Asks) -> SchedulerFacts | None:
-    return None
+    def probe(self, runner: CommandRunner) -> SchedulerFacts | None:
+        return None
 
-
-def objection(job: Job, site: Site) -> Refusal | None:
-    topology = job.topology
-    if topology.nodes > 1:
-        return Refusal(
-            f"the topology requires {topology.nodes} nodes; this machine is one",
-            _somewhere(site),
-        )
-    if topology.cpus_per_rank is not None:
-        needed = topology.cpus_per_rank * topology.ranks_per_node
-        if needed > site.cpus:
+    def objection(self, job: Job, site: Site) -> Refusal | None:
+        topology = job.topology
+        if topology.nodes > 1:
             return Refusal(
-                f"{topology.ranks_per_node} ranks with {topology.cpus_per_rank} CPUs each need {needed}, "
-                f"and {site.hostname} has {site.cpus}",
-                _fewer_cpus(topology.ranks_per_node, topology.cpus_per_rank, site.cpus),
+                f"the topology requires {topology.nodes} nodes; this machine is one",
+                _somewhere(site),
             )
-    gpus = topology.gpus_per_rank * topology.ranks_per_node
-    if gpus > len(site.gpus):
-        required = "1 GPU" if gpus == 1 else f"{gpus} GPUs"
-        return Refusal(
-            f"the topology requires {required} per node; {site.hostname} has {len(site.gpus)}",
-            "set gpus_per_rank = 0 under [topology], or run on a machine with GPUs",
-        )
-    return None
+        if topology.cpus_per_rank is not None:
+            needed = topology.cpus_per_rank * topology.ranks_per_node
+            if needed > site.cpus:
+                return Refusal(
+                    f"{topology.ranks_per_node} ranks with {topology.cpus_per_rank} CPUs each need {needed}, "
+                    f"and {site.hostname} has {site.cpus}",
+                    _fewer_cpus(topology.ranks_per_node, topology.cpus_per_rank, site.cpus),
+                )
+        gpus = topology.gpus_per_rank * topology.ranks_per_node
+        if gpus > len(site.gpus):
+            required = "1 GPU" if gpus == 1 else f"{gpus} GPUs"
+            return Refusal(
+                f"the topology requires {required} per node; {site.hostname} has {len(site.gpus)}",
+                "set gpus_per_rank = 0 under [topology], or run on a machine with GPUs",
+            )
+        return None
+
+    def warnings(self, job: Job, site: Site) -> tuple[str, ...]:
+        topology = job.topology
+        found = []
+        if topology.ranks_per_node > site.cpus:
+            found.append(
+                f"{topology.ranks_per_node} ranks share {site.cpus} CPUs: they will compete for CPU time"
+            )
+        if site.load_1min > 0.5 * site.cpus:
+            found.append(
+                f"the machine is busy (load {site.load_1min:.1f} on {site.cpus} CPUs): timings will be noisy"
+            )
+        if mail_to(job) is not None:
+            found.append("notify: only schedulers send mail, so a run on this machine ends without one")
+        return tuple(found)
+
+    def directives(self, job: Job, site: Site) -> tuple[str, ...]:
+        return ()
+
+    def submit(self, script: str, log: str) -> tuple[str, ...]:
+        return ("bash", script)
+
+    def job_id(self, outcome: Outcome) -> str:
+        return ""
+
+    def queries(self, job_ids: Sequence[str]) -> tuple[Query, ...]:
+        return ()
+
+    def cancel(self, job_id: str) -> tuple[str, ...]:
+        return ()
 
 
 def _fewer_cpus(ranks: int, cpus_per_rank: int, cpus: int) -> str:
@@ -68,51 +92,3 @@ def _somewhere(site: Site) -> str:
         name = site.schedulers[0].name
         return f"bareboat submit …, bareboat plan --scheduler {name} …, or set nodes = 1 under [topology]"
     return "set nodes = 1 under [topology]"
-
-
-def warnings(job: Job, site: Site) -> tuple[str, ...]:
-    topology = job.topology
-    found = []
-    if topology.ranks_per_node > site.cpus:
-        found.append(
-            f"{topology.ranks_per_node} ranks share {site.cpus} CPUs: they will compete for CPU time"
-        )
-    if site.load_1min > 0.5 * site.cpus:
-        found.append(
-            f"the machine is busy (load {site.load_1min:.1f} on {site.cpus} CPUs): timings will be noisy"
-        )
-    if mail_to(job) is not None:
-        found.append("notify: only schedulers send mail, so a run on this machine ends without one")
-    return tuple(found)
-
-
-def directives(job: Job, site: Site) -> tuple[str, ...]:
-    return ()
-
-
-def submit(script: str, log: str) -> tuple[str, ...]:
-    return ("bash", script)
-
-
-def job_id(outcome: Outcome) -> str:
-    return ""
-
-
-def queries(job_ids: Sequence[str]) -> tuple[Query, ...]:
-    return ()
-
-
-def element(job_id: str, index: int) -> str:
-    return job_id
-
-
-def has_arrays(site: Site) -> bool:
-    return False
-
-
-def cancel(job_id: str) -> tuple[str, ...]:
-    return ()
-
-
-def attach(job_id: str, words: Sequence[str] | None) -> tuple[str, ...] | None:
-    return None

@@ -21,38 +21,35 @@ from bareboat.model import (
     Site,
 )
 from bareboat.schedulers import (
-    MEM_PER_NODE,
     Allocation,
     Array,
-    Asks,
+    CommandRunner,
     CountHosts,
     Query,
-    array_range,
-    at_once,
+    Scheduler,
     by_host,
-    by_partition,
-    check_answered,
+)
+from bareboat.schedulers.requests import (
+    array_range,
     cpus_per_node,
-    each_line,
-    found_job_id,
     gpus_per_node,
     job_name,
     mail_to,
+    max_concurrent,
     mebibytes,
+)
+from bareboat.schedulers.tool_output import (
+    check_answered,
+    each_line,
+    found_job_id,
     name_in,
-    said,
-    silent,
+    output_tail,
     unanswered,
+    unresponsive,
     version_in,
 )
 from bareboat_base.errors import PlanError
 
-NAME = "lsf"
-TITLE = "LSF"
-AT_ONCE = False
-SIGNALS_BY_FILE = True
-WARNS = False
-SUBMITS_STDIN = True  # only there does bsub read #BSUB lines
 #: https://www.ibm.com/docs/en/spectrum-lsf/10.1.0?topic=information-termination-reasons-displayed-by-bacct-bhist-bjobs
 _TERMS = {
     "TERM_MEMLIMIT": JobState.OUT_OF_MEMORY,
@@ -66,16 +63,6 @@ _TERMS = {
     "TERM_ADMIN": JobState.CANCELLED,
     "TERM_FORCE_ADMIN": JobState.CANCELLED,
 }
-#: bsub appends its report to the output.
-MARKS = tuple(Mark(pattern=rf"{word}: ", state=state) for word, state in _TERMS.items())
-MORE_MEMORY = MEM_PER_NODE
-UNTESTED = "not tested with a real LSF; written from its documentation"
-JOB_ID = '"${LSB_JOBID:-$$}"'
-JOB_ID_FORM = r"\d{1,20}(\[\d{1,10}\])?"
-LIST = "bjobs"
-
-ARRAY = Array(index="$((${LSB_JOBINDEX:-0} - 1))", job_id='"${LSB_JOBID:-$$}[${LSB_JOBINDEX:-0}]"')
-
 _STATES = {
     "PEND": JobState.PENDING,
     "PSUSP": JobState.PENDING,
@@ -91,40 +78,128 @@ _STATES = {
 }
 
 
-def snippet() -> str:
-    return bash.piece(__package__, NAME) + "\n" + by_host.on_each_node()
+class LSF(Scheduler):
+    NAME = "lsf"
+    TITLE = "LSF"
+    SIGNALS_BY_FILE = True
+    SUBMITS_STDIN = True  # only there does bsub read #BSUB lines
+    #: bsub appends its report to the output.
+    MARKS = tuple(Mark(pattern=rf"{word}: ", state=state) for word, state in _TERMS.items())
+    UNTESTED = "not tested with a real LSF; written from its documentation"
+    JOB_ID = '"${LSB_JOBID:-$$}"'
+    JOB_ID_FORM = r"\d{1,20}(\[\d{1,10}\])?"
+    JOB_VARIABLE = "LSB_JOBID"
+    VARIABLES = ("LSB_",)
+    PING = "lsid"
+    LIST = "bjobs"
+    ARRAY = Array(index="$((${LSB_JOBINDEX:-0} - 1))", job_id='"${LSB_JOBID:-$$}[${LSB_JOBINDEX:-0}]"')
 
+    def snippet(self) -> str:
+        return bash.piece(__package__, self.NAME) + "\n" + by_host.on_each_node()
 
-def allocation(environment: Mapping[str, str], count_hosts: CountHosts) -> Allocation | None:
-    number = environment.get("LSB_JOBID", "")
-    if not number:
-        return None
-    nodes = count_hosts(environment.get("LSB_DJOB_HOSTFILE", ""))
-    return Allocation(scheduler=NAME, job_id=number, nodes=nodes)
+    def allocation(self, environment: Mapping[str, str], count_hosts: CountHosts) -> Allocation | None:
+        number = environment.get(self.JOB_VARIABLE, "")
+        if not number:
+            return None
+        nodes = count_hosts(environment.get("LSB_DJOB_HOSTFILE", ""))
+        return Allocation(scheduler=self.NAME, job_id=number, nodes=nodes)
 
+    def probe(self, runner: CommandRunner) -> SchedulerFacts | None:
+        if runner.which("bsub") is None:
+            return None
+        told, queues, limited = runner.run_all(
+            (
+                ("lsid",), ("bqueues", "-o", "queue_name status max delimiter='|'", "-noheader"),
+                ("bqueues", "-l"),
+            )
+        )  # fmt: skip
+        version = version_in(told.stdout, r"LSF (?:Standard|Suite|Advanced|Community|Express)?\D*(\d[\d.]*)")
+        if not queues.ok:
+            return unresponsive(self.NAME, self.TITLE, queues)
+        remarks = unanswered(told, limited)
+        limits = _default_memory(limited.stdout)
 
-def probe(asks: Asks) -> SchedulerFacts | None:
-    if asks.which("bsub") is None:
-        return None
-    told, queues, limited = asks.run_all(
-        (
-            ("lsid",), ("bqueues", "-o", "queue_name status max delimiter='|'", "-noheader"),
-            ("bqueues", "-l"),
+        def read(line: str) -> Partition:
+            name, status, _ = line.split("|")
+            name = name_in(name.strip())
+            return Partition(name=name, up="Open:Active" in status, default_memory=limits.get(name))
+
+        partitions = each_line("bqueues", queues.stdout, read, remarks)
+        return SchedulerFacts(
+            name=self.NAME, version=version, partitions=tuple(partitions), remarks=tuple(remarks)
         )
-    )  # fmt: skip
-    version = version_in(told.stdout, r"LSF (?:Standard|Suite|Advanced|Community|Express)?\D*(\d[\d.]*)")
-    if not queues.ok:
-        return silent(NAME, TITLE, queues)
-    remarks = unanswered(told, limited)
-    limits = _default_memory(limited.stdout)
 
-    def read(line: str) -> Partition:
-        name, status, _ = line.split("|")
-        name = name_in(name.strip())
-        return Partition(name=name, up="Open:Active" in status, default_memory=limits.get(name))
+    def objection(self, job: Job, site: Site) -> Refusal | None:
+        found = super().objection(job, site)
+        if found is None and job.scheduling.qos is not None:
+            return Refusal(
+                "LSF does not support qos", 'remove qos; for a service class:  options = ["-sla NAME"]'
+            )
+        return found
 
-    partitions = each_line("bqueues", queues.stdout, read, remarks)
-    return SchedulerFacts(name=NAME, version=version, partitions=tuple(partitions), remarks=tuple(remarks))
+    def directives(self, job: Job, site: Site) -> tuple[str, ...]:
+        scheduling, topology = job.scheduling, job.topology
+        slots = cpus_per_node(job)
+        name, elements = job_name(job), array_range(job, first=1)
+        if elements is not None:
+            name = f'"{name}[{elements}]' + (f"%{max_concurrent(job)}" if max_concurrent(job) else "") + '"'
+        options = [f"-J {name}", f"-n {slots * topology.nodes}", f'-R "span[ptile={slots}]"']
+        if gpus_per_node(job):
+            options.append(f'-gpu "num={gpus_per_node(job)}"')  # per host
+        if job.walltime_s is not None:
+            minutes = -(-job.walltime_s // 60)
+            options.append(f"-W {minutes // 60}:{minutes % 60:02d}")
+        if scheduling.mem_per_node_bytes is not None:
+            options.append(f'-R "rusage[mem={mebibytes(scheduling.mem_per_node_bytes)}MB/host]"')
+        if scheduling.constraint is not None:
+            options.append(f'-R "select[{scheduling.constraint}]"')
+        for flag, value in (
+            ("-q", scheduling.partition),
+            ("-P", scheduling.account),
+            ("-U", scheduling.reservation),
+        ):
+            if value is not None:
+                options.append(f"{flag} {value}")
+        if scheduling.exclusive:
+            options.append("-x")
+        if scheduling.after:
+            options.append('-w "' + " && ".join(f"done({number})" for number in scheduling.after) + '"')
+        if (address := mail_to(job)) is not None:
+            options.append("-N")  # a separate mail, in addition to the output file
+            options += [f"-u {address}"] if address else []
+        options.append("-r" if scheduling.requeue else "-rn")
+        return tuple(f"#BSUB {option}" for option in (*options, *scheduling.options))
+
+    def submit(self, script: str, log: str) -> tuple[str, ...]:
+        return ("bsub", "-o", log)
+
+    def job_id(self, outcome: Outcome) -> str:
+        if not outcome.ok:
+            raise PlanError("LSF rejected the job", context=output_tail(outcome), remedy="bqueues")
+        return found_job_id(outcome, r"Job <(\d+)> is submitted")
+
+    def queries(self, job_ids: Sequence[str]) -> tuple[Query, ...]:
+        # JOB[ELEMENT]: queried by the array's ID, which reports all elements.
+        arrays = any("[" in job_id for job_id in job_ids)
+        index = "jobindex " if arrays else ""
+        columns = f"jobid {index}stat exit_code exec_host pend_reason exit_reason delimiter='|'"
+        asked = dict.fromkeys(job_id.partition("[")[0] for job_id in job_ids)
+        return (
+            Query(
+                ("bjobs", "-a", "-noheader", "-o", columns, *asked),
+                _elements_of(job_ids) if arrays else _entries,
+                _odd,
+            ),
+        )
+
+    def element(self, job_id: str, index: int) -> str:
+        return f"{job_id}[{index + 1}]"
+
+    def cancel(self, job_id: str) -> tuple[str, ...]:
+        return ("bkill", job_id)
+
+    def attach(self, job_id: str, words: Sequence[str] | None) -> tuple[str, ...] | None:
+        return None if words is not None else ("battach", "-L", "/bin/bash", job_id)
 
 
 def _default_memory(shown: str) -> dict[str, DefaultMemory]:
@@ -137,79 +212,6 @@ def _default_memory(shown: str) -> dict[str, DefaultMemory]:
             name = paragraph.split(maxsplit=1)[0]
             found[name] = DefaultMemory(bytes=size, per="job", setting=f"MEMLIMIT {limit[1]} {limit[2]}")
     return found
-
-
-def objection(job: Job, site: Site) -> Refusal | None:
-    found = by_partition.objection(NAME, job, site, word="queue", needs_default=False)
-    if found is None and job.scheduling.qos is not None:
-        return Refusal(
-            "LSF does not support qos", 'remove qos; for a service class:  options = ["-sla NAME"]'
-        )
-    return found
-
-
-def warnings(job: Job, site: Site) -> tuple[str, ...]:
-    return by_partition.warnings(NAME, job, site)
-
-
-def directives(job: Job, site: Site) -> tuple[str, ...]:
-    scheduling, topology = job.scheduling, job.topology
-    slots = cpus_per_node(job)
-    name, elements = job_name(job), array_range(job, first=1)
-    if elements is not None:
-        name = f'"{name}[{elements}]' + (f"%{at_once(job)}" if at_once(job) else "") + '"'
-    options = [f"-J {name}", f"-n {slots * topology.nodes}", f'-R "span[ptile={slots}]"']
-    if gpus_per_node(job):
-        options.append(f'-gpu "num={gpus_per_node(job)}"')  # per host
-    if job.walltime_s is not None:
-        minutes = -(-job.walltime_s // 60)
-        options.append(f"-W {minutes // 60}:{minutes % 60:02d}")
-    if scheduling.mem_per_node_bytes is not None:
-        options.append(f'-R "rusage[mem={mebibytes(scheduling.mem_per_node_bytes)}MB/host]"')
-    if scheduling.constraint is not None:
-        options.append(f'-R "select[{scheduling.constraint}]"')
-    for flag, value in (
-        ("-q", scheduling.partition),
-        ("-P", scheduling.account),
-        ("-U", scheduling.reservation),
-    ):
-        if value is not None:
-            options.append(f"{flag} {value}")
-    if scheduling.exclusive:
-        options.append("-x")
-    if scheduling.after:
-        options.append('-w "' + " && ".join(f"done({number})" for number in scheduling.after) + '"')
-    if (address := mail_to(job)) is not None:
-        options.append("-N")  # a separate mail, in addition to the output file
-        options += [f"-u {address}"] if address else []
-    options.append("-r" if scheduling.requeue else "-rn")
-    return tuple(f"#BSUB {option}" for option in (*options, *scheduling.options))
-
-
-def submit(script: str, log: str) -> tuple[str, ...]:
-    return ("bsub", "-o", log)
-
-
-def job_id(outcome: Outcome) -> str:
-    if not outcome.ok:
-        raise PlanError("LSF rejected the job", context=said(outcome), remedy="bqueues")
-    return found_job_id(outcome, r"Job <(\d+)> is submitted")
-
-
-def queries(job_ids: Sequence[str]) -> tuple[Query, ...]:
-    # JOB[ELEMENT]: queried by the array's ID, which reports all elements.
-    arrays = any("[" in job_id for job_id in job_ids)
-    columns = (
-        f"jobid {'jobindex ' if arrays else ''}stat exit_code exec_host pend_reason exit_reason delimiter='|'"
-    )
-    asked = dict.fromkeys(job_id.partition("[")[0] for job_id in job_ids)
-    return (
-        Query(
-            ("bjobs", "-a", "-noheader", "-o", columns, *asked),
-            _elements_of(job_ids) if arrays else _entries,
-            _odd,
-        ),
-    )
 
 
 _FORGOTTEN = r"is not found|no (matching|unfinished)? ?jobs? found"
@@ -271,19 +273,3 @@ def _entries(outcome: Outcome) -> tuple[QueueEntry, ...]:
             )
         )
     return tuple(found)
-
-
-def element(job_id: str, index: int) -> str:
-    return f"{job_id}[{index + 1}]"
-
-
-def has_arrays(site: Site) -> bool:
-    return True
-
-
-def cancel(job_id: str) -> tuple[str, ...]:
-    return ("bkill", job_id)
-
-
-def attach(job_id: str, words: Sequence[str] | None) -> tuple[str, ...] | None:
-    return None if words is not None else ("battach", "-L", "/bin/bash", job_id)

@@ -25,54 +25,37 @@ from bareboat.model import (
     Site,
 )
 from bareboat.schedulers import (
-    MEM_PER_NODE,
     Allocation,
     Array,
-    Asks,
+    CommandRunner,
     CountHosts,
     Query,
-    array_range,
-    at_once,
+    Scheduler,
     by_host,
-    by_partition,
-    check_answered,
+)
+from bareboat.schedulers.requests import (
+    array_range,
     clock,
     cpus_per_node,
-    found_job_id,
     gpus_per_node,
     job_name,
     mail_to,
+    max_concurrent,
     mebibytes,
+)
+from bareboat.schedulers.tool_output import (
+    check_answered,
+    found_job_id,
     name_in,
     number_or_none,
     odd_lines,
+    output_tail,
     pairs,
-    said,
-    silent,
     unanswered,
+    unresponsive,
     version_in,
 )
 from bareboat_base.errors import PlanError
-
-NAME = "pbs"
-TITLE = "PBS"
-AT_ONCE = False
-SIGNALS_BY_FILE = True
-WARNS = False
-SUBMITS_STDIN = False
-MARKS = (
-    Mark(pattern=r"=>> PBS: job killed: p?v?mem .*exceeded limit", state=JobState.OUT_OF_MEMORY),
-    Mark(pattern=r"=>> PBS: job killed: walltime .*exceeded limit", state=JobState.TIMEOUT),
-    Mark(pattern=r"=>> PBS: job killed: node \d+ .*requested job", state=JobState.NODE_FAIL),
-)
-MORE_MEMORY = MEM_PER_NODE
-UNTESTED = "PBS Professional and Torque's server are not tested; Torque's commands on Slurm are"
-JOB_ID = '"${PBS_JOBID:-${SLURM_JOB_ID:-$$}}"'
-JOB_ID_FORM = r"\d{1,20}(\[\d{0,10}\])?(\.[A-Za-z0-9_][A-Za-z0-9_.-]{0,200})?"
-LIST = 'qstat -u "$USER"'
-
-# Professional's variable, and Torque's. On Slurm there is none: each point is a job of its own.
-ARRAY = Array(index="${PBS_ARRAY_INDEX:-${PBS_ARRAYID-}}", job_id=JOB_ID)
 
 _STATES = {
     "Q": JobState.PENDING,
@@ -94,37 +77,151 @@ _ENDED_BY_TORQUE = {"-10": JobState.OUT_OF_MEMORY, "-11": JobState.TIMEOUT}
 _ENDED_BY_PRO = {"-26": JobState.OUT_OF_MEMORY, "-27": JobState.OUT_OF_MEMORY, "-29": JobState.TIMEOUT}
 
 
-def snippet() -> str:
-    return bash.piece(__package__, "pbs") + "\n" + by_host.on_each_node()
-
-
-def allocation(environment: Mapping[str, str], count_hosts: CountHosts) -> Allocation | None:
-    number = environment.get("PBS_JOBID", "")
-    if not number:
-        return None
-    nodes = count_hosts(environment.get("PBS_NODEFILE", ""))
-    return Allocation(scheduler=NAME, job_id=number, nodes=nodes)
-
-
-def probe(asks: Asks) -> SchedulerFacts | None:
-    if asks.which("qsub") is None or asks.which("pbsnodes") is None or asks.which("qconf") is not None:
-        return None
-    told, queues = asks.run_all((("qsub", "--version"), ("qstat", "-Q", "-f")))
-    if told.unanswered:
-        return silent(NAME, TITLE, told)
-    version, flavour = _flavour(told.stdout + told.stderr)
-    if flavour == "front":
-        version = version_in(asks.run(["sinfo", "--version"]).stdout)
-    remarks = unanswered(queues)
-    known = queues.ok and flavour != "front"
-    return SchedulerFacts(
-        name=NAME,
-        version=version,
-        detail="Torque's commands on Slurm" if flavour == "front" else "",
-        partitions=_queues(queues.stdout, remarks) if known else (),
-        settings={"flavour": flavour},
-        remarks=tuple(remarks),
+class PBS(Scheduler):
+    NAME = "pbs"
+    TITLE = "PBS"
+    SIGNALS_BY_FILE = True
+    MARKS = (
+        Mark(pattern=r"=>> PBS: job killed: p?v?mem .*exceeded limit", state=JobState.OUT_OF_MEMORY),
+        Mark(pattern=r"=>> PBS: job killed: walltime .*exceeded limit", state=JobState.TIMEOUT),
+        Mark(pattern=r"=>> PBS: job killed: node \d+ .*requested job", state=JobState.NODE_FAIL),
     )
+    UNTESTED = "PBS Professional and Torque's server are not tested; Torque's commands on Slurm are"
+    JOB_ID = '"${PBS_JOBID:-${SLURM_JOB_ID:-$$}}"'
+    JOB_ID_FORM = r"\d{1,20}(\[\d{0,10}\])?(\.[A-Za-z0-9_][A-Za-z0-9_.-]{0,200})?"
+    JOB_VARIABLE = "PBS_JOBID"
+    VARIABLES = ("PBS_",)
+    PING = "qstat -B"
+    LIST = 'qstat -u "$USER"'
+    # Professional's variable, and Torque's. On Slurm there is none: each point is a job of its own.
+    ARRAY = Array(index="${PBS_ARRAY_INDEX:-${PBS_ARRAYID-}}", job_id=JOB_ID)
+
+    def snippet(self) -> str:
+        return bash.piece(__package__, "pbs") + "\n" + by_host.on_each_node()
+
+    def allocation(self, environment: Mapping[str, str], count_hosts: CountHosts) -> Allocation | None:
+        number = environment.get(self.JOB_VARIABLE, "")
+        if not number:
+            return None
+        nodes = count_hosts(environment.get("PBS_NODEFILE", ""))
+        return Allocation(scheduler=self.NAME, job_id=number, nodes=nodes)
+
+    def probe(self, runner: CommandRunner) -> SchedulerFacts | None:
+        if (
+            runner.which("qsub") is None
+            or runner.which("pbsnodes") is None
+            or runner.which("qconf") is not None
+        ):
+            return None
+        told, queues = runner.run_all((("qsub", "--version"), ("qstat", "-Q", "-f")))
+        if told.unanswered:
+            return unresponsive(self.NAME, self.TITLE, told)
+        version, flavour = _flavour(told.stdout + told.stderr)
+        if flavour == "front":
+            version = version_in(runner.run(["sinfo", "--version"]).stdout)
+        remarks = unanswered(queues)
+        known = queues.ok and flavour != "front"
+        return SchedulerFacts(
+            name=self.NAME,
+            version=version,
+            detail="Torque's commands on Slurm" if flavour == "front" else "",
+            partitions=_queues(queues.stdout, remarks) if known else (),
+            settings={"flavour": flavour},
+            remarks=tuple(remarks),
+        )
+
+    def objection(self, job: Job, site: Site) -> Refusal | None:
+        found = super().objection(job, site)
+        if found is None and job.scheduling.qos is not None and self._flavour_at(site) == "pro":
+            return Refusal("PBS Professional does not support qos", "remove qos, or use --partition")
+        if found is None and max_concurrent(job) is not None and not self.has_arrays(site):
+            return Refusal(
+                "Torque's commands on Slurm do not support arrays: each point is a job of its own",
+                "remove --at-once, or use --scheduler slurm",
+            )
+        return found
+
+    def warnings(self, job: Job, site: Site) -> tuple[str, ...]:
+        found = super().warnings(job, site)
+        if not job.environment_from or self._flavour_at(site) == "front":
+            return found
+        names = ", ".join(job.environment_from)
+        return (*found, f"PBS may show the values of {names} to other users while the job exists (qstat -f)")
+
+    def directives(self, job: Job, site: Site) -> tuple[str, ...]:
+        flavour = self._flavour_at(site)
+        scheduling = job.scheduling
+        options = [f"-N {job_name(job)[: 15 if flavour == 'torque' else 230]}", "-j oe"]
+        options += _resources_pro(job) if flavour == "pro" else _resources_torque(job)
+        if job.walltime_s is not None:
+            options.append(f"-l walltime={clock(job.walltime_s)}")
+        queue = scheduling.partition
+        if scheduling.reservation is not None and flavour == "pro":
+            queue = scheduling.reservation  # a reservation is a queue there
+        elif scheduling.reservation is not None:
+            options.append(f"-W x=FLAGS:ADVRES:{scheduling.reservation}")
+        if queue is not None:
+            options.append(f"-q {queue}")
+        if scheduling.account is not None:
+            options.append(f"-A {scheduling.account}")
+        if scheduling.qos is not None:
+            options.append(f"-l qos={scheduling.qos}")
+        elements = array_range(job)
+        if elements is not None and flavour != "front":
+            if flavour == "pro" and elements == "0-0":
+                elements = "0-1:2"  # arrays of one element fail
+            limit = f"%{max_concurrent(job)}" if max_concurrent(job) else ""
+            options.append(f"{'-J' if flavour == 'pro' else '-t'} {elements}{limit}")
+        if scheduling.after:
+            options.append("-W depend=afterok:" + ":".join(scheduling.after))
+        if (address := mail_to(job)) is not None:
+            options.append("-m ae")
+            options += [f"-M {address}"] if address else []
+        if job.environment_from and flavour != "front":  # sbatch, which it calls, passes everything on
+            options.append("-v " + ",".join(job.environment_from))
+        if flavour != "front":
+            options.append(f"-r {'y' if scheduling.requeue else 'n'}")
+        lines = [f"#PBS {option}" for option in (*options, *scheduling.options)]
+        if flavour == "front":  # its qsub has no such options and passes the script to sbatch
+            lines += [f"#SBATCH --{'' if scheduling.requeue else 'no-'}requeue", "#SBATCH --open-mode=append"]
+        return tuple(lines)
+
+    def submit(self, script: str, log: str) -> tuple[str, ...]:
+        return ("qsub", "-j", "oe", "-o", log, script)  # Slurm's front end ignores -j in #PBS lines
+
+    def job_id(self, outcome: Outcome) -> str:
+        if not outcome.ok:
+            raise PlanError(
+                "PBS rejected the job", context=output_tail(outcome), remedy="qstat -Q   # lists the queues"
+            )
+        return found_job_id(outcome, r"^(\d+(?:\[\d*\])?(?:\.[\w.-]+)?)\s*$")
+
+    def queries(self, job_ids: Sequence[str]) -> tuple[Query, ...]:
+        # It fails for a job that the server has forgotten, but still reports the others. -x: Professional
+        # also reports ended jobs; Torque does not support it, and forgets jobs after some minutes.
+        # 17[3].server: an element; -t with the array's own ID reports all of them.
+        asked = dict.fromkeys(re.sub(r"\[\d+\]", "[]", job_id) for job_id in job_ids)
+        apart = ("-t",) if any("[]" in number for number in asked) else ()
+        return (
+            Query(("qstat", *apart, "-f", *asked), _entries, _odd),
+            Query(("qstat", "-x", *apart, "-f", *asked), _entries),
+        )
+
+    def element(self, job_id: str, index: int) -> str:
+        return job_id.replace("[]", f"[{index}]")
+
+    def has_arrays(self, site: Site) -> bool:
+        return self._flavour_at(site) != "front"
+
+    def _flavour_at(self, site: Site) -> str:
+        facts = site.scheduler(self.NAME)
+        return facts.settings.get("flavour", "torque") if facts is not None else "torque"
+
+    def assumptions(self, job: Job) -> tuple[Mapping[str, str], str]:
+        return {"flavour": "pro"}, "PBS Professional or OpenPBS"
+
+    def cancel(self, job_id: str) -> tuple[str, ...]:
+        return ("qdel", job_id)
 
 
 def _flavour(text: str) -> tuple[str, str]:
@@ -182,70 +279,6 @@ def _default_memory(values: dict[str, str]) -> DefaultMemory | None:
     return None
 
 
-def _of(site: Site) -> str:
-    facts = site.scheduler(NAME)
-    return facts.settings.get("flavour", "torque") if facts is not None else "torque"
-
-
-def objection(job: Job, site: Site) -> Refusal | None:
-    found = by_partition.objection(NAME, job, site, word="queue", needs_default=False)
-    if found is None and job.scheduling.qos is not None and _of(site) == "pro":
-        return Refusal("PBS Professional does not support qos", "remove qos, or use --partition")
-    if found is None and at_once(job) is not None and not has_arrays(site):
-        return Refusal(
-            "Torque's commands on Slurm do not support arrays: each point is a job of its own",
-            "remove --at-once, or use --scheduler slurm",
-        )
-    return found
-
-
-def warnings(job: Job, site: Site) -> tuple[str, ...]:
-    found = by_partition.warnings(NAME, job, site)
-    if not job.environment_from or _of(site) == "front":
-        return found
-    names = ", ".join(job.environment_from)
-    return (*found, f"PBS may show the values of {names} to other users while the job exists (qstat -f)")
-
-
-def directives(job: Job, site: Site) -> tuple[str, ...]:
-    flavour = _of(site)
-    scheduling = job.scheduling
-    options = [f"-N {job_name(job)[: 15 if flavour == 'torque' else 230]}", "-j oe"]
-    options += _resources_pro(job) if flavour == "pro" else _resources_torque(job)
-    if job.walltime_s is not None:
-        options.append(f"-l walltime={clock(job.walltime_s)}")
-    queue = scheduling.partition
-    if scheduling.reservation is not None and flavour == "pro":
-        queue = scheduling.reservation  # a reservation is a queue there
-    elif scheduling.reservation is not None:
-        options.append(f"-W x=FLAGS:ADVRES:{scheduling.reservation}")
-    if queue is not None:
-        options.append(f"-q {queue}")
-    if scheduling.account is not None:
-        options.append(f"-A {scheduling.account}")
-    if scheduling.qos is not None:
-        options.append(f"-l qos={scheduling.qos}")
-    elements = array_range(job)
-    if elements is not None and flavour != "front":
-        if flavour == "pro" and elements == "0-0":
-            elements = "0-1:2"  # arrays of one element fail
-        limit = f"%{at_once(job)}" if at_once(job) else ""
-        options.append(f"{'-J' if flavour == 'pro' else '-t'} {elements}{limit}")
-    if scheduling.after:
-        options.append("-W depend=afterok:" + ":".join(scheduling.after))
-    if (address := mail_to(job)) is not None:
-        options.append("-m ae")
-        options += [f"-M {address}"] if address else []
-    if job.environment_from and flavour != "front":  # sbatch, which it calls, passes everything on
-        options.append("-v " + ",".join(job.environment_from))
-    if flavour != "front":
-        options.append(f"-r {'y' if scheduling.requeue else 'n'}")
-    lines = [f"#PBS {option}" for option in (*options, *scheduling.options)]
-    if flavour == "front":  # its qsub has no such options and passes the script to sbatch
-        lines += [f"#SBATCH --{'' if scheduling.requeue else 'no-'}requeue", "#SBATCH --open-mode=append"]
-    return tuple(lines)
-
-
 def _resources_torque(job: Job) -> Iterator[str]:
     words = [f"nodes={job.topology.nodes}", f"ppn={cpus_per_node(job)}"]
     if gpus_per_node(job):
@@ -273,28 +306,6 @@ def _resources_pro(job: Job) -> Iterator[str]:
         words.append(job.scheduling.constraint)
     yield "-l " + ":".join(words)
     yield "-l place=scatter" + (":excl" if job.scheduling.exclusive else "")
-
-
-def submit(script: str, log: str) -> tuple[str, ...]:
-    return ("qsub", "-j", "oe", "-o", log, script)  # Slurm's front end ignores -j in #PBS lines
-
-
-def job_id(outcome: Outcome) -> str:
-    if not outcome.ok:
-        raise PlanError("PBS rejected the job", context=said(outcome), remedy="qstat -Q   # lists the queues")
-    return found_job_id(outcome, r"^(\d+(?:\[\d*\])?(?:\.[\w.-]+)?)\s*$")
-
-
-def queries(job_ids: Sequence[str]) -> tuple[Query, ...]:
-    # It fails for a job that the server has forgotten, but still reports the others. -x: Professional also
-    # reports ended jobs; Torque does not support it, and forgets jobs after some minutes.
-    # 17[3].server: an element; -t with the array's own ID reports all of them.
-    asked = dict.fromkeys(re.sub(r"\[\d+\]", "[]", job_id) for job_id in job_ids)
-    apart = ("-t",) if any("[]" in number for number in asked) else ()
-    return (
-        Query(("qstat", *apart, "-f", *asked), _entries, _odd),
-        Query(("qstat", "-x", *apart, "-f", *asked), _entries),
-    )
 
 
 #: The servers' messages about unknown jobs.
@@ -338,19 +349,3 @@ def _entries(outcome: Outcome) -> tuple[QueueEntry, ...]:
             )
         )
     return tuple(found)
-
-
-def element(job_id: str, index: int) -> str:
-    return job_id.replace("[]", f"[{index}]")
-
-
-def has_arrays(site: Site) -> bool:
-    return _of(site) != "front"
-
-
-def cancel(job_id: str) -> tuple[str, ...]:
-    return ("qdel", job_id)
-
-
-def attach(job_id: str, words: Sequence[str] | None) -> tuple[str, ...] | None:
-    return None

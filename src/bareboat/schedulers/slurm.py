@@ -16,69 +16,45 @@ from bareboat.model import (
     Outcome,
     Partition,
     QueueEntry,
-    Refusal,
     SchedulerFacts,
     Site,
 )
 from bareboat.schedulers import (
     CLUSTER,
-    MEM_PER_NODE,
     Allocation,
     Array,
-    Asks,
     ClusterQuery,
+    CommandRunner,
     CountHosts,
     Place,
     PlaceQuery,
     Query,
+    Scheduler,
+)
+from bareboat.schedulers.by_partition import MAX_ARRAY
+from bareboat.schedulers.requests import (
     array_range,
-    at_once,
-    by_partition,
     clock,
-    each_line,
-    found_job_id,
     gpus_per_node,
     job_name,
     mail_to,
+    max_concurrent,
     mebibytes,
+)
+from bareboat.schedulers.tool_output import (
+    each_line,
+    found_job_id,
     name_in,
     number,
     number_or_none,
-    said,
-    silent,
+    output_tail,
     unanswered,
+    unresponsive,
     version_in,
 )
 from bareboat_base.errors import PlanError, ToolError
 
-NAME = "slurm"
-TITLE = "Slurm"
-AT_ONCE = False
-SIGNALS_BY_FILE = False
-WARNS = True
-SUBMITS_STDIN = False
 _CANCELLED = r"slurmstepd(-\S+)?: error: \*\*\* (JOB|STEP) \S+ ON .* CANCELLED AT .* DUE TO "
-MARKS = (
-    Mark(
-        pattern=r"slurmstepd(-\S+)?: error: (.*[Ee]xceeded (job |step )?memory limit|.*oom[-_]kill event)",
-        state=JobState.OUT_OF_MEMORY,
-    ),
-    Mark(pattern=r"srun: error: .*: Out Of Memory", state=JobState.OUT_OF_MEMORY),
-    Mark(pattern=_CANCELLED + "TIME LIMIT", state=JobState.TIMEOUT),
-    Mark(pattern=_CANCELLED + "PREEMPTION", state=JobState.PREEMPTED),
-    Mark(pattern=_CANCELLED + "NODE FAILURE", state=JobState.NODE_FAIL),
-)
-MORE_MEMORY = MEM_PER_NODE
-UNTESTED = ""
-STARTS_BY = "srun"
-PARTITION = "partition"
-CLUSTERS = ClusterQuery(("scontrol", "show", "config"), r"^ClusterName\s*=\s*([\w.-]{1,255})\s*$")
-JOB_ID = '"${SLURM_JOB_ID:-$$}"'
-JOB_ID_FORM = r"\d{1,20}(_\d{1,10})?(\+\d{1,10})?"
-LIST = "squeue --me"
-
-ARRAY = Array(index="${SLURM_ARRAY_TASK_ID-}", job_id='"${SLURM_ARRAY_JOB_ID-$$}_${SLURM_ARRAY_TASK_ID-}"')
-
 _STATES = {
     "PENDING": JobState.PENDING,
     "CONFIGURING": JobState.PENDING,
@@ -107,58 +83,207 @@ _STATES = {
 }  # https://slurm.schedmd.com/squeue.html#SECTION_JOB-STATE-CODES
 
 
-def snippet() -> str:
-    return bash.piece(__package__, NAME)
-
-
-def allocation(environment: Mapping[str, str], count_hosts: CountHosts) -> Allocation | None:
-    number, nodes = environment.get("SLURM_JOB_ID", ""), environment.get("SLURM_JOB_NUM_NODES", "")
-    if not (number.isdecimal() and nodes.isdecimal()):
-        return None
-    here = "SLURMD_NODENAME" in environment  # else salloc's shell, on the login node
-    words = ("srun", f"--jobid={number}", "--overlap", "--nodes=1", "--ntasks=1", "--mpi=none")
-    return Allocation(scheduler=NAME, job_id=number, nodes=int(nodes), here=here, start=() if here else words)
-
-
-def probe(asks: Asks) -> SchedulerFacts | None:
-    if asks.which("sbatch") is None or asks.which("sinfo") is None:
-        return None
-    user = asks.run(["id", "-un"]).stdout.strip()
-    # Concurrently: a busy controller takes seconds for each.
-    told, shown, nodes, plugins, config, associations = asks.run_all(
-        (
-            ("sbatch", "--version"),
-            ("scontrol", "--oneliner", "show", "partition"),
-            ("sinfo", "--noheader", "--format=%R|%c|%m|%G"),
-            ("srun", "--mpi=list"),
-            CLUSTERS.argv,
-            ("sacctmgr", "--noheader", "--parsable2", "show", "associations", f"users={user}",
-             "format=account"),
-        )
-    )  # fmt: skip
-    # "slurm 24.11.5"; on Debian "slurm-wlm 22.05.8".
-    version = version_in(told.stdout, r"slurm\S*\s+(\d[\w.-]*)")
-    if not shown.ok:
-        return silent(NAME, TITLE, shown, version=version)
-    remarks = unanswered(told, nodes, plugins, config, associations)
-    partitions = _partitions(shown.stdout, nodes.stdout, remarks)
-    accounts, settings = _accounts(associations, config.stdout)
-    if name := CLUSTERS.name(config):
-        settings[CLUSTER] = name
-    # Elements are numbered from 0, so this is the first invalid number.
-    largest = re.search(r"^MaxArraySize\s*=\s*(\d{1,12})$", config.stdout, re.MULTILINE)
-    if largest is not None:
-        settings[by_partition.MAX_ARRAY] = largest[1]
-    return SchedulerFacts(
-        name=NAME,
-        version=version,
-        partitions=partitions,
-        accounts=accounts,
-        mpi_plugins=_mpi_plugins(plugins.stdout + plugins.stderr),
-        default_memory=_default_memory(dict(re.findall(r"(?m)^(\w+)\s*=\s*(\S+)", config.stdout))),
-        settings=settings,
-        remarks=tuple(remarks),
+class Slurm(Scheduler):
+    NAME = "slurm"
+    TITLE = "Slurm"
+    WARNS = True
+    RESTART = r".*(CANCELLED|CANCELED) AT .* DUE TO (JOB REQUEUE|PREEMPTION|NODE FAILURE).*"
+    MARKS = (
+        Mark(
+            pattern=r"slurmstepd(-\S+)?: error: .*([Ee]xceeded (job |step )?memory limit|oom[-_]kill event)",
+            state=JobState.OUT_OF_MEMORY,
+        ),
+        Mark(pattern=r"srun: error: .*: Out Of Memory", state=JobState.OUT_OF_MEMORY),
+        Mark(pattern=_CANCELLED + "TIME LIMIT", state=JobState.TIMEOUT),
+        Mark(pattern=_CANCELLED + "PREEMPTION", state=JobState.PREEMPTED),
+        Mark(pattern=_CANCELLED + "NODE FAILURE", state=JobState.NODE_FAIL),
     )
+    PARTITION = "partition"
+    NEEDS_PARTITION = True
+    PING = "scontrol ping"
+    STARTS_BY = "srun"
+    IN_SLURM = True
+    CLUSTERS = ClusterQuery(("scontrol", "show", "config"), r"^ClusterName\s*=\s*([\w.-]{1,255})\s*$")
+    JOB_ID = '"${SLURM_JOB_ID:-$$}"'
+    JOB_ID_FORM = r"\d{1,20}(_\d{1,10})?(\+\d{1,10})?"
+    JOB_VARIABLE = "SLURM_JOB_ID"
+    VARIABLES = ("SLURM_",)
+    LIST = "squeue --me"
+    ARRAY = Array(
+        index="${SLURM_ARRAY_TASK_ID-}", job_id='"${SLURM_ARRAY_JOB_ID-$$}_${SLURM_ARRAY_TASK_ID-}"'
+    )
+
+    def snippet(self) -> str:
+        return bash.piece(__package__, self.NAME)
+
+    def allocation(self, environment: Mapping[str, str], count_hosts: CountHosts) -> Allocation | None:
+        number, nodes = environment.get(self.JOB_VARIABLE, ""), environment.get("SLURM_JOB_NUM_NODES", "")
+        if not (number.isdecimal() and nodes.isdecimal()):
+            return None
+        here = "SLURMD_NODENAME" in environment  # else salloc's shell, on the login node
+        words = ("srun", f"--jobid={number}", "--overlap", "--nodes=1", "--ntasks=1", "--mpi=none")
+        return Allocation(
+            scheduler=self.NAME, job_id=number, nodes=int(nodes), here=here, start=() if here else words
+        )
+
+    def probe(self, runner: CommandRunner) -> SchedulerFacts | None:
+        if runner.which("sbatch") is None or runner.which("sinfo") is None:
+            return None
+        user = runner.run(["id", "-un"]).stdout.strip()
+        # Concurrently: a busy controller takes seconds for each.
+        told, shown, nodes, plugins, config, associations = runner.run_all(
+            (
+                ("sbatch", "--version"),
+                ("scontrol", "--oneliner", "show", "partition"),
+                ("sinfo", "--noheader", "--format=%R|%c|%m|%G"),
+                ("srun", "--mpi=list"),
+                self.CLUSTERS.argv,
+                ("sacctmgr", "--noheader", "--parsable2", "show", "associations", f"users={user}",
+                 "format=account"),
+            )
+        )  # fmt: skip
+        # "slurm 24.11.5"; on Debian "slurm-wlm 22.05.8".
+        version = version_in(told.stdout, r"slurm\S*\s+(\d[\w.-]*)")
+        if not shown.ok:
+            return unresponsive(self.NAME, self.TITLE, shown, version=version)
+        remarks = unanswered(told, nodes, plugins, config, associations)
+        partitions = _partitions(shown.stdout, nodes.stdout, remarks)
+        accounts, settings = _accounts(associations, config.stdout)
+        if name := self.CLUSTERS.name(config):
+            settings[CLUSTER] = name
+        # Elements are numbered from 0, so this is the first invalid number.
+        largest = re.search(r"^MaxArraySize\s*=\s*(\d{1,12})$", config.stdout, re.MULTILINE)
+        if largest is not None:
+            settings[MAX_ARRAY] = largest[1]
+        return SchedulerFacts(
+            name=self.NAME,
+            version=version,
+            partitions=partitions,
+            accounts=accounts,
+            mpi_plugins=_mpi_plugins(plugins.stdout + plugins.stderr),
+            default_memory=_default_memory(dict(re.findall(r"(?m)^(\w+)\s*=\s*(\S+)", config.stdout))),
+            settings=settings,
+            remarks=tuple(remarks),
+        )
+
+    def directives(self, job: Job, site: Site) -> tuple[str, ...]:
+        topology, scheduling = job.topology, job.scheduling
+        options = [
+            f"--job-name={job_name(job)}",
+            f"--nodes={topology.nodes}",
+            f"--ntasks-per-node={topology.ranks_per_node}",
+            f"--cpus-per-task={topology.cpus_per_rank or 1}",
+        ]
+        if gpus_per_node(job):
+            options.append(f"--gres=gpu:{gpus_per_node(job)}")
+        if scheduling.mem_per_node_bytes is not None:
+            options.append(f"--mem={mebibytes(scheduling.mem_per_node_bytes)}M")
+        if job.walltime_s is not None:
+            options.append(f"--time={clock(-(-job.walltime_s // 60) * 60)}")  # Slurm counts minutes
+        for name in ("partition", "account", "qos", "reservation", "constraint"):
+            value = getattr(scheduling, name)
+            if value is not None:
+                options.append(f"--{name}={value}")
+        if scheduling.exclusive:
+            options.append("--exclusive")
+        if scheduling.after:
+            options.append("--dependency=afterok:" + ":".join(scheduling.after))
+        if (address := mail_to(job)) is not None:
+            options.append("--mail-type=END,FAIL")
+            options += [f"--mail-user={address}"] if address else []
+        options.append("--requeue" if scheduling.requeue else "--no-requeue")
+        if scheduling.warning_s:
+            options.append(f"--signal=B:USR1@{scheduling.warning_s}")  # B: to the script, which passes it on
+        options.append("--open-mode=append")
+        if job.environment_from:
+            options.append("--export=ALL")
+        if (elements := array_range(job)) is not None:
+            options.append(f"--array={elements}" + (f"%{max_concurrent(job)}" if max_concurrent(job) else ""))
+        return tuple(f"#SBATCH {option}" for option in (*options, *scheduling.options))
+
+    def submit(self, script: str, log: str) -> tuple[str, ...]:
+        return ("sbatch", "--parsable", f"--output={log.replace('%', '%%')}", script)
+
+    def job_id(self, outcome: Outcome) -> str:
+        if not outcome.ok:
+            raise PlanError(
+                "Slurm rejected the job", context=output_tail(outcome), remedy=_remedy(outcome.stderr)
+            )
+        return found_job_id(outcome, r"^(\d+)(?:;.*)?$")
+
+    def queries(self, job_ids: Sequence[str]) -> tuple[Query, ...]:
+        wanted = frozenset(job_ids)
+
+        # ARRAY_ELEMENT is needed to separate an array's elements. Query by the array's ID, since a list of
+        # thousands of elements is too long for an argument.
+        arrays = any("_" in job_id for job_id in job_ids)
+        asked = dict.fromkeys(job_id.partition("_")[0] for job_id in job_ids)
+
+        def live(outcome: Outcome) -> tuple[QueueEntry, ...]:
+            if not outcome.ok:
+                raise ToolError(
+                    "squeue does not answer", context=output_tail(outcome), remedy="scontrol ping"
+                )
+            return tuple(
+                entry for entry in map(_entry, outcome.stdout.splitlines()) if entry.job_id in wanted
+            )
+
+        def ended(outcome: Outcome) -> tuple[QueueEntry, ...]:
+            # Without accounting, only the run's own exit code is known.
+            entries = map(_entry, outcome.stdout.splitlines()) if outcome.ok else ()
+            return tuple(
+                msgspec.structs.replace(entry, job_id=job_id)
+                for entry in entries
+                for job_id in _elements(entry.job_id, wanted)
+                if not arrays or job_id in wanted
+            )
+
+        return (
+            # All states: the controller knows a job's end for some minutes, the accounts later.
+            Query(
+                ("squeue", "--noheader", "--me", "--states=all", *(["--array"] if arrays else []),
+                 "--format=%i|%T|%r|%N"),
+                live,
+                _odd,
+            ),
+            Query(
+                ("sacct", "--noheader", "--parsable2", "--allocations", f"--jobs={','.join(asked)}",
+                 f"--format={'JobID' if arrays else 'JobIDRaw'},State,Reason,NodeList"),
+                ended, _odd,
+            ),
+        )  # fmt: skip
+
+    def place(self, job_id: str) -> PlaceQuery:
+        number = job_id.partition("_")[0]
+
+        def parse(outcome: Outcome) -> Place | None:
+            # In the order of priority, jobs of other users included where the site shows them.
+            lines = [line.strip().split("|") for line in outcome.stdout.splitlines() if line.count("|") == 3]
+            own = next((line for line in lines if re.split(r"[_+]", line[0])[0] == number), None)
+            if not outcome.ok or own is None or own[3] in _HELD:
+                return None
+            others = [line for line in lines if line[1] == own[1] and line[3] not in _HELD]
+            starts_at = own[2] if re.fullmatch(r"[\dT:-]+", own[2]) else ""
+            return Place(
+                position=1 + others.index(own), of=len(others), queue=f"partition {own[1]}",
+                starts_at=starts_at.replace("T", " "),
+            )  # fmt: skip
+
+        return PlaceQuery(
+            ("squeue", "--noheader", "--states=PENDING", "--sort=-p,i", "--format=%i|%P|%S|%r"), parse
+        )
+
+    def element(self, job_id: str, index: int) -> str:
+        return f"{job_id}_{index}"
+
+    def cancel(self, job_id: str) -> tuple[str, ...]:
+        return ("scancel", job_id)
+
+    def attach(self, job_id: str, words: Sequence[str] | None) -> tuple[str, ...] | None:
+        words = words or _SHELL
+        if "_" in job_id:  # srun accepts only an element's own job ID, which squeue knows
+            return ("bash", "-c", _ATTACH, job_id, *words)
+        return ("srun", f"--jobid={job_id}", "--overlap", "--nodes=1", "--ntasks=1", "--pty", *words)
 
 
 def _partitions(shown: str, nodes: str, remarks: list[str]) -> tuple[Partition, ...]:
@@ -246,60 +371,6 @@ def _mpi_plugins(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(words))
 
 
-def objection(job: Job, site: Site) -> Refusal | None:
-    return by_partition.objection(NAME, job, site)
-
-
-def warnings(job: Job, site: Site) -> tuple[str, ...]:
-    return by_partition.warnings(NAME, job, site)
-
-
-def directives(job: Job, site: Site) -> tuple[str, ...]:
-    topology, scheduling = job.topology, job.scheduling
-    options = [
-        f"--job-name={job_name(job)}",
-        f"--nodes={topology.nodes}",
-        f"--ntasks-per-node={topology.ranks_per_node}",
-        f"--cpus-per-task={topology.cpus_per_rank or 1}",
-    ]
-    if gpus_per_node(job):
-        options.append(f"--gres=gpu:{gpus_per_node(job)}")
-    if scheduling.mem_per_node_bytes is not None:
-        options.append(f"--mem={mebibytes(scheduling.mem_per_node_bytes)}M")
-    if job.walltime_s is not None:
-        options.append(f"--time={clock(-(-job.walltime_s // 60) * 60)}")  # Slurm counts minutes
-    for name in ("partition", "account", "qos", "reservation", "constraint"):
-        value = getattr(scheduling, name)
-        if value is not None:
-            options.append(f"--{name}={value}")
-    if scheduling.exclusive:
-        options.append("--exclusive")
-    if scheduling.after:
-        options.append("--dependency=afterok:" + ":".join(scheduling.after))
-    if (address := mail_to(job)) is not None:
-        options.append("--mail-type=END,FAIL")
-        options += [f"--mail-user={address}"] if address else []
-    options.append("--requeue" if scheduling.requeue else "--no-requeue")
-    if scheduling.warning_s:
-        options.append(f"--signal=B:USR1@{scheduling.warning_s}")  # B: to the script, which passes it on
-    options.append("--open-mode=append")
-    if job.environment_from:
-        options.append("--export=ALL")
-    if (elements := array_range(job)) is not None:
-        options.append(f"--array={elements}" + (f"%{at_once(job)}" if at_once(job) else ""))
-    return tuple(f"#SBATCH {option}" for option in (*options, *scheduling.options))
-
-
-def submit(script: str, log: str) -> tuple[str, ...]:
-    return ("sbatch", "--parsable", f"--output={log.replace('%', '%%')}", script)
-
-
-def job_id(outcome: Outcome) -> str:
-    if not outcome.ok:
-        raise PlanError("Slurm rejected the job", context=said(outcome), remedy=_remedy(outcome.stderr))
-    return found_job_id(outcome, r"^(\d+)(?:;.*)?$")
-
-
 def _remedy(text: str) -> str:
     """The remedy for a refusal that was not predicted."""
     for pattern, remedy in (
@@ -323,68 +394,8 @@ def _remedy(text: str) -> str:
     return "correct [scheduling] in the job file, or ask the administrator"
 
 
-def queries(job_ids: Sequence[str]) -> tuple[Query, ...]:
-    wanted = frozenset(job_ids)
-
-    # ARRAY_ELEMENT is needed to separate an array's elements. Query by the array's ID, since a list of
-    # thousands of elements is too long for an argument.
-    arrays = any("_" in job_id for job_id in job_ids)
-    asked = dict.fromkeys(job_id.partition("_")[0] for job_id in job_ids)
-
-    def live(outcome: Outcome) -> tuple[QueueEntry, ...]:
-        if not outcome.ok:
-            raise ToolError("squeue does not answer", context=said(outcome), remedy="scontrol ping")
-        return tuple(entry for entry in map(_entry, outcome.stdout.splitlines()) if entry.job_id in wanted)
-
-    def ended(outcome: Outcome) -> tuple[QueueEntry, ...]:
-        # Without accounting, only the run's own exit code is known.
-        entries = map(_entry, outcome.stdout.splitlines()) if outcome.ok else ()
-        return tuple(
-            msgspec.structs.replace(entry, job_id=job_id)
-            for entry in entries
-            for job_id in _elements(entry.job_id, wanted)
-            if not arrays or job_id in wanted
-        )
-
-    return (
-        # All states: the controller knows a job's end for some minutes, the accounts later.
-        Query(
-            ("squeue", "--noheader", "--me", "--states=all", *(["--array"] if arrays else []),
-             "--format=%i|%T|%r|%N"),
-            live,
-            _odd,
-        ),
-        Query(
-            ("sacct", "--noheader", "--parsable2", "--allocations", f"--jobs={','.join(asked)}",
-             f"--format={'JobID' if arrays else 'JobIDRaw'},State,Reason,NodeList"),
-            ended, _odd,
-        ),
-    )  # fmt: skip
-
-
 #: Jobs for these reasons are not considered, whatever their priority.
 _HELD = ("Dependency", "DependencyNeverSatisfied", "JobHeldUser", "JobHeldAdmin", "BeginTime")
-
-
-def place(job_id: str) -> PlaceQuery:
-    number = job_id.partition("_")[0]
-
-    def parse(outcome: Outcome) -> Place | None:
-        # In the order of priority, jobs of other users included where the site shows them.
-        lines = [line.strip().split("|") for line in outcome.stdout.splitlines() if line.count("|") == 3]
-        own = next((line for line in lines if re.split(r"[_+]", line[0])[0] == number), None)
-        if not outcome.ok or own is None or own[3] in _HELD:
-            return None
-        others = [line for line in lines if line[1] == own[1] and line[3] not in _HELD]
-        starts_at = own[2] if re.fullmatch(r"[\dT:-]+", own[2]) else ""
-        return Place(
-            position=1 + others.index(own), of=len(others), queue=f"partition {own[1]}",
-            starts_at=starts_at.replace("T", " "),
-        )  # fmt: skip
-
-    return PlaceQuery(
-        ("squeue", "--noheader", "--states=PENDING", "--sort=-p,i", "--format=%i|%P|%S|%r"), parse
-    )
 
 
 def _odd(outcome: Outcome) -> list[str]:
@@ -422,27 +433,10 @@ def _entry(line: str) -> QueueEntry:
     )
 
 
-def element(job_id: str, index: int) -> str:
-    return f"{job_id}_{index}"
-
-
-def has_arrays(site: Site) -> bool:
-    return True
-
-
 _ATTACH = (
     'exec srun --jobid="$(squeue --noheader --jobs="$0" --format=%A)" --overlap --nodes=1 --ntasks=1 '
     '--pty "$@"'
 )
+
+
 _SHELL = ("bash", "-i")
-
-
-def cancel(job_id: str) -> tuple[str, ...]:
-    return ("scancel", job_id)
-
-
-def attach(job_id: str, words: Sequence[str] | None) -> tuple[str, ...] | None:
-    words = words or _SHELL
-    if "_" in job_id:  # srun accepts only an element's own job ID, which squeue knows
-        return ("bash", "-c", _ATTACH, job_id, *words)
-    return ("srun", f"--jobid={job_id}", "--overlap", "--nodes=1", "--ntasks=1", "--pty", *words)

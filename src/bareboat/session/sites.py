@@ -8,7 +8,6 @@ import msgspec
 from msgspec import UNSET
 
 from bareboat import registry
-from bareboat.schedulers import assumed_facts
 from bareboat.session import Purpose
 from bareboat_base.errors import UsageError
 
@@ -109,6 +108,6 @@ def planned_for(session: Session, job: Job, site: Site) -> tuple[Job, Site]:
     facts = site.scheduler(job.scheduler)
     if facts is not None and facts.works:
         return job, site
-    assumed = assumed_facts(job, registry.scheduler(job.scheduler).TITLE)
+    assumed = registry.scheduler(job.scheduler).assumed(job)
     others = tuple(each for each in site.schedulers if each.name != job.scheduler)
     return job, msgspec.structs.replace(site, schedulers=(*others, assumed))

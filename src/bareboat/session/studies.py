@@ -77,7 +77,7 @@ def _check_resources(request: StudyRequest, point: tuple[Value, ...], row: list[
             first.scheduler, first.job.topology, first.directives,
         ):  # fmt: skip
             continue
-        if registry.scheduler(plan.scheduler).AT_ONCE and registry.scheduler(first.scheduler).AT_ONCE:
+        if registry.scheduler(plan.scheduler).IS_LOCAL and registry.scheduler(first.scheduler).IS_LOCAL:
             continue
         where = point_text(request.factors, point)
         differ = sorted({*plan.directives} ^ {*first.directives})

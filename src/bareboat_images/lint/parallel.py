@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from bareboat import registry
 from bareboat.fabric.settings import Advice, Speakers, advice
 from bareboat.model import MpiFamily, Pmi, Refusal
 from bareboat.model.fabric import Network
@@ -60,9 +61,9 @@ def _startable(subject: ImageSubject) -> Iterator[Hit]:
     site = subject.site
     if site is None or not needs_mpi(subject.image):
         return
-    slurm = site.scheduler("slurm")
-    plugins = slurm.mpi_plugins if slurm is not None and slurm.works else ()
-    mpi_site = mpi_site_of(site, plugins=plugins, in_slurm=slurm is not None and slurm.works)
+    slurm = registry.slurm_facts(site)
+    plugins = slurm.mpi_plugins if slurm is not None else ()
+    mpi_site = mpi_site_of(site, plugins=plugins, in_slurm=slurm is not None)
     found = walk(subject.image, mpi_site, _LAYOUT)
     if isinstance(found, Refusal):
         reasons = "; ".join(f"{each.choice}: {each.reason}" for each in found.rejected[:3])

@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from bareboat import registry
 from bareboat.fabric.settings import PROVIDERS
 from bareboat.model import GpuDriver, Image, MpiFacts, Refusal, Site
 from bareboat.model.fabric import Kind
@@ -57,13 +58,12 @@ class TargetSite:
 
     @property
     def plugins(self) -> tuple[str, ...]:
-        facts = self.login.scheduler("slurm")
-        return facts.mpi_plugins if facts is not None and facts.works else ()
+        facts = registry.slurm_facts(self.login)
+        return facts.mpi_plugins if facts is not None else ()
 
     @property
     def in_slurm(self) -> bool:
-        facts = self.login.scheduler("slurm")
-        return facts is not None and facts.works
+        return registry.slurm_facts(self.login) is not None
 
     @property
     def fabrics(self) -> tuple[Kind, ...]:

@@ -1,0 +1,50 @@
+"""What a job requests, in the numbers and words that schedulers take. Pure."""
+
+from __future__ import annotations
+
+import re
+
+from msgspec import UNSET
+
+from bareboat.model import Job
+
+
+def job_name(job: Job) -> str:
+    """The job's name without spaces, colons and leading digits, which schedulers reject."""
+    name = re.sub(r"[^A-Za-z0-9._-]", "-", job.name) or "job"
+    return name if name[0].isalpha() else f"job-{name}"
+
+
+def mail_to(job: Job) -> str | None:
+    """The address for a mail at the job's end; "" is the user's own, None is no mail."""
+    if job.notify is UNSET or not isinstance(job.notify, str):
+        return None
+    return "" if job.notify == "mail" else job.notify
+
+
+def array_range(job: Job, *, first: int = 0) -> str | None:
+    """The numbers of a sweep's elements, FIRST-LAST; None when the job is not a sweep."""
+    return None if job.sweep is UNSET else f"{first}-{first + len(job.sweep.points) - 1}"
+
+
+def max_concurrent(job: Job) -> int | None:
+    """The number of a sweep's elements that may run at the same time."""
+    return None if job.sweep is UNSET else job.sweep.at_once
+
+
+def cpus_per_node(job: Job) -> int:
+    return job.topology.ranks_per_node * (job.topology.cpus_per_rank or 1)
+
+
+def gpus_per_node(job: Job) -> int:
+    return job.topology.ranks_per_node * job.topology.gpus_per_rank
+
+
+def clock(seconds: int) -> str:
+    """HH:MM:SS, the time format of all schedulers."""
+    return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+
+
+def mebibytes(size: int) -> int:
+    """The size in MiB, rounded up."""
+    return -(-size // 2**20)
