@@ -114,6 +114,7 @@ FACTS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("BB1203", {"execution": {"ExposedPorts": {"80/tcp": {}}}},
      {"execution": {"ExposedPorts": {"8080/tcp": {}}}}),
     ("BB1204", {"process": Process(user="app")}, {"process": Process(user="0:0")}),
+    ("BB1207", {"execution": {"OnBuild": ["COPY . /app"]}}, {"execution": {"OnBuild": None}}),
     ("BB1301", {"site": make_site(gpu_drivers=(make_driver(glibc="2.38"),)), "glibc": "2.31"},
      {"site": make_site(gpu_drivers=(make_driver(glibc="2.17"),)), "glibc": "2.31"}),
     ("BB1303", {"site": make_site(gpu_drivers=(make_driver(),)), "cuda": "13.0"},

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bareboat.session import images
-from bareboat_base.errors import PlanError
+from bareboat_base.errors import PlanError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bareboat.model import Image
     from bareboat.session import Session
+    from bareboat_images.build.bases import Triggers
     from bareboat_images.build.options import Built, Engine, Options, Reporter
-    from bareboat_images.oci.reference import Transport
+    from bareboat_images.oci.reference import Reference, Transport
+    from bareboat_images.recipe.stages import Recipe, Stage
+    from bareboat_images.store import Store
     from bareboat_images.transfer.locate import Access
 
 
@@ -32,7 +36,7 @@ def build(session: Session, options: Options, reach: Access, reporter: Reporter,
         options,
         Machine(
             name=machine,
-            image=lambda name: _base(session, name, reach, machine, pull=pull),
+            image=lambda name, local: _base(session, name, local, reach, machine, pull=pull),
             engine=lambda works: _engine(session, works),
         ),
         reporter,
@@ -88,22 +92,96 @@ def _taken(session: Session, kind: Transport, file: Path, reach: Access, command
     return image
 
 
-def _base(session: Session, name: str, reach: Access, machine: str, *, pull: bool) -> Image:
-    """A base image: of the store, or pulled. It passes the same checks as the image of a job."""
+def _base(
+    session: Session, name: str, local: Reference | None, reach: Access, machine: str, *, pull: bool
+) -> Image:
+    """A base image: of the store, or pulled. It passes the same checks as the image of a job. `local`: the
+    file or directory of this machine that holds it. A name is never the path of a file."""
     from bareboat_images.oci.reference import parse
-    from bareboat_images.transfer import locate
+    from bareboat_images.transfer import current
 
-    image = None
-    for each in () if pull else (name, *_same_name(name)):
-        image = image or locate.in_store(each, session.store, folder=session.folder)
-    if image is not None and images.to_check(session, name, image) is None:
-        return image
-    found = parse(name, folder=session.folder)
+    found = local
+    if local is None:
+        image = None if pull else _stored(session, name)
+        shown = name if session.store.knows(name) else image.reference if image is not None else name
+        if image is not None and images.to_check(session, shown, image) is None:
+            return image
+        found = parse(name, folder=session.folder)
+    elif (pulled := current.current(local, session.store, reach, machine=machine)) is not None:
+        return pulled.image
+    assert found is not None
     if session.settings["require_digest"]:
         from bareboat_images.transfer.pinning import check_reference
 
         check_reference(found, session.store, reach, ask=True)
     return images.pull(session, found, reach, machine=machine).image
+
+
+def _stored(session: Session, name: str) -> Image | None:
+    """The image of the store with this name, digest or pinned reference."""
+    from bareboat_images.oci.reference import parse
+
+    store = session.store
+    for each in (name, *_same_name(name)):
+        if store.knows(each):
+            return store.image(each)
+        with contextlib.suppress(UsageError):
+            pin = store.pinned(str(parse(each, folder=session.folder)))
+            if pin is not None and store.knows(pin.digest):
+                return store.image(pin.digest)
+    return None
+
+
+def triggers(session: Session, recipe: Recipe, stage: Stage, options: Options, reach: Access) -> Triggers:
+    """The ONBUILD triggers of a stage's base image, from the store, its file or its registry; nothing is
+    pulled."""
+    from bareboat_images.build import bases
+    from bareboat_images.oci.reference import Transport, parse
+    from bareboat_images.transfer import locate
+    from bareboat_images.transfer.pull import config_of
+
+    name = bases.external(recipe, stage)
+
+    def read() -> tuple[str, ...]:
+        if not name:
+            return ()
+        local = bases.local(stage.start, name, options)
+        image = _stored(session, name) if local is None else None
+        if image is not None:
+            return stored_triggers(session.store, image)
+        found = local or parse(name, folder=session.folder)
+        if found.transport is Transport.ROOTFS:
+            return ()
+        with session.store.scratch() as scratch:
+            source = (
+                locate.open_briefly(found, reach)
+                if local is None
+                else locate.open_source(found, reach, scratch=scratch)
+            )
+            return bases.of_config(config_of(source, os.uname().machine), name)
+
+    return bases.triggers(read)
+
+
+def stored_base_triggers(session: Session, recipe: Recipe) -> dict[str, tuple[str, ...] | None]:
+    """Base images of a recipe -> their ONBUILD triggers; None for an image that is not in the store."""
+    from bareboat_images.build import bases
+
+    found: dict[str, tuple[str, ...] | None] = {}
+    for stage in recipe.stages:
+        name = bases.external(recipe, stage)
+        if name and "$" not in name and name not in found:
+            image = _stored(session, name)
+            found[name] = None if image is None else stored_triggers(session.store, image)
+    return found
+
+
+def stored_triggers(store: Store, image: Image) -> tuple[str, ...]:
+    """The ONBUILD triggers of an image of the store."""
+    from bareboat_images.build import bases
+    from bareboat_images.oci import export
+
+    return bases.of_config(export.stored_config(store, image), image.reference or image.digest)
 
 
 def _same_name(name: str) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from msgspec import Struct, field
 
 from bareboat.model import Image
 from bareboat_images.build.packages import Packages
+from bareboat_images.oci.reference import Reference
 
 
 class Options(Struct, frozen=True, kw_only=True):
@@ -69,11 +70,11 @@ class Reporter(Protocol):
 
 class Machine(Struct, frozen=True, kw_only=True):
     """What a build uses of this machine. `name`: its architecture (`uname -m`); `image`: returns an image by
-    reference, pulled if missing; `engine`: returns the engine, given a function that tests a program by its
-    path."""
+    its name in a recipe, pulled if missing, or the one in a file of this machine; `engine`: returns the
+    engine, given a function that tests a program by its path."""
 
     name: str
-    image: Callable[[str], Image]
+    image: Callable[[str, Reference | None], Image]
     engine: Callable[[Callable[[str], bool]], Engine]
 
 

@@ -14,7 +14,7 @@ from bareboat.model import Image
 from bareboat_base import architectures, execute
 from bareboat_base.errors import ImageError, UsageError
 from bareboat_images import lease
-from bareboat_images.build import checks, config
+from bareboat_images.build import bases, checks, config
 from bareboat_images.build.options import Built, Machine, Options, Reporter
 from bareboat_images.build.rootfs import Rootfs
 from bareboat_images.build.stage import Builder, State
@@ -54,6 +54,7 @@ def parse(options: Options, machine: str) -> Recipe:
         for stage in recipe.closure(recipe.target(options.target)):
             _check_platform(stage, builtin)
             checks.check(stage, recipe.escape)
+            bases.check(recipe, stage, options)
     except RecipeError as error:
         raise error.named(options.name) from None
     return recipe
@@ -150,6 +151,9 @@ def _one(work: Work, recipe: Recipe, stage: Stage, done: Mapping[int, State]) ->
         base = _base(work, recipe, stage, done)
         try:
             triggers = tuple(trigger(text, stage.start.line) for text in base.config.triggers)
+            if bases.external(recipe, stage) and stage.number not in work.announced:
+                work.announced.add(stage.number)
+                _announce(work, stage, triggers)
             missing = any(each.number not in done for each in recipe.needs(stage, triggers))
         except RecipeError as error:
             raise error.named(work.options.name) from None
@@ -159,13 +163,22 @@ def _one(work: Work, recipe: Recipe, stage: Stage, done: Mapping[int, State]) ->
     raise Stopped
 
 
+def _announce(work: Work, stage: Stage, triggers: tuple[Instruction, ...]) -> None:
+    """Show the triggers of a base image, which are in no file of the user, before they run."""
+    if triggers:
+        rows = "\n".join(f"  {stages.shown_trigger(each.text)}" for each in triggers)
+        count = "1 instruction" if len(triggers) == 1 else f"{len(triggers)} instructions"
+        work.reporter.warn(f"{stage.base[:200]} adds {count} to this build (ONBUILD):\n{rows}")
+
+
 def _base(work: Work, recipe: Recipe, stage: Stage, done: Mapping[int, State]) -> State:
-    before = recipe.before(stage, stage.base)
-    if before is not None and not stage.base.isdigit():
-        state = done[before.number]
-        return State(state.rootfs, state.config.for_next_stage(), state.arguments)
     if stage.base == SCRATCH:
         return State(Rootfs(work.store), config.scratch())
+    if not bases.external(recipe, stage):
+        before = recipe.before(stage, stage.base)
+        assert before is not None
+        state = done[before.number]
+        return State(state.rootfs, state.config.for_next_stage(), state.arguments)
     image = work.image(stage.start, stage.base)
     _check_machine(work, stage, image)
     data = export.stored_config(work.store, image)

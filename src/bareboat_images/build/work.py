@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 from bareboat.model import Image, StoredLayer
 from bareboat_base.errors import BareboatError
 from bareboat_images import lease
+from bareboat_images.build import bases
 from bareboat_images.build.cache import Cache, Record
 from bareboat_images.build.files import Digester, Files
 from bareboat_images.build.options import Machine, Options, Reporter
 from bareboat_images.build.places import Owner
 from bareboat_images.build.rootfs import Rootfs, discard
 from bareboat_images.recipe import ignore
+from bareboat_images.recipe.faults import RecipeError
 from bareboat_images.recipe.instructions import Instruction
 from bareboat_images.store import Store
 
@@ -59,6 +61,8 @@ class Work:
         self.digester = Digester()
         self.cache = Cache(store, reads=not options.no_cache)
         self.steps = self.cached = 0
+        #: Numbers of the stages whose base image's triggers were shown.
+        self.announced: set[int] = set()
         self.stopped = threading.Event()
         self._lock = threading.Lock()
         self._shell_lock = threading.Lock()
@@ -107,7 +111,9 @@ class Work:
             if (found := self._images.get(name)) is not None:
                 return found
             try:
-                found = self.machine.image(name)
+                found = self.machine.image(name, bases.local(step, name, self.options))
+            except RecipeError:
+                raise
             except BareboatError as error:
                 place = f"{self.options.name}:{step.line}: {step.text.partition(chr(10))[0][:160]}"
                 error.context = f"{place}\n{error.context}" if error.context else place

@@ -82,7 +82,7 @@ class Step:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecipeSubject:
     """A Dockerfile. `ignore`: the text of its .dockerignore, None without one; `site`: where the image will
-    run, None when unknown."""
+    run, None when unknown; `triggers`: base images -> their ONBUILD triggers, None when unknown."""
 
     name: str
     text: str
@@ -92,6 +92,7 @@ class RecipeSubject:
     ignored: Mapping[int, frozenset[str]] = field(default_factory=dict)
     ignore: str | None = None
     site: Site | None = None
+    triggers: Mapping[str, tuple[str, ...] | None] = field(default_factory=dict)
 
     def runs(self, *, ships: bool = True) -> Iterator[Step]:
         """The RUN steps; with `ships`, those whose layers are in the image."""

@@ -12,6 +12,7 @@ from bareboat_images.lint import (
     parallel,
     pinning,
     privileges,
+    references,
     systems,
 )
 from bareboat_images.lint.rule import Rule
@@ -33,6 +34,7 @@ _MODULES = (
     leftovers,
     homes,
     privileges,
+    references,
     systems,
     accelerators,
     parallel,

@@ -49,6 +49,8 @@ _KEYS = ("bootstrap", "from", "stage", "registry", "namespace", "fingerprints", 
 _AGENTS = {
     "docker": "", "oci": "oci:", "oci-archive": "oci-archive:", "docker-archive": "docker-archive:",
 }  # fmt: skip
+#: Prefixes of an image that `localimage` reads.
+_LOCAL = ("sif", "rootfs", "squashfs")
 _FOLDER = "/.singularity.d"
 #: Where the sources of %files are mounted during the copy.
 _MOUNTED = "/run/bareboat-files"
@@ -232,6 +234,8 @@ def _base(draft: _Draft, start: Instruction) -> str:
     if not origin:
         raise start.fault("the header has no From", remedy="From: debian:12")
     if agent == "localimage":
+        if origin.partition(":")[0] in _LOCAL:  # the value of a build argument
+            return origin
         return f"sif:{origin}" if origin.endswith((".sif", ".simg")) else f"rootfs:{origin}"
     if agent not in _AGENTS:
         raise start.fault(

@@ -9,11 +9,13 @@ from types import MappingProxyType
 from msgspec import Struct
 
 from bareboat_base.nearest import nearest
+from bareboat_base.printable import one_line
 from bareboat_images.recipe import expansion, lines, mounts
 from bareboat_images.recipe.faults import RecipeError
 from bareboat_images.recipe.instructions import Instruction, parse
 
 _STAGE_NAME = re.compile(r"[a-z][a-z0-9-_.]*")
+_LONGEST_TRIGGER = 4000
 #: The name of an empty base.
 SCRATCH = "scratch"
 
@@ -133,6 +135,11 @@ def sources(step: Instruction) -> tuple[str, ...]:
     if step.name == "RUN":
         found += [each.stage for each in mounts.read(step, lambda text: text)]
     return tuple(each for each in found if each and "$" not in each)
+
+
+def shown_trigger(text: str) -> str:
+    """An ONBUILD instruction of somebody else's image in one line, long enough to hide nothing."""
+    return one_line(" ".join(text.split()), limit=_LONGEST_TRIGGER)
 
 
 def read(

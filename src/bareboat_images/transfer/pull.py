@@ -146,6 +146,15 @@ def layers_of(source: Source, machine: str) -> tuple[Descriptor, ...]:
         source.close()
 
 
+def config_of(source: Source, machine: str) -> bytes:
+    """The configuration of the image that a pull would fetch. Raises ImageError."""
+    try:
+        read = manifest.manifest(_choose(source, source.document(), machine)[-1], name=source.name)
+        return source.document(read.config.digest).data
+    finally:
+        source.close()
+
+
 def unkept(store: Store, image: Image, document: Document) -> tuple[Descriptor, ...]:
     """The image's layers that the store has only unpacked, not in the form that its manifest names."""
     read = manifest.manifest(document, name=image.reference or image.digest)

@@ -154,10 +154,12 @@ def image_of(lock: Lock, store: Store, wishes: Wishes) -> tuple[Job, Part]:
 def pinned_reference(image: LockedImage) -> str | None:
     """The reference of a pulled image with its digest; None for an image of a file."""
     reference = image.reference
+    if not re.fullmatch(
+        r"[a-z0-9][a-z0-9.-]*(:\d+)?(/[a-z0-9._-]+)+(:[\w.-]{1,128})?(@\w+:[0-9a-f]+)?", reference
+    ):
+        return None
     if "@" in reference:
         return reference
-    if not re.fullmatch(r"[a-z0-9][a-z0-9.-]*(:\d+)?(/[a-z0-9._-]+)+(:[\w.-]{1,128})?", reference):
-        return None
     last = reference.rpartition("/")[2]
     name = reference[: len(reference) - len(last)] + last.partition(":")[0]
     return f"{name}@{image.digest}"

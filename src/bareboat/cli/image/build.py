@@ -18,6 +18,7 @@ from bareboat_images.store import check_image_name
 if TYPE_CHECKING:
     from bareboat_images.build.options import Options
     from bareboat_images.build.packages import Packages
+    from bareboat_images.transfer.locate import Access
 
 EXAMPLE = "bareboat image build -t myapp:1.0 ."
 
@@ -134,7 +135,7 @@ def run(context: Context) -> int:
 
         return matrix.run(context, asked, reach)
     if options.dry_run:
-        return _show(context, asked)
+        return _show(context, asked, reach)
     reporter = BuildProgress(
         context.progress, shows=not (options.quiet or options.no_progress), verbose=options.verbose
     )
@@ -184,18 +185,22 @@ def run(context: Context) -> int:
     return 0
 
 
-def _show(context: Context, asked: Options) -> int:
-    """What would be built: the stages and their instructions, in order."""
+def _show(context: Context, asked: Options, reach: Access) -> int:
+    """What would be built: the stages and their instructions, in order, with those that base images add."""
+    from bareboat.session import builds
     from bareboat_images.build import solver
+    from bareboat_images.recipe import stages
 
     recipe = solver.parse(asked, os.uname().machine)
     wanted = recipe.closure(recipe.target(asked.target))
+    added = {stage.number: builds.triggers(context.session, recipe, stage, asked, reach) for stage in wanted}
     if context.options.json:
         console.result_json(
             [
                 {
                     "stage": stage.title,
                     "base": stage.base,
+                    "triggers": None if added[stage.number].unknown else list(added[stage.number].texts),
                     "steps": [
                         {"line": step.line, "text": " ".join(step.text.split())} for step in stage.steps
                     ],
@@ -206,8 +211,15 @@ def _show(context: Context, asked: Options) -> int:
         return 0
     for stage in wanted:
         console.result(f"{stage.title}: FROM {stage.base}")
+        for text in added[stage.number].texts:
+            console.result(f"  base  {stages.shown_trigger(text)}")
         for step in stage.steps:
             console.result(f"  {step.line:>4}  {' '.join(step.text.split())[:160]}")
+    for stage in wanted:
+        if why := added[stage.number].unknown:
+            context.progress.warn(
+                f"warning: {stage.base[:200]} may add instructions (ONBUILD), which are not shown: {why}"
+            )
     for name in recipe.unused:
         context.progress.warn(f"warning: build argument {name} is not used: no ARG declares it")
     return 0

@@ -254,14 +254,18 @@ def _recipe(context: Context, path: Path, ignored: frozenset[str]) -> tuple[list
     ignore = _beside(path)
 
     def subject(text: str) -> RecipeSubject:
-        return _subject(text, path, site, ignore)
+        return _subject(context, text, path, site, ignore)
 
     own = check.recipe(subject(text), ignore=ignored)
+    notes = [
+        f"{name[:200]} is not in the store: instructions that it adds to the build (ONBUILD) are unknown"
+        for name, triggers in subject(text).triggers.items()
+        if triggers is None
+    ]
     if options.fix:
         text, done = fix.fixed(text, lambda each: check.recipe(subject(each), ignore=ignored))
         _write(context, path, raw, written, text, done)
         own = check.recipe(subject(text), ignore=ignored)
-    notes: list[str] = []
     others: list[Finding] = []
     program = None if options.no_hadolint else hadolint.find()
     if program is not None and not options.dry_run:
@@ -273,13 +277,18 @@ def _recipe(context: Context, path: Path, ignored: frozenset[str]) -> tuple[list
     return check.together(own, others), notes
 
 
-def _subject(text: str, path: Path, site: Site | None, ignore: str | None) -> RecipeSubject:
+def _subject(context: Context, text: str, path: Path, site: Site | None, ignore: str | None) -> RecipeSubject:
+    import dataclasses
+
+    from bareboat.session import builds
     from bareboat_images.build.solver import platform_arguments
     from bareboat_images.lint.recipe import read
 
     machine = site.architecture if site is not None else os.uname().machine
     arguments = platform_arguments(machine) | {"TARGETSTAGE": "default"}
-    return read(text, name=str(path), machine_arguments=arguments, ignore=ignore, site=site)
+    found = read(text, name=str(path), machine_arguments=arguments, ignore=ignore, site=site)
+    triggers = builds.stored_base_triggers(context.session, found.recipe)
+    return dataclasses.replace(found, triggers=triggers)
 
 
 def _read(path: Path) -> bytes:
