@@ -411,6 +411,19 @@ def test_a_job_waits_for_the_runs_that_it_names(small: Desk) -> None:
     assert set((small.store / "runs").iterdir()) == runs
 
 
+def test_a_job_that_waits_for_one_that_fails_ends_with_the_reason(small: Desk) -> None:
+    how = {"nodes": 1, "ranks_per_node": 1}
+    first = small.submit(small.job("fails-late", ["sh", "-c", "sleep 4; exit 3"], **how))
+    more = f'[scheduling]\nafter = ["{first}"]'
+    second = small.submit(small.job("never", ["true"], more=more, **how))
+    small.wait(first, code=3)
+    small.bareboat("wait", second, code=1)
+    status = small.status(second)
+    assert (status["state"], status["exit_code"]) == ("dependency failed", 1)
+    assert "DependencyNeverSatisfied" in status["reason"]
+    assert "run the job that failed again" in status["reason"]
+
+
 def test_cancel_without_a_name_takes_the_newest(small: Desk) -> None:
     words = ["sleep", "300"]
     older, newest = (

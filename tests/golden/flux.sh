@@ -9,7 +9,7 @@
 #flux: --exclusive
 #flux: --dependency=afterok:17
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher torchrun, scheduler flux
-# Written by Bareboat 0.1.0, plan sha256:926645649ccd.
+# Written by Bareboat 0.1.0, plan sha256:ef623b377d7c.
 # It needs bash and the files under "Requirements", but no Bareboat.
 set -u
 
@@ -659,8 +659,9 @@ on_each_node() {
     bash "$script" "$how" FLUX_TASK_RANK "$@"
 }
 
+# The job is a Flux of its own, which ends with it: its parent queues the job again.
 again() { # $@: the script's own arguments; a point of a sweep is a job of its own, and they identify it
-  flux batch --output="${BAREBOAT_CONTROL%/*}/output.log" "$script" "$@"
+  flux --parent batch --output="${BAREBOAT_CONTROL%/*}/output.log" "$script" "$@"
 }
 
 pass_on() { echo "$1" >> "$BAREBOAT_CONTROL/signals"; }

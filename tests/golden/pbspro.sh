@@ -9,7 +9,7 @@
 #PBS -W depend=afterok:17
 #PBS -r y
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher torchrun, scheduler pbs
-# Written by Bareboat 0.1.0, plan sha256:a2045532ab1e.
+# Written by Bareboat 0.1.0, plan sha256:8f8051ed8423.
 # It needs bash and the files under "Requirements", but no Bareboat.
 set -u
 

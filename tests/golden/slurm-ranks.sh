@@ -10,11 +10,12 @@
 #SBATCH --account=physics
 #SBATCH --exclusive
 #SBATCH --dependency=afterok:17
+#SBATCH --kill-on-invalid-dep=yes
 #SBATCH --requeue
 #SBATCH --signal=B:USR1@300
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher ranks, scheduler slurm
-# Written by Bareboat 0.1.0, plan sha256:e8cfaede080a.
+# Written by Bareboat 0.1.0, plan sha256:936a67763054.
 # It needs bash and the files under "Requirements", but no Bareboat.
 set -u
 

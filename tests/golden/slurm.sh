@@ -10,11 +10,12 @@
 #SBATCH --account=physics
 #SBATCH --exclusive
 #SBATCH --dependency=afterok:17
+#SBATCH --kill-on-invalid-dep=yes
 #SBATCH --requeue
 #SBATCH --signal=B:USR1@300
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher torchrun, scheduler slurm
-# Written by Bareboat 0.1.0, plan sha256:80e52fe646f5.
+# Written by Bareboat 0.1.0, plan sha256:1164aa597c50.
 # It needs bash and the files under "Requirements", but no Bareboat.
 set -u
 

@@ -85,8 +85,9 @@ on_each_node() {
     bash "$script" "$how" FLUX_TASK_RANK "$@"
 }
 
+# The job is a Flux of its own, which ends with it: its parent queues the job again.
 again() { # $@: the script's own arguments; a point of a sweep is a job of its own, and they identify it
-  flux batch --output="${BAREBOAT_CONTROL%/*}/output.log" "$script" "$@"
+  flux --parent batch --output="${BAREBOAT_CONTROL%/*}/output.log" "$script" "$@"
 }
 
 pass_on() { echo "$1" >> "$BAREBOAT_CONTROL/signals"; }

@@ -5,7 +5,7 @@
 #flux: --cores-per-slot=1
 #flux: --time-limit=5400s
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher ranks, scheduler flux
-# Written by Bareboat 0.1.0, plan sha256:0a9101533b9d.
+# Written by Bareboat 0.1.0, plan sha256:29bf4c6cbb28.
 # It needs bash and the files under "Requirements", but no Bareboat.
 set -u
 
@@ -629,8 +629,9 @@ on_each_node() {
     bash "$script" "$how" FLUX_TASK_RANK "$@"
 }
 
+# The job is a Flux of its own, which ends with it: its parent queues the job again.
 again() { # $@: the script's own arguments; a point of a sweep is a job of its own, and they identify it
-  flux batch --output="${BAREBOAT_CONTROL%/*}/output.log" "$script" "$@"
+  flux --parent batch --output="${BAREBOAT_CONTROL%/*}/output.log" "$script" "$@"
 }
 
 pass_on() { echo "$1" >> "$BAREBOAT_CONTROL/signals"; }

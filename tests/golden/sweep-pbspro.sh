@@ -7,7 +7,7 @@
 #PBS -J 0-5%2
 #PBS -r y
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher ranks, scheduler pbs
-# Written by Bareboat 0.1.0, plan sha256:e01161a12869.
+# Written by Bareboat 0.1.0, plan sha256:cb3a3d86f141.
 # It needs bash and the files under "Requirements", but no Bareboat.
 set -u
 

@@ -6,7 +6,7 @@
 #PBS -t 0-5%2
 #PBS -r y
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher ranks, scheduler pbs
-# Written by Bareboat 0.1.0, plan sha256:e2acdca107be.
+# Written by Bareboat 0.1.0, plan sha256:5d5e06b2d1fb.
 # It needs bash and the files under "Requirements", but no Bareboat.
 set -u
 

@@ -10,7 +10,7 @@
 #PBS -W depend=afterok:17
 #PBS -r y
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher torchrun, scheduler pbs
-# Written by Bareboat 0.1.0, plan sha256:cb5399b0ca1a.
+# Written by Bareboat 0.1.0, plan sha256:11dfbc2456fb.
 # It needs bash and the files under "Requirements", but no Bareboat.
 set -u
 

@@ -122,6 +122,7 @@ def test_slurm_names_the_memory_limit_in_the_output(log: str, state: JobState) -
         ({"code": 143, "ran_s": 59, "walltime_s": 60}, Cause.SIGNAL),
         ({"code": 139, "ran_s": 61, "walltime_s": 60}, Cause.SIGNAL),
         ({"code": 1, "left": False, "began": False, "entry": entry(JobState.FAILED)}, Cause.NEVER_STARTED),
+        ({"code": 1, "left": False, "began": False, "entry": entry(JobState.DEPENDENCY)}, Cause.DEPENDENCY),
         ({"code": 143, "began": False, "cancelled": True, "left": False}, Cause.CANCELLED),
         ({"code": 86, "hang": "rank 3 waits"}, Cause.HUNG),
     ],
@@ -194,9 +195,12 @@ def test_grid_engine(failed: str, code: int, wall: int, peak: str, asked: str, c
         ("lsf", "EXIT|130|n01|-|-", "", Cause.SIGNAL),
         ("lsf", "EXIT|137|n01|-|-", "TERM_MEMLIMIT: job killed after reaching LSF memory usage limit.\n",
          Cause.MEMORY),
-        ("flux", "INACTIVE|TIMEOUT|n01|resource allocation expired", "", Cause.TIME),
-        ("flux", "INACTIVE|CANCELED|n01|", "", Cause.CANCELLED),
-        ("flux", "INACTIVE|FAILED|n01|command not found", "", Cause.EXIT_CODE),
+        ("flux", "INACTIVE|TIMEOUT|c3|c3|True|timeout|0|resource allocation expired|Timeout|137|35072", "",
+         Cause.TIME),
+        ("flux", "INACTIVE|CANCELED|c2|c2|True|cancel|0||Canceled|129|33024", "", Cause.CANCELLED),
+        ("flux", "INACTIVE|FAILED|c2|c2|False||||Exit 4|4|1024", "", Cause.EXIT_CODE),
+        ("flux", "INACTIVE|FAILED|c1|c1|True|node-failure|2|node failure on c1|Terminated|143|36608", "",
+         Cause.NODE),
     ],
 )  # fmt: skip
 def test_documented_answers(name: str, answer: str, log: str, cause: Cause) -> None:

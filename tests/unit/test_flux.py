@@ -5,37 +5,15 @@ from __future__ import annotations
 import pytest
 from builders import make_job, make_site
 
-from bareboat.model import JobState, Outcome, SchedulerFacts, Scheduling, Topology
+from bareboat.model import Outcome, SchedulerFacts, Scheduling, Topology
 from bareboat.schedulers.flux import Flux
 from bareboat_base.errors import PlanError, ToolError
 
 flux = Flux()
 
-JOBS = """\
-ƒA1|RUN||n[01-02]|
-ƒA2|SCHED|||
-ƒA3|INACTIVE|COMPLETED|n01|
-ƒA4|INACTIVE|FAILED|n01|exit code 7
-ƒA5|INACTIVE|CANCELED||
-ƒA6|INACTIVE|TIMEOUT|n01|
-ƒA7|DEPEND|||depends:after-success=123
-flux-jobs: ERROR: ƒZ9: No such job
-"""
-
 
 def outcome(stdout: str = "", stderr: str = "", code: int = 0) -> Outcome:
     return Outcome(argv=("flux",), exit_code=code, stdout=stdout, stderr=stderr, wall_s=0.0)
-
-
-def test_what_the_queue_says() -> None:
-    (query,) = flux.queries(["ƒA1", "ƒA2"])
-    found = {entry.job_id: entry for entry in query.parse(outcome(JOBS))}
-    assert [entry.state for entry in found.values()] == [
-        JobState.RUNNING, JobState.PENDING, JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED,
-        JobState.TIMEOUT, JobState.PENDING,
-    ]  # fmt: skip
-    assert found["ƒA4"].reason == "exit code 7"
-    assert found["ƒA1"].nodes == "n[01-02]"
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ class Cause(StrEnum):
     NODE = "node failure"
     PREEMPTED = "preemption"
     CANCELLED = "cancelled"
+    DEPENDENCY = "dependency"
     NEVER_STARTED = "never started"
     HUNG = "hung"
     DISK = "full file system"

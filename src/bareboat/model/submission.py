@@ -21,6 +21,8 @@ class JobState(StrEnum):
     TIMEOUT = "timeout"
     NODE_FAIL = "node failed"
     OUT_OF_MEMORY = "out of memory"
+    #: It waited for a job that failed, and will never start.
+    DEPENDENCY = "dependency failed"
     UNKNOWN = "unknown"
     #: A run on this machine whose end nobody recorded.
     LOST = "lost"
@@ -33,13 +35,15 @@ class JobState(StrEnum):
 
 class QueueEntry(Struct, frozen=True, kw_only=True):
     """A scheduler's report about one job. `reason`: its own text, why the job waits or how it ended.
-    `signal`: the signal that terminated it, 0 when unknown."""
+    `signal`: the signal that terminated it, 0 when unknown. `exit_code`: that of the job script; None when
+    unknown."""
 
     job_id: str
     state: JobState
     reason: str = ""
     nodes: str = ""
     signal: int = 0
+    exit_code: int | None = None
 
 
 class Mark(Struct, frozen=True, kw_only=True):

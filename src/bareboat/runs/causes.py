@@ -44,6 +44,7 @@ _CAUSES = {
     JobState.NODE_FAIL: Cause.NODE,
     JobState.PREEMPTED: Cause.PREEMPTED,
     JobState.CANCELLED: Cause.CANCELLED,
+    JobState.DEPENDENCY: Cause.DEPENDENCY,
 }
 _STATES = {cause: state for state, cause in _CAUSES.items()}
 #: The job script shows the last output of the rank that failed first, indented.
@@ -229,6 +230,8 @@ def _remedy(cause: Cause, evidence: Evidence) -> tuple[str, str]:
                 "scheduling.requeue",
                 "requeue = true under [scheduling], with checkpoints; or submit again",
             )
+        case Cause.DEPENDENCY:
+            return "scheduling.after", "run the job that failed again, then submit this one again"
         case Cause.NEVER_STARTED:
             return "", f"bareboat doctor --compute   # checks that the nodes see {evidence.store}"
         case Cause.HUNG:

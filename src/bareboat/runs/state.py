@@ -37,6 +37,7 @@ _CODES = {
     JobState.OUT_OF_MEMORY: 137,
     JobState.NODE_FAIL: 70,
     JobState.FAILED: 1,
+    JobState.DEPENDENCY: 1,
     JobState.COMPLETED: 1,  # by the scheduler's account, but our script did not finish
 }
 #: How long a shared file system may take to show what another node wrote.
@@ -347,6 +348,8 @@ def _explained(store: Store, submission: Submission, entry: QueueEntry | None) -
         entry = QueueEntry(job_id="", state=JobState.CANCELLED)
     assert entry is not None
     code = 128 + entry.signal if 0 < entry.signal <= 64 else _CODES.get(entry.state, 1)
+    if entry.state is JobState.FAILED and entry.exit_code and not entry.signal:
+        code = entry.exit_code
     if cancelled and entry.state in (JobState.CANCELLED, JobState.FAILED):
         code = _CODES[JobState.CANCELLED]  # whichever signal the scheduler used
     ended_at = int(time.time())

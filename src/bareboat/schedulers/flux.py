@@ -1,7 +1,12 @@
-"""Flux, from its documentation: https://flux-framework.readthedocs.io/projects/flux-core/en/latest/man1/"""
+"""Flux: https://flux-framework.readthedocs.io/projects/flux-core/en/latest/man1/
+
+The parsers are tested on the output of flux-core 0.88.
+"""
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Sequence
 
 from bareboat import bash
@@ -13,6 +18,7 @@ from bareboat.schedulers.tool_output import (
     each_line,
     found_job_id,
     name_in,
+    number_or_none,
     output_tail,
     unanswered,
     unresponsive,
@@ -28,12 +34,31 @@ _RESULTS = {
 }
 
 
+#: The fields of `flux queue list` and `flux jobs`, in this order.
+_QUEUE = (
+    "queuem", "enabled.ascii", "started.ascii", "defaults.timelimit", "limits.timelimit",
+    "limits.range.nnodes", "limits.min.nnodes", "limits.max.nnodes", "limits.range.ncores",
+)  # fmt: skip
+_JOB = (
+    "id", "state", "result", "nodelist", "contextual_info", "exception.occurred", "exception.type",
+    "exception.severity", "exception.note", "inactive_reason", "returncode", "waitstatus",
+)  # fmt: skip
+#: Patterns of what `flux batch` prints, and the remedies.
+_REJECTIONS = (
+    ("dependency", "run the job that failed again, or remove it from after under [scheduling]"),
+    ("queue", "flux queue list"),
+    ("", "flux resource list"),
+)
+_RESOURCES = "{state}|{nnodes}|{ncores}|{ngpus}|{nodelist}"
+_ENDED_BY = {"node-failure": JobState.NODE_FAIL, "dependency": JobState.DEPENDENCY}
+
+
 class Flux(Scheduler):
     NAME = "flux"
     TITLE = "Flux"
     SIGNALS_BY_FILE = True
     MORE_MEMORY = ("topology.nodes", "more nodes under [topology]: Flux gives memory with them")
-    UNTESTED = "not tested with a real Flux; written from its documentation"
+    UNTESTED = "no test runs a real Flux; the output of flux-core 0.88 is parsed in tests"
     JOB_ID = '"${FLUX_ENCLOSING_ID:-${FLUX_JOB_ID:-$$}}"'
     JOB_ID_FORM = r"([ƒf][1-9A-HJ-NP-Za-km-z]{1,20}|\d{1,20})"
     JOB_VARIABLE = "FLUX_JOB_ID"
@@ -49,26 +74,27 @@ class Flux(Scheduler):
     def probe(self, runner: CommandRunner) -> SchedulerFacts | None:
         if runner.which("flux") is None:
             return None
-        told, queues = runner.run_all(
+        about, queues, resources = runner.run_all(
             (
                 ("flux", "version"),
-                ("flux", "queue", "list", "--no-header", "--format={queue}|{enabled}|{started}"),
+                ("flux", "queue", "list", "-n", "-o", "|".join(f"{{{name}}}" for name in _QUEUE)),
+                ("flux", "resource", "list", "-n", "-s", "all", "-o", _RESOURCES),
             )
         )
-        version = version_in(told.stdout, r"(?m)^commands:\s*(\S+)")
+        version = version_in(about.stdout, r"(?m)^commands:\s*(\S+)")
         if not queues.ok:
             return unresponsive(self.NAME, self.TITLE, queues)
-        remarks = unanswered(told)
-
-        def read(line: str) -> Partition | None:
-            name, enabled, started = (word.strip() for word in line.split("|"))
-            if not name:  # a Flux without queues
-                return None
-            up = "✗" not in enabled + started
-            return Partition(name=name_in(name.rstrip("*")), default=name.endswith("*"), up=up)
-
-        partitions = tuple(filter(None, each_line("flux", queues.stdout, read, remarks)))
-        return SchedulerFacts(name=self.NAME, version=version, partitions=partitions, remarks=tuple(remarks))
+        remarks = unanswered(about, resources)
+        nodes = re.search(r"^all\|(\d{1,9})\|", resources.stdout, re.MULTILINE)
+        count = int(nodes[1]) if nodes is not None else None
+        partitions = each_line("flux", queues.stdout, lambda line: _partition(line, count), remarks)
+        return SchedulerFacts(
+            name=self.NAME,
+            version=version,
+            partitions=tuple(filter(None, partitions)),
+            settings={} if count is None else {"nodes": str(count)},
+            remarks=tuple(remarks),
+        )
 
     def objection(self, job: Job, site: Site) -> Refusal | None:
         found = super().objection(job, site)
@@ -79,6 +105,13 @@ class Flux(Scheduler):
                 return Refusal(
                     f"Flux does not support {name}", f'remove {name}; for a bank:  options = ["--bank=NAME"]'
                 )
+        facts = site.scheduler(self.NAME)
+        most = number_or_none(facts.settings.get("nodes", "")) if facts is not None else None
+        if most is not None and job.topology.nodes > most:
+            return Refusal(
+                f"the job requires {job.topology.nodes} nodes; this Flux has {most}",
+                f"set nodes = {most} or fewer under [topology]",
+            )
         if max_concurrent(job) is not None:
             return Refusal(
                 "Flux does not support array jobs or a limit on a sweep's points", "remove --at-once"
@@ -108,47 +141,86 @@ class Flux(Scheduler):
         if scheduling.exclusive:
             options.append("--exclusive")
         options += [f"--dependency=afterok:{number}" for number in scheduling.after]
-        return tuple(f"#flux: {option}" for option in (*options, *scheduling.options))
+        return tuple(f"#flux: {option}" for option in (*map(_quoted, options), *scheduling.options))
 
     def submit(self, script: str, log: str) -> tuple[str, ...]:
         return ("flux", "batch", f"--output={log}", script)
 
     def job_id(self, outcome: Outcome) -> str:
         if not outcome.ok:
-            raise PlanError(
-                "Flux rejected the job", context=output_tail(outcome), remedy="flux resource list"
+            remedy = next(
+                remedy for pattern, remedy in _REJECTIONS if re.search(pattern, outcome.stderr, re.IGNORECASE)
             )
+            raise PlanError("Flux rejected the job", context=output_tail(outcome), remedy=remedy)
         return found_job_id(outcome, r"^([ƒf]\w+|\d+)\s*$")
 
     def queries(self, job_ids: Sequence[str]) -> tuple[Query, ...]:
-        form = "{id}|{state}|{result}|{nodelist}|{contextual_info}"
-        return (
-            Query(("flux", "jobs", "--all", "--no-header", f"--format={form}", *job_ids), _entries, _odd),
-        )
+        form = "|".join(f"{{{name}}}" for name in _JOB)
+        return (Query(("flux", "jobs", "-n", "-o", form, *job_ids), _entries, _odd),)
 
     def cancel(self, job_id: str) -> tuple[str, ...]:
         return ("flux", "cancel", job_id)
 
 
+def _quoted(option: str) -> str:
+    """The option in a directive, which Flux splits as a shell does."""
+    return shlex.quote(option) if re.search(r"[\s'\"\\#]", option) else option
+
+
+def _partition(line: str, nodes: int | None) -> Partition | None:
+    """A line of `flux queue list`; None for a Flux without queues, whose name is empty."""
+    name, enabled, started, _, limit, _, _, most, _ = (word.strip() for word in line.split("|"))
+    if not name:
+        return None
+    return Partition(
+        name=name_in(name.rstrip("*")),
+        default=name.endswith("*"),
+        up=(enabled, started) == ("y", "y"),
+        nodes=nodes,
+        max_nodes=number_or_none(most),
+        max_time_s=None if limit in ("", "inf") else int(float(limit)),
+    )
+
+
+def _fields(line: str) -> dict[str, str] | None:
+    """A line of `flux jobs`. The exception's note, which may have the separator, is what is left."""
+    words = [word.strip() for word in line.split("|")]
+    after = len(_JOB) - _JOB.index("exception.note") - 1
+    if len(words) < len(_JOB):
+        return None
+    before = len(_JOB) - after - 1
+    note = "|".join(words[before:-after])
+    return dict(zip(_JOB, (*words[:before], note, *words[-after:]), strict=True))
+
+
 def _odd(outcome: Outcome) -> list[str]:
-    return [line for line in outcome.stdout.splitlines() if line.strip() and line.count("|") < 4]
+    return [line for line in outcome.stdout.splitlines() if line.strip() and _fields(line) is None]
 
 
 def _entries(outcome: Outcome) -> tuple[QueueEntry, ...]:
     check_answered(outcome, r"unknown|not found|no such")
-    found = []
-    for line in outcome.stdout.splitlines():
-        words = [word.strip() for word in line.split("|")]
-        if len(words) < 5:
-            continue
-        number, state, result, nodes, reason = words[:5]
-        if state in ("RUN", "CLEANUP"):
-            told = JobState.RUNNING
-        elif state == "INACTIVE":
-            told = _RESULTS.get(result, JobState.UNKNOWN)
-        elif state in ("NEW", "DEPEND", "PRIORITY", "SCHED"):
-            told = JobState.PENDING
-        else:
-            told = JobState.UNKNOWN
-        found.append(QueueEntry(job_id=number, state=told, reason=reason, nodes=nodes))
-    return tuple(found)
+    return tuple(
+        QueueEntry(
+            job_id=job["id"],
+            state=_state(job),
+            reason=job["exception.note"]
+            or job["inactive_reason" if job["state"] == "INACTIVE" else "contextual_info"],
+            nodes=job["nodelist"],
+            exit_code=number_or_none(job["returncode"]),
+        )
+        for line in outcome.stdout.splitlines()
+        if (job := _fields(line)) is not None
+    )
+
+
+def _state(job: dict[str, str]) -> JobState:
+    match job["state"]:
+        case "RUN" | "CLEANUP":
+            return JobState.RUNNING
+        case "NEW" | "DEPEND" | "PRIORITY" | "SCHED":
+            return JobState.PENDING
+        case "INACTIVE":
+            by_exception = _ENDED_BY.get(job["exception.type"])
+            return by_exception or _RESULTS.get(job["result"], JobState.UNKNOWN)
+        case _:
+            return JobState.UNKNOWN

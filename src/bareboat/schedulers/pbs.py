@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from msgspec import UNSET
+
 from bareboat import bash
 from bareboat.model import (
     DefaultMemory,
@@ -32,6 +34,7 @@ from bareboat.schedulers import (
     Query,
     Scheduler,
     by_host,
+    by_partition,
 )
 from bareboat.schedulers.requests import (
     array_range,
@@ -77,6 +80,20 @@ _ENDED_BY_TORQUE = {"-10": JobState.OUT_OF_MEMORY, "-11": JobState.TIMEOUT}
 _ENDED_BY_PRO = {"-26": JobState.OUT_OF_MEMORY, "-27": JobState.OUT_OF_MEMORY, "-29": JobState.TIMEOUT}
 
 
+#: Patterns of what `qsub` prints, and the remedies.
+_REJECTIONS = (
+    ("queue", "qstat -Q -f   # shows the queues and their limits"),
+    (
+        "resource",
+        "correct the resources under [topology] and [scheduling]; qmgr -c 'list resource' lists them",
+    ),
+    ("depend", "run the job that failed again, or remove it from after under [scheduling]"),
+    ("", "bareboat submit --dry-run   # shows the plan; bareboat plan --script the #PBS lines"),
+)
+#: The substate of a job that qdel ended.
+_DELETED = "91"
+
+
 class PBS(Scheduler):
     NAME = "pbs"
     TITLE = "PBS"
@@ -86,7 +103,10 @@ class PBS(Scheduler):
         Mark(pattern=r"=>> PBS: job killed: walltime .*exceeded limit", state=JobState.TIMEOUT),
         Mark(pattern=r"=>> PBS: job killed: node \d+ .*requested job", state=JobState.NODE_FAIL),
     )
-    UNTESTED = "PBS Professional and Torque's server are not tested; Torque's commands on Slurm are"
+    UNTESTED = (
+        "no test runs the servers of PBS Professional, OpenPBS and Torque; OpenPBS's output is parsed in "
+        "tests, and Torque's commands run on Slurm"
+    )
     JOB_ID = '"${PBS_JOBID:-${SLURM_JOB_ID:-$$}}"'
     JOB_ID_FORM = r"\d{1,20}(\[\d{0,10}\])?(\.[A-Za-z0-9_][A-Za-z0-9_.-]{0,200})?"
     JOB_VARIABLE = "PBS_JOBID"
@@ -113,20 +133,22 @@ class PBS(Scheduler):
             or runner.which("qconf") is not None
         ):
             return None
-        told, queues = runner.run_all((("qsub", "--version"), ("qstat", "-Q", "-f")))
-        if told.unanswered:
-            return unresponsive(self.NAME, self.TITLE, told)
-        version, flavour = _flavour(told.stdout + told.stderr)
+        about, queues, server, nodes = runner.run_all(
+            (("qsub", "--version"), ("qstat", "-Q", "-f"), ("qstat", "-B", "-f"), ("pbsnodes", "-a"))
+        )
+        if about.unanswered:
+            return unresponsive(self.NAME, self.TITLE, about)
+        version, flavour = _flavour(about.stdout + about.stderr)
         if flavour == "front":
             version = version_in(runner.run(["sinfo", "--version"]).stdout)
-        remarks = unanswered(queues)
+        remarks = unanswered(queues, server, nodes)
         known = queues.ok and flavour != "front"
         return SchedulerFacts(
             name=self.NAME,
             version=version,
             detail="Torque's commands on Slurm" if flavour == "front" else "",
-            partitions=_queues(queues.stdout, remarks) if known else (),
-            settings={"flavour": flavour},
+            partitions=_queues(queues.stdout, server.stdout, nodes.stdout, remarks) if known else (),
+            settings={"flavour": flavour, **_settings(server.stdout if known else "")},
             remarks=tuple(remarks),
         )
 
@@ -134,6 +156,13 @@ class PBS(Scheduler):
         found = super().objection(job, site)
         if found is None and job.scheduling.qos is not None and self._flavour_at(site) == "pro":
             return Refusal("PBS Professional does not support qos", "remove qos, or use --partition")
+        if found is None and self._flavour_at(site) == "pro":
+            point = next((each for each in job.scheduling.after if re.search(r"\[\d+\]", each)), None)
+            if point is not None:
+                return Refusal(
+                    f"PBS Professional cannot wait for one point of a sweep ({point})",
+                    "name the whole sweep in after under [scheduling]",
+                )
         if found is None and max_concurrent(job) is not None and not self.has_arrays(site):
             return Refusal(
                 "Torque's commands on Slurm do not support arrays: each point is a job of its own",
@@ -143,6 +172,8 @@ class PBS(Scheduler):
 
     def warnings(self, job: Job, site: Site) -> tuple[str, ...]:
         found = super().warnings(job, site)
+        if job.sweep is not UNSET and not job.scheduling.requeue and self._flavour_at(site) == "pro":
+            found += ("PBS accepts only sweeps with requeue = true: a point that loses its node runs again",)
         if not job.environment_from or self._flavour_at(site) == "front":
             return found
         names = ", ".join(job.environment_from)
@@ -180,7 +211,9 @@ class PBS(Scheduler):
         if job.environment_from and flavour != "front":  # sbatch, which it calls, passes everything on
             options.append("-v " + ",".join(job.environment_from))
         if flavour != "front":
-            options.append(f"-r {'y' if scheduling.requeue else 'n'}")
+            # Professional accepts only arrays that may run again.
+            again = scheduling.requeue or (flavour == "pro" and elements is not None)
+            options.append(f"-r {'y' if again else 'n'}")
         lines = [f"#PBS {option}" for option in (*options, *scheduling.options)]
         if flavour == "front":  # its qsub has no such options and passes the script to sbatch
             lines += [f"#SBATCH --{'' if scheduling.requeue else 'no-'}requeue", "#SBATCH --open-mode=append"]
@@ -191,9 +224,10 @@ class PBS(Scheduler):
 
     def job_id(self, outcome: Outcome) -> str:
         if not outcome.ok:
-            raise PlanError(
-                "PBS rejected the job", context=output_tail(outcome), remedy="qstat -Q   # lists the queues"
+            remedy = next(
+                remedy for pattern, remedy in _REJECTIONS if re.search(pattern, outcome.stderr, re.IGNORECASE)
             )
+            raise PlanError("PBS rejected the job", context=output_tail(outcome), remedy=remedy)
         return found_job_id(outcome, r"^(\d+(?:\[\d*\])?(?:\.[\w.-]+)?)\s*$")
 
     def queries(self, job_ids: Sequence[str]) -> tuple[Query, ...]:
@@ -232,9 +266,13 @@ def _flavour(text: str) -> tuple[str, str]:
     return torque, "torque" if torque else "front"
 
 
-def _queues(text: str, remarks: list[str]) -> tuple[Partition, ...]:
-    """The queues of `qstat -Q -f`: paragraphs of `name = value` below `Queue: NAME`."""
+def _queues(text: str, server: str, nodes: str, remarks: list[str]) -> tuple[Partition, ...]:
+    """The queues of `qstat -Q -f`: paragraphs of `name = value` below `Queue: NAME`. `server`: `qstat -B -f`,
+    which names the default queue; `nodes`: `pbsnodes -a`, whose largest node limits a job on all queues. A
+    queue that only routes has the limits of none."""
     found = []
+    default = pairs(server, " = ").get("default_queue", "")
+    most = _largest_node(nodes)
     before, *paragraphs = re.split(r"(?m)^Queue:?\s*", text)
     odd = [line for line in before.splitlines() if line.strip()]
     for paragraph in paragraphs:
@@ -245,14 +283,17 @@ def _queues(text: str, remarks: list[str]) -> tuple[Partition, ...]:
         except ValueError:
             odd.append(first)
             continue
-        if values.get("queue_type", "").startswith("R"):  # a routing queue runs no jobs itself
-            continue
         part = r"([0-9]{1,9})"
         walltime = re.fullmatch(f"{part}:{part}:{part}", values.get("resources_max.walltime", ""))
         found.append(
             Partition(
                 name=name,
+                default=name == default,
                 up=values.get("enabled") == "True" and values.get("started") == "True",
+                nodes=most.get("nodes"),
+                cpus_per_node=most.get("ncpus"),
+                gpus_per_node=most.get("ngpus"),
+                mem_per_node_bytes=most.get("mem"),
                 max_nodes=number_or_none(values.get("resources_max.nodect", "")),
                 max_time_s=int(walltime[1]) * 3600 + int(walltime[2]) * 60 + int(walltime[3])
                 if walltime
@@ -264,6 +305,31 @@ def _queues(text: str, remarks: list[str]) -> tuple[Partition, ...]:
     return tuple(found)
 
 
+def _settings(server: str) -> dict[str, str]:
+    """The facts of `qstat -B -f` that jobs depend on."""
+    values = pairs(server, " = ")
+    most = values.get("max_array_size", "")
+    return {by_partition.MAX_ARRAY: most} if most else {}
+
+
+def _largest_node(text: str) -> dict[str, int]:
+    """The number of nodes of `pbsnodes -a`, and the largest value of each resource that all of them have."""
+    nodes = [pairs(paragraph, " = ") for paragraph in re.split(r"\n(?=\S)", text) if " = " in paragraph]
+    most = {"nodes": len(nodes)} if nodes else {}
+    for name in ("ncpus", "ngpus", "mem"):
+        values = [node.get(f"resources_available.{name}") for node in nodes]
+        sizes = [size for value in values if value and (size := _size(value)) is not None]
+        if nodes and len(sizes) == len(nodes):
+            most[name] = max(sizes)
+    return most
+
+
+def _size(text: str) -> int | None:
+    """A count, or a size with a unit in bytes: "4", "8gb"."""
+    parts = re.fullmatch(r"([0-9]{1,15})(?:([kmgt]?)b)?", text.strip().lower())
+    return None if parts is None else int(parts[1]) * 1024 ** " kmgt".index(parts[2] or " ")
+
+
 def _default_memory(values: dict[str, str]) -> DefaultMemory | None:
     """A queue's default memory: Professional's for each chunk, which is a node here, Torque's for each
     process, or both for the whole job."""
@@ -272,9 +338,8 @@ def _default_memory(values: dict[str, str]) -> DefaultMemory | None:
         ("resources_default.pmem", "rank"),
         ("resources_default.mem", "job"),
     ):
-        found = re.fullmatch(r"([0-9]{1,15})([kmgt]?)b", values.get(setting, "").strip().lower())
-        if found is not None and int(found[1]):
-            size = int(found[1]) * 1024 ** " kmgt".index(found[2] or " ")
+        size = _size(values.get(setting, ""))
+        if size:
             return DefaultMemory(bytes=size, per=per, setting=f"{setting} = {values[setting].strip()}")
     return None
 
@@ -332,20 +397,34 @@ def _entries(outcome: Outcome) -> tuple[QueueEntry, ...]:
     for paragraph in re.split(r"(?m)^Job Id:\s*", text)[1:]:
         number, _, rest = paragraph.partition("\n")
         values = pairs(rest, " = ")
-        state = _STATES.get(values.get("job_state", ""), JobState.UNKNOWN)
-        torque, pro = values.get("exit_status", ""), values.get("Exit_status", "")
-        code = torque or pro
-        if state is JobState.COMPLETED and code not in ("0", ""):
-            state = (_ENDED_BY_TORQUE if torque else _ENDED_BY_PRO).get(code, JobState.FAILED)
-        above = int(code) - 256 if code.isdecimal() and len(code) < 4 else 0
+        code = values.get("exit_status") or values.get("Exit_status", "")
+        state = _state(values)
+        status = number_or_none(code)
+        above = status - 256 if status is not None else 0
         hosts = re.findall(r"([\w.-]+)/", values.get("exec_host", ""))
         found.append(
             QueueEntry(
                 job_id=number.strip(),
                 state=state,
-                reason=values.get("comment", ""),
+                reason=values.get("comment") or (values["depend"] if state is JobState.DEPENDENCY else ""),
                 nodes=",".join(dict.fromkeys(hosts)),
                 signal=above if state.over and 0 < above <= 64 else 0,
+                exit_code=status if state.over and above < 0 else None,
             )
         )
     return tuple(found)
+
+
+def _state(values: dict[str, str]) -> JobState:
+    """The state of a job from its attributes in `qstat -f`."""
+    state = _STATES.get(values.get("job_state", ""), JobState.UNKNOWN)
+    if state is not JobState.COMPLETED:
+        return state
+    if values.get("substate") == _DELETED:
+        return JobState.CANCELLED
+    torque, pro = values.get("exit_status", ""), values.get("Exit_status", "")
+    if not torque and not pro and "stime" not in values and "depend" in values:
+        return JobState.DEPENDENCY
+    if (torque or pro) in ("0", ""):
+        return state
+    return (_ENDED_BY_TORQUE if torque else _ENDED_BY_PRO).get(torque or pro, JobState.FAILED)

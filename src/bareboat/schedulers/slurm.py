@@ -188,6 +188,7 @@ class Slurm(Scheduler):
             options.append("--exclusive")
         if scheduling.after:
             options.append("--dependency=afterok:" + ":".join(scheduling.after))
+            options.append("--kill-on-invalid-dep=yes")  # else it waits forever for a job that failed
         if (address := mail_to(job)) is not None:
             options.append("--mail-type=END,FAIL")
             options += [f"--mail-user={address}"] if address else []
@@ -394,8 +395,9 @@ def _remedy(text: str) -> str:
     return "correct [scheduling] in the job file, or ask the administrator"
 
 
+_NEVER_SATISFIED = "DependencyNeverSatisfied"
 #: Jobs for these reasons are not considered, whatever their priority.
-_HELD = ("Dependency", "DependencyNeverSatisfied", "JobHeldUser", "JobHeldAdmin", "BeginTime")
+_HELD = ("Dependency", _NEVER_SATISFIED, "JobHeldUser", "JobHeldAdmin", "BeginTime")
 
 
 def _odd(outcome: Outcome) -> list[str]:
@@ -424,9 +426,12 @@ def _entry(line: str) -> QueueEntry:
     if reason in ("None", ""):
         reason = f"{who} (user ID)" if re.fullmatch(r"by \d+", who) else ""
     raised = re.match(r"RaisedSignal:(\d{1,2})", reason)
+    job_state = _STATES.get(word.rstrip("+"), JobState.UNKNOWN)
+    if reason == _NEVER_SATISFIED and job_state in (JobState.PENDING, JobState.CANCELLED):
+        job_state = JobState.DEPENDENCY
     return QueueEntry(
         job_id=number,
-        state=_STATES.get(word.rstrip("+"), JobState.UNKNOWN),
+        state=job_state,
         reason=reason,
         signal=int(raised[1]) if raised is not None else 0,
         nodes="" if nodes == "None assigned" else nodes,

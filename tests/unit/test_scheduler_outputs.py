@@ -1,0 +1,330 @@
+"""What OpenPBS and Flux really print (tests/data/schedulers), parsed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from builders import make_job, make_site
+
+from bareboat.model import JobState, Outcome, QueueEntry, SchedulerFacts, Scheduling, Topology
+from bareboat.model.sweep import Sweep
+from bareboat.schedulers import Scheduler
+from bareboat.schedulers.flux import Flux
+from bareboat.schedulers.pbs import PBS
+from bareboat_base.errors import PlanError
+
+DATA = Path(__file__).parents[1] / "data" / "schedulers"
+PBS_FILES, FLUX_FILES = "openpbs-23.06.06-{}.txt", "flux-0.88.0-{}.txt"
+
+
+def pbs(name: str) -> str:
+    return (DATA / PBS_FILES.format(name)).read_text()
+
+
+def flux(name: str) -> str:
+    return (DATA / FLUX_FILES.format(name)).read_text()
+
+
+def outcome(stdout: str, *, argv: Sequence[str] = ("qstat",), stderr: str = "", code: int = 0) -> Outcome:
+    return Outcome(argv=tuple(argv), exit_code=code, stdout=stdout, stderr=stderr, wall_s=0.0)
+
+
+class Tools:
+    """A machine whose tools print these texts, by the start of the command."""
+
+    def __init__(self, answers: Mapping[tuple[str, ...], str]) -> None:
+        self.answers = answers
+
+    def which(self, name: str) -> str | None:
+        known = {argv[0] for argv in self.answers}
+        return f"/usr/bin/{name}" if name in known else None
+
+    def run(self, argv: Sequence[str]) -> Outcome:
+        for start, text in self.answers.items():
+            if tuple(argv[: len(start)]) == start:
+                return outcome(text, argv=argv)
+        raise AssertionError(argv)
+
+    def run_all(self, questions: Sequence[Sequence[str]]) -> Sequence[Outcome]:
+        return [self.run(argv) for argv in questions]
+
+
+def facts_of(scheduler: Scheduler, answers: Mapping[tuple[str, ...], str]) -> SchedulerFacts:
+    facts = scheduler.probe(Tools(answers))
+    assert facts is not None
+    assert facts.remarks == ()
+    return facts
+
+
+@pytest.fixture
+def openpbs() -> SchedulerFacts:
+    return facts_of(
+        PBS(),
+        {
+            ("qsub", "--version"): "pbs_version = 23.06.06\n",
+            ("qstat", "-Q"): pbs("qstat-Q-f"),
+            ("qstat", "-B"): pbs("qstat-B-f"),
+            ("pbsnodes", "-a"): pbs("pbsnodes-a"),
+        },
+    )
+
+
+@pytest.fixture
+def flux_facts() -> SchedulerFacts:
+    return facts_of(
+        Flux(),
+        {
+            ("flux", "version"): flux("version"),
+            ("flux", "queue", "list"): flux("queue-list-format-limits"),
+            ("flux", "resource", "list"): flux("resource-list-format"),
+        },
+    )
+
+
+def entries(scheduler: Scheduler, text: str, number: int = 0) -> dict[str, QueueEntry]:
+    query = scheduler.queries(["1"])[number]
+    answer = outcome(text, argv=query.argv)
+    assert list(query.odd(answer)) == []
+    return {entry.job_id: entry for entry in query.parse(answer)}
+
+
+# --------------------------------------------------------------------------------------------------
+# OpenPBS
+
+
+def test_queues_of_openpbs(openpbs: SchedulerFacts) -> None:
+    found = {queue.name: queue for queue in openpbs.partitions}
+    assert [name for name, queue in found.items() if queue.up] == ["workq", "small", "route"]
+    assert found["workq"].default
+    assert (found["workq"].max_time_s, found["small"].max_nodes) == (86400, 1)
+    for queue in found.values():
+        assert (queue.nodes, queue.cpus_per_node, queue.mem_per_node_bytes) == (3, 4, 8 * 2**30)
+    assert openpbs.settings["max_array"] == "10000"
+
+
+@pytest.mark.parametrize(
+    ("topology", "scheduling", "walltime_s", "reason"),
+    [
+        (Topology(nodes=4), Scheduling(), 60, "the job requires 4 nodes; the queue workq allows 3"),
+        (Topology(ranks_per_node=5), Scheduling(), 60, "the job requires 5 CPUs per node"),
+        (Topology(), Scheduling(mem_per_node_bytes=2**34), 60, "bytes of memory per node"),
+        (Topology(), Scheduling(), 90_000, "the job requires 25:00:00; the queue workq allows 24:00:00"),
+        (Topology(), Scheduling(partition="closed"), 60, "the queue closed does not accept jobs now"),
+        (Topology(), Scheduling(partition="nonsense"), 60, "'nonsense' does not exist"),
+        (Topology(), Scheduling(partition="route"), 60, None),
+        (Topology(nodes=3, ranks_per_node=4), Scheduling(), 60, None),
+        (Topology(), Scheduling(after=("17[1].login",)), 60, "cannot wait for one point of a sweep"),
+        (Topology(), Scheduling(after=("17[].login",)), 60, None),
+    ],
+)
+def test_what_openpbs_would_never_start_is_refused(
+    openpbs: SchedulerFacts, topology: Topology, scheduling: Scheduling, walltime_s: int, reason: str | None
+) -> None:
+    site = make_site(schedulers=(openpbs,))
+    job = make_job(topology=topology, scheduling=scheduling, walltime_s=walltime_s)
+    refusal = PBS().objection(job, site)
+    assert (refusal is None) == (reason is None)
+    assert refusal is None or (reason or "") in refusal.reason
+
+
+def test_jobs_of_openpbs_that_have_not_ended() -> None:
+    found = entries(PBS(), pbs("qstat-f-mixed"))
+    assert {number: entry.state for number, entry in found.items()} == {
+        "125.login": JobState.RUNNING,
+        "126.login": JobState.PENDING,
+        "128.login": JobState.RUNNING,
+        "129.login": JobState.PENDING,
+        "132[].login": JobState.RUNNING,
+        "133.login": JobState.RUNNING,
+        "135.login": JobState.RUNNING,
+    }
+    assert found["125.login"].nodes == "c1,c3"
+    assert found["126.login"].reason.startswith(
+        "Can Never Run: Insufficient amount of resource: ncpus (R: 64"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "state", "code", "signal", "reason"),
+    [
+        ("exit7", JobState.FAILED, 7, 0, "failed"),
+        ("kill9", JobState.FAILED, 137, 0, "failed"),
+        ("memory", JobState.OUT_OF_MEMORY, None, 0, "exceeded resource mem"),
+        ("walltime", JobState.TIMEOUT, None, 0, "exceeded resource walltime"),
+        ("deleted", JobState.CANCELLED, None, 15, "terminated by user1@login"),
+        ("dependency-failed", JobState.DEPENDENCY, None, 0, "afterok:130.login@login"),
+    ],
+)
+def test_jobs_of_openpbs_that_ended(
+    name: str, state: JobState, code: int | None, signal: int, reason: str
+) -> None:
+    (entry,) = entries(PBS(), pbs(f"qstat-x-f-{name}"), 1).values()
+    assert (entry.state, entry.exit_code, entry.signal) == (state, code, signal)
+    assert reason in entry.reason
+
+
+def test_elements_of_an_array_of_openpbs() -> None:
+    running = entries(PBS(), pbs("qstat-t-f-array-running"))
+    assert [running[f"132[{index}].login"].state for index in range(3)] == [
+        JobState.RUNNING, JobState.RUNNING, JobState.PENDING,
+    ]  # fmt: skip
+    ended = entries(PBS(), pbs("qstat-x-t-f-array-finished"), 1)
+    elements = [ended[f"132[{index}].login"] for index in range(3)]
+    assert [(element.state, element.exit_code) for element in elements] == [
+        (JobState.COMPLETED, 0), (JobState.FAILED, 1), (JobState.FAILED, 2),
+    ]  # fmt: skip
+
+
+def test_a_finished_job_of_openpbs_is_no_unparsable_line() -> None:
+    stderr = pbs("qstat-f-finished-stdout-stderr").partition("rc=")[0]
+    first, second = PBS().queries(["127.login"])
+    assert first.parse(outcome("", argv=first.argv, stderr=stderr, code=35)) == ()
+    assert list(first.odd(outcome(stderr, argv=first.argv, code=35))) == []
+    assert second.argv[:2] == ("qstat", "-x")
+
+
+@pytest.mark.parametrize(
+    ("stderr", "remedy"),
+    [
+        ("qsub: Unknown queue", "qstat -Q -f"),
+        ("qsub: Queue is not enabled", "qstat -Q -f"),
+        ("qsub: Job violates queue and/or server resource limits", "qstat -Q -f"),
+        ("qsub: Unknown resource: foo", "correct the resources"),
+        ("qsub: illegal -J value", "bareboat submit --dry-run"),
+    ],
+)
+def test_remedies_of_openpbs_fit_the_message(stderr: str, remedy: str) -> None:
+    assert stderr in pbs("error-messages")
+    with pytest.raises(PlanError) as caught:
+        PBS().job_id(outcome("", stderr=stderr, code=170))
+    assert caught.value.remedy.startswith(remedy)
+
+
+def test_a_sweep_that_must_not_run_again_is_still_accepted_by_openpbs(openpbs: SchedulerFacts) -> None:
+    assert "cannot submit non-rerunable Array Job" in pbs("error-messages")
+    site = make_site(schedulers=(openpbs,))
+    job = make_job(scheduling=Scheduling(requeue=False), sweep=Sweep(names=("x",), points=(("1",), ("2",))))
+    assert "#PBS -r y" in PBS().directives(job, site)
+    assert any("a point that loses its node runs again" in each for each in PBS().warnings(job, site))
+    alone = make_job(scheduling=Scheduling(requeue=False))
+    assert "#PBS -r n" in PBS().directives(alone, site)
+
+
+# --------------------------------------------------------------------------------------------------
+# Flux
+
+
+def test_queues_of_flux(flux_facts: SchedulerFacts) -> None:
+    found = {queue.name: queue for queue in flux_facts.partitions}
+    assert [name for name, queue in found.items() if queue.up] == ["main", "small"]
+    assert [queue.default for queue in found.values()] == [True, False, False]
+    assert [queue.max_time_s for queue in found.values()] == [7200, 600, None]
+    assert [queue.max_nodes for queue in found.values()] == [None, 1, None]
+    assert all(queue.nodes == 3 for queue in found.values())
+    assert flux_facts.version == "0.88.0"
+
+
+@pytest.mark.parametrize(
+    ("topology", "partition", "walltime_s", "reason"),
+    [
+        (Topology(), None, 7201, "the job requires 02:00:01; the queue main allows 02:00:00"),
+        (Topology(nodes=4), None, 60, "the job requires 4 nodes; the queue main allows 3"),
+        (
+            Topology(nodes=2),
+            "small",
+            60,
+            "the job requires 2 nodes; the queue small allows 1; enough nodes in: main",
+        ),
+        (Topology(), "closed", 60, "the queue closed does not accept jobs now"),
+        (Topology(nodes=3), "main", 7200, None),
+    ],
+)
+def test_what_flux_would_never_start_is_refused(
+    flux_facts: SchedulerFacts, topology: Topology, partition: str | None, walltime_s: int, reason: str | None
+) -> None:
+    site = make_site(schedulers=(flux_facts,))
+    job = make_job(topology=topology, scheduling=Scheduling(partition=partition), walltime_s=walltime_s)
+    refusal = Flux().objection(job, site)
+    assert (refusal.reason if refusal is not None else None) == reason
+
+
+def test_a_flux_without_queues() -> None:
+    text = "".join(f"|{'y|y|inf|inf|0-inf|0|inf|0-inf'}\n" for _ in range(1))
+    facts = facts_of(
+        Flux(),
+        {
+            ("flux", "version"): flux("version"),
+            ("flux", "queue", "list"): text,
+            ("flux", "resource", "list"): flux("resource-list-format"),
+        },
+    )
+    assert facts.partitions == ()
+    refusal = Flux().objection(make_job(topology=Topology(nodes=4)), make_site(schedulers=(facts,)))
+    assert refusal is not None
+    assert refusal.reason == "the job requires 4 nodes; this Flux has 3"
+
+
+def test_jobs_of_flux() -> None:
+    lines = "".join(f"{line}\n" for line in flux("jobs-mixed").splitlines() if line.count("|") == 11)
+    found = entries(Flux(), lines)
+    assert len(found) == 23
+    assert {number: found[number].state for number in ("ƒ92SV9Wzb", "ƒ91puSkib", "ƒ91HoBpkw")} == {
+        "ƒ92SV9Wzb": JobState.PENDING, "ƒ91puSkib": JobState.RUNNING, "ƒ91HoBpkw": JobState.RUNNING,
+    }  # fmt: skip
+    assert found["ƒ92SV9Wzb"].reason == "depends:after-success=ƒ8yp1mP1h"
+    timeout, failed, cancelled, lost = (
+        found[number] for number in ("ƒ8znZ9zNT", "ƒ5Qg2jLjH", "ƒ4iGqpTSw", "ƒ2h8pjhTV")
+    )
+    assert (timeout.state, timeout.reason) == (JobState.TIMEOUT, "resource allocation expired")
+    assert (failed.state, failed.exit_code, failed.reason) == (JobState.FAILED, 4, "Exit 4")
+    assert (cancelled.state, cancelled.reason) == (JobState.CANCELLED, "Canceled")
+    assert (lost.state, lost.nodes) == (JobState.NODE_FAIL, "c[1-2]")
+    assert lost.reason == "node failure on c2 (shell rank 1)"
+
+
+def test_a_dependency_of_flux_that_can_never_be_satisfied() -> None:
+    line = next(line for line in flux("jobs-node-failure-dependency").splitlines() if "dependency" in line)
+    number, state, result, nodes, kind, severity, note, reason, code = line.split("|")
+    fields = [number, state, result, nodes, "", "True", kind, severity, note, reason, code, "256"]
+    (entry,) = entries(Flux(), "|".join(fields) + "\n").values()
+    assert entry.state is JobState.DEPENDENCY
+    assert entry.reason == "dependency after-success=ƒBWjafFxK can never be satisfied"
+
+
+def test_a_separator_in_the_note_of_flux() -> None:
+    line = "ƒ1|INACTIVE|FAILED|c1|c1|True|exec|0|a|b|Exit 1|1|256\n"
+    (entry,) = entries(Flux(), line).values()
+    assert (entry.reason, entry.exit_code) == ("a|b", 1)
+
+
+def test_a_rejected_dependency_of_flux() -> None:
+    stderr = flux("jobs-dependency-cancel-hold").splitlines()[0]
+    with pytest.raises(PlanError) as caught:
+        Flux().job_id(outcome("", stderr=stderr, code=1))
+    assert "remove it from after" in caught.value.remedy
+
+
+def test_options_of_flux_jobs_are_those_of_its_usage() -> None:
+    usage = flux("jobs--all-refused")
+    (query,) = Flux().queries(["ƒ1"])
+    options = [word for word in query.argv if word.startswith("-")]
+    assert options == ["-n", "-o"]
+    assert all(f"[{option}" in usage for option in options)
+    assert "[--all" not in usage
+
+
+def test_an_option_of_flux_with_a_blank_is_quoted(flux_facts: SchedulerFacts) -> None:
+    job = make_job(scheduling=Scheduling(constraint="host:c1 and not c2", after=("ƒA",)))
+    lines = Flux().directives(job, make_site(schedulers=(flux_facts,)))
+    assert "#flux: '--requires=host:c1 and not c2'" in lines
+    assert "#flux: --dependency=afterok:ƒA" in lines
+
+
+def test_the_reported_json_agrees_with_the_lines() -> None:
+    jobs = json.loads((DATA / "flux-0.88.0-jobs-a-json.json").read_text())["jobs"]
+    results = {job["jobid"]: job["result"] for job in jobs}
+    lines = [line.split("|") for line in flux("jobs-format").splitlines()]
+    assert {number: result for number, _, result, *_ in lines}.items() <= results.items()
