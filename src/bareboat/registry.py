@@ -40,16 +40,16 @@ BUILT_IN = {
         "native": "bareboat.engines.native",
     },
     "launchers": {
-        "single": "bareboat.launchers.single",
-        "torchrun": "bareboat.launchers.torchrun",
-        "srun": "bareboat.launchers.srun",
-        "mpirun": "bareboat.launchers.mpirun",
-        "image-mpirun": "bareboat.launchers.image_mpirun",
-        "host-mpi": "bareboat.launchers.host_mpi",
-        "horovod": "bareboat.launchers.horovod",
-        "jax": "bareboat.launchers.jax",
-        "tensorflow": "bareboat.launchers.tensorflow",
-        "ranks": "bareboat.launchers.ranks",
+        "single": "bareboat.launchers.single:Single",
+        "torchrun": "bareboat.launchers.torchrun:Torchrun",
+        "srun": "bareboat.launchers.srun:Srun",
+        "mpirun": "bareboat.launchers.mpirun:Mpirun",
+        "image-mpirun": "bareboat.launchers.image_mpirun:ImageMpirun",
+        "host-mpi": "bareboat.launchers.host_mpi:HostMpi",
+        "horovod": "bareboat.launchers.horovod:Horovod",
+        "jax": "bareboat.launchers.jax:Jax",
+        "tensorflow": "bareboat.launchers.tensorflow:TensorFlow",
+        "ranks": "bareboat.launchers.ranks:Ranks",
     },
     "schedulers": {
         "local": "bareboat.schedulers.local:Local",
@@ -63,7 +63,7 @@ BUILT_IN = {
 
 
 #: The base class of each group.
-_BASES = {"schedulers": "Scheduler"}
+_BASES = {"launchers": "Launcher", "schedulers": "Scheduler"}
 
 #: The engine that is no container, and the scheduler of a job that names none: this machine.
 BARE_METAL, HERE = "native", "local"
@@ -111,7 +111,8 @@ def _mode(module: Any, name: str, mode: str) -> Any:
 
 
 def launcher(name: str) -> Launcher:
-    return cast("Launcher", importlib.import_module(_place("launchers", name)))
+    found: Launcher = _instance("launchers", name)
+    return found
 
 
 def scheduler(name: str) -> Scheduler:

@@ -1,13 +1,16 @@
-"""Launchers: ways to start the ranks of a job. One module each, satisfying `Launcher`."""
+"""Launchers: ways to start the ranks of a job. One class each, in a file of its own, with `Launcher` as its
+base class."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import msgspec
 
+from bareboat.backend import Backend
 from bareboat.model import CheckSubject, Command, Image, Job, MpiFacts, Refusal, Site, Start, Word
 from bareboat.mpi.checks import CheckResult
 from bareboat.mpi.ladder import Rung
@@ -85,8 +88,8 @@ class Launch:
         )
 
 
-class Launcher(Protocol):
-    """A module of `bareboat.launchers`. All functions are pure.
+class Launcher(Backend):
+    """A launcher. All methods are pure.
 
     Variables for a launcher in the job script, on every node: BAREBOAT_NODE (its number, from 0),
     BAREBOAT_NODES, BAREBOAT_HOST (its name), BAREBOAT_MASTER (the first node's address), BAREBOAT_PORT (a
@@ -94,31 +97,20 @@ class Launcher(Protocol):
     by rank also RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT.
     """
 
-    NAME: str
     START: Start
     #: Whether each rank has output files of its own, logs/RANK.out and .err in the run's directory. A program
     #: started once per node writes them; for a program started rank by rank the job script does.
-    KEEPS_OUTPUT: bool
+    KEEPS_OUTPUT = False
+    #: Of a launcher of MPI programs, the rung of MPI's ladder that it represents.
+    RUNG: Rung | None = None
+    #: Programs that can use MPI form one world under this launcher without it.
+    REPLACES_MPI = False
+    #: The transport of ranks without MPI and NCCL.
+    TRANSPORT = "gloo"
 
+    @abstractmethod
     def judge(self, job: Job, around: Surroundings) -> Launch | Refusal:
         """Decide how the launcher starts this job there, or why it cannot."""
-        ...
-
-
-def rung(launcher: Launcher) -> Rung | None:
-    """The rung of MPI's ladder that a launcher of MPI programs represents; a launcher sets it as its
-    `RUNG`."""
-    return getattr(launcher, "RUNG", None)
-
-
-def replaces_mpi(launcher: Launcher) -> bool:
-    """Whether programs that can use MPI form one world under this launcher without it."""
-    return bool(getattr(launcher, "REPLACES_MPI", False))
-
-
-def transport(launcher: Launcher) -> str:
-    """The transport of ranks without MPI and NCCL; a launcher sets it as its `TRANSPORT`."""
-    return str(getattr(launcher, "TRANSPORT", "gloo"))
 
 
 #: The variables of ranks that are started one by one.

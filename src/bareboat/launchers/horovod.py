@@ -13,6 +13,7 @@ from bareboat.launchers import (
     RANK_VARIABLES,
     SECRET,
     Launch,
+    Launcher,
     Passed,
     Surroundings,
     threads,
@@ -20,13 +21,7 @@ from bareboat.launchers import (
 from bareboat.model import Job, Refusal, Start
 from bareboat.mpi import door, rendezvous, text
 
-NAME = "horovod"
-START = Start.RANKS
-KEEPS_OUTPUT = True
-REPLACES_MPI = True
-
 _RENDEZVOUS = text.program(door, rendezvous)
-
 _PRELUDE = """\
 HOROVOD_RANK=$RANK HOROVOD_SIZE=$WORLD_SIZE
 HOROVOD_LOCAL_RANK=$LOCAL_RANK HOROVOD_LOCAL_SIZE=$LOCAL_WORLD_SIZE
@@ -37,8 +32,6 @@ HOROVOD_GLOO_RENDEZVOUS_ADDR=$BAREBOAT_MASTER HOROVOD_GLOO_RENDEZVOUS_PORT=$BARE
 unset HOROVOD_GLOO_IFACE
 [ -z "$BAREBOAT_INTERFACE" ] || HOROVOD_GLOO_IFACE=$BAREBOAT_INTERFACE
 """
-
-
 #: The job may set all other variables of this prefix: they are settings.
 _OWN = (
     *(f"HOROVOD_{level}{name}" for level in ("", "LOCAL_", "CROSS_") for name in ("RANK", "SIZE")),
@@ -49,16 +42,22 @@ _OWN = (
 )
 
 
-def judge(job: Job, around: Surroundings) -> Launch | Refusal:
-    image = around.image
-    if image is not None and "horovod" not in image.frameworks:
-        return Refusal(
-            "Horovod is not in the environment", remedy='set site_layer = ["horovod"] in the job file'
+class Horovod(Launcher):
+    NAME = "horovod"
+    START = Start.RANKS
+    KEEPS_OUTPUT = True
+    REPLACES_MPI = True
+
+    def judge(self, job: Job, around: Surroundings) -> Launch | Refusal:
+        image = around.image
+        if image is not None and "horovod" not in image.frameworks:
+            return Refusal(
+                "Horovod is not in the environment", remedy='set site_layer = ["horovod"] in the job file'
+            )
+        return Launch(
+            reason="Horovod over Gloo: neither MPI nor ssh takes part",
+            argv=(around.python, "-c", _RENDEZVOUS),
+            environment=threads(job),
+            passed=Passed((*RANK_VARIABLES, SECRET), ("HOROVOD_",), (*RANK_NAMES, *_OWN, SECRET)),
+            prelude=INTERFACE + _PRELUDE.format(nodes=job.topology.nodes),
         )
-    return Launch(
-        reason="Horovod over Gloo: neither MPI nor ssh takes part",
-        argv=(around.python, "-c", _RENDEZVOUS),
-        environment=threads(job),
-        passed=Passed((*RANK_VARIABLES, SECRET), ("HOROVOD_",), (*RANK_NAMES, *_OWN, SECRET)),
-        prelude=INTERFACE + _PRELUDE.format(nodes=job.topology.nodes),
-    )

@@ -6,21 +6,21 @@ Every rank is in a container of its own. `bareboat.mpi.inject` defines what is b
 
 from __future__ import annotations
 
-from bareboat.launchers import Launch, Surroundings, by_mpi, mpirun, srun
+from bareboat.launchers import Launch, Launcher, Surroundings, by_mpi, mpirun, srun
 from bareboat.model import Job, Refusal, Start
 from bareboat.mpi.ladder import Rung
 
-NAME = "host-mpi"
-START = Start.PROGRAM
-RUNG = Rung.HOST_LIBRARY
-KEEPS_OUTPUT = False
 
+class HostMpi(Launcher):
+    NAME = "host-mpi"
+    START = Start.PROGRAM
+    RUNG = Rung.HOST_LIBRARY
 
-def judge(job: Job, around: Surroundings) -> Launch | Refusal:
-    if not around.contains:
-        return Refusal("without a container the host's MPI needs no binding", remedy="leave it out")
-    found = by_mpi.judge(RUNG, NAME, job, around)
-    if isinstance(found, Refusal):
-        return found
-    start = srun if found.plugin is not None else mpirun
-    return by_mpi.launch_from_outside(found, job, around, start.words(found, job), **start.NAMES)
+    def judge(self, job: Job, around: Surroundings) -> Launch | Refusal:
+        if not around.contains:
+            return Refusal("without a container the host's MPI needs no binding", remedy="leave it out")
+        found = by_mpi.judge(self.RUNG, self.NAME, job, around)
+        if isinstance(found, Refusal):
+            return found
+        start = srun if found.plugin is not None else mpirun
+        return by_mpi.launch_from_outside(found, job, around, start.words(found, job), **start.NAMES)

@@ -9,19 +9,13 @@ from __future__ import annotations
 import dataclasses
 from typing import assert_never
 
-from bareboat.launchers import RANK_NAMES, SECRET, Launch, Passed, Surroundings, by_mpi
+from bareboat.launchers import RANK_NAMES, SECRET, Launch, Launcher, Passed, Surroundings, by_mpi
 from bareboat.model import Job, Refusal, Start, Variable, Word
 from bareboat.mpi import door, relay, text
 from bareboat.mpi.ladder import Rung, Step
 from bareboat.mpi.rules import Starter
 
-NAME = "image-mpirun"
-START = Start.NODES
-RUNG = Rung.IMAGE_LAUNCHER
-KEEPS_OUTPUT = False
-
 _RELAY = text.program(door, relay)
-
 #: mpirun returns one exit code for all ranks. This keeps each rank's own, and sets the names that others
 #: read.
 _RANK = """\
@@ -36,43 +30,48 @@ exit "$code"
 """
 
 
-def judge(job: Job, around: Surroundings) -> Launch | Refusal:
-    if not by_mpi.has_python(around.image):
-        return Refusal(
-            "its ranks are started through a small Python program, and the image has no Python 3",
-            remedy="install python3 in the image",
-        )
-    found = by_mpi.judge(RUNG, NAME, job, around)
-    if isinstance(found, Refusal):
-        return found
-    topology = job.topology
-    assert found.library is not None
-    assert found.library.launcher is not None
-    start = (found.library.launcher, *_options(found, job))
-    check = by_mpi.mpi_check(job, around) or ()
-    where: tuple[Word, ...] = ()
-    if topology.nodes > 1:
-        where = (
-            "--node", Variable("BAREBOAT_NODE"),
-            "--master", Variable("BAREBOAT_MASTER"), "--port", Variable("BAREBOAT_PORT"),
+class ImageMpirun(Launcher):
+    NAME = "image-mpirun"
+    START = Start.NODES
+    RUNG = Rung.IMAGE_LAUNCHER
+
+    def judge(self, job: Job, around: Surroundings) -> Launch | Refusal:
+        if not by_mpi.has_python(around.image):
+            return Refusal(
+                "its ranks are started through a small Python program, and the image has no Python 3",
+                remedy="install python3 in the image",
+            )
+        found = by_mpi.judge(self.RUNG, self.NAME, job, around)
+        if isinstance(found, Refusal):
+            return found
+        topology = job.topology
+        assert found.library is not None
+        assert found.library.launcher is not None
+        start = (found.library.launcher, *_options(found, job))
+        check = by_mpi.mpi_check(job, around) or ()
+        where: tuple[Word, ...] = ()
+        if topology.nodes > 1:
+            where = (
+                "--node", Variable("BAREBOAT_NODE"),
+                "--master", Variable("BAREBOAT_MASTER"), "--port", Variable("BAREBOAT_PORT"),
+            )  # fmt: skip
+        common = by_mpi.launch(found, job, around)
+        own = tuple(name for name in RANK_NAMES if not name.startswith("MASTER_"))
+        return dataclasses.replace(
+            common,
+            argv=(
+                around.python, "-c", _RELAY,
+                "--nodes", str(topology.nodes), "--ranks", str(topology.ranks_per_node), *where,
+                "--launcher", str(len(start)), "--check", str(len(check)),
+                "--", *start, *check, "/bin/sh", "-c", _RANK, "rank",
+            ),
+            environment={
+                **common.environment,
+                "WORLD_SIZE": str(topology.world_size),
+                "LOCAL_WORLD_SIZE": str(topology.ranks_per_node),
+            },
+            passed=Passed((SECRET,) if topology.nodes > 1 else (), own=(*own, SECRET)),
         )  # fmt: skip
-    common = by_mpi.launch(found, job, around)
-    own = tuple(name for name in RANK_NAMES if not name.startswith("MASTER_"))
-    return dataclasses.replace(
-        common,
-        argv=(
-            around.python, "-c", _RELAY,
-            "--nodes", str(topology.nodes), "--ranks", str(topology.ranks_per_node), *where,
-            "--launcher", str(len(start)), "--check", str(len(check)),
-            "--", *start, *check, "/bin/sh", "-c", _RANK, "rank",
-        ),
-        environment={
-            **common.environment,
-            "WORLD_SIZE": str(topology.world_size),
-            "LOCAL_WORLD_SIZE": str(topology.ranks_per_node),
-        },
-        passed=Passed((SECRET,) if topology.nodes > 1 else (), own=(*own, SECRET)),
-    )  # fmt: skip
 
 
 def _options(found: Step, job: Job) -> tuple[str, ...]:

@@ -8,16 +8,20 @@ Documentation: https://docs.jax.dev/en/latest/multi_process.html, source: jax/_s
 
 from __future__ import annotations
 
-from bareboat.launchers import INTERFACE, RANK_NAMES, RANK_VARIABLES, Launch, Passed, Surroundings, threads
+from bareboat.launchers import (
+    INTERFACE,
+    RANK_NAMES,
+    RANK_VARIABLES,
+    Launch,
+    Launcher,
+    Passed,
+    Surroundings,
+    threads,
+)
 from bareboat.model import Job, Refusal, Start
-
-NAME = "jax"
-START = Start.RANKS
-KEEPS_OUTPUT = True
 
 #: JAX detects Slurm only if all of these are set.
 _SLURM = ("SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_NTASKS", "SLURM_PROCID", "SLURM_LOCALID")
-
 _PRELUDE = """\
 JAX_COORDINATOR_ADDRESS=$BAREBOAT_MASTER:$BAREBOAT_PORT
 SLURM_JOB_ID=${BAREBOAT_JOB//[!0-9]/} SLURM_STEP_NODELIST=$BAREBOAT_MASTER
@@ -25,20 +29,25 @@ SLURM_NTASKS=$WORLD_SIZE SLURM_PROCID=$RANK SLURM_LOCALID=$LOCAL_RANK
 """
 
 
-def judge(job: Job, around: Surroundings) -> Launch | Refusal:
-    image = around.image
-    if image is not None and "jax" not in image.frameworks:
-        return Refusal("JAX is not in the environment", remedy="pip install jax")
-    prelude = INTERFACE + _PRELUDE
-    each = job.topology.gpus_per_rank
-    if each > 1:  # by default it uses one device per rank
-        prelude += f"first=$((LOCAL_RANK * {each}))\n"
-        prelude += f'JAX_LOCAL_DEVICE_IDS=$(seq -s, "$first" "$((first + {each - 1}))")\n'
-    return Launch(
-        reason="jax.distributed.initialize() receives the coordinator and the ranks",
-        environment=threads(job),
-        passed=Passed(
-            (*RANK_VARIABLES, *_SLURM), ("JAX_",), (*RANK_NAMES, *_SLURM, "JAX_COORDINATOR_ADDRESS")
-        ),
-        prelude=prelude,
-    )
+class Jax(Launcher):
+    NAME = "jax"
+    START = Start.RANKS
+    KEEPS_OUTPUT = True
+
+    def judge(self, job: Job, around: Surroundings) -> Launch | Refusal:
+        image = around.image
+        if image is not None and "jax" not in image.frameworks:
+            return Refusal("JAX is not in the environment", remedy="pip install jax")
+        prelude = INTERFACE + _PRELUDE
+        each = job.topology.gpus_per_rank
+        if each > 1:  # by default it uses one device per rank
+            prelude += f"first=$((LOCAL_RANK * {each}))\n"
+            prelude += f'JAX_LOCAL_DEVICE_IDS=$(seq -s, "$first" "$((first + {each - 1}))")\n'
+        return Launch(
+            reason="jax.distributed.initialize() receives the coordinator and the ranks",
+            environment=threads(job),
+            passed=Passed(
+                (*RANK_VARIABLES, *_SLURM), ("JAX_",), (*RANK_NAMES, *_SLURM, "JAX_COORDINATOR_ADDRESS")
+            ),
+            prelude=prelude,
+        )

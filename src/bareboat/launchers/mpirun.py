@@ -7,15 +7,11 @@ https://github.com/pmodels/mpich/blob/main/doc/wiki/how_to/Using_the_Hydra_Proce
 
 from __future__ import annotations
 
-from bareboat.launchers import Launch, Surroundings, by_mpi
+from bareboat.launchers import Launch, Launcher, Surroundings, by_mpi
 from bareboat.model import Job, Refusal, Start, Word
 from bareboat.mpi.ladder import Rung, Step
 from bareboat.mpi.rules import Starter
 
-NAME = "mpirun"
-START = Start.PROGRAM
-RUNG = Rung.HOST_LAUNCHER
-KEEPS_OUTPUT = False
 #: Bash expressions of a rank's numbers.
 NAMES = {
     "rank": "${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-${PMI_RANK:-0}}}",
@@ -23,11 +19,16 @@ NAMES = {
 }
 
 
-def judge(job: Job, around: Surroundings) -> Launch | Refusal:
-    found = by_mpi.judge(RUNG, NAME, job, around)
-    if isinstance(found, Refusal):
-        return found
-    return by_mpi.launch_from_outside(found, job, around, words(found, job), **NAMES)
+class Mpirun(Launcher):
+    NAME = "mpirun"
+    START = Start.PROGRAM
+    RUNG = Rung.HOST_LAUNCHER
+
+    def judge(self, job: Job, around: Surroundings) -> Launch | Refusal:
+        found = by_mpi.judge(self.RUNG, self.NAME, job, around)
+        if isinstance(found, Refusal):
+            return found
+        return by_mpi.launch_from_outside(found, job, around, words(found, job), **NAMES)
 
 
 def words(found: Step, job: Job) -> tuple[Word, ...]:

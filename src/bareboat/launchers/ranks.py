@@ -6,23 +6,33 @@ https://docs.pytorch.org/docs/stable/distributed.html#environment-variable-initi
 
 from __future__ import annotations
 
-from bareboat.launchers import INTERFACE, RANK_VARIABLES, Launch, Passed, Surroundings, by_mpi, threads
+from bareboat.launchers import (
+    INTERFACE,
+    RANK_VARIABLES,
+    Launch,
+    Launcher,
+    Passed,
+    Surroundings,
+    by_mpi,
+    threads,
+)
 from bareboat.model import Job, Refusal, Start
 
-NAME = "ranks"
-START = Start.RANKS
-KEEPS_OUTPUT = True
 
+class Ranks(Launcher):
+    NAME = "ranks"
+    START = Start.RANKS
+    KEEPS_OUTPUT = True
 
-def judge(job: Job, around: Surroundings) -> Launch | Refusal:
-    refusal = by_mpi.alone(NAME, job, around)
-    if refusal is not None:
-        return refusal
-    return Launch(
-        reason="the job script starts each rank and sets RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR, "
-        "MASTER_PORT",
-        environment=threads(job),
-        passed=Passed(RANK_VARIABLES),
-        prelude=INTERFACE,
-        warning=by_mpi.unjudged(around.image, job),
-    )
+    def judge(self, job: Job, around: Surroundings) -> Launch | Refusal:
+        refusal = by_mpi.alone(self.NAME, job, around)
+        if refusal is not None:
+            return refusal
+        return Launch(
+            reason="the job script starts each rank and sets RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR, "
+            "MASTER_PORT",
+            environment=threads(job),
+            passed=Passed(RANK_VARIABLES),
+            prelude=INTERFACE,
+            warning=by_mpi.unjudged(around.image, job),
+        )

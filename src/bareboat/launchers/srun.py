@@ -8,38 +8,39 @@ from __future__ import annotations
 
 import dataclasses
 
-from bareboat.launchers import INTERFACE, Launch, Surroundings, by_mpi
+from bareboat.launchers import INTERFACE, Launch, Launcher, Surroundings, by_mpi
 from bareboat.model import Job, Refusal, Start, Word
 from bareboat.mpi.ladder import NO_PLUGIN, Rung, Step
 
-NAME = "srun"
-START = Start.PROGRAM
-RUNG = Rung.DIRECT
-KEEPS_OUTPUT = False
 #: Bash expressions of a rank's numbers.
 NAMES = {"rank": "${SLURM_PROCID:-0}", "local_rank": "${SLURM_LOCALID:-0}"}
 
 
-def judge(job: Job, around: Surroundings) -> Launch | Refusal:
-    if around.direct != NAME:
-        return Refusal(
-            "it is Slurm's, and the job is not Slurm's", remedy="bareboat submit --scheduler slurm"
+class Srun(Launcher):
+    NAME = "srun"
+    START = Start.PROGRAM
+    RUNG = Rung.DIRECT
+
+    def judge(self, job: Job, around: Surroundings) -> Launch | Refusal:
+        if around.direct != self.NAME:
+            return Refusal(
+                "it is Slurm's, and the job is not Slurm's", remedy="bareboat submit --scheduler slurm"
+            )
+        found = by_mpi.judge(self.RUNG, self.NAME, job, around)
+        if isinstance(found, Refusal):
+            return found
+        launch = by_mpi.launch_from_outside(found, job, around, words(found, job), **NAMES)
+        if found.plugin != NO_PLUGIN:
+            return launch
+        return dataclasses.replace(
+            launch,
+            reason=found.reason,
+            prelude=INTERFACE + launch.prelude,
+            mpi_check=None,
+            check_subject=None,
+            note="",
+            warning=by_mpi.unjudged(around.image, job),
         )
-    found = by_mpi.judge(RUNG, NAME, job, around)
-    if isinstance(found, Refusal):
-        return found
-    launch = by_mpi.launch_from_outside(found, job, around, words(found, job), **NAMES)
-    if found.plugin != NO_PLUGIN:
-        return launch
-    return dataclasses.replace(
-        launch,
-        reason=found.reason,
-        prelude=INTERFACE + launch.prelude,
-        mpi_check=None,
-        check_subject=None,
-        note="",
-        warning=by_mpi.unjudged(around.image, job),
-    )
 
 
 def words(found: Step, job: Job) -> tuple[Word, ...]:

@@ -7,13 +7,8 @@ strategy.
 
 from __future__ import annotations
 
-from bareboat.launchers import RANK_NAMES, RANK_VARIABLES, Launch, Passed, Surroundings, threads
+from bareboat.launchers import RANK_NAMES, RANK_VARIABLES, Launch, Launcher, Passed, Surroundings, threads
 from bareboat.model import Job, Refusal, Start
-
-NAME = "tensorflow"
-START = Start.RANKS
-KEEPS_OUTPUT = True
-TRANSPORT = "gRPC"
 
 #: Every worker is listed with a port of its own, so each node must know the names of all nodes.
 _PRELUDE = """\
@@ -30,14 +25,20 @@ printf -v TF_CONFIG '{"cluster": {"worker": [%s]}, "task": {"type": "worker", "i
 """
 
 
-def judge(job: Job, around: Surroundings) -> Launch | Refusal:
-    image = around.image
-    names = ("tensorflow", "tensorflow-cpu", "tensorflow_cpu", "tensorflow-gpu", "tensorflow_gpu")
-    if image is not None and not any(name in image.frameworks for name in names):
-        return Refusal("TensorFlow is not in the environment", remedy="pip install tensorflow")
-    return Launch(
-        reason="TF_CONFIG lists all workers for each worker",
-        environment=threads(job),
-        passed=Passed((*RANK_VARIABLES, "TF_CONFIG"), own=(*RANK_NAMES, "TF_CONFIG")),
-        prelude=_PRELUDE,
-    )
+class TensorFlow(Launcher):
+    NAME = "tensorflow"
+    START = Start.RANKS
+    KEEPS_OUTPUT = True
+    TRANSPORT = "gRPC"
+
+    def judge(self, job: Job, around: Surroundings) -> Launch | Refusal:
+        image = around.image
+        names = ("tensorflow", "tensorflow-cpu", "tensorflow_cpu", "tensorflow-gpu", "tensorflow_gpu")
+        if image is not None and not any(name in image.frameworks for name in names):
+            return Refusal("TensorFlow is not in the environment", remedy="pip install tensorflow")
+        return Launch(
+            reason="TF_CONFIG lists all workers for each worker",
+            environment=threads(job),
+            passed=Passed((*RANK_VARIABLES, "TF_CONFIG"), own=(*RANK_NAMES, "TF_CONFIG")),
+            prelude=_PRELUDE,
+        )

@@ -5,13 +5,9 @@ Documentation: https://docs.pytorch.org/docs/stable/elastic/run.html
 
 from __future__ import annotations
 
-from bareboat.launchers import INTERFACE, Launch, Passed, Surroundings, threads
+from bareboat.launchers import INTERFACE, Launch, Launcher, Passed, Surroundings, threads
 from bareboat.model import Job, Joined, NodePath, Refusal, Start, Variable, Word
 from bareboat.mpi import text
-
-NAME = "torchrun"
-START = Start.NODES
-KEEPS_OUTPUT = True
 
 #: torchrun itself exits with 1 whatever its ranks returned. This keeps each rank's own exit code, in the
 #: order in which they ended, so that the first failure is known and passed on; and its output, which
@@ -20,7 +16,6 @@ _KEEP = (
     'log=$BAREBOAT_RUN_DIR/logs/$RANK; "$@" >> "$log.out" 2>> "$log.err"; code=$?; '
     'echo "$RANK $code" >> "$BAREBOAT_RUN_DIR/exits.$GROUP_RANK"; exit "$code"'
 )
-
 #: The other nodes wait until a connection to the first one succeeds. torchrun's own retries are up to 0.7 s
 #: apart, and all nodes take about the same time until the first retry.
 _MEET = (
@@ -44,52 +39,58 @@ main()
 )
 
 
-def judge(job: Job, around: Surroundings) -> Launch | Refusal:
-    program = job.command[0]
-    if not program.rpartition("/")[2].startswith("python"):
-        return Refusal(
-            f"it starts Python scripts, and the command starts {program!r}",
-            remedy='write the command as ["python", "train.py", …]',
-        )
-    if around.image is not None and "torch" not in around.image.frameworks:
-        return Refusal("PyTorch is not in the environment", remedy="pip install torch")
-    if job.launcher != NAME and around.image is not None and "horovod" in around.image.frameworks:
-        return Refusal(
-            "Horovod is in the environment, and takes its ranks from MPI or from Gloo",
-            remedy='set launcher = "torchrun", for a script that uses torch.distributed',
-        )
-    topology = job.topology
-    environment = threads(job)
-    start: tuple[Word, ...]
-    if topology.nodes == 1:
-        # All traffic uses loopback. By default gloo resolves the host's name, which fails or waits where the
-        # name does not resolve.
-        environment["GLOO_SOCKET_IFNAME"] = "lo"
-        # --standalone: it finds a free port, so two jobs on one machine never share one.
-        start = ("-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1")
-    else:
-        # Resolved by the job script, outside the container: no lookup inside, no fallback to localhost.
-        start = (
-            "-c", _MEET, Variable("BAREBOAT_NODE"), Variable("BAREBOAT_MASTER"), Variable("BAREBOAT_PORT"),
-            f"--nnodes={topology.nodes}",
-            Joined(("--node-rank=", Variable("BAREBOAT_NODE"))),
-            Joined(("--master-addr=", Variable("BAREBOAT_MASTER"))),
-            Joined(("--master-port=", Variable("BAREBOAT_PORT"))),
+class Torchrun(Launcher):
+    NAME = "torchrun"
+    START = Start.NODES
+    KEEPS_OUTPUT = True
+
+    def judge(self, job: Job, around: Surroundings) -> Launch | Refusal:
+        program = job.command[0]
+        if not program.rpartition("/")[2].startswith("python"):
+            return Refusal(
+                f"it starts Python scripts, and the command starts {program!r}",
+                remedy='write the command as ["python", "train.py", …]',
+            )
+        if around.image is not None and "torch" not in around.image.frameworks:
+            return Refusal("PyTorch is not in the environment", remedy="pip install torch")
+        if job.launcher != self.NAME and around.image is not None and "horovod" in around.image.frameworks:
+            return Refusal(
+                "Horovod is in the environment, and takes its ranks from MPI or from Gloo",
+                remedy='set launcher = "torchrun", for a script that uses torch.distributed',
+            )
+        topology = job.topology
+        environment = threads(job)
+        start: tuple[Word, ...]
+        if topology.nodes == 1:
+            # All traffic uses loopback. By default gloo resolves the host's name, which fails or waits where
+            # the name does not resolve.
+            environment["GLOO_SOCKET_IFNAME"] = "lo"
+            # --standalone: it finds a free port, so two jobs on one machine never share one.
+            start = ("-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1")
+        else:
+            # Resolved by the job script, outside the container: no lookup inside, no fallback to localhost.
+            start = (
+                "-c", _MEET,
+                Variable("BAREBOAT_NODE"), Variable("BAREBOAT_MASTER"), Variable("BAREBOAT_PORT"),
+                f"--nnodes={topology.nodes}",
+                Joined(("--node-rank=", Variable("BAREBOAT_NODE"))),
+                Joined(("--master-addr=", Variable("BAREBOAT_MASTER"))),
+                Joined(("--master-port=", Variable("BAREBOAT_PORT"))),
+            )  # fmt: skip
+        node = "0" if topology.nodes == 1 else Variable("BAREBOAT_NODE")
+        argv = (
+            around.python, *start,
+            f"--nproc-per-node={topology.ranks_per_node}",
+            "--max-restarts=0",
+            Joined(("--log-dir=", NodePath("BAREBOAT_RUN_DIR", "/torchrun/"), node)), # error files of ranks
+            "--no-python",
+            "/bin/sh", "-c", _KEEP, "rank",
         )  # fmt: skip
-    node = "0" if topology.nodes == 1 else Variable("BAREBOAT_NODE")
-    argv = (
-        around.python, *start,
-        f"--nproc-per-node={topology.ranks_per_node}",
-        "--max-restarts=0",
-        Joined(("--log-dir=", NodePath("BAREBOAT_RUN_DIR", "/torchrun/"), node)), # error files of ranks
-        "--no-python",
-        "/bin/sh", "-c", _KEEP, "rank",
-    )  # fmt: skip
-    nodes = f" on each of {topology.nodes} nodes" if topology.nodes > 1 else ""
-    return Launch(
-        reason=f"torchrun starts {topology.ranks_per_node} ranks{nodes} and sets RANK and WORLD_SIZE",
-        argv=argv,
-        environment=environment,
-        passed=Passed() if topology.nodes == 1 else Passed(("GLOO_SOCKET_IFNAME",)),
-        prelude=INTERFACE if topology.nodes > 1 else "",
-    )
+        nodes = f" on each of {topology.nodes} nodes" if topology.nodes > 1 else ""
+        return Launch(
+            reason=f"torchrun starts {topology.ranks_per_node} ranks{nodes} and sets RANK and WORLD_SIZE",
+            argv=argv,
+            environment=environment,
+            passed=Passed() if topology.nodes == 1 else Passed(("GLOO_SOCKET_IFNAME",)),
+            prelude=INTERFACE if topology.nodes > 1 else "",
+        )

@@ -12,7 +12,7 @@ from msgspec import UNSET
 
 from bareboat import registry
 from bareboat.engines import ENV, Container, Enclosure, Engine
-from bareboat.launchers import SECRET, Launch, Passed, Surroundings, by_mpi, replaces_mpi, rung
+from bareboat.launchers import SECRET, Launch, Passed, Surroundings, by_mpi
 from bareboat.model import (
     CodeFacts,
     Command,
@@ -99,7 +99,7 @@ def plan(
         except PlanError:
             break
         launcher = registry.launcher(last.launcher)
-        if rung(launcher) is None and not replaces_mpi(launcher):
+        if launcher.RUNG is None and not launcher.REPLACES_MPI:
             break  # it would start N singletons
         if _shares_preparation(made, last):
             others.append(last)
@@ -236,7 +236,7 @@ def _under(
     # Not part of the job: its launcher must get the job that was judged. Also on bare metal, because the arms
     # of a study must not differ; but without settings for a site layer, which bare metal does not have.
     has_mpi = image is not None and (engine.CONTAINS or image.site_layer is None)
-    alone = by_mpi.singleton(image) if has_mpi and rung(launcher) is None else ()
+    alone = by_mpi.singleton(image) if has_mpi and launcher.RUNG is None else ()
     about_settings = [
         Decision(subject="MPI singleton", choice=f"{each.name}={each.value}", reason=each.reason)
         for each in alone

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from bareboat.engines import Container, Enclosure
 from bareboat.fabric import transport_logs
 from bareboat.fabric.settings import Setting, Speakers, advice, settings
-from bareboat.launchers import Launcher, rung, transport
+from bareboat.launchers import Launcher
 from bareboat.model import (
     Decision,
     Image,
@@ -102,7 +102,7 @@ def choose_fabric(
 
 def _speakers(job: Job, image: Image | None, launcher: Launcher, host_mpi: MpiFacts | None) -> Speakers:
     mpi = None
-    if rung(launcher) is not None:
+    if launcher.RUNG is not None:
         library = host_mpi or (library_of(image) if image is not None else None)
         if library is not None:
             mpi = library.family
@@ -123,7 +123,7 @@ def _by_nature(job: Job, image: Image | None, launcher: Launcher, speakers: Spea
     unknown = job.topology.gpus_per_rank > 0 and (image is None or image.fabrics is None)
     if speakers.mpi is not None or speakers.nccl or unknown:
         return ""
-    return transport(launcher)
+    return launcher.TRANSPORT
 
 
 def _check_required(network: Network, node: Site, sockets: str) -> None:

@@ -9,7 +9,7 @@ import msgspec
 from bareboat import registry
 from bareboat.engines import Container, Enclosure, Engine
 from bareboat.gpu import inject
-from bareboat.launchers import Launch, Launcher, Surroundings, by_mpi, rung
+from bareboat.launchers import Launch, Launcher, Surroundings, by_mpi
 from bareboat.model import Command, Decision, Image, Job, Refusal, Rejected, Start
 from bareboat.plan import sweep, watchdog
 from bareboat.plan.environment import is_own
@@ -61,7 +61,7 @@ def choose_world(job: Job, launcher: Launcher) -> tuple[Decision, ...]:
     """Whether the job script checks that the ranks are connected; () if not. The script does not know the
     ranks that the image's own mpirun starts, and these run the MPI check."""
     size = job.topology.world_size
-    if size == 1 or (rung(launcher) is not None and launcher.START is Start.NODES):
+    if size == 1 or (launcher.RUNG is not None and launcher.START is Start.NODES):
         return ()
     return (
         Decision(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from bareboat import registry
-from bareboat.launchers import Launch, Surroundings, by_mpi, rung
+from bareboat.launchers import Launch, Surroundings, by_mpi
 from bareboat.model import Decision, Image, Job, MpiFacts, Site
 from bareboat.mpi import site_layer
 from bareboat.mpi.ladder import MpiSite, Rung, Step, library_of, mpi_site_of, needs_mpi, walk
@@ -46,7 +46,7 @@ def needed_layer(job: Job, image: Image, site: Site, *, node: Site | None = None
     if job.launcher is not None or ("horovod" in image.frameworks and library_of(image) is not None):
         return None
     launchers = [registry.launcher(name) for name in registry.names("launchers")]
-    verdicts = [each.judge(job, around) for each in launchers if rung(each) is not None]
+    verdicts = [each.judge(job, around) for each in launchers if each.RUNG is not None]
     if any(isinstance(each, Launch) for each in verdicts):
         return None
     offers = site_layer.offers(image)
@@ -137,7 +137,7 @@ def _choose(wish: Wish, job: Job, image: Image, around: Surroundings) -> Offer:
             f"no MPI can be added to the image: its C library is {_libc(image)}",
             remedy="use an image with glibc 2.28 or later",
         )
-    named = rung(registry.launcher(job.launcher)) if job.launcher is not None else None
+    named = registry.launcher(job.launcher).RUNG if job.launcher is not None else None
     if job.topology.world_size == 1 or (job.launcher is not None and named not in _STARTS):
         return offers[0]
     rungs = _STARTS if named is None else (named,)
