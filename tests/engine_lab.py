@@ -24,7 +24,7 @@ from environments import Captured
 
 from bareboat import registry, render
 from bareboat.deployment import roots
-from bareboat.engines import bubblewrap, untested
+from bareboat.engines import bubblewrap
 from bareboat.model import Image, Job, Refusal, Site
 from bareboat.plan import plan
 from bareboat.probe import probe
@@ -64,7 +64,7 @@ def params(cases: Iterable[T], name: Callable[[T], str]) -> list[ParameterSet]:
 def cases() -> list[Case]:
     found = []
     for name in [mode for each in registry.names("engines") for mode in registry.modes(each)]:
-        if untested(registry.engine(name)):  # no real one: tests/contract/test_untested_engines.py
+        if registry.engine(name).UNTESTED:  # no real one: tests/contract/test_untested_engines.py
             continue
         origins = ["embedded"] if name == "bubblewrap" else [""]
         if name == "bubblewrap" and _system_bwrap_is_new():

@@ -16,7 +16,7 @@ from environments import Captured
 
 from bareboat import registry, render
 from bareboat.deployment.present import present
-from bareboat.engines import fakechroot, udocker, untested
+from bareboat.engines import fakechroot, udocker
 from bareboat.model import Image, Job, Plan, Site, Topology
 from bareboat.plan import plan
 from bareboat_images.layers.flatten import make_flat
@@ -29,7 +29,7 @@ CASES = [
     for each in registry.names("engines")
     for name in registry.modes(each)
     for overlay in ((True, False) if registry.engine(name).STACKS else (False,))
-    if registry.engine(name).CONTAINS and not untested(registry.engine(name)) and name not in _WITHOUT
+    if registry.engine(name).CONTAINS and not registry.engine(name).UNTESTED and name not in _WITHOUT
 ]
 
 

@@ -23,6 +23,10 @@ class Backend(ABC):
     #: Its name in job files, on command lines and in `bareboat.registry`.
     NAME: str
 
+    def parts(self) -> tuple[Backend, ...]:
+        """Backends of the same kind that belong to it."""
+        return ()
+
 
 B = TypeVar("B", bound=Backend)
 
@@ -41,9 +45,11 @@ def load(base: type[B], name: str, place: str) -> B:
             reasons = [_not_a_subclass(vars(found), attribute, base, place)]
         elif not (reasons := list(faults(added, base))):
             instance = added()
-            if name == instance.NAME:
+            reasons = [fault for part in instance.parts() for fault in faults(type(part), base)]
+            if name != instance.NAME:
+                reasons.append(f"NAME is {instance.NAME!r}, and its entry point is named {name!r}")
+            if not reasons:
                 return instance
-            reasons = [f"NAME is {instance.NAME!r}, and its entry point is named {name!r}"]
     except BareboatError:
         raise
     except Exception as error:  # by the code of another package

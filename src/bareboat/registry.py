@@ -1,4 +1,4 @@
-"""Names of engines, launchers and schedulers, and their modules, loaded on demand.
+"""Names of engines, launchers and schedulers, and their classes, loaded on demand. Each has one instance.
 
 To add one: write its file and add its line here; the contract tests then run on it. An installed package can
 add its own through an entry point of the group `bareboat.engines`, `.launchers` or `.schedulers`.
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 #: job (`plan.ranking`).
 BUILT_IN = {
     "engines": {
-        "bubblewrap": "bareboat.engines.bubblewrap",
-        "charliecloud": "bareboat.engines.charliecloud",
-        "apptainer": "bareboat.engines.apptainer",
-        "singularity": "bareboat.engines.singularity",
-        "podman": "bareboat.engines.podman",
-        "podman-hpc": "bareboat.engines.podman_hpc",
-        "udocker": "bareboat.engines.udocker",
+        "bubblewrap": "bareboat.engines.bubblewrap:Bubblewrap",
+        "charliecloud": "bareboat.engines.charliecloud:Charliecloud",
+        "apptainer": "bareboat.engines.apptainer:Apptainer",
+        "singularity": "bareboat.engines.singularity:Singularity",
+        "podman": "bareboat.engines.podman:Podman",
+        "podman-hpc": "bareboat.engines.podman_hpc:PodmanHpc",
+        "udocker": "bareboat.engines.udocker:Udocker",
         # Not tested with the real tool, so after all that were.
-        "enroot": "bareboat.engines.enroot",
-        "sarus": "bareboat.engines.sarus",
-        "shifter": "bareboat.engines.shifter",
-        "native": "bareboat.engines.native",
+        "enroot": "bareboat.engines.enroot:Enroot",
+        "sarus": "bareboat.engines.sarus:Sarus",
+        "shifter": "bareboat.engines.shifter:Shifter",
+        "native": "bareboat.engines.native:Native",
     },
     "launchers": {
         "single": "bareboat.launchers.single:Single",
@@ -63,7 +63,7 @@ BUILT_IN = {
 
 
 #: The base class of each group.
-_BASES = {"launchers": "Launcher", "schedulers": "Scheduler"}
+_BASES = {"engines": "Engine", "launchers": "Launcher", "schedulers": "Scheduler"}
 
 #: The engine that is no container, and the scheduler of a job that names none: this machine.
 BARE_METAL, HERE = "native", "local"
@@ -81,8 +81,16 @@ def names(group: str) -> tuple[str, ...]:
 def engine(name: str) -> Engine:
     """The engine NAME, or NAME:MODE."""
     base, colon, mode = name.partition(":")
-    module: Any = importlib.import_module(_place("engines", base))
-    return cast("Engine", module if not colon else _mode(module, base, mode))
+    found: Engine = _instance("engines", base)
+    if not colon:
+        return found
+    if mode not in found.MODES:
+        has = f"modes: {', '.join(found.MODES)}" if found.MODES else "it has no modes"
+        raise PlanError(
+            f"the engine {base} has no mode {mode!r}: {has}",
+            remedy=f"--engine {base}" + "".join(f", or --engine {base}:{each}" for each in found.MODES),
+        )
+    return found.MODES[mode]
 
 
 def contains(name: str | None) -> bool:
@@ -94,20 +102,7 @@ def modes(name: str) -> tuple[str, ...]:
     """The modes of an engine as NAME:MODE, best first; or its name."""
     if ":" in name:
         return (name,)
-    return tuple(
-        f"{name}:{mode}" for mode in getattr(importlib.import_module(_place("engines", name)), "MODES", ())
-    ) or (name,)
-
-
-def _mode(module: Any, name: str, mode: str) -> Any:
-    found = getattr(module, "MODES", {})
-    if mode not in found:
-        has = f"modes: {', '.join(found)}" if found else "it has no modes"
-        raise PlanError(
-            f"the engine {name} has no mode {mode!r}: {has}",
-            remedy=f"--engine {name}" + "".join(f", or --engine {name}:{each}" for each in found),
-        )
-    return found[mode]
+    return tuple(f"{name}:{mode}" for mode in engine(name).MODES) or (name,)
 
 
 def launcher(name: str) -> Launcher:

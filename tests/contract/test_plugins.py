@@ -8,6 +8,7 @@ import os
 import subprocess
 from pathlib import Path
 
+import pytest
 from environments import Captured
 from processes import command
 
@@ -95,14 +96,23 @@ def test_the_first_failure_is_the_job_s(captured: Captured, tmp_path: Path) -> N
     assert "ware local 1 1 2" in out
 
 
-def test_a_misspelt_attribute_is_refused(captured: Captured, tmp_path: Path) -> None:
-    code = "from acme.queue import Queue\nclass Odd(Queue):\n    NAME = 'odd'\n    SUBMIT_STDIN = True\n"
-    plugin = write_plugin(tmp_path / "plugin", "scheduler", code)
+@pytest.mark.parametrize(
+    ("kind", "of", "wrong", "right"),
+    [
+        ("engine", "box:Box", "STACK = True", "STACK is unknown; did you mean STACKS?"),
+        ("launcher", "fork:Fork", "KEEP_OUTPUT = True", "KEEP_OUTPUT is unknown; did you mean KEEPS_OUTPUT?"),
+        ("scheduler", "queue:Queue", "SUBMIT_STDIN = True",
+         "SUBMIT_STDIN is unknown; did you mean SUBMITS_STDIN?"),
+    ],
+)  # fmt: skip
+def test_a_misspelt_attribute_is_refused(
+    captured: Captured, tmp_path: Path, kind: str, of: str, wrong: str, right: str
+) -> None:
+    module, _, base = of.partition(":")
+    code = f"from acme.{module} import {base}\nclass Odd({base}):\n    NAME = 'odd'\n    {wrong}\n"
+    plugin = write_plugin(tmp_path / "plugin", kind, code)
     write_job(captured, tmp_path)
-    status, _, err = bareboat(captured, tmp_path, "plan", "job.toml", "--scheduler", "odd", also=plugin)
+    status, _, err = bareboat(captured, tmp_path, "plan", "job.toml", f"--{kind}", "odd", also=plugin)
     assert status not in (0, 70), err
-    assert (
-        "the scheduler 'odd' of an installed package cannot be used: "
-        "SUBMIT_STDIN is unknown; did you mean SUBMITS_STDIN?"
-    ) in err
+    assert f"the {kind} 'odd' of an installed package cannot be used: {right}" in err
     assert "correct odd:Odd, or uninstall its package" in err

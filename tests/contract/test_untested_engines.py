@@ -24,7 +24,7 @@ from processes import left_after
 
 from bareboat import registry, render
 from bareboat.cli import doctor
-from bareboat.engines import Enclosure, shifter, site_images, untested
+from bareboat.engines import Enclosure, site_images
 from bareboat.model import Image, Job, Mount, Refusal, Site, Topology
 from bareboat.plan import plan
 from bareboat.probe import probe
@@ -98,7 +98,7 @@ def lab(request: pytest.FixtureRequest, captured: Captured, sited: Site, tmp_pat
 
 
 def test_what_was_never_run_for_real_says_so_wherever_it_is_listed(lab: Lab) -> None:
-    mark = untested(registry.engine(lab.engine))
+    mark = registry.engine(lab.engine).UNTESTED
     assert mark.startswith("untested: ")
     facts = lab.site.engine(lab.engine)
     assert facts is not None
@@ -113,7 +113,7 @@ def test_what_was_never_run_for_real_says_so_wherever_it_is_listed(lab: Lab) -> 
 
 def test_they_come_after_every_engine_that_was_tested_and_before_none() -> None:
     names = registry.names("engines")
-    marked = [name for name in names if untested(registry.engine(name))]
+    marked = [name for name in names if registry.engine(name).UNTESTED]
     assert names[-4:] == (*marked, "native")
     assert sorted(marked) == sorted(ENGINES)
 
@@ -294,7 +294,7 @@ def test_an_image_that_the_site_has_not_is_refused_with_the_commands_that_bring_
 
 def test_an_image_that_is_still_being_pulled_is_not_there(sited: Site) -> None:
     image: Image = make_image(digest="sha256:0123456789ab" + "0" * 52)
-    assert isinstance(shifter.judge(sited, image), Refusal)
+    assert isinstance(registry.engine("shifter").judge(sited, image), Refusal)
     facts = sited.engine("shifter")
     assert facts is not None
     assert len(facts.settings) == 1

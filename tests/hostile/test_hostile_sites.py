@@ -21,8 +21,8 @@ import restricted
 from environments import Captured
 from tools import path_without, tool
 
-from bareboat import render
-from bareboat.engines import Container, Enclosure, bubblewrap
+from bareboat import registry, render
+from bareboat.engines import Container, Enclosure
 from bareboat.model import Command, Site
 from bareboat.render import words
 from bareboat_base import codec
@@ -209,7 +209,7 @@ def test_one_flat_tree_runs_from_a_store_without_programs(
     container = Container(flat=flat, home=str(there.home))
     command = Command(argv=(str(captured.python), "-c", "import ware; print(ware.NAME); open('/x', 'w')"))
     for site, said in ((facts, "ware\n"), (msgspec.structs.replace(facts, checks=()), "")):
-        enclosure = bubblewrap.judge(site, captured.image)
+        enclosure = registry.engine("bubblewrap").judge(site, captured.image)
         assert isinstance(enclosure, Enclosure)
         wrapped = enclosure.wrap(command, container)
         script = f"{render.piece('seal')}\n{words.opened(wrapped)}exec {words.command(wrapped)}"

@@ -415,7 +415,7 @@ def test_a_time_that_is_none_is_refused(desk: Desk) -> None:
         ("bareboat.probe.permits.checks", "the permissions of this machine could not be probed"),
         ("bareboat.probe.machine._file_system", "the file system of /tmp could not be probed"),
         ("bareboat.schedulers.slurm.Slurm.probe", ""),
-        ("bareboat.engines.podman.probe", "the probe failed"),
+        ("bareboat.engines.podman.Podman.probe", "the probe failed"),
     ],
 )
 def test_a_probe_that_fails_in_any_way(

@@ -198,7 +198,7 @@ podman._TRIAL = "sleep 120"
 if len(sys.argv) > 1:  # conmon began just after the look for Podman's processes
     execute.tools._end_tool = lambda process: (process.kill(), process.wait())
 with execute.side_by_side(1) as pool:
-    pool.submit(podman.probe, RealHost(Path.cwd())).result()
+    pool.submit(podman.Podman().probe, RealHost(Path.cwd())).result()
 """
 
 

@@ -18,7 +18,6 @@ import pytest
 from engine_lab import Lab, base_site, lab  # noqa: F401
 
 from bareboat.engines import Seccomp
-from bareboat.engines import seccomp as filtered_by
 from bareboat.registry import engine as engine_named
 from bareboat_base import seccomp
 from bareboat_base.seccomp import loader, program, starter
@@ -231,7 +230,7 @@ for word in sys.argv[1:]:
 
 
 def full_only(lab: Lab) -> bool:  # noqa: F811
-    return filtered_by(engine_named(lab.case.engine)) is Seccomp.FULL
+    return engine_named(lab.case.engine).SECCOMP is Seccomp.FULL
 
 
 def from_inside(lab: Lab, **changes: bool) -> dict[int, tuple[int, int]]:  # noqa: F811
@@ -279,7 +278,7 @@ print(*(line.split()[1] for line in status.splitlines() if line.startswith(("NoN
 
 @pytest.mark.parametrize("is_on", [True, False], ids=["", "seccomp = false"])
 def test_what_ranks_need_goes_on_working(lab: Lab, is_on: bool) -> None:  # noqa: F811
-    if not lab.contains or filtered_by(engine_named(lab.case.engine)) is Seccomp.NONE:
+    if not lab.contains or engine_named(lab.case.engine).SECCOMP is Seccomp.NONE:
         return
     numbers = {"x86_64": 239, "aarch64": 236}
     text = WANTED.replace("{get_mempolicy}", str(numbers[os.uname().machine]))
@@ -320,7 +319,7 @@ def test_the_filter_cannot_be_changed_from_inside(lab: Lab) -> None:  # noqa: F8
 
 
 def test_a_node_that_does_not_see_the_filter_does_not_run_the_job(lab: Lab) -> None:  # noqa: F811
-    if not lab.contains or filtered_by(engine_named(lab.case.engine)) in (Seccomp.OWN, Seccomp.NONE):
+    if not lab.contains or engine_named(lab.case.engine).SECCOMP in (Seccomp.OWN, Seccomp.NONE):
         return
     script = lab.script("python", "-c", "print('it ran')")
     text = script.read_text()

@@ -22,7 +22,7 @@ import pytest
 from engine_lab import Lab, base_site, lab  # noqa: F401
 from terminals import Desk, desk  # noqa: F401
 
-from bareboat.engines import Seccomp, seccomp
+from bareboat.engines import Seccomp
 from bareboat.plan.guard import FILTERS
 from bareboat.registry import engine as engine_named
 
@@ -103,7 +103,7 @@ def test_no_container_types_into_the_terminal(
         return  # native is the user's own process
     found, typed = tried(lab, desk, **({} if is_on else {"seccomp": False}))
     assert "58" not in typed, f"it typed: {found}"
-    kind = seccomp(engine_named(lab.case.engine))
+    kind = engine_named(lab.case.engine).SECCOMP
     assert kind is not Seccomp.NONE
     if kind is Seccomp.OWN:
         return
@@ -118,7 +118,7 @@ def test_without_the_filter_the_same_program_types(lab: Lab, desk: Callable[[lis
     """So the test above sees what it looks for."""
     if Path("/proc/sys/dev/tty/legacy_tiocsti").read_text().strip() == "0":
         pytest.skip("this kernel refuses TIOCSTI itself")
-    if not lab.contains or seccomp(engine_named(lab.case.engine)) is Seccomp.OWN:
+    if not lab.contains or engine_named(lab.case.engine).SECCOMP is Seccomp.OWN:
         return
     tools = {name: path for name, path in lab.site.other_tools.items() if name != FILTERS}
     bare = msgspec.structs.replace(lab.site, other_tools=tools)
@@ -143,7 +143,7 @@ except KeyboardInterrupt:
 
 
 def interactive(lab: Lab) -> bool:  # noqa: F811
-    return lab.contains and seccomp(engine_named(lab.case.engine)) is not Seccomp.OWN
+    return lab.contains and engine_named(lab.case.engine).SECCOMP is not Seccomp.OWN
 
 
 def test_window_size_and_job_control_go_on_working(lab: Lab, desk: Callable[[list[str]], Desk]) -> None:  # noqa: F811

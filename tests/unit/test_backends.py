@@ -6,13 +6,14 @@ import pytest
 from builders import make_job, make_site
 
 from bareboat import backend, registry
+from bareboat.engines import Engine
 from bareboat.launchers import Launcher, Surroundings, by_mpi
 from bareboat.model import SchedulerFacts
 from bareboat.schedulers import Scheduler
 from bareboat.schedulers.flux import Flux
 from bareboat_base.errors import PlanError
 
-BASES = {"launchers": Launcher, "schedulers": Scheduler}
+BASES = {"engines": Engine, "launchers": Launcher, "schedulers": Scheduler}
 
 
 class Misspelt(Flux):

@@ -15,7 +15,8 @@ import pytest
 from builders import make_image, make_job, make_rootfs, make_site
 from tools import tool
 
-from bareboat.engines import fakechroot, proot_start, udocker
+from bareboat import registry
+from bareboat.engines import fakechroot, proot_start
 from bareboat.engines.fakechroot_start import _MOST_EXCLUDED
 from bareboat.model import EngineFacts, Mount, Topology
 from bareboat.plan import plan
@@ -142,7 +143,7 @@ def test_a_library_that_does_nothing_is_found_out(tmp_path: Path, monkeypatch: p
             hidden = ("proot", "udocker", "fakechroot", "apptainer", "singularity")
             return None if name in hidden else super().which(name)
 
-    (facts,) = udocker.probe(Host(tmp_path / "scratch"))
+    (facts,) = registry.engine("udocker").probe(Host(tmp_path / "scratch"))
     assert (facts.works, facts.modes) == (False, ())
     assert "F1" in facts.faults
 

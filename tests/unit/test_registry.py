@@ -26,7 +26,7 @@ def install(monkeypatch: pytest.MonkeyPatch, group: str, name: str, value: str) 
 
     installed = EntryPoints([EntryPoint(name=name, value=value, group=f"bareboat.{group}")])
     monkeypatch.setattr(importlib.metadata, "entry_points", lambda: installed)
-    for remembers in ("_added", "_modules"):
+    for remembers in ("_added", "_places"):
         monkeypatch.setattr(registry, remembers, getattr(registry, remembers).__wrapped__)
 
 
@@ -40,11 +40,10 @@ def test_one_process_is_tried_before_any_launcher() -> None:
 
 
 @pytest.mark.parametrize("group", GROUPS)
-def test_every_name_has_a_module_of_that_name(group: str) -> None:
-    for name in registry.names(group):
-        module = LOADERS[group](name)
-        assert name == module.NAME
-        assert Path(str(module.__file__)).parent.name == group
+def test_every_name_has_a_class_in_a_file_of_its_own(group: str) -> None:
+    files = [type(LOADERS[group](name)).__module__ for name in registry.names(group)]
+    assert len(set(files)) == len(files)
+    assert {each.rpartition(".")[0] for each in files} == {f"bareboat.{group}"}
 
 
 def test_every_launcher_says_who_starts_the_ranks() -> None:
@@ -81,10 +80,14 @@ def test_only_a_name_is_a_name(name: str) -> None:
 
 @pytest.mark.parametrize("group", GROUPS)
 def test_a_package_can_add_one(group: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "their_module.py").write_text("NAME = 'theirs'\n")
+    taken = type(LOADERS[group](registry.names(group)[0]))
+    (tmp_path / "their_module.py").write_text(
+        f"from {taken.__module__} import {taken.__name__}\n"
+        f"class Theirs({taken.__name__}):\n    NAME = 'theirs'\n"
+    )
     monkeypatch.syspath_prepend(str(tmp_path))
     before = registry.names(group)
-    install(monkeypatch, group, "theirs", "their_module")
+    install(monkeypatch, group, "theirs", "their_module:Theirs")
     assert registry.names(group) == (*before, "theirs")
     assert LOADERS[group]("theirs").NAME == "theirs"
     for other in set(GROUPS) - {group}:

@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from tools import tool
 from watch import processes_with, wait_until
 
-from bareboat import render
-from bareboat.launchers import Launch, torchrun
+from bareboat import registry, render
+from bareboat.launchers import Launch
 from bareboat.model import Command, EngineFacts, Mount, Plan, Requirement, Topology
 from bareboat.plan import plan
 from bareboat_base.errors import UsageError
@@ -399,7 +399,7 @@ def test_the_folder_of_the_ranks_is_removed_unless_it_was_given(tmp_path: Path) 
 
 
 def test_a_rank_of_torchrun_leaves_its_exit_code_in_the_order_of_the_ends(tmp_path: Path) -> None:
-    launch = torchrun.judge(make_job(), make_surroundings())
+    launch = registry.launcher("torchrun").judge(make_job(), make_surroundings())
     assert isinstance(launch, Launch)
     argv = launch.start(Command(argv=("/bin/sh", "-c", "exit $1", "x"))).argv
     (at,) = (at for at, word in enumerate(argv) if word == "--no-python")

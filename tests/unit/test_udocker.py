@@ -66,7 +66,7 @@ def test_a_proot_whose_guests_see_the_host_is_refused(
     install: Callable[[bytes], Path], tmp_path: Path
 ) -> None:
     path = install(UNSOUND)
-    (facts,) = udocker.probe(Host(tmp_path))
+    (facts,) = registry.engine("udocker").probe(Host(tmp_path))
     assert (facts.path, facts.works, facts.modes) == (str(path), False, ())
     assert "P1: what runs in it sees other files" in facts.detail
     assert "P2: what runs in it sees other files" in facts.detail
@@ -76,13 +76,13 @@ def test_a_proot_whose_guests_see_the_host_is_refused(
 def test_the_first_mode_that_works_is_taken(install: Callable[[bytes], Path], tmp_path: Path) -> None:
     real = tool("proot")
     path = install(P2_ONLY.replace(b"PROOT ", os.fsencode(real) + b" ") + Path(real).read_bytes())
-    (facts,) = udocker.probe(Host(tmp_path))
+    (facts,) = registry.engine("udocker").probe(Host(tmp_path))
     assert (facts.path, facts.works, facts.modes) == (str(path), True, ("P2",))
     assert facts.detail.startswith("P1: it failed with: proot error: ptrace; P2 ran; ")
     assert "27 times slower" in facts.detail
     assert facts.faults == {"P1": "it failed with: proot error: ptrace"}
     site = make_site(engines=(facts,))
-    assert udocker.judge(site, make_image()).reason.endswith(udocker.COST)
+    assert registry.engine("udocker").judge(site, make_image()).reason.endswith(udocker.COST)
     made = plan(make_job(topology=Topology()), make_image(), None, site)
     assert made.engine == "udocker:P2"
     (engine,) = [each for each in made.decisions if each.subject == "engine"]
@@ -242,7 +242,7 @@ def test_the_apptainer_of_udocker_s_engine_runs_a_job_in_mode_s1(
     (folder / "VERSION").write_text("1.2.11\n")
     monkeypatch.setenv("UDOCKER_BIN", str(folder))
     monkeypatch.setenv("UDOCKER_LIB", str(folder))
-    (facts,) = udocker.probe(Host(tmp_path))
+    (facts,) = registry.engine("udocker").probe(Host(tmp_path))
     if not facts.works:
         pytest.skip(facts.detail)
     assert (facts.name, facts.modes, facts.origin) == ("udocker", ("S1",), "udocker's engine 1.2.11")
@@ -258,7 +258,7 @@ def test_an_apptainer_that_fails_is_told_as_mode_s1(tmp_path: Path, monkeypatch:
     program.chmod(0o755)
     monkeypatch.setenv("UDOCKER_USE_SINGULARITY_EXECUTABLE", str(program))
     monkeypatch.setenv("UDOCKER_DIR", str(tmp_path / "none"))
-    (facts,) = udocker.probe(Host(tmp_path))
+    (facts,) = registry.engine("udocker").probe(Host(tmp_path))
     assert (facts.path, facts.works, facts.modes) == (str(program), False, ())
     verdict = registry.engine("udocker:S1").judge(make_site(engines=(facts,)), make_image())
     assert verdict == Refusal(facts.faults["S1"], remedy=facts.remedy)

@@ -103,7 +103,7 @@ def missing(store: Store, image: Image, made: Plan) -> tuple[str, ...]:
 
 
 def _is_joined(made: Plan) -> bool:
-    return not made.inner_points and bool(getattr(registry.engine(made.engine), "JOINS", False))
+    return not made.inner_points and registry.engine(made.engine).JOINS
 
 
 def _has_place(tree: Path, mount: Mount) -> bool:

@@ -1,4 +1,5 @@
-"""Engines: ways to run a command in an image. One module each, satisfying `Engine`.
+"""Engines: ways to run a command in an image. One class each, in a file of its own, with `Engine` as its
+base class.
 
 An engine does not depend on launchers or schedulers. `judge` decides whether it can run an image; its
 `Enclosure` turns a command into one that runs it in a container.
@@ -6,11 +7,16 @@ An engine does not depend on launchers or schedulers. `judge` decides whether it
 
 from __future__ import annotations
 
+import contextlib
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar, Protocol
 
+from bareboat.backend import Backend
+from bareboat.engines.costs import Costs
 from bareboat.engines.places import Place, planned
 from bareboat.model import (
     Command,
@@ -53,10 +59,14 @@ class Host(Protocol):
         """Why user namespaces do not work here; None when they work."""
         ...
 
+    def for_one_subject(self) -> Host:
+        """The same machine with a time limit of its own, for cleaning up."""
+        ...
+
 
 class Seccomp(StrEnum):
     """How an engine filters its containers' system calls: by our list, by our filter that only guards the
-    terminal, by the engine's own list, or not at all. An engine sets it as its `SECCOMP`."""
+    terminal, by the engine's own list, or not at all."""
 
     FULL = "full"
     TERMINAL = "terminal"
@@ -66,8 +76,7 @@ class Seccomp(StrEnum):
 
 class Apart(StrEnum):
     """What encloses a run's processes so that they cannot leave it: a user namespace shared with no other
-    process of the user (Podman's containers share one), a tracer (PRoot), or nothing. An engine sets it as
-    its `APART`."""
+    process of the user (Podman's containers share one), a tracer (PRoot), or nothing."""
 
     USER = "user"
     TRACER = "tracer"
@@ -187,32 +196,56 @@ class Enclosure:
     reads_tree: bool = True
 
 
-class Engine(Protocol):
-    """A module of `bareboat.engines`. An engine with several modes has `MODES`, which maps their names to
-    engines, best first; users call them NAME:MODE. An engine never run on the real tool explains this in
-    UNTESTED."""
+class Engine(Backend):
+    """An engine. Everything except `probe` is pure."""
 
-    NAME: str
+    #: The notice of an engine that was never run on the real tool; "" for the others.
+    UNTESTED = ""
+    #: Engines of their own for its modes, best first; users call them NAME:MODE.
+    MODES: ClassVar[Mapping[str, Engine]] = {}
+    #: What it costs, as measured.
+    COSTS: ClassVar[Costs] = {}
     #: Whether the command sees the image. Only `native` does not show it.
-    CONTAINS: bool
+    CONTAINS = True
     #: Whether it can stack trees under a writable layer in memory: the image's layers, for `writable = true`,
     #: and a scratch directory over the image's content. Otherwise the image is read-only and scratch is
     #: empty.
-    STACKS: bool
-    # JOINS: whether its root file system may be a tree on which directories of the flat one are mounted.
-    # Without it a job with mounts on paths that the image lacks gets a whole tree of its own.
+    STACKS = False
+    #: Whether its root file system may be a tree on which directories of the flat one are mounted. Without it
+    #: a job with mounts on paths that the image lacks gets a whole tree of its own.
+    JOINS = False
     #: The kinds of packed image that it runs, best first: "sif", "squashfs".
-    FILES: tuple[str, ...]
+    FILES: tuple[str, ...] = ()
+    #: Programs that the image must have, and LOADER.
+    STARTS_BY: tuple[str, ...] = ()
+    #: Whether a read-only mount within a writable one is protected from the command.
+    KEEPS_READ_ONLY = True
+    #: How it filters its containers' system calls.
+    SECCOMP = Seccomp.NONE
+    #: What identifies a run's processes that no longer carry its mark.
+    APART = Apart.NOTHING
+    #: Whether it runs only in a user namespace.
+    NEEDS_NAMESPACES = False
+    #: Whether its own process stays as the command's parent and ends the command when it ends: signals for
+    #: the command must not reach it.
+    HOLDS = False
     #: Parts of the contract (tests/contract/test_engine*.py, by test name) that it does not keep, and why.
-    LIMITS: Mapping[str, str]
+    LIMITS: ClassVar[Mapping[str, str]] = {}
 
+    @abstractmethod
     def probe(self, host: Host) -> tuple[EngineFacts, ...]:
         """Find the engine's program and run something in it."""
-        ...
 
+    @abstractmethod
     def judge(self, site: Site, image: Image | None) -> Enclosure | Refusal:
-        """Decide how the engine runs the image on the site, or why it cannot. Pure."""
-        ...
+        """Decide how the engine runs the image on the site, or why it cannot."""
+
+    def leaving_nothing(self, host: Host) -> AbstractContextManager[object]:
+        """Remove what the engine's tool leaves behind on this machine within the context."""
+        return contextlib.nullcontext()
+
+    def parts(self) -> tuple[Backend, ...]:
+        return tuple(self.MODES.values())
 
 
 #: Programs by which engines start commands.
@@ -220,43 +253,6 @@ ENV, SHELL = "/usr/bin/env", "/bin/sh"
 STARTERS = (ENV, SHELL)
 #: What a static program lacks: an engine that preloads a library cannot run it.
 LOADER = "the dynamic loader"
-
-
-def starts_by(engine: Engine) -> tuple[str, ...]:
-    """Programs that the image must have, and LOADER; an engine sets them as its `STARTS_BY`."""
-    return tuple(getattr(engine, "STARTS_BY", ()))
-
-
-def keeps_read_only(engine: Engine) -> bool:
-    """Whether a read-only mount within a writable one is protected from the command; the default, unless the
-    engine's `KEEPS_READ_ONLY` is false."""
-    return bool(getattr(engine, "KEEPS_READ_ONLY", True))
-
-
-def untested(engine: Engine) -> str:
-    """The notice of an engine that was never run on the real tool; empty for the others."""
-    return str(getattr(engine, "UNTESTED", ""))
-
-
-def seccomp(engine: Engine) -> Seccomp:
-    """How the engine filters its containers; NONE where it sets no `SECCOMP`."""
-    return Seccomp(getattr(engine, "SECCOMP", Seccomp.NONE))
-
-
-def apart(engine: Engine) -> Apart:
-    """What identifies a run's processes that no longer carry its mark."""
-    return Apart(getattr(engine, "APART", Apart.NOTHING))
-
-
-def needs_namespaces(engine: Engine) -> bool:
-    """Whether the engine runs only in a user namespace."""
-    return bool(getattr(engine, "NEEDS_NAMESPACES", False))
-
-
-def holds(engine: Engine) -> bool:
-    """Whether the engine's own process stays as the command's parent and ends the command when it ends:
-    signals for the command must not reach it."""
-    return bool(getattr(engine, "HOLDS", False))
 
 
 #: A limit of every engine that makes a user namespace: the kernel requires CAP_SYS_PTRACE in the other's.

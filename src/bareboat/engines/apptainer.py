@@ -18,6 +18,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import ClassVar
 
 from bareboat.engines import (
     ALONE_IN_NAMESPACE,
@@ -28,6 +29,7 @@ from bareboat.engines import (
     Apart,
     Container,
     Enclosure,
+    Engine,
     Host,
     Seccomp,
     broken,
@@ -38,7 +40,7 @@ from bareboat.engines import (
     variables,
     when_set,
 )
-from bareboat.engines.costs import Cost
+from bareboat.engines.costs import Cost, Costs
 from bareboat.engines.image_files import trial
 from bareboat.engines.places import Place, join, planned
 from bareboat.model import (
@@ -57,20 +59,6 @@ from bareboat.model import (
 from bareboat_base.errors import PlanError
 from bareboat_base.paths import lies_in
 
-NAME = "apptainer"
-CONTAINS = True
-APART = Apart.USER
-STACKS = False
-FILES: tuple[str, ...] = ("sif",)
-COSTS = {
-    ("", ""): Cost(start_ms=60, file_call=1.6, imports=1.0),
-    ("", "file"): Cost(start_ms=114, file_call=1.9, imports=1.8),
-}
-SECCOMP = Seccomp.TERMINAL
-LIMITS: dict[str, str] = {
-    "test_ranks_of_two_containers_read_each_other_s_memory": ALONE_IN_NAMESPACE,
-}
-
 #: Modes, best first -> the option, and its effect. Only an installation without setuid accepts the user's own
 #: configuration; the site's limits how much a job writes outside its mounts.
 _CONFIGURED, _USERNS, _PRIVILEGED = "configured", "userns", "privileged"
@@ -83,38 +71,45 @@ _MODES = {
     _USERNS: f"in a user namespace; {_SITES_SIZE}",
     _PRIVILEGED: f"by the setuid starter; {_SITES_SIZE}",
 }
-
 #: Everything that Apptainer mounts by default, except /dev, /proc, /sys and /etc/resolv.conf.
 _UNASKED = "home,cwd,tmp,hostfs,bind-paths"
-
 #: Apptainer would run its scripts in the image, which could print or change anything: an empty directory
 #: hides them.
 _SCRIPTS = "/.singularity.d/env"
 _PROGRAMS = "/.singularity.d/bareboat"
-
 #: Where Apptainer would keep the user's data (~/.apptainer). Nothing can be created in /proc, so it silently
 #: continues without. It would change the mode of an existing directory.
 _NOWHERE = "/proc/self/bareboat"
-
 #: For mount points that the image lacks, an overlay makes every stat in the image 1.7 times as slow; an
 #: underlay (an empty directory with the image's entries mounted into it) costs almost nothing.
 _CONFIGURATION = "sessiondir max size = {size_mb}\nenable overlay = no\n"
-
 #: $0: the text of a configuration, $1: the program. A configuration file would have to be made and removed.
 _WITH_CONFIGURATION = (
     'exec {file}<<<"$0"; program=$1; shift; exec "$program" --silent --nocolor --config "/dev/fd/$file" "$@"'
 )
 
 
-def probe(host: Host) -> tuple[EngineFacts, ...]:
-    return probe_as(NAME, host)
+class Apptainer(Engine):
+    NAME = "apptainer"
+    APART = Apart.USER
+    FILES = ("sif",)
+    COSTS: ClassVar[Costs] = {
+        ("", ""): Cost(start_ms=60, file_call=1.6, imports=1.0),
+        ("", "file"): Cost(start_ms=114, file_call=1.9, imports=1.8),
+    }
+    SECCOMP = Seccomp.TERMINAL
+    LIMITS: ClassVar[Mapping[str, str]] = {
+        "test_ranks_of_two_containers_read_each_other_s_memory": ALONE_IN_NAMESPACE,
+    }
+
+    def probe(self, host: Host) -> tuple[EngineFacts, ...]:
+        return _probe(self.NAME, host)
+
+    def judge(self, site: Site, image: Image | None) -> Enclosure | Refusal:
+        return _judge(self.NAME, site, image)
 
 
-def judge(site: Site, image: Image | None) -> Enclosure | Refusal:
-    return judge_as(NAME, site, image)
-
-
-def probe_as(name: str, host: Host) -> tuple[EngineFacts, ...]:
+def _probe(name: str, host: Host) -> tuple[EngineFacts, ...]:
     """Probe the program of this name in each mode until one works."""
     path = host.which(name)
     if path is None:
@@ -202,7 +197,7 @@ def _known(word: Word) -> str | None:
             return None
 
 
-def judge_as(name: str, site: Site, image: Image | None) -> Enclosure | Refusal:
+def _judge(name: str, site: Site, image: Image | None) -> Enclosure | Refusal:
     facts = usable(name, site, image, program=name, remedy=f"module load {name}")
     if isinstance(facts, Refusal):
         return facts

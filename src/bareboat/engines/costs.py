@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from bareboat.engines import Engine
+if TYPE_CHECKING:
+    from bareboat.engines import Engine
 
 #: The time of one file call (a stat of a file in the page cache) on bare metal.
 FILE_CALL_S = 1.3e-6
@@ -43,12 +45,12 @@ Costs = Mapping[tuple[str, str], Cost]
 def of(engine: Engine, *, mode: str = "", form: str = "") -> Cost | None:
     """The cost of an engine; of its usual mode and form where this one was not measured; None for an engine
     that was not measured."""
-    known: Costs = getattr(engine, "COSTS", {})
+    known = engine.COSTS
     tried = ((mode, form), (mode, ""), ("", form), ("", ""))
     return next((known[key] for key in tried if key in known), None)
 
 
 def all_of(engine: Engine, *, form: str) -> tuple[Cost, ...]:
     """The costs of an engine in this form in each of its modes; () for an engine that was not measured."""
-    modes = {mode for mode, _ in getattr(engine, "COSTS", {})}
+    modes = {mode for mode, _ in engine.COSTS}
     return tuple(cost for mode in modes if (cost := of(engine, mode=mode, form=form)) is not None)

@@ -22,6 +22,7 @@ from bareboat.engines import (
     Apart,
     Container,
     Enclosure,
+    Engine,
     Host,
     broken,
     plain_start,
@@ -46,35 +47,35 @@ from bareboat.model import (
 from bareboat.model.command import CARRIER
 from bareboat_base.errors import PlanError
 
-NAME = "enroot"
-CONTAINS = True
-APART = Apart.USER
-STACKS = False
-FILES: tuple[str, ...] = ()
-STARTS_BY = STARTERS
-LIMITS: dict[str, str] = {}
-UNTESTED = "untested: written from Enroot's documentation, never run on the real Enroot"
-
 #: The caller's settings of where Enroot keeps the user's data.
 _CALLERS = ("XDG_RUNTIME_DIR", "XDG_CACHE_HOME", "XDG_DATA_HOME", "ENROOT_RUNTIME_PATH", "ENROOT_CACHE_PATH")
-
 #: A directory that does not exist: no hooks, no fstab, no variables but ours.
 _NOWHERE = "/proc/self/bareboat"
-
 #: fstab(5)'s escapes; a colon separates the fields of --mount and has none.
 _ESCAPES = str.maketrans({" ": "\\040", "\t": "\\011", "\n": "\\012", "\\": "\\134"})
 
 
-def probe(host: Host) -> tuple[EngineFacts, ...]:
-    path = host.which("enroot")
-    return () if path is None else (_try(host, path),)
+class Enroot(Engine):
+    NAME = "enroot"
+    APART = Apart.USER
+    STARTS_BY = STARTERS
+    UNTESTED = "untested: written from Enroot's documentation, never run on the real Enroot"
+
+    def probe(self, host: Host) -> tuple[EngineFacts, ...]:
+        path = host.which("enroot")
+        return () if path is None else (_try(host, path),)
+
+    def judge(self, site: Site, image: Image | None) -> Enclosure | Refusal:
+        return run_directories.judge(
+            self.NAME, site, image, _wrap, program="enroot", note=lambda _facts: f"; {self.UNTESTED}"
+        )
 
 
 def _try(host: Host, path: str) -> EngineFacts:
     outcome = host.run([path, "version"])
     version = re.search(r"^(\d{1,5}\.\d{1,5}\S{0,40})$", outcome.stdout.strip())
     if not outcome.ok or version is None:
-        return broken(NAME, path, f"`enroot version` said: {outcome.stdout or outcome.stderr}".strip())
+        return broken(Enroot.NAME, path, f"`enroot version` said: {outcome.stdout or outcome.stderr}".strip())
     image = Path(host.scratch()) / "image"
     image.mkdir()
     container = Container(flat=str(image), scratch=("/run",), mounts=system_mounts(), home="/")
@@ -87,21 +88,15 @@ def _try(host: Host, path: str) -> EngineFacts:
     outcome = host.run([*known[:4], *callers, *known[4:]])
     if outcome.ok and outcome.stdout == "written\n":
         return EngineFacts(
-            name=NAME, path=path, version=version[0], origin="on PATH", works=True,
-            detail=f"it ran on a read-only directory; {UNTESTED}",
+            name=Enroot.NAME, path=path, version=version[0], origin="on PATH", works=True,
+            detail=f"it ran on a read-only directory; {Enroot.UNTESTED}",
         )  # fmt: skip
     obstacle = host.user_namespace_obstacle() or Refusal(
         f"it failed with: {outcome.stderr.strip() or repr(outcome.stdout)}",
         "bareboat doctor",
     )
-    detail = f"{obstacle.reason}; {UNTESTED}"
-    return broken(NAME, path, detail, version=version[0], remedy=obstacle.remedy)
-
-
-def judge(site: Site, image: Image | None) -> Enclosure | Refusal:
-    return run_directories.judge(
-        NAME, site, image, _wrap, program="enroot", note=lambda _facts: f"; {UNTESTED}"
-    )
+    detail = f"{obstacle.reason}; {Enroot.UNTESTED}"
+    return broken(Enroot.NAME, path, detail, version=version[0], remedy=obstacle.remedy)
 
 
 def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container) -> Command:

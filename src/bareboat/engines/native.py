@@ -9,6 +9,7 @@ from bareboat.engines import (
     RUN_VARIABLES,
     Container,
     Enclosure,
+    Engine,
     Host,
     forwarded,
     variables,
@@ -16,31 +17,28 @@ from bareboat.engines import (
 )
 from bareboat.model import Command, EngineFacts, Image, Refusal, Site, Word
 
-NAME = "native"
-CONTAINS = False
-STACKS = False
-FILES: tuple[str, ...] = ()
-LIMITS: dict[str, str] = {}
 
+class Native(Engine):
+    NAME = "native"
+    CONTAINS = False
 
-def probe(host: Host) -> tuple[EngineFacts, ...]:
-    outcome = host.run(["env", "-i", "-S", "true"])
-    return (
-        EngineFacts(
-            name=NAME,
-            path=host.which("env") or "env",
-            version="",
-            origin="the machine itself",
-            works=outcome.ok,
-            detail="" if outcome.ok else outcome.stderr.strip(),
-        ),
-    )
+    def probe(self, host: Host) -> tuple[EngineFacts, ...]:
+        outcome = host.run(["env", "-i", "-S", "true"])
+        return (
+            EngineFacts(
+                name=self.NAME,
+                path=host.which("env") or "env",
+                version="",
+                origin="the machine itself",
+                works=outcome.ok,
+                detail="" if outcome.ok else outcome.stderr.strip(),
+            ),
+        )
 
-
-def judge(site: Site, image: Image | None) -> Enclosure | Refusal:
-    if image is not None and (image.python is None or image.reference or image.built):
-        return Refusal("the image was not captured on this machine: its files are not on bare metal")
-    return Enclosure("runs the environment in place, without a container", functools.partial(_wrap, site))
+    def judge(self, site: Site, image: Image | None) -> Enclosure | Refusal:
+        if image is not None and (image.python is None or image.reference or image.built):
+            return Refusal("the image was not captured on this machine: its files are not on bare metal")
+        return Enclosure("runs the environment in place, without a container", functools.partial(_wrap, site))
 
 
 def _wrap(site: Site, command: Command, container: Container) -> Command:

@@ -20,7 +20,9 @@ import pwd
 import re
 import time
 from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import ClassVar
 
 from bareboat.engines import (
     ALONE_IN_NAMESPACE,
@@ -32,19 +34,21 @@ from bareboat.engines import (
     RUN_VARIABLES,
     Container,
     Enclosure,
+    Engine,
     Host,
     NodeMount,
     Seccomp,
     broken,
     forwarded,
+    podman_state,
     run_directories,
     variables,
     when_set,
 )
-from bareboat.engines.costs import Cost
+from bareboat.engines.costs import Cost, Costs
 from bareboat.engines.host_programs import system_mounts
 from bareboat.engines.places import join, planned
-from bareboat.engines.podman_state import RUNTIME_DIR, afterwards, is_short, leaving_nothing
+from bareboat.engines.podman_state import RUNTIME_DIR, afterwards, is_short
 from bareboat.engines.run_directories import inside, inside_name, run_variables
 from bareboat.model import (
     HELPER_VARIABLE,
@@ -62,38 +66,15 @@ from bareboat.model import (
 )
 from bareboat_base.errors import PlanError, ToolError
 
-NAME = "podman"
-CONTAINS = True
-STACKS = False
-JOINS = True
-FILES: tuple[str, ...] = ()
-COSTS = {("", ""): Cost(start_ms=120, file_call=1.0, imports=1.0)}
-STARTS_BY = (ENV,)
-SECCOMP = Seccomp.OWN
-LIMITS: dict[str, str] = {
-    "test_an_open_file_of_the_caller_reaches_the_command": (
-        "only the standard streams are passed on, so MPICH's mpiexec cannot start ranks from outside (PMI_FD)"
-    ),
-    "test_a_terminal_is_passed_to_the_command": (
-        "a terminal requires /dev/console, which belongs to root in the host's /dev: programs see pipes"
-    ),
-    "test_ranks_of_two_containers_read_each_other_s_memory": ALONE_IN_NAMESPACE,
-}
-
 #: --passwd exists since 4.2, --unsetenv-all since 4.0.
 OLDEST = (4, 2)
-
 #: Podman's own tools: runtimes, conmon, newuidmap.
 _PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
-
 #: Podman's own options that one of `_WAYS` may set.
 _OWN_OPTIONS = ("cgroup-manager", "runtime", "storage-driver")
-
 _RUN = RUN_VARIABLES[0]
-
 #: Variables that Podman and podman-hpc set in every container.
 _UNASKED = ("HOSTNAME", "PODMANHPC_MODULES_DIR")
-
 #: The caller's variables that Podman gets when they are set: where it keeps its state.
 _CALLERS = (
     RUNTIME_DIR,
@@ -105,22 +86,9 @@ _CALLERS = (
     "SCRATCH",
     "SQUASH_DIR",
 )
-
-#: Probed one after another, the site's own configuration first. crun refuses hybrid cgroups, which runc
-#: accepts; without a systemd session only cgroupfs works.
-_WAYS: tuple[dict[str, str], ...] = (
-    {},
-    {"runtime": "runc"},
-    {"cgroup-manager": "cgroupfs"},
-    {"cgroup-manager": "cgroupfs", "runtime": "runc"},
-    {"cgroup-manager": "cgroupfs", "runtime": "crun"},
-)
-
 #: As root Podman raises limits even with the option to keep the host's; root without CAP_SYS_RESOURCE, as in
 #: a container, may not do this.
 _ULIMIT_OF_ROOT = "nofile=1024:1024 nproc=32768:32768"
-
-
 #: Adds settings that Podman would not inherit after its $0 own options: the umask, and the limit of open
 #: files, which it raises to the hard limit.
 _AS_CALLED = r"""
@@ -128,8 +96,6 @@ own=("--umask=$(umask)")
 [[ $* == *--ulimit=* ]] || own+=("--ulimit=nofile=$(ulimit -Sn):$(ulimit -Hn)")
 exec "${@:1:$0}" "${own[@]//unlimited/-1}" "${@:$0+1}"
 """
-
-
 #: The runtime decides which groups the command is in; only crun can keep the caller's.
 _GROUPS_LOST = "without the user's supplementary groups, which runc drops and crun would keep"
 #: Podman's error when another Podman, as it exits, removes its directory in /tmp at the same moment.
@@ -140,21 +106,48 @@ while read -r name groups; do [ "$name" != Groups: ] || echo "$groups"; done </p
 """
 
 
-def probe(host: Host) -> tuple[EngineFacts, ...]:
-    return probe_as(NAME, host, _WAYS)
+class Podman(Engine):
+    NAME = "podman"
+    JOINS = True
+    COSTS: ClassVar[Costs] = {("", ""): Cost(start_ms=120, file_call=1.0, imports=1.0)}
+    STARTS_BY = (ENV,)
+    SECCOMP = Seccomp.OWN
+    LIMITS: ClassVar[Mapping[str, str]] = {
+        "test_an_open_file_of_the_caller_reaches_the_command": (
+            "only the standard streams are passed on, so MPICH's mpiexec cannot start ranks from outside "
+            "(PMI_FD)"
+        ),
+        "test_a_terminal_is_passed_to_the_command": (
+            "a terminal requires /dev/console, which belongs to root in the host's /dev: programs see pipes"
+        ),
+        "test_ranks_of_two_containers_read_each_other_s_memory": ALONE_IN_NAMESPACE,
+    }
+    #: Probed one after another, the site's own configuration first. crun refuses hybrid cgroups, which runc
+    #: accepts; without a systemd session only cgroupfs works.
+    _WAYS: ClassVar[tuple[dict[str, str], ...]] = (
+        {},
+        {"runtime": "runc"},
+        {"cgroup-manager": "cgroupfs"},
+        {"cgroup-manager": "cgroupfs", "runtime": "runc"},
+        {"cgroup-manager": "cgroupfs", "runtime": "crun"},
+    )
 
+    def probe(self, host: Host) -> tuple[EngineFacts, ...]:
+        """Probe the program of this name in each way until one works."""
+        path, podman = host.which(self.NAME), host.which("podman")
+        if path is None or podman is None:
+            return ()
+        with self.leaving_nothing(host) as mark:
+            return (_try(self.NAME, host, path, podman, self._WAYS, mark),)
 
-def judge(site: Site, image: Image | None) -> Enclosure | Refusal:
-    return judge_as(NAME, site, image)
+    def judge(self, site: Site, image: Image | None) -> Enclosure | Refusal:
+        def note(facts: EngineFacts) -> str:
+            return f", {_GROUPS_LOST}" if "groups" in facts.settings else ""
 
+        return run_directories.judge(self.NAME, site, image, _wrap, program=self.NAME, note=note)
 
-def probe_as(name: str, host: Host, ways: tuple[dict[str, str], ...]) -> tuple[EngineFacts, ...]:
-    """Probe the program of this name in each way until one works."""
-    path, podman = host.which(name), host.which("podman")
-    if path is None or podman is None:
-        return ()
-    with leaving_nothing(host) as mark:
-        return (_try(name, host, path, podman, ways, mark),)
+    def leaving_nothing(self, host: Host) -> AbstractContextManager[str]:
+        return podman_state.leaving_nothing(host)
 
 
 def _try(
@@ -224,13 +217,6 @@ def _try(
     if "subuid" in unique or "newuidmap" in unique:
         remedy = "ask the administrator for newuidmap and a range in /etc/subuid and /etc/subgid"
     return fault(f"it failed with: {unique}", version=version[0], remedy=remedy)
-
-
-def judge_as(name: str, site: Site, image: Image | None) -> Enclosure | Refusal:
-    def note(facts: EngineFacts) -> str:
-        return f", {_GROUPS_LOST}" if "groups" in facts.settings else ""
-
-    return run_directories.judge(name, site, image, _wrap, program=name, note=note)
 
 
 def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container) -> Command:

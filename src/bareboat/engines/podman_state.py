@@ -38,8 +38,7 @@ def leaving_nothing(host: Host) -> Iterator[str]:
 
 def afterwards(host: Host) -> Host:
     """The machine, for cleaning up: the time limit of the probe may have passed."""
-    anew = getattr(host, "for_one_subject", None)
-    return host if anew is None else anew()
+    return host.for_one_subject()
 
 
 def _state() -> tuple[list[str], list[str]]:

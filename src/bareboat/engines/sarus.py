@@ -17,6 +17,7 @@ from bareboat.engines import (
     STARTERS,
     Container,
     Enclosure,
+    Engine,
     Host,
     plain_start,
     run_directories,
@@ -29,14 +30,6 @@ from bareboat.engines.run_directories import inside, inside_name, run_variables
 from bareboat.model import Command, EngineFacts, IfSet, Image, Joined, NodePath, Refusal, Site, Word
 from bareboat_base.errors import PlanError
 
-NAME = "sarus"
-CONTAINS = True
-STACKS = False
-FILES: tuple[str, ...] = ()
-STARTS_BY = STARTERS
-LIMITS: dict[str, str] = {}
-UNTESTED = "untested: written from Sarus's documentation, never run on the real Sarus"
-
 #: Sarus loads archives of `docker save`.
 _HOW = (
     "bareboat image convert DIGEST oci-archive:image.tar"
@@ -44,47 +37,51 @@ _HOW = (
 )
 
 
-def probe(host: Host) -> tuple[EngineFacts, ...]:
-    path = host.which("sarus")
-    if path is None:
-        return ()
-    said = host.run([path, "--version"])
-    version = re.search(r"\d{1,5}\.\d{1,5}\S{0,40}", said.stdout)
-    if not said.ok or version is None:
-        return (_facts(path, "", False, f"`sarus --version` said: {said.stdout or said.stderr}".strip()),)
-    said = host.run([path, "images"])
-    if not said.ok or not said.stdout.startswith("REPOSITORY"):
-        detail = f"`sarus images` said: {(said.stderr or said.stdout).strip()}; {UNTESTED}"
-        return (_facts(path, version[0], False, detail),)
-    images = site_images.listed(said.stdout)
-    detail = f"its repository holds {len(images)} images of Bareboat's; {UNTESTED}"
-    return (_facts(path, version[0], True, detail, images),)
+class Sarus(Engine):
+    NAME = "sarus"
+    STARTS_BY = STARTERS
+    UNTESTED = "untested: written from Sarus's documentation, never run on the real Sarus"
+
+    def probe(self, host: Host) -> tuple[EngineFacts, ...]:
+        path = host.which("sarus")
+        if path is None:
+            return ()
+        said = host.run([path, "--version"])
+        version = re.search(r"\d{1,5}\.\d{1,5}\S{0,40}", said.stdout)
+        if not said.ok or version is None:
+            return (_facts(path, "", False, f"`sarus --version` said: {said.stdout or said.stderr}".strip()),)
+        said = host.run([path, "images"])
+        if not said.ok or not said.stdout.startswith("REPOSITORY"):
+            detail = f"`sarus images` said: {(said.stderr or said.stdout).strip()}; {self.UNTESTED}"
+            return (_facts(path, version[0], False, detail),)
+        images = site_images.listed(said.stdout)
+        detail = f"its repository holds {len(images)} images of Bareboat's; {self.UNTESTED}"
+        return (_facts(path, version[0], True, detail, images),)
+
+    def judge(self, site: Site, image: Image | None) -> Enclosure | Refusal:
+        facts = usable(self.NAME, site, image, program="sarus", remedy="module load sarus")
+        if isinstance(facts, Refusal):
+            return facts
+        assert image is not None  # checked by usable()
+        missing = site_images.missing(image, facts, tool="Sarus", how=_HOW)
+        if missing is not None:
+            return missing
+        return Enclosure(
+            f"{facts.path} {facts.version} has the image; {self.UNTESTED}",
+            functools.partial(_wrap, facts, site),
+            overlay=False,
+            run_folder=run_directories.run_folder,
+            reads_tree=False,
+        )
 
 
 def _facts(
     path: str, version: str, works: bool, detail: str, images: dict[str, str] | None = None
 ) -> EngineFacts:
     return EngineFacts(
-        name=NAME, path=path, version=version, origin="on PATH", works=works, detail=detail,
+        name=Sarus.NAME, path=path, version=version, origin="on PATH", works=works, detail=detail,
         remedy="" if works else "sarus images", settings=images or {},
     )  # fmt: skip
-
-
-def judge(site: Site, image: Image | None) -> Enclosure | Refusal:
-    facts = usable(NAME, site, image, program="sarus", remedy="module load sarus")
-    if isinstance(facts, Refusal):
-        return facts
-    assert image is not None  # checked by usable()
-    missing = site_images.missing(image, facts, tool="Sarus", how=_HOW)
-    if missing is not None:
-        return missing
-    return Enclosure(
-        f"{facts.path} {facts.version} has the image; {UNTESTED}",
-        functools.partial(_wrap, facts, site),
-        overlay=False,
-        run_folder=run_directories.run_folder,
-        reads_tree=False,
-    )
 
 
 def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container) -> Command:

@@ -21,6 +21,7 @@ from bareboat.engines import (
     STARTERS,
     Container,
     Enclosure,
+    Engine,
     Host,
     plain_start,
     site_images,
@@ -32,64 +33,60 @@ from bareboat.engines.places import Place, join, planned
 from bareboat.model import Command, EngineFacts, IfSet, Image, Joined, NodePath, Refusal, Site, Variable, Word
 from bareboat_base.errors import PlanError
 
-NAME = "shifter"
-CONTAINS = True
-STACKS = False
-FILES: tuple[str, ...] = ()
-STARTS_BY = STARTERS
-LIMITS: dict[str, str] = {}
-UNTESTED = "untested: written from Shifter's documentation, never run on the real Shifter"
-
 _HOW = (
     "bareboat image push DIGEST REGISTRY/YOU/NAME && shifterimg pull docker:REGISTRY/YOU/NAME"
     " (in a registry that the site's gateway can reach)"
 )
-
 #: Nothing can be mounted under these.
 _FORBIDDEN = ("/dev", "/etc", "/opt/udiImage", "/proc", "/var")
 
 
-def probe(host: Host) -> tuple[EngineFacts, ...]:
-    path, gateway = host.which("shifter"), host.which("shifterimg")
-    if path is None:
-        return ()
-    said = host.run([path, "--help"])
-    if not said.ok or "--volume" not in said.stdout:
-        return (_facts(path, False, f"`shifter --help` said: {(said.stdout or said.stderr).strip()}"),)
-    if gateway is None:
-        return (_facts(path, False, f"shifterimg, which lists images, is not installed; {UNTESTED}"),)
-    said = host.run([gateway, "images"])
-    if not said.ok:
-        detail = f"`shifterimg images` said: {(said.stderr or said.stdout).strip()}; {UNTESTED}"
-        return (_facts(path, False, detail),)
-    ready = "\n".join(line for line in said.stdout.splitlines() if " READY " in line)
-    images = site_images.listed(ready)
-    detail = f"the site's gateway has {len(images)} images of Bareboat's; {UNTESTED}"
-    return (_facts(path, True, detail, images),)
+class Shifter(Engine):
+    NAME = "shifter"
+    STARTS_BY = STARTERS
+    UNTESTED = "untested: written from Shifter's documentation, never run on the real Shifter"
+
+    def probe(self, host: Host) -> tuple[EngineFacts, ...]:
+        path, gateway = host.which("shifter"), host.which("shifterimg")
+        if path is None:
+            return ()
+        said = host.run([path, "--help"])
+        if not said.ok or "--volume" not in said.stdout:
+            return (_facts(path, False, f"`shifter --help` said: {(said.stdout or said.stderr).strip()}"),)
+        if gateway is None:
+            detail = f"shifterimg, which lists images, is not installed; {self.UNTESTED}"
+            return (_facts(path, False, detail),)
+        said = host.run([gateway, "images"])
+        if not said.ok:
+            detail = f"`shifterimg images` said: {(said.stderr or said.stdout).strip()}; {self.UNTESTED}"
+            return (_facts(path, False, detail),)
+        ready = "\n".join(line for line in said.stdout.splitlines() if " READY " in line)
+        images = site_images.listed(ready)
+        detail = f"the site's gateway has {len(images)} images of Bareboat's; {self.UNTESTED}"
+        return (_facts(path, True, detail, images),)
+
+    def judge(self, site: Site, image: Image | None) -> Enclosure | Refusal:
+        facts = usable(self.NAME, site, image, program="shifter", remedy="module load shifter")
+        if isinstance(facts, Refusal):
+            return facts
+        assert image is not None  # checked by usable()
+        missing = site_images.missing(image, facts, tool="Shifter", how=_HOW)
+        if missing is not None:
+            return missing
+        return Enclosure(
+            f"{facts.path}: the site's gateway has the image; {self.UNTESTED}",
+            functools.partial(_wrap, facts, site),
+            overlay=False,
+            run_folder=lambda _container, _variable: None,
+            reads_tree=False,
+        )
 
 
 def _facts(path: str, works: bool, detail: str, images: dict[str, str] | None = None) -> EngineFacts:
     return EngineFacts(
-        name=NAME, path=path, version="", origin="on PATH", works=works, detail=detail,
+        name=Shifter.NAME, path=path, version="", origin="on PATH", works=works, detail=detail,
         remedy="" if works else "shifterimg images", settings=images or {},
     )  # fmt: skip
-
-
-def judge(site: Site, image: Image | None) -> Enclosure | Refusal:
-    facts = usable(NAME, site, image, program="shifter", remedy="module load shifter")
-    if isinstance(facts, Refusal):
-        return facts
-    assert image is not None  # checked by usable()
-    missing = site_images.missing(image, facts, tool="Shifter", how=_HOW)
-    if missing is not None:
-        return missing
-    return Enclosure(
-        f"{facts.path}: the site's gateway has the image; {UNTESTED}",
-        functools.partial(_wrap, facts, site),
-        overlay=False,
-        run_folder=lambda _container, _variable: None,
-        reads_tree=False,
-    )
 
 
 def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container) -> Command:

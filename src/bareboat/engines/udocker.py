@@ -31,9 +31,10 @@ import functools
 import inspect
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import ClassVar
 
 import msgspec
 
@@ -44,36 +45,21 @@ from bareboat.engines import (
     Apart,
     Container,
     Enclosure,
+    Engine,
     Host,
     Seccomp,
-    apptainer,
     fakechroot,
     proot_start,
     python_start,
     refusal,
 )
-from bareboat.engines.costs import Cost
+from bareboat.engines.apptainer import Apptainer
+from bareboat.engines.costs import Cost, Costs
 from bareboat.engines.places import planned
 from bareboat.model import Command, EngineFacts, Image, Outcome, Refusal, Site
 from bareboat_base.errors import PlanError
 
 NAME = "udocker"
-CONTAINS = True
-APART = Apart.TRACER
-STACKS = False
-KEEPS_READ_ONLY = False
-FILES: tuple[str, ...] = ()
-COSTS = {
-    ("", ""): Cost(start_ms=45, file_call=27, imports=2.0),
-    ("P1", ""): Cost(start_ms=45, file_call=27, imports=2.0),
-    ("P2", ""): Cost(start_ms=45, file_call=27, imports=2.3),
-    ("F1", ""): Cost(start_ms=40, file_call=2.0, imports=1.1),
-    ("S1", ""): Cost(start_ms=87, file_call=1.6, imports=1.0),
-}
-LIMITS: dict[str, str] = {
-    "test_ranks_of_two_containers_read_each_other_s_memory": GUARDED_APART,
-}
-
 #: PRoot's, fastest first: P1 stops a program only at the relevant calls, P2 at every one.
 PROOT_MODES = ("P1", "P2")
 
@@ -83,11 +69,13 @@ COST = "stat-heavy programs run 27 times slower, import torch half as slow again
 _INSTALL = "udocker install"
 _GET = "bareboat doctor --fix"
 
+_APPTAINER = Apptainer()
+
 #: Embedded in the job script: the node that runs it may not have Bareboat.
 _STARTER = inspect.getsource(proot_start)
 
 
-def probe(host: Host) -> tuple[EngineFacts, ...]:
+def _probe(host: Host) -> tuple[EngineFacts, ...]:
     """Probe each mode: Apptainer, libfakechroot, then udocker's own PRoot and the one on PATH."""
     places = _Places(host)
     found = [*_starter(host, places)]
@@ -155,7 +143,7 @@ class _Under:
         self._path = path
 
     def which(self, name: str) -> str | None:
-        return self._path if name == apptainer.NAME else self._host.which(name)
+        return self._path if name == _APPTAINER.NAME else self._host.which(name)
 
     def run(self, argv: Sequence[str]) -> Outcome:
         return self._host.run(argv)
@@ -172,6 +160,9 @@ class _Under:
     def user_namespace_obstacle(self) -> Refusal | None:
         return self._host.user_namespace_obstacle()
 
+    def for_one_subject(self) -> Host:
+        return self._host.for_one_subject()
+
 
 def _starter(host: Host, places: _Places) -> Iterator[EngineFacts]:
     """Mode S1, in udocker's order: the program of its setting, those on PATH, those of its engine."""
@@ -184,7 +175,7 @@ def _starter(host: Host, places: _Places) -> Iterator[EngineFacts]:
     )
     if path is None:
         return
-    for facts in apptainer.probe_as(apptainer.NAME, _Under(host, path)):
+    for facts in _APPTAINER.probe(_Under(host, path)):
         yield msgspec.structs.replace(
             facts,
             name=NAME,
@@ -246,62 +237,107 @@ def _fault(host: Host, path: str, mode: str) -> str | None:
     return python_start.fault(host, _STARTER, _own(path, mode), _TRIAL, _EXPECTED)
 
 
-def judge(site: Site, image: Image | None) -> Enclosure | Refusal:
-    """The verdict on the first mode that can run the image, else on the first mode."""
-    verdicts = [mode.judge(site, image) for mode in MODES.values()]
-    return next((each for each in verdicts if isinstance(each, Enclosure)), verdicts[0])
+class _Mode(Engine):
+    """A mode as an engine of its own."""
 
-
-@dataclass(frozen=True, slots=True)
-class Mode:
-    """A mode as an engine of its own. `judged`: decides by the engine's facts."""
-
-    mode: str
-    judged: Callable[[EngineFacts, Site, Image], Enclosure | Refusal]
-    LIMITS: Mapping[str, str] = field(default_factory=dict)
-    CONTAINS: bool = True
-    STACKS: bool = False
-    FILES: tuple[str, ...] = ()
-    #: See `engines.keeps_read_only`.
-    KEEPS_READ_ONLY: bool = True
-    SECCOMP: Seccomp = Seccomp.TERMINAL
-    STARTS_BY: tuple[str, ...] = ()
-
-    @property
-    def NAME(self) -> str:
-        return f"{NAME}:{self.mode}"
+    APART = Apart.TRACER
+    SECCOMP = Seccomp.TERMINAL
+    _MODE: str
+    #: What it requires, in the words of a refusal.
+    _NEEDS: str
 
     def probe(self, host: Host) -> tuple[EngineFacts, ...]:
-        return probe(host)
-
-    def facts(self, site: Site) -> EngineFacts | None:
-        """The facts of a program that works in this mode."""
-        return next((f for f in site.engines if f.name == NAME and self.mode in f.modes), None)
+        return _probe(host)
 
     def judge(self, site: Site, image: Image | None) -> Enclosure | Refusal:
         if image is None:
             return Refusal("no image to run", remedy="bareboat capture")
-        facts = self.facts(site)
-        if facts is not None:
-            return refusal(site, PROGRAMS_IN_STORE) or self.judged(facts, site, image)
-        failed = next((f for f in site.engines if f.name == NAME and self.mode in f.faults), None)
+        works = [facts for facts in site.engines if facts.name == NAME and self._MODE in facts.modes]
+        if works:
+            return refusal(site, PROGRAMS_IN_STORE) or self._judge(works[0], site, image)
+        failed = next((f for f in site.engines if f.name == NAME and self._MODE in f.faults), None)
         if failed is not None:
-            # PRoot's own message does not explain why it may not trace.
-            told = refusal(site, PTRACE) if self.mode in PROOT_MODES else None
-            return told or Refusal(failed.faults[self.mode], remedy=failed.remedy)
+            return self._obstacle(site) or Refusal(failed.faults[self._MODE], remedy=failed.remedy)
         if site.engine(NAME) is None:
             return Refusal("udocker is not installed", remedy=_GET)
-        return Refusal(f"{_NEEDS[self.mode]} is not installed", remedy=_GET)
+        return Refusal(f"{self._NEEDS} is not installed", remedy=_GET)
+
+    @abstractmethod
+    def _judge(self, facts: EngineFacts, site: Site, image: Image) -> Enclosure | Refusal:
+        """Decide by the facts of a program that works in this mode."""
+
+    def _obstacle(self, site: Site) -> Refusal | None:
+        """A better reason than the program's own why it does not work."""
+        return None
 
 
-_NEEDS = {"S1": "Apptainer or Singularity", "F1": "libfakechroot", "P1": "PRoot", "P2": "PRoot"}
+class _S1(_Mode):
+    NAME = "udocker:S1"
+    LIMITS = Apptainer.LIMITS
+    _MODE = "S1"
+    _NEEDS = "Apptainer or Singularity"
+
+    def _judge(self, facts: EngineFacts, site: Site, image: Image) -> Enclosure | Refusal:
+        verdict = _APPTAINER.judge(_apptainer_s(facts, site), image)
+        if isinstance(verdict, Refusal):
+            return verdict
+        return dataclasses.replace(verdict, reason=f"mode S1: {verdict.reason}")
 
 
-def _judge_starter(facts: EngineFacts, site: Site, image: Image) -> Enclosure | Refusal:
-    verdict = apptainer.judge(_apptainer_s(facts, site), image)
-    if isinstance(verdict, Refusal):
-        return verdict
-    return dataclasses.replace(verdict, reason=f"mode S1: {verdict.reason}")
+class _F1(_Mode):
+    NAME = f"{NAME}:{fakechroot.MODE}"
+    LIMITS = fakechroot.LIMITS
+    STARTS_BY = fakechroot.STARTS_BY
+    _MODE = fakechroot.MODE
+    _NEEDS = "libfakechroot"
+
+    def _judge(self, facts: EngineFacts, site: Site, image: Image) -> Enclosure | Refusal:
+        return fakechroot.judge(facts, site, image)
+
+
+class _P1(_Mode):
+    NAME = "udocker:P1"
+    KEEPS_READ_ONLY = False  # Landlock's rules add up: a writable directory cannot have exceptions
+    LIMITS: ClassVar[Mapping[str, str]] = {
+        "test_ranks_of_two_containers_read_each_other_s_memory": GUARDED_APART,
+    }
+    _MODE = "P1"
+    _NEEDS = "PRoot"
+
+    def _judge(self, facts: EngineFacts, site: Site, image: Image) -> Enclosure | Refusal:
+        return _judge_proot(self._MODE, facts, site, image)
+
+    def _obstacle(self, site: Site) -> Refusal | None:
+        return refusal(site, PTRACE)  # PRoot's own message does not explain why it may not trace
+
+
+class _P2(_P1):
+    NAME = "udocker:P2"
+    _MODE = "P2"
+
+
+class Udocker(Engine):
+    NAME = NAME
+    APART = Apart.TRACER
+    KEEPS_READ_ONLY = False
+    COSTS: ClassVar[Costs] = {
+        ("", ""): Cost(start_ms=45, file_call=27, imports=2.0),
+        ("P1", ""): Cost(start_ms=45, file_call=27, imports=2.0),
+        ("P2", ""): Cost(start_ms=45, file_call=27, imports=2.3),
+        ("F1", ""): Cost(start_ms=40, file_call=2.0, imports=1.1),
+        ("S1", ""): Cost(start_ms=87, file_call=1.6, imports=1.0),
+    }
+    LIMITS = _P1.LIMITS
+    #: Fastest modes first, as measured: see docs/engines.md.
+    MODES: ClassVar[Mapping[str, Engine]] = {"S1": _S1(), fakechroot.MODE: _F1(), "P1": _P1(), "P2": _P2()}
+
+    def probe(self, host: Host) -> tuple[EngineFacts, ...]:
+        return _probe(host)
+
+    def judge(self, site: Site, image: Image | None) -> Enclosure | Refusal:
+        """The verdict on the first mode that can run the image, else on the first mode."""
+        verdicts = [mode.judge(site, image) for mode in self.MODES.values()]
+        return next((each for each in verdicts if isinstance(each, Enclosure)), verdicts[0])
 
 
 def _apptainer_s(facts: EngineFacts, site: Site) -> Site:
@@ -310,7 +346,7 @@ def _apptainer_s(facts: EngineFacts, site: Site) -> Site:
     modes = tuple(facts.settings[_STARTED].split(","))
     told = msgspec.structs.replace(
         facts,
-        name=apptainer.NAME,
+        name=_APPTAINER.NAME,
         modes=modes,
         settings=settings,
         detail=facts.detail.removeprefix("S1 ran "),
@@ -359,21 +395,3 @@ def _refuse_mounts(container: Container) -> None:
 
 def _own(proot: str, mode: str) -> tuple[str, ...]:
     return ("--proot", proot, "--no-seccomp") if mode == "P2" else ("--proot", proot)
-
-
-#: Fastest modes first, as measured: see docs/engines.md.
-MODES: Mapping[str, Mode] = {
-    "S1": Mode("S1", _judge_starter, LIMITS=apptainer.LIMITS),
-    fakechroot.MODE: Mode(
-        fakechroot.MODE, fakechroot.judge, LIMITS=fakechroot.LIMITS, STARTS_BY=fakechroot.STARTS_BY
-    ),
-    **{
-        mode: Mode(
-            mode,
-            functools.partial(_judge_proot, mode),
-            LIMITS=LIMITS,
-            KEEPS_READ_ONLY=False,  # Landlock's rules add up: a writable directory cannot have exceptions
-        )
-        for mode in PROOT_MODES
-    },
-}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from bareboat import registry
-from bareboat.engines import Enclosure, Engine, untested
+from bareboat.engines import Enclosure, Engine
 from bareboat.model import Decision, Image, Job, Plan, Refusal, Rejected, Site
 from bareboat.plan.ranking import Ranking
 from bareboat_base.errors import PlanError
@@ -50,7 +50,7 @@ def choose_engine(
     for name in ranking.sorted(_candidates(job, image, site)):
         engine = registry.engine(name)
         if chosen is not None and name.partition(":")[0] in site.unprobed:
-            reason = f"not probed; {untested(engine) or ranking.why_not(name, chosen[0].NAME)}"
+            reason = f"not probed; {engine.UNTESTED or ranking.why_not(name, chosen[0].NAME)}"
             rejected.append(Rejected(choice=name, reason=reason))
             continue
         verdict = engine.judge(site, image)
@@ -76,7 +76,7 @@ def choose_engine(
                 )
             )
         elif chosen is not None:
-            reason = untested(engine) or ranking.why_not(name, chosen[0].NAME)
+            reason = engine.UNTESTED or ranking.why_not(name, chosen[0].NAME)
             rejected.append(Rejected(choice=name, reason=reason))
     if chosen is None:
         raise failed or _no_engine(job, image, site, rejected)

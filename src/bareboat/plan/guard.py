@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import UNSET
 
-from bareboat.engines import Engine, Guard, Seccomp, seccomp
+from bareboat.engines import Engine, Guard, Seccomp
 from bareboat.model import Decision, Job, Requirement, Site
 
 #: In `Site.other_tools`: the directory of the filters (`bareboat.runs.programs.provide_filters`).
@@ -17,7 +17,7 @@ def choose_guard(job: Job, engine: Engine, site: Site) -> tuple[Guard | None, tu
     """The filter that Bareboat gives the engine; None where the engine uses its own, or there is none."""
     if not engine.CONTAINS:
         return None, ()
-    kind = seccomp(engine)
+    kind = engine.SECCOMP
     folder = site.other_tools.get(FILTERS)
     is_on = job.seccomp is UNSET
     if kind is Seccomp.OWN:

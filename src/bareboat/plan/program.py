@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import UNSET, UnsetType
 
-from bareboat.engines import LOADER, Engine, starts_by
+from bareboat.engines import LOADER, Engine
 from bareboat.model import Executable, Job
 from bareboat.plan.gpus import Gpu
 from bareboat.schedulers import Scheduler
@@ -14,7 +14,7 @@ from bareboat_base.errors import PlanError, ProgramError
 def check_starters(program: Executable | None, engine: Engine) -> None:
     """Raise PlanError for an image without the programs with which the engine starts commands, and for a
     static program under an engine that depends on the dynamic loader."""
-    lacks = [] if program is None else [each for each in starts_by(engine) if each in program.lacks]
+    lacks = [] if program is None else [each for each in engine.STARTS_BY if each in program.lacks]
     if program is not None and LOADER in lacks:
         raise PlanError(
             f"{program.word} is a static program, and {engine.NAME} keeps programs in the image by a library "

@@ -7,7 +7,7 @@ the store over itself unchanged: a mount point cannot be renamed, so nobody can 
 
 from __future__ import annotations
 
-from bareboat.engines import Engine, keeps_read_only
+from bareboat.engines import Engine
 from bareboat.model import Decision, Mount, Rootfs
 from bareboat_base.errors import PlanError
 
@@ -27,7 +27,7 @@ def guards(
                 remedy="keep the store elsewhere: --store DIR; or mount another directory",
             )
         path = f"{mount.source.rstrip('/')}/{inner}"
-        if keeps_read_only(engine):
+        if engine.KEEPS_READ_ONLY:
             source, target = mount.source.rstrip("/"), mount.target.rstrip("/")
             for part in inner.split("/"):
                 source, target = f"{source}/{part}", f"{target}/{part}"

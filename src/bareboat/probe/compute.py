@@ -133,6 +133,9 @@ class NodeHost:
                 self._absent.update({path: path in told.splitlines() for path in asked})
             return tuple(path for path in paths if self._absent[path])
 
+    def for_one_subject(self) -> NodeHost:
+        return self
+
     def user_namespace_obstacle(self) -> Refusal | None:
         status = self.shell("cat /proc/self/status")
         values = {path: self.shell(f"cat {path} 2>/dev/null || true") for path, *_ in SWITCHES}

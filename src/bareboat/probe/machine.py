@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from bareboat import access, registry
-from bareboat.engines import Apart, apart, needs_namespaces
+from bareboat.engines import Apart
 from bareboat.gpu import find, kernels
 from bareboat.model import FileSystem, GpuDriver, MpiFacts, Site
 from bareboat.plan.watchdog import PY_SPY
@@ -86,9 +86,9 @@ def probe(store: Store, needs: Needs | None = None, *, thorough: bool = False) -
         )
         # A tracer does not report why it may not trace.
         thorough |= any(
-            apart(registry.engine(facts.name)) is Apart.TRACER and not facts.works for facts in engines
+            registry.engine(facts.name).APART is Apart.TRACER and not facts.works for facts in engines
         )
-        in_namespace = any(facts.works and needs_namespaces(registry.engine(facts.name)) for facts in engines)
+        in_namespace = any(facts.works and registry.engine(facts.name).NEEDS_NAMESPACES for facts in engines)
         checks = attempt(
             "the permissions of this machine",
             partial(

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from msgspec import UNSET
 
 from bareboat import __version__, registry
-from bareboat.engines import Engine, apart, holds
+from bareboat.engines import Engine
 from bareboat.model import Command, Plan, Start, sweep
 from bareboat.mpi.checks import STARTED
 from bareboat.render import delivery, fabric, notification, watchdog, words, world
@@ -95,7 +95,7 @@ def _values(plan: Plan, rung: int = 1) -> str:
     lines = [
         "# What the plan has decided.\n",
         words.values(ranks_per_node=topology.ranks_per_node, world_size=topology.world_size),
-        words.values(run_apart=apart(_engine(plan))),
+        words.values(run_apart=_engine(plan).APART),
     ]
     if plan.mpi_check is not None or rung > 1:
         lines.append(words.values(rung=rung, launch=launch_of(plan), rank_says=STARTED))
@@ -330,7 +330,7 @@ def _start(plan: Plan) -> list[str]:
     given = words.passed(plan.command) + words.exported(plan.command)
     opened = words.opened(plan.command)
     command = words.command(plan.command)
-    holder = _HOLDER if holds(_engine(plan)) else ""
+    holder = _HOLDER if _engine(plan).HOLDS else ""
     barrier = watchdog.BARRIER if watchdog.is_on(plan) else ""
     barrier += world.STOP if world.is_watched(plan) else ""
     if plan.start is Start.RANKS:

@@ -101,7 +101,7 @@ def _make_folders(top: Path, folder: Path) -> None:
 
 def _embedded(facts: EngineFacts) -> str | None:
     """The name, below its package, of the program of the embedded engine; None for another engine."""
-    if facts.name != bubblewrap.NAME or not facts.origin.startswith("embedded") or not facts.works:
+    if facts.name != bubblewrap.Bubblewrap.NAME or not facts.origin.startswith("embedded") or not facts.works:
         return None
     return next((name for name in bubblewrap.EMBEDDED if facts.path.endswith(name)), None)
 

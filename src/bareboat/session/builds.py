@@ -200,7 +200,7 @@ def _engine(session: Session, works: Callable[[str], bool]) -> Engine:
     from bareboat_images.build.options import Engine
 
     store = session.store
-    fixed = access.tool(store.tools, bubblewrap.NAME)
+    fixed = access.tool(store.tools, bubblewrap.Bubblewrap.NAME)
     for path in bubblewrap.programs(execute.which("bwrap"), str(fixed) if fixed else None):
         if works(path):
             return Engine(path=path, is_whole=True)
@@ -208,7 +208,7 @@ def _engine(session: Session, works: Callable[[str], bool]) -> Engine:
 
     with store.scratch() as scratch:
         host = RealHost(Path(scratch), user=str(os.getuid()), tools=store.tools)
-        found = bubblewrap.probe(host)
+        found = bubblewrap.Bubblewrap().probe(host)
     for facts in found:
         if facts.works:
             return Engine(path=facts.path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shlex
 from collections.abc import Callable, Mapping
@@ -53,8 +52,7 @@ def run_here(
     script.write_bytes(os.fsencode(render.script(made)))
     starter.write_text(f'renice -n 10 $$ >/dev/null 2>&1\nexec bash {shlex.quote(str(script))} "$1"\n')
     # Files that an engine would leave behind on this machine.
-    leaving = getattr(registry.engine(made.engine), "leaving_nothing", None)
-    cleaned = contextlib.nullcontext() if leaving is None else leaving(RealHost(folder))
+    cleaned = registry.engine(made.engine).leaving_nothing(RealHost(folder))
     with cleaned, open(log, "wb") as output:
         live = execute.Live(
             str(starter), run_id=f"site-layer-{os.getpid()}", environment=os.environ, output=output

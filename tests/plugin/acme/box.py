@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from typing import ClassVar
 
 from bareboat.engines import (
     PASSED_ASSIGNMENT,
     RUN_VARIABLES,
     Container,
     Enclosure,
+    Engine,
     Host,
     forwarded,
     run_directories,
     usable,
     variables,
 )
-from bareboat.engines.costs import Cost
+from bareboat.engines.costs import Cost, Costs
 from bareboat.model import (
     Command,
     EngineFacts,
@@ -30,13 +31,6 @@ from bareboat.model import (
     Variable,
     Word,
 )
-
-NAME = "acme-box"
-CONTAINS = True
-STACKS = False
-FILES: tuple[str, ...] = ()
-LIMITS: Mapping[str, str] = {}
-COSTS = {("", ""): Cost(start_ms=15, file_call=1.0, imports=1.0)}
 
 #: $1: the image, $2: the working directory; then pairs of what is mounted and where, up to "--". The image is
 #: mounted at /mnt first, so that its own files are still seen where it lies.
@@ -54,29 +48,37 @@ exec chroot "$root" /usr/bin/env -i --chdir="$workdir" "$@"
 """
 
 
-def probe(host: Host) -> tuple[EngineFacts, ...]:
-    path = host.which("unshare")
-    if path is None:
-        return ()
-    outcome = host.run([path, "--user", "--map-root-user", "--mount", "true"])
-    return (
-        EngineFacts(
-            name=NAME, path=path, version="1.0", origin="on PATH", works=outcome.ok, detail=outcome.stderr
-        ),
-    )
+class Box(Engine):
+    NAME = "acme-box"
+    COSTS: ClassVar[Costs] = {("", ""): Cost(start_ms=15, file_call=1.0, imports=1.0)}
 
+    def probe(self, host: Host) -> tuple[EngineFacts, ...]:
+        path = host.which("unshare")
+        if path is None:
+            return ()
+        outcome = host.run([path, "--user", "--map-root-user", "--mount", "true"])
+        return (
+            EngineFacts(
+                name=self.NAME,
+                path=path,
+                version="1.0",
+                origin="on PATH",
+                works=outcome.ok,
+                detail=outcome.stderr,
+            ),
+        )
 
-def judge(site: Site, image: Image | None) -> Enclosure | Refusal:
-    facts = usable(NAME, site, image, program="unshare", remedy="install util-linux")
-    if isinstance(facts, Refusal):
-        return facts
-    return Enclosure(
-        f"{facts.path} ran here when probed",
-        functools.partial(_wrap, facts, site),
-        overlay=False,
-        mount_points=True,
-        run_folder=run_directories.run_folder,
-    )
+    def judge(self, site: Site, image: Image | None) -> Enclosure | Refusal:
+        facts = usable(self.NAME, site, image, program="unshare", remedy="install util-linux")
+        if isinstance(facts, Refusal):
+            return facts
+        return Enclosure(
+            f"{facts.path} ran here when probed",
+            functools.partial(_wrap, facts, site),
+            overlay=False,
+            mount_points=True,
+            run_folder=run_directories.run_folder,
+        )
 
 
 def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container) -> Command:
