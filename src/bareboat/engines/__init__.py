@@ -201,6 +201,10 @@ class Engine(Backend):
 
     #: The notice of an engine that was never run on the real tool; "" for the others.
     UNTESTED = ""
+    #: The name of its program, where that is not the engine's.
+    PROGRAM = ""
+    #: The command that installs it for a user; "" for none.
+    INSTALL = ""
     #: Engines of their own for its modes, best first; users call them NAME:MODE.
     MODES: ClassVar[Mapping[str, Engine]] = {}
     #: What it costs, as measured.

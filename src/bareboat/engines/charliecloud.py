@@ -106,6 +106,7 @@ exec "$@"
 
 class Charliecloud(Engine):
     NAME = "charliecloud"
+    PROGRAM = "ch-run"
     APART = Apart.USER
     FILES = ("squashfs",)
     NEEDS_NAMESPACES = True
@@ -124,7 +125,7 @@ class Charliecloud(Engine):
         return () if path is None else (_try(host, path),)
 
     def judge(self, site: Site, image: Image | None) -> Enclosure | Refusal:
-        return run_directories.judge(self.NAME, site, image, _wrap, program="ch-run")
+        return run_directories.judge(self.NAME, site, image, _wrap, program=self.PROGRAM)
 
 
 def _try(host: Host, path: str) -> EngineFacts:

@@ -21,6 +21,7 @@ def probe(session: Session, *, needs: Needs | None = None, thorough: bool = Fals
     """The facts about this machine; with `needs`, only those."""
     from bareboat.probe import probe
 
+    registry.load_plugins()
     return probe(session.store, needs, thorough=thorough)
 
 
