@@ -73,7 +73,7 @@ def pool(effects: Sequence[float], errors: Sequence[float], *, margin: float, co
     y = np.asarray(effects, dtype=np.float64)
     variances = np.asarray(errors, dtype=np.float64) ** 2
     positive = variances[variances > 0]
-    v = np.maximum(variances, positive.min() if positive.size else 1e-20)
+    v = np.maximum(variances, float(np.min(positive)) if positive.size else 1e-20)
     freedom = len(y) - 1
 
     tau2 = _reml(y, v)
