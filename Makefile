@@ -1,4 +1,4 @@
-# `make prove` measures the example; `make test` runs all checks and tests.
+# `make prove` measures the example; `make test` runs the tests, `make lint` the checks of the code.
 #   PYTHON=python3.12   another interpreter (3.11 or newer)
 #   REQUIRE=1           fail, instead of skip, a test whose tool is not installed
 #   TESTS="-k gate"     arguments for pytest
@@ -16,7 +16,7 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check --progress-bar
 prove: .venv/.ready
 	.venv/bin/bareboat prove examples/digits.toml --output report.html
 
-test: lint
+test: .venv-test/.ready
 	.venv-test/bin/pytest $(if $(REQUIRE),--require) $(TESTS)
 
 lint: .venv-test/.ready
