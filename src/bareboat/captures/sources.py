@@ -39,6 +39,8 @@ _PASSWD = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/nonexiste
 _GROUP = "root:x:0:\nnogroup:x:65534:\n"
 _WRITTEN = {
     "/etc/nsswitch.conf": b"passwd: files\ngroup: files\nhosts: files dns\n",
+    # All addresses of a name in /etc/hosts, as everywhere; without it the resolver takes the first.
+    "/etc/host.conf": b"multi on\n",
     "/etc/hosts": b"127.0.0.1 localhost\n::1 localhost\n",
     "/etc/resolv.conf": b"",
 }
