@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import signal
+import tempfile
+import time
 from collections import Counter, defaultdict
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +19,43 @@ from building import Builds
 from environments import Captured, make_captured
 from tools import PROBED, path_without, tool
 
+from bareboat_base.files.kinds import IN_MEMORY
+from bareboat_base.files.mounts import mount_of
 from bareboat_images.store import Store
 
 pytest.register_assert_rewrite("engine_lab", "gpu_lab")
 
-# Started by nohup or in the background, we would hand ignored signals on to every process that is tested.
-signal.signal(signal.SIGHUP, signal.SIG_DFL)
-signal.signal(signal.SIGINT, signal.default_int_handler)
+#: What tests get of the user's environment: where programs, packages and certificates are, and settings of
+#: the tests themselves. A test that depends on another variable sets it.
+_KEPT = re.compile(
+    r"HOME|LD_LIBRARY_PATH|LOGNAME|PATH|PYTHONPATH|TMPDIR|USER|XDG_(CACHE_HOME|RUNTIME_DIR)"
+    r"|(BAREBOAT_LAB|COVERAGE|PIP|PYTEST|SSL_CERT|UV)_\w+|(CURL|REQUESTS)_CA_BUNDLE"
+    r"|BAREBOAT_LAB|CI|PATIENCE|PREFIX|RECIPES"
+)
+
+
+def _set_surroundings() -> None:
+    """Give this process, and what it starts, the same surroundings on every machine: this is the one place
+    where the tests set what differs between users. It comes before the first fixture."""
+    # For pip alone: the tests' own servers are on this machine.
+    for name in ("https_proxy", "HTTPS_PROXY"):
+        if os.environ.get(name):
+            os.environ.setdefault("PIP_PROXY", os.environ[name])
+    for name in list(os.environ):
+        if not _KEPT.fullmatch(name):
+            del os.environ[name]
+    os.environ |= {"LANG": "C.UTF-8", "SHELL": "/bin/bash", "TERM": "dumb", "TZ": "UTC"}
+    time.tzset()
+    # Not every user has the administrator's programs on PATH, which containers and jobs use.
+    path = os.environ.get("PATH", os.defpath).split(":")
+    os.environ["PATH"] = ":".join(dict.fromkeys((*path, "/usr/bin", "/bin", "/usr/sbin", "/sbin")))
+    os.umask(0o022)
+    # Started by nohup or in the background, we would hand ignored signals on to every process that is tested.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+_set_surroundings()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -127,14 +160,40 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     return report
 
 
+#: Tests that see nothing of the user's home directory; the others use the storage of engines there.
+_WITHOUT_HOME = ("unit", "golden")
+
+
+@pytest.fixture(scope="session")
+def empty_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("home")
+
+
 @pytest.fixture(autouse=True)
-def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def _own_environment(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, empty_home: Path
+) -> None:
     """No test sees the user's settings or store."""
+    if request.path.parent.name in _WITHOUT_HOME:
+        monkeypatch.setenv("HOME", str(empty_home))
     for name in list(os.environ):
         if name.startswith("BAREBOAT_"):
             monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("BAREBOAT_STORE", str(tmp_path / "store"))
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """An empty directory that would survive a restart; /tmp is in memory on many machines."""
+    if mount_of(str(tmp_path)).kind not in IN_MEMORY:
+        (tmp_path / "disk").mkdir()
+        yield tmp_path / "disk"
+        return
+    if mount_of("/var/tmp").kind in IN_MEMORY:
+        pytest.skip("/tmp and /var/tmp are in memory; choose a directory on a disk: --basetemp DIR")
+    with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="bareboat-test-") as directory:
+        yield Path(directory)
 
 
 @pytest.fixture(scope="session")

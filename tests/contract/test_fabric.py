@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
 from engine_lab import Lab
 
 
@@ -19,7 +20,8 @@ def test_devices_in_folders_of_dev_are_seen_as_on_the_host(lab: Lab) -> None:
         for path in folder.iterdir()
         if path.is_char_device() or path.is_block_device()
     )
-    assert found, "no folder of /dev holds a device"
+    if not found:
+        pytest.skip("no directory of /dev holds a device that this user may see")
     program = "import os, sys; print([os.stat(path).st_rdev for path in sys.argv[1:]])"
     assert lab.says(program, *found) == str([os.stat(path).st_rdev for path in found])
 

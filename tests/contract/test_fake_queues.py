@@ -46,25 +46,27 @@ def without_schedulers(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(params=COMMANDS)
 def scheduler(
-    request: pytest.FixtureRequest, tmp_path: Path, without_schedulers: Path, monkeypatch: pytest.MonkeyPatch
+    request: pytest.FixtureRequest, disk: Path, without_schedulers: Path, monkeypatch: pytest.MonkeyPatch
 ) -> str:
     name = str(request.param)
-    programs = tmp_path / "bin"
+    programs = disk / "bin"
     programs.mkdir()
     for program in COMMANDS[name]:
         (programs / program).symlink_to(HERE / "fakes" / "fake_queue.py")
-    (tmp_path / "queue").mkdir()
-    monkeypatch.setenv("FAKE_QUEUE", str(tmp_path / "queue"))
+    (disk / "queue").mkdir()
+    monkeypatch.setenv("FAKE_QUEUE", str(disk / "queue"))
+    # One in memory is refused for jobs of several nodes.
+    monkeypatch.setenv("BAREBOAT_STORE", str(disk / "store"))
     monkeypatch.setenv("PATH", f"{programs}:{without_schedulers}")
-    shutil.copy(HERE / "lab" / "rank.py", tmp_path)
+    shutil.copy(HERE / "lab" / "rank.py", disk)
     return name
 
 
 @pytest.fixture
-def bareboat(tmp_path: Path) -> Bareboat:
+def bareboat(disk: Path) -> Bareboat:
     def run(*words: str, timeout_s: float = 120.0) -> tuple[int, str, str]:
         done = subprocess.run(
-            command(*words), cwd=tmp_path, capture_output=True, text=True, timeout=timeout_s, env=os.environ,
+            command(*words), cwd=disk, capture_output=True, text=True, timeout=timeout_s, env=os.environ,
             check=False,
         )  # fmt: skip
         return done.returncode, done.stdout, done.stderr
@@ -88,40 +90,40 @@ def log(folder: Path, run: str) -> str:
     return path.read_text() if path.exists() else ""
 
 
-def test_ranks_on_two_hosts_know_their_names(scheduler: str, bareboat: Bareboat, tmp_path: Path) -> None:
-    run = submit(bareboat, tmp_path, "tell")
+def test_ranks_on_two_hosts_know_their_names(scheduler: str, bareboat: Bareboat, disk: Path) -> None:
+    run = submit(bareboat, disk, "tell")
     code, _, err = bareboat("wait", run)
-    assert code == 0, err + log(tmp_path, run)
-    told = {rank: json.loads(lines[0]) for rank, lines in ranks_said(log(tmp_path, run)).items()}
+    assert code == 0, err + log(disk, run)
+    told = {rank: json.loads(lines[0]) for rank, lines in ranks_said(log(disk, run)).items()}
     assert [told[rank]["LOCAL_RANK"] for rank in range(4)] == ["0", "1", "0", "1"]
     assert {names["WORLD_SIZE"] for names in told.values()} == {"4"}
     (status,) = json.loads(bareboat("status", run, "--json")[1])
     assert (status["scheduler"], status["state"]) == (scheduler, "completed")
 
 
-def test_the_first_failure_gives_the_code(scheduler: str, bareboat: Bareboat, tmp_path: Path) -> None:
-    run = submit(bareboat, tmp_path, "fail")
+def test_the_first_failure_gives_the_code(scheduler: str, bareboat: Bareboat, disk: Path) -> None:
+    run = submit(bareboat, disk, "fail")
     code, _, err = bareboat("wait", run)
-    assert code == 7, f"{scheduler}: {err}" + log(tmp_path, run)
-    assert "rank 3 ended first, with exit code 7; its last output:" in log(tmp_path, run)
+    assert code == 7, f"{scheduler}: {err}" + log(disk, run)
+    assert "rank 3 ended first, with exit code 7; its last output:" in log(disk, run)
     assert left_after(run) == []
 
 
-def test_told_before_the_end_it_goes_on_later(scheduler: str, bareboat: Bareboat, tmp_path: Path) -> None:
+def test_told_before_the_end_it_goes_on_later(scheduler: str, bareboat: Bareboat, disk: Path) -> None:
     more = "walltime_s = 600\n[scheduling]\nwarning_s = 598"
-    run = submit(bareboat, tmp_path, "warned", more)
+    run = submit(bareboat, disk, "warned", more)
     code, _, err = bareboat("wait", run)
-    assert code == 0, f"{scheduler}: {err}" + log(tmp_path, run)
-    said = ranks_said(log(tmp_path, run))
+    assert code == 0, f"{scheduler}: {err}" + log(disk, run)
+    said = ranks_said(log(disk, run))
     assert [said[rank] for rank in range(4)] == [["ready", "told", "resumed"]] * 4
-    record = json.loads((tmp_path / "store" / "runs" / run / "record.json").read_text())
+    record = json.loads((disk / "store" / "runs" / run / "record.json").read_text())
     assert len(record["starts"]) == 2
 
 
-def test_cancel(scheduler: str, bareboat: Bareboat, tmp_path: Path) -> None:
-    run = submit(bareboat, tmp_path, "sleep")
+def test_cancel(scheduler: str, bareboat: Bareboat, disk: Path) -> None:
+    run = submit(bareboat, disk, "sleep")
     deadline = time.monotonic() + 60
-    while len(ranks_said(log(tmp_path, run))) < 4 and time.monotonic() < deadline:
+    while len(ranks_said(log(disk, run))) < 4 and time.monotonic() < deadline:
         time.sleep(0.1)
     (status,) = json.loads(bareboat("status", run, "--json")[1])
     assert status["state"] == "running", scheduler

@@ -19,6 +19,7 @@ import msgspec
 import pytest
 from environments import Captured, make_captured, site_packages
 from processes import left_after
+from tools import tool
 
 from bareboat import registry, render
 from bareboat.deployment import roots
@@ -240,10 +241,9 @@ def test_without_fuse_it_is_refused_beforehand_with_the_reason(
 
 
 def test_the_sif_is_one_for_apptainer_too(packed_captured: Captured) -> None:
+    tool("mksquashfs")
     path = pack.provide(packed_captured.store, packed_captured.image, "sif")
     assert read_sif(path, name="it").system().size > 0
-    apptainer = shutil.which("apptainer")
-    if apptainer is None:
-        pytest.skip("there is no apptainer")
+    apptainer = tool("apptainer")
     said = subprocess.run([apptainer, "sif", "list", path], capture_output=True, text=True, check=True)
     assert "Squashfs/*System" in said.stdout

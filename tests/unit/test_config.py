@@ -124,7 +124,8 @@ def test_the_defaults_are_the_models(home: Path, project: Path) -> None:
     )  # fmt: skip
 
 
-def test_the_default_store_follows_the_xdg_specification(home: Path, project: Path) -> None:
+def test_the_default_store_follows_the_xdg_specification(disk: Path, project: Path) -> None:
+    home = disk
     environment = {"HOME": str(home), "XDG_DATA_HOME": str(home / "data")}
     assert config.resolve({}, folder=project, environment=environment).store == home / "data/bareboat"
     del environment["XDG_DATA_HOME"]

@@ -28,15 +28,15 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lean: str) -> Path:
+def folder(disk: Path, monkeypatch: pytest.MonkeyPatch, lean: str) -> Path:
     monkeypatch.setenv("PATH", lean)
-    monkeypatch.setenv("BAREBOAT_STORE", str(tmp_path / "store"))
-    monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / "work").mkdir()
-    monkeypatch.chdir(tmp_path / "work")
-    (tmp_path / "work" / "train.py").write_text("print('trained')\n")
-    (tmp_path / "work" / "job.toml").write_text('command = ["python3", "train.py"]\n')
-    return tmp_path / "work"
+    monkeypatch.setenv("BAREBOAT_STORE", str(disk / "store"))
+    monkeypatch.setenv("HOME", str(disk))
+    (disk / "work").mkdir()
+    monkeypatch.chdir(disk / "work")
+    (disk / "work" / "train.py").write_text("print('trained')\n")
+    (disk / "work" / "job.toml").write_text('command = ["python3", "train.py"]\n')
+    return disk / "work"
 
 
 def bareboat(*words: str | Path, code: int = 0) -> subprocess.CompletedProcess[str]:

@@ -11,7 +11,7 @@ import pytest
 from environments import make_environment
 
 #: Programs of engines, schedulers and MPIs, each of which takes a while to answer on a real cluster.
-PROGRAMS = ("podman", "apptainer", "ch-run", "sinfo", "qconf", "mpirun")
+PROGRAMS = ("podman", "apptainer", "ch-run", "sbatch", "sinfo", "qsub", "qconf", "mpirun")
 
 
 @pytest.fixture(scope="module")

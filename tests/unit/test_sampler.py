@@ -42,8 +42,18 @@ def test_it_follows_the_marked_processes_of_each_rank_until_the_script_ends(tmp_
     follower = subprocess.Popen(
         [sys.executable, "-I", "-S", SAMPLER, "run-1", str(script.pid), tmp_path, "0.02"]
     )
+    sizes = {rank: (place + 1) * 30 * MIB for place, rank in enumerate(("0", "1", ""))}
+
+    def complete() -> bool:
+        sampled = tmp_path / "processes.csv"
+        last = {row["rank"]: row for row in (rows(sampled) if sampled.exists() else ()) if row["rss_bytes"]}
+        return all(rank in last and int(last[rank]["rss_bytes"]) > size for rank, size in sizes.items())
+
     try:
-        time.sleep(1)
+        # On a busy machine a rank takes seconds to start.
+        deadline = time.monotonic() + 20
+        while not complete() and time.monotonic() < deadline:
+            time.sleep(0.1)
     finally:
         script.kill()
         script.wait()
@@ -54,9 +64,8 @@ def test_it_follows_the_marked_processes_of_each_rank_until_the_script_ends(tmp_
     assert list(found[0]) == list(sampler.PROCESSES)
     last = {row["rank"]: row for row in found}
     assert sorted(last) == ["", "0", "1"]
-    for place, rank in enumerate(("0", "1", "")):
+    for rank, size in sizes.items():
         assert last[rank]["processes"] == "1"
-        size = (place + 1) * 30 * MIB
         assert size < int(last[rank]["rss_bytes"]) < size + 25 * MIB
     assert all(float(row["cpu_s"]) >= 0 and int(row["minor_faults"]) > 0 for row in last.values())
     assert any(int(row["pss_bytes"]) > 30 * MIB for row in found if row["pss_bytes"] and row["rank"] == "0")
