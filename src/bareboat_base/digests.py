@@ -6,7 +6,7 @@ Source: https://github.com/opencontainers/image-spec/blob/main/descriptor.md#dig
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -97,6 +97,12 @@ def short(digest: str) -> str:
     return digest[:_SHORT]
 
 
+def may_begin(text: str) -> bool:
+    """Whether the text can be the beginning of a digest: at least six digits, with or without the
+    algorithm."""
+    return re.fullmatch(_BEGINNING, text) is not None
+
+
 def beginning_with(text: str, known: Iterable[str]) -> list[str] | None:
     """The known digests that begin with the text: at least six digits, with or without the
     algorithm. None for text that cannot begin a digest."""
@@ -105,8 +111,3 @@ def beginning_with(text: str, known: Iterable[str]) -> list[str] | None:
         return None
     begun = ((each, *each.split(":", 1)) for each in known)
     return [each for each, name, digits in begun if read[1] in (None, name) and digits.startswith(read[2])]
-
-
-def find(data: bytes) -> Iterator[str]:
-    """Every digest that occurs in the bytes."""
-    return (found[0].decode() for found in re.finditer(PATTERN.encode(), data))

@@ -30,6 +30,7 @@ from bareboat_images.lint import census, check, credentials, entries, image, sys
 from bareboat_images.lint.entries import Item
 from bareboat_images.lint.registry import RULES
 from bareboat_images.lint.rule import Finding, Severity
+from bareboat_images.oci import documents
 from bareboat_images.store import Store
 
 MB = 1_000_000
@@ -111,8 +112,8 @@ FACTS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("BB1104", {"environment": {"PATH": "/root/bin:/usr/bin"}}, {"environment": {"PATH": "/usr/bin"}}),
     ("BB1202", {"process": Process(entrypoint=("/usr/bin/sudo", "x"))},
      {"process": Process(entrypoint=("x",))}),
-    ("BB1203", {"execution": {"ExposedPorts": {"80/tcp": {}}}},
-     {"execution": {"ExposedPorts": {"8080/tcp": {}}}}),
+    ("BB1203", {"execution": documents.Execution(exposed_ports={"80/tcp": {}})},
+     {"execution": documents.Execution(exposed_ports={"8080/tcp": {}})}),
     ("BB1204", {"process": Process(user="app")}, {"process": Process(user="0:0")}),
     ("BB1207", {"execution": {"OnBuild": ["COPY . /app"]}}, {"execution": {"OnBuild": None}}),
     ("BB1301", {"site": make_site(gpu_drivers=(make_driver(glibc="2.38"),)), "glibc": "2.31"},
@@ -125,8 +126,8 @@ FACTS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
      {"site": make_site(gpu_drivers=(make_driver(),)), "frameworks": {"torch": "2.4.0+cu121"}}),
     ("BB1307", {"site": SITE, "architecture": "arm64"}, {"site": SITE, "architecture": "amd64"}),
     ("BB1501", {"inode_quota": 5}, {"inode_quota": 500}),
-    ("BB1703", {"execution": {"Env": ["API_TOKEN=abcdefgh"]}},
-     {"execution": {"Env": ["API_TOKEN_FILE=/run/x"]}}),
+    ("BB1703", {"execution": documents.Execution(env=["API_TOKEN=abcdefgh"])},
+     {"execution": documents.Execution(env=["API_TOKEN_FILE=/run/x"])}),
     ("BB1703", {"commands": ("ARG KEY=ghp_" + "a" * 36,)}, {"commands": ("ARG KEY=v1.2",)}),
     ("BB1703", {"commands": ("RUN curl https://me:s3cr3t@h.org/x",)}, {"commands": ("RUN curl https://h.org/x",)}),
 ]  # fmt: skip
@@ -252,7 +253,7 @@ def test_secrets_are_never_shown(store: Store) -> None:
     found = findings(
         store,
         {"root/.netrc": f"machine a login b password {secret}", "opt/.env": f"API_KEY={secret}"},
-        execution={"Env": [f"PASSWORD={secret}"]},
+        execution=documents.Execution(env=[f"PASSWORD={secret}"]),
         commands=(f"RUN curl https://me:{secret}@h.org/x",),
     )
     assert {"BB1702", "BB1703"} <= {each.code for each in found}

@@ -293,7 +293,60 @@ def test_damaged_documents_are_found(store: Store) -> None:
     assert upkeep.verify(store, image).documents == (f"the manifest {image.digest} is missing",)
 
 
+#: The same manifest as readers of text may not understand it: annotations, an escaped digest, a second
+#: "config" in an annotation.
+ODD_DESCRIPTORS = {
+    "annotations": {"annotations": {"a": "b"}},
+    "an escape": {},
+    "a decoy": {"annotations": {"config": '{"digest": "sha256:' + "0" * 64 + '"}'}},
+}
+
+
+def put_odd_image(store: Store, kind: str) -> tuple[Image, str]:
+    layer = put_layer(store, a="1")
+    config = json.dumps({"rootfs": {"diff_ids": [layer.diff_id]}}).encode()
+    digest = sha256(config)
+    descriptor = {**ODD_DESCRIPTORS[kind], "size": len(config), "digest": digest}
+    data = json.dumps({"config": descriptor, "layers": []})
+    if kind == "an escape":
+        data = data.replace(digest, digest.replace("sha256", "\\u0073ha256"))
+    image = Image(digest=sha256(data.encode()), layers=(layer,))
+    store.put_image(image, manifest=data.encode(), config=config, config_digest=digest)
+    return image, digest
+
+
+@pytest.mark.parametrize("kind", ODD_DESCRIPTORS)
+def test_the_config_of_any_valid_manifest_is_verified(store: Store, kind: str) -> None:
+    image, config = put_odd_image(store, kind)
+    assert upkeep.verify(store, image).ok
+    store.blob(config).write_bytes(b"{}")
+    assert upkeep.verify(store, image).documents == (f"the config {config} was changed",)
+    store.blob(config).unlink()
+    assert upkeep.verify(store, image).documents == (f"the config {config} is missing",)
+
+
 # -- gc ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ODD_DESCRIPTORS)
+def test_the_config_of_any_valid_manifest_stays(store: Store, kind: str) -> None:
+    image, config = put_odd_image(store, kind)
+    for digest in (image.digest, config):
+        make_old(store.blob(digest), 40)
+    assert upkeep.collect_garbage(store).freed == ()
+    assert upkeep.verify(store, image).ok
+
+
+def test_what_a_damaged_manifest_needs_is_unknown_and_stays(store: Store) -> None:
+    image = put_image(store, [put_layer(store, a="1")])
+    other = store.blob(fake_digest("5"))
+    store.write(other, b"unneeded")
+    make_old(other, 40)
+    store.blob(image.digest).write_bytes(b"{}")
+    found = upkeep.collect_garbage(store)
+    assert found.freed == ()
+    assert "manifest" in found.kept[0]
+    assert other.exists()
 
 
 def test_what_no_image_needs_goes_and_the_rest_stays(store: Store) -> None:

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from bareboat.model import Layer
 from bareboat_base import codec
 from bareboat_base.errors import ImageError
+from bareboat_images.oci import documents
 from bareboat_images.recipe.instructions import Instruction
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -117,23 +118,10 @@ def scratch() -> Config:
 
 def of_base(data: bytes, layers: int, *, name: str) -> Config:
     """The state for a base image, from its config. Raises ImageError."""
-    try:
-        read = json.loads(data)
-        execution = dict(read.get("config") or {})
-        history = [dict(each) for each in read.get("history") or ()]
-    except (ValueError, TypeError, AttributeError, RecursionError):
-        raise ImageError(f"the config of {name} cannot be read") from None
-    for key, kind in (("Env", list), ("Shell", list), ("OnBuild", list), ("Labels", dict), ("Volumes", dict),
-                      ("ExposedPorts", dict)):  # fmt: skip
-        value = execution.get(key)
-        texts = value.values() if key == "Labels" and isinstance(value, dict) else value or ()
-        if value is not None and (
-            not isinstance(value, kind) or not all(isinstance(each, str) for each in texts)
-        ):
-            raise ImageError(f"the config of {name} has a damaged {key}")
-    for key in ("WorkingDir", "User"):
-        if not isinstance(execution.get(key) or "", str):
-            raise ImageError(f"the config of {name} has a damaged {key}")
+    documents.config(data, name=name)  # checks all types
+    read = json.loads(data)  # with the fields that only others know
+    execution = dict(read.get("config") or {})
+    history = [dict(each) for each in read.get("history") or ()]
     if not _is_text(execution):
         raise ImageError(
             f"the config of {name} has text with a NUL byte, or that is not Unicode",

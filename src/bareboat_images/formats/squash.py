@@ -17,9 +17,7 @@ import weakref
 from dataclasses import replace
 from pathlib import Path
 
-import msgspec
-
-from bareboat_base import codec, execute
+from bareboat_base import execute
 from bareboat_base.errors import ImageError, StoreError
 from bareboat_base.files import outputs
 from bareboat_base.files.trees import remove_tree
@@ -27,6 +25,7 @@ from bareboat_images.formats.rootfs import Facts, FolderSource, read_facts
 from bareboat_images.formats.sif import read_sif
 from bareboat_images.layers import layer
 from bareboat_images.layers.limits import MAX_RATIO, RATIO_FROM_BYTES
+from bareboat_images.oci import documents
 from bareboat_images.oci.archive import open_regular
 from bareboat_images.oci.source import Blob, Descriptor, Document, LocalSource
 from bareboat_images.progress import Progress
@@ -113,27 +112,14 @@ class SquashSource(LocalSource):
         return self._folder
 
 
-class _Execution(msgspec.Struct, rename="pascal"):
-    env: list[str] | None = None
-    entrypoint: list[str] | None = None
-    cmd: list[str] | None = None
-    working_dir: str | None = None
-    labels: dict[str, str] | None = None
-
-
 def _from_oci(data: bytes, facts: Facts, name: str) -> Facts:
     """Add the config of the OCI image from which a SIF was made; it is exact, the SIF's scripts are not."""
-    try:
-        read = msgspec.json.decode(data, type=_Execution)
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise ImageError(f"the oci-config.json of {name} cannot be read: {codec.fault(error)}") from None
+    read = documents.execution(data, name=name)
     if read.env is None and read.entrypoint is None and read.cmd is None:
         return facts
-    pairs = (entry.partition("=") for entry in read.env or ())
-    environment = {variable: value for variable, equals, value in pairs if variable and equals}
     return replace(
         facts,
-        environment=facts.environment | environment | facts.own,
+        environment=facts.environment | read.environment | facts.own,
         entrypoint=tuple(read.entrypoint or ()),
         command=tuple(read.cmd or ()),
         workdir=read.working_dir or "/",

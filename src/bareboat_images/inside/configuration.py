@@ -13,8 +13,7 @@ from typing import Any
 
 import msgspec
 
-from bareboat_base import codec
-from bareboat_base.errors import ImageError
+from bareboat_images.oci import documents
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,44 +39,10 @@ class Configuration:
     history: tuple[Step, ...] = ()
 
 
-class _Entry(msgspec.Struct):
-    created: str | None = None
-    created_by: str | None = None
-    comment: str | None = None
-    empty_layer: bool | None = None
-
-
-class _Execution(msgspec.Struct, rename="pascal"):
-    env: list[str] | None = None
-    entrypoint: list[str] | None = None
-    cmd: list[str] | None = None
-    shell: list[str] | None = None
-    working_dir: str | None = None
-    user: str | None = None
-    stop_signal: str | None = None
-    labels: dict[str, str] | None = None
-    exposed_ports: dict[str, Any] | None = None
-    volumes: dict[str, Any] | None = None
-    on_build: list[str] | None = None
-    healthcheck: dict[str, Any] | None = None
-
-
-class _Document(msgspec.Struct):
-    architecture: str | None = None
-    variant: str | None = None
-    os: str | None = None
-    author: str | None = None
-    config: _Execution | None = None
-    history: list[_Entry] | None = None
-
-
 def read(data: bytes, *, layers: int, name: str) -> Configuration:
     """Read a config. `layers`: the number of the image's layers. Raises ImageError."""
-    try:
-        document = msgspec.json.decode(data, type=_Document)
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise ImageError(f"the config of {name} cannot be read: {codec.fault(error)}") from None
-    execution = document.config or _Execution()
+    document = documents.config(data, name=name)
+    execution = document.config or documents.Execution()
     platform = (document.os, document.architecture, document.variant)
     settings = {
         "platform": "/".join(part for part in platform if part),
@@ -106,7 +71,7 @@ def _compact(value: dict[str, Any] | None) -> str:
     return "" if not value else msgspec.json.encode(value, order="sorted").decode()
 
 
-def _history(entries: list[_Entry], layers: int) -> tuple[Step, ...]:
+def _history(entries: list[documents.History], layers: int) -> tuple[Step, ...]:
     fits = sum(not entry.empty_layer for entry in entries) == layers
     steps = []
     number = 0

@@ -112,8 +112,8 @@ def _given(value: str | None) -> bool:
 
 def _image_variables(subject: ImageSubject) -> Iterator[Hit]:
     said: set[str] = set()
-    for entry in subject.execution.get("Env") or ():
-        name, _, value = entry.partition("=") if isinstance(entry, str) else ("", "", "")
+    for entry in subject.execution.env or ():
+        name, _, value = entry.partition("=")
         if name and (why := _variable(name, value)):
             said.add(value)
             yield Hit(message=f"the environment variable {one_line(name, limit=60)} is {why}")

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 from bareboat.model import Image, Site
 from bareboat_base.errors import BareboatError
-from bareboat_base.files import untrusted
 from bareboat_images.inside.view import View
 from bareboat_images.lint import entries
 from bareboat_images.lint.census import Census, take
-from bareboat_images.oci import export
+from bareboat_images.oci import documents, export
 from bareboat_images.store import Store
 
 _LARGEST_HEAD = 1 << 16
@@ -34,7 +31,7 @@ class ImageSubject:
     trees: tuple[View, ...]
     history: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
-    execution: Mapping[str, Any] = field(default_factory=dict)
+    execution: documents.Execution = field(default_factory=documents.Execution)
     site: Site | None = None
     inode_quota: int | None = None
     unread: tuple[str, ...] = ()
@@ -85,7 +82,6 @@ def read(
     trees = store.trees(image)
     config = _config(store, image)
     by_layer, every = _history(config, count)
-    execution = config.get("config")
     return ImageSubject(
         image=image,
         census=census,
@@ -93,33 +89,30 @@ def read(
         trees=tuple(View([tree]) for tree in trees),
         history=by_layer,
         commands=every,
-        execution=execution if isinstance(execution, dict) else {},
+        execution=config.config or documents.Execution(),
         site=site,
         inode_quota=inode_quota,
         unread=tuple(notes),
     )
 
 
-def _config(store: Store, image: Image) -> dict[str, Any]:
+def _config(store: Store, image: Image) -> documents.Config:
     try:
-        found = json.loads(export.stored_config(store, image))
-    except (BareboatError, ValueError, RecursionError, untrusted.UntrustedFileError):
-        return {}
-    return found if isinstance(found, dict) else {}
+        return documents.config(export.stored_config(store, image), name=image.digest)
+    except BareboatError:
+        return documents.Config()
 
 
-def _history(config: Mapping[str, Any], layers: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _history(config: documents.Config, layers: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The instruction of each layer, if the history has as many entries as there are layers; and all
     instructions."""
-    history = config.get("history")
-    found = [each for each in history if isinstance(each, dict)] if isinstance(history, list) else []
-    found = found[:_MOST_HISTORY]
-    made = [_instruction(each) for each in found if not each.get("empty_layer")]
+    found = (config.history or [])[:_MOST_HISTORY]
+    made = [_instruction(each) for each in found if not each.empty_layer]
     every = tuple(_instruction(each) for each in found)
     return (tuple(made) if len(made) == layers else ()), every
 
 
-def _instruction(entry: Mapping[str, Any]) -> str:
-    text = str(entry.get("created_by") or "")[: 1 << 16]
+def _instruction(entry: documents.History) -> str:
+    text = (entry.created_by or "")[: 1 << 16]
     text = re.sub(r"^/bin/sh -c #\(nop\)\s*|\s*# buildkit$", "", text)
     return re.sub(r"^(?:RUN )?(?:\|\d+ .*?)?/bin/sh -c ", "RUN ", text).strip()

@@ -127,8 +127,7 @@ def _ports(subject: RecipeSubject) -> Iterator[Hit]:
 
 
 def _ports_image(subject: ImageSubject) -> Iterator[Hit]:
-    ports = subject.execution.get("ExposedPorts")
-    for each in sorted(ports) if isinstance(ports, dict) else ():
+    for each in sorted(subject.execution.exposed_ports or ()):
         number = re.match(r"\d{1,5}", each)
         if number is not None and 0 < int(number[0]) < 1024:
             yield Hit(message=f"the image exposes port {number[0]}, which only root can use")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Sequence
 
-import msgspec
 from msgspec import Struct, field
 
 from bareboat.model import Process
@@ -17,7 +16,8 @@ from bareboat.model.execution import fault
 from bareboat_base import architectures, codec, digests
 from bareboat_base.errors import ImageError
 from bareboat_base.printable import plain
-from bareboat_images.oci.source import LARGEST_DOCUMENT, Descriptor, Document
+from bareboat_images.oci import documents
+from bareboat_images.oci.source import Descriptor, Document
 
 OCI_INDEX = "application/vnd.oci.image.index.v1+json"
 OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
@@ -72,57 +72,6 @@ class Config(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-# Only used fields are parsed; a wrong type in one is an error, all others are ignored.
-
-
-class _Platform(msgspec.Struct):
-    architecture: str = ""
-    os: str = ""
-    variant: str = ""
-
-
-class _Descriptor(msgspec.Struct, rename="camel"):
-    digest: str
-    size: int | None = None
-    media_type: str = ""
-    platform: _Platform | None = None
-    urls: list[str] | None = None
-    annotations: dict[str, str] | None = None
-
-
-class _Document(msgspec.Struct, rename="camel"):
-    schema_version: int = 2
-    media_type: str = ""
-    manifests: list[_Descriptor] | None = None
-    config: _Descriptor | None = None
-    layers: list[_Descriptor] | None = None
-
-
-class _Execution(msgspec.Struct, rename="pascal"):
-    env: list[str] | None = None
-    entrypoint: list[str] | None = None
-    cmd: list[str] | None = None
-    working_dir: str | None = None
-    user: str | None = None
-
-
-class _RootFs(msgspec.Struct):
-    diff_ids: list[str] | None = None
-
-
-class _History(msgspec.Struct):
-    created_by: str = ""
-    empty_layer: bool = False
-
-
-class _Config(msgspec.Struct):
-    architecture: str = ""
-    os: str = ""
-    config: _Execution | None = None
-    rootfs: _RootFs | None = None
-    history: list[_History] | None = None
-
-
 def make_manifest(config: Document, layers: Sequence[Descriptor]) -> Document:
     """The OCI manifest of a config and its layers. Equal input gives equal bytes."""
     data = codec.to_json(
@@ -154,7 +103,7 @@ def platforms(document: Document, *, name: str) -> tuple[Platform, ...] | None:
         raise ImageError(f"the index of {name} lists {len(read.manifests):,} manifests; that is not an image")
     found = []
     for each in read.manifests:
-        platform = each.platform or _Platform()
+        platform = each.platform or documents.Platform()
         found.append(
             Platform(
                 descriptor=_descriptor(each, name),
@@ -212,12 +161,7 @@ def manifest(document: Document, *, name: str) -> Manifest:
 
 def config(document: Document, *, name: str) -> Config:
     """One image's config. Raises ImageError."""
-    if len(document.data) > LARGEST_DOCUMENT:
-        raise ImageError(f"the config of {name} has {len(document.data):,} bytes; that is not a config")
-    try:
-        read = msgspec.json.decode(document.data, type=_Config)
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise ImageError(f"the config of {name} cannot be read: {codec.fault(error)}") from None
+    read = documents.config(document.data, name=name)
     if read.rootfs is None or read.rootfs.diff_ids is None:
         raise ImageError(
             f"{name} is not an image: its config names no layers",
@@ -225,7 +169,7 @@ def config(document: Document, *, name: str) -> Config:
         )
     for diff_id in read.rootfs.diff_ids:
         check_digest(diff_id, f"the config of {name}")
-    execution = read.config or _Execution()
+    execution = read.config or documents.Execution()
     words = (*(execution.entrypoint or ()), *(execution.cmd or ()))
     if any("\0" in text for text in (*words, execution.working_dir or "", execution.user or "")):
         raise ImageError(f"the config of {name} holds a NUL byte, which no program can be given")
@@ -248,8 +192,8 @@ def config(document: Document, *, name: str) -> Config:
         more = f", … ({len(left_out):,} in all)" if len(left_out) > _MOST_LEFT_OUT else ""
         notes = (f"environment variables were left out that no program can be given: {shown}{more}",)
     return Config(
-        architecture=read.architecture,
-        os=read.os,
+        architecture=read.architecture or "",
+        os=read.os or "",
         diff_ids=tuple(read.rootfs.diff_ids),
         environment=environment,
         process=Process(
@@ -258,7 +202,7 @@ def config(document: Document, *, name: str) -> Config:
             workdir="/" + posixpath.normpath(f"/{execution.working_dir or ''}").lstrip("/"),
             user=execution.user or "",
         ),
-        comments=tuple(_plain(each.created_by) for each in read.history or () if not each.empty_layer),
+        comments=tuple(_plain(each.created_by or "") for each in read.history or () if not each.empty_layer),
         notes=notes,
     )
 
@@ -285,7 +229,7 @@ def _another(wanted: str, offered: Sequence[str]) -> str:
     return f"{choose}; for {known} nodes: bareboat image pull --arch {known} REFERENCE"
 
 
-def _check_layer(read: _Descriptor, number: int, name: str) -> None:
+def _check_layer(read: documents.Descriptor, number: int, name: str) -> None:
     """Refuse, before any download, a descriptor that cannot be a layer."""
     if read.urls and ("foreign" in read.media_type or "nondistributable" in read.media_type):
         raise ImageError(f"{name} has layers that its registry may not give out: it is a Windows image")
@@ -302,17 +246,10 @@ def _check_layer(read: _Descriptor, number: int, name: str) -> None:
         )
 
 
-def _read(document: Document, name: str) -> _Document:
-    if len(document.data) > LARGEST_DOCUMENT:
-        raise ImageError(f"the manifest of {name} has {len(document.data):,} bytes; that is not a manifest")
+def _read(document: Document, name: str) -> documents.Manifest:
     if document.media_type in _DOCKER_V1:
         raise _too_old(name)
-    try:
-        read = msgspec.json.decode(document.data, type=_Document)
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise ImageError(
-            f"the manifest of {name} cannot be read: {codec.fault(error)}", context=document.media_type
-        ) from None
+    read = documents.manifest(document.data, name=name, media_type=document.media_type)
     if read.schema_version == 1:
         raise _too_old(name)
     if read.manifests is not None and (read.config is not None or read.layers is not None):
@@ -328,7 +265,7 @@ def _too_old(name: str) -> ImageError:
     )
 
 
-def _descriptor(read: _Descriptor, name: str) -> Descriptor:
+def _descriptor(read: documents.Descriptor, name: str) -> Descriptor:
     check_digest(read.digest, f"the manifest of {name}")
     if read.size is None:
         raise ImageError(

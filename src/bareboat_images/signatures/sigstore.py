@@ -13,10 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from bareboat_base import codec, digests
+from bareboat_base import digests
 from bareboat_base.errors import ImageError, UsageError
+from bareboat_images.oci import documents
 from bareboat_images.oci.manifest import check_digest
 from bareboat_images.oci.source import Descriptor
 from bareboat_images.signatures.payload import LARGEST_PAYLOAD
@@ -41,17 +40,6 @@ class Attached:
     signature: bytes
 
 
-class _Layer(msgspec.Struct, rename={"media_type": "mediaType"}):
-    media_type: str = ""
-    digest: str = ""
-    size: int = -1
-    annotations: dict[str, str] | None = None
-
-
-class _Manifest(msgspec.Struct):
-    layers: list[_Layer] | None = None
-
-
 def attached(source: RegistrySource, subject: str) -> Iterator[Attached]:
     """The signatures of the image with this digest. Raises ImageError when the registry does not answer, or
     returns something other than signatures."""
@@ -65,10 +53,7 @@ def attached(source: RegistrySource, subject: str) -> Iterator[Attached]:
         return
     if document is None:
         return
-    try:
-        layers = msgspec.json.decode(document.data, type=_Manifest).layers or []
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise ImageError(f"the signatures of {source.name} cannot be read: {codec.fault(error)}") from None
+    layers = documents.manifest(document.data, name=f"the signatures of {source.name}").layers or []
     for layer in layers[:_MOST_SIGNATURES]:
         written = (layer.annotations or {}).get(_SIGNATURE, "")
         if layer.media_type != _LAYER or not written or len(written) > _LARGEST_SIGNATURE:
@@ -80,17 +65,18 @@ def attached(source: RegistrySource, subject: str) -> Iterator[Attached]:
         yield Attached(subject=subject, payload=_payload(source, layer), signature=signature)
 
 
-def _payload(source: RegistrySource, layer: _Layer) -> bytes:
+def _payload(source: RegistrySource, layer: documents.Descriptor) -> bytes:
     check_digest(layer.digest, f"the signatures of {source.name}")
-    if not 0 <= layer.size <= LARGEST_PAYLOAD:
-        raise ImageError(f"a signature of {source.name} claims to sign {layer.size:,} bytes")
-    descriptor = Descriptor(media_type=layer.media_type, digest=layer.digest, size=layer.size)
+    size = -1 if layer.size is None else layer.size
+    if not 0 <= size <= LARGEST_PAYLOAD:
+        raise ImageError(f"a signature of {source.name} claims to sign {size:,} bytes")
+    descriptor = Descriptor(media_type=layer.media_type, digest=layer.digest, size=size)
     data = bytearray()
     buffer = memoryview(bytearray(64 << 10))
     with source.blob(descriptor) as blob:
         while read := blob.readinto(buffer):
             data += buffer[:read]
-            if len(data) > layer.size:
+            if len(data) > size:
                 break
     if not digests.is_of(layer.digest, data):
         raise ImageError(

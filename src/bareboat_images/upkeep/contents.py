@@ -6,20 +6,25 @@ Ages are measured with the file system's clock, since this machine's may differ 
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import os
-import re
 import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from bareboat.model import Image
 from bareboat_base import digests
-from bareboat_base.errors import StoreError
+from bareboat_base.errors import ImageError, StoreError
+from bareboat_base.files import untrusted
 from bareboat_images import pinning
 from bareboat_images.build import cache
+from bareboat_images.oci import manifest as manifests
+from bareboat_images.oci.manifest import Manifest
+from bareboat_images.oci.source import Document
 from bareboat_images.store import Store
 
+_LARGEST_CLAIMS = 16 << 20
 _DAY_NS = 86_400 * 10**9
 
 
@@ -53,7 +58,7 @@ def claims(store: Store, *, without: Collection[str] = ()) -> set[str]:
     folder = store.root / "tmp"
     for path in folder.glob("*/claims") if folder.is_dir() else []:
         with contextlib.suppress(OSError):
-            found.update(path.read_text(errors="replace").split())
+            found.update(untrusted.read_text(path, limit=_LARGEST_CLAIMS).split())
     return found
 
 
@@ -63,27 +68,43 @@ def pin_file(store: Store, reference: str) -> Path:
     return store.root / "pins" / f"{hashed}.json"
 
 
-def config_digest(store: Store, manifest: str) -> str | None:
-    """The config's digest in a manifest, which may be damaged; None if it cannot be found."""
-    try:
-        data = store.blob(manifest).read_bytes()
-    except FileNotFoundError:
+def manifest(store: Store, digest: str) -> Manifest | None:
+    """The manifest of an image; None for a missing or damaged one, whose config and layers are unknown."""
+    data = document(store, digest)
+    if data is None or not digests.is_of(digest, data):
         return None
-    found = re.search(rb'"config"\s*:\s*\{[^{}]*"digest"\s*:\s*"(' + digests.PATTERN.encode() + rb')"', data)
-    return found[1].decode() if found else None
+    try:
+        return manifests.manifest(Document(data=data, media_type="", digest=digest), name=digest)
+    except ImageError:
+        return None
 
 
-def blobs(store: Store, manifest: str) -> set[str]:
-    """A manifest's digest and all digests in it: its config, and its layers, which may be kept."""
-    data = store.document(manifest) or b""
-    return {manifest, *digests.find(data)}
+def config_digest(store: Store, digest: str) -> str | None:
+    """The digest of an image's config; None if its manifest is missing or damaged."""
+    read = manifest(store, digest)
+    return None if read is None else read.config.digest
+
+
+def blobs(store: Store, digest: str) -> set[str] | None:
+    """The digests of an image's manifest, of its config, and of its layers, which may be kept. None if the
+    manifest is missing or damaged."""
+    read = manifest(store, digest)
+    return None if read is None else {digest, read.config.digest, *(layer.digest for layer in read.layers)}
+
+
+def document(store: Store, digest: str) -> bytes | None:
+    """A stored document, not verified; None for a missing or unreadable one."""
+    try:
+        return store.document(digest)
+    except StoreError:
+        return None
 
 
 def indexes(store: Store) -> set[str]:
     """The digests of the indexes by which pins cover their images."""
     found: set[str] = set()
     for pin in store.pins():
-        found.update(pinning.indexes(pin, store.document))
+        found.update(pinning.indexes(pin, functools.partial(document, store)))
     return found
 
 

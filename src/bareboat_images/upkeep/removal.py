@@ -16,7 +16,7 @@ from pathlib import Path
 from bareboat.model import Image
 from bareboat_base import digests
 from bareboat_base.errors import StoreError, UsageError
-from bareboat_base.files import ownership
+from bareboat_base.files import ownership, untrusted
 from bareboat_base.files.trees import remove_tree
 from bareboat_images.store import VERSION, Store, owner
 from bareboat_images.upkeep import contents
@@ -117,7 +117,10 @@ def collect_garbage(
             kept.append("layers and documents: an image's entry cannot be read")
         else:
             freed += _sweep_layers(store, images, dry_run=dry_run, uncached=cached)
-            freed += _sweep_flat_and_blobs(store, images, now_ns, dry_run=dry_run)
+            freed += _sweep_flat(store, images, dry_run=dry_run)
+            blobs, damaged = _sweep_blobs(store, images, now_ns, dry_run=dry_run)
+            freed += blobs
+            kept += [f"documents: the manifest of {digests.short(each)} is damaged" for each in damaged]
             freed += _sweep_own(store, images, now_ns, dry_run=dry_run)
         freed += _sweep_captures(store, gone, dry_run=dry_run)
         freed += _sweep_old(store, now_ns, dry_run=dry_run)
@@ -162,12 +165,13 @@ def remove(store: Store, reference: str, *, dry_run: bool = False) -> Removed:
             layers = {layer.diff_id for layer in store.read(entry, Image).layers}
         except StoreError:  # a damaged entry is removed, too; its layers are left to a garbage collection
             layers = set()
-        documents = contents.blobs(store, digest) | indexes
+        documents = (contents.blobs(store, digest) or {digest}) | indexes
         entry.unlink(missing_ok=True)
         images, unreadable = contents.images(store)
         if not unreadable:
             freed += _sweep_layers(store, images, only=layers)
-            freed += _sweep_flat_and_blobs(store, images, contents.now_ns(store), only=documents)
+            freed += _sweep_flat(store, images, only=documents)
+            freed += _sweep_blobs(store, images, contents.now_ns(store), only=documents)[0]
     return Removed(
         digest=digest,
         references=tuple(name for name, _ in references),
@@ -211,24 +215,30 @@ def meant(store: Store, reference: str) -> tuple[str, list[tuple[str, Path]]]:
     """The digest that a reference refers to, and the names and pins, with their files, to remove with it.
     Raises StoreError if the reference does not exist."""
     names = store.names()
-    if reference in names:
+    begun = digests.beginning_with(reference, contents.named(store.root / "images"))
+    if reference in names and not begun:
         return names[reference], [(reference, store.root / "names" / reference)]
     pins = {pin.reference: (pin.digest, contents.pin_file(store, pin.reference)) for pin in store.pins()}
     for written in (reference, _in_full(reference)):
         if written in pins:
             digest, path = pins[written]
             return digest, [(written, path)]
-    found = digests.beginning_with(reference, contents.named(store.root / "images"))
-    if not found:
+    if begun and reference in names:
+        path = store.root / "names" / reference
+        raise UsageError(
+            f"{reference!r} is the beginning of an image's digest, and the name of another image",
+            remedy=f"remove the name: rm {path}; or write more digits of the digest",
+        )
+    if not begun:
         raise StoreError(
             f"image {reference!r} not found in the store {store.root}", remedy="bareboat image ls"
         )
-    if len(found) > 1:
+    if len(begun) > 1:
         raise UsageError(
-            f"{len(found)} images in the store begin with {reference!r}",
+            f"{len(begun)} images in the store begin with {reference!r}",
             remedy="write more digits of the digest",
         )
-    digest = found[0]
+    digest = begun[0]
     own = [(name, store.root / "names" / name) for name, named in names.items() if named == digest]
     own += [(pinned, path) for pinned, (target, path) in pins.items() if target == digest]
     return digest, own
@@ -280,13 +290,11 @@ def _sweep_layers(
     return [Freed(kind="layer", name=diff_id, amount=amounts[diff_id]) for diff_id in candidates]
 
 
-def _sweep_flat_and_blobs(
-    store: Store, images: Iterable[Image], now_ns: int, *, only: set[str] | None = None, dry_run: bool = False
+def _sweep_flat(
+    store: Store, images: Iterable[Image], *, only: set[str] | None = None, dry_run: bool = False
 ) -> list[Freed]:
-    """Remove flat trees, packed files, manifests and configs of no image. These blobs are written before
-    their image's entry: recent ones stay, unless their image has just been removed."""
+    """Remove flat trees and packed files of no image."""
     needed = {image.digest for image in images}
-    documents = contents.indexes(store).union(*(contents.blobs(store, digest) for digest in needed))
     freed = []
     kinds = {"flat": "flat tree", "roots": "flat tree", "relinked": "flat tree", "packed": "packed image"}
     for name, kind in kinds.items():
@@ -297,6 +305,20 @@ def _sweep_flat_and_blobs(
                 freed.append(Freed(kind=kind, name=digest, amount=walked(path, linked=False)))
                 if not dry_run:
                     _discard(store, path)
+    return freed
+
+
+def _sweep_blobs(
+    store: Store, images: Iterable[Image], now_ns: int, *, only: set[str] | None = None, dry_run: bool = False
+) -> tuple[list[Freed], list[str]]:
+    """Remove manifests and configs of no image. They are written before their image's entry: recent ones
+    stay, unless their image has just been removed. It is unknown what a damaged manifest needs: then nothing
+    is removed, and the digests of the damaged ones are returned."""
+    blobs = {image.digest: contents.blobs(store, image.digest) for image in images}
+    if damaged := sorted(digest for digest, needed in blobs.items() if needed is None):
+        return [], damaged
+    documents = contents.indexes(store).union(*(needed or () for needed in blobs.values()))
+    freed = []
     for digest in contents.named(store.root / "blobs"):
         if digest in documents:
             continue
@@ -307,7 +329,7 @@ def _sweep_flat_and_blobs(
             freed.append(Freed(kind="blob", name=digest, amount=file_amount(path)))
             if not dry_run:
                 _discard(store, path)
-    return freed
+    return freed, []
 
 
 def _sweep_own(store: Store, images: Iterable[Image], now_ns: int, *, dry_run: bool) -> list[Freed]:
@@ -372,7 +394,7 @@ def _sweep_old(store: Store, now_ns: int, *, dry_run: bool) -> list[Freed]:
 def _prepare(store: Store) -> None:
     """Raise StoreError for a store of another version; remove the leftovers of dead processes."""
     try:
-        version = (store.root / "version").read_text(errors="replace").strip()
+        version = untrusted.read_text(store.root / "version").strip()
     except FileNotFoundError:
         version = ""
     if version not in ("", VERSION):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bareboat.model import Image, Layer
 from bareboat_base import digests
-from bareboat_base.errors import BareboatError
+from bareboat_base.errors import BareboatError, StoreError
 from bareboat_images.formats import pack
 from bareboat_images.layers import layer as canonical
 from bareboat_images.progress import Progress
@@ -152,10 +152,12 @@ def _damaged_documents(store: Store, image: Image) -> tuple[str, ...]:
         if digest is None:
             continue
         try:
-            data = store.blob(digest).read_bytes()
-        except FileNotFoundError:
-            damaged.append(f"the {what} {digest} is missing")
+            data = store.document(digest)
+        except StoreError as error:
+            damaged.append(f"the {what} {digest}: {error.message}")
             continue
-        if not digests.is_of(digest, data):
+        if data is None:
+            damaged.append(f"the {what} {digest} is missing")
+        elif not digests.is_of(digest, data):
             damaged.append(f"the {what} {digest} was changed")
     return tuple(damaged)

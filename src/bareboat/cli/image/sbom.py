@@ -57,11 +57,11 @@ def run(context: Context) -> int:
 def _created(context: Context, image: Image) -> str:
     """When the image was made, from its config, to the second in UTC; else an empty string."""
     from bareboat_base.errors import BareboatError
-    from bareboat_images.oci import export
+    from bareboat_images.oci import documents, export
 
-    with contextlib.suppress(BareboatError, ValueError, AttributeError, RecursionError):
-        created = json.loads(export.stored_config(context.store, image)).get("created")
-        found = _DATE.match(created) if isinstance(created, str) else None
+    with contextlib.suppress(BareboatError, ValueError):
+        created = documents.config(export.stored_config(context.store, image), name=image.digest).created
+        found = _DATE.match(created or "")
         if found and datetime.fromisoformat(found[0]):
             return found[0] + "Z"
     return ""
