@@ -22,6 +22,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from bareboat_base.files import untrusted
 from bareboat_images.store import is_dead, owner
 
 _BEAT_S = 2.0
@@ -136,7 +137,7 @@ def _try(path: Path, mine: str) -> bool:
     """Create the lease; False if it is held."""
     candidate = path.with_name(f".{path.name}.{owner()}-{threading.get_ident()}")
     try:
-        candidate.write_text(mine)
+        _write(candidate, mine)
         try:
             os.link(candidate, path)
         except FileExistsError:
@@ -155,18 +156,24 @@ def _try(path: Path, mine: str) -> bool:
 def _create(path: Path, mine: str) -> bool:
     """Create the lease on a file system without hard links."""
     try:
-        with open(path, "x") as stream:
-            stream.write(mine)
+        _write(path, mine)
     except FileExistsError:
         return False
     return True
 
 
+def _write(path: Path, mine: str) -> None:
+    """Write a new file: in a group's store another member may have put a link in its place."""
+    with open(path, "x") as stream:
+        stream.write(mine)
+
+
 def _look(path: Path) -> _Seen | None:
     """The current lease; None if there is none. Opening makes an NFS client ask the server."""
     try:
-        with open(path, errors="replace") as stream:
-            return _Seen(stream.read(500), os.fstat(stream.fileno()).st_mtime_ns)
+        with untrusted.stream(path) as stream:
+            mark = stream.read(500).decode(errors="replace")
+            return _Seen(mark, os.fstat(stream.fileno()).st_mtime_ns)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -174,7 +181,7 @@ def _look(path: Path) -> _Seen | None:
             return None
         # Another user's lease, unreadable: its touches are still visible.
         with contextlib.suppress(FileNotFoundError):
-            return _Seen("another user", os.stat(path).st_mtime_ns)
+            return _Seen("another user", path.lstat().st_mtime_ns)
         return None
 
 

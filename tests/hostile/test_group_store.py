@@ -206,3 +206,44 @@ def test_a_job_that_may_write_where_the_own_store_lies_cannot_write_to_it(shared
     store = Store(shared.root, own=home / "own")
     found = present(store, image, make_site(), make_job(workdir=str(home)))
     assert found.exposed == {str(home): "own"}
+
+
+@pytest.mark.parametrize("name", ["7768512f4737", "aaaaaa", "decade", "a" * 64, "sha256:aaaaaa"])
+def test_a_name_that_could_begin_a_digest_is_refused(name: str, shared: Store, place: Path) -> None:
+    """Whoever types the digits means the image with that digest."""
+    put(shared)
+    members_home(place)
+    code, said = as_member(place, "image", "tag", "app", name)
+    assert (code, "could be the beginning of an image's digest" in said) == (2, True), said
+    assert set(shared.names()) == {"app"}
+
+
+@pytest.mark.parametrize("verb", [("show",), ("verify",), ("save", "x.tar"), ("tree",), ("rm",)])
+@pytest.mark.parametrize("is_pulled", [True, False])
+def test_a_planted_name_never_hides_an_image(
+    verb: tuple[str, ...], is_pulled: bool, shared: Store, place: Path
+) -> None:
+    """Also before the image with those digits is in the store."""
+    image = put(shared)
+    digits = "aaaaaaaaaaaa" if is_pulled else "7768512f4737"
+    planted = shared.root / "names" / digits
+    planted.write_text("sha256:" + "b" * 64 if is_pulled else image.digest)
+    planted.chmod(0o664)
+    members_home(place)
+    before = everything(shared.root)
+    code, said = as_member(place, "image", verb[0], digits, *verb[1:])
+    if verb == ("rm",) and not is_pulled:  # only a name, and what it names belongs to another
+        assert code == 0, said
+        return
+    assert code in (2, 4), said
+    assert f"rm {planted}" in said
+    assert everything(shared.root) == before
+
+
+def test_digits_of_two_images_are_not_looked_up_in_a_registry(shared: Store, place: Path) -> None:
+    image = put(shared)
+    twin = "sha256:" + "a" * 63 + "b"
+    shared.write(shared.entry(twin), shared.entry(image.digest).read_bytes())
+    members_home(place)
+    code, said = as_member(place, "plan", "--image", "aaaaaa", "--", "true")
+    assert (code, "2 images in the store" in said) == (4, True), said

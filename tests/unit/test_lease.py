@@ -165,13 +165,12 @@ def test_an_exception_of_until_leaves_no_lease(path: Path, calls: int) -> None:
 
 def test_a_disk_that_is_full_leaves_no_candidate(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path.parent.mkdir()
-    write = Path.write_text
 
-    def full(self: Path, text: str) -> int:
-        write(self, text[:0])
+    def full(candidate: Path, _mine: str) -> None:
+        candidate.touch()
         raise OSError(errno.ENOSPC, "no space")
 
-    monkeypatch.setattr(Path, "write_text", full)
+    monkeypatch.setattr(lease, "_write", full)
     with pytest.raises(OSError, match="no space"), lease.hold(path, until=never):
         pytest.fail("the lease was taken")
     assert files(path) == []

@@ -259,11 +259,16 @@ def test_an_image_is_found_by_digest_short_digest_and_name(store: Store) -> None
         assert store.image(reference) == image, reference
 
 
-def test_a_name_goes_before_a_short_digest(store: Store) -> None:
+def test_a_name_does_not_go_before_a_short_digest(store: Store) -> None:
     one, two = put(store, file="one"), put(store, file="two")
     name = one.digest.removeprefix("sha256:")[:8]
-    store.name_image(name, two.digest)
-    assert store.image(name) == two
+    with pytest.raises(UsageError, match="could be the beginning of an image's digest"):
+        store.name_image(name, two.digest)
+    store.write(store.root / "names" / name, two.digest.encode())  # by another program
+    with pytest.raises(StoreError, match="also a name in the store") as caught:
+        store.image(name)
+    assert caught.value.remedy == f"remove the name: rm {store.root}/names/{name}"
+    assert store.knows(name)  # and so nothing looks for it in a registry
 
 
 @pytest.mark.parametrize(

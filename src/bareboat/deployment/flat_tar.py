@@ -18,6 +18,7 @@ from pathlib import Path
 from bareboat.model import Image, Mount, PackedFile
 from bareboat_base import codec
 from bareboat_base.errors import StoreError
+from bareboat_base.files import untrusted
 from bareboat_images import lease
 from bareboat_images.formats import pack
 from bareboat_images.layers import layer
@@ -72,7 +73,7 @@ def places_of(path: Path) -> Path:
 
 def read_places(path: Path) -> list[str]:
     try:
-        return [os.fsdecode(place) for place in places_of(path).read_bytes().split(b"\0") if place]
+        return [os.fsdecode(place) for place in untrusted.read_bytes(places_of(path)).split(b"\0") if place]
     except FileNotFoundError:
         return []
 
@@ -141,7 +142,7 @@ def write_tar(tree: str, write: Callable[[bytes], object]) -> None:
                 write(header(name, tarreader.LINK, link=first))
                 continue
             try:
-                stream = open(full, "rb", buffering=0)  # noqa: SIM115
+                stream = untrusted.stream(full, buffering=0)
             except PermissionError:
                 # A file that its owner cannot read cannot be read in a container either.
                 write(header(name, tarreader.FILE))

@@ -141,7 +141,8 @@ def _provide(store: Store, image: Image, flat: Path, points: Sequence[Mount], *,
         os.utime(final)  # for `image gc`, which removes unused trees
     if not joined:
         return OwnTree(path=str(final / "tree"))
-    listed = map(os.fsdecode, (final / _HOW).read_bytes().split(b"\0"))
+    how_made = store.read_bytes(final / _HOW)
+    listed = map(os.fsdecode, how_made.split(b"\0"))
     bound = sorted(each.removeprefix("b/") for each in listed if each.startswith("b/"))
     return OwnTree(path=str(final / "tree"), bound=tuple(bound))
 

@@ -7,7 +7,10 @@ import fnmatch
 import os
 import stat
 
+from bareboat_base.files import untrusted
 from bareboat_base.files.links import follow
+
+_LARGEST_BYTES = 64 << 20
 
 
 class Root:
@@ -28,13 +31,12 @@ class Root:
         there = None if real is None else self._root + real
         return there if there is not None and os.path.lexists(there) else None
 
-    def read(self, path: str, most: int = -1) -> bytes:
+    def read(self, path: str, most: int = _LARGEST_BYTES) -> bytes:
         """A file's content, or its beginning; empty when it is missing or cannot be read."""
         with contextlib.suppress(OSError):
             real = self.real(path)
-            if real is not None and stat.S_ISREG(os.stat(real).st_mode):
-                with open(real, "rb") as stream:
-                    return stream.read(most)
+            if real is not None:
+                return untrusted.read_head(real, limit=most)
         return b""
 
     def text(self, path: str) -> str:

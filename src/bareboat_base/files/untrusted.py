@@ -12,6 +12,7 @@ import os
 import shlex
 import stat
 from pathlib import Path
+from typing import BinaryIO
 
 from bareboat_base.errors import UsageError
 
@@ -25,37 +26,55 @@ _KINDS = (
     (stat.S_ISBLK, "is a device"),
     (stat.S_ISSOCK, "is a socket"),
 )
-_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_SAFELY = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 class UntrustedFileError(OSError):
     """The file is a link, not a regular file, or too large."""
 
 
-def open_regular(path: str | Path, *, follow: bool = False) -> int:
+def open_regular(
+    path: str | bytes | Path, *, follow: bool = False, dir_fd: int | None = None, flags: int = os.O_RDONLY
+) -> int:
     """Return a descriptor of a regular file, opened for reading. `follow`: the user gave the name, which may
-    be a link.
+    be a link; `flags`: O_RDWR and O_CREAT for a file that is written too.
 
     Raises FileNotFoundError when there is none, UntrustedFileError when it is a link, a FIFO, a device, a
     socket or a directory, and OSError as open(2) does.
     """
     try:
-        descriptor = os.open(path, _FLAGS & ~os.O_NOFOLLOW if follow else _FLAGS)
+        descriptor = os.open(
+            path, flags | (_SAFELY & ~os.O_NOFOLLOW if follow else _SAFELY), 0o600, dir_fd=dir_fd
+        )
     except OSError as error:
         if error.errno == errno.ENXIO:
-            raise UntrustedFileError(error.errno, "is a socket, not a regular file", str(path)) from None
-        if not follow and os.path.islink(path):
-            raise UntrustedFileError(error.errno, "is a symbolic link", str(path)) from None
+            raise UntrustedFileError(
+                error.errno, "is a socket, not a regular file", os.fsdecode(path)
+            ) from None
+        if not follow and error.errno == errno.ELOOP and _is_link(path, dir_fd):
+            raise UntrustedFileError(error.errno, "is a symbolic link", os.fsdecode(path)) from None
         raise
     try:
         mode = os.fstat(descriptor).st_mode
         if not stat.S_ISREG(mode):
             kind = next((name for test, name in _KINDS if test(mode)), "is of an unknown type")
-            raise UntrustedFileError(0, f"{kind}, not a regular file", str(path))
+            raise UntrustedFileError(0, f"{kind}, not a regular file", os.fsdecode(path))
     except BaseException:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def _is_link(path: str | bytes | Path, dir_fd: int | None) -> bool:
+    try:
+        return stat.S_ISLNK(os.lstat(path, dir_fd=dir_fd).st_mode)
+    except OSError:
+        return False
+
+
+def stream(path: str | Path, *, buffering: int = -1) -> BinaryIO:
+    """Open a regular file as a binary stream. Raises what `open_regular` raises."""
+    return open(open_regular(path), "rb", buffering)  # type: ignore[return-value]
 
 
 def read_bytes(path: str | Path, *, limit: int = SMALL_BYTES, follow: bool = False) -> bytes:

@@ -19,6 +19,7 @@ from msgspec import Struct, field
 from bareboat.model import StoredLayer
 from bareboat_base import digests
 from bareboat_base.errors import ImageError
+from bareboat_base.files import untrusted
 from bareboat_base.printable import file_name
 from bareboat_images.build.places import Owner
 from bareboat_images.layers import recipe as recipes
@@ -251,7 +252,7 @@ class _Writer:
         literal, self._literal = bytes(self._literal), bytearray()
         crc = 0
         try:
-            with open(full, "rb", buffering=0) as stream:
+            with untrusted.stream(full, buffering=0) as stream:
                 left = state.st_size
                 while left and (data := stream.read(min(_CHUNK, left))):
                     self._hashed.update(data)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
+from bareboat_base.files import untrusted
 from bareboat_images.build.copying import Copier, Request
 from bareboat_images.build.tree import Tree
 from bareboat_images.inside.view import View
@@ -157,9 +158,9 @@ def _restored(text: str, replaced: Mapping[str, Sequence[str]]) -> str:
 
 def _read(tree: Tree, path: str) -> str:
     folder, name = tree.at(path)
-    descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+    descriptor = untrusted.open_regular(name, dir_fd=folder)
     with os.fdopen(descriptor, errors="surrogateescape", newline="") as stream:
-        return stream.read()
+        return stream.read(_LARGEST_BYTES)
 
 
 def _write(tree: Tree, path: str, text: str, state: os.stat_result) -> None:

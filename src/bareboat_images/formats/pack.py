@@ -19,6 +19,7 @@ from bareboat.engines import HOST_FILES
 from bareboat.model import Image, Mount, PackedFile
 from bareboat_base import codec, digests
 from bareboat_base.errors import PlanError, StoreError
+from bareboat_base.files import untrusted
 from bareboat_base.files.trees import remove_tree
 from bareboat_base.sif import write_sif
 from bareboat_images import lease, place
@@ -113,7 +114,7 @@ def files(store: Store, digest: str) -> list[Path]:
 def about(path: Path) -> PackedFile | None:
     """Facts about a packed file; None if it does not exist or is incomplete."""
     try:
-        found = codec.from_json(facts_of(path).read_bytes(), PackedFile, what=str(path))
+        found = codec.from_json(untrusted.read_bytes(facts_of(path)), PackedFile, what=str(path))
         return found if path.stat().st_size == found.size_bytes else None
     except (OSError, StoreError):
         return None
@@ -124,7 +125,7 @@ def facts_of(path: Path) -> Path:
 
 
 def sha256(path: Path) -> str:
-    with open(path, "rb") as stream:
+    with untrusted.stream(path) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 

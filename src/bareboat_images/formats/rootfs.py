@@ -21,6 +21,7 @@ import msgspec
 from bareboat_base import codec, digests
 from bareboat_base.architectures import ELF_BYTES, of_elf
 from bareboat_base.errors import ImageError
+from bareboat_base.files import untrusted
 from bareboat_base.files.root import Root
 from bareboat_base.paths import DEFAULT_PATH
 from bareboat_images.layers.limits import MAX_RATIO, RATIO_FROM_BYTES
@@ -239,7 +240,7 @@ def tar_of(folder: str, left_out: set[str], *, name: str, max_ratio: float = MAX
                 _check_holes(full, state.st_size, max_ratio, name)
             yield header(raw, tarreader.FILE, mode=mode, size=state.st_size)
             try:
-                with open(full, "rb", buffering=0) as stream:
+                with untrusted.stream(full, buffering=0) as stream:
                     yield from tarwriter.content(stream, state.st_size)
             except EOFError:
                 raise ImageError(
@@ -276,7 +277,7 @@ def _check_holes(path: str, size: int, max_ratio: float, name: str) -> None:
     """Refuse a file that is nearly all holes, such as a /var/log/lastlog of 300 GB: a layer has zeros for
     holes. Uses SEEK_DATA, since a file system may count new blocks late, as Lustre does."""
     data_bytes = at = 0
-    with open(path, "rb", buffering=0) as stream:
+    with untrusted.stream(path, buffering=0) as stream:
         while at < size and data_bytes * max_ratio < size:
             try:
                 begin = os.lseek(stream.fileno(), at, os.SEEK_DATA)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bareboat_base.files import untrusted
 from bareboat_base.files.links import follow
 from bareboat_base.paths import DEFAULT_PATH
 from bareboat_images.inside.view import View
@@ -245,7 +246,7 @@ class _Search:
         try:
             if _is_refused(node):
                 return self._not_executable(word, at, node)
-            descriptor = os.open(node.place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            descriptor = untrusted.open_regular(node.place)
         except OSError:  # it may be executable without being readable
             return program
         try:

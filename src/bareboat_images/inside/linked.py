@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from bareboat.model import Linked
 from bareboat_base.elf import binary
 from bareboat_base.elf.loader import Loader
+from bareboat_base.files import untrusted
 from bareboat_images.inside.command import Fault, Program, Sight, resolve
 
 _MPI = re.compile(r"libmpi(?:ch|_\w+|cxx|fort|f90)?\.so(?:\.(?P<major>\d+))?(?:\.\d+)*")
@@ -267,13 +268,9 @@ def _simple(words: list[str]) -> Iterator[tuple[str, ...]]:
         yield tuple(words)
 
 
-def _descriptor(place: str) -> int:
-    return os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-
-
 def _read(place: str) -> str:
     try:
-        with open(_descriptor(place), "rb") as stream:
+        with untrusted.stream(place) as stream:
             return os.fsdecode(stream.read(_MOST_SCRIPT))
     except OSError:
         return ""

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import stat
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
 from msgspec import Struct
 
+from bareboat_base.files import untrusted
 from bareboat_base.files.links import follow
 from bareboat_images.layers.whiteouts import is_whiteout
 
@@ -96,14 +96,12 @@ class View:
             return
         try:
             # Does not follow a link or block on a pipe that replaced the file after the directory was read.
-            descriptor = os.open(
-                found.node.places[0], os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            )
+            descriptor = untrusted.open_regular(found.node.places[0])
         except OSError:
             yield None
             return
         try:
-            yield descriptor if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
+            yield descriptor
         finally:
             os.close(descriptor)
 

@@ -7,6 +7,8 @@ import errno
 import os
 import stat
 
+from bareboat_base.files import untrusted
+
 NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -26,7 +28,7 @@ def copy_entry(source_fd: int, source: bytes, target_fd: int, target: bytes) -> 
             os.chmod(target, stat.S_IMODE(state.st_mode), dir_fd=target_fd)  # independent of the umask
         os.utime(target, ns=times, dir_fd=target_fd, follow_symlinks=False)
         return 0
-    given = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=source_fd)
+    given = untrusted.open_regular(source, dir_fd=source_fd)
     try:
         made = os.open(target, NEW_FILE, 0o600, dir_fd=target_fd)
         try:

@@ -12,6 +12,7 @@ import stat
 from collections.abc import Callable, Iterator
 
 from bareboat_base import digests
+from bareboat_base.files import untrusted
 from bareboat_images.oci import tarreader, tarwriter
 
 #: 1980-01-01 00:00:00 UTC, the earliest time that zip files, and so Python's zipimport, can represent.
@@ -64,7 +65,7 @@ def write_tar(tree: str, write: Callable[[bytes], object]) -> int:
         elif stat.S_ISREG(state.st_mode):
             put(header(name, tarreader.FILE, mode=mode, size=state.st_size))
             try:
-                with open(full, "rb", buffering=0) as stream:
+                with untrusted.stream(full, buffering=0) as stream:
                     for data in tarwriter.content(stream, state.st_size):
                         put(data)
             except EOFError:

@@ -28,7 +28,7 @@ from isal import isal_zlib
 
 from bareboat_base import digests
 from bareboat_base.errors import ImageError, StoreError
-from bareboat_base.files import failures
+from bareboat_base.files import failures, untrusted
 from bareboat_base.printable import file_name
 
 MAGIC = b"bareboat recipe1"
@@ -105,7 +105,7 @@ class Recorder:
             self.complete = False
         if not self.complete:
             return
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=root_fd)
+        descriptor = untrusted.open_regular(path, dir_fd=root_fd)
         try:
             size = os.fstat(descriptor).st_size
             if size and os.lseek(descriptor, 0, os.SEEK_HOLE) < size:
@@ -216,9 +216,7 @@ class _Source:
     @classmethod
     def of(cls, root: int, path: bytes) -> _Source:
         try:
-            descriptor = os.open(
-                path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=root
-            )
+            descriptor = untrusted.open_regular(path, dir_fd=root)
         except OSError:
             return cls(-1, 0, 0, owned=False)
         return cls(descriptor, 0, 1 << 63, owned=True)
@@ -327,7 +325,7 @@ class _Rebuilding:
         import zstandard
 
         try:
-            file = stack.enter_context(open(self._recipe, "rb"))  # noqa: SIM115
+            file = stack.enter_context(untrusted.stream(self._recipe))
         except OSError as error:
             raise StoreError(
                 f"the recipe {self._recipe} cannot be read", context=str(error), remedy=_AGAIN

@@ -6,7 +6,6 @@ import contextlib
 import io
 import os
 import posixpath
-import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from bareboat_base.errors import ImageError, StoreError
+from bareboat_base.files import untrusted
 from bareboat_base.printable import file_name
 from bareboat_images.layers.limits import MAX_RATIO, RATIO_FROM_BYTES, bomb
 from bareboat_images.oci import inflation, tarreader
@@ -93,14 +93,13 @@ def open_regular(path: str | os.PathLike[str], *, name: str) -> IO[bytes]:
     """Open a file for reading. Raises ImageError if it does not exist or is not a regular file: a FIFO would
     block forever, /dev/zero never ends."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = untrusted.open_regular(os.fspath(path), follow=True)
     except FileNotFoundError:
         raise ImageError(f"{name} does not exist", context=str(path), remedy="check the path") from None
+    except untrusted.UntrustedFileError:
+        raise ImageError(f"{name} is not a file", context=str(path), remedy="check the path") from None
     except OSError as error:
         raise ImageError(f"{name} cannot be read: {error.strerror}", context=str(path)) from None
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise ImageError(f"{name} is not a file", context=str(path), remedy="check the path")
     return open(descriptor, "rb", buffering=0)
 
 

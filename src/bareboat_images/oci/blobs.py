@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 
 from bareboat_base import digests
 from bareboat_base.errors import ImageError
+from bareboat_base.files import untrusted
 from bareboat_images.oci.source import Descriptor, Source
 from bareboat_images.store import Store
 
@@ -70,7 +71,7 @@ class Blobs:
         return self._source
 
     def _kept(self, descriptor: Descriptor) -> Iterator[bytes]:
-        with self._store.guarded(), open(self._store.blob(descriptor.digest), "rb") as stream:
+        with self._store.guarded(), untrusted.stream(self._store.blob(descriptor.digest)) as stream:
             yield from _verified(
                 iter(lambda: stream.read(_CHUNK), b""), descriptor, f"the store {self._store.root}"
             )
@@ -79,7 +80,7 @@ class Blobs:
 def is_kept(store: Store, descriptor: Descriptor) -> bool:
     """Whether the store has the blob, with the right size."""
     try:
-        return store.blob(descriptor.digest).stat().st_size == descriptor.size
+        return store.blob(descriptor.digest).lstat().st_size == descriptor.size
     except FileNotFoundError:
         return False
 

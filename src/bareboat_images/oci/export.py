@@ -93,11 +93,7 @@ def stored_manifest(store: Store, image: Image) -> bytes:
 
 
 def _stored(store: Store, image: Image, digest: str) -> bytes:
-    with store.guarded():
-        try:
-            data = store.blob(digest).read_bytes()
-        except FileNotFoundError:
-            data = None
+    data = store.document(digest)
     if data is None or not digests.is_of(digest, data):
         raise StoreError(
             f"image {image.digest} lacks a document in the store, or it was changed there",

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from bareboat_base import codec
 from bareboat_base.errors import BareboatError, StoreError, UsageError
-from bareboat_base.files import failures, untrusted
+from bareboat_base.files import failures, ownership, untrusted
 from bareboat_base.files.trees import remove_tree
 from bareboat_base.paths import lies_in
 from bareboat_images.store.owners import is_dead, owner
@@ -30,6 +30,12 @@ _MOST_JSON_BYTES = 64 << 20
 AGAIN = {
     "images": "bareboat image pull --fresh REFERENCE, or bareboat capture --fresh   # writes it again",
     "pins": "rm {path}   # and bareboat image pull REFERENCE writes it again",
+    "names": "rm {path}   # and bareboat image tag IMAGE NAME writes it again",
+    "captures": "rm {path}   # the next capture writes it again",
+    "blobs": "rm {path}   # and bareboat image pull --fresh REFERENCE writes it again",
+    "parts": "rm {path}   # the next pull writes it again",
+    "leases": "rm {path}",
+    "packed": "rm {path}   # it is packed again when a job needs it",
     "layers": "bareboat image pull --fresh REFERENCE, or bareboat capture --fresh   # writes it again",
     "sites": "bareboat doctor --compute   # probes the compute nodes again",
     "host-libraries": "rm {path}   # Bareboat writes it again",
@@ -121,6 +127,8 @@ class Files(Paths):
         found = None if root is None else failures.explain(error)
         if not isinstance(found, StoreError | UsageError):
             return found
+        if isinstance(error, untrusted.UntrustedFileError):
+            return self._unusable(Path(path), error)
         remedy = "choose another directory: --store DIR, or BAREBOAT_STORE=DIR"
         match error.errno:
             case errno.ENOSPC:
@@ -142,7 +150,7 @@ class Files(Paths):
     def _make(self, root: Path) -> None:
         version = root / "version"
         try:
-            found = version.read_text(errors="replace").strip()
+            found = untrusted.read_text(version).strip()
         except FileNotFoundError:
             found = ""
         if found and found != VERSION:
@@ -203,11 +211,29 @@ class Files(Paths):
             except FileNotFoundError:
                 return
 
+    def read_bytes(self, path: Path, *, limit: int = _MOST_JSON_BYTES) -> bytes:
+        """A whole file of the store, which another member of the group may have put there.
+
+        Raises FileNotFoundError, and StoreError for anything but a regular file of at most `limit` bytes.
+        """
+        with self.guarded():
+            return untrusted.read_bytes(path, limit=limit)
+
+    def _unusable(self, path: Path, error: OSError) -> StoreError:
+        """The error for a link, a pipe or another thing in the place of a file."""
+        try:
+            whose = f"it belongs to {ownership.name_of(path.lstat().st_uid)}"
+        except OSError:
+            whose = None
+        return StoreError(f"{path} {error.strerror}", context=whose, remedy=self._how_to_replace(path))
+
     def read(self, path: Path, kind: type[T]) -> T:
         try:
             data = untrusted.read_bytes(path, limit=_MOST_JSON_BYTES)
         except FileNotFoundError:
             raise StoreError(f"{path.name} not found in {path.parent}", remedy=LIST_RUNS) from None
+        except untrusted.UntrustedFileError as error:
+            raise self._unusable(path, error) from None
         except OSError as error:
             raise StoreError(
                 f"{path} cannot be read: {error.strerror or error}", remedy=f"check it: ls -l {path}"

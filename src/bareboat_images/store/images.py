@@ -12,7 +12,7 @@ from pathlib import Path
 from bareboat.model import Image, Pin, StoredCapture, StoredLayer
 from bareboat_base import codec, digests
 from bareboat_base.errors import StoreError, UsageError
-from bareboat_base.files import untrusted
+from bareboat_base.files import ownership, untrusted
 from bareboat_base.printable import one_line
 from bareboat_images import pinning
 from bareboat_images.store.files import AGAIN, Files
@@ -21,6 +21,10 @@ from bareboat_images.store.paths import NAME, check_image_name, digest_path, is_
 _LARGEST_DOCUMENT = 4 << 20
 
 log = logging.getLogger("bareboat")
+
+
+class AmbiguousReference(StoreError):
+    """A reference that could mean several images."""
 
 
 class Images(Files):
@@ -37,7 +41,7 @@ class Images(Files):
         with self.guarded():
             digest = self._resolve(reference)
             try:
-                data = self.entry(digest).read_bytes()
+                data = self.read_bytes(self.entry(digest))
             except FileNotFoundError:
                 raise self._no_image(reference) from None
         what = f"the store's entry of image {reference}"
@@ -72,6 +76,8 @@ class Images(Files):
         """Whether there is an entry, possibly damaged, for a digest, a prefix of one, or a name."""
         try:
             return self.entry(self._resolve(reference)).exists()
+        except AmbiguousReference:
+            return True
         except StoreError:
             return False
 
@@ -103,8 +109,8 @@ class Images(Files):
         """One file of the directory captures; None for a damaged one."""
         with self.guarded():
             try:
-                data = path.read_bytes()
-            except FileNotFoundError:
+                data = untrusted.read_bytes(path)
+            except (FileNotFoundError, untrusted.UntrustedFileError):
                 return None
         try:
             return codec.from_json(data, StoredCapture, what=str(path))
@@ -143,11 +149,10 @@ class Images(Files):
     def pinned(self, reference: str) -> Pin | None:
         """What the reference referred to when it was last pulled. None for a pin of another reference, or of
         an image that does not match its digest."""
-        with self.guarded():
-            try:
-                data = self._pin(reference).read_bytes()
-            except FileNotFoundError:
-                return None
+        try:
+            data = self.read_bytes(self._pin(reference))
+        except FileNotFoundError:
+            return None
         again = f"bareboat image pull {shlex.quote(one_line(reference))}   # writes it again"
         pin = codec.from_json(data, Pin, what=f"the pin of {one_line(reference)}", remedy=again)
         if pin.reference == reference and self.covers(pin):
@@ -167,8 +172,7 @@ class Images(Files):
     def document(self, digest: str) -> bytes | None:
         """A stored index, manifest or configuration, not verified; None when missing."""
         try:
-            with open(self.blob(digest), "rb") as stream:
-                return stream.read(_LARGEST_DOCUMENT)
+            return self.read_bytes(self.blob(digest), limit=_LARGEST_DOCUMENT)
         except FileNotFoundError:
             return None
 
@@ -219,9 +223,11 @@ class Images(Files):
     def _resolve(self, reference: str) -> str:
         if digests.is_digest(reference):
             return reference
-        if is_image_name(reference):
+        if digests.may_begin(reference):
+            self._check_not_named(reference)
+        elif is_image_name(reference):
             with contextlib.suppress(FileNotFoundError):
-                named = (self.root / "names" / reference).read_text(errors="replace")
+                named = self.read_bytes(self.root / "names" / reference).decode(errors="replace")
                 if digests.is_digest(named):  # false after a crash while it was written
                     return named
         known = (digests.at(path.parent.name, path.stem) for path in self.entries())
@@ -229,14 +235,27 @@ class Images(Files):
         if len(found) == 1:
             return found[0]
         if found:
-            raise StoreError(
+            raise AmbiguousReference(
                 f"{len(found)} images in the store {self.root} begin with {reference!r}",
                 remedy="give more digits of the digest",
             )
         raise self._no_image(reference)
 
+    def _check_not_named(self, beginning: str) -> None:
+        """Raise for a name that could be the beginning of a digest: it may hide an image from its user."""
+        path = self.root / "names" / beginning
+        try:
+            uid = path.lstat().st_uid
+        except OSError:
+            return
+        raise AmbiguousReference(
+            f"{beginning!r} could be the beginning of a digest, and is also a name in the store {self.root}",
+            context=f"{ownership.name_of(uid)} gave this name; Bareboat refuses such names",
+            remedy=f"remove the name: rm {shlex.quote(str(path))}",
+        )
+
     def _no_image(self, reference: str) -> StoreError:
-        name = reference if NAME.fullmatch(reference) else "NAME"
+        name = reference if NAME.fullmatch(reference) and is_image_name(reference) else "NAME"
         return StoreError(
             f"image {reference!r} not found in the store {self.root}",
             remedy=f"bareboat capture --name {name}   # stores the active environment; "

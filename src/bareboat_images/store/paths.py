@@ -144,22 +144,32 @@ def check_name(name: str) -> None:
             context="allowed: up to 128 letters, digits, dots, dashes, underscores; a letter or digit first",
             remedy="choose a name such as pytorch-2.4",
         )
+    _check_no_digest(name)
 
 
 def is_image_name(text: str) -> bool:
     """Whether an image in the store may have this name: NAME or NAME:TAG."""
     name, colon, tag = text.partition(":")
     tagged = not colon or (_TAG.fullmatch(tag) is not None and name not in _TRANSPORTS)
-    return NAME.fullmatch(name) is not None and tagged
+    return NAME.fullmatch(name) is not None and tagged and not digests.may_begin(text)
 
 
 def check_image_name(name: str) -> None:
     """Raise UsageError for an invalid image name; unlike `check_name`, a tag may follow a colon."""
+    _check_no_digest(name)
     if not is_image_name(name):
         raise UsageError(
             f"{name[:200]!r} is not a valid image name",
             context="allowed: letters, digits, dots, dashes, underscores, and a tag after one colon",
             remedy="choose a name such as pytorch-2.4 or myapp:1.0",
+        )
+
+
+def _check_no_digest(name: str) -> None:
+    if digests.may_begin(name):
+        raise UsageError(
+            f"{name!r} is not a valid image name: it could be the beginning of an image's digest",
+            remedy="choose a name with a letter after f, or with a dash",
         )
 
 

@@ -124,7 +124,7 @@ class Runs(Files):
     @contextlib.contextmanager
     def locked(self, run_id: str) -> Iterator[None]:
         """Allow one writer per run. A POSIX lock ends with its process."""
-        with self.guarded(), open(self.run(run_id) / "lock", "w") as stream:
+        with self.guarded(), open(self._lock(run_id, os.O_RDWR | os.O_CREAT), "r+b") as stream:
             try:
                 fcntl.lockf(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -133,10 +133,14 @@ class Runs(Files):
                 ) from None
             yield
 
+    def _lock(self, run_id: str, flags: int) -> int:
+        """The lock's descriptor; a job may have put a link or a pipe in its place."""
+        return untrusted.open_regular(self.run(run_id) / "lock", flags=flags)
+
     def is_locked(self, run_id: str) -> bool:
         """Whether a process uses the run (`locked`)."""
         try:
-            with open(self.run(run_id) / "lock", "rb") as stream:
+            with open(self._lock(run_id, os.O_RDONLY), "rb") as stream:
                 # struct flock of fcntl(2): type, whence, start, length, process.
                 asked = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
                 found = struct.unpack("hhqqi", fcntl.fcntl(stream, fcntl.F_GETLK, asked))

@@ -6,7 +6,9 @@ its bytes, so both write the same ones at the same offset.
 
 from __future__ import annotations
 
+import errno
 import os
+import secrets
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +16,7 @@ from typing import BinaryIO
 
 from bareboat_base import digests
 from bareboat_base.errors import ImageError
+from bareboat_base.files import untrusted
 from bareboat_images.oci.source import Blob, Descriptor, Source
 
 _CHUNK = 1 << 20
@@ -113,7 +116,20 @@ class Spool:
         self._tell(whole=True)
 
     def _open(self) -> BinaryIO:
-        return open(os.open(self._part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+b", buffering=0)
+        """The part file. In a group's store another member may have put anything in its place, also a file
+        that they go on writing to: then another name is used, which an interrupted pull does not resume."""
+        try:
+            return self._own_part()
+        except (untrusted.UntrustedFileError, PermissionError, IsADirectoryError):
+            self._part = self._part.with_name(f"{self._part.name}-{secrets.token_hex(8)}")
+            return self._own_part()
+
+    def _own_part(self) -> BinaryIO:
+        descriptor = untrusted.open_regular(self._part, flags=os.O_RDWR | os.O_CREAT)
+        if os.fstat(descriptor).st_uid != os.geteuid():
+            os.close(descriptor)
+            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), str(self._part))
+        return open(descriptor, "r+b", buffering=0)
 
     def _verify(self, part: BinaryIO, kept: int, count: Callable[[int], None]) -> bool:
         """Hash the existing part, fetch and hash the rest; whether the whole matches the digest.
