@@ -369,7 +369,7 @@ read_shared() { # $1: why the image cannot be on this node
 
 use_store() { BAREBOAT_TREES=$image_shared BAREBOAT_OWN_TREE=$image_own; }
 
-own_folder() { # $1: a directory for this user only, made if missing; fails where it cannot be made
+own_folder() { # $1: a directory for this user only, made if missing; sets why where it is another user's
   local seen
   mkdir -m 700 "$1" 2> /dev/null
   seen=$(stat -c '%u %a %F' "$1" 2> /dev/null) || return 1
@@ -377,10 +377,8 @@ own_folder() { # $1: a directory for this user only, made if missing; fails wher
     "$UID 700 "*) [ -L "$1" ] || { [ -d "$1" ] && return 0; } ;;
   esac
   # In a directory for everybody, another user could have made it, and containers would run its content.
-  printf 'bareboat: %s%s is not a directory of this user alone, but: %s; no image is copied there\n' \
-    "$1" "$HERE" "$seen" >&2
-  printf '  try: --node-scratch DIR, or --delivery shared; or remove it: ls -ld %s\n' "$1" >&2
-  exit 3
+  why="$1 is not a directory of this user alone, but: $seen; try: --node-scratch DIR"
+  return 1
 }
 
 others_rename() { # $1: the node's scratch; whether others may rename files in it or above it, and where (seen)
@@ -404,9 +402,8 @@ own_folders() { # the user's directory in the node's scratch, and in it the one 
   local scratch seen
   scratch=$(cd -- "${BAREBOAT_TREES%/*/*}" 2> /dev/null && pwd -P) || return 1
   if others_rename "$scratch"; then
-    printf 'bareboat: other users may rename files in %s; no image is copied there\n' "$seen" >&2
-    printf '  try: --node-scratch DIR, or --delivery shared\n' >&2
-    exit 3
+    why="other users may rename files in $seen; try: --node-scratch DIR"
+    return 1
   fi
   own_folder "${BAREBOAT_TREES%/*}" && own_folder "$BAREBOAT_TREES"
 }
@@ -603,6 +600,8 @@ bring_image() { # make it available on this node, with its lock shared; otherwis
         fi
       fi
       exec {image_lock}>&- # and again, shared: it may have been removed in between
+    elif [ -n "$why" ]; then
+      break
     elif [ ! -w "${BAREBOAT_TREES%/*/*}" ]; then
       why="${BAREBOAT_TREES%/*/*} is not a writable directory"
       break
