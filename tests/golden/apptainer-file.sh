@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits, 2 ranks: 1 node x 2 ranks; engine apptainer, launcher torchrun, scheduler local
-# Written by Bareboat 0.1.0, plan sha256:0d659d2c9df9.
+# Written by Bareboat 0.1.0, plan sha256:e70ed767126f.
 # It needs bash and the files under "Requirements", but no Bareboat.
 set -u
 
@@ -311,7 +311,7 @@ seal() { # $@: words. (A here-string is a pipe, or in bash before 5.1 an unnamed
 
 job_command() {
   exec 6>&-
-  exec env \
+  exec /scratch/ada/store/programs/2262571a73a496c1/keyring.run /usr/bin/env \
   -i \
   PATH="$PATH" \
   APPTAINER_CONFIGDIR=/proc/self/bareboat \

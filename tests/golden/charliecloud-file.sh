@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits, 2 ranks: 1 node x 2 ranks; engine charliecloud, launcher torchrun, scheduler local
-# Written by Bareboat 0.1.0, plan sha256:492939ab75ae.
+# Written by Bareboat 0.1.0, plan sha256:e15febf787a0.
 # It needs bash and the files under "Requirements", but no Bareboat.
 set -u
 
@@ -309,7 +309,7 @@ job_command() {
   export \
     BAREBOAT_ENV_0=lo \
     BAREBOAT_ENV_1=1
-  exec env \
+  exec /scratch/ada/store/programs/2262571a73a496c1/keyring.run /usr/bin/env \
   -i \
   -S \
   '"GLOO_SOCKET_IFNAME=${BAREBOAT_ENV_0}" "OMP_NUM_THREADS=${BAREBOAT_ENV_1}"' \

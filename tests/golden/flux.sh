@@ -9,7 +9,7 @@
 #flux: --exclusive
 #flux: --dependency=afterok:17
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher torchrun, scheduler flux
-# Written by Bareboat 0.1.0, plan sha256:ef623b377d7c.
+# Written by Bareboat 0.1.0, plan sha256:de0eed93f1f9.
 # It needs bash and the files under "Requirements", but no Bareboat.
 set -u
 
@@ -432,7 +432,7 @@ job_command() {
     value=${!name}
     passed+=(--setenv "$name" "$value")
   done
-  BAREBOAT_SCRIPT=$BAREBOAT_RUN exec /opt/bwrap \
+  BAREBOAT_SCRIPT=$BAREBOAT_RUN exec /scratch/ada/store/programs/2262571a73a496c1/keyring.run /opt/bwrap \
   --seccomp 197 197< /scratch/ada/store/programs/2262571a73a496c1/full.bpf \
   --bind /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa / \
   --dev-bind /dev /dev \

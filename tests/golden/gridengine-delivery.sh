@@ -13,7 +13,7 @@
 #$ -hold_jid 17
 #$ -r y
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher ranks, scheduler gridengine
-# Written by Bareboat 0.1.0, plan sha256:d971581c2fac.
+# Written by Bareboat 0.1.0, plan sha256:eb81bb331f72.
 # It needs bash and the files under "Requirements", but no Bareboat.
 set -u
 
@@ -753,7 +753,7 @@ job_command() {
     value=${!name}
     passed+=(--setenv "$name" "$value")
   done
-  BAREBOAT_SCRIPT=$BAREBOAT_RUN /opt/bwrap \
+  BAREBOAT_SCRIPT=$BAREBOAT_RUN /scratch/ada/store/programs/2262571a73a496c1/keyring.run /opt/bwrap \
   --seccomp 197 197< /scratch/ada/store/programs/2262571a73a496c1/full.bpf \
   --bind "$BAREBOAT_TREES"/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa / \
   --dev-bind /dev /dev \

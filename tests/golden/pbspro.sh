@@ -9,7 +9,7 @@
 #PBS -W depend=afterok:17
 #PBS -r y
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher torchrun, scheduler pbs
-# Written by Bareboat 0.1.0, plan sha256:8f8051ed8423.
+# Written by Bareboat 0.1.0, plan sha256:1be04303379e.
 # It needs bash and the files under "Requirements", but no Bareboat.
 set -u
 
@@ -432,7 +432,7 @@ job_command() {
     value=${!name}
     passed+=(--setenv "$name" "$value")
   done
-  BAREBOAT_SCRIPT=$BAREBOAT_RUN exec /opt/bwrap \
+  BAREBOAT_SCRIPT=$BAREBOAT_RUN exec /scratch/ada/store/programs/2262571a73a496c1/keyring.run /opt/bwrap \
   --seccomp 197 197< /scratch/ada/store/programs/2262571a73a496c1/full.bpf \
   --bind /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa / \
   --dev-bind /dev /dev \

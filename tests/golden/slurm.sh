@@ -15,7 +15,7 @@
 #SBATCH --signal=B:USR1@300
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher torchrun, scheduler slurm
-# Written by Bareboat 0.1.0, plan sha256:1164aa597c50.
+# Written by Bareboat 0.1.0, plan sha256:161f41cd53a8.
 # It needs bash and the files under "Requirements", but no Bareboat.
 set -u
 
@@ -427,7 +427,7 @@ job_command() {
     value=${!name}
     passed+=(--setenv "$name" "$value")
   done
-  BAREBOAT_SCRIPT=$BAREBOAT_RUN exec /opt/bwrap \
+  BAREBOAT_SCRIPT=$BAREBOAT_RUN exec /scratch/ada/store/programs/2262571a73a496c1/keyring.run /opt/bwrap \
   --seccomp 197 197< /scratch/ada/store/programs/2262571a73a496c1/full.bpf \
   --bind /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa / \
   --dev-bind /dev /dev \

@@ -5,7 +5,7 @@
 #flux: --cores-per-slot=1
 #flux: --time-limit=5400s
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher ranks, scheduler flux
-# Written by Bareboat 0.1.0, plan sha256:29bf4c6cbb28.
+# Written by Bareboat 0.1.0, plan sha256:c208257b8da3.
 # It needs bash and the files under "Requirements", but no Bareboat.
 set -u
 
@@ -434,7 +434,7 @@ job_command() {
     value=${!name}
     passed+=(--setenv "$name" "$value")
   done
-  BAREBOAT_SCRIPT=$BAREBOAT_RUN /opt/bwrap \
+  BAREBOAT_SCRIPT=$BAREBOAT_RUN /scratch/ada/store/programs/2262571a73a496c1/keyring.run /opt/bwrap \
   --seccomp 197 197< /scratch/ada/store/programs/2262571a73a496c1/full.bpf \
   --bind /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa / \
   --dev-bind /dev /dev \

@@ -9,7 +9,7 @@
 #$ -t 1-6
 #$ -tc 2
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher ranks, scheduler gridengine
-# Written by Bareboat 0.1.0, plan sha256:fd69117ea1e3.
+# Written by Bareboat 0.1.0, plan sha256:b7d0e083b6d9.
 # It needs bash and the files under "Requirements", but no Bareboat.
 set -u
 
@@ -438,7 +438,7 @@ job_command() {
     value=${!name}
     passed+=(--setenv "$name" "$value")
   done
-  BAREBOAT_SCRIPT=$BAREBOAT_RUN /opt/bwrap \
+  BAREBOAT_SCRIPT=$BAREBOAT_RUN /scratch/ada/store/programs/2262571a73a496c1/keyring.run /opt/bwrap \
   --seccomp 197 197< /scratch/ada/store/programs/2262571a73a496c1/full.bpf \
   --bind /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa / \
   --dev-bind /dev /dev \

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits: 1 node x 1 ranks; engine bubblewrap, launcher torchrun, scheduler local
-# Written by Bareboat 0.1.0, plan sha256:035ea5a624b0.
+# Written by Bareboat 0.1.0, plan sha256:70348fc627e2.
 # It needs bash and the files under "Requirements", but no Bareboat.
 set -u
 
@@ -175,7 +175,7 @@ seal() { # $@: words. (A here-string is a pipe, or in bash before 5.1 an unnamed
 
 job_command() {
   exec 6>&-
-  BAREBOAT_SCRIPT=$BAREBOAT_RUN exec /opt/bwrap \
+  BAREBOAT_SCRIPT=$BAREBOAT_RUN exec /scratch/ada/store/programs/2262571a73a496c1/keyring.run /opt/bwrap \
   --seccomp 197 197< /scratch/ada/store/programs/2262571a73a496c1/full.bpf \
   --bind /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa / \
   --dev-bind /dev /dev \

@@ -218,7 +218,7 @@ def test_a_name_that_could_begin_a_digest_is_refused(name: str, shared: Store, p
     assert set(shared.names()) == {"app"}
 
 
-@pytest.mark.parametrize("verb", [("show",), ("verify",), ("save", "x.tar"), ("tree",), ("rm",)])
+@pytest.mark.parametrize("verb", [("show",), ("verify",), ("history",), ("tree",), ("rm",)])
 @pytest.mark.parametrize("is_pulled", [True, False])
 def test_a_planted_name_never_hides_an_image(
     verb: tuple[str, ...], is_pulled: bool, shared: Store, place: Path
@@ -231,7 +231,7 @@ def test_a_planted_name_never_hides_an_image(
     planted.chmod(0o664)
     members_home(place)
     before = everything(shared.root)
-    code, said = as_member(place, "image", verb[0], digits, *verb[1:])
+    code, said = as_member(place, "image", *verb, digits)
     if verb == ("rm",) and not is_pulled:  # only a name, and what it names belongs to another
         assert code == 0, said
         return

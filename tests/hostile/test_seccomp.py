@@ -11,6 +11,7 @@ import os
 import shutil
 import struct
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from engine_lab import Lab, base_site, lab  # noqa: F401
 from bareboat.engines import Seccomp
 from bareboat.registry import engine as engine_named
 from bareboat_base import seccomp
-from bareboat_base.seccomp import loader, program, starter
+from bareboat_base.seccomp import keyring, loader, program, starter
 from bareboat_base.seccomp.table import ADDED
 
 PODMANS = Path("/usr/share/containers/seccomp.json")
@@ -190,7 +191,7 @@ def test_the_files_are_those_that_are_pinned(machine: str) -> None:
 
 
 @pytest.mark.parametrize("machine", program.MACHINES)
-@pytest.mark.parametrize("name", ["loader", "starter"])
+@pytest.mark.parametrize("name", ["keyring", "loader", "starter"])
 def test_the_program_is_its_source(name: str, machine: str, tmp_path: Path) -> None:
     prefix = "" if os.uname().machine == machine else f"{machine}-linux-gnu-"
     if shutil.which(f"{prefix}as") is None:
@@ -199,7 +200,7 @@ def test_the_program_is_its_source(name: str, machine: str, tmp_path: Path) -> N
     subprocess.run([f"{prefix}as", str(source), "-o", "made.o"], check=True, cwd=tmp_path)
     argv = [f"{prefix}objcopy", "-O", "binary", "-j", ".text", "made.o", "made.bin"]
     subprocess.run(argv, check=True, cwd=tmp_path)
-    code = {"loader": loader, "starter": starter}[name].CODE[machine]
+    code = {"keyring": keyring, "loader": loader, "starter": starter}[name].CODE[machine]
     assert base64.b64encode((tmp_path / "made.bin").read_bytes()).decode() == code
 
 
@@ -330,3 +331,68 @@ def test_a_node_that_does_not_see_the_filter_does_not_run_the_job(lab: Lab) -> N
     assert done.returncode != 0
     assert "it ran" not in done.stdout
     assert "the seccomp filter" in done.stderr
+
+
+KEYS = """\
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+add_key, keyctl = {"x86_64": (248, 250), "aarch64": (217, 219)}[os.uname().machine]
+SESSION, USER = ctypes.c_long(-3), ctypes.c_long(-4)
+found = ctypes.create_string_buffer(99)
+def ask(*words):
+    return libc.syscall(ctypes.c_long(keyctl), *words)
+"""
+OWN_KEY = f"""{KEYS}
+assert ask(1, None) > 0, "a new session keyring"
+key = libc.syscall(ctypes.c_long(add_key), b"user", b"bareboat-ticket", b"secret", 6, SESSION)
+assert key > 0
+"""
+SEEN = f"""{KEYS}
+for ring in (SESSION, USER):
+    key = ask(10, ring, b"user", b"bareboat-ticket", 0)
+    size = ask(11, key, found, 99) if key > 0 else 0
+    print(found.raw[:size].decode() or "nothing")
+print("bareboat-ticket" in open("/proc/keys").read())
+"""
+
+
+@pytest.fixture
+def session_key() -> None:
+    """A key of this process's session, as a Kerberos ticket is."""
+    if not os.path.exists("/proc/keys"):
+        pytest.skip("this kernel has no keys")
+    exec(OWN_KEY, {})
+
+
+@pytest.mark.usefixtures("session_key")
+def test_the_session_key_is_seen_without_a_container() -> None:
+    done = subprocess.run([sys.executable, "-c", SEEN], capture_output=True, text=True, check=True)
+    assert done.stdout.split()[0] == "secret"
+
+
+@pytest.mark.usefixtures("session_key")
+@pytest.mark.parametrize("is_on", [True, False], ids=["", "seccomp = false"])
+def test_a_container_does_not_have_the_session_s_keys(lab: Lab, is_on: bool) -> None:  # noqa: F811
+    """As with Podman, which joins a new session keyring; the list of calls allows keyctl(2)."""
+    if lab.contains:
+        session, user, _ = lab.says(SEEN, **({} if is_on else {"seccomp": False})).split()
+        assert (session, user) == ("nothing", "nothing")
+
+
+def limited(most: int, argv: list[str]) -> str:
+    """Run a command many times at once, with room for few keys."""
+    hold = [subprocess.Popen([*argv, "/bin/sh", "-c", "read x; echo $x"], stdin=subprocess.PIPE,
+                             stdout=subprocess.PIPE, text=True) for _ in range(most)]  # fmt: skip
+    return "".join(each.communicate("ok\n")[0] for each in hold)
+
+
+def test_more_containers_than_keys_all_start(tmp_path: Path) -> None:
+    """A node of 256 ranks has more containers than the kernel gives keys to a user (200)."""
+    program = tmp_path / "keyring.run"
+    program.write_bytes(keyring.elf(os.uname().machine))
+    program.chmod(0o755)
+    limit = Path("/proc/sys/kernel/keys/maxkeys")
+    if os.getuid() == 0 or not limit.exists() or int(limit.read_text()) > 300:
+        pytest.skip("this user has no limit on keys")
+    most = int(limit.read_text()) + 20
+    assert limited(most, [str(program)]) == "ok\n" * most

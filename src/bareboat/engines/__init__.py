@@ -32,6 +32,7 @@ from bareboat.model import (
     Refusal,
     Site,
     Variable,
+    Word,
 )
 
 
@@ -87,10 +88,11 @@ class Apart(StrEnum):
 class Guard:
     """The filter of system calls on the command (`bareboat_base.seccomp`), with its files in `folder`.
     `full`: it allows what Podman allows by default; otherwise it only prevents programs inside from
-    typing into the user's terminal."""
+    typing into the user's terminal. `runs`: programs in the store can be executed."""
 
     folder: str
     full: bool
+    runs: bool = True
 
     #: The descriptor by which an engine gets the program or the loader. The C library, bash and launchers
     #: that talk to their ranks do not use this number.
@@ -99,6 +101,13 @@ class Guard:
     def program(self) -> str:
         """The program for seccomp(2)."""
         return f"{self.folder}/{'full' if self.full else 'terminal'}.bpf"
+
+    def without_keys(self, argv: tuple[Word, ...]) -> tuple[Word, ...]:
+        """The engine's command with a new session keyring: the host's may hold the user's tickets."""
+        if not self.runs:
+            return argv
+        engine = "/usr/bin/env" if argv[0] == "env" else argv[0]  # the program does not search PATH
+        return (f"{self.folder}/keyring.run", engine, *argv[1:])
 
     def loader(self, *, full: bool | None = None) -> str:
         """The program that installs the filter on itself and then executes its arguments."""

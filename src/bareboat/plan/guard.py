@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import UNSET
 
-from bareboat.engines import Engine, Guard, Seccomp
+from bareboat.engines import PROGRAMS_IN_STORE, Engine, Guard, Seccomp, refusal
 from bareboat.model import Decision, Job, Requirement, Site
 
 #: In `Site.other_tools`: the directory of the filters (`bareboat.runs.programs.provide_filters`).
@@ -40,7 +40,8 @@ def choose_guard(job: Job, engine: Engine, site: Site) -> tuple[Guard | None, tu
     decided = (Decision(subject="seccomp", choice=choice, reason=reason),)
     if folder is None or kind not in (Seccomp.FULL, Seccomp.TERMINAL):
         return None, decided
-    return Guard(folder, full=kind is Seccomp.FULL and is_on), decided
+    runs = refusal(site, PROGRAMS_IN_STORE) is None
+    return Guard(folder, full=kind is Seccomp.FULL and is_on, runs=runs), decided
 
 
 def filter_needed(guard: Guard | None) -> tuple[Requirement, ...]:

@@ -106,4 +106,7 @@ def compose(
         environment = inject.environment(environment, gpu.driver, gpu.compat)
     if engine.CONTAINS and image is not None:
         environment["BAREBOAT_IMAGE"] = image.digest
-    return enclosure.wrap(msgspec.structs.replace(launched, environment=environment), container)
+    wrapped = enclosure.wrap(msgspec.structs.replace(launched, environment=environment), container)
+    if container.guard is None:
+        return wrapped
+    return msgspec.structs.replace(wrapped, argv=container.guard.without_keys(wrapped.argv))

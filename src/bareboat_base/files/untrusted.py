@@ -72,9 +72,9 @@ def _is_link(path: str | bytes | Path, dir_fd: int | None) -> bool:
         return False
 
 
-def stream(path: str | Path, *, buffering: int = -1) -> BinaryIO:
+def stream(path: str | bytes | Path, *, buffering: int = -1) -> BinaryIO:
     """Open a regular file as a binary stream. Raises what `open_regular` raises."""
-    return open(open_regular(path), "rb", buffering)  # type: ignore[return-value]
+    return open(open_regular(path), "rb", buffering)
 
 
 def read_bytes(path: str | Path, *, limit: int = SMALL_BYTES, follow: bool = False) -> bytes:

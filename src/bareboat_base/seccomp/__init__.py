@@ -2,26 +2,27 @@
 
 Two of them: FULL allows what Podman allows by default (`table`), TERMINAL only prevents input into the user's
 terminal. Each comes as a program for the kernel (.bpf) and as a loader for engines that do not accept one
-(.run). They are made once and stored in the store.
+(.run). Beside them KEYRING, a program in front of the engine. They are made once and stored in the store.
 """
 
 from __future__ import annotations
 
 FULL, TERMINAL = "full", "terminal"
-NAMES = tuple(f"{name}.{kind}" for name in (FULL, TERMINAL) for kind in ("bpf", "run"))
+KEYRING = "keyring.run"
+NAMES = (*(f"{name}.{kind}" for name in (FULL, TERMINAL) for kind in ("bpf", "run")), KEYRING)
 
 #: Machine -> the first 16 digits of the SHA-256 of its files; a test rebuilds them.
 DIGESTS = {
-    "x86_64": "2262571a73a496c1",
-    "aarch64": "dde57a0ae79ecdc2",
+    "x86_64": "64f5edc3eabfcbc9",
+    "aarch64": "c448ab7fbd3d497f",
 }
 
 
 def files(machine: str) -> dict[str, bytes]:
     """Name -> content of all files for this machine."""
-    from bareboat_base.seccomp import loader, program  # only where the store lacks them
+    from bareboat_base.seccomp import keyring, loader, program  # only where the store lacks them
 
-    found = {}
+    found = {KEYRING: keyring.elf(machine)}
     for name, filter_of in ((FULL, program.full), (TERMINAL, program.terminal)):
         compiled = filter_of(machine)
         found[f"{name}.bpf"] = compiled

@@ -125,7 +125,7 @@ def facts_of(path: Path) -> Path:
 
 
 def sha256(path: Path) -> str:
-    with untrusted.stream(path) as stream:
+    with open(untrusted.open_regular(path), "rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 

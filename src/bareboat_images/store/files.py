@@ -224,7 +224,7 @@ class Files(Paths):
         try:
             whose = f"it belongs to {ownership.name_of(path.lstat().st_uid)}"
         except OSError:
-            whose = None
+            whose = ""
         return StoreError(f"{path} {error.strerror}", context=whose, remedy=self._how_to_replace(path))
 
     def read(self, path: Path, kind: type[T]) -> T:
