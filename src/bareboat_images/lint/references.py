@@ -28,9 +28,8 @@ def _added(subject: RecipeSubject) -> Iterator[Hit]:
 
 
 def _adds(subject: ImageSubject) -> Iterator[Hit]:
-    found = subject.execution.get("OnBuild")
-    for text in (found if isinstance(found, list) else [])[:_MOST_SHOWN]:
-        yield Hit(message=f"the image adds to builds: {shown_trigger(str(text))}")
+    for text in (subject.execution.on_build or ())[:_MOST_SHOWN]:
+        yield Hit(message=f"the image adds to builds: {shown_trigger(text)}")
 
 
 def _private(subject: RecipeSubject) -> Iterator[Hit]:
