@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import json
+import tomllib
+from collections.abc import Iterator
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from recipe_sites import HDR, target
 
-from bareboat.project.recipes import composition, definition, dockerfile, lists, python_lists, wanted
+from bareboat.project.recipes import composition, definition, dockerfile, foreign, lists, python_lists, wanted
 from bareboat.project.recipes.choices import Choices
 from bareboat.project.recipes.listed import Listed
 from bareboat.project.recipes.wanted import Wanted
@@ -266,8 +269,8 @@ def test_what_an_image_cannot_be_given(line: str, left: str) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("environment.yml", "dependencies: python\n", "dependencies: is not a list"),
-        ("environment.yml", "dependencies:\n- pip:\n    torch\n", "pip: is not a list"),
+        ("environment.yml", "dependencies: python\n", "dependencies is text, not a list"),
+        ("environment.yml", "dependencies:\n- pip:\n    torch\n", "pip is text, not a list"),
         ("uv.lock", "version = 2\n", "version 2 of the format is not supported"),
     ],
 )
@@ -436,3 +439,87 @@ def test_aliases_of_yaml_cost_nothing() -> None:
     for name, key in (("environment.yml", "dependencies"), ("conda-lock.yml", "package"), ("pixi.lock", "x")):
         with contextlib.suppress(UsageError):
             lists.read(name, f"{bomb}{key}: *a59\n")
+
+
+#: Lists with every key that their readers read.
+WHOLE = {
+    "uv.lock": 'version = 1\nrequires-python = ">=3"\n[[package]]\nname = "numpy"\nversion = "1"\n'
+    'source = { editable = "..", directory = "..", path = ".." }\n',
+    "pylock.toml": 'requires-python = ">=3"\n[[packages]]\nname = "numpy"\nversion = "1"\n'
+    'directory = { path = ".." }\n',
+    "poetry.lock": POETRY,
+    "pdm.lock": '[[package]]\nname = "numpy"\nversion = "1"\npath = ".."\n',
+    "Pipfile.lock": PIPFILE,
+    "pixi.lock": PIXI,
+    "conda-lock.yml": CONDA_LOCK,
+    "environment.yml": "prefix: /x\ndependencies:\n- numpy\n- pip:\n  - rich\n",
+    "renv.lock": '{"R": {"Version": "4.3.1"}, "Packages": {"lme4": {"Version": "1", "Source": "Local"}}}',
+    "Manifest.toml": 'julia_version = "1.10.4"\n[[deps.Flux]]\nversion = "0.14"\npath = ".."\n',
+    "pyproject.toml": '[project]\nrequires-python = ">=3"\ndependencies = ["numpy"]\ndynamic = ["version"]\n'
+    "[tool.uv]\npackage = true\n"
+    '[tool.poetry]\npackage-mode = true\n[tool.poetry.dependencies]\npython = "^3.10"\n',
+}
+OTHERS = ("zqxj", 7, 1.5, True, ["zqxj"], [7], {"zqxj": "zqxj"}, {"zqxj": 7})
+
+
+def variants(value: object) -> Iterator[object]:
+    """The same data, each with one value of another type."""
+    for other in OTHERS:
+        if type(other) is not type(value):
+            yield other
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from ({**value, key: each} for each in variants(inner))
+    elif isinstance(value, list):
+        for at, inner in enumerate(value):
+            yield from ([*value[:at], each, *value[at + 1 :]] for each in variants(inner))
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_values_of_another_type_are_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No letter of a text becomes a package, and no list becomes its textual form."""
+    parsed = tomllib.loads if name.endswith((".toml", ".lock")) else yaml.safe_load
+    data = json.loads(WHOLE[name]) if WHOLE[name].startswith("{") else None
+    if data is None:
+        data = yaml.safe_load(WHOLE[name]) if name == "pixi.lock" else parsed(WHOLE[name])
+    count = refused = 0
+    for each in variants(data):
+        for parser in ("toml", "from_json", "yaml"):
+            monkeypatch.setattr(foreign, parser, lambda _text, each=each: foreign.Table(each))
+        count += 1
+        try:
+            found = lists.read(name, "x = 1", "")
+        except UsageError as error:
+            refused += 1
+            assert error.remedy  # noqa: PT017
+            assert "not " in error.context  # noqa: PT017
+            continue
+        for word in (*found.packages, *found.packages.values(), found.python, found.version):
+            assert len(word) != 1 or word in "17", (each, found)
+            assert not set(word) & set("[{'"), (each, found)
+    assert refused > count / 3
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("pyproject.toml", '[project]\nname = "a"\ndependencies = "numpy"\n',
+         "project.dependencies is text, not a list"),
+        ("pyproject.toml", "[project]\nrequires-python = 3.11\n",
+         "project.requires-python is a number, not text"),
+        ("pyproject.toml", "[project]\ndependencies = [1]\n",
+         "project.dependencies[0] is a number, not text"),
+        ("environment.yml", "dependencies: numpy\n", "dependencies is text, not a list"),
+        ("uv.lock", 'package = "numpy"\n', "package is text, not a list"),
+        ("Pipfile.lock", '{"default": {"numpy": "*"}}', "default.numpy is text, not a table"),
+    ],
+)  # fmt: skip
+def test_the_key_of_a_wrong_type_is_named(name: str, content: str, reason: str) -> None:
+    with pytest.raises(UsageError) as error:
+        lists.read(name, content)
+    assert reason in error.value.context
+
+
+def test_dependencies_of_a_script_are_a_list() -> None:
+    with pytest.raises(ValueError, match="dependencies is text, not a list"):
+        python_lists.inline('# /// script\n# dependencies = "numpy"\n# ///\n')

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from bareboat_base.printable import one_line
 
@@ -47,38 +46,15 @@ def normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def outside(name: str, place: object) -> Iterator[str]:
+def outside(name: str, place: str) -> Iterator[str]:
     """What is left out where a package's source is not in the project."""
-    if isinstance(place, str) and place.startswith(("..", "/", "file:", "~")):
+    if place.startswith(("..", "/", "file:", "~")):
         yield f"{one_line(name)}: its source {one_line(place)} is outside the project"
 
 
-def tables(value: Any) -> Iterator[dict[str, Any]]:
-    """The entries of a list of tables. Raises ValueError for other entries."""
-    for each in value or ():
-        if not isinstance(each, dict):
-            raise ValueError("a package is not a table")
-        yield each
-
-
-def word(table: Mapping[str, Any], key: str) -> str:
-    """A text that must be there. Raises ValueError."""
-    value = table.get(key)
-    if not isinstance(value, str) or not value or not value.isprintable():
-        raise ValueError(f"a package has no {key}")
-    return value
-
-
-def text(value: object) -> str:
-    """Text, and "" for nothing. Raises ValueError for other values: aliases of YAML may make them huge."""
-    if value is None or isinstance(value, str | int | float):
-        return "" if value is None else str(value)
-    raise ValueError("a value is not text")
-
-
-def version(value: object) -> str:
+def version(value: str) -> str:
     """A version such as 4.3.1, and "" for anything else."""
-    return value if isinstance(value, str) and re.fullmatch(r"\d+(\.\d+){1,2}", value) else ""
+    return value if re.fullmatch(r"\d+(\.\d+){1,2}", value) else ""
 
 
 def unique(lines: Iterable[str]) -> tuple[str, ...]:

@@ -50,7 +50,7 @@ def read(file: str, text: str, companion: str = "") -> Listed:
     }  # fmt: skip
     try:
         found = readers[kind](text, companion)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(
             f"{one_line(file)} cannot be read: it is not a valid list of its kind",
             context=one_line(str(error) or type(error).__name__),

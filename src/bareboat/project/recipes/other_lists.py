@@ -7,25 +7,23 @@ https://rstudio.github.io/renv/articles/lockfile.html and https://pkgdocs.julial
 from __future__ import annotations
 
 import re
-import tomllib
-from typing import Any
 
-from bareboat.project.recipes import python_lists
-from bareboat.project.recipes.listed import Listed, normal, outside, tables, text, unique, version, word
+from bareboat.project.recipes import foreign, python_lists
+from bareboat.project.recipes.foreign import Table
+from bareboat.project.recipes.listed import Listed, normal, outside, unique, version
 from bareboat_base.printable import one_line
 
 _PLATFORMS = ("linux-64", "linux-aarch64")
 
 
 def pixi(content: str, _companion: str) -> Listed:
-    data = _yaml(content)
-    default = (data.get("environments") or {}).get("default") or {}
-    by_platform = default.get("packages") or {}
-    mine = next((by_platform[name] for name in _PLATFORMS if name in by_platform), None)
+    data = foreign.yaml(content)
+    by_platform = data.table("environments").table("default").table("packages")
+    mine = next((name for name in _PLATFORMS if name in by_platform), None)
     left_out = [] if mine is not None else ["the environment default is not locked for linux-64"]
     packages: dict[str, str] = {}
-    for each in tables(mine):
-        location = text(each.get("conda") or each.get("pypi"))
+    for each in by_platform.tables(mine or ""):
+        location = each.text("conda") or each.text("pypi")
         name, version = _of_file(location)
         packages[normal(name)] = version
         left_out += outside(name or location, location)
@@ -35,19 +33,19 @@ def pixi(content: str, _companion: str) -> Listed:
 
 
 def conda_lock(content: str, _companion: str) -> Listed:
-    data = _yaml(content)
     packages: dict[str, str] = {}
     left_out: list[str] = []
     platforms: set[str] = set()
-    for each in tables(data.get("package")):
-        platforms.add(text(each.get("platform")))
-        if each.get("platform") not in _PLATFORMS:
+    for each in foreign.yaml(content).tables("package"):
+        platforms.add(each.text("platform"))
+        if each.text("platform") not in _PLATFORMS:
             continue
-        packages[normal(word(each, "name"))] = text(each.get("version"))
-        if each.get("manager") == "pip":
-            left_out.append(f"{each['name']}: from pip, which micromamba leaves out of a conda-lock.yml")
+        name = each.word("name")
+        packages[normal(name)] = each.scalar("version")
+        if each.text("manager") == "pip":
+            left_out.append(f"{name}: from pip, which micromamba leaves out of a conda-lock.yml")
     if platforms and not platforms & set(_PLATFORMS):
-        left_out.append(f"it is locked for {', '.join(sorted(platforms))}, not for linux-64")
+        left_out.append(f"it is locked for {one_line(', '.join(sorted(platforms)))}, not for linux-64")
     return Listed(kind="conda-lock", packages=packages, hashed=True,
                   version=packages.get("python", ""), left_out=unique(left_out))  # fmt: skip
 
@@ -65,29 +63,22 @@ def conda_explicit(content: str, _companion: str) -> Listed:
 
 
 def conda(content: str, _companion: str) -> Listed:
-    data = _yaml(content)
+    data = foreign.yaml(content)
     packages: dict[str, str] = {}
     left_out: list[str] = []
-    for each in _listed(data, "dependencies"):
-        if isinstance(each, dict):
-            for line in _listed(each, "pip"):
-                packages |= python_lists.requirements(text(line)).packages
-                left_out += python_lists.requirements(text(line)).left_out
+    for each in data.texts_and_tables("dependencies"):
+        if isinstance(each, Table):
+            for line in each.texts("pip"):
+                found = python_lists.requirements(line)
+                packages |= found.packages
+                left_out += found.left_out
             continue
-        name, version = _of_spec(text(each))
+        name, version = _of_spec(each)
         packages[normal(name)] = version
-    if data.get("prefix"):
-        left_out.append(f"prefix: {one_line(text(data['prefix']))}: a directory of this machine; ignored")
+    if prefix := data.text("prefix"):
+        left_out.append(f"prefix: {one_line(prefix)}: a directory of this machine; ignored")
     return Listed(kind="conda", packages=packages,
                   version=packages.get("python", ""), left_out=unique(left_out))  # fmt: skip
-
-
-def _listed(data: dict[str, Any], key: str) -> list[Any]:
-    """Raises ValueError for one text, whose letters would be taken for packages."""
-    value = data.get(key) or []
-    if not isinstance(value, list):
-        raise ValueError(f"{key}: is not a list; each entry is a line that begins with a dash")
-    return value
 
 
 def _of_spec(spec: str) -> tuple[str, str]:
@@ -110,43 +101,33 @@ def _of_file(location: str) -> tuple[str, str]:
 
 
 def renv(content: str, _companion: str) -> Listed:
-    import json
-
-    data = json.loads(content)
+    data = foreign.from_json(content)
     packages: dict[str, str] = {}
     left_out: list[str] = []
-    for name, each in (data.get("Packages") or {}).items():
-        packages[name] = str(each.get("Version") or "")
-        if each.get("Source") in ("Local", "unknown"):
-            left_out.append(f"{name}: its source is {each['Source']}, which is not in the lock file")
-    found = version((data.get("R") or {}).get("Version"))
+    listed = data.table("Packages")
+    for name in listed:
+        each = listed.table(name)
+        packages[name] = each.text("Version")
+        if (source := each.text("Source")) in ("Local", "unknown"):
+            left_out.append(f"{one_line(name)}: its source is {source}, which is not in the lock file")
+    found = version(data.table("R").text("Version"))
     if not found:
         left_out.append("it does not name the version of R; without --base, the recipe has Debian's")
     return Listed(kind="renv", packages=packages, version=found, left_out=unique(left_out))
 
 
 def julia(content: str, _companion: str) -> Listed:
-    data = tomllib.loads(content)
+    data = foreign.toml(content)
     packages: dict[str, str] = {}
     left_out: list[str] = []
-    # Before format 2, each package was a table of its own at the top.
-    old = {name: value for name, value in data.items() if isinstance(value, list)}
-    for name, entries in (data.get("deps") or old).items():
-        for each in tables(entries):
-            packages[name] = str(each.get("version") or "stdlib")
-            if place := each.get("path"):
-                left_out.append(f"{name}: a package in development at {one_line(str(place))}")
+    # Before format 2, each package was a list of tables at the top.
+    listed = data.table("deps") if "deps" in data else data
+    for name in listed:
+        if listed is data and not listed.is_list(name):
+            continue
+        for each in listed.tables(name):
+            packages[name] = each.text("version") or "stdlib"
+            if place := each.text("path"):
+                left_out.append(f"{one_line(name)}: a package in development at {one_line(place)}")
     return Listed(kind="julia", packages=packages,
-                  version=version(data.get("julia_version")), left_out=unique(left_out))  # fmt: skip
-
-
-def _yaml(content: str) -> dict[str, Any]:
-    import yaml
-
-    try:
-        data = yaml.load(content, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except yaml.YAMLError as error:
-        raise ValueError(str(error)) from None
-    if not isinstance(data, dict):
-        raise ValueError("it is not a mapping")
-    return data
+                  version=version(data.text("julia_version")), left_out=unique(left_out))  # fmt: skip

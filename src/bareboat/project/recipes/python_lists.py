@@ -9,37 +9,39 @@ Pure.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from bareboat.project.recipes.listed import Listed, normal, outside, tables, unique, word
+from bareboat.project.recipes import foreign
+from bareboat.project.recipes.foreign import Table
+from bareboat.project.recipes.listed import Listed, normal, outside, unique
 from bareboat_base.errors import UsageError
 from bareboat_base.printable import one_line
 
 
-def uv(text: str, companion: str) -> Listed:
-    data = tomllib.loads(text)
-    if (form := data.get("version", 1)) != 1:
-        raise ValueError(f"version {one_line(str(form))} of the format is not supported, only version 1")
+def uv(content: str, companion: str) -> Listed:
+    data = foreign.toml(content)
+    form = data.scalar("version") or "1"
+    if form != "1":
+        raise ValueError(f"version {one_line(form)} of the format is not supported, only version 1")
     project = _pyproject(companion)
     packages: dict[str, str] = {}
     left_out: list[str] = []
     git = False
-    for each in tables(data.get("package")):
-        source = each.get("source") or {}
-        name = normal(word(each, "name"))
-        if "virtual" in source or source.get("editable") == ".":
+    for each in data.tables("package"):
+        source = each.table("source")
+        name = normal(each.word("name"))
+        if "virtual" in source or source.text("editable") == ".":
             continue
         for kind in ("editable", "directory", "path"):
-            left_out += outside(name, source.get(kind))
+            left_out += outside(name, source.text(kind))
         git = git or "git" in source
-        packages[name] = str(each.get("version") or "")
+        packages[name] = each.text("version")
     return Listed(
         kind="uv",
         packages=packages,
-        python=str(data.get("requires-python") or project.get("requires-python") or ""),
+        python=data.text("requires-python") or project.text("requires-python"),
         hashed=True,
         builds=_builds(companion),
         needs_git=git,
@@ -47,27 +49,27 @@ def uv(text: str, companion: str) -> Listed:
     )
 
 
-def pylock(text: str, _companion: str) -> Listed:
-    data = tomllib.loads(text)
+def pylock(content: str, _companion: str) -> Listed:
+    data = foreign.toml(content)
     packages: dict[str, str] = {}
     left_out: list[str] = []
     git = False
-    for each in tables(data.get("packages")):
-        name = normal(word(each, "name"))
-        packages[name] = str(each.get("version") or "")
+    for each in data.tables("packages"):
+        name = normal(each.word("name"))
+        packages[name] = each.text("version")
         git = git or "vcs" in each
-        left_out += outside(name, (each.get("directory") or {}).get("path"))
+        left_out += outside(name, each.table("directory").text("path"))
     return Listed(
-        kind="pylock", packages=packages, python=str(data.get("requires-python") or ""),
+        kind="pylock", packages=packages, python=data.text("requires-python"),
         hashed=True, needs_git=git, left_out=unique(left_out),
     )  # fmt: skip
 
 
-def poetry(text: str, companion: str) -> Listed:
-    data = tomllib.loads(text)
+def poetry(content: str, companion: str) -> Listed:
+    data = foreign.toml(content)
     return replace(
-        _of_packages("poetry", data.get("package"), companion),
-        python=_pep440(str((data.get("metadata") or {}).get("python-versions") or "")),
+        _of_packages("poetry", data, companion),
+        python=_pep440(data.table("metadata").text("python-versions")),
     )
 
 
@@ -84,39 +86,39 @@ def _pep440(ranges: str) -> str:
     return ",".join(found)
 
 
-def pdm(text: str, companion: str) -> Listed:
-    return _of_packages("pdm", tomllib.loads(text).get("package"), companion)
+def pdm(content: str, companion: str) -> Listed:
+    return _of_packages("pdm", foreign.toml(content), companion)
 
 
-def _of_packages(kind: str, listed: Any, companion: str) -> Listed:
+def _of_packages(kind: str, data: Table, companion: str) -> Listed:
     packages: dict[str, str] = {}
     left_out: list[str] = []
     git = False
-    for each in tables(listed):
-        name = normal(word(each, "name"))
-        packages[name] = str(each.get("version") or "")
-        source = each.get("source") or {}
-        git = git or source.get("type") == "git" or "git" in each
-        is_local = source.get("type") in ("directory", "file")
-        left_out += outside(name, source.get("url") if is_local else each.get("path"))
+    for each in data.tables("package"):
+        name = normal(each.word("name"))
+        packages[name] = each.text("version")
+        source = each.table("source")
+        git = git or source.text("type") == "git" or "git" in each
+        is_local = source.text("type") in ("directory", "file")
+        left_out += outside(name, source.text("url") if is_local else each.text("path"))
     return Listed(
-        kind=kind, packages=packages, python=str(_pyproject(companion).get("requires-python") or ""),
+        kind=kind, packages=packages, python=_pyproject(companion).text("requires-python"),
         hashed=True, builds=_builds(companion), needs_git=git, left_out=unique(left_out),
     )  # fmt: skip
 
 
-def pipenv(text: str, _companion: str) -> Listed:
-    import json
-
-    data = json.loads(text)
+def pipenv(content: str, _companion: str) -> Listed:
+    data = foreign.from_json(content)
     packages: dict[str, str] = {}
     left_out: list[str] = []
     git = False
-    for name, each in (data.get("default") or {}).items():
-        packages[normal(name)] = str(each.get("version") or "").removeprefix("==")
+    default = data.table("default")
+    for name in default:
+        each = default.table(name)
+        packages[normal(name)] = each.text("version").removeprefix("==")
         git = git or "git" in each
-        left_out += outside(name, each.get("path") or each.get("file"))
-    asked = ((data.get("_meta") or {}).get("requires") or {}).get("python_version") or ""
+        left_out += outside(name, each.text("path") or each.text("file"))
+    asked = data.table("_meta").table("requires").text("python_version")
     return Listed(
         kind="pipenv", packages=packages, python=f"=={asked}.*" if asked else "",
         hashed=True, needs_git=git, left_out=unique(left_out),
@@ -205,49 +207,50 @@ def _for_linux(marker: Any) -> bool:
     return bool(marker.evaluate(environment))
 
 
-def names_packages(text: str) -> bool:
+def names_packages(content: str) -> bool:
     """Whether a pyproject.toml is more than the settings of tools. One that is damaged is for `project`."""
     try:
-        data = tomllib.loads(text)
+        data = foreign.toml(content)
     except ValueError:
         return True
-    tool = data.get("tool")
-    return bool({"project", "build-system"} & data.keys()) or (isinstance(tool, dict) and "poetry" in tool)
+    return "project" in data or "build-system" in data or (
+        data.is_table("tool") and "poetry" in data.table("tool")
+    )  # fmt: skip
 
 
-def project(text: str, _companion: str = "") -> Listed:
+def project(content: str, _companion: str = "") -> Listed:
     """A pyproject.toml without a lock file."""
-    data = tomllib.loads(text)
-    project = _pyproject(text)
-    python = str(project.get("requires-python") or "")
-    builds = _builds(text) or "dependencies" in (project.get("dynamic") or ())
-    poetry = (data.get("tool") or {}).get("poetry")
-    if isinstance(poetry, dict) and not project.get("dependencies"):
-        if not builds or poetry.get("package-mode") is False:
+    project = _pyproject(content)
+    python = project.text("requires-python")
+    dynamic = project.texts("dynamic")
+    builds = _builds(content) or "dependencies" in dynamic
+    tool = foreign.toml(content).table("tool")
+    dependencies = project.texts("dependencies")
+    if "poetry" in tool and not dependencies:
+        poetry = tool.table("poetry")
+        if not builds or poetry.flag("package-mode") is False:
             raise UsageError(
                 "pip does not read Poetry's dependencies in pyproject.toml, and poetry.lock does not exist",
                 remedy="poetry lock",
             )
-        python = python or _pep440(str((poetry.get("dependencies") or {}).get("python") or ""))
-    return replace(
-        _of_requirements(project.get("dependencies") or ()), kind="project", python=python, builds=builds
-    )
+        python = python or _pep440(poetry.table("dependencies").text("python"))
+    return replace(_of_requirements(dependencies), kind="project", python=python, builds=builds)
 
 
-def inline(text: str) -> Listed | None:
+def inline(content: str) -> Listed | None:
     """The packages in a script's own metadata (PEP 723); None for a script without."""
-    found = re.search(r"^# /// script[ \t]*\n((?:#(?: .*)?\n)+?)# ///[ \t]*$", text, re.MULTILINE)
+    found = re.search(r"^# /// script[ \t]*\n((?:#(?: .*)?\n)+?)# ///[ \t]*$", content, re.MULTILINE)
     if found is None:
         return None
-    data = tomllib.loads("".join(f"{line[2:]}\n" for line in found[1].splitlines()))
-    lines = [str(each) for each in data.get("dependencies") or ()]
+    data = foreign.toml("".join(f"{line[2:]}\n" for line in found[1].splitlines()))
+    lines = data.texts("dependencies")
     return replace(
-        _of_requirements(lines), kind="inline", python=str(data.get("requires-python") or ""),
+        _of_requirements(lines), kind="inline", python=data.text("requires-python"),
         text="".join(f"{line}\n" for line in lines),
     )  # fmt: skip
 
 
-def _of_requirements(lines: Iterable[object]) -> Listed:
+def _of_requirements(lines: Iterable[str]) -> Listed:
     from packaging.requirements import InvalidRequirement, Requirement
 
     packages: dict[str, str] = {}
@@ -255,9 +258,9 @@ def _of_requirements(lines: Iterable[object]) -> Listed:
     git = False
     for line in lines:
         try:
-            asked = Requirement(str(line))
+            asked = Requirement(line)
         except InvalidRequirement:
-            left_out.append(f"{one_line(str(line))}: not a valid requirement")
+            left_out.append(f"{one_line(line)}: not a valid requirement")
             continue
         pins = [each.version for each in asked.specifier if each.operator in ("==", "===")]
         packages[normal(asked.name)] = pins[0] if pins else ""
@@ -276,12 +279,12 @@ def frozen(versions: Mapping[str, str], left_out: Iterable[str], source: str, py
                   python=f"=={minor}.*" if minor else "")  # fmt: skip
 
 
-def _pyproject(text: str) -> Mapping[str, Any]:
-    found = tomllib.loads(text).get("project") if text else {}
-    return found if isinstance(found, dict) else {}
+def _pyproject(content: str) -> Table:
+    """The project of a pyproject.toml, empty without one."""
+    return foreign.toml(content).table("project")
 
 
-def _builds(text: str) -> bool:
+def _builds(content: str) -> bool:
     """Whether the project of a pyproject.toml is a package."""
-    data = tomllib.loads(text) if text else {}
-    return "build-system" in data or (data.get("tool") or {}).get("uv", {}).get("package") is True
+    data = foreign.toml(content)
+    return "build-system" in data or data.table("tool").table("uv").flag("package") is True

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 
 from bareboat.project import scripts, surroundings
-from bareboat.project.recipes import lists, python_lists
+from bareboat.project.recipes import foreign, lists, python_lists
 from bareboat.project.recipes.listed import Listed, normal, unique
 from bareboat_base.errors import UsageError
 from bareboat_base.files import untrusted
@@ -117,10 +116,11 @@ def _distributions(path: Iterable[str]) -> Iterable[tuple[str, str, str]]:
 def _origin(text: str | None) -> str:
     if not text:
         return ""
-    found: Mapping[str, object] = json.loads(text)
-    url = one_line(str(found.get("url") or ""))
-    if isinstance(directory := found.get("dir_info"), dict):
-        return f"an {'editable ' if directory.get('editable') else ''}install of {url}"
+    found = foreign.from_json(text)
+    url = one_line(found.text("url"))
+    if "dir_info" in found:
+        is_editable = found.table("dir_info").flag("editable")
+        return f"an {'editable ' if is_editable else ''}install of {url}"
     return f"installed from {url}"
 
 
