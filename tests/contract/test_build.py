@@ -745,3 +745,39 @@ def test_the_command_of_an_image_builds_it_again(builds: Builds) -> None:
         del builds.variables["B"], builds.variables["https_proxy"]
     assert said["cached"] == 0
     assert builds.store.image(said["digest"]).built == image.built
+
+
+def modes(builds: Builds, dockerfile: str, files: Files, chmods: dict[str, int]) -> dict[str, int]:
+    """The modes of a copied layer's entries. `chmods`: modes of the context's entries."""
+    context = builds.context(dockerfile, files)
+    for name, mode in chmods.items():
+        (context / name).chmod(mode)
+    said = builds.bareboat("image", "build", "--json", context)
+    tar = builds.tar(builds.store.image(json.loads(said.out)["digest"]))
+    for name in chmods:
+        (context / name).chmod(0o755)
+    return {name: member.mode for name, member in tar.items()}
+
+
+def test_a_copy_has_the_modes_of_buildkit(builds: Builds) -> None:
+    """A directory keeps its mode, and --chmod sets it; the target of a directory's content has 0755."""
+    files: Files = {"d/r/f": "1", "d/p/g": "1"}
+    chmods = {"d/r": 0o555, "d/p": 0o700, "d": 0o700}
+    found = modes(builds, "FROM base\nCOPY d /x\n", files, chmods)
+    assert (found["x"], found["x/r"], found["x/p"]) == (0o755, 0o555, 0o700)
+    found = modes(builds, "FROM base\nCOPY --chmod=444 d /x\n", files, chmods)
+    assert (found["x"], found["x/r"], found["x/r/f"]) == (0o755, 0o444, 0o444)
+    found = modes(builds, "FROM base\nCOPY --parents d/r /x/\n", files, {"d/r": 0o555})
+    assert found["x/d/r"] == 0o555
+    said = builds.build("FROM base\nCOPY d /x\nRUN ls -ld /x/r && test -f /x/r/f\n", files)
+    assert said.code == 0
+
+
+def test_a_class_is_negated_by_a_caret_only(builds: Builds) -> None:
+    files: Files = {"x1": "1", "a1": "1", "!1": "1"}
+    builds.build("FROM base\nCOPY [!x]1 /d/\nRUN test -f /d/x1 -a -f /d/!1 -a ! -e /d/a1\n", files)
+    builds.build("FROM base\nCOPY [^x]1 /d/\nRUN test ! -e /d/x1 -a -f /d/a1\n", files)
+    builds.build(
+        "FROM base\nCOPY . /d/\nRUN test ! -e /d/x1 -a ! -e /d/!1 -a -f /d/a1\n",
+        files | {".dockerignore": "[!x]1\n"},
+    )

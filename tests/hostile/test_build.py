@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -256,6 +257,51 @@ def test_a_background_process_ends_with_its_step(builds: Builds) -> None:
     builds.build("FROM base\nRUN sleep 120 & echo started\nRUN (sleep 121 >/dev/null 2>&1 &) ; true\n", {})
     assert time.monotonic() - began < 60
     assert not any("sleep 12" in words for words in _left(Path("sleep")))
+
+
+def test_a_file_of_holes_is_refused_before_it_is_read(builds: Builds) -> None:
+    context = builds.context("FROM base\nCOPY . /x\n")
+    with open(context / "disk.img", "wb") as stream:
+        stream.truncate(3 << 40)
+    began = time.monotonic()
+    said = builds.bareboat("image", "build", context, code=6)
+    assert "disk.img in the context" in said.err
+    assert "nearly all of them holes" in said.err
+    assert ".dockerignore" in said.err
+    assert time.monotonic() - began < 60
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_reading_of_a_large_file(builds: Builds, number: signal.Signals) -> None:
+    context = builds.context("FROM base\nCOPY . /x\n")
+    with open(context / "disk.img", "wb") as stream:
+        for _ in range(64):  # enough blocks not to be refused as holes
+            stream.write(b"1" * (1 << 20))
+        stream.truncate(60 << 30)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "bareboat", "image", "build", str(context)],
+        env=os.environ | {"BAREBOAT_STORE": str(builds.folder / "store")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+    def reads() -> bool:
+        with contextlib.suppress(OSError):
+            links = Path(f"/proc/{process.pid}/fd")
+            return any(os.path.basename(os.readlink(each)) == "disk.img" for each in links.iterdir())
+        return False
+
+    try:
+        assert wait_until(reads, limit_s=60)
+        began = time.monotonic()
+        process.send_signal(number)
+        process.communicate(timeout=20)
+        assert time.monotonic() - began < 10
+        assert process.returncode == 128 + number
+    finally:
+        process.kill()
+        process.communicate()
+    assert not any((builds.store.root / "tmp").iterdir())
 
 
 def test_an_interrupt_ends_the_build_and_its_step(builds: Builds) -> None:

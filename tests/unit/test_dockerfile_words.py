@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
 import subprocess
+import time
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -114,7 +117,11 @@ def test_trimming_is_that_of_a_shell(pattern: str, value: str, kind: str) -> Non
         (["[^ab].txt"], ["c.txt"], ["a.txt"]),
         (["a\\*b"], ["a*b"], ["axb"]),
         (["."], [], ["a"]),
-        (["[+--]x"], ["+x", ",x", "-x"], ["ax"]),
+        (["[+-.]x"], ["+x", ",x", "-x", ".x"], ["ax"]),
+        (["[!x]"], ["!", "x"], ["a"]),
+        (["[^!x]"], ["a"], ["!", "x"]),
+        (["[a\\-c]"], ["a", "-", "c"], ["b"]),
+        (["*a*a*a*a*a*a*a*a*a*a*a*a*a*b"], ["aaaaaaaaaaaaab"], ["aaaaaaaaaaaaac"]),
     ],
 )
 @pytest.mark.filterwarnings("error")
@@ -131,11 +138,70 @@ def test_a_dockerignore_has_comments_and_empty_lines() -> None:
     assert rules.has_exceptions
 
 
-@pytest.mark.parametrize("text", ["a\n!\n", "[a", "a\\", "*a" * 20])
+@pytest.mark.parametrize("text", ["a\n!\n", "[a", "a\\", "[]a]", "[+--]x", "[z-a]", "[^]", "[-a]"])
 def test_damaged_patterns_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match=r"\.dockerignore:\d") as caught:
         ignore.read(text)
     assert caught.value.remedy
+
+
+@given(
+    st.lists(st.sampled_from(["a", "b", "*", "?", "/", "**/", "**"]), max_size=7), st.text("ab/", max_size=9)
+)
+def test_a_pattern_matches_what_its_plain_expression_matches(parts: list[str], path: str) -> None:
+    pattern = "".join(parts)
+    plain = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    tokens = re.findall(r"\*{2,}/?|.", pattern)
+    text = "".join(plain.get(re.sub(r"\*{3,}", "**", each), re.escape(each)) for each in tokens)
+    assert bool(ignore.matcher(pattern).fullmatch(path)) == bool(re.fullmatch(text, path))
+
+
+@given(st.text("ab*?", min_size=1, max_size=5), st.text("ab", max_size=7))
+def test_modifiers_match_what_a_plain_expression_matches(pattern: str, value: str) -> None:
+    plain = "".join({"*": ".*", "?": "."}.get(each, each) for each in pattern)
+    begins = [at for at in range(len(value) + 1) if re.fullmatch(plain, value[:at])]
+    ends = [at for at in range(len(value) + 1) if re.fullmatch(plain, value[at:])]
+    expected = {
+        "#": value[begins[0] :] if begins else value,
+        "##": value[begins[-1] :] if begins else value,
+        "%": value[: ends[-1]] if ends else value,
+        "%%": value[: ends[0]] if ends else value,
+        "//": replaced(plain, value),
+    }
+    for kind, text in expected.items():
+        by = "/X" if kind == "//" else ""
+        assert expansion.expand(f"${{V{kind}{pattern}{by}}}", {"V": value}) == text, kind
+
+
+def replaced(plain: str, value: str) -> str:
+    """The longest matches from the left replaced by X."""
+    found, at = "", 0
+    while at < len(value):
+        ends = [end for end in range(at + 1, len(value) + 1) if re.fullmatch(plain, value[at:end])]
+        found += "X" if ends else value[at]
+        at = ends[-1] if ends else at + 1
+    return found
+
+
+_A = "a" * (1 << 20)
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda: expansion.expand("${A//*a*a*a*b/x}", {"A": _A}),
+        lambda: expansion.expand("${A//?a?a?a?b/x}", {"A": _A}),
+        lambda: expansion.expand("${A##*a*a*a*b}", {"A": _A}),
+        lambda: expansion.expand("${A%%b*a*a*a*}", {"A": _A}),
+        lambda: ignore.matcher("*a" * 200 + "b").fullmatch("a" * 255),
+        lambda: ignore.matcher("**a" * 200 + "**b").fullmatch("a" * 255),
+        lambda: ignore.matcher("**/" + "*a" * 200 + "b").fullmatch("a/" * 2000),
+    ],
+)
+def test_patterns_take_time_in_proportion_to_the_text(work: Callable[[], object]) -> None:
+    began = time.process_time()
+    work()
+    assert time.process_time() - began < 10
 
 
 @given(st.text("ab*?[]!\\/^-", max_size=15), st.text("ab/", max_size=10))

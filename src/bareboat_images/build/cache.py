@@ -21,7 +21,7 @@ from bareboat_base.errors import StoreError
 from bareboat_images.store import Store
 
 #: Part of every key. Increase it when steps produce different results than before.
-_VERSION = 2
+_VERSION = 3
 
 
 class Record(Struct, frozen=True, kw_only=True):

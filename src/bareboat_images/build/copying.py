@@ -25,6 +25,8 @@ from bareboat_images.layers.copies import NEW_FILE
 from bareboat_images.recipe.ignore import Ignored
 
 _CHUNK = 1 << 20
+#: A signal waits for so much.
+_COPIED_AT_ONCE = 64 << 20
 _CLAUSE = re.compile(r"([ugoa]*)([-+=])([rwxXst]*)")
 
 
@@ -38,12 +40,14 @@ class Source(Struct, frozen=True, kw_only=True):
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """One COPY or ADD. `target`: absolute; `is_folder`: it ends in a slash or has several sources."""
+    """One COPY or ADD. `target`: absolute; `is_folder`: it ends in a slash or has several sources; `opens`:
+    directories are made accessible to their owner, for files that are used on this machine."""
 
     sources: tuple[Source, ...]
     target: str
     is_folder: bool
     chmod: str = ""
+    opens: bool = False
     excluded: Ignored = field(default_factory=lambda: Ignored(()))
     owner: Owner = (0, 0)
 
@@ -72,15 +76,20 @@ def _is_excluded(request: Request, path: str, inner: str) -> bool:
 
 
 class Copier:
-    """Writes one layer's tree. `view`: the layers below it; `owners`: path -> owner of a new entry."""
+    """Writes one layer's tree. `view`: the layers below it; `owners`: path -> owner of a new entry; `check`
+    raises when the build was stopped."""
 
-    def __init__(self, view: View, tree: Tree, request: Request) -> None:
+    def __init__(
+        self, view: View, tree: Tree, request: Request, *, check: Callable[[], None] = lambda: None
+    ) -> None:
+        self._check = check
         self._view = view
         self._tree = tree
         self._request = request
         self._change = mode_change(request.chmod) if request.chmod else None
         self._links: dict[tuple[int, int], str] = {}
-        self._times: list[tuple[str, int]] = []
+        #: Directories with the mode and the time that they get at the end.
+        self._made: list[tuple[str, int, int]] = []
         #: Known directories of the tree; no entry replaces a directory.
         self._folders: set[str] = set()
         self.owners: dict[bytes, Owner] = {}
@@ -112,8 +121,8 @@ class Copier:
         self._stamp()
 
     def _stamp(self) -> None:
-        for path, mtime_ns in reversed(self._times):
-            self._tree.change_folder(path, mtime_ns=mtime_ns)
+        for path, mode, mtime_ns in reversed(self._made):
+            self._tree.change_folder(path, mode=mode, mtime_ns=mtime_ns)
 
     def _goal(self, target: str, is_folder: bool, source: Source, top: Item, inner: str) -> str:
         if source.base is not None:
@@ -126,8 +135,10 @@ class Copier:
     def _one(self, goal: str, item: Item, source: Source, *, is_top: bool) -> None:
         name = source.files.name
         if item.is_folder:
-            mode = 0o755 if is_top and not item.path else stat.S_IMODE(item.state.st_mode)
-            self._folder(goal, self._mode(mode, is_folder=True), item.state.st_mtime_ns, keeps=is_top)
+            # BuildKit makes the target of a directory's content, and copies only what is in the directory.
+            is_target = is_top and source.base is None
+            mode = 0o755 if is_target else self._mode(stat.S_IMODE(item.state.st_mode), is_folder=True)
+            self._folder(goal, mode, item.state.st_mtime_ns, keeps=is_top)
             return
         self._parents(goal)
         folder, last = self._free(goal)
@@ -161,7 +172,7 @@ class Copier:
             folder, last = self._tree.at(goal)
             made = os.open(last, NEW_FILE, 0o600, dir_fd=folder)
             try:
-                if _copy(given.fileno(), made) != state.st_size:
+                if _copy(given.fileno(), made, self._check) != state.st_size:
                     raise changed(item.path, files.name)
                 for key in os.listxattr(given.fileno()):
                     if key.startswith("user.") and not key.startswith("user.overlay."):
@@ -192,8 +203,7 @@ class Copier:
             mode, mtime_ns = stat.S_IMODE(found.st_mode), found.st_mtime_ns
         else:
             self._own(goal)
-        self._tree.change_folder(goal, mode=mode | 0o700)
-        self._times.append((goal, mtime_ns))
+        self._made.append((goal, mode | 0o700 if self._request.opens else mode, mtime_ns))
 
     def _parents(self, goal: str) -> None:
         """Make the parent directories of a path. Raises ImageError if one exists and is not a directory: a
@@ -215,11 +225,9 @@ class Copier:
             self._tree.make_folder(path)
             if found is None:
                 self._own(path)
-                self._tree.change_folder(path, mode=0o755)
-                self._times.append((path, time.time_ns()))
+                self._made.append((path, 0o755, time.time_ns()))
             else:
-                self._tree.change_folder(path, mode=stat.S_IMODE(found.st_mode) | 0o700)
-                self._times.append((path, found.st_mtime_ns))
+                self._made.append((path, stat.S_IMODE(found.st_mode) | 0o700, found.st_mtime_ns))
 
     def _free(self, goal: str) -> tuple[int, str]:
         """Descriptor of the directory for a new file, and its name. Removes an earlier file of this step."""
@@ -243,15 +251,17 @@ class Copier:
             self.owners[os.fsencode(goal.lstrip("/"))] = self._request.owner
 
 
-def _copy(given: int, made: int) -> int:
+def _copy(given: int, made: int, check: Callable[[], None]) -> int:
     done = 0
     try:
-        while count := os.copy_file_range(given, made, 1 << 30):
+        while count := os.copy_file_range(given, made, _COPIED_AT_ONCE):
+            check()
             done += count
     except OSError:
         if done:
             raise
         while data := os.read(given, _CHUNK):
+            check()
             view = memoryview(data)
             while view:
                 view = view[os.write(made, view) :]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import posixpath
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -14,6 +14,7 @@ from msgspec import Struct
 from bareboat_base import digests
 from bareboat_base.errors import ImageError, UsageError
 from bareboat_images.inside.view import Node, View
+from bareboat_images.layers.limits import is_mostly_holes
 from bareboat_images.layers.whiteouts import WHITEOUT
 from bareboat_images.recipe.ignore import Ignored, has_wildcard, matcher
 
@@ -201,9 +202,11 @@ def changed(path: str, name: str) -> ImageError:
 
 
 class Digester:
-    """Digests of file contents. Each file is read once in a build."""
+    """Digests of file contents. Each file is read once in a build. `check` raises when the build was
+    stopped."""
 
-    def __init__(self) -> None:
+    def __init__(self, check: Callable[[], None] = lambda: None) -> None:
+        self._check = check
         self._known: dict[tuple[int, ...], str] = {}
 
     def describe(self, item: Item, files: Files) -> list[object]:
@@ -223,9 +226,16 @@ class Digester:
         identity = (state.st_dev, state.st_ino, *_version(state, files))
         found = self._known.get(identity)
         if found is None:
+            if not files.is_stored and is_mostly_holes(state):
+                raise ImageError(
+                    f"{item.path} in {files.name} has {state.st_size:,} bytes, nearly all of them holes, "
+                    "which are zeros in a layer",
+                    remedy="leave it out by .dockerignore",
+                )
             hashed = digests.hasher()
             with open_regular(item, files) as stream:
                 while data := stream.read(_CHUNK):
+                    self._check()
                     hashed.update(data)
             found = self._known[identity] = hashed.hexdigest()
         return found

@@ -23,7 +23,7 @@ from bareboat_base.files import untrusted
 from bareboat_base.printable import file_name
 from bareboat_images.build.places import Owner
 from bareboat_images.layers import recipe as recipes
-from bareboat_images.layers.limits import MAX_RATIO, RATIO_FROM_BYTES
+from bareboat_images.layers.limits import is_mostly_holes
 from bareboat_images.layers.whiteouts import (
     OPAQUE,
     OPAQUE_XATTR,
@@ -44,10 +44,11 @@ _PYC = struct.Struct("<4sIII")
 
 class Rules(Struct, frozen=True, kw_only=True):
     """How the tar describes files. `owner`: path in the layer -> owner; `newest`: later times are replaced by
-    this one, in seconds since 1970; None keeps all times."""
+    this one, in seconds since 1970; None keeps all times; `check` raises when the build was stopped."""
 
     owner: Callable[[bytes], Owner] = lambda _path: (0, 0)
     newest: int | None = None
+    check: Callable[[], None] = lambda: None
 
 
 class _Entry(Struct):
@@ -67,7 +68,7 @@ def finish(made: Path, rules: Rules) -> tuple[StoredLayer, Mapping[bytes, Owner]
     entries = list(_entries(tree, rules))
     if rules.newest is not None:
         _restamp(tree, entries, rules.newest)
-    writer = _Writer(tree, made / "recipe")
+    writer = _Writer(tree, made / "recipe", rules.check)
     try:
         for entry in entries:
             writer.add(entry, rules.owner(entry.path))
@@ -189,8 +190,9 @@ def _restamp(tree: bytes, entries: list[_Entry], newest: int) -> None:
 class _Writer:
     """Hashes the tar and writes the recipe."""
 
-    def __init__(self, tree: bytes, recipe: Path) -> None:
+    def __init__(self, tree: bytes, recipe: Path, check: Callable[[], None]) -> None:
         self._tree = tree
+        self._check = check
         self._recorder = recipes.Recorder(recipe)
         self._hashed = digests.hasher()
         self._literal = bytearray()
@@ -242,7 +244,7 @@ class _Writer:
                 self._head(path, tarreader.LINK, entry, owner, mode=mode, link=first)
                 return
         full = os.path.join(self._tree, path)
-        if state.st_size > max(RATIO_FROM_BYTES, MAX_RATIO * state.st_blocks * tarwriter.BLOCK):
+        if is_mostly_holes(state):
             raise ImageError(
                 f"/{file_name(path)} has {state.st_size:,} bytes, nearly all of them holes, which are "
                 "zeros in a layer",
@@ -255,6 +257,7 @@ class _Writer:
             with untrusted.stream(full, buffering=0) as stream:
                 left = state.st_size
                 while left and (data := stream.read(min(_CHUNK, left))):
+                    self._check()
                     self._hashed.update(data)
                     crc = isal_zlib.crc32(data, crc)
                     left -= len(data)

@@ -212,4 +212,4 @@ def _copy(listed: Sequence[Entry], folder: Path, target: str) -> None:
     folder.mkdir(exist_ok=True)
     folder.chmod(0o755)
     with Tree(folder) as tree:
-        Copier(View([]), tree, Request(sources=(), target=target, is_folder=False)).run(listed)
+        Copier(View([]), tree, Request(sources=(), target=target, is_folder=False, opens=True)).run(listed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import TYPE_CHECKING
 
@@ -106,37 +106,69 @@ class _MissingError(Exception):
         self.triggers = triggers
 
 
+class _Pending:
+    """The stages that are not built yet, each with those that must be built before it."""
+
+    def __init__(self, recipe: Recipe, stages: Iterable[Stage]) -> None:
+        self._recipe = recipe
+        self._missing: dict[int, set[int]] = {}
+        self._dependents: dict[int, list[Stage]] = {}
+        self.done: dict[int, State] = {}
+        self.ready: list[Stage] = []
+        for stage in stages:
+            self.add(stage)
+
+    def add(self, stage: Stage, triggers: Sequence[Instruction] = ()) -> None:
+        """Add a stage, or one again whose base image has triggers."""
+        needed = {each.number for each in self._recipe.needs(stage, triggers)} - self.done.keys()
+        self._missing[stage.number] = needed
+        for number in needed:
+            self._dependents.setdefault(number, []).append(stage)
+        if not needed:
+            self.ready.append(stage)
+
+    def knows(self, stage: Stage) -> bool:
+        return stage.number in self._missing
+
+    def finish(self, stage: Stage, state: State) -> None:
+        self.done[stage.number] = state
+        for each in self._dependents.pop(stage.number, ()):
+            missing = self._missing[each.number]
+            if stage.number in missing:
+                missing.remove(stage.number)
+                if not missing:
+                    self.ready.append(each)
+
+
 def _build_stages(work: Work, recipe: Recipe, target: Stage) -> dict[int, State]:
     """Build all stages, each after its dependencies. The first error stops the others."""
-    done: dict[int, State] = {}
     triggers: dict[int, tuple[Instruction, ...]] = {}
-    left = {stage.number: stage for stage in recipe.closure(target)}
+    pending = _Pending(recipe, recipe.closure(target))
     running: dict[Future[State], Stage] = {}
     with execute.side_by_side(_AT_ONCE) as pool:
         try:
-            while left or running:
-                for stage in list(left.values()):
-                    if {each.number for each in recipe.needs(stage, triggers.get(stage.number, ()))} <= set(
-                        done
-                    ):
-                        del left[stage.number]
-                        running[pool.submit(_one, work, recipe, stage, dict(done))] = stage
+            while pending.ready or running:
+                while pending.ready:
+                    stage = pending.ready.pop(0)
+                    running[pool.submit(_one, work, recipe, stage, pending.done)] = stage
                 finished, _ = wait(running, return_when=FIRST_COMPLETED)
                 for future in finished:
                     stage = running.pop(future)
                     try:
-                        done[stage.number] = future.result()
+                        pending.finish(stage, future.result())
                     except _MissingError as missing:
                         triggers[stage.number] = missing.triggers
-                        known = {*done, *(each.number for each in running.values())}
-                        wanted = _named(work, lambda: recipe.closure(target, triggers))
-                        left |= {each.number: each for each in wanted if each.number not in known}
+                        for each in _named(work, lambda: recipe.closure(target, triggers)):
+                            if each.number == stage.number:
+                                pending.add(each, missing.triggers)
+                            elif not pending.knows(each):
+                                pending.add(each)
         except BaseException:
             work.stopped.set()
             with contextlib.suppress(BaseException):
                 wait(running)
             raise
-    return done
+    return pending.done
 
 
 def _named(work: Work, stages: Callable[[], tuple[Stage, ...]]) -> tuple[Stage, ...]:

@@ -314,7 +314,7 @@ class Builder:
             def make(folder: Path) -> Mapping[bytes, Owner]:
                 (folder / "tree").mkdir(parents=True)
                 with Tree(folder / "tree") as tree:
-                    copier = Copier(view, tree, request)
+                    copier = Copier(view, tree, request, check=self._work.check_stopped)
                     copier.run(listed)
                 return copier.owners
 
@@ -357,7 +357,9 @@ class Builder:
             from bareboat_images.build.layer import Rules, finish
             from bareboat_images.build.owners import keep as keep_owners
 
-            rules = Rules(owner=self._owner(state, owners, user), newest=self._newest)
+            rules = Rules(
+                owner=self._owner(state, owners, user), newest=self._newest, check=work.check_stopped
+            )
             facts, kept = finish(folder, rules)
             keep_owners(work.store, facts.diff_id, kept)
             return Record(created=created, diff_id=facts.diff_id, step=text), facts

@@ -58,12 +58,12 @@ class Work:
         self.machine = machine
         self.reporter = reporter
         self.moment = moment
-        self.digester = Digester()
         self.cache = Cache(store, reads=not options.no_cache)
         self.steps = self.cached = 0
         #: Numbers of the stages whose base image's triggers were shown.
         self.announced: set[int] = set()
         self.stopped = threading.Event()
+        self.digester = Digester(self.check_stopped)
         self._lock = threading.Lock()
         self._shell_lock = threading.Lock()
         self._serials = itertools.count(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 from bareboat_base.errors import ImageError
@@ -9,6 +10,7 @@ from bareboat_base.errors import ImageError
 #: The highest ratio of uncompressed to compressed size, checked after the first 100 MB.
 MAX_RATIO = 1000.0
 RATIO_FROM_BYTES = 100_000_000
+_BLOCK = 512
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +24,11 @@ class Limits:
     max_unpacked_bytes: int = 4 << 40
     max_entries: int = 10_000_000
     max_ratio: float = MAX_RATIO
+
+
+def is_mostly_holes(state: os.stat_result) -> bool:
+    """Whether a file has so many holes, which are zeros in a layer, that its layer would be refused."""
+    return state.st_size > max(RATIO_FROM_BYTES, MAX_RATIO * state.st_blocks * _BLOCK)
 
 
 def too_many(name: str, limits: Limits) -> ImageError:

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 LONGEST = 1 << 20
 _DEEPEST = 50
 _LONGEST_PATTERN = 500
-_LONGEST_SEARCHED = 20_000
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#!?-]")
 
 
@@ -198,13 +197,13 @@ class _Expansion:
         self._at += 1
         greedy = self._text[self._at : self._at + 1] == char
         self._at += greedy
-        pattern = _pattern_of(self._pattern("}")[0])
+        pattern = _Pattern(self._pattern("}")[0])
         text = value or ""
         if char == "#":
-            ends = _ends(pattern, text)
-            return text[ends[-1 if greedy else 0] :] if ends else text
-        ends = _ends(pattern[::-1], text[::-1])
-        return text[: len(text) - ends[-1 if greedy else 0]] if ends else text
+            end = pattern.end(text, longest=greedy)
+            return text if end is None else text[end:]
+        end = pattern.reversed().end(text[::-1], longest=greedy)
+        return text if end is None else text[: len(text) - end]
 
     def _replaced(self, value: str | None) -> str:
         self._at += 1
@@ -215,76 +214,72 @@ class _Expansion:
         text = value or ""
         if not raw:
             return text
-        if len(text) > _LONGEST_SEARCHED:
-            raise ExpansionError(f"a value of more than {_LONGEST_SEARCHED:,} characters is not searched")
-        pattern = _pattern_of(raw)
-        found: list[str] = []
+        return _Pattern(raw).replaced(text, by, count=0 if every else 1)
+
+
+class _Pattern:
+    """A shell pattern: `*` and `?`; a backslash makes the next character literal.
+
+    Between its stars are pieces of a fixed length. Of each piece the first place suffices, so the time is
+    proportional to the text's length; a regular expression with several stars tries all combinations."""
+
+    def __init__(self, text: str) -> None:
+        if len(text) > _LONGEST_PATTERN:
+            raise ExpansionError(f"a pattern is longer than {_LONGEST_PATTERN} characters")
+        #: Characters of each piece; None for any.
+        pieces: list[list[str | None]] = [[]]
         at = 0
         while at < len(text):
-            ends = [end for end in _ends(pattern, text, at) if end > at]
-            if not ends:
-                found.append(text[at])
-                at += 1
-                continue
-            found.append(by)
-            at = ends[-1]
-            if not every:
-                break
-        return "".join(found) + text[at:]
-
-
-#: Any text (`*`), any character (`?`), or a literal character (`=`).
-_Pattern = list[tuple[str, str]]
-
-
-def _pattern_of(text: str) -> _Pattern:
-    """Parse a shell pattern: * and ?; a backslash makes the next character literal."""
-    if len(text) > _LONGEST_PATTERN:
-        raise ExpansionError(f"a pattern is longer than {_LONGEST_PATTERN} characters")
-    found: _Pattern = []
-    at = 0
-    while at < len(text):
-        char = text[at]
-        if char == "\\" and at + 1 < len(text):
+            char = text[at]
+            if char == "*":
+                pieces.append([])
+            elif char == "?":
+                pieces[-1].append(None)
+            else:
+                at += char == "\\" and at + 1 < len(text)
+                pieces[-1].append(text[at])
             at += 1
-            found.append(("=", text[at]))
-        elif char in "*?":
-            if char == "?" or found[-1:] != [("*", "")]:
-                found.append((char, ""))
-        else:
-            found.append(("=", char))
-        at += 1
-    return found
+        self._pieces = pieces
 
+    def reversed(self) -> _Pattern:
+        """The pattern of reversed texts."""
+        found = _Pattern("")
+        found._pieces = [piece[::-1] for piece in reversed(self._pieces)]
+        return found
 
-def _ends(pattern: _Pattern, text: str, start: int = 0) -> list[int]:
-    """The possible ends of a match that begins at `start`, in order. Takes time proportional to the lengths
-    of text and pattern, unlike a regular expression with several stars."""
-    at = _reached(pattern, {0})
-    found = [start] if len(pattern) in at else []
-    for position in range(start, len(text)):
-        if not at:
-            break
-        after = set()
-        for each in at:
-            if each == len(pattern):
-                continue
-            kind, char = pattern[each]
-            if kind == "*":
-                after.add(each)
-            elif kind == "?" or char == text[position]:
-                after.add(each + 1)
-        at = _reached(pattern, after)
-        if len(pattern) in at:
-            found.append(position + 1)
-    return found
+    def _compiled(self) -> list[re.Pattern[str]]:
+        return [
+            re.compile("".join("." if char is None else re.escape(char) for char in piece), re.DOTALL)
+            for piece in self._pieces
+        ]
 
+    def end(self, text: str, start: int = 0, *, longest: bool) -> int | None:
+        """Where the shortest or longest match that begins at `start` ends; None without a match."""
+        first, *others = self._compiled()
+        found = first.match(text, start)
+        if found is None:
+            return None
+        at = found.end()
+        for each in others[:-1]:
+            if (found := each.search(text, at)) is None:
+                return None
+            at = found.end()
+        if not others:
+            return at
+        if not longest:
+            found = others[-1].search(text, at)
+            return None if found is None else found.end()
+        size = len(self._pieces[-1])
+        return next((last + size for last in range(len(text) - size, at - 1, -1)
+                     if others[-1].match(text, last)), None)  # fmt: skip
 
-def _reached(pattern: _Pattern, at: set[int]) -> set[int]:
-    """Add the states after stars, which may match nothing."""
-    found = set(at)
-    for each in at:
-        while each < len(pattern) and pattern[each][0] == "*":
-            each += 1
-            found.add(each)
-    return found
+    def replaced(self, text: str, by: str, *, count: int) -> str:
+        """The text with matches replaced, the longest from the left; `count` 0: all."""
+        first, *others = self._compiled()
+        if not others:
+            return first.sub(lambda _found: by, text, count=count)
+        # After a match up to the last place of the last piece there is no other.
+        begun = first.search(text)
+        if begun is None or (end := self.end(text, begun.start(), longest=True)) is None:
+            return text
+        return text if end == begun.start() else text[: begun.start()] + by + text[end:]

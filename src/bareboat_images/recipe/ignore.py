@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -17,7 +18,7 @@ LARGEST_BYTES = 1 << 20
 
 
 class _Rule(Struct, frozen=True):
-    pattern: re.Pattern[str]
+    pattern: Matcher
     #: An exception (`!`): paths that match are not ignored.
     keeps: bool
 
@@ -68,63 +69,147 @@ def read(text: str, *, name: str = ".dockerignore") -> Ignored:
     return Ignored(patterns)
 
 
-def matcher(pattern: str) -> re.Pattern[str]:
-    """Convert a pattern to an expression for whole paths: `*` and `?` match within one name, `**` matches any
-    number of directories. Raises ValueError."""
-    found: list[str] = []
+class Matcher(Protocol):
+    def fullmatch(self, text: str, /) -> object: ...
+
+
+def matcher(pattern: str) -> Matcher:
+    """Convert a pattern to one for whole paths. `*` and `?` match within one name, `**` matches any number of
+    directories; classes are those of Go's filepath.Match, where `!` has no meaning. Raises ValueError."""
+    tokens = list(_tokens(pattern))
+    if not any(each in _GLOBSTARS for each in tokens):
+        return re.compile(_of_names(tokens), re.DOTALL)
+    if sum(each in (_STAR, *_GLOBSTARS) for each in tokens) > _MOST_STARS:
+        return _States(tokens)
+    return re.compile("".join(tokens), re.DOTALL)
+
+
+_STAR = "[^/]*"
+#: Directories, with a slash at their end; and anything.
+_FOLDERS, _ANYTHING = _GLOBSTARS = ("(?:.*/)?", ".*")
+#: With more stars of several kinds, an expression may take exponential time.
+_MOST_STARS = 3
+
+
+def _tokens(pattern: str) -> Iterator[str]:
+    """The expressions of a pattern's parts, each for one character or for a star."""
     at = 0
+    last = ""
     while at < len(pattern):
         char = pattern[at]
         at += 1
         if char == "*":
-            if pattern[at : at + 1] == "*":
-                while pattern[at : at + 1] == "*":
-                    at += 1
-                if pattern[at : at + 1] == "/":
-                    at += 1
-                    piece = "(?:.*/)?"
-                else:
-                    piece = ".*"
+            begun = at
+            while pattern[at : at + 1] == "*":
+                at += 1
+            if at == begun:
+                found = _STAR
+            elif pattern[at : at + 1] == "/":
+                found = _FOLDERS
+                at += 1
             else:
-                piece = "[^/]*"
-            if found[-1:] != [piece]:
-                found.append(piece)
+                found = _ANYTHING
+            if found == last:
+                continue
         elif char == "?":
-            found.append("[^/]")
-        elif char == "\\":
-            if at >= len(pattern):
-                raise ValueError(f"the pattern {pattern[:60]!r} ends in an escape")
-            found.append(re.escape(pattern[at]))
-            at += 1
+            found = "[^/]"
         elif char == "[":
-            end = _class_end(pattern, at)
-            inner = pattern[at:end]
-            negated = inner[:1] in ("^", "!")
-            body = inner[1:] if negated else inner
-            body = re.sub(r"([\[\]&~|^]|(?<=-)-)", r"\\\1", body.replace("\\", "\\\\"))
-            try:
-                piece = f"[{'^/' if negated else ''}{body}]"
-                re.compile(piece)
-            except re.error:
-                raise ValueError(f"the pattern {pattern[:60]!r} has a damaged class") from None
-            found.append(piece)
-            at = end + 1
+            found, at = _class(pattern, at)
         else:
-            found.append(re.escape(char))
-    if sum(each in (".*", "(?:.*/)?", "[^/]*") for each in found) > _MOST_STARS:
-        raise ValueError(f"the pattern {pattern[:60]!r} has more than {_MOST_STARS} stars")
-    return re.compile("".join(found), re.DOTALL)
+            if char == "\\":
+                if at >= len(pattern):
+                    raise ValueError(f"the pattern {pattern[:60]!r} ends in an escape")
+                char = pattern[at]
+                at += 1
+            found = re.escape(char)
+        last = found
+        yield found
 
 
-#: Expressions with many stars take exponential time.
-_MOST_STARS = 12
+def _of_names(tokens: Sequence[str]) -> str:
+    """The expression of a pattern without `**`. Of what is between two stars, the first place suffices, so it
+    is atomic: a regular expression with several stars would try all combinations."""
+    pieces = [""]
+    for each in tokens:
+        if each == _STAR:
+            pieces.append("")
+        else:
+            pieces[-1] += each
+    first, *others = pieces
+    middle = "".join(f"(?>[^/]*?{piece})" for piece in others[:-1])
+    return first + middle + (_STAR + others[-1] if others else "")
 
 
-def _class_end(pattern: str, at: int) -> int:
-    end = pattern.find("]", at + 1)
-    if end < 0:
+class _States:
+    """A pattern as a machine of states, all of which are followed at once. The time is proportional to the
+    length of the text."""
+
+    def __init__(self, tokens: Sequence[str]) -> None:
+        self._tokens = tokens
+        self._single = [
+            None if each in (_STAR, *_GLOBSTARS) else re.compile(each, re.DOTALL) for each in tokens
+        ]
+
+    def fullmatch(self, text: str) -> bool:
+        #: The number of a token, and whether it is a star that has matched something.
+        states = self._reached({(0, False)})
+        for char in text:
+            after: set[tuple[int, bool]] = set()
+            for number, _ in states:
+                if number == len(self._tokens):
+                    continue
+                token, single = self._tokens[number], self._single[number]
+                if single is not None:
+                    if single.fullmatch(char):
+                        after.add((number + 1, False))
+                elif token == _ANYTHING or (token == _STAR and char != "/"):
+                    after.add((number, False))
+                elif token == _FOLDERS:
+                    after.add((number, True))
+                    if char == "/":
+                        after.add((number + 1, False))
+            states = self._reached(after)
+        return (len(self._tokens), False) in states
+
+    def _reached(self, states: set[tuple[int, bool]]) -> set[tuple[int, bool]]:
+        """Add the states after stars that match nothing."""
+        pending = list(states)
+        while pending:
+            number, begun = pending.pop()
+            if number < len(self._tokens) and self._single[number] is None and not begun:
+                following = (number + 1, False)
+                if following not in states:
+                    states.add(following)
+                    pending.append(following)
+        return states
+
+
+def _class(pattern: str, at: int) -> tuple[str, int]:
+    """The expression of a class whose bracket is before `at`, and where it ends. Raises ValueError."""
+    negated = pattern[at : at + 1] == "^"
+    at += negated
+    found = ""
+    while pattern[at : at + 1] != "]" or not found:
+        low, at = _member(pattern, at)
+        high = low
+        if pattern[at : at + 1] == "-":
+            high, at = _member(pattern, at + 1)
+        if low > high:
+            raise ValueError(f"the pattern {pattern[:60]!r} has a damaged class")
+        found += re.escape(low) + (f"-{re.escape(high)}" if high != low else "")
+    return f"[{'^' * negated}{found}]", at + 1
+
+
+def _member(pattern: str, at: int) -> tuple[str, int]:
+    """A character of a class, and where it ends."""
+    if at >= len(pattern):
         raise ValueError(f"the pattern {pattern[:60]!r} has a bracket that does not end")
-    return end
+    if pattern[at] in "-]":
+        raise ValueError(f"the pattern {pattern[:60]!r} has a damaged class")
+    at += pattern[at] == "\\"
+    if at >= len(pattern):
+        raise ValueError(f"the pattern {pattern[:60]!r} ends in an escape")
+    return pattern[at], at + 1
 
 
 def has_wildcard(text: str) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import bisect
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from bareboat_base.nearest import nearest
 from bareboat_base.printable import one_line
@@ -45,13 +46,18 @@ class Recipe(Struct, frozen=True, kw_only=True):
     arguments: Mapping[str, str]
     escape: str
     unused: tuple[str, ...] = ()
+    #: Name -> numbers of the stages that have it, in order.
+    _named: dict[str, list[int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for stage in self.stages:
+            if stage.name:
+                self._named.setdefault(stage.name, []).append(stage.number)
 
     def find(self, name: str) -> Stage | None:
         """A stage by its name or number; the last one if several have the name."""
-        wanted = name.lower()
-        named = [stage for stage in self.stages if stage.name == wanted and wanted]
-        if named:
-            return named[-1]
+        if numbers := self._named.get(name.lower()):
+            return self.stages[numbers[-1]]
         if name.isascii() and name.isdigit() and len(name) < 6 and int(name) < len(self.stages):
             return self.stages[int(name)]
         return None
@@ -73,10 +79,9 @@ class Recipe(Struct, frozen=True, kw_only=True):
 
     def before(self, stage: Stage, name: str) -> Stage | None:
         """The earlier stage to which a name in `stage` refers."""
-        wanted = name.lower()
-        for each in reversed(self.stages[: stage.number]):
-            if wanted and each.name == wanted:
-                return each
+        numbers = self._named.get(name.lower(), [])
+        if (earlier := bisect.bisect_left(numbers, stage.number)) > 0:
+            return self.stages[numbers[earlier - 1]]
         found = self.find(name) if name.isdigit() else None
         return found if found is not None and found.number < stage.number else None
 
