@@ -11,6 +11,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from bareboat_base import __version__
+
 if TYPE_CHECKING:
     from bareboat.api.images import capture, pull
     from bareboat.api.job import Job, Plan, Sweep, sweep
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
     from bareboat.api.study import Study
     from bareboat_base.errors import BareboatError
 
-__version__ = "0.1.0"
 
 #: Loaded when first used: the command line needs none of them.
 _PLACES = {

@@ -11,8 +11,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from bareboat.model import Pin
 from bareboat_base import digests
+from bareboat_images.model import Pin
 
 #: Reads the stored bytes of a digest; None where there are none.
 Read: TypeAlias = Callable[[str], bytes | None]

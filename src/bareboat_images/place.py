@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from bareboat.model import Rejected
+from bareboat_base.alternatives import Rejected
 from bareboat_base.files.kinds import IN_MEMORY
 from bareboat_base.files.mounts import Mount, existing, mount_of
 

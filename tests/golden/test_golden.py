@@ -35,11 +35,12 @@ from bareboat.model import (
     Site,
     Topology,
 )
-from bareboat.model.fabric import FabricLibrary, Interface, Kind, Network, Port
+from bareboat.model.fabric import Interface, Kind, Network, Port
 from bareboat.model.sweep import Sweep
 from bareboat.plan import plan
 from bareboat.plan.guard import FILTERS
 from bareboat.render import allocation
+from bareboat_images.model import FabricLibrary
 
 
 def make_site(**changes: Any) -> Site:

@@ -15,9 +15,10 @@ from tools import tool
 from bareboat import render
 from bareboat.fabric.settings import Speakers, advice, settings
 from bareboat.model import ForwardEnv, Image, Job, MpiFacts, MpiFamily, Plan, Pmi, SchedulerFacts, Topology
-from bareboat.model.fabric import FabricLibrary, Interface, Kind, Network, Port
+from bareboat.model.fabric import Interface, Kind, Network, Port
 from bareboat.plan import plan
 from bareboat_base.errors import PlanError, UsageError
+from bareboat_images.model import FabricLibrary
 
 IB = Port(kind=Kind.INFINIBAND, device="mlx5_0", active=True, rate_gbps=200, driver="mlx5_core")
 ROCE = Port(kind=Kind.ROCE, device="mlx5_2", active=True, rate_gbps=25, driver="mlx5_core")

@@ -24,12 +24,13 @@ from bareboat.model import (
     Process,
     SchedulerFacts,
 )
-from bareboat.model.fabric import FabricLibrary, Kind, Network, Port
+from bareboat.model.fabric import Kind, Network, Port
 from bareboat_base.elf import properties
 from bareboat_images.lint import census, check, credentials, entries, image, systems
 from bareboat_images.lint.entries import Item
 from bareboat_images.lint.registry import RULES
 from bareboat_images.lint.rule import Finding, Severity
+from bareboat_images.model import FabricLibrary
 from bareboat_images.oci import documents
 from bareboat_images.store import Store
 

@@ -16,12 +16,13 @@ from bareboat import render
 from bareboat.cli import doctor
 from bareboat.launchers import by_mpi
 from bareboat.model import Command, MpiFacts, MpiFamily, Plan, Pmi, SchedulerFacts, Scheduling, Site, Topology
-from bareboat.model.fabric import FabricLibrary, Kind, Network, Port
+from bareboat.model.fabric import Kind, Network, Port
 from bareboat.mpi import checks
 from bareboat.mpi.checks import CheckResult
 from bareboat.plan import plan
 from bareboat.runs import mpi_checks
 from bareboat_base.errors import PlanError
+from bareboat_images.model import FabricLibrary
 from bareboat_images.store import Store
 
 ONE_WORLD = "".join(

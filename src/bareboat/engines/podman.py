@@ -51,7 +51,6 @@ from bareboat.engines.places import join, planned
 from bareboat.engines.podman_state import RUNTIME_DIR, afterwards, is_short
 from bareboat.engines.run_directories import inside, inside_name, run_variables
 from bareboat.model import (
-    HELPER_VARIABLE,
     Command,
     EngineFacts,
     IfSet,
@@ -65,6 +64,7 @@ from bareboat.model import (
     Word,
 )
 from bareboat_base.errors import PlanError, ToolError
+from bareboat_base.marks import HELPER_VARIABLE
 
 #: --passwd exists since 4.2, --unsetenv-all since 4.0.
 OLDEST = (4, 2)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from bareboat import bash
 from bareboat.engines import Host
-from bareboat.model import HELPER_VARIABLE
+from bareboat_base.marks import HELPER_VARIABLE
 
 RUNTIME_DIR = "XDG_RUNTIME_DIR"
 #: Where Podman and podman-hpc keep what a user's containers share when XDG_RUNTIME_DIR is not set.

@@ -12,8 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bareboat.model import MpiFamily
-from bareboat.model.fabric import FabricLibrary, Kind, Network, Port
+from bareboat.model.fabric import Kind, Network, Port
 from bareboat_base import architectures
+from bareboat_images.model import FabricLibrary
 
 #: Adapters used through libibverbs, and those with a libfabric provider.
 VERBS = frozenset({Kind.INFINIBAND, Kind.ROCE, Kind.IWARP})

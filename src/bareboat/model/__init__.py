@@ -8,7 +8,6 @@ msgspec Structs instead of dataclasses because forty dataclasses take 15 ms to d
 from __future__ import annotations
 
 from bareboat.model.command import (
-    HELPER_VARIABLE,
     CodeFacts,
     Command,
     Executable,
@@ -18,37 +17,16 @@ from bareboat.model.command import (
     Joined,
     NodePath,
     Opened,
-    Outcome,
     Sealed,
     Start,
     Variable,
     Word,
 )
 from bareboat.model.end import Cause, End
-from bareboat.model.host_files import DriverFile, Mount
-from bareboat.model.image import (
-    CudaCompat,
-    Image,
-    Layer,
-    Linked,
-    OwnTree,
-    PackedFile,
-    Pin,
-    Prefix,
-    Process,
-    Rootfs,
-    ScratchEntry,
-    Signer,
-    SiteLayer,
-    StoredCapture,
-    StoredLayer,
-    Trust,
-)
 from bareboat.model.job import CaptureRequest, Job, ProveRequest, Scheduling, Topology
 from bareboat.model.matrix import ArmRequest, Contrast, Matrix
 from bareboat.model.metric import MetricRequest
-from bareboat.model.mpi import HostLibrary, HostMpiTree, MpiFacts, MpiFamily, Pmi
-from bareboat.model.plan import CheckSubject, Decision, Delivery, Plan, Refusal, Rejected, Requirement
+from bareboat.model.plan import CheckSubject, Decision, Delivery, Plan, Refusal, Requirement
 from bareboat.model.record import (
     Arm,
     Delivered,
@@ -62,6 +40,7 @@ from bareboat.model.record import (
     Window,
     kept_result,
 )
+from bareboat.model.rootfs import HostMpiTree, OwnTree, PackedFile, Rootfs, ScratchEntry
 from bareboat.model.site import (
     Check,
     DefaultMemory,
@@ -74,11 +53,31 @@ from bareboat.model.site import (
 )
 from bareboat.model.submission import JobState, Mark, QueueEntry, Submission
 from bareboat.model.variables import NOT_SHOWN, check_variable, digestible, is_carried, looks_secret
+from bareboat_base.alternatives import Rejected
+from bareboat_base.host_files import DriverFile, Mount
+from bareboat_base.outcome import Outcome
+from bareboat_images.model import (
+    CudaCompat,
+    HostLibrary,
+    Image,
+    Layer,
+    Linked,
+    MpiFacts,
+    MpiFamily,
+    Pin,
+    Pmi,
+    Prefix,
+    Process,
+    Signer,
+    SiteLayer,
+    StoredCapture,
+    StoredLayer,
+    Trust,
+)
 
 __all__ = [
-    "HELPER_VARIABLE", "NOT_SHOWN", "Arm", "ArmRequest", "CaptureRequest", "Cause", "Check", "CheckSubject",
-    "CodeFacts", "Command", "Contrast", "CudaCompat", "Decision", "DefaultMemory", "Delivered", "Delivery",
-    "DriverFile",
+    "NOT_SHOWN", "Arm", "ArmRequest", "CaptureRequest", "Cause", "Check", "CheckSubject", "CodeFacts",
+    "Command", "Contrast", "CudaCompat", "Decision", "DefaultMemory", "Delivered", "Delivery", "DriverFile",
     "End", "EngineFacts", "Executable", "FileSystem", "ForwardEnv", "GpuDriver", "Handing", "HostLibrary",
     "HostMpiTree", "IfSet", "Image", "Job", "JobStart", "JobState", "Joined", "Layer", "Linked", "Mark",
     "Matrix", "MemorySample", "MetricRequest", "Mount", "MpiFacts", "MpiFamily", "NodePath", "Opened",

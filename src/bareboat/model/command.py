@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import ClassVar
 
 from msgspec import UNSET, Struct, UnsetType, field
 
@@ -127,30 +126,3 @@ class CodeFacts(Struct, frozen=True, kw_only=True):
     compiles: bool = False
     outside: tuple[tuple[str, str], ...] = ()
     submits: tuple[str, str] | None = None
-
-
-#: An environment variable of processes that an engine starts outside of the container, with the run's name.
-#: It identifies processes that the engine leaves behind, such as Podman's pause process, which get no
-#: signals.
-HELPER_VARIABLE = "BAREBOAT_HELPER_OF"
-
-
-class Outcome(Struct, frozen=True, kw_only=True):
-    """The outcome of a command. `exit_code` is negative for a signal, 127 for no such program, and
-    NO_ANSWER for one that was stopped because it hung or printed too much, with the error in `stderr`."""
-
-    NO_ANSWER: ClassVar[int] = 124
-
-    argv: tuple[str, ...]
-    exit_code: int
-    stdout: str
-    stderr: str
-    wall_s: float
-
-    @property
-    def ok(self) -> bool:
-        return self.exit_code == 0
-
-    @property
-    def unanswered(self) -> bool:
-        return self.exit_code == self.NO_ANSWER

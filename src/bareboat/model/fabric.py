@@ -83,16 +83,6 @@ class Network(Struct, frozen=True, kw_only=True):
         return " and ".join(found)
 
 
-class FabricLibrary(Struct, frozen=True, kw_only=True):
-    """A network library of an image: "libibverbs", "libfabric", "UCX", "NCCL" or "NCCL plug-in". `parts`:
-    what it supports: providers of libibverbs and libfabric, transports of UCX, by their own names."""
-
-    name: str
-    version: str | None = None
-    path: str = ""
-    parts: tuple[str, ...] = ()
-
-
 class Transport(Struct, frozen=True, kw_only=True):
     """The transport between nodes, as reported by a library. `by`: the library; `way`: its own short name;
     `fabric`: whether it is a fabric (True) or TCP (False), None when unknown."""

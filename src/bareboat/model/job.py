@@ -6,11 +6,11 @@ import re
 
 from msgspec import UNSET, Struct, UnsetType, field
 
-from bareboat.model.host_files import Mount
 from bareboat.model.names import check_name
 from bareboat.model.sweep import Sweep
 from bareboat.model.variables import check_passed_on, check_variable
 from bareboat_base.errors import UsageError
+from bareboat_base.host_files import Mount
 from bareboat_base.ranges import MOST_RANKS, check
 
 DELIVERIES = ("auto", "shared", "node")

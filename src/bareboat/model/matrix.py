@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from bareboat.model.image import Image
 from bareboat.model.job import ProveRequest
 from bareboat.model.metric import MetricRequest
 from bareboat.model.site import Site
+from bareboat_images.model import Image
 
 #: A value of a factor, as the study file has it.
 Value = str | int | float | bool

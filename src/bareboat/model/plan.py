@@ -6,16 +6,9 @@ from msgspec import UNSET, Struct, UnsetType
 
 from bareboat.model.command import Command, Executable, Start, Word
 from bareboat.model.fabric import FabricWatch
-from bareboat.model.host_files import Mount
 from bareboat.model.job import Job
-
-
-class Rejected(Struct, frozen=True, kw_only=True):
-    """A rejected alternative, and why."""
-
-    choice: str
-    reason: str
-    remedy: str = ""
+from bareboat_base.alternatives import Rejected
+from bareboat_base.host_files import Mount
 
 
 class Refusal(Struct, frozen=True):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from msgspec import Struct, field
 
 from bareboat.model.fabric import Network
-from bareboat.model.host_files import DriverFile, Mount
-from bareboat.model.mpi import MpiFacts
+from bareboat_base.host_files import DriverFile, Mount
+from bareboat_images.model import MpiFacts
 
 
 class Check(Struct, frozen=True, kw_only=True):

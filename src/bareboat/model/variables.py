@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from bareboat.model.execution import fault
 from bareboat_base.errors import UsageError
+from bareboat_base.execution import fault
 
 #: The variables that the job script sets for its ranks (architecture.md).
 _OF_THE_RUN = r"BAREBOAT_(RUN|RUN_DIR|CONTROL|NODE|NODES|MASTER|PORT|INTERFACE|JOB)"

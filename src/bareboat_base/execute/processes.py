@@ -10,10 +10,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from bareboat.model import HELPER_VARIABLE
+from bareboat_base.marks import HELPER_VARIABLE, RUN_VARIABLE
 
 log = logging.getLogger("bareboat")
-RUN_VARIABLE = "BAREBOAT_RUN"
 #: Time to wait after SIGKILL, which acts at once or not at all.
 KILL_GRACE_S = 5.0
 

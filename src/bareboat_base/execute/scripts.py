@@ -18,7 +18,6 @@ from typing import IO
 
 from bareboat_base.errors import ToolError
 from bareboat_base.execute.processes import (
-    RUN_VARIABLE,
     descendants,
     end_strays,
     kill_all,
@@ -28,6 +27,7 @@ from bareboat_base.execute.processes import (
     scheduling,
 )
 from bareboat_base.execute.tools import which
+from bareboat_base.marks import RUN_VARIABLE
 
 #: The program that follows a run's processes.
 SAMPLER = Path(__file__).with_name("sampler.py")

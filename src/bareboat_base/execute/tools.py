@@ -16,10 +16,10 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from bareboat.model import Outcome
 from bareboat_base.errors import ToolError, ToolTimeoutError
 from bareboat_base.execute.processes import KILL_GRACE_S, Process, below, kill_all, live_processes
 from bareboat_base.execute.signals import interrupts_left_to_child
+from bareboat_base.outcome import Outcome
 from bareboat_base.printable import one_line
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from bareboat.model import StoredLayer
 from bareboat_base import codec, digests
 from bareboat_base.errors import StoreError
+from bareboat_images.model import StoredLayer
 from bareboat_images.store import Store
 
 #: Part of every key. Increase it when steps produce different results than before.

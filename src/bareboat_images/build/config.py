@@ -16,9 +16,9 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from bareboat.model import Layer
 from bareboat_base import codec
 from bareboat_base.errors import ImageError
+from bareboat_images.model import Layer
 from bareboat_images.oci import documents
 from bareboat_images.recipe.instructions import Instruction
 

@@ -16,7 +16,6 @@ from pathlib import Path
 from isal import isal_zlib
 from msgspec import Struct, field
 
-from bareboat.model import StoredLayer
 from bareboat_base import digests
 from bareboat_base.errors import ImageError
 from bareboat_base.files import untrusted
@@ -32,6 +31,7 @@ from bareboat_images.layers.whiteouts import (
     is_opaque,
     is_whiteout,
 )
+from bareboat_images.model import StoredLayer
 from bareboat_images.oci import tarreader, tarwriter
 
 _CHUNK = 1 << 20

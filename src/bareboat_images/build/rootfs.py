@@ -9,12 +9,12 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from bareboat.model import Layer
 from bareboat_base.files.trees import remove_tree
 from bareboat_images.build.places import Place, locate
 from bareboat_images.build.tree import Tree
 from bareboat_images.inside.view import View
 from bareboat_images.layers.whiteouts import is_opaque
+from bareboat_images.model import Layer
 from bareboat_images.store import Store
 
 #: bubblewrap passes all lower directories to the kernel in one page, each with a prefix.

@@ -12,9 +12,9 @@ from pathlib import Path
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from bareboat.model import Outcome
 from bareboat_base import execute
 from bareboat_base.errors import BareboatError, PlanError, RunError, ToolError
+from bareboat_base.outcome import Outcome
 from bareboat_base.paths import DEFAULT_PATH
 from bareboat_base.seccomp import program, starter
 from bareboat_images.build import difference, sandbox

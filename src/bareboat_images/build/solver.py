@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from bareboat.model import Image
 from bareboat_base import architectures, execute
 from bareboat_base.errors import ImageError, UsageError
 from bareboat_images import lease
@@ -19,6 +18,7 @@ from bareboat_images.build.options import Built, Machine, Options, Reporter
 from bareboat_images.build.rootfs import Rootfs
 from bareboat_images.build.stage import Builder, State
 from bareboat_images.build.work import Stopped, Work
+from bareboat_images.model import Image
 from bareboat_images.oci import export
 from bareboat_images.oci.manifest import OCI_CONFIG, document
 from bareboat_images.oci.manifest import config as read_config

@@ -10,7 +10,6 @@ from pathlib import Path
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from bareboat.model import Layer, StoredLayer
 from bareboat_base.clock import utc_now
 from bareboat_base.errors import BareboatError, ImageError
 from bareboat_images.build import additions, checks, config, copying, mounting
@@ -24,6 +23,7 @@ from bareboat_images.build.sandbox import Bind
 from bareboat_images.build.tree import Tree
 from bareboat_images.build.work import Make, Work
 from bareboat_images.inside.view import View
+from bareboat_images.model import Layer, StoredLayer
 from bareboat_images.recipe import expansion, lines, mounts
 from bareboat_images.recipe.faults import RecipeError
 from bareboat_images.recipe.ignore import Ignored

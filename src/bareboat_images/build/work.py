@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bareboat.model import Image, StoredLayer
 from bareboat_base.errors import BareboatError
 from bareboat_images import lease
 from bareboat_images.build import bases
@@ -18,6 +17,7 @@ from bareboat_images.build.files import Digester, Files
 from bareboat_images.build.options import Machine, Options, Reporter
 from bareboat_images.build.places import Owner
 from bareboat_images.build.rootfs import Rootfs, discard
+from bareboat_images.model import Image, StoredLayer
 from bareboat_images.recipe import ignore
 from bareboat_images.recipe.faults import RecipeError
 from bareboat_images.recipe.instructions import Instruction

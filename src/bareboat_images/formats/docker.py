@@ -10,9 +10,9 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from bareboat.model import Image
 from bareboat_base import codec, digests, execute
 from bareboat_base.errors import ImageError, ToolError, UsageError
+from bareboat_images.model import Image
 from bareboat_images.oci import export
 from bareboat_images.oci.reference import full_name
 from bareboat_images.progress import Progress

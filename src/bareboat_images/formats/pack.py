@@ -16,11 +16,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from bareboat.engines import HOST_FILES
-from bareboat.model import Image, Mount, PackedFile
+from bareboat.model import PackedFile
 from bareboat_base import codec, digests
 from bareboat_base.errors import PlanError, StoreError
 from bareboat_base.files import untrusted
 from bareboat_base.files.trees import remove_tree
+from bareboat_base.host_files import Mount
 from bareboat_base.sif import write_sif
 from bareboat_images import lease, place
 from bareboat_images.formats.squash import make_squashfs
@@ -28,6 +29,7 @@ from bareboat_images.inside.view import View
 from bareboat_images.layers import layer
 from bareboat_images.layers.flatten import copy, flatten
 from bareboat_images.layers.places import make_mount_points
+from bareboat_images.model import Image
 from bareboat_images.progress import Progress
 from bareboat_images.store import FILE_KINDS, Store
 

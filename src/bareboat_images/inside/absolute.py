@@ -8,10 +8,11 @@ from __future__ import annotations
 import os
 
 from bareboat.engines import HOST_FILES
-from bareboat.model import Image, Site
+from bareboat.model import Site
 from bareboat.plan.container import scratch_folders
 from bareboat_base.files.links import follow
 from bareboat_images.inside.view import View
+from bareboat_images.model import Image
 from bareboat_images.store import Store
 
 _SYSTEM = ("/dev", "/proc", "/sys", "/etc/passwd", "/etc/group")

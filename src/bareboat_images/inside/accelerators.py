@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterator, Sequence
 
 from bareboat.gpu.kernels import in_order
-from bareboat.model import CudaCompat
 from bareboat_base.elf import binary
 from bareboat_base.versions import numbers
 from bareboat_images.inside import fatbin
 from bareboat_images.inside.libraries import Libraries
 from bareboat_images.inside.search import DISTRIBUTION, Search
 from bareboat_images.inside.starts import normal
+from bareboat_images.model import CudaCompat
 
 #: PyTorch's libraries with kernels: the current one, and that of versions before 2.0.
 _TORCH_KERNELS = ("libtorch_cuda.so", "libtorch_cuda_cu.so")

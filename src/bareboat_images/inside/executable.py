@@ -10,11 +10,12 @@ from collections.abc import Sequence
 
 from bareboat import registry
 from bareboat.engines import LOADER, STARTERS
-from bareboat.model import Executable, Image, Job, Site
+from bareboat.model import Executable, Job, Site
 from bareboat.model.command import Word
 from bareboat.plan import sweep
 from bareboat.plan.process import command_of, image_workdir
 from bareboat_images.inside.command import MISSING, Fault, Program, Sight, resolve
+from bareboat_images.model import Image
 from bareboat_images.store import Store
 
 #: Directories whose content in a container is unknown before the start.

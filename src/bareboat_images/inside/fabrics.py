@@ -6,9 +6,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from bareboat.model.fabric import FabricLibrary
 from bareboat_base.elf import binary
 from bareboat_images.inside.view import View
+from bareboat_images.model import FabricLibrary
 
 #: libfabric contains the names of all providers, even those it was built without; its linked libraries show
 #: which ones it has.

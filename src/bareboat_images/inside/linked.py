@@ -12,11 +12,11 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bareboat.model import Linked
 from bareboat_base.elf import binary
 from bareboat_base.elf.loader import Loader
 from bareboat_base.files import untrusted
 from bareboat_images.inside.command import Fault, Program, Sight, resolve
+from bareboat_images.model import Linked
 
 _MPI = re.compile(r"libmpi(?:ch|_\w+|cxx|fort|f90)?\.so(?:\.(?P<major>\d+))?(?:\.\d+)*")
 #: The number in the names of a family's libraries -> its C library, which identifies the family.

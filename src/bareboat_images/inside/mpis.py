@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from bareboat.model import MpiFacts, MpiFamily, Pmi
 from bareboat_base.elf import binary
 from bareboat_base.elf.binary import Binary
 from bareboat_images.inside.view import View
+from bareboat_images.model import MpiFacts, MpiFamily, Pmi
 
 #: Symbols of components that are built into OpenMPI 4 and PRRTE.
 _BUILT_IN = (

@@ -13,13 +13,12 @@ from pathlib import Path
 
 import msgspec
 
-from bareboat.model import CudaCompat, MpiFacts
-from bareboat.model.fabric import FabricLibrary
 from bareboat_images.inside import accelerators, fabrics, libraries, mpis, pythons, starts, system
 from bareboat_images.inside.libraries import Libraries
 from bareboat_images.inside.pythons import Python
 from bareboat_images.inside.search import Search
 from bareboat_images.inside.view import View
+from bareboat_images.model import CudaCompat, FabricLibrary, MpiFacts
 
 #: Commands of C compilers: the usual name, GCC and LLVM.
 COMPILERS = ("cc", "gcc", "clang")

@@ -15,10 +15,11 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
-from bareboat.model import Image, Mount
+from bareboat_base.host_files import Mount
 from bareboat_images.layers.copies import FOLDER, copy_entry
 from bareboat_images.layers.places import make_mount_points
 from bareboat_images.layers.whiteouts import OPAQUE, OVERLAY_XATTRS, WHITEOUT, is_opaque, is_whiteout
+from bareboat_images.model import Image
 from bareboat_images.store import Store
 
 _WHITEOUT, _OPAQUE = os.fsdecode(WHITEOUT), os.fsdecode(OPAQUE)

@@ -12,10 +12,10 @@ import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from bareboat.model import Mount
 from bareboat_base.errors import PlanError
 from bareboat_base.files.links import MOST_LINKS, follow
 from bareboat_base.files.root import Root
+from bareboat_base.host_files import Mount
 from bareboat_base.paths import lies_in
 from bareboat_images.inside.view import View
 

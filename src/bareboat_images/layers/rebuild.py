@@ -6,10 +6,10 @@ import queue
 import threading
 from collections.abc import Callable, Iterator
 
-from bareboat.model import Layer
 from bareboat_base import digests
 from bareboat_base.errors import BareboatError, StoreError
 from bareboat_images.layers import layer as canonical
+from bareboat_images.model import Layer
 from bareboat_images.store import Store
 
 _AHEAD = 16

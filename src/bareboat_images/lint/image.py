@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from bareboat.model import Image, Site
+from bareboat.model import Site
 from bareboat_base.errors import BareboatError
 from bareboat_images.inside.view import View
 from bareboat_images.lint import entries
 from bareboat_images.lint.census import Census, take
+from bareboat_images.model import Image
 from bareboat_images.oci import documents, export
 from bareboat_images.store import Store
 

@@ -7,13 +7,14 @@ from collections.abc import Iterator
 
 from bareboat import registry
 from bareboat.fabric.settings import Advice, Speakers, advice
-from bareboat.model import MpiFamily, Pmi, Refusal
+from bareboat.model import Refusal
 from bareboat.model.fabric import Network
 from bareboat.mpi.ladder import abi, library_of, mpi_site_of, needs_mpi, walk
 from bareboat.mpi.rules import Layout, major
 from bareboat_images.lint.image import ImageSubject
 from bareboat_images.lint.recipe import RecipeSubject
 from bareboat_images.lint.rule import Hit, Rule, Severity
+from bareboat_images.model import MpiFamily, Pmi
 
 _OLD = re.compile(
     r"openmpi-(?P<version>[1-3]\.\d+(?:\.\d+)?)|open-mpi/ompi/archive/(?:refs/tags/)?v(?P<tag>[1-3]\.\d+)"

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
-from bareboat import __version__
+from bareboat_base import __version__
 from bareboat_images.lint import hadolint
 from bareboat_images.lint.registry import RULES
 from bareboat_images.lint.rule import Finding, Severity

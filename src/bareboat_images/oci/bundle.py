@@ -17,11 +17,11 @@ from pathlib import Path
 
 import msgspec
 
-from bareboat.model import Image, Pin
 from bareboat_base import codec
 from bareboat_base.errors import ImageError, UsageError
 from bareboat_base.printable import one_line
 from bareboat_images import pinning
+from bareboat_images.model import Image, Pin
 from bareboat_images.oci import export
 from bareboat_images.oci.archive import Archive, open_regular
 from bareboat_images.oci.blobs import Blobs

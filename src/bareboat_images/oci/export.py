@@ -13,12 +13,12 @@ from typing import IO
 
 from msgspec import Struct
 
-from bareboat.model import Image, Layer
 from bareboat_base import architectures, codec, digests
 from bareboat_base.errors import ImageError, StoreError
 from bareboat_base.files import outputs
 from bareboat_images.layers import layer as layers
 from bareboat_images.layers import rebuild
+from bareboat_images.model import Image, Layer
 from bareboat_images.oci import tarwriter
 from bareboat_images.oci.blobs import Blobs
 from bareboat_images.oci.manifest import (

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from bareboat import __version__
+from bareboat_base import __version__
 from bareboat_images.registry import proxy
 from bareboat_images.registry.location import Url
 from bareboat_images.registry.options import Options

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from bareboat import __version__
-from bareboat.model import Image
+from bareboat_base import __version__
+from bareboat_images.model import Image
 from bareboat_images.sbom.inventory import Inventory
 from bareboat_images.sbom.package import Package
 

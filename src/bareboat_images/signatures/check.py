@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
-from bareboat.model import Pin, Signer, Trust
 from bareboat_base.clock import utc_now
 from bareboat_base.digests import short
 from bareboat_base.errors import ImageError, UsageError
 from bareboat_base.printable import one_line
+from bareboat_images.model import Pin, Signer, Trust
 from bareboat_images.oci.reference import Reference, Transport
 from bareboat_images.signatures import place, policy, scopes
 from bareboat_images.signatures.identity import Identity, Name

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 
 import msgspec
 
-from bareboat.model import Signer
 from bareboat_base.errors import ImageError, UsageError
 from bareboat_base.files.untrusted import UntrustedFileError, read_bytes
 from bareboat_base.printable import one_line
 from bareboat_base.sif import DATA_SIGNATURE, DESCRIPTOR
 from bareboat_images.formats.sif import read_table
+from bareboat_images.model import Signer
 from bareboat_images.oci.archive import open_regular
 from bareboat_images.signatures.openpgp import LARGEST_SIGNATURE, Keyring
 

@@ -9,12 +9,12 @@ import os
 import shlex
 from pathlib import Path
 
-from bareboat.model import Image, Pin, StoredCapture, StoredLayer
 from bareboat_base import codec, digests
 from bareboat_base.errors import StoreError, UsageError
 from bareboat_base.files import ownership, untrusted
 from bareboat_base.printable import one_line
 from bareboat_images import pinning
+from bareboat_images.model import Image, Pin, StoredCapture, StoredLayer
 from bareboat_images.store.files import AGAIN, Files
 from bareboat_images.store.paths import NAME, check_image_name, digest_path, is_image_name
 

@@ -6,9 +6,10 @@ import functools
 import re
 from pathlib import Path
 
-from bareboat.model import Image, Rootfs
+from bareboat.model import Rootfs
 from bareboat_base import digests
 from bareboat_base.errors import UsageError
+from bareboat_images.model import Image
 
 #: File names of packed images. The tars hold the flat tree and the relinked one.
 FILE_KINDS = ("sif", "squashfs", "tar", "relinked.tar")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from bareboat.model import Image
 from bareboat_base import architectures
+from bareboat_images.model import Image
 from bareboat_images.oci.reference import Reference, Transport
 from bareboat_images.signatures import place
 from bareboat_images.store import Store

@@ -18,7 +18,6 @@ from pathlib import Path
 
 import msgspec
 
-from bareboat.model import Image, Layer, StoredLayer
 from bareboat_base import digests, execute
 from bareboat_base.errors import ImageError
 from bareboat_images import lease
@@ -26,6 +25,7 @@ from bareboat_images.inside import survey
 from bareboat_images.inside.view import View
 from bareboat_images.layers.limits import Limits
 from bareboat_images.layers.unpack import unpack
+from bareboat_images.model import Image, Layer, StoredLayer
 from bareboat_images.oci.blobs import is_kept
 from bareboat_images.oci.manifest import Config
 from bareboat_images.oci.source import Descriptor, Source

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from bareboat.model import Image
 from bareboat_base.errors import StoreError, UsageError
 from bareboat_base.files import untrusted
+from bareboat_images.model import Image
 from bareboat_images.oci import reference
 from bareboat_images.oci.reference import Reference, Transport
 from bareboat_images.oci.source import Source

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from bareboat.model import Image
 from bareboat_base import digests
 from bareboat_base.errors import BareboatError, UsageError
+from bareboat_images.model import Image
 from bareboat_images.oci.reference import Reference, Transport
 from bareboat_images.store import Store
 from bareboat_images.transfer import locate

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from bareboat.model import Image, Pin
 from bareboat_base import digests
 from bareboat_base.clock import utc_now
 from bareboat_base.errors import ImageError
 from bareboat_images import lease, pinning
 from bareboat_images.layers.limits import Limits
+from bareboat_images.model import Image, Pin
 from bareboat_images.oci import manifest
 from bareboat_images.oci.blobs import is_kept
 from bareboat_images.oci.source import Descriptor, Document, Source

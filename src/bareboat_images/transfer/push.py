@@ -16,10 +16,10 @@ from typing import Protocol
 
 import msgspec
 
-from bareboat.model import Image, Layer
 from bareboat_base import digests
 from bareboat_base.errors import ImageError
 from bareboat_images.layers import rebuild
+from bareboat_images.model import Image, Layer
 from bareboat_images.oci import export, manifest
 from bareboat_images.oci.blobs import Blobs
 from bareboat_images.oci.reference import Reference, Transport

@@ -13,11 +13,11 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bareboat.model import Image
 from bareboat_base import digests
 from bareboat_base.errors import StoreError, UsageError
 from bareboat_base.files import ownership, untrusted
 from bareboat_base.files.trees import remove_tree
+from bareboat_images.model import Image
 from bareboat_images.store import VERSION, Store, owner
 from bareboat_images.upkeep import contents
 from bareboat_images.upkeep.space import Amount, file_amount, layer_amount, total, walked

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bareboat.model import Image
 from bareboat_base import digests
 from bareboat_base.errors import StoreError
+from bareboat_images.model import Image
 from bareboat_images.store import Store
 from bareboat_images.upkeep import contents
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
-from bareboat.model import Image, Layer
 from bareboat_base import digests
 from bareboat_base.errors import BareboatError, StoreError
 from bareboat_images.formats import pack
 from bareboat_images.layers import layer as canonical
+from bareboat_images.model import Image, Layer
 from bareboat_images.progress import Progress
 from bareboat_images.store import Store
 from bareboat_images.upkeep import contents

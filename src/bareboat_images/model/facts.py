@@ -1,4 +1,4 @@
-"""The MPI of an image or of a machine."""
+"""Facts about the content of an image: its MPIs, network libraries and CUDA."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from msgspec import Struct, field
 
-from bareboat.model.host_files import DriverFile, Mount
+from bareboat_base.host_files import DriverFile
 
 
 class MpiFamily(StrEnum):
@@ -40,16 +40,6 @@ class HostLibrary(Struct, frozen=True, kw_only=True):
     glibc_by: str = ""
 
 
-class HostMpiTree(Struct, frozen=True, kw_only=True):
-    """A host's MPI prepared for one image. `folder`: the links to it; `over`: files of the host that are
-    mounted over the image's own of the same name; `left_out`: libraries for which the image's own are
-    used."""
-
-    folder: str
-    over: tuple[Mount, ...] = ()
-    left_out: tuple[str, ...] = ()
-
-
 class MpiFacts(Struct, frozen=True, kw_only=True):
     """One MPI of an image or of a machine: a library, a launcher, or both.
 
@@ -74,3 +64,30 @@ class MpiFacts(Struct, frozen=True, kw_only=True):
     @property
     def title(self) -> str:
         return f"{self.family.value} {self.version}" if self.version else self.family.value
+
+
+class FabricLibrary(Struct, frozen=True, kw_only=True):
+    """A network library of an image: "libibverbs", "libfabric", "UCX", "NCCL" or "NCCL plug-in". `parts`:
+    what it supports: providers of libibverbs and libfabric, transports of UCX, by their own names."""
+
+    name: str
+    version: str | None = None
+    path: str = ""
+    parts: tuple[str, ...] = ()
+
+
+class CudaCompat(Struct, frozen=True, kw_only=True):
+    """The forward-compatibility package (cuda-compat) of an image: in `folder`, the user-space half of the
+    driver whose version is `driver`."""
+
+    folder: str
+    driver: str
+
+
+class Linked(Struct, frozen=True, kw_only=True):
+    """MPI facts from the files of a job's command. `program`: the one named in messages; `mpi`: the libraries
+    that it is linked to; `unknown`: why it cannot be judged."""
+
+    program: str
+    mpi: tuple[str, ...] = ()
+    unknown: str = ""

@@ -1,11 +1,10 @@
-"""The image: the content of the container, and its location."""
+"""Images of a store: layers, pins, verdicts of signature policies, and the facts about an image."""
 
 from __future__ import annotations
 
 from msgspec import Struct, field
 
-from bareboat.model.fabric import FabricLibrary
-from bareboat.model.mpi import HostMpiTree, MpiFacts
+from bareboat_images.model.facts import CudaCompat, FabricLibrary, Linked, MpiFacts
 
 
 class Layer(Struct, frozen=True, kw_only=True):
@@ -110,23 +109,6 @@ class SiteLayer(Struct, frozen=True, kw_only=True):
     because: str = ""
 
 
-class CudaCompat(Struct, frozen=True, kw_only=True):
-    """The forward-compatibility package (cuda-compat) of an image: in `folder`, the user-space half of the
-    driver whose version is `driver`."""
-
-    folder: str
-    driver: str
-
-
-class Linked(Struct, frozen=True, kw_only=True):
-    """MPI facts from the files of a job's command. `program`: the one named in messages; `mpi`: the libraries
-    that it is linked to; `unknown`: why it cannot be judged."""
-
-    program: str
-    mpi: tuple[str, ...] = ()
-    unknown: str = ""
-
-
 class Image(Struct, frozen=True, kw_only=True):
     """An image in the store and the facts about its content. `built`: the command that built it here. `cuda`,
     `rocm`: the newest in it. `mpis`: in the order in which its programs find them. `mpi_users`: Python
@@ -168,54 +150,3 @@ class Image(Struct, frozen=True, kw_only=True):
     @property
     def inodes(self) -> int:
         return sum(layer.inodes for layer in self.layers)
-
-
-class PackedFile(Struct, frozen=True, kw_only=True):
-    """An image packed into one file, with these facts stored next to it. `sha256`: of the file, in
-    hexadecimal. `places`: mount points created in it -> whether it is a directory."""
-
-    kind: str
-    size_bytes: int
-    sha256: str
-    places: dict[str, bool]
-
-
-class ScratchEntry(Struct, frozen=True, kw_only=True):
-    """Something that an image has where a container gets a directory to write to. `leads_to`: its path in the
-    image once links are followed."""
-
-    path: str
-    leads_to: str
-    is_folder: bool
-
-
-class OwnTree(Struct, frozen=True, kw_only=True):
-    """A tree with the mount points of one job (`path`). `bound`: directories of it, by their paths without
-    the first slash, that are mounted from the image's flat tree; None: it is the whole image."""
-
-    path: str
-    bound: tuple[str, ...] | None = None
-
-
-class Rootfs(Struct, frozen=True, kw_only=True):
-    """The location of an image on this machine: layer digest -> unpacked tree, bottom first, and the path of
-    its flat tree; `relinked`: the same with relative links; `packed`: kind of file -> its path. `identity`: a
-    directory with etc/passwd and etc/group that list the user, where the image's own do not. `in_scratch`:
-    its content in directories that become scratch. `absolute`: absolute links are on the way to what
-    every container mounts. `drivers`: vendor of a GPU driver of the site -> the
-    directory of links to its files. `host_mpis`: library of a host's MPI -> that MPI, prepared for this
-    image. `exposed`: the job's writable mounts that show the store: source -> its path in the store, "." for
-    a source in the store. `own`: the tree that replaces the flat one, where the job needs mount points
-    that the image lacks."""
-
-    layers: dict[str, str]
-    flat: str
-    packed: dict[str, str] = field(default_factory=dict)
-    identity: str | None = None
-    drivers: dict[str, str] = field(default_factory=dict)
-    relinked: str = ""
-    in_scratch: tuple[ScratchEntry, ...] = ()
-    absolute: bool = False
-    host_mpis: dict[str, HostMpiTree] = field(default_factory=dict)
-    exposed: dict[str, str] = field(default_factory=dict)
-    own: OwnTree | None = None
