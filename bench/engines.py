@@ -35,6 +35,7 @@ import hands
 from bareboat import config, plan, registry, render
 from bareboat.captures import capture
 from bareboat.deployment.present import present
+from bareboat.deployment.rootfs import rootfs_of
 from bareboat.engines import Enclosure
 from bareboat.model import CaptureRequest, Image, Job, Mount, Plan, Site
 from bareboat.probe import probe
@@ -207,11 +208,11 @@ def made_plan(ground: Ground, row: Row, engine: str, stacked: bool) -> Plan:
 
 def root_of(ground: Ground, engine: str) -> str:
     """Where the image's files are for the command. Bare metal reads the same files, in the store."""
-    return ground.store.rootfs(ground.image).flat if engine == NATIVE else ""
+    return rootfs_of(ground.store, ground.image).flat if engine == NATIVE else ""
 
 
 def by_hand(ground: Ground, notes: list[str], engines: Sequence[str] | None) -> Iterator[Way]:
-    rootfs = ground.store.rootfs(ground.image)
+    rootfs = rootfs_of(ground.store, ground.image)
     tools = [hands.native(), *hands.found(ground.site, rootfs, ground.work)]
     if engines is None or "udocker" in engines:
         try:

@@ -24,13 +24,13 @@ from environments import Captured
 
 from bareboat import registry, render
 from bareboat.deployment import roots
+from bareboat.deployment.executable import look
 from bareboat.engines import bubblewrap
 from bareboat.model import Image, Job, Refusal, Site
 from bareboat.plan import plan
 from bareboat.probe import probe
 from bareboat.runs import programs
 from bareboat_base import execute
-from bareboat_images.inside.executable import look
 
 T = TypeVar("T")
 

@@ -12,10 +12,11 @@ import msgspec
 
 from bareboat import render
 from bareboat.captures import capture
+from bareboat.deployment import scratch
+from bareboat.deployment.rootfs import rootfs_of
 from bareboat.model import CaptureRequest, Image, Job, Rootfs, Site
 from bareboat.plan import plan
 from bareboat.probe import Needs, probe
-from bareboat_images.inside import scratch
 from bareboat_images.layers.flatten import make_flat
 from bareboat_images.store import Store
 
@@ -39,7 +40,7 @@ class Captured:
         """As the command line hands it to the planner; `image`: this one with other facts."""
         image = image or self.image
         held = scratch.contents(self.store, image, site)
-        return msgspec.structs.replace(self.store.rootfs(image), in_scratch=held)
+        return msgspec.structs.replace(rootfs_of(self.store, image), in_scratch=held)
 
 
 def make_environment(folder: Path, *, base: str | Path = BASE_PYTHON) -> Path:

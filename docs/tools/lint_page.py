@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bareboat_images.lint import page
+from bareboat.lint import page
 
 PAGE = Path(__file__).parents[1] / "lint.md"
 

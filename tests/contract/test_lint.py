@@ -22,10 +22,10 @@ from builders import make_driver, make_site
 from building import Builds
 from tools import path_without, tool
 
+from bareboat.lint.registry import RULES
 from bareboat_base import codec
 from bareboat_base.errors import ToolError
 from bareboat_images.lint import hadolint
-from bareboat_images.lint.registry import RULES
 
 KEY = "-----BEGIN OPENSSH PRIVATE KEY-----\nabc\n"
 

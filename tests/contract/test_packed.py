@@ -22,12 +22,12 @@ from processes import left_after
 from tools import tool
 
 from bareboat import registry, render
-from bareboat.deployment import roots
+from bareboat.deployment import pack, roots
 from bareboat.model import Job, Mount, Plan, Rootfs, Site
 from bareboat.plan import plan
 from bareboat.probe import probe
 from bareboat_base.errors import PlanError
-from bareboat_images.formats import pack
+from bareboat_images.formats import packed
 from bareboat_images.formats.sif import read_sif
 from bareboat_images.layers import layer
 
@@ -191,7 +191,7 @@ print(open("/etc/hosts").read() == sys.argv[2])
 
 def digest(lab: Lab) -> str:
     kind = registry.engine(lab.engine).FILES[0]
-    return pack.sha256(lab.captured.store.packed(lab.captured.image.digest, kind))
+    return packed.sha256(lab.captured.store.packed(lab.captured.image.digest, kind))
 
 
 def test_a_job_sees_its_own_mount_points_and_none_of_another_job(lab: Lab, tmp_path: Path) -> None:
@@ -201,10 +201,12 @@ def test_a_job_sees_its_own_mount_points_and_none_of_another_job(lab: Lab, tmp_p
     assert lab.says(look, mounts=(Mount(source=str(tmp_path / "file"), target="/y"),)) == "True False"
     assert lab.says(look, mounts=(Mount(source=str(tmp_path), target="/y"),)) == "False True"
     assert lab.says(look) == "False False"
-    packed = {path: path.stat().st_ino for path in pack.files(lab.captured.store, lab.captured.image.digest)}
-    files = [path for path in packed if path.suffix == f".{kind}"]
+    inodes = {
+        path: path.stat().st_ino for path in packed.files(lab.captured.store, lab.captured.image.digest)
+    }
+    files = [path for path in inodes if path.suffix == f".{kind}"]
     lab.says(look, mounts=(Mount(source=str(tmp_path), target="/y"),))
-    assert {path: path.stat().st_ino for path in files} == {path: packed[path] for path in files}
+    assert {path: path.stat().st_ino for path in files} == {path: inodes[path] for path in files}
     trees = [lab.captured.store.layer(each.diff_id) for each in lab.captured.image.layers]
     assert [layer.digest_tree(str(tree))[0] for tree in trees] == [
         each.diff_id for each in lab.captured.image.layers

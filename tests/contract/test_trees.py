@@ -15,6 +15,7 @@ from environments import with_engine
 from lab import varied, walk
 from tools import tool
 
+from bareboat.deployment.rootfs import rootfs_of
 from bareboat.model import Image
 from bareboat_images.layers.flatten import make_flat
 from bareboat_images.layers.limits import Limits
@@ -156,7 +157,7 @@ def test_the_stacked_layers_are_podmans(
     empty = tmp_path / "empty"  # the folder itself holds what tools that were probed keep there
     empty.mkdir()
     sources = ["--overlay-src", str(empty)]
-    for path in store.rootfs(image).layers.values():
+    for path in rootfs_of(store, image).layers.values():
         sources += ["--overlay-src", path]
     done = subprocess.run(
         [facts.path, "--dev-bind", "/", "/", *sources, "--ro-overlay", "/mnt", "--",

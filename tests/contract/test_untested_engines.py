@@ -24,6 +24,7 @@ from processes import left_after
 
 from bareboat import registry, render
 from bareboat.cli import doctor
+from bareboat.deployment.rootfs import rootfs_of
 from bareboat.engines import Enclosure, site_images
 from bareboat.model import Image, Job, Mount, Refusal, Site, Topology
 from bareboat.plan import plan
@@ -80,7 +81,7 @@ def sited(captured: Captured, tmp_path_factory: pytest.TempPathFactory) -> Itera
     for name in (*ENGINES, "shifterimg"):
         (top / "bin" / name).symlink_to(FAKES / name)
     (top / "bin" / "fake-settings").write_text(f"{bwrap.path}\n{top / 'images'}\n")
-    rootfs = captured.store.rootfs(captured.image)
+    rootfs = rootfs_of(captured.store, captured.image)
     make_flat(captured.store, captured.image, ())
     (top / "images" / site_images.name(captured.image.digest)).symlink_to(rootfs.flat)
     with pytest.MonkeyPatch.context() as patch:
@@ -203,7 +204,7 @@ for place in sys.argv[1:]:
 
 
 def test_the_image_stays_what_it_is(lab: Lab) -> None:
-    flat = Path(lab.captured.store.rootfs(lab.captured.image).flat)
+    flat = Path(rootfs_of(lab.captured.store, lab.captured.image).flat)
     done = lab.run("sh", "-c", "echo changed > /changed")
     assert (done.returncode == 0) == (lab.engine not in READ_ONLY)
     assert not (flat / "changed").exists()

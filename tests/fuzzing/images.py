@@ -214,7 +214,7 @@ def read_archive(data: bytes, scratch: Path) -> None:
         if other is not transport:
             with contextlib.suppress(BareboatError):
                 local.open_local(path, other, scratch=scratch).document()
-    from bareboat_images.oci import bundle
+    from bareboat.bundles import bundle
 
     with contextlib.suppress(BareboatError):
         bundle.pins(path)

@@ -22,6 +22,7 @@ from environments import Captured
 from tools import path_without, tool
 
 from bareboat import registry, render
+from bareboat.deployment.rootfs import rootfs_of
 from bareboat.engines import Container, Enclosure
 from bareboat.model import Command, Site
 from bareboat.render import words
@@ -204,7 +205,7 @@ def test_one_flat_tree_runs_from_a_store_without_programs(
     facts = codec.from_json(
         there.bareboat("doctor", "--json", engine="bubblewrap").stdout.encode(), Site, what="facts"
     )
-    flat = captured.store.rootfs(captured.image).flat
+    flat = rootfs_of(captured.store, captured.image).flat
     make_flat(captured.store, captured.image, ())
     container = Container(flat=flat, home=str(there.home))
     command = Command(argv=(str(captured.python), "-c", "import ware; print(ware.NAME); open('/x', 'w')"))

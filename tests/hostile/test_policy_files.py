@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 from tools import tool
 
+from bareboat.bundles import bundle
 from bareboat.cli.main import main
 from bareboat_base.errors import UsageError
-from bareboat_images.oci import bundle, reference
+from bareboat_images.oci import reference
 from bareboat_images.signatures import place, policy, scopes
 from bareboat_images.signatures.identity import Identity, Name, parse_name, read_identity
 from bareboat_images.signatures.payload import COSIGN, read_payload

@@ -11,7 +11,7 @@ from builders import make_image, make_job, make_site
 from elves import AARCH64, make_elf
 
 from bareboat import engines
-from bareboat_images.inside import executable
+from bareboat.deployment import executable
 from bareboat_images.inside.command import Fault, Program, Sight, resolve
 from bareboat_images.store import Store
 

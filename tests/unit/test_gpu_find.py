@@ -12,7 +12,8 @@ import pytest
 from drivers import FOLDER, GLIBC, VERSION, index, make_library, make_tree
 from machines import HERE, OTHER
 
-from bareboat.gpu import cdi, find, links
+from bareboat.deployment import driver_links as links
+from bareboat.gpu import cdi, find
 from bareboat.model import DriverFile, GpuDriver, Site
 from bareboat_base.elf import binary, cache
 from bareboat_base.files.root import Root

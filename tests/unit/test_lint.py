@@ -9,9 +9,9 @@ import msgspec
 import pytest
 from builders import make_driver, make_site
 
+from bareboat.lint.registry import GROUPS, RULES
 from bareboat.model import Site
 from bareboat_images.lint import check, fix, recipe
-from bareboat_images.lint.registry import GROUPS, RULES
 from bareboat_images.lint.rule import Finding
 
 SHAPES = Path(__file__).parents[1] / "data" / "dockerfiles"
@@ -25,7 +25,7 @@ def subject(text: str, *, site: Site | None = None, ignore: str | None = None) -
 
 
 def findings(text: str, *, site: Site | None = None, ignore: str | None = None) -> list[Finding]:
-    return check.recipe(subject(text, site=site, ignore=ignore))
+    return check.recipe(subject(text, site=site, ignore=ignore), rules=RULES)
 
 
 def codes(text: str, *, site: Site | None = None, ignore: str | None = None) -> set[str]:

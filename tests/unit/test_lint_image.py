@@ -13,6 +13,7 @@ import pytest
 from builders import make_driver, make_site
 from stored import image_of
 
+from bareboat.lint.registry import RULES
 from bareboat.model import (
     CudaCompat,
     HostLibrary,
@@ -28,7 +29,6 @@ from bareboat.model.fabric import Kind, Network, Port
 from bareboat_base.elf import properties
 from bareboat_images.lint import census, check, credentials, entries, image, systems
 from bareboat_images.lint.entries import Item
-from bareboat_images.lint.registry import RULES
 from bareboat_images.lint.rule import Finding, Severity
 from bareboat_images.model import FabricLibrary
 from bareboat_images.oci import documents
@@ -61,7 +61,7 @@ def subject(store: Store, *trees: dict[str, str | None], **facts: Any) -> image.
 
 
 def findings(store: Store, *trees: dict[str, str | None], **facts: Any) -> list[Finding]:
-    return check.image(subject(store, *trees, **facts))
+    return check.image(subject(store, *trees, **facts), rules=RULES)
 
 
 def codes(store: Store, *trees: dict[str, str | None], **facts: Any) -> set[str]:
@@ -210,7 +210,9 @@ def test_musl(store: Store) -> None:
 
 def test_missing_mount_points(store: Store) -> None:
     made = image.read(store, image_of(store, {"bin/x": "x"}), secret=credentials.NAMES)
-    (lacks,) = [each for each in check.image(made) if each.code == "BB1206" and "/proc" in each.message]
+    (lacks,) = [
+        each for each in check.image(made, rules=RULES) if each.code == "BB1206" and "/proc" in each.message
+    ]
     assert "/tmp" in lacks.message
     assert "BB1206" not in codes(store)
 
@@ -235,7 +237,7 @@ def test_links_of_a_layer_lead_nowhere_outside(store: Store, tmp_path: Path) -> 
     outside.mkdir()
     (outside / "key.pem").write_text(KEY)
     made = subject(store, {"opt/key.pem": f"-> {outside}/key.pem", "srv": f"-> {outside}"})
-    assert check.image(made) == []
+    assert check.image(made, rules=RULES) == []
     assert made.head("/srv/key.pem", 2) == made.head("/opt/key.pem", 2) == b""
     assert made.head("/srv/key.pem", 99) == b""
 
@@ -280,7 +282,7 @@ def test_the_home_of_a_captured_environment_is_only_named(store: Store) -> None:
 
 def test_ignored_rules(store: Store) -> None:
     made = subject(store, {"tmp/a": "x"})
-    assert [each.code for each in check.image(made, ignore={"BB1003"})] == []
+    assert [each.code for each in check.image(made, rules=RULES, ignore={"BB1003"})] == []
 
 
 # The census.
@@ -393,7 +395,7 @@ def test_a_loader_that_needs_more_than_the_site_has(store: Store) -> None:
         (elf(4, (3, 2, 0)), {"BB1306"}),
     ):
         place.write_bytes(content)
-        assert {each.code for each in check.image(made)} == expected
+        assert {each.code for each in check.image(made, rules=RULES)} == expected
 
 
 def test_processors_by_name() -> None:
@@ -417,7 +419,7 @@ def test_json_is_valid_for_odd_names(store: Store) -> None:
 
     found = findings(store, {"tmp/a\udcff\x1b": "x"})
     json.dumps(report.as_json(found, name="x", is_image=True))
-    json.dumps(sarif.document(found, name="x", is_image=True))
+    json.dumps(sarif.document(found, name="x", is_image=True, rules=RULES))
     assert "\x1b" not in report.text(found, name="x\x1b", is_image=True)
 
 

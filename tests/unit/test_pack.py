@@ -13,11 +13,12 @@ import pytest
 from stored import image_of
 from tools import tool
 
+from bareboat.deployment import pack
 from bareboat.model import Image, Mount
 from bareboat_base.errors import ImageError, PlanError
 from bareboat_base.sif import write_sif
 from bareboat_images import place
-from bareboat_images.formats import pack
+from bareboat_images.formats import packed
 from bareboat_images.formats.sif import read_sif
 from bareboat_images.layers import layer as canonical
 from bareboat_images.store import Store
@@ -51,9 +52,9 @@ def test_it_is_packed_once(store: Store, image: Image, kind: str) -> None:
     path = pack.provide(store, image, kind, progress=lambda what, *_: said.append(what))
     assert "packing the squashfs" in said
     assert path == store.packed(image.digest, kind)
-    facts = pack.about(path)
+    facts = packed.about(path)
     assert facts is not None
-    assert (facts.kind, facts.size_bytes, facts.sha256) == (kind, path.stat().st_size, pack.sha256(path))
+    assert (facts.kind, facts.size_bytes, facts.sha256) == (kind, path.stat().st_size, packed.sha256(path))
     first = path.stat().st_ino
     assert pack.provide(store, image, kind, progress=lambda *_: pytest.fail("packed again")) == path
     assert path.stat().st_ino == first
@@ -87,7 +88,7 @@ def test_equal_images_give_equal_bytes_wherever_they_are(tmp_path: Path) -> None
     for name in ("one", "two"):
         store = Store(tmp_path / name)
         path = pack.provide(store, image_of(store, TREE), "sif", [folder("/opt/env/data")])
-        digests.add(pack.sha256(path))
+        digests.add(packed.sha256(path))
         time.sleep(1.1)  # times in a squashfs are whole seconds
     assert len(digests) == 1
 
@@ -114,7 +115,7 @@ def test_jobs_with_mount_points_of_their_own_have_a_file_of_their_own(store: Sto
     assert listed(other)["/y"][:1] == "d"
     assert "/y" not in listed(pack.provide(store, image, "squashfs", usual))
     assert len({base, file, other}) == 3
-    assert {base, file, other} == set(pack.files(store, image.digest))
+    assert {base, file, other} == set(packed.files(store, image.digest))
     first = other.stat().st_ino
     assert pack.provide(store, image, "squashfs", usual, [folder("/opt/env"), folder("/y")]) == other
     assert other.stat().st_ino == first
@@ -147,30 +148,30 @@ def test_a_usual_place_that_an_image_has_otherwise_is_left_alone(store: Store) -
 @pytest.mark.parametrize("damage", ["cut", "no facts", "bad facts"])
 def test_a_file_that_is_not_whole_is_packed_again(store: Store, image: Image, damage: str) -> None:
     path = pack.provide(store, image, "squashfs")
-    whole = pack.sha256(path)
+    whole = packed.sha256(path)
     match damage:
         case "cut":
             os.truncate(path, 100)
         case "no facts":
-            pack.facts_of(path).unlink()
+            packed.facts_of(path).unlink()
         case _:
-            pack.facts_of(path).write_text("{")
-    assert pack.about(path) is None
+            packed.facts_of(path).write_text("{")
+    assert packed.about(path) is None
     pack.provide(store, image, "squashfs")
-    assert pack.sha256(path) == whole
+    assert packed.sha256(path) == whole
 
 
 def test_where_the_store_lacks_inodes_the_tree_is_made_elsewhere(
     store: Store, image: Image, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     linked = pack.provide(store, image, "squashfs")
-    expected = pack.sha256(linked)
+    expected = packed.sha256(linked)
     linked.unlink()
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "elsewhere"))
     little = dataclasses.replace(place.room(str(store.root)), free_inodes=3)
     monkeypatch.setattr(place, "room", lambda _path: little)
-    assert pack.sha256(pack.provide(store, image, "squashfs")) == expected
+    assert packed.sha256(pack.provide(store, image, "squashfs")) == expected
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 

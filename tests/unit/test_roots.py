@@ -11,6 +11,7 @@ from builders import make_image, make_job, make_site
 from stored import image_of
 
 from bareboat.deployment import roots
+from bareboat.deployment.rootfs import rootfs_of
 from bareboat.model import EngineFacts, Image, Mount, OwnTree, Plan, Rootfs
 from bareboat.plan import plan
 from bareboat_base.errors import PlanError
@@ -28,7 +29,7 @@ def image(store: Store) -> Image:
 
 def settled(store: Store, image: Image, engine: str, *mounts: Mount) -> tuple[Plan, Rootfs]:
     """The plan, and by what it was made in the end."""
-    used = [store.rootfs(image)]
+    used = [rootfs_of(store, image)]
     ch_run = EngineFacts(
         name="charliecloud", path="/usr/bin/ch-run", version="0.38", origin="on PATH", works=True
     )

@@ -6,8 +6,8 @@ import pytest
 from builders import make_site
 from stored import image_of
 
+from bareboat.deployment.scratch import contents
 from bareboat.model import ScratchEntry
-from bareboat_images.inside.scratch import contents
 from bareboat_images.store import Store
 
 

@@ -18,11 +18,12 @@ import pytest
 from builders import fake_digest
 from tools import tool
 
-from bareboat.model import Image, Layer, Mount, PackedFile, Pin, StoredCapture, StoredLayer
+from bareboat.deployment import pack
+from bareboat.model import Image, Layer, Mount, Pin, StoredCapture, StoredLayer
 from bareboat_base import codec
 from bareboat_base.errors import StoreError, UsageError
 from bareboat_images import upkeep
-from bareboat_images.formats import pack
+from bareboat_images.formats import packed
 from bareboat_images.layers import layer as canonical
 from bareboat_images.layers.flatten import make_flat
 from bareboat_images.layers.limits import Limits
@@ -171,15 +172,15 @@ def put_packed(store: Store, image: Image, text: str = "packed") -> Path:
     path = store.packed(image.digest, "sif")
     path.parent.mkdir(parents=True)
     path.write_text(text)
-    facts = PackedFile(kind="sif", size_bytes=len(text), sha256=sha256(text.encode())[7:], places={})
-    pack.facts_of(path).write_bytes(codec.to_json(facts))
+    facts = packed.PackedFile(kind="sif", size_bytes=len(text), sha256=sha256(text.encode())[7:], places={})
+    packed.facts_of(path).write_bytes(codec.to_json(facts))
     return path
 
 
 def test_a_packed_file_is_counted_verified_and_goes_with_its_image(store: Store) -> None:
     image = put_image(store, [put_layer(store, a="x")])
     path = put_packed(store, image)
-    beside = pack.facts_of(path).stat().st_size
+    beside = packed.facts_of(path).stat().st_size
     assert upkeep.usage(store).packed == upkeep.Amount(size_bytes=6 + beside, inodes=4)
     assert upkeep.verify(store, image).ok
     path.write_text("pAcked")

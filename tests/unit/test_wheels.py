@@ -19,11 +19,12 @@ import pytest
 from builders import fake_digest
 
 from bareboat import __version__
+from bareboat.bundles import bundle, wheels
 from bareboat.model import Image, Layer, Pin
 from bareboat_base import codec
 from bareboat_base.errors import BareboatError, ImageError
 from bareboat_images.layers import layer as canonical
-from bareboat_images.oci import bundle, export, wheels
+from bareboat_images.oci import export
 from bareboat_images.store import Store
 
 INFO = "demo_pkg-1.0+local.dist-info"

@@ -15,12 +15,12 @@ import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bareboat.model import Image, Mount, PackedFile
+from bareboat.model import Image, Mount
 from bareboat_base import codec
 from bareboat_base.errors import StoreError
 from bareboat_base.files import untrusted
 from bareboat_images import lease
-from bareboat_images.formats import pack
+from bareboat_images.formats import packed
 from bareboat_images.layers import layer
 from bareboat_images.layers.places import resolve
 from bareboat_images.oci import tarreader, tarwriter
@@ -48,7 +48,7 @@ def provide(
     wanted = {_place(tree, mount) for mount in mount_points}
 
     def serves() -> bool:
-        return pack.about(path) is not None and wanted <= set(read_places(path))
+        return packed.about(path) is not None and wanted <= set(read_places(path))
 
     if serves():
         return path
@@ -61,7 +61,7 @@ def provide(
                 # The list first: a complete archive must have a list.
                 places = sorted(wanted | set(read_places(path)))
                 store.write(places_of(path), b"".join(os.fsencode(place) + b"\0" for place in places))
-                if pack.about(path) is None:
+                if packed.about(path) is None:
                     _write(store, image, tree, path, progress)
     return path
 
@@ -111,7 +111,7 @@ def _write(store: Store, image: Image, tree: Path, path: Path, progress: Progres
             ) from None
         stream.flush()
         os.fsync(stream.fileno())
-        facts = PackedFile(
+        facts = packed.PackedFile(
             kind=path.name.removeprefix("image."),
             size_bytes=stream.tell(),
             sha256=hashed.hexdigest(),
@@ -120,7 +120,7 @@ def _write(store: Store, image: Image, tree: Path, path: Path, progress: Progres
         (scratch / "facts").write_bytes(codec.to_json(facts))
         path.parent.mkdir(parents=True, exist_ok=True)
         os.replace(scratch / "tar", path)
-        os.replace(scratch / "facts", pack.facts_of(path))
+        os.replace(scratch / "facts", packed.facts_of(path))
 
 
 def write_tar(tree: str, write: Callable[[bytes], object]) -> None:

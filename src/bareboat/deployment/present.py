@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from bareboat.deployment import exposed, host_mpi, identity
-from bareboat.gpu import links
+from bareboat.deployment import absolute, exposed, host_mpi, identity, scratch
+from bareboat.deployment import driver_links as links
+from bareboat.deployment.rootfs import rootfs_of
 from bareboat.model import Image, Job, Rootfs, Site
-from bareboat_images.inside import absolute, scratch
 from bareboat_images.store import Store
 
 
@@ -26,7 +26,7 @@ def present(
     runs_on = node or site
     written = [each for each in _written(job) if each != scratch_folder]
     return msgspec.structs.replace(
-        store.rootfs(image),
+        rootfs_of(store, image),
         identity=identity.provide(store, image, site),
         drivers=links.provide(store, runs_on),
         in_scratch=scratch.contents(store, image, runs_on),

@@ -51,7 +51,7 @@ def settle(
     """
     shared = tuple(mount for mount in made.mount_points if mount not in made.own_points)
     if made.packs is not None:
-        from bareboat_images.formats import pack
+        from bareboat.deployment import pack
 
         file = str(pack.provide(store, image, made.packs, shared, made.own_points, progress=progress))
         if file == rootfs.packed[made.packs]:
@@ -77,7 +77,7 @@ def missing(store: Store, image: Image, made: Plan) -> tuple[str, ...]:
     """Describe what `settle` would make for the plan. Makes nothing."""
     size = f"{sum(each.unpacked_bytes for each in image.layers) / 1e6:,.0f} MB"
     if made.packs is not None:
-        from bareboat_images.formats import pack
+        from bareboat.deployment import pack
 
         if pack.is_there(store, image, made.packs, made.own_points):
             return ()
@@ -94,10 +94,10 @@ def missing(store: Store, image: Image, made: Plan) -> tuple[str, ...]:
     ):
         found.append("link a tree with this job's mount points")
     if made.delivery is not msgspec.UNSET:
-        from bareboat_images.formats import pack
+        from bareboat_images.formats import packed
 
         kind = "relinked.tar" if made.relinked else "tar"
-        if pack.about(store.packed(image.digest, kind)) is None:
+        if packed.about(store.packed(image.digest, kind)) is None:
             found.append(f"write the image as one archive of {size} for the nodes")
     return tuple(found)
 

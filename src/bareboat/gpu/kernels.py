@@ -57,13 +57,3 @@ def _runs(code: re.Match[str], gpu: tuple[int, int]) -> bool:
     if code["kind"] == "sm" or code["only"] == "f":
         return own[0] == gpu[0] and own[1] <= gpu[1]
     return own <= gpu
-
-
-def in_order(code: Iterable[str]) -> tuple[str, ...]:
-    """Each once: machine code, then PTX, by capability."""
-
-    def key(each: str) -> tuple[bool, int, str]:
-        digits = re.search(r"\d+", each)
-        return each.startswith("compute"), int(digits[0]) if digits else 0, each
-
-    return tuple(sorted(set(code), key=key))

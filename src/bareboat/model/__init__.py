@@ -40,7 +40,7 @@ from bareboat.model.record import (
     Window,
     kept_result,
 )
-from bareboat.model.rootfs import HostMpiTree, OwnTree, PackedFile, Rootfs, ScratchEntry
+from bareboat.model.rootfs import HostMpiTree, OwnTree, Rootfs, ScratchEntry
 from bareboat.model.site import (
     Check,
     DefaultMemory,
@@ -81,7 +81,7 @@ __all__ = [
     "End", "EngineFacts", "Executable", "FileSystem", "ForwardEnv", "GpuDriver", "Handing", "HostLibrary",
     "HostMpiTree", "IfSet", "Image", "Job", "JobStart", "JobState", "Joined", "Layer", "Linked", "Mark",
     "Matrix", "MemorySample", "MetricRequest", "Mount", "MpiFacts", "MpiFamily", "NodePath", "Opened",
-    "Outcome", "OwnTree", "PackedFile", "Partition", "Phases", "Pin", "Plan", "Pmi", "Prefix", "Process",
+    "Outcome", "OwnTree", "Partition", "Phases", "Pin", "Plan", "Pmi", "Prefix", "Process",
     "ProveRequest", "QueueEntry", "Record", "Refusal", "Rejected", "Requirement", "Rootfs", "SchedulerFacts",
     "Scheduling", "ScratchEntry", "Sealed", "Signer", "Site", "SiteLayer", "Start", "StoredCapture",
     "StoredLayer", "Straggler", "Study", "Submission", "Topology", "Trust", "Usage", "Variable", "Window",

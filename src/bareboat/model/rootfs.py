@@ -17,16 +17,6 @@ class HostMpiTree(Struct, frozen=True, kw_only=True):
     left_out: tuple[str, ...] = ()
 
 
-class PackedFile(Struct, frozen=True, kw_only=True):
-    """An image packed into one file, with these facts stored next to it. `sha256`: of the file, in
-    hexadecimal. `places`: mount points created in it -> whether it is a directory."""
-
-    kind: str
-    size_bytes: int
-    sha256: str
-    places: dict[str, bool]
-
-
 class ScratchEntry(Struct, frozen=True, kw_only=True):
     """Something that an image has where a container gets a directory to write to. `leads_to`: its path in the
     image once links are followed."""

@@ -240,9 +240,9 @@ def _with_planned(draft: Draft, plan: Plan) -> Draft:
 
 
 def _plan(session: Session, found: Findings, draft: Draft, target: Path) -> Plan:
+    from bareboat.deployment.executable import look
     from bareboat.plan import plan
     from bareboat.runs.programs import provide
-    from bareboat_images.inside.executable import look
 
     job = _job(session, found, draft, target)
     site: Site = found.site

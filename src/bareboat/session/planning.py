@@ -28,11 +28,11 @@ def plan(session: Session, prepared: Prepared) -> Plan:
 
 
 def _plan(session: Session, prepared: Prepared) -> Plan:
+    from bareboat.deployment.executable import look
     from bareboat.deployment.present import present
     from bareboat.mpi.ladder import needs_mpi
     from bareboat.plan import plan as decide
     from bareboat.runs import code, mpi_checks
-    from bareboat_images.inside.executable import look
 
     job, site, image, node, to_capture = prepared
     store, reporter = session.store, session.reporter

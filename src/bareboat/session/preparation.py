@@ -48,8 +48,8 @@ def prepare(session: Session, job: Job, purpose: Purpose) -> Prepared:
 def _prepare(session: Session, job: Job, purpose: Purpose, site: Site) -> Prepared:
     from bareboat.captures import describe_of
     from bareboat.captures.interpreter import ask, choose
+    from bareboat.deployment.executable import look
     from bareboat.plan import plan
-    from bareboat_images.inside.executable import look
 
     if purpose is Purpose.SUBMIT and not registry.is_queued(job.scheduler):
         job = msgspec.structs.replace(job, scheduler=sites.scheduler_here(site))

@@ -9,8 +9,8 @@ from typing import Protocol
 from msgspec import Struct, field
 
 from bareboat_images.build.packages import Packages
-from bareboat_images.oci.reference import Reference
 from bareboat_images.model import Image
+from bareboat_images.oci.reference import Reference
 
 
 class Options(Struct, frozen=True, kw_only=True):

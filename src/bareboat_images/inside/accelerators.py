@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from bareboat.gpu.kernels import in_order
 from bareboat_base.elf import binary
 from bareboat_base.versions import numbers
 from bareboat_images.inside import fatbin
+from bareboat_images.inside.fatbin import in_order
 from bareboat_images.inside.libraries import Libraries
 from bareboat_images.inside.search import DISTRIBUTION, Search
 from bareboat_images.inside.starts import normal

@@ -7,7 +7,9 @@ from CuPy's libraries, whose list of architectures is known.
 
 from __future__ import annotations
 
-from bareboat.gpu.kernels import in_order
+import re
+from collections.abc import Iterable
+
 from bareboat_base.elf.binary import Binary
 
 _MAGIC = 0xBA55ED50
@@ -40,3 +42,13 @@ def read(library: Binary) -> tuple[str, ...]:
                 found.add(f"{'compute' if kind == _PTX else 'sm'}_{architecture}")
             entry += head + body
     return in_order(found)
+
+
+def in_order(code: Iterable[str]) -> tuple[str, ...]:
+    """Each once: machine code, then PTX, by capability."""
+
+    def key(each: str) -> tuple[bool, int, str]:
+        digits = re.search(r"\d+", each)
+        return each.startswith("compute"), int(digits[0]) if digits else 0, each
+
+    return tuple(sorted(set(code), key=key))

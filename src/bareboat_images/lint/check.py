@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from bareboat_base.printable import one_line
 from bareboat_images.lint.image import ImageSubject
 from bareboat_images.lint.recipe import RecipeSubject
 from bareboat_images.lint.registry import RULES
-from bareboat_images.lint.rule import Finding, Severity, finding
+from bareboat_images.lint.rule import Finding, Rule, Severity, finding
 
 #: hadolint's rule -> the rule that it duplicates: omitted on lines where that rule has a finding.
 SAME = {
@@ -20,13 +20,15 @@ SAME = {
 }  # fmt: skip
 
 
-def recipe(subject: RecipeSubject, *, ignore: Collection[str] = ()) -> list[Finding]:
-    """The findings in a Dockerfile, in order."""
+def recipe(
+    subject: RecipeSubject, *, rules: Mapping[str, Rule] = RULES, ignore: Collection[str] = ()
+) -> list[Finding]:
+    """The findings of these rules in a Dockerfile, in order."""
     text = {step.line: one_line(step.instruction.text) for step in subject.steps}
     text |= {stage.start.line: one_line(stage.start.text) for stage in subject.recipe.stages}
     everywhere = subject.ignored.get(0, frozenset()) | set(ignore)
     found = []
-    for rule in RULES.values():
+    for rule in rules.values():
         if rule.recipe is None or rule.code in everywhere:
             continue
         for hit in rule.recipe(subject):
@@ -35,12 +37,14 @@ def recipe(subject: RecipeSubject, *, ignore: Collection[str] = ()) -> list[Find
     return sorted(dict.fromkeys(found), key=lambda each: each.order)
 
 
-def image(subject: ImageSubject, *, ignore: Collection[str] = ()) -> list[Finding]:
-    """The findings in an image, largest first."""
+def image(
+    subject: ImageSubject, *, rules: Mapping[str, Rule] = RULES, ignore: Collection[str] = ()
+) -> list[Finding]:
+    """The findings of these rules in an image, largest first."""
     total = subject.census.total_bytes
     found = [
         finding(rule, hit, instruction=one_line(subject.by(hit.layer)), total_bytes=total)
-        for rule in RULES.values()
+        for rule in rules.values()
         if rule.image is not None and rule.code not in ignore
         for hit in rule.image(subject)
     ]

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from bareboat.model import Site
 from bareboat_base.errors import BareboatError
 from bareboat_images.inside.view import View
 from bareboat_images.lint import entries
 from bareboat_images.lint.census import Census, take
+from bareboat_images.lint.machine import Machine
 from bareboat_images.model import Image
 from bareboat_images.oci import documents, export
 from bareboat_images.store import Store
@@ -33,7 +33,7 @@ class ImageSubject:
     history: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
     execution: documents.Execution = field(default_factory=documents.Execution)
-    site: Site | None = None
+    site: Machine | None = None
     inode_quota: int | None = None
     unread: tuple[str, ...] = ()
 
@@ -58,7 +58,7 @@ def read(
     image: Image,
     *,
     secret: re.Pattern[str],
-    site: Site | None = None,
+    site: Machine | None = None,
     inode_quota: int | None = None,
     say: Callable[[str], None] = lambda _text: None,
 ) -> ImageSubject:

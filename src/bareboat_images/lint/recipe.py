@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bareboat.model import Site
 from bareboat_images.lint import shell
+from bareboat_images.lint.machine import Machine
 from bareboat_images.lint.rule import Edit
 from bareboat_images.lint.shell import Command, Script, Word
 from bareboat_images.recipe import mounts, stages
@@ -91,7 +91,7 @@ class RecipeSubject:
     starts: Sequence[int]
     ignored: Mapping[int, frozenset[str]] = field(default_factory=dict)
     ignore: str | None = None
-    site: Site | None = None
+    site: Machine | None = None
     triggers: Mapping[str, tuple[str, ...] | None] = field(default_factory=dict)
 
     def runs(self, *, ships: bool = True) -> Iterator[Step]:
@@ -132,7 +132,7 @@ class RecipeSubject:
 
 def read(
     text: str, *, name: str, machine_arguments: Mapping[str, str], ignore: str | None = None,
-    site: Site | None = None,
+    site: Machine | None = None,
 ) -> RecipeSubject:  # fmt: skip
     """Parse a Dockerfile for the rules. `text`: with LF line ends, without a byte order mark. Raises
     RecipeError."""

@@ -6,21 +6,26 @@ Source: https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
 from bareboat_base import __version__
 from bareboat_images.lint import hadolint
 from bareboat_images.lint.registry import RULES
-from bareboat_images.lint.rule import Finding, Severity
+from bareboat_images.lint.rule import Finding, Rule, Severity
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
 
 
 def document(
-    findings: Sequence[Finding], *, name: str, is_image: bool, notes: Sequence[str] = ()
+    findings: Sequence[Finding],
+    *,
+    name: str,
+    is_image: bool,
+    notes: Sequence[str] = (),
+    rules: Mapping[str, Rule] = RULES,
 ) -> dict[str, Any]:
     """A log with a run of Bareboat, and one of hadolint if it found anything. `name`: the path of the file or
     the name of the image."""
@@ -29,7 +34,7 @@ def document(
         own = [each for each in findings if each.source == source]
         codes = sorted({each.code for each in own})
         run: dict[str, Any] = {
-            "tool": {"driver": _driver(source, codes)},
+            "tool": {"driver": _driver(source, [_rule(code, rules.get(code)) for code in codes])},
             "columnKind": "unicodeCodePoints",
             "results": [_result(each, codes.index(each.code), name, is_image=is_image) for each in own],
         }
@@ -46,8 +51,8 @@ def document(
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": runs}
 
 
-def _driver(source: str, codes: Sequence[str]) -> dict[str, Any]:
-    driver: dict[str, Any] = {"name": source, "rules": [_rule(code) for code in codes]}
+def _driver(source: str, rules: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    driver: dict[str, Any] = {"name": source, "rules": rules}
     if source == "bareboat":
         driver |= {"semanticVersion": __version__}
     else:
@@ -55,8 +60,7 @@ def _driver(source: str, codes: Sequence[str]) -> dict[str, Any]:
     return driver
 
 
-def _rule(code: str) -> dict[str, Any]:
-    rule = RULES.get(code)
+def _rule(code: str, rule: Rule | None) -> dict[str, Any]:
     if rule is None:
         return {"id": code, "helpUri": hadolint.page(code)}
     return {

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from bareboat.gpu import versions as gpu
-from bareboat.model import Site
 from bareboat_base import architectures
 from bareboat_base.elf import properties
 from bareboat_base.versions import numbers
 from bareboat_images.lint.image import ImageSubject
+from bareboat_images.lint.machine import Machine
 from bareboat_images.lint.recipe import RecipeSubject, expand
 from bareboat_images.lint.rule import Edit, Hit, Rule, Severity
 
@@ -91,7 +90,7 @@ def _flags(subject: RecipeSubject) -> Iterator[Hit]:
                 )
 
 
-def _site_level(site: Site | None) -> int:
+def _site_level(site: Machine | None) -> int:
     return level_of(site.cpu_model) if site is not None and site.architecture == "x86_64" else 0
 
 
@@ -139,25 +138,6 @@ def _platform(subject: RecipeSubject) -> Iterator[Hit]:
             )
 
 
-def _old_libc(subject: ImageSubject) -> Iterator[Hit]:
-    site, glibc = subject.site, subject.image.glibc
-    if site is None or (glibc is None and _is_musl(subject)):
-        return
-    for driver in site.gpu_drivers:
-        refusal = gpu.judge_glibc(driver, glibc)
-        if refusal is not None:
-            yield Hit(message=refusal.reason, remedy=refusal.remedy, severity=Severity.ERROR)
-    for mpi in site.mpis:
-        needed = mpi.runtime.glibc if mpi.runtime is not None else None
-        if needed and glibc and numbers(needed) > numbers(glibc) and subject.image.mpi_users:
-            yield Hit(
-                message=f"the site's {mpi.title} requires glibc {needed}, and the image has {glibc}: it "
-                "cannot be "
-                "bound into the image",
-                remedy=f"use a base image with glibc {needed} or newer, or rely on the image's own MPI",
-            )
-
-
 def _old_kernel(subject: ImageSubject) -> Iterator[Hit]:
     if subject.site is None:
         return
@@ -171,12 +151,13 @@ def _old_kernel(subject: ImageSubject) -> Iterator[Hit]:
             )
 
 
-def _is_musl(subject: ImageSubject) -> bool:
+def is_musl(subject: ImageSubject) -> bool:
+    """Whether the image has musl's dynamic loader."""
     return any(name.startswith("ld-musl-") for name in subject.view.names("/lib"))
 
 
 def _musl(subject: ImageSubject) -> Iterator[Hit]:
-    if subject.image.glibc is None and _is_musl(subject):
+    if subject.image.glibc is None and is_musl(subject):
         yield Hit(message="the image's C library is musl")
 
 
@@ -195,14 +176,6 @@ def _musl_base(subject: RecipeSubject) -> Iterator[Hit]:
 
 
 RULES = (
-    Rule(
-        code="BB1301",
-        title="The image's glibc is older than the libraries that a site binds into it need.",
-        why="The GPU driver's libraries, or the site's MPI, are loaded into the image's programs.",
-        remedy="use a base image with a newer glibc",
-        image=_old_libc,
-        site=True,
-    ),
     Rule(
         code="BB1302",
         title="The image's C library requires a newer kernel than the site's.",

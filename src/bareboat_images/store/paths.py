@@ -6,7 +6,6 @@ import functools
 import re
 from pathlib import Path
 
-from bareboat.model import Rootfs
 from bareboat_base import digests
 from bareboat_base.errors import UsageError
 from bareboat_images.model import Image
@@ -116,15 +115,6 @@ class Paths:
 
     def missing_run(self, name: str) -> UsageError:
         return UsageError(f"run {name} not found", context=f"store: {self.root}", remedy=LIST_RUNS)
-
-    def rootfs(self, image: Image) -> Rootfs:
-        """The paths of the image's layers, bottom first, its flat tree and its packed files."""
-        return Rootfs(
-            layers={layer.diff_id: str(self.layer(layer.diff_id)) for layer in image.layers},
-            flat=str(self.flat(image.digest)),
-            relinked=str(self.relinked(image.digest)),
-            packed={kind: str(self.packed(image.digest, kind)) for kind in FILE_KINDS},
-        )
 
 
 @functools.lru_cache(maxsize=4096)

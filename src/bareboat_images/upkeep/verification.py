@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bareboat_base import digests
 from bareboat_base.errors import BareboatError, StoreError
-from bareboat_images.formats import pack
+from bareboat_images.formats import packed
 from bareboat_images.layers import layer as canonical
 from bareboat_images.model import Image, Layer
 from bareboat_images.progress import Progress
@@ -87,11 +87,11 @@ def _damaged_packed(store: Store, image: Image) -> dict[Path, str]:
     """Packed file -> what is wrong with it. A file without metadata is not packed completely yet, and
     skipped."""
     found = {}
-    for path in pack.files(store, image.digest):
-        known = pack.about(path)
+    for path in packed.files(store, image.digest):
+        known = packed.about(path)
         if known is None:
             found[path] = f"{path} is not what was written there"
-        elif pack.sha256(path) != known.sha256:
+        elif packed.sha256(path) != known.sha256:
             found[path] = f"{path} was changed"
     return found
 

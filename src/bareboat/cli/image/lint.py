@@ -103,8 +103,8 @@ def run(context: Context) -> int:
 
 
 def _ignored(text: str | None) -> frozenset[str]:
+    from bareboat.lint.registry import RULES
     from bareboat_base.nearest import nearest
-    from bareboat_images.lint.registry import RULES
 
     if text is None:
         return frozenset()
@@ -216,6 +216,7 @@ def _image(
     context: Context, image: Image, ignored: frozenset[str]
 ) -> tuple[list[Finding], list[str], tuple[str, ...]]:
     """The findings, notes, and what could not be read."""
+    from bareboat.lint.registry import RULES
     from bareboat_images.lint import check, credentials
     from bareboat_images.lint.image import read
 
@@ -229,7 +230,7 @@ def _image(
             inode_quota=context.options.inode_quota,
             say=context.progress.say,
         )
-        findings = check.image(subject, ignore=ignored)
+        findings = check.image(subject, rules=RULES, ignore=ignored)
     finally:
         context.progress.end()
     notes = list(subject.unread)
@@ -241,6 +242,7 @@ def _image(
 
 
 def _recipe(context: Context, path: Path, ignored: frozenset[str]) -> tuple[list[Finding], list[str]]:
+    from bareboat.lint.registry import RULES
     from bareboat_images.lint import check, fix, hadolint
 
     options = context.options
@@ -256,16 +258,16 @@ def _recipe(context: Context, path: Path, ignored: frozenset[str]) -> tuple[list
     def subject(text: str) -> RecipeSubject:
         return _subject(context, text, path, site, ignore)
 
-    own = check.recipe(subject(text), ignore=ignored)
+    own = check.recipe(subject(text), rules=RULES, ignore=ignored)
     notes = [
         f"{name[:200]} is not in the store: instructions that it adds to the build (ONBUILD) are unknown"
         for name, triggers in subject(text).triggers.items()
         if triggers is None
     ]
     if options.fix:
-        text, done = fix.fixed(text, lambda each: check.recipe(subject(each), ignore=ignored))
+        text, done = fix.fixed(text, lambda each: check.recipe(subject(each), rules=RULES, ignore=ignored))
         _write(context, path, raw, written, text, done)
-        own = check.recipe(subject(text), ignore=ignored)
+        own = check.recipe(subject(text), rules=RULES, ignore=ignored)
     others: list[Finding] = []
     program = None if options.no_hadolint else hadolint.find()
     if program is not None and not options.dry_run:
@@ -361,12 +363,15 @@ def _report(
 ) -> None:
     import json
 
+    from bareboat.lint.registry import RULES
     from bareboat_images.lint import report, sarif
 
     options = context.options
     is_json = options.json or options.format == "json"
     if options.format == "sarif":
-        text = json.dumps(sarif.document(findings, name=name, is_image=is_image, notes=notes), indent=2)
+        text = json.dumps(
+            sarif.document(findings, name=name, is_image=is_image, notes=notes, rules=RULES), indent=2
+        )
     elif is_json:
         text = json.dumps(report.as_json(findings, name=name, is_image=is_image, notes=notes), indent=2)
     else:

@@ -31,8 +31,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
+    from bareboat.bundles import bundle
     from bareboat_base.clock import utc_now
-    from bareboat_images.oci import bundle, reference
+    from bareboat_images.oci import reference
     from bareboat_images.transfer import local
 
     options, store = context.options, context.store

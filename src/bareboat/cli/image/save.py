@@ -24,7 +24,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
-    from bareboat_images.oci import bundle
+    from bareboat.bundles import bundle
 
     options, store = context.options, context.store
     path = outputs.check(options.file)

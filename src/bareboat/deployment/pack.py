@@ -16,14 +16,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from bareboat.engines import HOST_FILES
-from bareboat.model import PackedFile
 from bareboat_base import codec, digests
 from bareboat_base.errors import PlanError, StoreError
-from bareboat_base.files import untrusted
 from bareboat_base.files.trees import remove_tree
 from bareboat_base.host_files import Mount
 from bareboat_base.sif import write_sif
 from bareboat_images import lease, place
+from bareboat_images.formats import packed
 from bareboat_images.formats.squash import make_squashfs
 from bareboat_images.inside.view import View
 from bareboat_images.layers import layer
@@ -31,7 +30,7 @@ from bareboat_images.layers.flatten import copy, flatten
 from bareboat_images.layers.places import make_mount_points
 from bareboat_images.model import Image
 from bareboat_images.progress import Progress
-from bareboat_images.store import FILE_KINDS, Store
+from bareboat_images.store import Store
 
 _FOLDERS = ("/dev", "/proc", "/sys", "/tmp", "/var/tmp", "/run", "/home")
 _FILES = (*HOST_FILES, "/etc/passwd", "/etc/group")
@@ -61,7 +60,7 @@ def provide(
     path = store.packed(image.digest, kind, key)
 
     def serves() -> bool:
-        found = about(path)
+        found = packed.about(path)
         return found is not None and wanted.items() <= found.places.items()
 
     if not serves():
@@ -71,7 +70,7 @@ def provide(
                 store.lease(name), until=serves, waiting=lambda who: progress(f"waiting for {who}", 0, 0)
             ) as mine:
                 if mine:
-                    known = about(path)
+                    known = packed.about(path)
                     _pack(store, image, path, {**(known.places if known else {}), **wanted}, progress)
     if key:
         with contextlib.suppress(OSError):  # owned by another member of the group
@@ -81,7 +80,7 @@ def provide(
 
 def is_there(store: Store, image: Image, kind: str, own_points: Sequence[Mount] = ()) -> bool:
     """Whether the file of this kind was packed before."""
-    return about(store.packed(image.digest, kind, _key(store, image, own_points))) is not None
+    return packed.about(store.packed(image.digest, kind, _key(store, image, own_points))) is not None
 
 
 def _key(store: Store, image: Image, own_points: Sequence[Mount]) -> str:
@@ -106,31 +105,6 @@ def _has_all(store: Store, image: Image, places: Mapping[str, bool]) -> bool:
     )
 
 
-def files(store: Store, digest: str) -> list[Path]:
-    """All packed files of an image, including those for some jobs and incomplete ones."""
-    top = store.packed(digest, "sif").parent
-    paths = [folder / f"image.{kind}" for folder in (top, *top.glob("own/*")) for kind in FILE_KINDS]
-    return [path for path in paths if path.exists() and facts_of(path).exists()]
-
-
-def about(path: Path) -> PackedFile | None:
-    """Facts about a packed file; None if it does not exist or is incomplete."""
-    try:
-        found = codec.from_json(untrusted.read_bytes(facts_of(path)), PackedFile, what=str(path))
-        return found if path.stat().st_size == found.size_bytes else None
-    except (OSError, StoreError):
-        return None
-
-
-def facts_of(path: Path) -> Path:
-    return path.with_name(path.name + ".json")
-
-
-def sha256(path: Path) -> str:
-    with open(untrusted.open_regular(path), "rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
 def _pack(store: Store, image: Image, path: Path, asked: Mapping[str, bool], progress: Progress) -> None:
     kind = path.suffix.removeprefix(".")
     progress("making the tree that is packed", 0, 0)
@@ -142,12 +116,14 @@ def _pack(store: Store, image: Image, path: Path, asked: Mapping[str, bool], pro
             progress("writing the SIF", 0, 0)
             write_sif(made, scratch / "image.sif", os.uname().machine)
             made = scratch / "image.sif"
-        facts = PackedFile(kind=kind, size_bytes=made.stat().st_size, sha256=sha256(made), places=places)
+        facts = packed.PackedFile(
+            kind=kind, size_bytes=made.stat().st_size, sha256=packed.sha256(made), places=places
+        )
         (scratch / "facts").write_bytes(codec.to_json(facts))
         for name in _MOUNTED_ON:
             (path.parent / name).mkdir(parents=True, exist_ok=True)
         os.replace(made, path)
-        os.replace(scratch / "facts", facts_of(path))
+        os.replace(scratch / "facts", packed.facts_of(path))
 
 
 @contextlib.contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bareboat_images.lint.registry import GROUPS, RULES
+from bareboat.lint.registry import GROUPS, RULES
 from bareboat_images.lint.rule import Rule
 
 #: The part above this line is written by hand.

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from bareboat.gpu import kernels, versions
+from bareboat.lint.site import site_of
 from bareboat.model import GpuDriver, Refusal, Site
 from bareboat_images.lint.image import ImageSubject
 from bareboat_images.lint.recipe import RecipeSubject, expand
@@ -22,7 +23,7 @@ def _driver(site: Site | None, vendor: str) -> GpuDriver | None:
 
 
 def _cuda(subject: ImageSubject) -> Iterator[Hit]:
-    image, driver = subject.image, _driver(subject.site, "nvidia")
+    image, driver = subject.image, _driver(site_of(subject), "nvidia")
     cuda = image.cuda or versions.cuda_of_build(image.frameworks)
     if cuda is None or driver is None:
         return
@@ -34,7 +35,7 @@ def _cuda(subject: ImageSubject) -> Iterator[Hit]:
 
 
 def _cuda_recipe(subject: RecipeSubject) -> Iterator[Hit]:
-    driver = _driver(subject.site, "nvidia")
+    driver = _driver(site_of(subject), "nvidia")
     if driver is None:
         return
     found: list[tuple[str, int, int]] = []
@@ -59,7 +60,7 @@ def _cuda_recipe(subject: RecipeSubject) -> Iterator[Hit]:
 
 
 def _kernels(subject: ImageSubject) -> Iterator[Hit]:
-    site = subject.site
+    site = site_of(subject)
     for name, code in subject.image.gpu_code.items():
         for capability in site.gpu_capabilities if site is not None else ():
             if site is not None and kernels.runs_on(code, capability) is False:
@@ -71,7 +72,7 @@ def _kernels(subject: ImageSubject) -> Iterator[Hit]:
 
 
 def _vendor(subject: ImageSubject) -> Iterator[Hit]:
-    image, site = subject.image, subject.site
+    image, site = subject.image, site_of(subject)
     if site is None or not site.gpu_drivers:
         return
     cuda = image.cuda or versions.cuda_of_build(image.frameworks)

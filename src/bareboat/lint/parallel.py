@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from bareboat import registry
 from bareboat.fabric.settings import Advice, Speakers, advice
+from bareboat.lint.site import site_of
 from bareboat.model import Refusal
 from bareboat.model.fabric import Network
 from bareboat.mpi.ladder import abi, library_of, mpi_site_of, needs_mpi, walk
@@ -59,7 +60,7 @@ def _old_openmpi(subject: RecipeSubject) -> Iterator[Hit]:
 
 
 def _startable(subject: ImageSubject) -> Iterator[Hit]:
-    site = subject.site
+    site = site_of(subject)
     if site is None or not needs_mpi(subject.image):
         return
     slurm = registry.slurm_facts(site)
@@ -110,7 +111,7 @@ def _several_recipe(subject: RecipeSubject) -> Iterator[Hit]:
 
 
 def _advice(subject: ImageSubject) -> tuple[Advice, ...]:
-    site, image = subject.site, subject.image
+    site, image = site_of(subject), subject.image
     if site is None or site.network is None or image.fabrics is None:
         return ()
     nccl = any(each.name == "NCCL" for each in image.fabrics)
@@ -143,7 +144,7 @@ def _fabric(subject: ImageSubject) -> Iterator[Hit]:
 def _no_verbs(subject: ImageSubject) -> Iterator[Hit]:
     """Without a site: NCCL without any library for a fabric."""
     fabrics = subject.image.fabrics
-    if fabrics is None or (subject.site is not None and subject.site.network is not None):
+    if fabrics is None or ((site := site_of(subject)) is not None and site.network is not None):
         return
     names = {each.name for each in fabrics}
     if "NCCL" in names and not names & {"libibverbs", "NCCL plug-in"}:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import msgspec
 
+from bareboat.bundles.wheels import locked, wheel_set
 from bareboat_base import codec
 from bareboat_base.errors import ImageError, UsageError
 from bareboat_base.printable import one_line
@@ -29,7 +30,6 @@ from bareboat_images.oci.inflation import is_compressed
 from bareboat_images.oci.reference import Transport, parse
 from bareboat_images.oci.source import LARGEST_DOCUMENT
 from bareboat_images.oci.tarreader import FILE
-from bareboat_images.oci.wheels import locked, wheel_set
 from bareboat_images.progress import Progress
 from bareboat_images.store import Store
 

@@ -1,0 +1,22 @@
+"""All rules: those for any image, and those that compare it with a site's GPUs, MPI and networks."""
+
+from __future__ import annotations
+
+from bareboat.lint import accelerators, libraries, parallel
+from bareboat_images.lint import registry
+from bareboat_images.lint.rule import Rule
+
+#: The first two digits of the codes -> title of the group.
+GROUPS = {
+    "BB10": "Bytes that nobody needs",
+    "BB11": "Places that engines hide",
+    "BB12": "Privileges and the container's surroundings",
+    "BB13": "C library, processor and GPU",
+    "BB14": "MPI and networks",
+    "BB15": "Number of files",
+    "BB16": "Reproducibility",
+    "BB17": "Secrets",
+}
+
+_OWN = (*libraries.RULES, *accelerators.RULES, *parallel.RULES)
+RULES: dict[str, Rule] = dict(sorted((registry.RULES | {rule.code: rule for rule in _OWN}).items()))
