@@ -23,7 +23,7 @@ LIBRARIES = {
     ("http.client",): "what the registry's client uses",
     ("urllib3",): "images/registry: http, connection, proxy, tls",
     ("rich.console", "rich.table", "rich.progress"): "cli/console.py",
-    ("jinja2",): "the templates of study/page.py",
+    ("jinja2",): "the templates of bareboat_base/page.py",
     ("markupsafe",): "html.escape",
     ("tomli_w",): "TOML that init writes",
     ("scipy.special",): "what study/statistics.py uses",

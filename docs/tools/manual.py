@@ -10,9 +10,9 @@ import re
 import sys
 from pathlib import Path
 
-from bareboat import __version__
 from bareboat.cli import reference
 from bareboat.cli.reference import Argument, Command
+from bareboat_base import __version__
 
 
 def pages() -> dict[str, str]:

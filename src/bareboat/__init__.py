@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from bareboat.api.images import capture, pull
     from bareboat.api.job import Job, Plan, Sweep, sweep
     from bareboat.api.run import Run, SweepRun, TimedOut
-    from bareboat.api.study import Study
     from bareboat_base.errors import BareboatError
+    from bareboat_study.api import Study
 
 
 #: Loaded when first used: the command line needs none of them.
 _PLACES = {
     **dict.fromkeys(("Job", "Plan", "Sweep", "sweep"), "bareboat.api.job"),
     **dict.fromkeys(("Run", "SweepRun", "TimedOut"), "bareboat.api.run"),
-    "Study": "bareboat.api.study",
+    "Study": "bareboat_study.api",
     **dict.fromkeys(("capture", "pull"), "bareboat.api.images"),
     "BareboatError": "bareboat_base.errors",
 }

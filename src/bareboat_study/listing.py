@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from bareboat.model import Matrix, Record, Study
+from bareboat.runs.studies import Listed, Verdict
 from bareboat_base import codec
 from bareboat_base.clock import epoch_s
 from bareboat_base.errors import StoreError
@@ -22,45 +20,6 @@ if TYPE_CHECKING:
 _VERDICT = "verdict.json"
 #: Of a study of several arms, points or metrics.
 _MATRIX = "matrix.json"
-
-
-class Verdict(Struct, frozen=True, kw_only=True):
-    """What the analysis found at the end of the study. `runs`: of how many measured runs."""
-
-    verdict: str
-    sentence: str
-    runs: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
-    """A study in the list. `done`, `total`: runs, with the warm-up. `verdict`: None before the end."""
-
-    run_id: str
-    command: tuple[str, ...] = ()
-    name: str = ""
-    host: str = ""
-    done: int = 0
-    total: int = 0
-    is_measured: bool = False
-    verdict: Verdict | None = None
-    started_at_epoch_s: int = 0
-    changed_at_epoch_s: int = 0
-    #: Of a study in a scheduler's jobs: how many of them wait and run, such as "1 running".
-    jobs: str = ""
-    #: Why it cannot be read; "" where it can.
-    damage: str = ""
-
-    @property
-    def state(self) -> str:
-        """In one word; the verdict of a complete study is beside it."""
-        if self.damage:
-            return "unknown"
-        if self.done == self.total:
-            return "complete"
-        if self.jobs and "running" not in self.jobs:
-            return "pending"
-        return "measuring" if self.is_measured else "stopped"
 
 
 def is_study(store: Store, run_id: str) -> bool:

@@ -15,11 +15,11 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from bareboat import __version__, render
+from bareboat import render
 from bareboat.model import Arm, Image, Job, Matrix, Plan, Record, Site, Study
 from bareboat.model.matrix import point_text, with_repeats
 from bareboat.runs import provenance
-from bareboat_base import codec
+from bareboat_base import __version__, codec
 from bareboat_base.clock import utc_now
 from bareboat_base.errors import BareboatError, RunError, UsageError
 from bareboat_base.files import untrusted

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import msgspec
 
-from bareboat import __version__, registry, render
+from bareboat import registry, render
 from bareboat.model import Arm, Image, Job, Plan, Record, Site, Study
 from bareboat.runs import directory, provenance, usage
-from bareboat_base import codec
+from bareboat_base import __version__, codec
 from bareboat_base.clock import utc_now
 from bareboat_base.errors import UsageError
 from bareboat_base.files import untrusted

@@ -11,11 +11,11 @@ import statistics as descriptive
 from collections.abc import Iterable, Sequence
 
 from bareboat.model import Record, Study
+from bareboat_base.page import Markup, document, facts, join, table, tag
 from bareboat_study import quick, verdicts
 from bareboat_study.analysis import Analysis, Goal, Metric
 from bareboat_study.drawing import Drawing, label, plot
 from bareboat_study.numbers import digits, interval_text, lowest, p_value, percent, size, unit_of
-from bareboat_study.page import Markup, document, facts, join, table, tag
 from bareboat_study.plots import PHASES, figures, forest, throughputs
 
 _NONE = "none"

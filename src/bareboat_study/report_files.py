@@ -19,12 +19,11 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from bareboat import __version__
-from bareboat_base import codec
+from bareboat_base import __version__, codec
 from bareboat_base.errors import UsageError
 from bareboat_base.files import failures, outputs, untrusted
+from bareboat_base.page import RUNS
 from bareboat_images.store import Store
-from bareboat_study.page import RUNS
 
 #: The list of a directory's files.
 LIST = "bareboat-report.json"

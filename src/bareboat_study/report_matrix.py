@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from bareboat.model import Matrix, Record, Study
+from bareboat_base.page import Markup, join, table, tag
 from bareboat_study import findings, overview, report, series_plots
 from bareboat_study.analysis import Analysis
 from bareboat_study.drawing import Drawing, label
 from bareboat_study.findings import ContrastFinding, PointFinding, StudyFindings
 from bareboat_study.numbers import digits, percent
-from bareboat_study.page import Markup, join, table, tag
 from bareboat_study.published import Beside, Figures
 from bareboat_study.report import Compared
 

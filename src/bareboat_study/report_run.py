@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from bareboat import __version__
 from bareboat.model import Decision, MemorySample
+from bareboat_base import __version__
+from bareboat_base.page import Markup, document, facts, join, table, tag
 from bareboat_study.numbers import bytes_unit, digits
-from bareboat_study.page import Markup, document, facts, join, table, tag
 
 #: Colours of the parts of the time, the same as those of a study's phases.
 _COLOURS = ("#c9cfd4", "#56b4e9", "#e69f00", "#009e73", "#cc79a7", "#7a8793")

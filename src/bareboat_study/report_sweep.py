@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from bareboat import __version__
-from bareboat_study.page import SORTING, document, facts, join, table, tag
+from bareboat_base import __version__
+from bareboat_base.page import SORTING, document, facts, join, table, tag
 
 
 def render_sweep(

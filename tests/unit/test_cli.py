@@ -16,7 +16,7 @@ from builders import make_site
 from registries import sha256
 from stored import image_of
 
-from bareboat import __version__, config
+from bareboat import config
 from bareboat.cli import console, doctor
 from bareboat.cli.image import ACTIONS
 from bareboat.cli.main import GROUPS, VERBS, main
@@ -24,6 +24,7 @@ from bareboat.cli.site import ACTIONS as SITE_ACTIONS
 from bareboat.config import KNOWN
 from bareboat.model import EngineFacts, Image, SchedulerFacts, Site
 from bareboat.session import sites
+from bareboat_base import __version__
 from bareboat_base.files import ownership
 from bareboat_images.store import Store
 

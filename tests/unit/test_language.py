@@ -43,7 +43,7 @@ ALLOWED = {
     ),  # bash with names of its own
     "bareboat/probe/fabrics.py": ("\nshopt -s nullglob",),
     "bareboat/site_layer/__init__.py": ("import ctypes",),
-    "bareboat_study/page.py": ("An element.",),  # `class_` stands for `class`
+    "bareboat_base/page.py": ("An element.",),  # `class_` stands for `class`
 }
 
 

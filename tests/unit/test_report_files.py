@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from bareboat_base.errors import UsageError
+from bareboat_base.page import Markup, document
 from bareboat_images.store import Store
 from bareboat_study import report_files
-from bareboat_study.page import Markup, document
 
 RUN = "digits-20261120-101500"
 

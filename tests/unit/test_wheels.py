@@ -18,10 +18,9 @@ from pathlib import Path
 import pytest
 from builders import fake_digest
 
-from bareboat import __version__
 from bareboat.bundles import bundle, wheels
 from bareboat.model import Image, Layer, Pin
-from bareboat_base import codec
+from bareboat_base import __version__, codec
 from bareboat_base.errors import BareboatError, ImageError
 from bareboat_images.layers import layer as canonical
 from bareboat_images.oci import export

@@ -19,11 +19,10 @@ from bareboat.session import Prepared, Purpose, Session, planning, preparation
 from bareboat.session.defaults import with_settings
 from bareboat_base.errors import UsageError
 from bareboat_base.toml import Document, TomlFile
-from bareboat_study import studyfile
 
 if TYPE_CHECKING:
     from bareboat.api.run import Run, SweepRun
-    from bareboat.api.study import Study
+    from bareboat_study.api import Study
 
 
 _EXAMPLE = "bareboat.sweep(job, lr=[0.1, 0.01])"
@@ -90,7 +89,8 @@ class Job:
 
     def prove(self, **keys: Unpack[JobKeys]) -> Study:
         """Measure what the container costs the job, against bare metal."""
-        from bareboat.api.study import prove
+        from bareboat_study import studyfile
+        from bareboat_study.api import prove
 
         job = self.replace(**keys)
         if studyfile.is_study(Document(copy.deepcopy(job._values), "bareboat.Job")):
@@ -228,7 +228,7 @@ class Plan:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        from bareboat_study.page import table, tag
+        from bareboat_base.page import table, tag
 
         rows = [
             (

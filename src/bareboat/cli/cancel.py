@@ -23,14 +23,15 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(context: Context) -> int:
     from bareboat import registry
-    from bareboat.runs import sweeps
-    from bareboat_study import queue
+    from bareboat.runs import studies, sweeps
+
+    hook = studies.registered()
 
     def has_job(run: str) -> bool:
-        return queue.is_queued(context.store, run)
+        return hook.is_queued(context.store, run)
 
     named = [find(context, name, has_job) for name in context.options.runs] or [newest(context)]
-    runs = [job for name in named for job in queue.jobs_of(context.store, name)]
+    runs = [job for name in named for job in hook.jobs_of(context.store, name)]
     found = sweeps.look(context.store, runs)
     ended: list[Submission] = []
     told: list[str] = []

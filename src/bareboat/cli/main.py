@@ -11,8 +11,8 @@ import os
 import sys
 from typing import Any
 
-from bareboat import __version__
 from bareboat.cli import command_line, common, console
+from bareboat_base import __version__
 from bareboat_base.errors import BareboatError, Terminated, UsageError
 from bareboat_base.files import failures
 

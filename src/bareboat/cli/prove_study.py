@@ -93,7 +93,7 @@ def run(context: Context, request: StudyRequest, published: str | None) -> int:
         return resume(context, matrix.find(context.store, request))
     if published is not None:
         tables.check(tables.read(published, tables.NAME), request.factors, tables.NAME)
-    from bareboat.session import studies
+    from bareboat_study import planning as studies
 
     cells, site = studies.cells(context.session, request)
     if options.dry_run:

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bareboat import __version__
 from bareboat.cli import console, report_export
 from bareboat.cli.common import Context
+from bareboat_base import __version__
 from bareboat_base.errors import BareboatError, StoreError
 from bareboat_base.printable import one_line
 

@@ -9,10 +9,10 @@ import time
 from typing import TYPE_CHECKING
 
 from bareboat.cli import console
+from bareboat.runs.studies import Listed
 from bareboat_base.clock import epoch_s
 from bareboat_base.errors import StoreError
 from bareboat_base.printable import one_line
-from bareboat_study.listing import Listed
 
 if TYPE_CHECKING:
     from bareboat.model import Straggler

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from bareboat.cli import console, run_list
 from bareboat.cli.command_line import number
 from bareboat.cli.common import Context, add_common
+from bareboat.runs import studies as study_hook
+from bareboat.runs.studies import Listed
 from bareboat_base.errors import StoreError, Terminated, ToolError, UsageError
-from bareboat_study import listing
-from bareboat_study.listing import Listed
 
 if TYPE_CHECKING:
     from bareboat.runs.state import Status
@@ -114,7 +114,8 @@ def _look(context: Context, named: list[str], *, every: bool = False) -> list[St
 
     store = context.store
     names = named or _listed(store, None if every else _NEWEST)
-    studies = {name: listing.look(store, name) for name in names if listing.is_study(store, name)}
+    hook = study_hook.registered()
+    studies = {name: hook.look(store, name) for name in names if hook.is_study(store, name)}
     # With several runs, a scheduler that does not answer must not hide the others.
     runs = [name for name in names if name not in studies]
     statuses = dict(
@@ -127,10 +128,11 @@ def _listed(store: Store, most: int | None) -> list[str]:
     """So many of the newest runs and studies, or all; not what was stopped before it began."""
     from bareboat.runs import submission
 
+    hook = study_hook.registered()
     each = (
         name
         for name in reversed(store.runs())
-        if submission.is_submitted(store, name) or listing.is_study(store, name)
+        if submission.is_submitted(store, name) or hook.is_study(store, name)
     )
     return [*itertools.islice(each, most)][::-1]
 

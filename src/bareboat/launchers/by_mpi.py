@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from typing import assert_never
 
-from bareboat import __version__
 from bareboat.fabric import transport_logs
 from bareboat.launchers import RANK_NAMES, RANK_VARIABLES, Launch, Passed, Surroundings, threads
 from bareboat.model import CheckSubject, Image, Job, MpiFacts, Refusal, Word, digestible
@@ -13,7 +12,7 @@ from bareboat.mpi import checks, inject, rules
 from bareboat.mpi.ladder import MpiSite, Rung, Step, library_of, mpi_site_of, needs_mpi, walk
 from bareboat.mpi.ladder import users as users_of
 from bareboat.mpi.rules import OWN, PASSED, Layout, Setting, Starter
-from bareboat_base import codec
+from bareboat_base import __version__, codec
 
 #: How long the MPI check waits for missing ranks.
 CHECK_TIMEOUT_S = 120.0

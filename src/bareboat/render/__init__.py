@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from msgspec import UNSET
 
 from bareboat import __version__, registry
-from bareboat.engines import Engine
+from bareboat.engines import Engine, apart, holds
 from bareboat.model import Command, Plan, Start, sweep
 from bareboat.mpi.checks import STARTED
 from bareboat.render import delivery, fabric, notification, watchdog, words, world
@@ -25,6 +25,7 @@ from bareboat.render.summary import launch_of
 from bareboat.render.summary import shown as shown
 from bareboat.render.summary import text as text
 from bareboat.schedulers import Scheduler
+from bareboat_base import __version__
 from bareboat_base.printable import counted
 
 

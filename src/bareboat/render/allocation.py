@@ -6,10 +6,10 @@ import shlex
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from bareboat import __version__
 from bareboat.render import words
 from bareboat.render.pieces import piece
 from bareboat.schedulers import Scheduler
+from bareboat_base import __version__
 from bareboat_base.printable import counted
 
 

@@ -9,11 +9,10 @@ import logging
 import os
 from collections.abc import Sequence
 
-from bareboat import __version__
 from bareboat.model import Job, Site
 from bareboat.model.provenance import Provenance
 from bareboat.runs import code, withheld
-from bareboat_base import codec
+from bareboat_base import __version__, codec
 from bareboat_images.store import Store
 
 log = logging.getLogger("bareboat")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 from msgspec import UNSET, Struct
 
-from bareboat import __version__, registry
+from bareboat import registry
 from bareboat.model import Job, Record, Study, sweep
 from bareboat.model.provenance import Provenance
 from bareboat.model.record import NotFinite
@@ -16,7 +16,7 @@ from bareboat.runs import directory, provenance, submission, sweeps
 from bareboat.runs import results as reported
 from bareboat.runs.state import Status
 from bareboat.runs.withheld import names
-from bareboat_base import codec, digests
+from bareboat_base import __version__, codec, digests
 from bareboat_base.clock import epoch_s
 from bareboat_base.errors import StoreError, UsageError
 from bareboat_base.files import untrusted

@@ -269,7 +269,7 @@ def _job_of_arm(job: Job, keeps: set[str], session: Session, choice: Choice, *, 
 
 def cells_of(request: StudyRequest, session: Session) -> tuple[list[list[Cell]], Site]:
     """The plan of each arm at each point. Raises NotReplayableError where one cannot run here."""
-    from bareboat.session import studies
+    from bareboat_study import planning as studies
 
     try:
         return studies.cells(session, request)

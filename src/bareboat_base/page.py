@@ -7,7 +7,7 @@ import hashlib
 import html
 from collections.abc import Iterable, Sequence
 
-from bareboat import __version__
+from bareboat_base import __version__
 
 #: The name of a page's list of the runs that it reports.
 RUNS = "bareboat-runs"

@@ -78,7 +78,7 @@ class Study:
         return render_report([(self._study, self.records, self.analysis)])
 
     def _repr_html_(self) -> str:
-        from bareboat_study.page import escape, table, tag
+        from bareboat_base.page import escape, table, tag
 
         found = self.analysis
         rows = [

@@ -1,0 +1,94 @@
+"""Studies among the runs of a store. The package of studies registers what lists and cancels them, so that
+the commands for runs need not import it."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import Protocol
+
+from msgspec import Struct
+
+from bareboat_images.store import Store
+
+#: Registers itself when it is imported.
+_MODULE = "bareboat_study.hook"
+
+
+class Verdict(Struct, frozen=True, kw_only=True):
+    """The verdict of the analysis at the end of the study. `runs`: of how many measured runs."""
+
+    verdict: str
+    sentence: str
+    runs: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """A study in the list. `done`, `total`: runs, with the warm-up. `verdict`: None before the end."""
+
+    run_id: str
+    command: tuple[str, ...] = ()
+    name: str = ""
+    host: str = ""
+    done: int = 0
+    total: int = 0
+    is_measured: bool = False
+    verdict: Verdict | None = None
+    started_at_epoch_s: int = 0
+    changed_at_epoch_s: int = 0
+    #: Of a study in a scheduler's jobs: how many of them wait and run, such as "1 running".
+    jobs: str = ""
+    #: Why it cannot be read; "" where it can.
+    damage: str = ""
+
+    @property
+    def state(self) -> str:
+        """In one word; the verdict of a complete study is beside it."""
+        if self.damage:
+            return "unknown"
+        if self.done == self.total:
+            return "complete"
+        if self.jobs and "running" not in self.jobs:
+            return "pending"
+        return "measuring" if self.is_measured else "stopped"
+
+
+class Studies(Protocol):
+    """What commands for runs ask about studies."""
+
+    def is_study(self, store: Store, run_id: str) -> bool: ...
+
+    def look(self, store: Store, run_id: str) -> Listed:
+        """The study as it is now."""
+        ...
+
+    def jobs_of(self, store: Store, name: str) -> list[str]:
+        """The runs of a name: of a study in a scheduler's jobs, its points with a job; else the run itself.
+
+        Raises UsageError for a study without a job.
+        """
+        ...
+
+    def is_queued(self, store: Store, name: str) -> bool:
+        """Whether a run, a sweep or a study was submitted to a scheduler."""
+        ...
+
+    def live_jobs_of_image(self, store: Store, digest: str) -> list[str]:
+        """The points, of any study, whose jobs wait or run with this image."""
+        ...
+
+
+_registered: list[Studies] = []
+
+
+def register(studies: Studies) -> None:
+    """Use these studies from now on."""
+    _registered[:] = [studies]
+
+
+def registered() -> Studies:
+    """The studies, whose package is imported when it is first needed."""
+    if not _registered:
+        importlib.import_module(_MODULE)
+    return _registered[0]

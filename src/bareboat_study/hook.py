@@ -1,0 +1,36 @@
+"""Registers studies with the commands for runs: status, cancel, image rm."""
+
+from __future__ import annotations
+
+from bareboat.runs import studies
+from bareboat.runs.studies import Listed
+from bareboat_images.store import Store
+from bareboat_study import listing
+
+
+class Hook:
+    """The studies of a store. What needs the scheduler is imported when it is used: `status` starts often."""
+
+    def is_study(self, store: Store, run_id: str) -> bool:
+        return listing.is_study(store, run_id)
+
+    def look(self, store: Store, run_id: str) -> Listed:
+        return listing.look(store, run_id)
+
+    def jobs_of(self, store: Store, name: str) -> list[str]:
+        from bareboat_study import queue
+
+        return queue.jobs_of(store, name)
+
+    def is_queued(self, store: Store, name: str) -> bool:
+        from bareboat_study import queue
+
+        return queue.is_queued(store, name)
+
+    def live_jobs_of_image(self, store: Store, digest: str) -> list[str]:
+        from bareboat_study import queue
+
+        return queue.live_jobs_of_image(store, digest)
+
+
+studies.register(Hook())
