@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from builders import make_driver, make_site
 
-from bareboat.lint.registry import GROUPS, RULES
+from bareboat.lint.registry import GROUPS, MODULES, RULES
 from bareboat.model import Site
 from bareboat_images.lint import check, fix, recipe
 from bareboat_images.lint.rule import Finding
@@ -40,9 +40,7 @@ def run(commands: str, *, before: str = "") -> set[str]:
 
 
 def test_codes_are_unique_and_in_groups() -> None:
-    from bareboat_images.lint import registry
-
-    every = [rule.code for module in registry._MODULES for rule in module.RULES]
+    every = [rule.code for module in MODULES for rule in module.RULES]
     assert sorted(every) == list(RULES)
     for rule in RULES.values():
         assert rule.code[:4] in GROUPS

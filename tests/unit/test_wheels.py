@@ -109,7 +109,7 @@ def test_all_of_bareboat_is_in_its_wheel(packed: dict[str, bytes]) -> None:
         files = (path for path in top.glob("bareboat*/**/*") if path.is_file() and path.suffix != ".pyc")
         assert {path.relative_to(top).as_posix() for path in files} <= names
         assert "bareboat_meter.py" in names
-        assert archive.read("bareboat_images/oci/wheels.py") == Path(wheels.__file__).read_bytes()
+        assert archive.read("bareboat/bundles/wheels.py") == Path(wheels.__file__).read_bytes()
         assert str(top) not in str(archive.infolist())
 
 

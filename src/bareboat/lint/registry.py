@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bareboat.lint import accelerators, libraries, parallel
 from bareboat_images.lint import registry
-from bareboat_images.lint.rule import Rule
 
 #: The first two digits of the codes -> title of the group.
 GROUPS = {
@@ -18,5 +17,5 @@ GROUPS = {
     "BB17": "Secrets",
 }
 
-_OWN = (*libraries.RULES, *accelerators.RULES, *parallel.RULES)
-RULES: dict[str, Rule] = dict(sorted((registry.RULES | {rule.code: rule for rule in _OWN}).items()))
+MODULES = (*registry.MODULES, libraries, accelerators, parallel)
+RULES = registry.by_code(MODULES)

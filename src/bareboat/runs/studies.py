@@ -71,7 +71,7 @@ class Studies(Protocol):
         ...
 
     def is_queued(self, store: Store, name: str) -> bool:
-        """Whether a run, a sweep or a study was submitted to a scheduler."""
+        """Whether the name is a run that was submitted or started, or a study with a scheduler's job."""
         ...
 
     def live_jobs_of_image(self, store: Store, digest: str) -> list[str]:

@@ -3,6 +3,9 @@ module here."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from types import ModuleType
+
 from bareboat_images.lint import (
     caches,
     counts,
@@ -16,18 +19,13 @@ from bareboat_images.lint import (
 )
 from bareboat_images.lint.rule import Rule
 
-_MODULES = (
-    caches,
-    leftovers,
-    homes,
-    privileges,
-    references,
-    systems,
-    counts,
-    pinning,
-    credentials,
-)
+MODULES = (caches, leftovers, homes, privileges, references, systems, counts, pinning, credentials)
 
-RULES: dict[str, Rule] = {
-    rule.code: rule for rule in sorted((r for m in _MODULES for r in m.RULES), key=lambda rule: rule.code)
-}
+
+def by_code(modules: Iterable[ModuleType]) -> dict[str, Rule]:
+    """The rules of these modules, in the order of their codes."""
+    rules: list[Rule] = [rule for module in modules for rule in module.RULES]
+    return {rule.code: rule for rule in sorted(rules, key=lambda rule: rule.code)}
+
+
+RULES = by_code(MODULES)
