@@ -38,8 +38,8 @@ from launch_ways import RUN, Ground
 from bareboat import plan
 from bareboat.deployment import flat_tar
 from bareboat.model import FileSystem, Job, Plan, Topology
+from bareboat_images.formats.flatten import make_flat
 from bareboat_images.formats.squash import make_squashfs
-from bareboat_images.layers.flatten import make_flat
 from bareboat_images.store import Store
 
 #: Where a copy by hand lies on each node.

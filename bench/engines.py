@@ -40,7 +40,7 @@ from bareboat.engines import Enclosure
 from bareboat.model import CaptureRequest, Image, Job, Mount, Plan, Site
 from bareboat.probe import probe
 from bareboat_base.errors import BareboatError
-from bareboat_images.layers.flatten import make_flat
+from bareboat_images.formats.flatten import make_flat
 from bareboat_images.store import Store
 
 BAREBOAT, BY_HAND = "bareboat", "by hand"

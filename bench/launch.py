@@ -41,7 +41,7 @@ from bareboat.deployment.present import present
 from bareboat.model import CaptureRequest, SchedulerFacts, Topology
 from bareboat.probe import probe
 from bareboat.runs import programs
-from bareboat_images.layers.flatten import make_flat
+from bareboat_images.formats.flatten import make_flat
 from bareboat_images.store import Store
 
 CLUSTER = Path(__file__).parents[1] / "tests" / "lab" / "cluster" / "cluster.sh"

@@ -25,7 +25,7 @@ from bareboat.deployment.present import present
 from bareboat.model import CaptureRequest, Image, Job, Rootfs, Site
 from bareboat.probe import probe
 from bareboat.runs import programs
-from bareboat_images.layers.flatten import make_flat
+from bareboat_images.formats.flatten import make_flat
 from bareboat_images.store import Store
 from bareboat_images.transfer import locate
 

@@ -15,8 +15,8 @@ from tools import tool
 
 from bareboat.model import Image
 from bareboat_images.inside import configuration as reading
-from bareboat_images.inside.view import View
-from bareboat_images.oci import export
+from bareboat_images.layers.view import View
+from bareboat_images.transfer import export
 
 
 class Peer:

@@ -19,9 +19,8 @@ from archives import tar_of
 from registries import INDEX, MANIFEST, sha256
 
 from bareboat.model import Image
-from bareboat_images.layers import rebuild
-from bareboat_images.oci import export
 from bareboat_images.store import Store
+from bareboat_images.transfer import export, rebuild
 
 #: A base on which commands run: busybox, with all its programs.
 BASE = """FROM scratch

@@ -17,7 +17,7 @@ from bareboat.deployment.rootfs import rootfs_of
 from bareboat.model import CaptureRequest, Image, Job, Rootfs, Site
 from bareboat.plan import plan
 from bareboat.probe import Needs, probe
-from bareboat_images.layers.flatten import make_flat
+from bareboat_images.formats.flatten import make_flat
 from bareboat_images.store import Store
 
 #: The interpreter that virtual environments are made of: this one, or the one that this one was made of.

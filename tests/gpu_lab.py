@@ -19,7 +19,7 @@ from bareboat.deployment.present import present
 from bareboat.engines import fakechroot, udocker
 from bareboat.model import Image, Job, Plan, Site, Topology
 from bareboat.plan import plan
-from bareboat_images.layers.flatten import make_flat
+from bareboat_images.formats.flatten import make_flat
 
 #: These show no GPUs, and refuse.
 _WITHOUT = (f"{udocker.NAME}:{fakechroot.MODE}",)

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from bareboat_base.errors import ImageError
-from bareboat_images.layers.limits import Limits
 from bareboat_images.layers.unpack import Unpacked, unpack
+from bareboat_images.oci.limits import Limits
 
 MTIME = 1_600_000_000
 

@@ -28,7 +28,7 @@ from bareboat.deployment.present import present
 from bareboat.model import CaptureRequest, Image, Job, Site, Topology
 from bareboat.probe import probe
 from bareboat_base.errors import BareboatError
-from bareboat_images.layers.flatten import make_flat
+from bareboat_images.formats.flatten import make_flat
 from bareboat_images.store import Store
 
 #: Started in the engine: the CUDA driver's own interface, by ctypes. y[i] = 2 * x[i] + 1.

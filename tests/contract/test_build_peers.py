@@ -24,7 +24,7 @@ from tools import tool
 from bareboat import registry
 from bareboat_base.errors import ImageError, ToolError, UsageError
 from bareboat_images.comparison import configuration, files
-from bareboat_images.formats import docker
+from bareboat_images.transfer import docker
 
 Files = dict[str, bytes | str | None]
 TREE: Files = {

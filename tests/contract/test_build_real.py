@@ -22,7 +22,7 @@ from tools import tool
 
 from bareboat import registry
 from bareboat_images.comparison.files import Change, Comparison
-from bareboat_images.inside.view import View
+from bareboat_images.layers.view import View
 
 BENCH = Path(__file__).parents[2] / "bench"
 RECIPES = tuple(os.environ.get("RECIPES", "apt,c,conda,torch,openmpi").split(","))

@@ -20,8 +20,8 @@ from tools import tool
 from bareboat.captures import capture, inventory
 from bareboat.model import CaptureRequest, Image
 from bareboat_base.errors import StoreError, UsageError
-from bareboat_images.oci import export
 from bareboat_images.store import Store
+from bareboat_images.transfer import export
 
 NAME = "test-image"
 

@@ -21,12 +21,13 @@ from bareboat.probe import probe
 from bareboat.site_layer import horovod
 from bareboat_base.errors import ImageError, PlanError, ToolError
 from bareboat_images import upkeep
-from bareboat_images.layers.flatten import copy
-from bareboat_images.layers.limits import Limits
-from bareboat_images.oci import export, manifest
+from bareboat_images.formats.flatten import copy
+from bareboat_images.oci import manifest
+from bareboat_images.oci.limits import Limits
 from bareboat_images.oci.source import Document
+from bareboat_images.registry.access import Access
 from bareboat_images.store import Store
-from bareboat_images.transfer import locate
+from bareboat_images.transfer import export, locate
 from bareboat_images.transfer.obtain import obtain
 
 LAB = Path(os.environ.get("BAREBOAT_LAB_MPI", "/opt/bareboat-lab/mpi"))
@@ -68,7 +69,7 @@ def base(folder: Path, rootfs: Path) -> tuple[Store, Image]:
     """A store, and the image of that root file system in it."""
     store = Store(folder / "store")
     found = locate.read(f"rootfs:{rootfs}", folder="/")
-    pulled = obtain(found, store, locate.Access(), machine=os.uname().machine, limits=Limits())
+    pulled = obtain(found, store, Access(), machine=os.uname().machine, limits=Limits())
     assert pulled.image.mpis == ()
     assert "mpi4py" in pulled.image.mpi_users
     return store, pulled.image

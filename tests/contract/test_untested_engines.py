@@ -30,7 +30,7 @@ from bareboat.model import Image, Job, Mount, Refusal, Site, Topology
 from bareboat.plan import plan
 from bareboat.probe import probe
 from bareboat_base.errors import PlanError
-from bareboat_images.layers.flatten import make_flat
+from bareboat_images.formats.flatten import make_flat
 
 FAKES = Path(__file__).parents[1] / "fakes"
 ENGINES = ("enroot", "sarus", "shifter")

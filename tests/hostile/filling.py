@@ -25,11 +25,12 @@ from bareboat.plan import plan  # noqa: E402
 from bareboat.runs import creation  # noqa: E402
 from bareboat_base.errors import BareboatError  # noqa: E402
 from bareboat_base.files import outputs  # noqa: E402
-from bareboat_images.layers import flatten  # noqa: E402
-from bareboat_images.layers.limits import Limits  # noqa: E402
+from bareboat_images.formats import flatten  # noqa: E402
 from bareboat_images.oci import reference  # noqa: E402
+from bareboat_images.oci.limits import Limits  # noqa: E402
+from bareboat_images.registry.access import read_access  # noqa: E402
 from bareboat_images.store import Store  # noqa: E402
-from bareboat_images.transfer import locate, obtain  # noqa: E402
+from bareboat_images.transfer import obtain  # noqa: E402
 from bareboat_images.transfer.push import push  # noqa: E402
 from bareboat_study import prove  # noqa: E402
 
@@ -57,7 +58,7 @@ def put_layout(folder: Path) -> None:
 
 def pull(store: Store, layout: Path) -> Image:
     found = reference.parse(f"oci:{layout}", folder="/")
-    access = locate.read_access(plain_http="", mirrors="", ca_file="", policy="", say=lambda _: None)
+    access = read_access(plain_http="", mirrors="", ca_file="", policy="", say=lambda _: None)
     return obtain.obtain(found, store, access, machine="x86_64", limits=Limits()).image
 
 

@@ -16,11 +16,11 @@ from tars import archive, file, folder, hardlink, long_name, pax, symlink, unpac
 
 from bareboat_base.errors import ImageError
 from bareboat_base.files.trees import remove_tree
+from bareboat_images.formats.flatten import _relink, copy, flatten
 from bareboat_images.layers import folders
 from bareboat_images.layers import recipe as recipe_module
-from bareboat_images.layers.flatten import _relink, copy, flatten
-from bareboat_images.layers.limits import Limits
 from bareboat_images.layers.recipe import rebuild
+from bareboat_images.oci.limits import Limits
 
 pytestmark = pytest.mark.one_in(4)
 

@@ -23,12 +23,12 @@ from bareboat.model import Image, Pin
 from bareboat_base import architectures, codec
 from bareboat_base.errors import BareboatError, ImageError, StoreError
 from bareboat_images import pinning
-from bareboat_images.layers.limits import Limits
+from bareboat_images.oci.limits import Limits
+from bareboat_images.registry.access import Access
 from bareboat_images.registry.options import Options
 from bareboat_images.registry.pusher import open_pusher
 from bareboat_images.store import Store
 from bareboat_images.transfer import locate
-from bareboat_images.transfer.locate import Access
 from bareboat_images.transfer.obtain import obtain
 
 pytestmark = pytest.mark.one_in(8)
@@ -602,7 +602,7 @@ def test_a_site_s_layers_and_captures_keep_their_digest(tmp_path: Path) -> None:
     """Bareboat's own manifests name tars, which it can always write again."""
     from stored import image_of
 
-    from bareboat_images.oci import export
+    from bareboat_images.transfer import export
 
     here, there = Desk(tmp_path / "here"), Desk(tmp_path / "there")
     layers = image_of(here.store, {"etc/passwd": "root"}, {"opt/bareboat/mpi": "mpi"}).layers

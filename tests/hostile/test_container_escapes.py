@@ -18,7 +18,7 @@ from bareboat.model import Job, Mount, Plan, SchedulerFacts, Site, Topology
 from bareboat.plan import plan
 from bareboat.probe import probe
 from bareboat_base.files import mounts
-from bareboat_images.layers.flatten import make_flat
+from bareboat_images.formats.flatten import make_flat
 
 pytestmark = pytest.mark.one_in(6)
 

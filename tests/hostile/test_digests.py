@@ -17,7 +17,7 @@ from images import tar
 from registries import INDEX, MANIFEST, FakeRegistry, answer
 
 from bareboat_base.errors import BareboatError, ImageError
-from bareboat_images.layers.limits import Limits
+from bareboat_images.oci.limits import Limits
 from bareboat_images.oci.reference import Transport, parse
 from bareboat_images.oci.source import Source
 from bareboat_images.registry.client import open_registry
@@ -325,7 +325,7 @@ def test_both_algorithms_of_one_layer_must_agree_with_it(
 def test_a_document_that_changed_in_the_store_is_found(
     what: str, tmp_path: Path, fake: FakeRegistry, store: Store
 ) -> None:
-    from bareboat_images.oci import export
+    from bareboat_images.transfer import export
     from bareboat_images.upkeep.verification import verify
 
     bring(ONE, "layout", tmp_path, fake, store)

@@ -154,7 +154,7 @@ sys.path.insert(0, sys.argv[2])
 from builders import make_image
 from bareboat_base.errors import StoreError
 from bareboat_images.layers import layer
-from bareboat_images.layers.flatten import make_flat
+from bareboat_images.formats.flatten import make_flat
 from bareboat.model import Layer
 from bareboat_images.store import Store
 store = Store(Path(sys.argv[1]) / "store")

@@ -27,7 +27,7 @@ from bareboat.engines import Container, Enclosure
 from bareboat.model import Command, Site
 from bareboat.render import words
 from bareboat_base import codec
-from bareboat_images.layers.flatten import make_flat
+from bareboat_images.formats.flatten import make_flat
 
 #: What each engine is started by.
 PROGRAMS = {

@@ -18,7 +18,7 @@ from tools import ordinary
 from bareboat_base import codec
 from bareboat_base.elf import binary
 from bareboat_images.inside.survey import Inside, look
-from bareboat_images.inside.view import View
+from bareboat_images.layers.view import View
 
 WHOLE = make_elf(
     interpreter="/lib64/ld-linux-x86-64.so.2",

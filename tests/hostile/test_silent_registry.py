@@ -19,8 +19,10 @@ from registries import FakeRegistry, answer, hand_made, repeated, stall_after
 from tars import archive, file
 
 from bareboat.cli.main import main
+from bareboat_images.registry import access
 from bareboat_images.registry.options import Options
-from bareboat_images.transfer import locate
+from bareboat_images.signatures import check, lookaside
+from bareboat_images.transfer import current, locate, pinning
 
 LIMIT_S = 0.6
 #: Two time-outs, and what the commands take on a busy machine. More rounds, or a longer one, would exceed it.
@@ -32,7 +34,7 @@ WAYS = {
     "a body that drips": repeated(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n", b" ", every_s=0.02),
 }
 
-_remote_options = locate.remote_options
+_remote_options = access.remote_options
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +51,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             connect_timeout_s=LIMIT_S * found.connect_timeout_s / found.read_timeout_s,
         )
 
-    monkeypatch.setattr(locate, "remote_options", options)
+    for module in (locate, current, pinning, check, lookaside):
+        monkeypatch.setattr(module, "remote_options", options)
     for name in ("HOME", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME"):
         monkeypatch.setenv(name, str(tmp_path))
     for name in [name for name in os.environ if name.lower().endswith("_proxy")]:

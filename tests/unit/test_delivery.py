@@ -40,7 +40,7 @@ from bareboat.plan.delivery import on_the_node
 from bareboat.runs import deliveries
 from bareboat_base.errors import PlanError, UsageError
 from bareboat_images import upkeep
-from bareboat_images.layers.flatten import make_flat
+from bareboat_images.formats.flatten import make_flat
 from bareboat_images.store import Store
 
 SHARED = "/scratch/ada/bareboat/flat/sha256"

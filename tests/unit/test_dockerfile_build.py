@@ -20,11 +20,11 @@ from bareboat_images.build import config, layer, sandbox
 from bareboat_images.build.copying import mode_change
 from bareboat_images.build.places import PlaceError, find_user, locate
 from bareboat_images.build.sandbox import Bind, Sandbox
-from bareboat_images.inside.view import View
-from bareboat_images.layers.limits import Limits
 from bareboat_images.layers.recipe import rebuild
 from bareboat_images.layers.unpack import unpack
+from bareboat_images.layers.view import View
 from bareboat_images.oci import tarwriter
+from bareboat_images.oci.limits import Limits
 from bareboat_images.recipe import stages
 from bareboat_images.recipe.faults import RecipeError
 

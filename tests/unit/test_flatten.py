@@ -21,7 +21,7 @@ from tars import archive, file, folder, hardlink, symlink, unpack_bytes
 
 from bareboat_base.errors import ImageError
 from bareboat_base.files.trees import remove_tree
-from bareboat_images.layers.flatten import _relink, copy, flatten
+from bareboat_images.formats.flatten import _relink, copy, flatten
 
 
 def layers_of(top: Path, *datas: bytes) -> list[Path]:

@@ -12,7 +12,7 @@ from bareboat_base.errors import ImageError
 from bareboat_images.comparison import configuration, files, packages
 from bareboat_images.comparison.files import Change
 from bareboat_images.inside import configuration as reading
-from bareboat_images.inside.view import View
+from bareboat_images.layers.view import View
 from bareboat_images.sbom.package import Package
 
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bareboat_images.inside.view import View
+from bareboat_images.layers.view import View
 from bareboat_images.sbom.owners import NOBODY, Owners
 from bareboat_images.usage import treemap
 from bareboat_images.usage.folders import Folder, weigh

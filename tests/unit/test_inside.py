@@ -17,7 +17,7 @@ from bareboat.model import CudaCompat, MpiFacts, MpiFamily, Pmi
 from bareboat_base import codec
 from bareboat_base.elf import binary
 from bareboat_images.inside.survey import Inside, look
-from bareboat_images.inside.view import View
+from bareboat_images.layers.view import View
 
 GLIBC = make_elf(constants=b"GNU C Library (Debian GLIBC 2.36-9+deb12u14) stable release version 2.36.\n")
 SHELL = make_elf(interpreter="/lib64/ld-linux-x86-64.so.2", needed=["libc.so.6"])
@@ -425,7 +425,7 @@ def test_folders_are_read_once_and_packages_not_at_all(
         read.append(path)
         return real(path)
 
-    monkeypatch.setattr("bareboat_images.inside.view.os.scandir", counted)
+    monkeypatch.setattr("bareboat_images.layers.view.os.scandir", counted)
     look([base, tmp_path / "image"])
     assert len(read) == len(set(read))
     assert not [path for path in read if "/package" in path]

@@ -15,6 +15,7 @@ from bareboat.model import Pin
 from bareboat_base.errors import StoreError, UsageError
 from bareboat_images.oci import reference
 from bareboat_images.oci.reference import Reference, Transport, parse
+from bareboat_images.registry.access import read_access, remote_options
 from bareboat_images.store import Store
 from bareboat_images.transfer import locate
 
@@ -237,21 +238,21 @@ def test_a_nul_byte_is_refused(text: str, place: Path) -> None:
 
 def test_access_is_read_as_users_write_it(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").touch()
-    found = locate.read_access(
+    found = read_access(
         plain_http=" localhost:5000 ,,registry:80",
         mirrors="docker.io=a.example.org:5000, docker.io=b.example.org,quay.io=c",
         ca_file=str(tmp_path / "ca.pem"),
     )
     assert found.plain_http == {"localhost:5000", "registry:80"}
     assert found.mirrors == {"docker.io": ("a.example.org:5000", "b.example.org"), "quay.io": ("c",)}
-    assert locate.remote_options("quay.io", found).mirrors == ("c",)
-    assert not locate.remote_options("quay.io", found).plain_http
-    assert locate.remote_options("registry:80", found).plain_http
+    assert remote_options("quay.io", found).mirrors == ("c",)
+    assert not remote_options("quay.io", found).plain_http
+    assert remote_options("registry:80", found).plain_http
     for wrong in ("docker.io", "=b", "a="):
         with pytest.raises(UsageError, match="is no mirror"):
-            locate.read_access(plain_http="", mirrors=wrong, ca_file="")
+            read_access(plain_http="", mirrors=wrong, ca_file="")
     with pytest.raises(UsageError, match="not found"):
-        locate.read_access(plain_http="", mirrors="", ca_file=str(tmp_path / "none.pem"))
+        read_access(plain_http="", mirrors="", ca_file=str(tmp_path / "none.pem"))
 
 
 def test_an_image_is_found_by_all_its_names(store: Store) -> None:

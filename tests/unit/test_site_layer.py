@@ -21,7 +21,7 @@ from bareboat.plan import plan
 from bareboat.plan.site_layer import needed_layer
 from bareboat.site_layer import closure, horovod, name_of, provide, wheels
 from bareboat_base.errors import ImageError, PlanError, UsageError
-from bareboat_images.inside.view import View
+from bareboat_images.layers.view import View
 from bareboat_images.store import Store
 
 HOST_OPENMPI = MpiFacts(

@@ -24,8 +24,8 @@ from bareboat_base import codec
 from bareboat_base.errors import StoreError, UsageError
 from bareboat_base.files.trees import remove_tree
 from bareboat_images import place
+from bareboat_images.formats.flatten import make_flat
 from bareboat_images.layers import layer as layers
-from bareboat_images.layers.flatten import make_flat
 from bareboat_images.store import Store
 
 HEX = "0123456789abcdef" * 4

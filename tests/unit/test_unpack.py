@@ -21,8 +21,8 @@ from tars import MTIME, archive, file, folder, hardlink, pax, symlink, unpack_by
 from tools import tool
 
 from bareboat_base.errors import ImageError
-from bareboat_images.layers.limits import Limits
 from bareboat_images.layers.unpack import unpack
+from bareboat_images.oci.limits import Limits
 
 
 @pytest.fixture

@@ -24,10 +24,10 @@ from bareboat_base import codec
 from bareboat_base.errors import StoreError, UsageError
 from bareboat_images import upkeep
 from bareboat_images.formats import packed
+from bareboat_images.formats.flatten import make_flat
 from bareboat_images.layers import layer as canonical
-from bareboat_images.layers.flatten import make_flat
-from bareboat_images.layers.limits import Limits
 from bareboat_images.layers.unpack import unpack
+from bareboat_images.oci.limits import Limits
 from bareboat_images.store import Store
 from bareboat_images.upkeep import State, contents
 

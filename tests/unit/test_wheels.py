@@ -23,8 +23,8 @@ from bareboat.model import Image, Layer, Pin
 from bareboat_base import __version__, codec
 from bareboat_base.errors import BareboatError, ImageError
 from bareboat_images.layers import layer as canonical
-from bareboat_images.oci import export
 from bareboat_images.store import Store
+from bareboat_images.transfer import export
 
 INFO = "demo_pkg-1.0+local.dist-info"
 

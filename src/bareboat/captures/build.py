@@ -14,9 +14,9 @@ from bareboat_base import architectures
 from bareboat_images.inside import starts
 from bareboat_images.inside.survey import COMPILERS
 from bareboat_images.layers import layer
-from bareboat_images.oci import export
 from bareboat_images.progress import Progress
 from bareboat_images.store import Store
+from bareboat_images.transfer import export
 
 
 def build(found: Inventory, store: Store, progress: Progress) -> Image:

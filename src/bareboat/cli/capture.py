@@ -51,7 +51,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
-    from bareboat_images.oci import export
+    from bareboat_images.transfer import export
 
     options = context.options
     request = CaptureRequest(

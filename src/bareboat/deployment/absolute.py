@@ -11,7 +11,7 @@ from bareboat.engines import HOST_FILES
 from bareboat.model import Site
 from bareboat.plan.container import scratch_folders
 from bareboat_base.files.links import follow
-from bareboat_images.inside.view import View
+from bareboat_images.layers.view import View
 from bareboat_images.model import Image
 from bareboat_images.store import Store
 

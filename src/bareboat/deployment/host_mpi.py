@@ -15,7 +15,7 @@ from bareboat_base import architectures, codec
 from bareboat_base.elf import binary
 from bareboat_base.elf.loader import CACHE, Loader
 from bareboat_base.versions import numbers
-from bareboat_images.inside.view import Found, View
+from bareboat_images.layers.view import Found, View
 from bareboat_images.store import Store
 
 _DEFAULT_FOLDERS = (*architectures.library_folders(os.uname().machine), "/usr/local/lib")

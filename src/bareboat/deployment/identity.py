@@ -10,7 +10,7 @@ import grp
 import hashlib
 
 from bareboat.model import Image, Site
-from bareboat_images.inside.view import View
+from bareboat_images.layers.view import View
 from bareboat_images.store import Store
 
 _MOST_BYTES = 1 << 20

@@ -23,11 +23,11 @@ from bareboat_base.host_files import Mount
 from bareboat_base.sif import write_sif
 from bareboat_images import lease, place
 from bareboat_images.formats import packed
+from bareboat_images.formats.flatten import copy, flatten
 from bareboat_images.formats.squash import make_squashfs
-from bareboat_images.inside.view import View
 from bareboat_images.layers import layer
-from bareboat_images.layers.flatten import copy, flatten
 from bareboat_images.layers.places import make_mount_points
+from bareboat_images.layers.view import View
 from bareboat_images.model import Image
 from bareboat_images.progress import Progress
 from bareboat_images.store import Store

@@ -21,8 +21,8 @@ import msgspec
 
 from bareboat import registry
 from bareboat.model import Image, Mount, OwnTree, Plan, Rootfs
+from bareboat_images.formats.flatten import NO_LINK, copy_metadata, flatten, make_flat
 from bareboat_images.layers.copies import FOLDER, copy_entry
-from bareboat_images.layers.flatten import NO_LINK, copy_metadata, flatten, make_flat
 from bareboat_images.layers.places import check_stacked, make_mount_points, resolve
 from bareboat_images.progress import Progress
 from bareboat_images.store import Store

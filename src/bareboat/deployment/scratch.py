@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from bareboat.model import ScratchEntry, Site
 from bareboat.plan.container import scratch_folders
-from bareboat_images.inside.view import View
+from bareboat_images.layers.view import View
 from bareboat_images.model import Image
 from bareboat_images.store import Store
 

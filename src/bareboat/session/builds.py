@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from bareboat_images.build.options import Built, Engine, Options, Reporter
     from bareboat_images.oci.reference import Reference, Transport
     from bareboat_images.recipe.stages import Recipe, Stage
+    from bareboat_images.registry.access import Access
     from bareboat_images.store import Store
-    from bareboat_images.transfer.locate import Access
 
 
 def build(session: Session, options: Options, reach: Access, reporter: Reporter, *, pull: bool) -> Built:

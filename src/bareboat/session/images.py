@@ -11,18 +11,18 @@ from bareboat_base.errors import BareboatError, ImageError, StoreError, UsageErr
 if TYPE_CHECKING:
     from bareboat.model import Image, Job
     from bareboat.session import Session
-    from bareboat_images.layers.limits import Limits
+    from bareboat_images.oci.limits import Limits
     from bareboat_images.oci.reference import Reference
+    from bareboat_images.registry.access import Access
     from bareboat_images.transfer.current import Pulled
-    from bareboat_images.transfer.locate import Access
 
 
 def access(session: Session) -> Access:
     """How to reach this site's registries, from the settings."""
-    from bareboat_images.transfer import locate
+    from bareboat_images.registry.access import read_access
 
     settings = session.settings
-    return locate.read_access(
+    return read_access(
         plain_http=settings["plain_http"],
         mirrors=settings["mirrors"],
         ca_file=settings["ca_file"],
@@ -93,7 +93,7 @@ def pull(
 ) -> Pulled:
     """Bring what the reference names into the store. `fresh`: also layers that are there; `keep_blobs`: keep
     the compressed layers. Raises ImageError, StoreError, UsageError."""
-    from bareboat_images.layers.limits import Limits
+    from bareboat_images.oci.limits import Limits
     from bareboat_images.transfer.obtain import obtain
 
     try:

@@ -24,10 +24,10 @@ from bareboat_base import codec
 from bareboat_base.errors import ImageError, StoreError, ToolError, UsageError
 from bareboat_images import lease
 from bareboat_images.inside.survey import look
-from bareboat_images.inside.view import View
 from bareboat_images.layers import layer as canonical
-from bareboat_images.oci import export
+from bareboat_images.layers.view import View
 from bareboat_images.store import Store
+from bareboat_images.transfer import export
 
 Say = Callable[[str], None]
 

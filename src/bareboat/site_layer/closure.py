@@ -14,7 +14,7 @@ from pathlib import Path
 from bareboat.model import Image, Site
 from bareboat_base.elf import binary, loader
 from bareboat_base.versions import numbers
-from bareboat_images.inside.view import View
+from bareboat_images.layers.view import View
 
 #: glibc's own libraries, which match exactly one libc.so.6.
 _OF_GLIBC = re.compile(

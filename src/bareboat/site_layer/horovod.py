@@ -23,7 +23,7 @@ from bareboat.site_layer import wheels
 from bareboat.site_layer.local_run import run_here
 from bareboat_base import execute
 from bareboat_base.errors import ImageError, PlanError, ToolError
-from bareboat_images.inside.view import View
+from bareboat_images.layers.view import View
 from bareboat_images.store import Store
 
 #: Later versions lack features of setuptools and CMake that Horovod's build uses.

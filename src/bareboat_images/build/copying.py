@@ -20,8 +20,8 @@ from bareboat_base.errors import ImageError
 from bareboat_images.build.files import Files, Item, changed, open_regular, read_link
 from bareboat_images.build.places import Owner, locate
 from bareboat_images.build.tree import Tree
-from bareboat_images.inside.view import View
 from bareboat_images.layers.copies import NEW_FILE
+from bareboat_images.layers.view import View
 from bareboat_images.recipe.ignore import Ignored
 
 _CHUNK = 1 << 20

@@ -15,6 +15,7 @@ from bareboat_base import digests
 from bareboat_base.errors import ImageError, UsageError
 from bareboat_images.inside.view import Node, View
 from bareboat_images.layers.limits import is_mostly_holes
+from bareboat_images.layers.view import Node, View
 from bareboat_images.layers.whiteouts import WHITEOUT
 from bareboat_images.recipe.ignore import Ignored, has_wildcard, matcher
 

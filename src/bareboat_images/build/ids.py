@@ -21,7 +21,7 @@ from bareboat_base.errors import ImageError
 from bareboat_images.build import owner_worker
 from bareboat_images.build.places import Owner, PlaceError, locate
 from bareboat_images.build.rootfs import Rootfs
-from bareboat_images.inside.view import View
+from bareboat_images.layers.view import View
 from bareboat_images.store import Store, is_dead
 
 

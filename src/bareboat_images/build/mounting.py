@@ -21,7 +21,7 @@ from bareboat_images.build.places import joined
 from bareboat_images.build.sandbox import Bind
 from bareboat_images.build.tree import Tree
 from bareboat_images.build.work import Work
-from bareboat_images.inside.view import View
+from bareboat_images.layers.view import View
 from bareboat_images.recipe.instructions import Instruction
 from bareboat_images.recipe.mounts import RunMount
 
@@ -200,7 +200,7 @@ def _described(work: Work, listed: Sequence[Entry]) -> list[object]:
 
 
 def _flatten(files: Files, place: Path) -> None:
-    from bareboat_images.layers.flatten import flatten
+    from bareboat_images.formats.flatten import flatten
 
     place.mkdir()
     place.chmod(0o755)

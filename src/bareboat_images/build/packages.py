@@ -18,7 +18,7 @@ from msgspec import Struct, field
 from bareboat_base.files import untrusted
 from bareboat_images.build.copying import Copier, Request
 from bareboat_images.build.tree import Tree
-from bareboat_images.inside.view import View
+from bareboat_images.layers.view import View
 
 CERTIFICATES = "/dev/.bareboat-ca.pem"
 #: Read by OpenSSL, requests, curl, pip, git, Node.js and cargo; uv, conda, R and Julia read one of them.

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from bareboat_base.files.links import MOST_LINKS
-from bareboat_images.inside.view import Node, View
+from bareboat_images.layers.view import Node, View
 
 #: The user and the group of a file.
 Owner = tuple[int, int]

@@ -12,7 +12,7 @@ from msgspec import Struct
 from bareboat_base.files.trees import remove_tree
 from bareboat_images.build.places import Place, locate
 from bareboat_images.build.tree import Tree
-from bareboat_images.inside.view import View
+from bareboat_images.layers.view import View
 from bareboat_images.layers.whiteouts import is_opaque
 from bareboat_images.model import Layer
 from bareboat_images.store import Store
@@ -58,7 +58,7 @@ class Rootfs(Struct):
         rest = self._distinct(self.layers[count:])
         length = sum(len(str(tree)) + _PREFIX_BYTES for tree in rest)
         if length > _PAGE_BYTES or not all(layer.stackable for layer in self.layers[count:]):
-            from bareboat_images.layers import flatten
+            from bareboat_images.formats import flatten
 
             target = scratch / f"joined-{len(self.layers)}"
             flatten.flatten(([joined] if joined else []) + self.trees[count:], target)
@@ -74,7 +74,7 @@ class Rootfs(Struct):
     def flat(self, scratch: Path) -> Path:
         """All layers as one tree of hard links, for mounts."""
         if self._joined is None or self._joined[0] != len(self.layers):
-            from bareboat_images.layers import flatten
+            from bareboat_images.formats import flatten
 
             target = scratch / f"flat-{len(self.layers)}"
             flatten.flatten(self.trees, target)

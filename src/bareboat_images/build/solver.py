@@ -19,7 +19,6 @@ from bareboat_images.build.rootfs import Rootfs
 from bareboat_images.build.stage import Builder, State
 from bareboat_images.build.work import Stopped, Work
 from bareboat_images.model import Image
-from bareboat_images.oci import export
 from bareboat_images.oci.manifest import OCI_CONFIG, document
 from bareboat_images.oci.manifest import config as read_config
 from bareboat_images.recipe import definition, stages
@@ -27,6 +26,7 @@ from bareboat_images.recipe.faults import RecipeError
 from bareboat_images.recipe.instructions import Instruction, trigger
 from bareboat_images.recipe.stages import SCRATCH, Recipe, Stage
 from bareboat_images.store import Store
+from bareboat_images.transfer import export
 
 if TYPE_CHECKING:
     from bareboat_images.build.ids import Ids

@@ -22,7 +22,7 @@ from bareboat_images.build.rootfs import Rootfs, discard, is_empty
 from bareboat_images.build.sandbox import Bind
 from bareboat_images.build.tree import Tree
 from bareboat_images.build.work import Make, Work
-from bareboat_images.inside.view import View
+from bareboat_images.layers.view import View
 from bareboat_images.model import Layer, StoredLayer
 from bareboat_images.recipe import expansion, lines, mounts
 from bareboat_images.recipe.faults import RecipeError

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bareboat_base.files import untrusted
-from bareboat_images.inside.view import Found, Node, View
+from bareboat_images.layers.view import Found, Node, View
 
 State = Literal["added", "removed", "changed"]
 _PIECE_BYTES = 1 << 20

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from bareboat_base.files import untrusted
 from bareboat_base.files.links import follow
 from bareboat_base.paths import DEFAULT_PATH
-from bareboat_images.inside.view import View
+from bareboat_images.layers.view import View
 
 if TYPE_CHECKING:
     from bareboat_base.elf.binary import Binary

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from bareboat_base.elf import binary
-from bareboat_images.inside.view import View
+from bareboat_images.layers.view import View
 from bareboat_images.model import FabricLibrary
 
 #: libfabric contains the names of all providers, even those it was built without; its linked libraries show

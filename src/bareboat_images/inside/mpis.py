@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from bareboat_base.elf import binary
 from bareboat_base.elf.binary import Binary
-from bareboat_images.inside.view import View
+from bareboat_images.layers.view import View
 from bareboat_images.model import MpiFacts, MpiFamily, Pmi
 
 #: Symbols of components that are built into OpenMPI 4 and PRRTE.

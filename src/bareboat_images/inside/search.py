@@ -8,7 +8,7 @@ from functools import cached_property
 
 from bareboat_base.paths import DEFAULT_PATH
 from bareboat_images.inside.starts import normal
-from bareboat_images.inside.view import View
+from bareboat_images.layers.view import View
 
 #: The directory of an installed distribution's metadata.
 DISTRIBUTION = re.compile(

@@ -17,7 +17,7 @@ from bareboat_images.inside import accelerators, fabrics, libraries, mpis, pytho
 from bareboat_images.inside.libraries import Libraries
 from bareboat_images.inside.pythons import Python
 from bareboat_images.inside.search import Search
-from bareboat_images.inside.view import View
+from bareboat_images.layers.view import View
 from bareboat_images.model import CudaCompat, FabricLibrary, MpiFacts
 
 #: Commands of C compilers: the usual name, GCC and LLVM.

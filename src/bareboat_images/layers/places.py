@@ -17,7 +17,7 @@ from bareboat_base.files.links import MOST_LINKS, follow
 from bareboat_base.files.root import Root
 from bareboat_base.host_files import Mount
 from bareboat_base.paths import lies_in
-from bareboat_images.inside.view import View
+from bareboat_images.layers.view import View
 
 #: While bubblewrap mounts, the host's root is here, in a directory beside the image's root: a link that leads
 #: above the image's root leads to the host.

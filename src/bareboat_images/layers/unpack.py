@@ -16,9 +16,9 @@ from isal import isal_zlib
 from bareboat_images.layers import recipe as recipes
 from bareboat_images.layers.copies import NEW_FILE
 from bareboat_images.layers.flow import Flow
-from bareboat_images.layers.limits import Limits, too_many
 from bareboat_images.layers.tree import Tree
 from bareboat_images.oci import tarreader
+from bareboat_images.oci.limits import Limits, too_many
 from bareboat_images.oci.tarreader import Tar
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bareboat_images.inside.view import View
+from bareboat_images.layers.view import View
 from bareboat_images.sbom import python, rpmdb, stanzas
 from bareboat_images.sbom.package import Package, plain
 

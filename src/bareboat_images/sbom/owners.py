@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from bareboat_images.inside.view import View
+from bareboat_images.layers.view import View
 from bareboat_images.sbom import rpmdb, stanzas
 from bareboat_images.sbom.package import plain
 

@@ -14,6 +14,7 @@ from bareboat_base.errors import ImageError, UsageError
 from bareboat_base.printable import one_line
 from bareboat_images.model import Pin, Signer, Trust
 from bareboat_images.oci.reference import Reference, Transport
+from bareboat_images.registry.access import Access
 from bareboat_images.signatures import place, policy, scopes
 from bareboat_images.signatures.identity import Identity, Name
 from bareboat_images.signatures.policy import (
@@ -24,7 +25,6 @@ from bareboat_images.signatures.policy import (
     SignedBy,
     SigstoreSigned,
 )
-from bareboat_images.transfer.locate import Access
 
 if TYPE_CHECKING:
     from bareboat_images.signatures.sigstore import Attached
@@ -195,11 +195,11 @@ def _sigstore_signed(work: _Work, requirement: SigstoreSigned, rules: Rules) -> 
 
 def _attached(work: _Work) -> list[Attached]:
     from bareboat_images.registry import client
+    from bareboat_images.registry.access import remote_options
     from bareboat_images.signatures import sigstore
-    from bareboat_images.transfer import locate
 
     found = work.found
-    options = locate.remote_options(found.registry, work.access)
+    options = remote_options(found.registry, work.access)
     if work.attached is None:
         with client.open_registry(found.registry, found.repository, found.wanted, options=options) as source:
             work.attached = [each for digest in work.digests for each in sigstore.attached(source, digest)]

@@ -18,10 +18,9 @@ from bareboat_base.errors import ImageError, UsageError
 from bareboat_base.files.untrusted import UntrustedFileError, read_bytes
 from bareboat_base.printable import one_line
 from bareboat_images.oci.reference import Reference
+from bareboat_images.registry.access import Access, remote_options
 from bareboat_images.signatures import scopes
 from bareboat_images.signatures.openpgp import LARGEST_SIGNATURE
-from bareboat_images.transfer import locate
-from bareboat_images.transfer.locate import Access
 
 _MOST_SIGNATURES = 100
 _LARGEST_FILE = 1 << 20
@@ -141,7 +140,7 @@ def _read(url: str, found: Reference, access: Access) -> bytes | None:
     from bareboat_images.registry.http import Transport
     from bareboat_images.registry.location import parse_url
 
-    transport = Transport(locate.remote_options(found.registry, access))
+    transport = Transport(remote_options(found.registry, access))
     try:
         with exchange(transport, Request(method="GET", url=parse_url(url), subject=url)) as response:
             if response.status == 404:

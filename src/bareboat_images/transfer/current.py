@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from bareboat_base import architectures
 from bareboat_images.model import Image
 from bareboat_images.oci.reference import Reference, Transport
+from bareboat_images.registry.access import Access, remote_options
 from bareboat_images.signatures import place
 from bareboat_images.store import Store
 from bareboat_images.transfer import locate
-from bareboat_images.transfer.locate import Access
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ def current(found: Reference, store: Store, access: Access, *, machine: str) -> 
     elif found.digest is None:
         from bareboat_images.registry import client
 
-        options = locate.remote_options(found.registry, access)
+        options = remote_options(found.registry, access)
         with client.open_registry(found.registry, found.repository, found.wanted, options=options) as source:
             if source.head_digest() != pin.root:
                 return None

@@ -4,76 +4,18 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-from msgspec import Struct, field
 
 from bareboat_base.errors import StoreError, UsageError
-from bareboat_base.files import untrusted
 from bareboat_images.model import Image
 from bareboat_images.oci import reference
 from bareboat_images.oci.reference import Reference, Transport
 from bareboat_images.oci.source import Source
+from bareboat_images.registry.access import Access, remote_options
 from bareboat_images.store import Store
-
-if TYPE_CHECKING:
-    from bareboat_images.registry.options import Options
-
 
 #: Endings of words that are more likely a file than an image of Docker Hub.
 _SUFFIXES = (".sif", ".simg", ".sqsh", ".sqfs", ".squashfs", ".tar", ".tar.gz", ".tgz")
-
-
-class Access(Struct, frozen=True, kw_only=True):
-    """How this site's registries are reached. `plain_http`: registries without TLS; `mirrors`: registry ->
-    mirrors tried before it; `policy`: a signature policy instead of the user's or the machine's; `say`
-    reports delays."""
-
-    plain_http: frozenset[str] = frozenset()
-    ca_file: str | None = None
-    mirrors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    policy: str | None = None
-    say: Callable[[str], None] = lambda _text: None
-
-
-def read_access(
-    *,
-    plain_http: str,
-    mirrors: str,
-    ca_file: str,
-    policy: str | None = None,
-    say: Callable[[str], None] = lambda _text: None,
-) -> Access:
-    """Parse the settings as users write them: names separated by commas, REGISTRY=HOST separated by commas.
-
-    Raises UsageError.
-    """
-    places: dict[str, tuple[str, ...]] = {}
-    for entry in _listed(mirrors):
-        name, equals, place = entry.partition("=")
-        if not equals or not name or not place:
-            raise UsageError(
-                f"{entry!r} is no mirror", remedy="write mirrors as docker.io=mirror.example.org:5000"
-            )
-        places[name] = (*places.get(name, ()), place)
-    if ca_file:
-        try:
-            os.close(untrusted.open_regular(ca_file, follow=True))
-        except OSError as error:
-            raise untrusted.unreadable(ca_file, error) from None
-    return Access(
-        plain_http=frozenset(_listed(plain_http)),
-        ca_file=ca_file or None,
-        mirrors=places,
-        policy=policy or None,
-        say=say,
-    )
-
-
-def _listed(text: str) -> list[str]:
-    return [part for part in (part.strip() for part in text.split(",")) if part]
 
 
 def read(text: str, *, folder: str) -> Reference:
@@ -112,19 +54,6 @@ def in_store(text: str, store: Store, *, folder: str) -> Image | None:
         raise missing from None
     # The pin of a removed image remains, without an image.
     return store.image(pin.digest) if pin is not None and store.knows(pin.digest) else None
-
-
-def remote_options(registry: str, access: Access) -> Options:
-    """The options for one registry, with this process's proxies and credentials."""
-    from bareboat_images.registry.options import Options
-
-    return Options(
-        environment=os.environ,
-        plain_http=registry in access.plain_http,
-        ca_file=access.ca_file,
-        mirrors=access.mirrors.get(registry, ()),
-        say=access.say,
-    )
 
 
 def open_source(

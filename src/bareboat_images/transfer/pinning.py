@@ -6,9 +6,9 @@ from bareboat_base import digests
 from bareboat_base.errors import BareboatError, UsageError
 from bareboat_images.model import Image
 from bareboat_images.oci.reference import Reference, Transport
+from bareboat_images.registry.access import Access, remote_options
 from bareboat_images.store import Store
 from bareboat_images.transfer import locate
-from bareboat_images.transfer.locate import Access
 
 
 def check_reference(found: Reference, store: Store, access: Access, *, ask: bool) -> None:
@@ -58,7 +58,7 @@ def _known(found: Reference, store: Store) -> str | None:
 def _asked(found: Reference, access: Access) -> str | None:
     from bareboat_images.registry import client
 
-    options = locate.remote_options(found.registry, access)
+    options = remote_options(found.registry, access)
     try:
         with client.open_registry(found.registry, found.repository, found.wanted, options=options) as source:
             return source.head_digest()

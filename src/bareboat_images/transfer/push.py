@@ -18,14 +18,14 @@ import msgspec
 
 from bareboat_base import digests
 from bareboat_base.errors import ImageError
-from bareboat_images.layers import rebuild
 from bareboat_images.model import Image, Layer
-from bareboat_images.oci import export, manifest
-from bareboat_images.oci.blobs import Blobs
+from bareboat_images.oci import manifest
 from bareboat_images.oci.reference import Reference, Transport
 from bareboat_images.oci.source import Descriptor, Document, Source
 from bareboat_images.progress import Progress
 from bareboat_images.store import Store
+from bareboat_images.transfer import export, rebuild
+from bareboat_images.transfer.blobs import Blobs
 
 _CHUNK = 1 << 20
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from bareboat_images.inside.view import Found, View
+from bareboat_images.layers.view import Found, View
 
 _DEEPEST = 2048
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from bareboat.model import Image
 from bareboat.runs import withheld
 from bareboat_base.errors import StoreError, UsageError
-from bareboat_images.inside.view import View
+from bareboat_images.layers.view import View
 from bareboat_images.sbom import inventory
 from bareboat_images.sbom.package import Package
 from bareboat_images.store import Store

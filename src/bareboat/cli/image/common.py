@@ -14,9 +14,9 @@ from bareboat_base.errors import BareboatError, StoreError
 
 if TYPE_CHECKING:
     from bareboat.model import Image
-    from bareboat_images.layers.limits import Limits
-    from bareboat_images.oci.blobs import Blobs
-    from bareboat_images.transfer.locate import Access
+    from bareboat_images.oci.limits import Limits
+    from bareboat_images.registry.access import Access
+    from bareboat_images.transfer.blobs import Blobs
     from bareboat_images.upkeep import Amount
 
 
@@ -69,10 +69,10 @@ def access(context: Context, registry: str) -> Access:
 
 def blobs(context: Context, image: Image) -> Blobs:
     """The source of the image's compressed layers: the store, or the registry that it was pulled from."""
-    from bareboat_images.oci.blobs import Blobs, no_source
     from bareboat_images.oci.reference import parse
     from bareboat_images.oci.source import Source
     from bareboat_images.transfer import locate
+    from bareboat_images.transfer.blobs import Blobs, no_source
 
     images.access(context.session)  # wrong flags are an error even if no registry is contacted
     if context.options.no_fetch or not image.reference:
@@ -107,7 +107,7 @@ def add_digest(parser: argparse.ArgumentParser) -> None:
 def limits(context: Context) -> Limits:
     import dataclasses
 
-    from bareboat_images.layers.limits import Limits
+    from bareboat_images.oci.limits import Limits
 
     options = context.options
     asked = {

@@ -30,9 +30,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
-    from bareboat_images.formats import docker, squash
-    from bareboat_images.layers.flatten import copy, make_flat
-    from bareboat_images.oci import export
+    from bareboat_images.formats import squash
+    from bareboat_images.formats.flatten import copy, make_flat
+    from bareboat_images.transfer import docker, export
 
     options, store = context.options, context.store
     kind, colon, place = options.target.partition(":")
@@ -97,7 +97,7 @@ def run(context: Context) -> int:
 
 def _load(context: Context, kind: str, name: str) -> int:
     """Into the storage of Docker or Podman."""
-    from bareboat_images.formats import docker
+    from bareboat_images.transfer import docker
 
     image, store, progress = find(context, context.options.image), context.store, context.progress
     if kind == "containers-storage" and "/" not in name:

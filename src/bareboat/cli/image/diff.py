@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from bareboat_images.comparison.files import Change
     from bareboat_images.comparison.packages import PackageChange
     from bareboat_images.inside.configuration import Configuration
-    from bareboat_images.inside.view import View
+    from bareboat_images.layers.view import View
     from bareboat_images.sbom.inventory import Inventory
 
 EXAMPLE = "bareboat image diff pytorch:24.05 pytorch:24.06"
@@ -84,14 +84,14 @@ def run(context: Context) -> int:
 
 def _configuration(context: Context, image: Image) -> Configuration:
     from bareboat_images.inside import configuration
-    from bareboat_images.oci import export
+    from bareboat_images.transfer import export
 
     data = export.stored_config(context.store, image)
     return configuration.read(data, layers=len(image.layers), name=image.reference or image.digest)
 
 
 def _view(context: Context, image: Image) -> View:
-    from bareboat_images.inside.view import View
+    from bareboat_images.layers.view import View
 
     return View(context.store.trees(image))
 

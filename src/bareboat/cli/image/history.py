@@ -29,8 +29,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(context: Context) -> int:
     from bareboat_images.inside import configuration
-    from bareboat_images.oci import export, manifest
+    from bareboat_images.oci import manifest
     from bareboat_images.oci.source import Document
+    from bareboat_images.transfer import export
 
     store = context.store
     image = find(context, context.options.image)

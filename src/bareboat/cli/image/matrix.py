@@ -15,7 +15,7 @@ from bareboat_images.store import check_image_name
 if TYPE_CHECKING:
     from bareboat.session.variants import Result, Table, Variant
     from bareboat_images.build.options import Built, Options
-    from bareboat_images.transfer.locate import Access
+    from bareboat_images.registry.access import Access
 
 
 def run(context: Context, asked: Options, reach: Access) -> int:

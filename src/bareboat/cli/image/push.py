@@ -24,6 +24,7 @@ def run(context: Context) -> int:
     from bareboat_images.oci.reference import Transport, parse
     from bareboat_images.oci.source import Source
     from bareboat_images.registry import pusher
+    from bareboat_images.registry.access import remote_options
     from bareboat_images.transfer import locate
     from bareboat_images.transfer.push import push
 
@@ -44,7 +45,7 @@ def run(context: Context) -> int:
         except BareboatError:
             return None
 
-    target = pusher.open_pusher(to.registry, to.repository, options=locate.remote_options(to.registry, reach))
+    target = pusher.open_pusher(to.registry, to.repository, options=remote_options(to.registry, reach))
     try:
         pushed = push(image, store, target, to, origin=origin, source=source, progress=context.progress.bytes)
     finally:

@@ -58,6 +58,7 @@ def _created(context: Context, image: Image) -> str:
     """When the image was made, from its config, to the second in UTC; else an empty string."""
     from bareboat_base.errors import BareboatError
     from bareboat_images.oci import documents, export
+    from bareboat_images.transfer import export
 
     with contextlib.suppress(BareboatError, ValueError):
         created = documents.config(export.stored_config(context.store, image), name=image.digest).created

@@ -37,7 +37,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
-    from bareboat_images.inside.view import View
+    from bareboat_images.layers.view import View
     from bareboat_images.sbom.owners import Owners
     from bareboat_images.usage import folders, treemap
 

@@ -13,10 +13,10 @@ from pathlib import Path
 from bareboat_base import codec, digests, execute
 from bareboat_base.errors import ImageError, ToolError, UsageError
 from bareboat_images.model import Image
-from bareboat_images.oci import export
 from bareboat_images.oci.reference import full_name
 from bareboat_images.progress import Progress
 from bareboat_images.store import Store
+from bareboat_images.transfer import export
 
 #: Target -> the program with this storage.
 STORAGES = {"docker-daemon": "docker", "containers-storage": "podman"}

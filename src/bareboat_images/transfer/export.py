@@ -17,10 +17,8 @@ from bareboat_base import architectures, codec, digests
 from bareboat_base.errors import ImageError, StoreError
 from bareboat_base.files import outputs
 from bareboat_images.layers import layer as layers
-from bareboat_images.layers import rebuild
 from bareboat_images.model import Image, Layer
 from bareboat_images.oci import tarwriter
-from bareboat_images.oci.blobs import Blobs
 from bareboat_images.oci.manifest import (
     OCI_CONFIG,
     OCI_INDEX,
@@ -34,6 +32,8 @@ from bareboat_images.oci.source import Descriptor, Document
 from bareboat_images.oci.tarreader import FILE, FOLDER
 from bareboat_images.progress import Progress
 from bareboat_images.store import Store
+from bareboat_images.transfer import rebuild
+from bareboat_images.transfer.blobs import Blobs
 
 _REF_NAME = "org.opencontainers.image.ref.name"
 _CREATED = "1980-01-01T00:00:00Z"
