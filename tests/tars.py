@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bareboat_base.errors import ImageError
 from bareboat_images.layers.unpack import Unpacked, unpack
-from bareboat_images.oci.limits import Limits
+from bareboat_images.tar.limits import Limits
 
 MTIME = 1_600_000_000
 

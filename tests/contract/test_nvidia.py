@@ -29,8 +29,8 @@ from bareboat.engines import bubblewrap
 from bareboat.gpu import find
 from bareboat.model import Image, Mount, Site
 from bareboat.probe import probe
-from bareboat_images.oci.limits import Limits
 from bareboat_images.registry.access import Access
+from bareboat_images.tar.limits import Limits
 from bareboat_images.transfer import locate
 from bareboat_images.transfer.obtain import obtain
 

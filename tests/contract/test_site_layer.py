@@ -23,10 +23,10 @@ from bareboat_base.errors import ImageError, PlanError, ToolError
 from bareboat_images import upkeep
 from bareboat_images.formats.flatten import copy
 from bareboat_images.oci import manifest
-from bareboat_images.oci.limits import Limits
 from bareboat_images.oci.source import Document
 from bareboat_images.registry.access import Access
 from bareboat_images.store import Store
+from bareboat_images.tar.limits import Limits
 from bareboat_images.transfer import export, locate
 from bareboat_images.transfer.obtain import obtain
 

@@ -18,9 +18,9 @@ from tools import tool
 from bareboat.deployment.rootfs import rootfs_of
 from bareboat.model import Image
 from bareboat_images.formats.flatten import make_flat
-from bareboat_images.oci.limits import Limits
 from bareboat_images.registry.access import Access
 from bareboat_images.store import Store
+from bareboat_images.tar.limits import Limits
 from bareboat_images.transfer import locate
 from bareboat_images.transfer.obtain import obtain
 

@@ -24,10 +24,10 @@ from bareboat_images.formats.sif import read_sif
 from bareboat_images.formats.squash import read_superblock, unpack_squashfs
 from bareboat_images.layers.recipe import rebuild
 from bareboat_images.layers.unpack import unpack
-from bareboat_images.oci.limits import Limits
 from bareboat_images.oci.reference import Reference, Transport
 from bareboat_images.registry.access import Access
 from bareboat_images.store import Store
+from bareboat_images.tar.limits import Limits
 from bareboat_images.transfer import local
 from bareboat_images.transfer.obtain import obtain
 from fuzzing import CORPUS, Finding, Reader, usage

@@ -27,9 +27,9 @@ from bareboat_base.errors import BareboatError  # noqa: E402
 from bareboat_base.files import outputs  # noqa: E402
 from bareboat_images.formats import flatten  # noqa: E402
 from bareboat_images.oci import reference  # noqa: E402
-from bareboat_images.oci.limits import Limits  # noqa: E402
 from bareboat_images.registry.access import read_access  # noqa: E402
 from bareboat_images.store import Store  # noqa: E402
+from bareboat_images.tar.limits import Limits  # noqa: E402
 from bareboat_images.transfer import obtain  # noqa: E402
 from bareboat_images.transfer.push import push  # noqa: E402
 from bareboat_study import prove  # noqa: E402

@@ -20,7 +20,7 @@ from bareboat_images.formats.flatten import _relink, copy, flatten
 from bareboat_images.layers import folders
 from bareboat_images.layers import recipe as recipe_module
 from bareboat_images.layers.recipe import rebuild
-from bareboat_images.oci.limits import Limits
+from bareboat_images.tar.limits import Limits
 
 pytestmark = pytest.mark.one_in(4)
 

@@ -23,11 +23,11 @@ from bareboat.model import Image, Pin
 from bareboat_base import architectures, codec
 from bareboat_base.errors import BareboatError, ImageError, StoreError
 from bareboat_images import pinning
-from bareboat_images.oci.limits import Limits
 from bareboat_images.registry.access import Access
 from bareboat_images.registry.options import Options
 from bareboat_images.registry.pusher import open_pusher
 from bareboat_images.store import Store
+from bareboat_images.tar.limits import Limits
 from bareboat_images.transfer import locate
 from bareboat_images.transfer.obtain import obtain
 

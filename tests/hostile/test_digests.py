@@ -17,12 +17,12 @@ from images import tar
 from registries import INDEX, MANIFEST, FakeRegistry, answer
 
 from bareboat_base.errors import BareboatError, ImageError
-from bareboat_images.oci.limits import Limits
 from bareboat_images.oci.reference import Transport, parse
 from bareboat_images.oci.source import Source
 from bareboat_images.registry.client import open_registry
 from bareboat_images.registry.options import Options
 from bareboat_images.store import Store
+from bareboat_images.tar.limits import Limits
 from bareboat_images.transfer import pull
 from bareboat_images.transfer.local import open_local
 

@@ -20,7 +20,7 @@ from tars import unpack_bytes
 
 from bareboat_base.errors import ImageError
 from bareboat_images.layers.recipe import rebuild
-from bareboat_images.oci.limits import Limits
+from bareboat_images.tar.limits import Limits
 
 CORPUS = sorted((Path(__file__).parent / "corpus" / "layers").iterdir())
 LAYERS = [path.read_bytes() for path in CORPUS]

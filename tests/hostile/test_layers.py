@@ -24,7 +24,7 @@ from bareboat_base.files.trees import remove_tree
 from bareboat_images.formats.flatten import flatten
 from bareboat_images.layers.recipe import rebuild
 from bareboat_images.layers.unpack import Unpacked
-from bareboat_images.oci.limits import Limits
+from bareboat_images.tar.limits import Limits
 
 LAYER = "layer 3 (sha256:abc)"
 
@@ -506,7 +506,7 @@ def test_memory_stays_small_whatever_there_is_many_of(tmp_path: Path, what: str)
         sys.path.insert(0, {str(Path(tars.__file__).parent)!r})
         from pathlib import Path
         import tars
-        from bareboat_images.oci.limits import Limits
+        from bareboat_images.tar.limits import Limits
         from bareboat_images.layers.unpack import unpack
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         many = {MANY}

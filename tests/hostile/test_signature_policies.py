@@ -28,12 +28,12 @@ from tools import tool
 from bareboat.cli.main import main
 from bareboat_base.errors import ImageError, UsageError
 from bareboat_images.oci import reference
-from bareboat_images.oci.limits import Limits
 from bareboat_images.registry.access import Access
 from bareboat_images.registry.options import Options
 from bareboat_images.registry.pusher import open_pusher
 from bareboat_images.signatures.check import check, holds
 from bareboat_images.store import Store
+from bareboat_images.tar.limits import Limits
 from bareboat_images.transfer.obtain import obtain
 from bareboat_images.transfer.pinning import check_reference
 

@@ -23,10 +23,10 @@ from bareboat_images.build.sandbox import Bind, Sandbox
 from bareboat_images.layers.recipe import rebuild
 from bareboat_images.layers.unpack import unpack
 from bareboat_images.layers.view import View
-from bareboat_images.oci import tarwriter
-from bareboat_images.oci.limits import Limits
 from bareboat_images.recipe import stages
 from bareboat_images.recipe.faults import RecipeError
+from bareboat_images.tar import writer as tarwriter
+from bareboat_images.tar.limits import Limits
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 
 from bareboat.captures import build
 from bareboat_images.layers import layer
-from bareboat_images.oci import tarreader, tarwriter
+from bareboat_images.tar import reader as tarreader
+from bareboat_images.tar import writer as tarwriter
 
 # A tree is what it holds: path -> ("folder", mode) or ("file", mode, data) or ("link", target).
 Node = tuple[str, int] | tuple[str, int, bytes] | tuple[str, str]

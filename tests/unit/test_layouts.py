@@ -23,9 +23,9 @@ from tools import ordinary
 
 from bareboat_base.errors import ImageError, UsageError
 from bareboat_images.formats.rootfs import read_facts
-from bareboat_images.oci import tarreader
-from bareboat_images.oci.archive import Archive
 from bareboat_images.oci.reference import Transport
+from bareboat_images.sources.archive import Archive
+from bareboat_images.tar import reader as tarreader
 from bareboat_images.transfer.local import open_local, sniff
 
 ONE = handmade("one", "two")

@@ -17,10 +17,10 @@ from bareboat.model import Image, Layer, StoredLayer
 from bareboat_base.errors import BareboatError, ImageError, StoreError
 from bareboat_images.layers.unpack import unpack
 from bareboat_images.oci import manifest
-from bareboat_images.oci.limits import Limits
 from bareboat_images.oci.reference import Reference, parse
 from bareboat_images.oci.source import Descriptor, Document, Source
 from bareboat_images.store import Store
+from bareboat_images.tar.limits import Limits
 from bareboat_images.transfer import push as pushing
 from bareboat_images.transfer.push import Pushed, Target, push
 

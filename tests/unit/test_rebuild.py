@@ -16,8 +16,8 @@ from bareboat.model import Image, Layer, StoredLayer
 from bareboat_base.errors import StoreError, UsageError
 from bareboat_images.layers import layer as canonical
 from bareboat_images.layers.unpack import unpack
-from bareboat_images.oci.limits import Limits
 from bareboat_images.store import Store
+from bareboat_images.tar.limits import Limits
 from bareboat_images.transfer import export, rebuild
 
 REMEDY = "bareboat image pull --fresh debian:12"

@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 
 from bareboat_base.errors import ImageError
 from bareboat_base.printable import file_name
-from bareboat_images.oci import inflation, tarreader
-from bareboat_images.oci.inflation import inflate
-from bareboat_images.oci.tarreader import Entry, Tar
+from bareboat_images.tar import inflation
+from bareboat_images.tar import reader as tarreader
+from bareboat_images.tar.inflation import inflate
+from bareboat_images.tar.reader import Entry, Tar
 
 
 def inflated(data: bytes, size: int = 1000) -> bytes:

@@ -22,7 +22,7 @@ from tools import tool
 
 from bareboat_base.errors import ImageError
 from bareboat_images.layers.unpack import unpack
-from bareboat_images.oci.limits import Limits
+from bareboat_images.tar.limits import Limits
 
 
 @pytest.fixture

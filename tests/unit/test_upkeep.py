@@ -27,8 +27,8 @@ from bareboat_images.formats import packed
 from bareboat_images.formats.flatten import make_flat
 from bareboat_images.layers import layer as canonical
 from bareboat_images.layers.unpack import unpack
-from bareboat_images.oci.limits import Limits
 from bareboat_images.store import Store
+from bareboat_images.tar.limits import Limits
 from bareboat_images.upkeep import State, contents
 
 DAY_S = 86_400

@@ -23,13 +23,13 @@ from bareboat_base.errors import ImageError, UsageError
 from bareboat_base.printable import one_line
 from bareboat_images import pinning
 from bareboat_images.model import Image, Pin
-from bareboat_images.oci.archive import Archive, open_regular
-from bareboat_images.oci.inflation import is_compressed
 from bareboat_images.oci.reference import Transport, parse
 from bareboat_images.oci.source import LARGEST_DOCUMENT
-from bareboat_images.oci.tarreader import FILE
 from bareboat_images.progress import Progress
+from bareboat_images.sources.archive import Archive, open_regular
 from bareboat_images.store import Store
+from bareboat_images.tar.inflation import is_compressed
+from bareboat_images.tar.reader import FILE
 from bareboat_images.transfer import export
 from bareboat_images.transfer.blobs import Blobs
 

@@ -23,9 +23,10 @@ from bareboat_images import lease
 from bareboat_images.formats import packed
 from bareboat_images.layers import layer
 from bareboat_images.layers.places import resolve
-from bareboat_images.oci import tarreader, tarwriter
 from bareboat_images.progress import Progress
 from bareboat_images.store import Store
+from bareboat_images.tar import reader as tarreader
+from bareboat_images.tar import writer as tarwriter
 
 _TOLD_BYTES = 32 << 20
 

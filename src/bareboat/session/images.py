@@ -11,9 +11,9 @@ from bareboat_base.errors import BareboatError, ImageError, StoreError, UsageErr
 if TYPE_CHECKING:
     from bareboat.model import Image, Job
     from bareboat.session import Session
-    from bareboat_images.oci.limits import Limits
     from bareboat_images.oci.reference import Reference
     from bareboat_images.registry.access import Access
+    from bareboat_images.tar.limits import Limits
     from bareboat_images.transfer.current import Pulled
 
 
@@ -93,7 +93,7 @@ def pull(
 ) -> Pulled:
     """Bring what the reference names into the store. `fresh`: also layers that are there; `keep_blobs`: keep
     the compressed layers. Raises ImageError, StoreError, UsageError."""
-    from bareboat_images.oci.limits import Limits
+    from bareboat_images.tar.limits import Limits
     from bareboat_images.transfer.obtain import obtain
 
     try:

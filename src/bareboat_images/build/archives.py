@@ -12,8 +12,8 @@ from pathlib import Path
 from bareboat_base.errors import ImageError
 from bareboat_base.files import untrusted
 from bareboat_images.layers.unpack import unpack
-from bareboat_images.oci.inflation import inflate
-from bareboat_images.oci.limits import Limits
+from bareboat_images.tar.inflation import inflate
+from bareboat_images.tar.limits import Limits
 
 _CHUNK = 1 << 20
 

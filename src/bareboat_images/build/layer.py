@@ -33,6 +33,8 @@ from bareboat_images.layers.whiteouts import (
 )
 from bareboat_images.model import StoredLayer
 from bareboat_images.oci import tarreader, tarwriter
+from bareboat_images.tar import reader as tarreader
+from bareboat_images.tar import writer as tarwriter
 
 _CHUNK = 1 << 20
 _CAPABILITY = "security.capability"

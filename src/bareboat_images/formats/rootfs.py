@@ -24,11 +24,12 @@ from bareboat_base.errors import ImageError
 from bareboat_base.files import untrusted
 from bareboat_base.files.root import Root
 from bareboat_base.paths import DEFAULT_PATH
-from bareboat_images.oci import tarreader, tarwriter
-from bareboat_images.oci.archive import Archive
-from bareboat_images.oci.limits import MAX_RATIO, RATIO_FROM_BYTES
 from bareboat_images.oci.manifest import OCI_CONFIG, OCI_LAYER, document, make_manifest
 from bareboat_images.oci.source import Blob, Descriptor, Document, Joined, LocalSource
+from bareboat_images.sources.archive import Archive
+from bareboat_images.tar import reader as tarreader
+from bareboat_images.tar import writer as tarwriter
+from bareboat_images.tar.limits import MAX_RATIO, RATIO_FROM_BYTES
 
 _CREATED = "1980-01-01T00:00:00Z"
 _CHUNK = 1 << 20

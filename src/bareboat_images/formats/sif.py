@@ -18,7 +18,7 @@ from bareboat_base.sif import (
     SQUASHFS,
     SYSTEM_PRIMARY,
 )
-from bareboat_images.oci.archive import open_regular
+from bareboat_images.sources.archive import open_regular
 
 #: Apptainer writes 48.
 _MOST_DESCRIPTORS = 4096

@@ -30,6 +30,8 @@ from bareboat_images.oci.archive import open_regular
 from bareboat_images.oci.limits import MAX_RATIO, RATIO_FROM_BYTES
 from bareboat_images.oci.source import Blob, Descriptor, Document, LocalSource
 from bareboat_images.progress import Progress
+from bareboat_images.sources.archive import open_regular
+from bareboat_images.tar.limits import MAX_RATIO, RATIO_FROM_BYTES
 
 MAGIC = b"hsqs"
 

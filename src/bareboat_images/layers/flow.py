@@ -9,8 +9,8 @@ import time
 from collections.abc import Iterator
 
 from bareboat_base import digests
-from bareboat_images.oci.inflation import inflate
-from bareboat_images.oci.limits import RATIO_FROM_BYTES, Limits, bomb, too_large
+from bareboat_images.tar.inflation import inflate
+from bareboat_images.tar.limits import RATIO_FROM_BYTES, Limits, bomb, too_large
 
 #: Most blocks queued for each of two consumers.
 _QUEUED = 12

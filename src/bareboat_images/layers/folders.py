@@ -20,7 +20,7 @@ from bareboat_images.layers import recipe as recipes
 from bareboat_images.layers.copies import FOLDER, NEW_FILE
 from bareboat_images.layers.stamps import Stamps
 from bareboat_images.layers.whiteouts import OPAQUE, OPAQUE_XATTR, is_whiteout
-from bareboat_images.oci.limits import Limits, too_many
+from bareboat_images.tar.limits import Limits, too_many
 
 #: Errors caused by an entry itself; all others are caused by the file system or the machine.
 ENTRYS_FAULT = frozenset(

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from bareboat_base import digests
 from bareboat_base.files import untrusted
 from bareboat_images.oci import tarreader, tarwriter
+from bareboat_images.tar import reader as tarreader
+from bareboat_images.tar import writer as tarwriter
 
 #: 1980-01-01 00:00:00 UTC, the earliest time that zip files, and so Python's zipimport, can represent.
 EPOCH = 315532800

@@ -19,9 +19,9 @@ from bareboat_base.printable import file_name
 from bareboat_images.layers.copies import FOLDER, copy_entry
 from bareboat_images.layers.folders import ENTRYS_FAULT, FULL, Folders
 from bareboat_images.layers.whiteouts import AUFS, OPAQUE, OVERLAY_XATTRS, WHITEOUT, is_whiteout
-from bareboat_images.oci import tarreader
-from bareboat_images.oci.limits import RATIO_FROM_BYTES, Limits, bomb, too_large
-from bareboat_images.oci.tarreader import Entry, Tar
+from bareboat_images.tar import reader as tarreader
+from bareboat_images.tar.limits import RATIO_FROM_BYTES, Limits, bomb, too_large
+from bareboat_images.tar.reader import Entry, Tar
 
 #: Errors of link(2) where a copy works.
 _NO_LINK = frozenset({errno.EMLINK, errno.EPERM, errno.EXDEV, errno.EOPNOTSUPP, errno.ENOSYS})

@@ -17,9 +17,9 @@ from bareboat_images.layers import recipe as recipes
 from bareboat_images.layers.copies import NEW_FILE
 from bareboat_images.layers.flow import Flow
 from bareboat_images.layers.tree import Tree
-from bareboat_images.oci import tarreader
-from bareboat_images.oci.limits import Limits, too_many
-from bareboat_images.oci.tarreader import Tar
+from bareboat_images.tar import reader as tarreader
+from bareboat_images.tar.limits import Limits, too_many
+from bareboat_images.tar.reader import Tar
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

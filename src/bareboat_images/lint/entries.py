@@ -15,8 +15,8 @@ from typing import NamedTuple
 from bareboat_base.errors import BareboatError
 from bareboat_images.layers import recipe as recipes
 from bareboat_images.layers.whiteouts import OPAQUE, WHITEOUT, is_whiteout
-from bareboat_images.oci import tarreader
-from bareboat_images.oci.tarreader import Tar
+from bareboat_images.tar import reader as tarreader
+from bareboat_images.tar.reader import Tar
 
 #: More entries than any real image has in all its layers.
 MOST_ENTRIES = 3_000_000

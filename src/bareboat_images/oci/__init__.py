@@ -1,1 +1,1 @@
-"""OCI images as manifests, layouts, archives and bundles; the tar reader and the tar writer."""
+"""OCI documents: manifests, references, and the interface of what provides them."""

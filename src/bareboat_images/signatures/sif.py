@@ -23,8 +23,8 @@ from bareboat_base.printable import one_line
 from bareboat_base.sif import DATA_SIGNATURE, DESCRIPTOR
 from bareboat_images.formats.sif import read_table
 from bareboat_images.model import Signer
-from bareboat_images.oci.archive import open_regular
 from bareboat_images.signatures.openpgp import LARGEST_SIGNATURE, Keyring
+from bareboat_images.sources.archive import open_regular
 
 _INTEGRITY = struct.Struct("<iBIIqqqq")
 _MOST_SIGNATURES = 32

@@ -18,7 +18,6 @@ from bareboat_base.errors import ImageError, StoreError
 from bareboat_base.files import outputs
 from bareboat_images.layers import layer as layers
 from bareboat_images.model import Image, Layer
-from bareboat_images.oci import tarwriter
 from bareboat_images.oci.manifest import (
     OCI_CONFIG,
     OCI_INDEX,
@@ -29,9 +28,10 @@ from bareboat_images.oci.manifest import (
     manifest,
 )
 from bareboat_images.oci.source import Descriptor, Document
-from bareboat_images.oci.tarreader import FILE, FOLDER
 from bareboat_images.progress import Progress
 from bareboat_images.store import Store
+from bareboat_images.tar import writer as tarwriter
+from bareboat_images.tar.reader import FILE, FOLDER
 from bareboat_images.transfer import rebuild
 from bareboat_images.transfer.blobs import Blobs
 

@@ -25,11 +25,11 @@ from bareboat_images.inside import survey
 from bareboat_images.layers.unpack import unpack
 from bareboat_images.layers.view import View
 from bareboat_images.model import Image, Layer, StoredLayer
-from bareboat_images.oci.limits import Limits
 from bareboat_images.oci.manifest import Config
 from bareboat_images.oci.source import Descriptor, Source
 from bareboat_images.progress import Progress
 from bareboat_images.store import Store
+from bareboat_images.tar.limits import Limits
 from bareboat_images.transfer import spool
 from bareboat_images.transfer.blobs import is_kept
 

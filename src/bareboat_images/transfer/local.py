@@ -11,15 +11,15 @@ from bareboat_base.errors import ImageError, UsageError
 from bareboat_base.sif import MAGIC, MAGIC_OFFSET
 from bareboat_images.formats import squash
 from bareboat_images.formats.rootfs import FolderSource, TarballSource
-from bareboat_images.oci.archive import Archive, first_names, open_regular
-from bareboat_images.oci.docker_archive import DockerSource
-from bareboat_images.oci.inflation import is_compressed
-from bareboat_images.oci.layouts import LayoutArchive, LayoutFolder, LayoutSource
-from bareboat_images.oci.limits import MAX_RATIO
 from bareboat_images.oci.reference import EXAMPLES, Transport
 from bareboat_images.oci.source import (
     Source,
 )
+from bareboat_images.sources.archive import Archive, first_names, open_regular
+from bareboat_images.sources.docker_archive import DockerSource
+from bareboat_images.sources.layouts import LayoutArchive, LayoutFolder, LayoutSource
+from bareboat_images.tar.inflation import is_compressed
+from bareboat_images.tar.limits import MAX_RATIO
 
 #: How many bytes of a compressed archive are searched to detect its kind.
 _SNIFFED_BYTES = 256 << 20

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from bareboat_images.oci.limits import Limits
 from bareboat_images.oci.reference import Reference, Transport
 from bareboat_images.progress import Progress
 from bareboat_images.registry.access import Access
 from bareboat_images.store import Store
+from bareboat_images.tar.limits import Limits
 from bareboat_images.transfer import locate
 from bareboat_images.transfer.current import Pulled
 from bareboat_images.transfer.pull import pull

@@ -15,10 +15,10 @@ from bareboat_base.errors import ImageError
 from bareboat_images import lease, pinning
 from bareboat_images.model import Image, Pin
 from bareboat_images.oci import manifest
-from bareboat_images.oci.limits import Limits
 from bareboat_images.oci.source import Descriptor, Document, Source
 from bareboat_images.progress import Progress
 from bareboat_images.store import Store
+from bareboat_images.tar.limits import Limits
 from bareboat_images.transfer.blobs import is_kept
 from bareboat_images.transfer.current import Pulled
 

@@ -14,8 +14,8 @@ from bareboat_base.errors import BareboatError, StoreError
 
 if TYPE_CHECKING:
     from bareboat.model import Image
-    from bareboat_images.oci.limits import Limits
     from bareboat_images.registry.access import Access
+    from bareboat_images.tar.limits import Limits
     from bareboat_images.transfer.blobs import Blobs
     from bareboat_images.upkeep import Amount
 
@@ -107,7 +107,7 @@ def add_digest(parser: argparse.ArgumentParser) -> None:
 def limits(context: Context) -> Limits:
     import dataclasses
 
-    from bareboat_images.oci.limits import Limits
+    from bareboat_images.tar.limits import Limits
 
     options = context.options
     asked = {

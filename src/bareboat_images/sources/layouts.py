@@ -16,7 +16,6 @@ import msgspec
 from bareboat_base import codec, digests
 from bareboat_base.errors import ImageError
 from bareboat_images.oci import manifest
-from bareboat_images.oci.archive import Archive, Section, open_regular
 from bareboat_images.oci.manifest import (
     OCI_CONFIG,
     OCI_INDEX,
@@ -34,6 +33,7 @@ from bareboat_images.oci.source import (
     Document,
     LocalSource,
 )
+from bareboat_images.sources.archive import Archive, Section, open_regular
 
 _NAMES = ("org.opencontainers.image.ref.name", "io.containerd.image.name")
 _ATTESTATION = "vnd.docker.reference.type"

@@ -15,8 +15,9 @@ from typing import IO
 from bareboat_base.errors import ImageError, StoreError
 from bareboat_base.files import untrusted
 from bareboat_base.printable import file_name
-from bareboat_images.oci import inflation, tarreader
-from bareboat_images.oci.limits import MAX_RATIO, RATIO_FROM_BYTES, bomb
+from bareboat_images.tar import inflation
+from bareboat_images.tar import reader as tarreader
+from bareboat_images.tar.limits import MAX_RATIO, RATIO_FROM_BYTES, bomb
 
 #: Read size for a compressed file: the uncompressed size is compared with the bytes read so far.
 _PACKED_CHUNK = 1 << 16

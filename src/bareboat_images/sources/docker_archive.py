@@ -15,9 +15,6 @@ import msgspec
 from bareboat_base import digests
 from bareboat_base.errors import ImageError
 from bareboat_images.oci import manifest
-from bareboat_images.oci.archive import Archive, Member, inflated
-from bareboat_images.oci.inflation import is_compressed
-from bareboat_images.oci.layouts import MOST_SHOWN
 from bareboat_images.oci.manifest import (
     OCI_CONFIG,
     OCI_LAYER,
@@ -33,6 +30,9 @@ from bareboat_images.oci.source import (
     Joined,
     LocalSource,
 )
+from bareboat_images.sources.archive import Archive, Member, inflated
+from bareboat_images.sources.layouts import MOST_SHOWN
+from bareboat_images.tar.inflation import is_compressed
 
 _BLOB = re.compile(r"(?:.*/)?blobs/([a-z0-9]+)/([0-9a-f]+)")
 _HEX = re.compile(r"([0-9a-f]+)(\.json)?")

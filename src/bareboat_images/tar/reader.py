@@ -17,7 +17,7 @@ from typing import NamedTuple, NoReturn
 
 from bareboat_base.errors import ImageError
 from bareboat_base.printable import file_name
-from bareboat_images.oci.inflation import AGAIN
+from bareboat_images.tar.inflation import AGAIN
 
 BLOCK = 512
 

@@ -1,0 +1,1 @@
+"""Images in files: OCI layouts and archives, archives of `docker save`."""

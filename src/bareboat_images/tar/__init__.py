@@ -1,0 +1,1 @@
+"""Tar archives and compressed streams: read with limits, written canonically."""
