@@ -25,7 +25,7 @@ from building import Builds, free_port, wait_for_port
 from tools import tool
 
 from bareboat.engines import bubblewrap
-from bareboat_images.build import owners
+from bareboat_images.builder import owners
 
 pytestmark = pytest.mark.usefixtures("_busybox")
 
@@ -417,13 +417,13 @@ def test_a_second_build_imports_what_it_needs(builds: Builds, monkeypatch: pytes
     imported = {
         line.rpartition("|")[2].strip() for line in said.splitlines() if line.startswith("import time:")
     }
-    assert "bareboat_images.build.stage" in imported
+    assert "bareboat_images.builder.stage" in imported
     assert not imported & {
         "dataclasses",
         "ssl",
         "tarfile",
         "bareboat.cli.image.pull",
-        "bareboat_images.build.run",
+        "bareboat_images.builder.run",
         "bareboat_images.inside.survey",
         "bareboat.probe",
     }
@@ -688,7 +688,7 @@ def test_the_umask_changes_no_image(tmp_path: Path, overlay: bool) -> None:
     if not overlay:
         variables["PYTHONPATH"] = str(tmp_path)
         (tmp_path / "sitecustomize.py").write_text(
-            "from bareboat_images.build.run import Runner\nRunner._has_overlay = lambda self, *_: False\n"
+            "from bareboat_images.builder.run import Runner\nRunner._has_overlay = lambda self, *_: False\n"
         )
     layers = []
     for mask in (0o022, 0o077):

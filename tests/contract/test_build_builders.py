@@ -10,9 +10,9 @@ import pytest
 from building import Builds
 from tools import tool
 
-from bareboat_images.build import peers
-from bareboat_images.build.options import Options
-from bareboat_images.build.peers import Peer
+from bareboat_images.builder import peers
+from bareboat_images.builder.options import Options
+from bareboat_images.builder.peers import Peer
 from bareboat_images.oci.reference import Transport
 
 DEFINITION = """Bootstrap: localimage

@@ -12,7 +12,7 @@ from building import Builds
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bareboat_images.build.packages import Packages, _replaced, _restored
+from bareboat_images.builder.packages import Packages, _replaced, _restored
 
 MIRROR = "http://mirror.site"
 DEB = """Types: deb
@@ -40,7 +40,7 @@ COPY sources.list /etc/apt/
 
 
 WITHOUT_OVERLAY = (
-    "from bareboat_images.build.run import Runner\nRunner._has_overlay = lambda self, *_: False\n"
+    "from bareboat_images.builder.run import Runner\nRunner._has_overlay = lambda self, *_: False\n"
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bareboat_base.errors import BareboatError
-from bareboat_images.build import config
+from bareboat_images.builder import config
 from bareboat_images.recipe import definition, expansion, ignore, mounts, stages
 from bareboat_images.recipe.faults import RecipeError
 from fuzzing import Finding, Reader

@@ -226,7 +226,7 @@ def test_builds_that_are_killed_leave_a_store_that_is_right(tmp_path: Path, exha
 def test_a_build_killed_before_its_step_has_started_ends_it(tmp_path: Path) -> None:
     """bubblewrap's --die-with-parent counts from a moment after its start, which is late on a busy node."""
     (tmp_path / "sitecustomize.py").write_text(
-        "from bareboat_images.build import run\n"
+        "from bareboat_images.builder import run\n"
         "start = run.Runner._argv\n"
         "run.Runner._argv = lambda *given: ['sh', '-c', 'sleep 2; exec \"$@\"', 'sh', *start(*given)]\n"
     )
@@ -372,7 +372,8 @@ def test_without_overlayfs_the_result_is_the_same(tmp_path: Path) -> None:
     for folder in ("with", "without"):
         if folder == "without":
             (tmp_path / "sitecustomize.py").write_text(
-                "from bareboat_images.build.run import Runner\nRunner._has_overlay = lambda self, *_: False\n"
+                "from bareboat_images.builder.run import Runner\n"
+                "Runner._has_overlay = lambda self, *_: False\n"
             )
         builds = Builds(tmp_path / folder, {"SOURCE_DATE_EPOCH": "1600000000", "PYTHONPATH": str(tmp_path)})
         builds.folder.mkdir()
@@ -511,7 +512,7 @@ def either(builds: Builds, request: pytest.FixtureRequest) -> Iterator[Builds]:
     """Builds with overlayfs, and without it."""
     if not request.param:
         (builds.folder / "sitecustomize.py").write_text(
-            "from bareboat_images.build.run import Runner\nRunner._has_overlay = lambda self, *_: False\n"
+            "from bareboat_images.builder.run import Runner\nRunner._has_overlay = lambda self, *_: False\n"
         )
         above = [each for each in (os.environ.get("PYTHONPATH"),) if each]
         builds.variables["PYTHONPATH"] = os.pathsep.join([str(builds.folder), *above])
@@ -631,7 +632,7 @@ def test_a_file_that_changes_during_a_build_is_refused(builds: Builds, change: s
     context = builds.context(text, {"d/a": "1", "l": "-> d/a"})
     os.utime(context / "d/a", (1, 1))
     (builds.folder / "sitecustomize.py").write_text(
-        "import os\nfrom pathlib import Path\nfrom bareboat_images.build.copying import Copier\n"
+        "import os\nfrom pathlib import Path\nfrom bareboat_images.builder.copying import Copier\n"
         f"path, link, run = Path({str(context / 'd/a')!r}), Path({str(context / 'l')!r}), Copier.run\n"
         f"def changing(*given):\n    {_CHANGES[change]}\n    return run(*given)\nCopier.run = changing\n"
     )

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from bareboat_base.errors import ImageError
 from bareboat_base.seccomp import program
-from bareboat_images.build import config, layer, sandbox
-from bareboat_images.build.copying import mode_change
-from bareboat_images.build.places import PlaceError, find_user, locate
-from bareboat_images.build.sandbox import Bind, Sandbox
+from bareboat_images.builder import config, layer, sandbox
+from bareboat_images.builder.copying import mode_change
+from bareboat_images.builder.places import PlaceError, find_user, locate
+from bareboat_images.builder.sandbox import Bind, Sandbox
 from bareboat_images.layers.recipe import rebuild
 from bareboat_images.layers.unpack import unpack
 from bareboat_images.layers.view import View

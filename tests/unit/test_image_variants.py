@@ -18,7 +18,7 @@ from bareboat.project.recipes.target import TargetSite
 from bareboat.session import Session, recipes, variants
 from bareboat.session.variants import Result, Variant
 from bareboat_base.errors import UsageError
-from bareboat_images.build.options import Built
+from bareboat_images.builder.options import Built
 from bareboat_images.store import Store
 
 MATRIX = {"mpi": ("openmpi-4.1.8", "openmpi-5.0.11"), "python": ("3.11",)}

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from bareboat.model import Image
     from bareboat.session import Session
-    from bareboat_images.build.bases import Triggers
-    from bareboat_images.build.options import Built, Engine, Options, Reporter
+    from bareboat_images.builder.bases import Triggers
+    from bareboat_images.builder.options import Built, Engine, Options, Reporter
     from bareboat_images.oci.reference import Reference, Transport
     from bareboat_images.recipe.stages import Recipe, Stage
     from bareboat_images.registry.access import Access
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 def build(session: Session, options: Options, reach: Access, reporter: Reporter, *, pull: bool) -> Built:
     """Build an image into the store. `pull`: ask registries for base images that the store has. Raises
     BareboatError."""
-    from bareboat_images.build import solver
-    from bareboat_images.build.options import Machine
+    from bareboat_images.builder import solver
+    from bareboat_images.builder.options import Machine
 
     machine = os.uname().machine
     return solver.build(
@@ -57,7 +57,7 @@ def build_by(
     """Build with another tool into the store. `secrets`, `sockets`: as on the command line. Raises
     BareboatError."""
     from bareboat_base import execute
-    from bareboat_images.build import peers
+    from bareboat_images.builder import peers
 
     path = execute.which(builder)
     if path is None:
@@ -135,7 +135,7 @@ def _stored(session: Session, name: str) -> Image | None:
 def triggers(session: Session, recipe: Recipe, stage: Stage, options: Options, reach: Access) -> Triggers:
     """The ONBUILD triggers of a stage's base image, from the store, its file or its registry; nothing is
     pulled."""
-    from bareboat_images.build import bases
+    from bareboat_images.builder import bases
     from bareboat_images.oci.reference import Transport, parse
     from bareboat_images.transfer import locate
     from bareboat_images.transfer.pull import config_of
@@ -165,7 +165,7 @@ def triggers(session: Session, recipe: Recipe, stage: Stage, options: Options, r
 
 def stored_base_triggers(session: Session, recipe: Recipe) -> dict[str, tuple[str, ...] | None]:
     """Base images of a recipe -> their ONBUILD triggers; None for an image that is not in the store."""
-    from bareboat_images.build import bases
+    from bareboat_images.builder import bases
 
     found: dict[str, tuple[str, ...] | None] = {}
     for stage in recipe.stages:
@@ -178,7 +178,7 @@ def stored_base_triggers(session: Session, recipe: Recipe) -> dict[str, tuple[st
 
 def stored_triggers(store: Store, image: Image) -> tuple[str, ...]:
     """The ONBUILD triggers of an image of the store."""
-    from bareboat_images.build import bases
+    from bareboat_images.builder import bases
     from bareboat_images.oci import export
 
     return bases.of_config(export.stored_config(store, image), image.reference or image.digest)
@@ -197,7 +197,7 @@ def _engine(session: Session, works: Callable[[str], bool]) -> Engine:
     from bareboat import access
     from bareboat.engines import bubblewrap
     from bareboat_base import execute
-    from bareboat_images.build.options import Engine
+    from bareboat_images.builder.options import Engine
 
     store = session.store
     fixed = access.tool(store.tools, bubblewrap.Bubblewrap.NAME)

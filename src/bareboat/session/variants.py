@@ -17,7 +17,7 @@ from bareboat_base.errors import BareboatError, UsageError
 if TYPE_CHECKING:
     from bareboat.model import Image, Job, Site
     from bareboat.session import Session
-    from bareboat_images.build.options import Built, Options
+    from bareboat_images.builder.options import Built, Options
 
 _PLACE = re.compile(r"\{[A-Za-z_][A-Za-z0-9_]*\}")
 _PLACE_OR_NOT = re.compile(rf"{_PLACE.pattern}|[^{{]+|\{{")

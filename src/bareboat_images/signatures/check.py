@@ -14,7 +14,7 @@ from bareboat_base.errors import ImageError, UsageError
 from bareboat_base.printable import one_line
 from bareboat_images.model import Pin, Signer, Trust
 from bareboat_images.oci.reference import Reference, Transport
-from bareboat_images.registry.access import Access
+from bareboat_images.registry.access import Access, remote_options
 from bareboat_images.signatures import place, policy, scopes
 from bareboat_images.signatures.identity import Identity, Name
 from bareboat_images.signatures.policy import (
@@ -195,7 +195,6 @@ def _sigstore_signed(work: _Work, requirement: SigstoreSigned, rules: Rules) -> 
 
 def _attached(work: _Work) -> list[Attached]:
     from bareboat_images.registry import client
-    from bareboat_images.registry.access import remote_options
     from bareboat_images.signatures import sigstore
 
     found = work.found

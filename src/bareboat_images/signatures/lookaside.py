@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from types import ModuleType
 from typing import Any
 from urllib.parse import unquote, urlsplit
-
-import yaml
 
 from bareboat_base import digests
 from bareboat_base.errors import ImageError, UsageError
@@ -76,6 +75,9 @@ def _read_files(folder: str) -> tuple[dict[str, Any] | None, dict[str, dict[str,
         files = sorted(name for name in os.listdir(folder) if name.endswith(".yaml"))
     except OSError:
         return None, {}
+    if not files:
+        return None, {}
+    yaml = _yaml(os.path.join(folder, files[0]))
     for name in files:
         path = os.path.join(folder, name)
         try:
@@ -106,6 +108,20 @@ def _read_files(folder: str) -> tuple[dict[str, Any] | None, dict[str, dict[str,
                 remedy="correct it; man 5 containers-registries.d",
             ) from None
     return default, named
+
+
+def _yaml(path: str) -> ModuleType:
+    """The YAML parser. Raises UsageError where it is not installed."""
+    try:
+        import yaml
+    except ImportError:
+        raise UsageError(
+            f"{path}, which configures the location of signatures, is YAML",
+            context="PyYAML is not installed",
+            remedy="pip install PyYAML",
+        ) from None
+    module: ModuleType = yaml
+    return module
 
 
 def _section(value: Any) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import logging
 import os
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bareboat_base import codec, digests
 from bareboat_base.errors import StoreError, UsageError
@@ -17,6 +18,9 @@ from bareboat_images import pinning
 from bareboat_images.model import Image, Pin, StoredCapture, StoredLayer
 from bareboat_images.store.files import AGAIN, Files
 from bareboat_images.store.paths import NAME, check_image_name, digest_path, is_image_name
+
+if TYPE_CHECKING:
+    from bareboat_images.layers.view import View
 
 _LARGEST_DOCUMENT = 4 << 20
 
@@ -59,6 +63,12 @@ class Images(Files):
                 remedy=self.how_to_get(image),
             )
         return image
+
+    def view(self, image: Image) -> View:
+        """The files of an image."""
+        from bareboat_images.layers.view import View
+
+        return View(self.trees(image))
 
     @staticmethod
     def how_to_get(image: Image) -> str:

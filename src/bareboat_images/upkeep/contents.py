@@ -17,7 +17,7 @@ from bareboat_base import digests
 from bareboat_base.errors import ImageError, StoreError
 from bareboat_base.files import untrusted
 from bareboat_images import pinning
-from bareboat_images.build import cache
+from bareboat_images.builder import cache
 from bareboat_images.model import Image
 from bareboat_images.oci import manifest as manifests
 from bareboat_images.oci.manifest import Manifest

@@ -16,9 +16,9 @@ from bareboat_base.files import untrusted
 from bareboat_images.store import check_image_name
 
 if TYPE_CHECKING:
-    from bareboat_images.build.options import Options
-    from bareboat_images.build.packages import Packages
-    from bareboat_images.transfer.locate import Access
+    from bareboat_images.builder.options import Options
+    from bareboat_images.builder.packages import Packages
+    from bareboat_images.registry.access import Access
 
 EXAMPLE = "bareboat image build -t myapp:1.0 ."
 
@@ -188,7 +188,7 @@ def run(context: Context) -> int:
 def _show(context: Context, asked: Options, reach: Access) -> int:
     """What would be built: the stages and their instructions, in order, with those that base images add."""
     from bareboat.session import builds
-    from bareboat_images.build import solver
+    from bareboat_images.builder import solver
     from bareboat_images.recipe import stages
 
     recipe = solver.parse(asked, os.uname().machine)
@@ -227,8 +227,8 @@ def _show(context: Context, asked: Options, reach: Access) -> int:
 
 def _options(context: Context) -> Options:
     """The build that the command line asks for. Raises UsageError."""
-    from bareboat_images.build.options import Options
-    from bareboat_images.build.solver import source_date
+    from bareboat_images.builder.options import Options
+    from bareboat_images.builder.solver import source_date
     from bareboat_images.recipe import ignore, lines
     from bareboat_images.recipe.stages import EPOCH
 
@@ -395,7 +395,7 @@ def _socket(text: str) -> tuple[str, str]:
 
 
 def _packages(options: argparse.Namespace) -> Packages:
-    from bareboat_images.build.packages import Packages
+    from bareboat_images.builder.packages import Packages
 
     mirrors = {}
     for text in options.apt_mirror or ():

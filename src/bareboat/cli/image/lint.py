@@ -283,7 +283,7 @@ def _subject(context: Context, text: str, path: Path, site: Site | None, ignore:
     import dataclasses
 
     from bareboat.session import builds
-    from bareboat_images.build.solver import platform_arguments
+    from bareboat_images.builder.solver import platform_arguments
     from bareboat_images.lint.recipe import read
 
     machine = site.architecture if site is not None else os.uname().machine

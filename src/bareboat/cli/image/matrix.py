@@ -14,7 +14,7 @@ from bareboat_images.store import check_image_name
 
 if TYPE_CHECKING:
     from bareboat.session.variants import Result, Table, Variant
-    from bareboat_images.build.options import Built, Options
+    from bareboat_images.builder.options import Built, Options
     from bareboat_images.registry.access import Access
 
 
@@ -58,7 +58,7 @@ def _unused(asked: Options, given: Mapping[str, str]) -> tuple[str, ...]:
     """Build arguments that no ARG declares."""
     from msgspec.structs import replace
 
-    from bareboat_images.build import solver
+    from bareboat_images.builder import solver
 
     unused = solver.parse(replace(asked, arguments=dict(given)), os.uname().machine).unused
     return tuple(name for name in given if name in unused)

@@ -14,13 +14,13 @@ from msgspec import Struct, field
 from bareboat_base import codec, digests
 from bareboat_base.errors import UsageError
 from bareboat_images import lease
-from bareboat_images.build.cache import mounts_folder
-from bareboat_images.build.copying import Copier, Entry, Request, Source, entries
-from bareboat_images.build.files import Files, Item, NotFoundError
-from bareboat_images.build.places import joined
-from bareboat_images.build.sandbox import Bind
-from bareboat_images.build.tree import Tree
-from bareboat_images.build.work import Work
+from bareboat_images.builder.cache import mounts_folder
+from bareboat_images.builder.copying import Copier, Entry, Request, Source, entries
+from bareboat_images.builder.files import Files, Item, NotFoundError
+from bareboat_images.builder.places import joined
+from bareboat_images.builder.sandbox import Bind
+from bareboat_images.builder.tree import Tree
+from bareboat_images.builder.work import Work
 from bareboat_images.layers.view import View
 from bareboat_images.recipe.instructions import Instruction
 from bareboat_images.recipe.mounts import RunMount

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from bareboat_base.errors import BareboatError
 from bareboat_images import lease
-from bareboat_images.build import bases
-from bareboat_images.build.cache import Cache, Record
-from bareboat_images.build.files import Digester, Files
-from bareboat_images.build.options import Machine, Options, Reporter
-from bareboat_images.build.places import Owner
-from bareboat_images.build.rootfs import Rootfs, discard
+from bareboat_images.builder import bases
+from bareboat_images.builder.cache import Cache, Record
+from bareboat_images.builder.files import Digester, Files
+from bareboat_images.builder.options import Machine, Options, Reporter
+from bareboat_images.builder.places import Owner
+from bareboat_images.builder.rootfs import Rootfs, discard
 from bareboat_images.model import Image, StoredLayer
 from bareboat_images.recipe import ignore
 from bareboat_images.recipe.faults import RecipeError
@@ -24,8 +24,8 @@ from bareboat_images.recipe.instructions import Instruction
 from bareboat_images.store import Store
 
 if TYPE_CHECKING:
-    from bareboat_images.build.ids import Ids
-    from bareboat_images.build.run import Command, Runner
+    from bareboat_images.builder.ids import Ids
+    from bareboat_images.builder.run import Command, Runner
 
 #: Makes a layer's tree in a directory; returns path -> owner for files that root does not own.
 Make = Callable[[Path], Mapping[bytes, Owner]]
@@ -159,7 +159,7 @@ class Work:
 
     def run(self, command: Command, rootfs: Rootfs, folder: Path, title: str) -> Mapping[bytes, Owner]:
         """Execute a RUN and show its output. Returns the owners of changed files."""
-        from bareboat_images.build.run import Runner
+        from bareboat_images.builder.run import Runner
 
         with self._lock:
             if self._runner is None:
@@ -189,7 +189,7 @@ class Work:
             with self._lock:
                 known = self._owners.get(layer.diff_id)
             if known is None:
-                from bareboat_images.build import owners
+                from bareboat_images.builder import owners
 
                 known = owners.of_layer(self.store, layer.diff_id)
                 with self._lock:

@@ -13,11 +13,11 @@ import msgspec
 from bareboat_base import architectures, execute
 from bareboat_base.errors import ImageError, UsageError
 from bareboat_images import lease
-from bareboat_images.build import bases, checks, config
-from bareboat_images.build.options import Built, Machine, Options, Reporter
-from bareboat_images.build.rootfs import Rootfs
-from bareboat_images.build.stage import Builder, State
-from bareboat_images.build.work import Stopped, Work
+from bareboat_images.builder import bases, checks, config
+from bareboat_images.builder.options import Built, Machine, Options, Reporter
+from bareboat_images.builder.rootfs import Rootfs
+from bareboat_images.builder.stage import Builder, State
+from bareboat_images.builder.work import Stopped, Work
 from bareboat_images.model import Image
 from bareboat_images.oci.manifest import OCI_CONFIG, document
 from bareboat_images.oci.manifest import config as read_config
@@ -29,7 +29,7 @@ from bareboat_images.store import Store
 from bareboat_images.transfer import export
 
 if TYPE_CHECKING:
-    from bareboat_images.build.ids import Ids
+    from bareboat_images.builder.ids import Ids
 
 #: The number of stages that are built concurrently.
 _AT_ONCE = 4
@@ -93,7 +93,7 @@ def build(store: Store, options: Options, machine: Machine, reporter: Reporter) 
 def _ids(store: Store, options: Options) -> contextlib.AbstractContextManager[Ids | None]:
     if not options.ids:
         return contextlib.nullcontext()
-    from bareboat_images.build import ids
+    from bareboat_images.builder import ids
 
     return ids.started(store)
 

@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterator, Sequence
 from msgspec import Struct, field
 
 from bareboat_base.errors import ImageError
-from bareboat_images.build.files import Files, Item, changed, open_regular, read_link
-from bareboat_images.build.places import Owner, locate
-from bareboat_images.build.tree import Tree
+from bareboat_images.builder.files import Files, Item, changed, open_regular, read_link
+from bareboat_images.builder.places import Owner, locate
+from bareboat_images.builder.tree import Tree
 from bareboat_images.layers.copies import NEW_FILE
 from bareboat_images.layers.view import View
 from bareboat_images.recipe.ignore import Ignored

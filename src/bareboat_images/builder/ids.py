@@ -18,9 +18,9 @@ from msgspec import Struct
 
 from bareboat_base import execute
 from bareboat_base.errors import ImageError
-from bareboat_images.build import owner_worker
-from bareboat_images.build.places import Owner, PlaceError, locate
-from bareboat_images.build.rootfs import Rootfs
+from bareboat_images.builder import owner_worker
+from bareboat_images.builder.places import Owner, PlaceError, locate
+from bareboat_images.builder.rootfs import Rootfs
 from bareboat_images.layers.view import View
 from bareboat_images.store import Store, is_dead
 

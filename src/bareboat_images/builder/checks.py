@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bareboat_images.build import config, copying
+from bareboat_images.builder import config, copying
 from bareboat_images.recipe.instructions import Instruction
 from bareboat_images.recipe.stages import Stage, expanded
 

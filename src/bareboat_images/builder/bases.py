@@ -15,8 +15,8 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from bareboat_base.errors import BareboatError, UsageError
-from bareboat_images.build import config
-from bareboat_images.build.options import Options
+from bareboat_images.builder import config
+from bareboat_images.builder.options import Options
 from bareboat_images.oci import reference
 from bareboat_images.oci.reference import Reference, Transport
 from bareboat_images.recipe.faults import RecipeError

@@ -17,9 +17,9 @@ from pathlib import Path
 
 from bareboat_base import execute
 from bareboat_base.errors import ImageError
-from bareboat_images.build.copying import Source
-from bareboat_images.build.files import Files
-from bareboat_images.build.work import Work
+from bareboat_images.builder.copying import Source
+from bareboat_images.builder.files import Files
+from bareboat_images.builder.work import Work
 from bareboat_images.recipe.instructions import Instruction
 
 _CHUNK = 1 << 20

@@ -20,7 +20,7 @@ from bareboat_base import digests
 from bareboat_base.errors import ImageError
 from bareboat_base.files import untrusted
 from bareboat_base.printable import file_name
-from bareboat_images.build.places import Owner
+from bareboat_images.builder.places import Owner
 from bareboat_images.layers import recipe as recipes
 from bareboat_images.layers.limits import is_mostly_holes
 from bareboat_images.layers.whiteouts import (

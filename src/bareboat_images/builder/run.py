@@ -17,15 +17,15 @@ from bareboat_base.errors import BareboatError, PlanError, RunError, ToolError
 from bareboat_base.outcome import Outcome
 from bareboat_base.paths import DEFAULT_PATH
 from bareboat_base.seccomp import program, starter
-from bareboat_images.build import difference, sandbox
-from bareboat_images.build.copying import Copier, Request
-from bareboat_images.build.ids import Given, Ids
-from bareboat_images.build.options import Engine
-from bareboat_images.build.packages import CERTIFICATES, Packages, Sources
-from bareboat_images.build.places import Owner, User, locate
-from bareboat_images.build.rootfs import Rootfs, Stubs, discard
-from bareboat_images.build.sandbox import Bind, Sandbox
-from bareboat_images.build.tree import Tree
+from bareboat_images.builder import difference, sandbox
+from bareboat_images.builder.copying import Copier, Request
+from bareboat_images.builder.ids import Given, Ids
+from bareboat_images.builder.options import Engine
+from bareboat_images.builder.packages import CERTIFICATES, Packages, Sources
+from bareboat_images.builder.places import Owner, User, locate
+from bareboat_images.builder.rootfs import Rootfs, Stubs, discard
+from bareboat_images.builder.sandbox import Bind, Sandbox
+from bareboat_images.builder.tree import Tree
 from bareboat_images.recipe.instructions import Instruction
 
 #: Limits on the output that is kept for errors.

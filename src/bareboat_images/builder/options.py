@@ -8,7 +8,7 @@ from typing import Protocol
 
 from msgspec import Struct, field
 
-from bareboat_images.build.packages import Packages
+from bareboat_images.builder.packages import Packages
 from bareboat_images.model import Image
 from bareboat_images.oci.reference import Reference
 

@@ -9,9 +9,9 @@ import stat
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from bareboat_images.build.copying import Source
-from bareboat_images.build.files import Files, Item, UnmatchedError
-from bareboat_images.build.work import Work
+from bareboat_images.builder.copying import Source
+from bareboat_images.builder.files import Files, Item, UnmatchedError
+from bareboat_images.builder.work import Work
 from bareboat_images.recipe.instructions import Instruction
 from bareboat_images.recipe.lines import opening
 
@@ -46,11 +46,11 @@ def sources(
             content = expand(heredoc.data) if heredoc.expands else heredoc.data
             found.append(_written(work, begun.name, content.encode(errors="surrogateescape")))
         elif step.name == "ADD" and _GIT.fullmatch(text):
-            from bareboat_images.build import downloads
+            from bareboat_images.builder import downloads
 
             found.append(downloads.cloned(step, work, text, checksum))
         elif step.name == "ADD" and _is_remote(text):
-            from bareboat_images.build import downloads
+            from bareboat_images.builder import downloads
 
             place, name = downloads.downloaded(step, work, text, checksum)
             if step.switch("unpack"):
@@ -104,14 +104,14 @@ def _is_remote(text: str) -> bool:
 
 
 def _is_archive(path: str) -> bool:
-    from bareboat_images.build import archives
+    from bareboat_images.builder import archives
 
     return archives.is_archive(path)
 
 
 def _unpacked(step: Instruction, work: Work, path: str, name: str) -> Source:
     """The content of an archive as one directory."""
-    from bareboat_images.build import archives
+    from bareboat_images.builder import archives
 
     folder = work.folder("archive")
     folder.mkdir()

@@ -10,8 +10,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from bareboat_base.files.trees import remove_tree
-from bareboat_images.build.places import Place, locate
-from bareboat_images.build.tree import Tree
+from bareboat_images.builder.places import Place, locate
+from bareboat_images.builder.tree import Tree
 from bareboat_images.layers.view import View
 from bareboat_images.layers.whiteouts import is_opaque
 from bareboat_images.model import Layer

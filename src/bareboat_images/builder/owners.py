@@ -13,7 +13,7 @@ from typing import cast
 
 from bareboat_base import codec, digests
 from bareboat_base.errors import StoreError
-from bareboat_images.build.places import Owner
+from bareboat_images.builder.places import Owner
 from bareboat_images.layers import recipe as recipes
 from bareboat_images.store import Store
 

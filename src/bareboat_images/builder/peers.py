@@ -15,7 +15,7 @@ from pathlib import Path
 
 from bareboat_base import execute
 from bareboat_base.errors import BareboatError, ImageError, PlanError, UsageError
-from bareboat_images.build.options import Built, Options, Reporter
+from bareboat_images.builder.options import Built, Options, Reporter
 from bareboat_images.model import Image
 from bareboat_images.oci.reference import Transport
 from bareboat_images.recipe import definition

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from bareboat_images.build.rootfs import Rootfs
+from bareboat_images.builder.rootfs import Rootfs
 from bareboat_images.formats import flatten
 from bareboat_images.layers.copies import FOLDER, copy_entry
 from bareboat_images.layers.whiteouts import OPAQUE, OPAQUE_XATTR, WHITEOUT

@@ -12,16 +12,16 @@ from msgspec.structs import replace
 
 from bareboat_base.clock import utc_now
 from bareboat_base.errors import BareboatError, ImageError
-from bareboat_images.build import additions, checks, config, copying, mounting
-from bareboat_images.build.cache import Record, key_of
-from bareboat_images.build.config import Config
-from bareboat_images.build.copying import Copier, Request
-from bareboat_images.build.files import Files, NotFoundError
-from bareboat_images.build.places import Owner, PlaceError, User, find_owner, find_user, joined, locate
-from bareboat_images.build.rootfs import Rootfs, discard, is_empty
-from bareboat_images.build.sandbox import Bind
-from bareboat_images.build.tree import Tree
-from bareboat_images.build.work import Make, Work
+from bareboat_images.builder import additions, checks, config, copying, mounting
+from bareboat_images.builder.cache import Record, key_of
+from bareboat_images.builder.config import Config
+from bareboat_images.builder.copying import Copier, Request
+from bareboat_images.builder.files import Files, NotFoundError
+from bareboat_images.builder.places import Owner, PlaceError, User, find_owner, find_user, joined, locate
+from bareboat_images.builder.rootfs import Rootfs, discard, is_empty
+from bareboat_images.builder.sandbox import Bind
+from bareboat_images.builder.tree import Tree
+from bareboat_images.builder.work import Make, Work
 from bareboat_images.layers.view import View
 from bareboat_images.model import Layer, StoredLayer
 from bareboat_images.recipe import expansion, lines, mounts
@@ -212,7 +212,7 @@ class Builder:
             )
 
             def make(folder: Path) -> Mapping[bytes, Owner]:
-                from bareboat_images.build.run import Command
+                from bareboat_images.builder.run import Command
 
                 command = Command(
                     step=step,
@@ -354,8 +354,8 @@ class Builder:
             if is_empty(folder / "tree"):
                 discard(folder)
                 return Record(created=created, step=text), None
-            from bareboat_images.build.layer import Rules, finish
-            from bareboat_images.build.owners import keep as keep_owners
+            from bareboat_images.builder.layer import Rules, finish
+            from bareboat_images.builder.owners import keep as keep_owners
 
             rules = Rules(
                 owner=self._owner(state, owners, user), newest=self._newest, check=work.check_stopped

@@ -1,0 +1,158 @@
+"""Pull, build and push images: what a program calls that has none of the command line's settings."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+
+from bareboat_base.errors import BareboatError, ImageError, UsageError
+from bareboat_images.model import Image
+from bareboat_images.oci.reference import Reference, Transport, parse
+from bareboat_images.progress import Progress
+from bareboat_images.registry.access import Access, remote_options
+from bareboat_images.store import Store
+from bareboat_images.tar.limits import Limits
+from bareboat_images.transfer import locate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bareboat_images.builder.options import Engine
+    from bareboat_images.oci.source import Source
+    from bareboat_images.transfer.push import Pushed
+
+
+def _silent(*_: object) -> None:
+    """Show no progress."""
+
+
+class PullOptions(Struct, frozen=True, kw_only=True):
+    """How an image is pulled. `access`: how registries are reached; `machine`: the architecture, as
+    `uname -m` prints it; `fresh`: also what the store has; `progress`: what, bytes done, bytes in all."""
+
+    access: Access = field(default_factory=Access)
+    limits: Limits = field(default_factory=Limits)
+    machine: str = field(default_factory=lambda: os.uname().machine)
+    fresh: bool = False
+    progress: Progress = _silent
+
+
+def pull(reference: str, store: Store, *, options: PullOptions | None = None) -> Image:
+    """Pull an image of a registry, or load a file, into the store, if the signature policy accepts it.
+
+    Raises UsageError, ImageError and StoreError.
+    """
+    return _obtained(locate.read(reference, folder=os.getcwd()), store, options or PullOptions())
+
+
+def _obtained(found: Reference, store: Store, options: PullOptions) -> Image:
+    from bareboat_images.transfer.obtain import obtain
+
+    return obtain(
+        found,
+        store,
+        options.access,
+        machine=options.machine,
+        limits=options.limits,
+        fresh=options.fresh,
+        progress=options.progress,
+    ).image
+
+
+def build(
+    dockerfile: str | Path, *, context: str | Path | None, store: Store, options: PullOptions | None = None
+) -> Image:
+    """Build the image of a Dockerfile. Base images that the store lacks are pulled. RUN requires bubblewrap.
+
+    Raises UsageError, ImageError and StoreError.
+    """
+    from bareboat_images.builder import solver
+    from bareboat_images.builder.options import Machine, Options
+
+    chosen = options or PullOptions()
+
+    def base(name: str, local: Reference | None) -> Image:
+        """`local`: the file in the context that the recipe names. A name is never the path of a file."""
+        if local is not None:
+            return _obtained(local, store, chosen)
+        if store.knows(name):
+            return store.image(name)
+        found = parse(name, folder="/")
+        pin = store.pinned(str(found))
+        if pin is not None and store.knows(pin.digest):
+            return store.image(pin.digest)
+        return _obtained(found, store, chosen)
+
+    asked = Options(
+        dockerfile=Path(dockerfile).read_text(encoding="utf-8"),
+        name=str(dockerfile),
+        context=None if context is None else Path(context).resolve(),
+    )
+    machine = Machine(name=chosen.machine, image=base, engine=_engine)
+    return solver.build(store, asked, machine, _Reporter(chosen.progress)).image
+
+
+def push(image: Image, store: Store, reference: str, *, options: PullOptions | None = None) -> Pushed:
+    """Push an image to a registry, with its digest if its layers' blobs can be had.
+
+    Raises UsageError and ImageError.
+    """
+    from bareboat_images.registry import pusher
+    from bareboat_images.transfer.push import push as send
+
+    chosen = options or PullOptions()
+    to = parse(reference, folder=os.getcwd())
+    if to.transport is not Transport.REGISTRY:
+        raise UsageError(f"{reference!r} is not a registry reference", remedy="write HOST/REPOSITORY:TAG")
+    origin = parse(image.reference, folder="/") if image.reference else None
+
+    def source() -> Source | None:
+        try:
+            return None if origin is None else locate.open_source(origin, chosen.access)
+        except BareboatError:
+            return None
+
+    target = pusher.open_pusher(
+        to.registry, to.repository, options=remote_options(to.registry, chosen.access)
+    )
+    return send(image, store, target, to, origin=origin, source=source, progress=chosen.progress)
+
+
+def _engine(works: Callable[[str], bool]) -> Engine:
+    """The bubblewrap on PATH."""
+    from bareboat_base import execute
+    from bareboat_images.builder.options import Engine
+
+    path = execute.which("bwrap")
+    if path is None or not works(path):
+        raise ImageError(
+            "RUN requires a bubblewrap that works here",
+            context="not installed" if path is None else path,
+            remedy="apt-get install bubblewrap",
+        )
+    return Engine(path=path, is_whole=True)
+
+
+class _Reporter:
+    """The progress of a build in bytes, and nothing else of it."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+
+    def begin(self, title: str, text: str) -> None:
+        self._progress(f"{title} {text}", 0, 0)
+
+    def output(self, title: str, data: bytes) -> None:
+        """Omit the output of a RUN; a failed one has its end in the error."""
+
+    def end(self, title: str, text: str, wall_s: float, *, cached: bool) -> None:
+        """Omit the end of a step."""
+
+    def bytes(self, what: str, done: int, total: int) -> None:
+        self._progress(what, done, total)
+
+    def warn(self, text: str) -> None:
+        self._progress(f"warning: {text}", 0, 0)
