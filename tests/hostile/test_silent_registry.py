@@ -51,7 +51,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             connect_timeout_s=LIMIT_S * found.connect_timeout_s / found.read_timeout_s,
         )
 
-    for module in (locate, current, pinning, check, lookaside):
+    for module in (access, locate, current, pinning, check, lookaside):
         monkeypatch.setattr(module, "remote_options", options)
     for name in ("HOME", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME"):
         monkeypatch.setenv(name, str(tmp_path))
