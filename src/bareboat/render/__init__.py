@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import UNSET
 
-from bareboat import __version__, registry
-from bareboat.engines import Engine, apart, holds
+from bareboat import registry
+from bareboat.engines import Engine
 from bareboat.model import Command, Plan, Start, sweep
 from bareboat.mpi.checks import STARTED
 from bareboat.render import delivery, fabric, notification, watchdog, words, world

@@ -179,7 +179,7 @@ def stored_base_triggers(session: Session, recipe: Recipe) -> dict[str, tuple[st
 def stored_triggers(store: Store, image: Image) -> tuple[str, ...]:
     """The ONBUILD triggers of an image of the store."""
     from bareboat_images.builder import bases
-    from bareboat_images.oci import export
+    from bareboat_images.transfer import export
 
     return bases.of_config(export.stored_config(store, image), image.reference or image.digest)
 

@@ -13,11 +13,10 @@ from msgspec import Struct
 
 from bareboat_base import digests
 from bareboat_base.errors import ImageError, UsageError
-from bareboat_images.inside.view import Node, View
-from bareboat_images.layers.limits import is_mostly_holes
 from bareboat_images.layers.view import Node, View
 from bareboat_images.layers.whiteouts import WHITEOUT
 from bareboat_images.recipe.ignore import Ignored, has_wildcard, matcher
+from bareboat_images.tar.limits import is_mostly_holes
 
 _CHUNK = 1 << 20
 _MOST_ENTRIES = 10_000_000

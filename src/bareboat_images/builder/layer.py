@@ -22,7 +22,6 @@ from bareboat_base.files import untrusted
 from bareboat_base.printable import file_name
 from bareboat_images.builder.places import Owner
 from bareboat_images.layers import recipe as recipes
-from bareboat_images.layers.limits import is_mostly_holes
 from bareboat_images.layers.whiteouts import (
     OPAQUE,
     OPAQUE_XATTR,
@@ -32,9 +31,9 @@ from bareboat_images.layers.whiteouts import (
     is_whiteout,
 )
 from bareboat_images.model import StoredLayer
-from bareboat_images.oci import tarreader, tarwriter
 from bareboat_images.tar import reader as tarreader
 from bareboat_images.tar import writer as tarwriter
+from bareboat_images.tar.limits import is_mostly_holes
 
 _CHUNK = 1 << 20
 _CAPABILITY = "security.capability"

@@ -16,8 +16,6 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from bareboat_base.files import untrusted
-from bareboat_images.build.copying import Copier, Request
-from bareboat_images.build.tree import Tree
 from bareboat_images.builder.copying import Copier, Request
 from bareboat_images.builder.tree import Tree
 from bareboat_images.layers.view import View

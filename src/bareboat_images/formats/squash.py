@@ -24,10 +24,7 @@ from bareboat_base.files.trees import remove_tree
 from bareboat_images.formats.rootfs import Facts, FolderSource, read_facts
 from bareboat_images.formats.sif import read_sif
 from bareboat_images.layers import layer
-from bareboat_images.layers.limits import MAX_RATIO, RATIO_FROM_BYTES
 from bareboat_images.oci import documents
-from bareboat_images.oci.archive import open_regular
-from bareboat_images.oci.limits import MAX_RATIO, RATIO_FROM_BYTES
 from bareboat_images.oci.source import Blob, Descriptor, Document, LocalSource
 from bareboat_images.progress import Progress
 from bareboat_images.sources.archive import open_regular

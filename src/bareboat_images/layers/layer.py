@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 
 from bareboat_base import digests
 from bareboat_base.files import untrusted
-from bareboat_images.oci import tarreader, tarwriter
 from bareboat_images.tar import reader as tarreader
 from bareboat_images.tar import writer as tarwriter
 

@@ -8,13 +8,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from bareboat_base.errors import BareboatError
-from bareboat_images.inside.view import View
 from bareboat_images.layers.view import View
 from bareboat_images.lint import entries
 from bareboat_images.lint.census import Census, take
 from bareboat_images.lint.machine import Machine
 from bareboat_images.model import Image
-from bareboat_images.oci import documents, export
+from bareboat_images.oci import documents
 from bareboat_images.store import Store
 from bareboat_images.transfer import export
 

@@ -57,7 +57,7 @@ def run(context: Context) -> int:
 def _created(context: Context, image: Image) -> str:
     """When the image was made, from its config, to the second in UTC; else an empty string."""
     from bareboat_base.errors import BareboatError
-    from bareboat_images.oci import documents, export
+    from bareboat_images.oci import documents
     from bareboat_images.transfer import export
 
     with contextlib.suppress(BareboatError, ValueError):
