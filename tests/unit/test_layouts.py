@@ -414,7 +414,19 @@ def test_the_architecture_is_that_of_the_programs(tmp_path: Path, architecture: 
     [
         ("export X=plain", "plain"),
         ('export X="two words"', "two words"),
-        ("X='two words'", "two words"),
+        ("export X='two words'", "two words"),
+        ("X='two words'", None),
+        ("X=1\nexport X", "1"),
+        ("export Y=/opt Z=/b\nexport X=$Y/lib:${Z}", "/opt/lib:/b"),
+        ('export X="/opt/lib:$X"', "/opt/lib:"),
+        ("export X=1  # why", "1"),
+        ("export X=a\\\nb", "ab"),
+        ("export X=1;", "1"),
+        ("if true; then\n  export X=1\nfi", None),
+        ("case a in\n  b) export X=1;;\nesac", None),
+        ("f() {\n  export X=1\n}", None),
+        ("export X=$SLURM_JOB_ID", None),
+        ("export X=~/x", None),
         ('export X="${X:-"given"}"', "given"),
         ('export X=""', ""),
         ("export PATH=/opt:$PATH", None),
@@ -423,13 +435,13 @@ def test_the_architecture_is_that_of_the_programs(tmp_path: Path, architecture: 
         ("export X=$HOME/x", None),
         ("export X=1; reboot", None),
         ("export X=a && reboot", None),
-        ("export X=a b", None),
-        ('export X="a \\"b\\""', None),
+        ("export X=a b", "a"),
+        ('export X="a \\"b\\""', 'a "b"'),
         ("# export X=1", None),
         ("export X='open", None),
     ],
 )
-def test_of_shell_only_plain_assignments_are_understood(tmp_path: Path, line: str, value: str | None) -> None:
+def test_of_shell_only_assignments_are_understood(tmp_path: Path, line: str, value: str | None) -> None:
     put(tmp_path, {".singularity.d/env/90-environment.sh": f"#!/bin/sh\n{line}\n".encode()})
     assert read_facts(str(tmp_path), made_from="it").environment.get("X") == value
 
@@ -438,6 +450,27 @@ def test_a_path_is_put_before_the_one_that_is_known(tmp_path: Path) -> None:
     put(tmp_path, {".singularity.d/env/90-environment.sh": b'PATH="/opt/bin:$PATH"\n'})
     found = read_facts(str(tmp_path), made_from="it").environment["PATH"]
     assert found.startswith("/opt/bin:/usr/local/sbin:")
+
+
+def test_scripts_build_on_the_variables_of_the_base_and_the_rest_is_named(tmp_path: Path) -> None:
+    scripts = {
+        "10-docker2singularity.sh": '#!/bin/sh\nexport PATH="${PATH:-"/base/bin:/bin"}"\n'
+        'export CUDA_HOME="${CUDA_HOME:-"/usr/local/cuda 12"}"\n',
+        "90-environment.sh": '#!/bin/sh\nPATH=$PATH:/opt/x/bin\nexport CPATH="$CUDA_HOME/include" A=1 B=2\n'
+        'export LD_LIBRARY_PATH="/opt/lib:$LD_LIBRARY_PATH"\nexport WHO=$(id)\nsource /opt/setup.sh\n',
+    }
+    labels = b'{"name": "it", "number": 7, "none": null}'
+    put(tmp_path, {f".singularity.d/env/{name}": text.encode() for name, text in scripts.items()})
+    put(tmp_path, {".singularity.d/labels.json": labels})
+    found = read_facts(str(tmp_path), made_from="it")
+    assert found.environment == {
+        "PATH": "/base/bin:/bin:/opt/x/bin", "CUDA_HOME": "/usr/local/cuda 12", "A": "1", "B": "2",
+        "CPATH": "/usr/local/cuda 12/include", "LD_LIBRARY_PATH": "/opt/lib:",
+    }  # fmt: skip
+    assert found.own.keys() == {"PATH", "CPATH", "A", "B", "LD_LIBRARY_PATH"}
+    (note,) = found.notes
+    assert "90-environment.sh: export WHO=$(id), 90-environment.sh: source /opt/setup.sh" in note
+    assert found.labels == {"name": "it", "number": "7"}
 
 
 _READ = """

@@ -15,6 +15,7 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -24,8 +25,13 @@ from bareboat_base.errors import ImageError
 from bareboat_base.files import untrusted
 from bareboat_base.files.root import Root
 from bareboat_base.paths import DEFAULT_PATH
+from bareboat_base.printable import one_line
+from bareboat_images.layers.limits import MAX_RATIO, RATIO_FROM_BYTES
+from bareboat_images.oci import tarreader, tarwriter
+from bareboat_images.oci.archive import Archive
 from bareboat_images.oci.manifest import OCI_CONFIG, OCI_LAYER, document, make_manifest
 from bareboat_images.oci.source import Blob, Descriptor, Document, Joined, LocalSource
+from bareboat_images.recipe.environment import evaluated
 from bareboat_images.sources.archive import Archive
 from bareboat_images.tar import reader as tarreader
 from bareboat_images.tar import writer as tarwriter
@@ -52,7 +58,8 @@ _PROGRAM_FILES = (
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """The known properties for an image's config. `made_from`: for the image's history; `own`: environment
-    variables that an Apptainer image sets, but not the image that it was built from."""
+    variables that an Apptainer image sets, but not the image that it was built from; `notes`: what was not
+    understood."""
 
     made_from: str
     architecture: str = "unknown"
@@ -62,6 +69,7 @@ class Facts:
     command: tuple[str, ...] = ("/bin/sh",)
     workdir: str = "/"
     labels: dict[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
 
 class FolderSource(LocalSource):
@@ -93,7 +101,7 @@ class FolderSource(LocalSource):
     @property
     def notes(self) -> tuple[str, ...]:
         """What is excluded from the image; known after a call of `document`."""
-        return self._left_out
+        return (*self._facts.notes, *self._left_out)
 
     def document(self, digest: str | None = None) -> Document:
         """The manifest or the config. The first call reads the whole tree."""
@@ -353,13 +361,15 @@ def read_facts(folder: str, *, made_from: str, architecture: str | None = None) 
     root = Root(folder)
     environment = {"PATH": DEFAULT_PATH} | _lines(root.read(_CH, _LARGEST_TEXT))
     own: dict[str, str] = {}
+    notes: list[str] = []
     for script in _scripts(root):
-        for variable, value in _exports(
-            root.read(f".singularity.d/env/{script}", _LARGEST_TEXT), environment
-        ):
-            environment[variable] = value
-            if not script.startswith(_OF_BASE):
-                own[variable] = value
+        text = root.read(f".singularity.d/env/{script}", _LARGEST_TEXT).decode(errors="surrogateescape")
+        # Those of the base do not depend on the defaults here.
+        found, unread = evaluated(text, {} if script.startswith(_OF_BASE) else environment)
+        environment |= found
+        if not script.startswith(_OF_BASE):
+            own |= found
+        notes += [f"{script}: {one_line(row, limit=100)}" for row in unread]
     command = ("/bin/sh",)
     if root.is_file(".singularity.d/runscript"):
         command = ("/.singularity.d/runscript",)
@@ -370,36 +380,24 @@ def read_facts(folder: str, *, made_from: str, architecture: str | None = None) 
         own=own,
         command=command,
         labels=_labels(root.read(".singularity.d/labels.json", _LARGEST_TEXT)),
+        notes=_unread(notes),
+    )
+
+
+def _unread(rows: list[str]) -> tuple[str, ...]:
+    """The note about lines of environment scripts that engines other than Apptainer cannot apply."""
+    if not rows:
+        return ()
+    more = f", … ({len(rows):,} lines in all)" if len(rows) > _MOST_SHOWN else ""
+    return (
+        "the image's environment scripts have lines that are not assignments of known values, and have no "
+        f"effect in a job: {', '.join(rows[:_MOST_SHOWN])}{more}",
     )
 
 
 def _scripts(root: Root) -> list[str]:
     """The scripts that set variables of an Apptainer image. 01, and 94 and higher, belong to Apptainer."""
     return [each for each in root.names(".singularity.d/env", "*.sh") if "02" <= each[:2] < "94"]
-
-
-def _exports(data: bytes, known: dict[str, str]) -> Iterator[tuple[str, str]]:
-    """Parse `export NAME=VALUE` and `export NAME="${NAME:-"VALUE"}"`. VALUE is a plain word; `:$NAME` at its
-    end is replaced by the value in `known`."""
-    for line in data.decode(errors="surrogateescape").splitlines():
-        words = line.strip().removeprefix("export ").strip()
-        name, equals, value = words.partition("=")
-        if not equals or not name.isidentifier() or words.startswith("#"):
-            continue
-        default = f'"${{{name}:-"'
-        if value.startswith(default) and value.endswith('"}"'):
-            value = value[len(default) - 1 : -2]
-        for each in ("$" + name, "${" + name + "}"):
-            if value.strip('"').endswith(":" + each) and name in known:
-                value = value.replace(each, known[name])
-        if any(mark in value for mark in "$`\\;&|<>()"):
-            continue
-        try:
-            parts = shlex.split(value)
-        except ValueError:
-            continue
-        if len(parts) <= 1:
-            yield name, parts[0] if parts else ""
 
 
 def _lines(data: bytes) -> dict[str, str]:
@@ -414,9 +412,14 @@ def _lines(data: bytes) -> dict[str, str]:
 
 def _labels(data: bytes) -> dict[str, str]:
     try:
-        return msgspec.json.decode(data, type=dict[str, str])
+        found = msgspec.json.decode(data, type=dict[str, Any])
     except (msgspec.DecodeError, ValueError, RecursionError):
         return {}  # labels are only descriptions
+    return {
+        name: value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        for name, value in found.items()
+        if value is not None
+    }
 
 
 def _architecture(root: Root) -> str:

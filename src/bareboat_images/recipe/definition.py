@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from msgspec import Struct, field
 
 from bareboat_base.nearest import nearest
-from bareboat_images.recipe import words
+from bareboat_images.recipe import environment
 from bareboat_images.recipe.faults import RecipeError
 from bareboat_images.recipe.instructions import Instruction
 from bareboat_images.recipe.lines import Heredoc
@@ -23,11 +23,6 @@ _HEADER = re.compile(r"\s*([A-Za-z]+)\s*:\s*(.*?)\s*")
 _SECTION = re.compile(r"%(\w+)\s*(.*?)\s*")
 _TEMPLATE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 _NAME = re.compile(r"[A-Za-z_]\w*")
-#: Variables of the user, the job and the container.
-_RUN_TIME = re.compile(
-    r"HOME|USER|LOGNAME|E?UID|PPID|(?:OLD)?PWD|HOST(?:NAME)?|SHELL|TMPDIR|RANDOM|SECONDS"
-    r"|(?:SLURM|PBS|LSB|FLUX|SGE|APPTAINER|SINGULARITY)_\w*"
-)
 _STAGE_NAME = re.compile(r"[a-z][a-z0-9-_.]*")
 #: Characters that are not supported in paths of %files.
 _NO_PATH = re.compile(r"[$\"'`\\,\0]")
@@ -310,41 +305,26 @@ def _environment(part: _Part) -> Iterator[Instruction]:
     assignment without `export` has the flag `unexported`."""
     assigned: set[str] = set()
     for number, row in part.entries():
-        found = words.split_words(row.rstrip("; \t"), "\\")
-        exports = found[:1] == ["export"]
-        pairs = []
-        for word in found[1:] if exports else found:
-            name, equals, value = word.partition("=")
-            if not _NAME.fullmatch(name) or re.search(r"\$\(|`|[;&|<>(]", value) or not (equals or exports):
-                raise RecipeError(
-                    f"%environment: {row[:80]!r} is not NAME=VALUE", line=number, text=row,
-                    remedy="write export NAME=VALUE, without commands",
-                )  # fmt: skip
-            if (unknown := _of_the_run(value, assigned)) is not None:
-                raise RecipeError(
-                    f"%environment: {unknown} in {row[:80]!r} is known only when the container runs",
-                    line=number, text=row, remedy="write its value, or set the variable in the job",
-                )  # fmt: skip
-            if not equals and name not in assigned:
-                continue  # a variable of the base image
-            pairs.append((name, value if equals else f"${name}"))
-            assigned.add(name)
-        if pairs:
+        try:
+            exports, found = environment.assignments(row, assigned)
+        except environment.CommandError:
+            raise RecipeError(
+                f"%environment: {row[:80]!r} is not NAME=VALUE", line=number, text=row,
+                remedy="write export NAME=VALUE, without commands",
+            ) from None  # fmt: skip
+        except environment.RunTimeError as unknown:
+            raise RecipeError(
+                f"%environment: {unknown} in {row[:80]!r} is known only when the container runs",
+                line=number, text=row, remedy="write its value, or set the variable in the job",
+            ) from None  # fmt: skip
+        assigned.update(each.name for each in found)
+        if found:
             text = row.removeprefix("export ")
+            pairs = tuple(
+                (each.name, f"${each.name}" if each.value is None else each.value) for each in found
+            )
             flags: tuple[tuple[str, str | None], ...] = () if exports else (("unexported", None),)
-            yield _made(part, "ENV", line=number, text=text, pairs=tuple(pairs), flags=flags)
-
-
-def _of_the_run(value: str, assigned: Container[str]) -> str | None:
-    """What a shell would replace in a value at the start of the container: `~`, `$$`, $HOME …"""
-    plain = re.sub(r"\\.|'[^']*'", "", value)
-    if (tilde := re.search(r"(?:^|:)(~[\w/.-]*)", re.sub(r'"[^"]*"', '""', plain))) is not None:
-        return tilde[1]
-    for found in re.finditer(r"\$\{?([A-Za-z_]\w*|[0-9$@*#!?-])", plain):
-        name = found[1]
-        if not _NAME.fullmatch(name) or (_RUN_TIME.fullmatch(name) and name not in assigned):
-            return f"${name}"
-    return None
+            yield _made(part, "ENV", line=number, text=text, pairs=pairs, flags=flags)
 
 
 def _labels(part: _Part) -> Iterator[Instruction]:
