@@ -67,6 +67,17 @@ SUPPORTED: dict[str, tuple[str, Files]] = {
     "nothing waits for the disk": (  # fsync of a pipe is an error
         "RUN (dd if=/bin/busybox count=1 conv=fsync && touch /ok) | cat > /x; test -f /ok", {},
     ),
+    "ARG with a comment": ("ARG A=1  # a comment\nRUN test $A = 1", {}),
+    "COPY of several without a slash": ("COPY a b /x\nRUN test -f /x/a -a -f /x/b", {"a": "1", "b": "1"}),
+    "COPY to nothing": ("ARG E\nWORKDIR /w\nCOPY a $E\nRUN test -f /w/a", {"a": "1"}),
+    "COPY to a group": ("COPY --chown=:staff a /x\nRUN test -f /x", {"a": "1"}),
+    "a mount without a target": (
+        "FROM base AS one\nRUN echo 1 > /f\nFROM base\nWORKDIR /w\nRUN --mount=from=one test -f /w/f", {},
+    ),
+    "a mount for SELinux": ("RUN --mount=type=bind,target=/m,z test -f /m/a", {"a": "1"}),
+    ".containerignore comes first": ("COPY . /x\nRUN test -f /x/a -a ! -e /x/b", {
+        ".containerignore": "b\n", ".dockerignore": "a\n", "a": "1", "b": "1",
+    }),
     "COPY a file": ("COPY a /x\nRUN test $(cat /x) = 1", {"a": "1"}),
     "COPY into a directory": ("COPY a /d/\nCOPY a /d/e\nRUN test -f /d/a -a -f /d/e", {"a": "1"}),
     "COPY into one that exists": ("RUN mkdir /d\nCOPY a /d\nRUN test -f /d/a", {"a": "1"}),
@@ -781,3 +792,22 @@ def test_a_class_is_negated_by_a_caret_only(builds: Builds) -> None:
         "FROM base\nCOPY . /d/\nRUN test ! -e /d/x1 -a ! -e /d/!1 -a -f /d/a1\n",
         files | {".dockerignore": "[!x]1\n"},
     )
+
+
+def test_a_socket_in_the_context_is_left_out(builds: Builds) -> None:
+    context = builds.context("FROM base\nCOPY . /x\nRUN test -f /x/a -a ! -e /x/s\n", {"a": "1"})
+    with socket.socket(socket.AF_UNIX) as listening:
+        folder = os.open(context, os.O_RDONLY)
+        try:
+            listening.bind(f"/proc/self/fd/{folder}/s")
+        finally:
+            os.close(folder)
+        builds.bareboat("image", "build", context)
+
+
+def test_a_definition_file_of_hpccm(builds: Builds) -> None:
+    text = (
+        "BootStrap: docker\nFrom: base\n%files # of the project\n    a /a\n"
+        "%post\n    . /.singularity.d/env/10-docker*.sh\n%post # once more\n    test -f /a\n"
+    )
+    builds.build(text, {"a": "1"})

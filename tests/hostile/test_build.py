@@ -38,7 +38,7 @@ REFUSED: list[tuple[str, Files, int, str]] = [
     ("COPY d/../../a /x", {"a": "1"}, 2, "leads out of the context"),
     ("COPY l /x", {"l": "-> /etc/passwd"}, 2, "links are followed inside only"),
     ("COPY d/l /x", {"d/l": "-> ../../../../etc/passwd"}, 2, "links are followed inside only"),
-    ("COPY a b /x", {"a": "1", "b": "1"}, 2, "several sources"),
+    ("COPY a b /etc/passwd", {"a": "1", "b": "1"}, 6, "is a file in the image"),
     ("COPY --chmod=9 a /x", {"a": "1"}, 2, "is not a mode"),
     ("COPY --chown=nobodyhere a /x", {"a": "1"}, 2, "not in the image's /etc/passwd"),
     ("COPY --chown=app:nogroup a /x", {"a": "1"}, 2, "not in the image's /etc/group"),

@@ -62,11 +62,15 @@ def entries(request: Request) -> Iterator[Entry]:
         for top in source.items:
             if _is_excluded(request, top.given, posixpath.basename(top.given)) and top.path:
                 continue
+            if stat.S_ISSOCK(top.state.st_mode):
+                continue
             yield source, top, top, ""
             if not top.is_folder:
                 continue
             for item in source.files.walk(top.path):
                 inner = item.path[len(top.path) :].lstrip("/")
+                if stat.S_ISSOCK(item.state.st_mode):  # BuildKit leaves them out, too
+                    continue
                 if not _is_excluded(request, posixpath.join(top.given, inner), inner):
                     yield source, top, item, inner
 

@@ -71,6 +71,11 @@ def mounted(
     binds: list[Bind] = []
     for mount in mounts:
         target = joined(workdir, mount.target) if mount.target else ""
+        if target == "/":
+            raise step.fault(
+                f"--mount=type={mount.kind} has no target, and the working directory is /",
+                remedy=f"--mount=type={mount.kind},target=/DIR",
+            )
         match mount.kind:
             case "tmpfs":
                 binds.append(Bind(source="", target=target, size_bytes=mount.size_bytes))

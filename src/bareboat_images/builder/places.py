@@ -129,7 +129,10 @@ def find_user(view: View, text: str) -> User:
 
 
 def find_owner(view: View, text: str) -> User:
-    """The owner of `--chown`: like `find_user`, but a bare number is also the number of the group."""
+    """The owner of `--chown`: like `find_user`, but a bare number is also the number of the group, and the
+    user is root if only the group is named."""
+    if text.startswith(":") and text[1:]:
+        text = f"0{text}"
     return find_user(view, f"{text}:{text}" if text.isascii() and text.isdigit() else text)
 
 

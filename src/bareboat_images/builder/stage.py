@@ -271,18 +271,11 @@ class Builder:
 
     def _copy(self, step: Instruction, state: State) -> State:
         *given, last = (self._expand(step, each, state) for each in step.args)
-        if not last:
-            raise step.fault("the destination is empty", remedy=f"{step.name} source /destination/")
+        last = last or "."  # as in BuildKit: the working directory
         is_link = step.switch("link")
         view = View([]) if is_link else state.rootfs.view
         target = joined(state.config.workdir, last)
         is_folder = last.endswith(("/", "/.")) or last in (".", "..") or len(given) > 1
-        if len(given) > 1 and not (last.endswith(("/", "/.")) or last == "."):
-            node = locate(view, target).node
-            if node is None or node.kind != "folder":
-                raise step.fault(
-                    "several sources need a directory as the destination", remedy=f"write {last}/"
-                )
         chmod = self._expand(step, step.flag("chmod") or "", state)
         if chmod:
             copying.mode_change(chmod)

@@ -47,6 +47,8 @@ _AGENTS = {
 #: Prefixes of an image that `localimage` reads.
 _LOCAL = ("sif", "rootfs", "squashfs")
 _FOLDER = "/.singularity.d"
+#: The script with the base image's variables, which Apptainer writes and definition files of HPCCM source.
+_OF_BASE = f"{_FOLDER}/env/10-docker"
 #: Where the sources of %files are mounted during the copy.
 _MOUNTED = "/run/bareboat-files"
 
@@ -120,7 +122,8 @@ def _drafts(rows: list[str]) -> list[_Draft]:
             drafts.append(_Draft(number))
             part = None
         if (found := _SECTION.fullmatch(row)) is not None and drafts:
-            part = _section(found[1].lower(), found[2], number, row)
+            argument = re.sub(r"(?:^|\s+)#.*", "", found[2])
+            part = _section(found[1].lower(), argument, number, row)
             drafts[-1].parts.append(part)
         elif part is not None:
             part.rows.append((number, row))
@@ -196,7 +199,11 @@ def _stage(number: int, draft: _Draft) -> Stage:
     steps: list[Instruction] = []
     for part in draft.of("files"):
         steps += _files(part)
-    for part in draft.of("post"):
+    posts = draft.of("post")
+    if any(_OF_BASE in row for part in posts for _, row in part.rows):
+        script = "#!/bin/sh\n# Variables of the base image are set.\n"
+        steps.append(_file(posts[0], f"{_OF_BASE}2singularity.sh", script))
+    for part in posts:
         steps.append(_post(part))
     files: list[Instruction] = []
     for part in draft.of("environment"):

@@ -236,6 +236,8 @@ class _Parser:
     def _arguments(self) -> Instruction:
         found: list[tuple[str, str | None]] = []
         for word in words.split_words(self._rest, self._escape):
+            if word.startswith("#"):  # the rest is a comment, which BuildKit declares as further arguments
+                break
             name, equals, value = word.partition("=")
             if not name or not name.replace("_", "a").isalnum() or name[0].isdigit():
                 raise self._bare.fault(f"{name[:40]!r} is not a name", remedy=_EXAMPLES["ARG"])

@@ -69,6 +69,8 @@ def _fields(instruction: Instruction, text: str) -> dict[str, str]:
     for field in fields:
         key, equals, value = field.partition("=")
         key = key.strip().lower()
+        if key == "z" and not equals:  # Podman's, for SELinux
+            continue
         if not equals and key not in _SWITCHES:
             raise instruction.fault(f"--mount: {field[:40]!r} has no value", remedy=f"write {key[:40]}=VALUE")
         values[key] = value if equals else "true"
@@ -105,6 +107,8 @@ def _one(instruction: Instruction, text: str) -> RunMount:
         target = target or ("" if variable else f"/run/secrets/{posixpath.basename(name)}")
     elif kind == "ssh":
         name = name or "default"
+    elif kind == "bind":
+        target = target or "."  # as in BuildKit: the working directory
     elif not target:
         raise instruction.fault(
             f"--mount=type={kind} has no target", remedy=f"--mount=type={kind},target=/DIR"

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 EXAMPLE = "bareboat image build -t myapp:1.0 ."
 
 _NAMES = ("Dockerfile", "Containerfile")
-_IGNORES = (".dockerignore", ".containerignore")
+#: Podman reads the first that exists.
+_IGNORES = (".containerignore", ".dockerignore")
 _LARGEST_SECRET = 1 << 20
 _LARGEST_BUNDLE = 4 << 20
 
@@ -241,7 +242,7 @@ def _options(context: Context) -> Options:
         )
     path = Path(options.file) if options.file is not None else _default(folder)
     text = _read(path, lines.LARGEST_BYTES)
-    rules, rules_name = "", _IGNORES[0]
+    rules, rules_name = "", ".dockerignore"
     for each in (path.with_name(f"{path.name}.dockerignore"), *(folder / name for name in _IGNORES)):
         if os.path.lexists(each):  # a broken link is an error, not a file without rules
             rules, rules_name = _read(each, ignore.LARGEST_BYTES), each.name

@@ -306,8 +306,8 @@ def _beside(path: Path) -> str | None:
     """The .dockerignore that a build with this file's directory as the context reads."""
     from bareboat_images.recipe import ignore
 
-    for each in (path.with_name(f"{path.name}.dockerignore"), path.with_name(".dockerignore"),
-                 path.with_name(".containerignore")):  # fmt: skip
+    for each in (path.with_name(f"{path.name}.dockerignore"), path.with_name(".containerignore"),
+                 path.with_name(".dockerignore")):  # fmt: skip
         try:
             return untrusted.read_bytes(each, limit=ignore.LARGEST_BYTES, follow=True).decode(
                 "utf-8", "replace"
