@@ -339,3 +339,26 @@ def test_comments_ignore_rules() -> None:
 def test_a_dockerignore_is_enough() -> None:
     assert "BB1006" in codes("FROM debian:12.7\nCOPY . /a\n")
     assert "BB1006" not in codes("FROM debian:12.7\nCOPY . /a\n", ignore=".git\n")
+
+
+@pytest.mark.parametrize(
+    "commands",
+    [
+        "wget -P /tmp/a https://x.org/a.tar.gz && rm /tmp/a/a.tar.gz",
+        "wget -P /tmp/a https://x.org/a.tar.gz && rm /tmp/a/a*",
+        "cd /tmp && curl -fO --output-dir dl https://x.org/a.tar.gz && rm dl/a*",
+        "curl -f --output-dir /tmp/dl -o b.tar.gz https://x.org/a.tar.gz && rm -r /tmp/dl",
+        "cd /tmp && git clone --depth 1 -b v1 https://x.org/a.git && rm -rf a",
+        "git clone --depth 1 -b v1 https://x.org/a.git /tmp/a && rm -rf /tmp/a",
+    ],
+)
+def test_what_is_removed_again_is_no_finding(commands: str) -> None:
+    assert run(commands) & {"BB1003", "BB1004", "BB1005", "BB1101"} == set()
+    kept = commands.rpartition(" && ")[0]
+    assert run(kept) & {"BB1003", "BB1004", "BB1005"}
+
+
+def test_the_directory_of_a_clone_with_a_depth_is_not_its_depth() -> None:
+    found = findings("FROM debian:12.7\nRUN git clone --depth 1 https://x.org/a.git /root/a\n")
+    assert any("clones to /root/a" in each.message for each in found)
+    assert any("git clones https://x.org/a.git without" in each.message for each in found)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from bareboat_images.lint.caches import SMALL_BYTES
 from bareboat_images.lint.image import ImageSubject
-from bareboat_images.lint.recipe import RecipeSubject, Step, location, walk
+from bareboat_images.lint.recipe import RecipeSubject, Step, cloned, location, walk
 from bareboat_images.lint.rule import Edit, Hit, Rule, Severity, files, size
 from bareboat_images.lint.shell import Command, Word
 
@@ -62,8 +62,8 @@ def _installed(step: Step) -> Iterator[str]:
             )
             if pattern.search(text) and not moved:
                 yield f"installs {name} to {step.home}"
-        if command.program == "git" and "clone" in command.plain and len(command.plain) > 2:
-            path = location(command.plain[2], step, folder)
+        if (clone := cloned(command)) is not None:
+            path = location(clone[1], step, folder)
             if _HOME.match(path):
                 yield f"clones to {path}"
         elif command.program in (

@@ -12,6 +12,7 @@ from bareboat_images.lint.image import ImageSubject
 from bareboat_images.lint.recipe import (
     RecipeSubject,
     Step,
+    cloned,
     location,
     matches,
     removal,
@@ -46,10 +47,13 @@ def downloads(step: Step) -> Iterator[tuple[Command, Word, str, str]]:
         if word is None:
             continue
         name = word.value
-        if "://" in name:
+        is_url = "://" in name
+        if is_url:
             name = posixpath.basename(name.partition("?")[0])
-        elif command.program == "wget" and (prefix := command.option("-P", "--directory-prefix")):
-            name = posixpath.join(prefix, name)
+        if command.program == "wget" and is_url:  # with -O, wget ignores the directory
+            name = posixpath.join(command.option("-P", "--directory-prefix") or "", name)
+        elif command.program == "curl":
+            name = posixpath.join(command.option("--output-dir") or "", name)
         path = location(name, step, folder)
         if name and path:
             yield command, word, path, folder
@@ -109,11 +113,10 @@ def _sources(subject: RecipeSubject) -> Iterator[Hit]:
     """Repositories that are cloned below /tmp and not removed."""
     for step in subject.runs():
         for command, folder in walk(step):
-            if command.program != "git" or command.plain[:1] != ("clone",) or len(command.plain) < 2:
+            clone = cloned(command)
+            if clone is None:
                 continue
-            url = next((each for each in command.plain[1:] if "/" in each), "")
-            named = command.plain[-1] if command.plain[-1] != url else ""
-            path = location(named or posixpath.basename(url).removesuffix(".git"), step, folder)
+            path = location(clone[1], step, folder)
             if (
                 path.startswith(("/tmp/", "/var/tmp/"))
                 and step.keeps(path)
@@ -173,9 +176,8 @@ def _written_by(step: Step) -> Iterator[str]:
         found = ""
         if command.program in ("apt-get", "apt") and "update" in command.plain[:1]:
             found = "/var/lib/apt/lists"
-        elif command.program == "git" and command.plain[:1] == ("clone",) and len(command.plain) > 1:
-            named = command.plain[2:3] or (posixpath.basename(command.plain[1]).removesuffix(".git"),)
-            found = location(named[0], step, folder)
+        elif (clone := cloned(command)) is not None:
+            found = location(clone[1], step, folder)
         elif command.program == "mkdir":
             yield from filter(None, (location(each, step, folder) for each in command.plain))
         for name in command.outputs:

@@ -9,7 +9,7 @@ from bareboat_images.lint import managers
 from bareboat_images.lint.caches import grouped
 from bareboat_images.lint.image import ImageSubject
 from bareboat_images.lint.leftovers import downloads
-from bareboat_images.lint.recipe import RecipeSubject, Step, expand
+from bareboat_images.lint.recipe import RecipeSubject, Step, cloned, expand
 from bareboat_images.lint.rule import Hit, Rule, Severity
 from bareboat_images.lint.shell import Command
 
@@ -100,7 +100,8 @@ def _unpinned(command: Command, *, system: bool) -> tuple[str, ...]:
 def _clones(subject: RecipeSubject) -> Iterator[Hit]:
     for step in subject.runs(ships=False):
         for command in step.commands:
-            if command.program != "git" or command.plain[:1] != ("clone",):
+            clone = cloned(command)
+            if clone is None:
                 continue
             if command.has("-b", "--branch", "--revision") and not _MOVING.search(
                 command.option("-b", "--branch", "--revision") or ""
@@ -112,8 +113,9 @@ def _clones(subject: RecipeSubject) -> Iterator[Hit]:
                 for each in step.commands
             )  # fmt: skip
             if not fixed:
-                url = next((each for each in command.plain[1:] if "/" in each), "a repository")
-                yield Hit(message=f"git clones {url} without a tag or commit", line=step.line, last=step.last)
+                yield Hit(
+                    message=f"git clones {clone[0]} without a tag or commit", line=step.line, last=step.last
+                )
 
 
 def _unchecked(subject: RecipeSubject) -> Iterator[Hit]:

@@ -210,6 +210,36 @@ def walk(step: Step) -> Iterator[tuple[Command, str]]:
             folder = location(command.plain[0], step, folder)
 
 
+#: Flags of `git clone` whose value is the next word.
+_CLONE_VALUES = frozenset(
+    {
+        "-b", "--branch", "--revision", "--depth", "-o", "--origin", "-c", "--config", "-j", "--jobs",
+        "--reference", "--template", "--filter", "--shallow-since", "--shallow-exclude", "--separate-git-dir",
+        "-u", "--upload-pack", "--server-option", "--bundle-uri", "--ref-format",
+    }
+)  # fmt: skip
+
+
+def cloned(command: Command) -> tuple[str, str] | None:
+    """The repository and the directory of a `git clone`; None for other commands."""
+    if command.program != "git" or "clone" not in command.plain:
+        return None
+    values = command.values
+    found = []
+    at = values.index("clone") + 1
+    while at < len(values):
+        if values[at] in _CLONE_VALUES:
+            at += 1
+        elif not values[at].startswith("-"):
+            found.append(values[at])
+        at += 1
+    if not found:
+        return None
+    return found[0], found[1] if len(found) > 1 else posixpath.basename(found[0].rstrip("/")).removesuffix(
+        ".git"
+    )
+
+
 def matches(pattern: str, path: str) -> bool:
     """Whether a path, or a parent directory of it, matches an argument of `rm`."""
     import fnmatch
