@@ -76,6 +76,7 @@ class Meter:
             rank=self._rank,
             world_size=self._world_size,
             samples_per_step=samples_per_step,
+            independent=independent,
             loaded_ns=_loaded_ns,
             imported_ns=self._opened_ns,
         )
@@ -210,16 +211,42 @@ class Meter:
 
 
 def _used() -> tuple[int, dict[str, int]]:
-    """Nanoseconds: the processor time of this process; thread -> its wait for a processor until now (Linux,
-    sched-stats.rst)."""
-    waits_ns = {}
+    """Nanoseconds: the processor time of this process and of the live processes that it started, such as data
+    loaders; thread -> its wait for a processor until now (Linux, sched-stats.rst)."""
+    waits_ns: dict[str, int] = {}
+    cpu_ns = time.process_time_ns()
+    children = []
     try:
         for thread in os.listdir("/proc/self/task"):
-            with open(f"/proc/self/task/{thread}/schedstat", "rb") as stream:
-                waits_ns[thread] = int(stream.read().split()[1])
+            waits_ns[thread] = _thread_ns(f"/proc/self/task/{thread}")[1]
+            children += _children(f"/proc/self/task/{thread}")
     except (OSError, ValueError, IndexError):
-        waits_ns = {}
-    return time.process_time_ns(), waits_ns
+        return cpu_ns, {}
+    for child in children:  # grows while it is read: their children, too
+        try:
+            for thread in os.listdir(f"/proc/{child}/task"):
+                ran_ns, waits_ns[thread] = _thread_ns(f"/proc/{child}/task/{thread}")
+                cpu_ns += ran_ns
+                children += _children(f"/proc/{child}/task/{thread}")
+        except (OSError, ValueError, IndexError):
+            continue  # it ended meanwhile
+    return cpu_ns, waits_ns
+
+
+def _thread_ns(task: str) -> tuple[int, int]:
+    """How long a thread ran, and waited for a processor."""
+    with open(f"{task}/schedstat", "rb") as stream:
+        ran_ns, waited_ns, _ = map(int, stream.read().split())
+    return ran_ns, waited_ns
+
+
+def _children(task: str) -> list[str]:
+    """The processes that a thread started; none where the kernel does not list them."""
+    try:
+        with open(f"{task}/children", encoding="ascii") as stream:
+            return stream.read().split()
+    except OSError:
+        return []
 
 
 def _known_world_size() -> int | None:

@@ -259,7 +259,7 @@ def _windows(
     steps = study.steps_per_window or 30
     made = []
     for block in range(count):
-        hiccup = 1.4 if chance.random() < 0.03 else 1.0
+        hiccup = 1.1 if chance.random() < 0.03 else 1.0
         mean_s = 0.0133 * slowness * hiccup * math.exp(chance.gauss(0, 0.012))
         step_s = tuple(round(mean_s * math.exp(chance.gauss(0, 0.04)), 7) for _ in range(steps))
         began_s = 3.0 + 0.8 * block + 0.4 * place

@@ -43,7 +43,7 @@ def of_study(study: Study, records: Sequence[Record]) -> Judgement:
         low=compared.low,
         high=compared.high,
         secondary=any(
-            not metric.primary and metric.comparison.verdict is Verdict.DIFFERENT for metric in found.metrics
+            not metric.primary and found.word_of(metric) == Verdict.DIFFERENT for metric in found.metrics
         ),
         runs=compared.runs,
     )
@@ -66,7 +66,7 @@ def of_pooled(studies: Sequence[Made]) -> Judgement:
         return Judgement(verdict="none")
     pooled = found.metrics[0].pooled
     return Judgement(
-        verdict=pooled.verdict,
+        verdict=pooled.verdict or "none",
         ratio=pooled.ratio,
         low=pooled.low,
         high=pooled.high,
@@ -84,7 +84,7 @@ def of_change(first: Made, second: Made) -> Judgement:
         return Judgement(verdict="none")
     primary = found.found[0].comparison
     return Judgement(
-        verdict=found.found[0].verdict.value,
+        verdict=found.found[0].verdict or "none",
         ratio=primary.ratio,
         low=primary.low,
         high=primary.high,

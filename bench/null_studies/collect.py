@@ -32,7 +32,7 @@ from bareboat import jobfile, session  # noqa: E402
 from bareboat.model import Job, Plan, Record, Study  # noqa: E402
 from bareboat.session import opening, planning, preparation  # noqa: E402
 from bareboat_study import meterlog, prove, runs  # noqa: E402
-from bareboat_study.analysis import mean_step_s  # noqa: E402
+from bareboat_study.windows import step_s  # noqa: E402
 
 _read_rank = meterlog.read_rank
 
@@ -199,7 +199,7 @@ def described(kind: str, measured: Measured, load: list[float]) -> dict[str, obj
                     window.block,
                     index,
                     round(window.began_s * 1e6),
-                    round(mean_step_s(window) * 1e9),
+                    round(step_s(window) * 1e9),
                     round(sorted(window.step_s)[len(window.step_s) // 2] * 1e9),
                 ]
                 seen = (usage.wall_s, usage.cpu_s, usage.delay_s, usage.busy_s, usage.steal_s)

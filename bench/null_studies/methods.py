@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bareboat_study import waiting
-from bareboat_study.statistics import run_effect
+from bareboat_study.statistics import trimmed_mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ def logs(run: Run, value: Callable[[Window], float]) -> list[float]:
 
 def wall(runs: Sequence[Run]) -> list[float]:
     """As `prove`: the 20 % trimmed mean of the blocks' log ratios of step times."""
-    return [run_effect(logs(run, lambda window: window.step_s)) for run in runs]
+    return [trimmed_mean(logs(run, lambda window: window.step_s)) for run in runs]
 
 
 def plain_mean(runs: Sequence[Run]) -> list[float]:
@@ -67,12 +67,12 @@ def block_median(runs: Sequence[Run]) -> list[float]:
 
 def step_median(runs: Sequence[Run]) -> list[float]:
     """Of the median step of each window: what strikes fewer than half of the steps is not seen."""
-    return [run_effect(logs(run, lambda window: window.median_s)) for run in runs]
+    return [trimmed_mean(logs(run, lambda window: window.median_s)) for run in runs]
 
 
 def cpu(runs: Sequence[Run]) -> list[float]:
     """Processor time instead of time: blind to what makes the arm wait."""
-    return [run_effect(logs(run, lambda window: window.inside_cpu_s)) for run in runs]
+    return [trimmed_mean(logs(run, lambda window: window.inside_cpu_s)) for run in runs]
 
 
 def total_cpu(runs: Sequence[Run]) -> list[float]:
@@ -92,17 +92,17 @@ def total_wall(runs: Sequence[Run]) -> list[float]:
 
 def calm_half(runs: Sequence[Run]) -> list[float]:
     """Of the half of a run's blocks in which others used least of the processors in both windows."""
-    return [run_effect(logs(_calmest(run, 0.5, _others), lambda window: window.step_s)) for run in runs]
+    return [trimmed_mean(logs(_calmest(run, 0.5, _others), lambda window: window.step_s)) for run in runs]
 
 
 def least_steal(runs: Sequence[Run]) -> list[float]:
     """Without the quarter of the blocks with most steal."""
-    return [run_effect(logs(_calmest(run, 0.75, _steal), lambda window: window.step_s)) for run in runs]
+    return [trimmed_mean(logs(_calmest(run, 0.75, _steal), lambda window: window.step_s)) for run in runs]
 
 
 def least_delay(runs: Sequence[Run]) -> list[float]:
     """Of the half of a run's blocks in which the arms, both together, waited least for a processor."""
-    return [run_effect(logs(_calmest(run, 0.5, _delay), lambda window: window.step_s)) for run in runs]
+    return [trimmed_mean(logs(_calmest(run, 0.5, _delay), lambda window: window.step_s)) for run in runs]
 
 
 def waits_removed(runs: Sequence[Run]) -> list[float]:
@@ -111,7 +111,7 @@ def waits_removed(runs: Sequence[Run]) -> list[float]:
     x = [[_slowdown(first) - _slowdown(second) for first, second in run] for run in runs]
     slope = waiting.slope(y, x)
     return [
-        run_effect([ratio - slope * wait for ratio, wait in zip(ratios, waits, strict=True)])
+        trimmed_mean([ratio - slope * wait for ratio, wait in zip(ratios, waits, strict=True)])
         for ratios, waits in zip(y, x, strict=True)
     ]
 
@@ -127,7 +127,7 @@ def waits_and_steal(runs: Sequence[Run]) -> list[float]:
 
 def waits_subtracted(runs: Sequence[Run]) -> list[float]:
     """The time of the windows less the waits."""
-    return [run_effect(logs(run, _unwaited)) for run in runs]
+    return [trimmed_mean(logs(run, _unwaited)) for run in runs]
 
 
 def adjusted_steal(runs: Sequence[Run]) -> list[float]:
@@ -150,7 +150,7 @@ def _adjusted(runs: Sequence[Run], *covariates: Callable[[Window], float]) -> li
     within_x = np.concatenate([each - each.mean(axis=0) for each in x])
     within_y = np.concatenate([each - each.mean() for each in y])
     slopes = np.linalg.lstsq(within_x, within_y, rcond=None)[0]
-    return [run_effect((ratios - shares @ slopes).tolist()) for ratios, shares in zip(y, x, strict=True)]
+    return [trimmed_mean((ratios - shares @ slopes).tolist()) for ratios, shares in zip(y, x, strict=True)]
 
 
 def _time_s(window: Window) -> float:

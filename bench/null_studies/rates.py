@@ -180,7 +180,7 @@ def pooled(studies: Sequence[Kept]) -> list[list[str]]:
         errors = common_errors(deviations, [len(each) for each in effects])
         found = pool(means, errors, margin=MARGIN, confidence=CONFIDENCE)
         interval = f"{found.ratio:.4f} [{found.low:.4f}, {found.high:.4f}]"
-        rows.append([name, str(found.points), interval, f"{found.tau:.1%}", found.verdict])
+        rows.append([name, str(found.points), interval, f"{found.tau:.1%}", found.verdict or "none"])
     return rows
 
 

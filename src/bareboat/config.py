@@ -139,7 +139,9 @@ KNOWN = {
     "confidence": _Known(
         float, _PROVE.confidence, "confidence level of intervals and tests", key="prove.confidence"
     ),
-    "seed": _Known(int, _PROVE.seed, "random seed of the arms' order", key="prove.seed"),
+    "seed": _Known(
+        int, None, "random seed of the arms' order (default: drawn for each study)", key="prove.seed"
+    ),
 }
 
 
@@ -161,6 +163,8 @@ class Settings(Struct, frozen=True):
         result = dict(prove)
         for name in ("repeats", "margin", "confidence", "seed"):
             setting = self.settings[name]
+            if setting.value is None:
+                continue
             if name not in result or setting.source.startswith(("flag", "environment")):
                 result[name] = setting.value
         return result

@@ -145,7 +145,7 @@ for (const table of document.querySelectorAll("table.sortable")) {
 
 _STYLE = """
 :root { --ink:#1c2329; --muted:#5b6670; --rule:#dfe4e8; --page:#f4f6f8; --card:#fff;
-  --equivalent:#17694a; --different:#8f2d66; --not-enough:#59626b; --warning:#8a4b00;
+  --equivalent:#17694a; --different:#8f2d66; --undecided:#59626b; --warning:#8a4b00;
   --band:#e6ebf0; --axis:#9aa4ad; --stripe:#f4f6f8; --block:#6b5b95; --arm-1:#0072b2; --arm-2:#d55e00 }
 * { box-sizing:border-box }
 body { margin:0; background:var(--page); color:var(--ink);
@@ -164,7 +164,7 @@ article { margin:18px 0 72px }
 .masonry { columns:2; column-gap:18px } .masonry > * { break-inside:avoid; margin-bottom:18px }
 .verdict { border-top:6px solid var(--tone); display:flex; flex-direction:column; gap:14px }
 .equivalent { --tone:var(--equivalent) } .different, .training-diverged { --tone:var(--different) }
-.not-enough-evidence { --tone:var(--not-enough) }
+.undecided { --tone:var(--undecided) }
 .word { font-size:2.1rem; line-height:1.1; font-weight:700; color:var(--tone); margin:0 }
 .big { font-size:1.75rem; font-weight:600; margin:0; line-height:1.25; font-variant-numeric:tabular-nums }
 .big small { display:block; font-size:.9rem; font-weight:400; color:var(--muted) }
@@ -220,7 +220,7 @@ footer { color:var(--muted); font-size:.84rem; padding-bottom:32px }
   td.n > span { text-align:right }
   tbody th, details th { white-space:normal; overflow-wrap:anywhere } }
 @media screen and (prefers-color-scheme:dark) { :root { --ink:#e7ebee; --muted:#a3adb6; --rule:#343c44;
-  --page:#14181b; --card:#1d2227; --equivalent:#6fd3a8; --different:#f09cc6; --not-enough:#c2cad1;
+  --page:#14181b; --card:#1d2227; --equivalent:#6fd3a8; --different:#f09cc6; --undecided:#c2cad1;
   --warning:#f0b775; --band:#2b333b; --axis:#6b7680; --stripe:#23292f; --block:#a99bd6; --arm-1:#4aa8e0;
   --arm-2:#f58a3c } }
 @page { size:A4; margin:12mm } @page wide { size:A4 landscape; margin:12mm }

@@ -26,8 +26,8 @@ from bareboat_base import codec, execute
 from bareboat_base.clock import utc_now
 from bareboat_base.files import trees
 from bareboat_images.store import Store
+from bareboat_study import turns
 from bareboat_study.metrics import files_of
-from bareboat_study.runs import order
 
 _ARMS = "arms"
 #: In `control`: the number of the newest job. An older one, which nobody knew of, ends.
@@ -73,7 +73,7 @@ def script(
             nodes=study.job.topology.nodes,
             directives=scheduler.directives(job, study.site),
             arms=[arm.name for arm in study.arms],
-            runs=[(run, order(study, run, -1)) for run in sorted({0, *runs})],
+            runs=[(run, turns.starts(study, run)) for run in sorted({0, *runs})],
             time_limit_s=time_limit_s,
             files=files_of(study.metrics, study.job.workdir or "/"),
             number=number,

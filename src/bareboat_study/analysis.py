@@ -6,39 +6,13 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from bareboat.model import Record, Study, Window
+from bareboat.model import Record, Study
 from bareboat_base.errors import UsageError
-from bareboat_study import quantities, verdicts, waiting
-from bareboat_study.statistics import Comparison, Verdict, compare, geometric_mean, kept_blocks, run_effect
-
-#: The metric that is the throughput before the waits for a processor were taken out of it.
-WITH_WAITS = "throughput, with waits"
-
-#: The records of one measured run, baseline first.
-Pair = tuple[Record, Record]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Metric:
-    """One quantity in both arms: a value per measured run, and the comparison of the pairs.
-
-    `baseline[i]`, `contender[i]` and `effects[i]`, the log of their ratio, come from the same run. The ratio
-    is contender over baseline. `blocks[i]`: the log ratios of the run's blocks, of which its effect was made.
-    `baseline_mean` and `contender_mean`: geometric means, so that their quotient is the comparison's ratio.
-    The study's verdict is that of the `primary` metric; the others are secondary metrics.
-    """
-
-    name: str
-    unit: str
-    higher_is_better: bool
-    primary: bool
-    baseline: tuple[float, ...]
-    contender: tuple[float, ...]
-    baseline_mean: float
-    contender_mean: float
-    effects: tuple[float, ...]
-    comparison: Comparison
-    blocks: tuple[tuple[float, ...], ...] = ()
+from bareboat_study import measures, sequential, validity, verdicts, windows
+from bareboat_study.measures import Inference, Metric
+from bareboat_study.statistics import Comparison, Verdict
+from bareboat_study.validity import Censored
+from bareboat_study.windows import Pair
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +52,9 @@ class Correction:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Analysis:
     """The analysis of a study's records. `pairs`: the measured runs, of which every number is made.
-    `warnings`: what makes the verdict doubtful. `corrected`: one of several comparisons."""
+    `warnings`: what makes the verdict doubtful. `corrected`: one of several comparisons. `done` and
+    `planned`: runs. `censored`: failed runs. `is_bound`: whether the records show that the design was fixed
+    before them. `looks`: how often the design tests the data."""
 
     study: str
     pairs: tuple[Pair, ...]
@@ -89,25 +65,38 @@ class Analysis:
     diverged: tuple[Divergence, ...] = ()
     warnings: tuple[str, ...] = ()
     corrected: Correction | None = None
+    done: int
+    planned: int
+    is_complete: bool
+    censored: Censored | None = None
+    is_bound: bool = False
+    looks: int = 1
 
     @property
     def verdict(self) -> Verdict:
-        """That of the study. A training that diverged is never equivalent."""
-        return self.verdict_of(self.primary)
-
-    def verdict_of(self, metric: Metric) -> Verdict:
-        """That of a metric; that of the primary one is the study's."""
-        if metric.primary and self.diverged:
+        """That of the study. A training that diverged is never equivalent, a study that is not complete has
+        no verdict, and one whose arms fail differently is undecided."""
+        if not self.is_complete:
+            return Verdict.INCOMPLETE
+        if self.diverged:
             return Verdict.DIVERGED
-        if metric.primary and self.corrected is not None:
-            return self.corrected.verdict
-        return metric.comparison.verdict
+        if self.is_selected:
+            return Verdict.UNDECIDED
+        return self.comparison.verdict if self.corrected is None else self.corrected.verdict
+
+    @property
+    def is_selected(self) -> bool:
+        """Whether the arms differ in their failed runs, so that the others are no fair sample."""
+        return self.censored is not None and self.censored.p <= validity.LEVEL
 
     @property
     def word(self) -> str:
         """The verdict in a few words."""
-        single = self.primary.comparison
-        return verdicts.word(single) if self.verdict is single.verdict else self.verdict.value
+        return self.verdict.value
+
+    def word_of(self, metric: Metric) -> str:
+        """The verdict of the primary metric; empty for the others, which have none."""
+        return self.word if metric.primary else ""
 
     @property
     def text(self) -> str:
@@ -118,46 +107,90 @@ class Analysis:
     def primary(self) -> Metric:
         return next(metric for metric in self.metrics if metric.primary)
 
+    @property
+    def comparison(self) -> Comparison:
+        """That of the primary metric, which is the only one with tests."""
+        found = self.primary.comparison
+        assert isinstance(found, Comparison)
+        return found
 
-def analyse(study: Study, records: Sequence[Record]) -> Analysis:
+
+#: The metrics that a study declares, of these runs, the primary one first; and notes about those that are
+#: missing.
+OwnMetrics = Callable[[Sequence[Pair], Inference], tuple[list[Metric], list[str]]]
+
+
+def analyse(
+    study: Study, records: Sequence[Record], *, slope: float | None = None, own: OwnMetrics | None = None
+) -> Analysis:
     """Compare the arms. Warm-ups and runs without both arms are excluded.
 
-    Raises UsageError with fewer than two complete runs.
+    `slope`: what a wait costs, where all arms of a point have it in common. `own`: the metrics that the study
+    declares, the primary one first. Raises UsageError with fewer than two complete runs.
     """
-    pairs = measured_pairs(study, records)
-    if len(pairs) < 2:
+    every = measured_pairs(study, records)
+    if len(every) < 2:
         raise UsageError(
-            f"study {study.id} has {len(pairs)} complete run{'' if len(pairs) == 1 else 's'}; "
+            f"study {study.id} has {len(every)} complete run{'' if len(every) == 1 else 's'}; "
             "a comparison requires at least 2",
             remedy=f"bareboat prove --resume {study.id}",
         )
-    metered = all(record.windows for pair in pairs for record in pair)
-    metrics, slope = _metered(study, pairs) if metered else ([], 0.0)
-    for name, unit, value in quantities.of_runs(metered):
-        metrics += _metric(study, name, unit, pairs, value, primary=not metrics)
-    goals = tuple(
-        _goal(name, least, study.arms[index].name, [pair[index] for pair in pairs])
-        for name, least in sorted(study.job.prove.goals.items())
-        for index in (0, 1)
-    )
-    primary = metrics[0]
+    done = validity.runs_done(study, records)
+    judged = sequential.runs_to_judge(study, done, lambda runs: _at_look(study, every, runs, own))
+    is_complete = judged is not None
+    pairs = [pair for pair in every if judged is None or pair[0].run <= judged]
+    inference = _inference(study, pairs)
+    declared, left_out = own(pairs, inference) if own is not None else ([], [])
+    built_in, slope, metered = measures.built_in(pairs, inference, slope)
+    if declared:
+        built_in = [measures.as_secondary(metric, inference) for metric in built_in]
+    metrics = (*declared, *built_in)
     diverged = tuple(_divergences(pairs))
-    return Analysis(
+    found = Analysis(
         study=study.id,
         pairs=tuple(pairs),
-        metrics=tuple(metrics),
-        goals=goals,
-        sentence=outcome(study, primary, diverged),
-        notes=tuple(_notes(study, metered, slope)),
+        metrics=metrics,
+        goals=tuple(_goals(study, pairs)),
+        sentence="",
+        notes=(
+            *_notes(study, pairs, metered, bool(declared), slope),
+            *_orders(pairs, metrics, inference.confidence, metered),
+            *left_out,
+        ),
         diverged=diverged,
-        warnings=tuple(_warnings(study, pairs)),
+        warnings=tuple(_warnings(study, records, pairs, metrics)),
+        done=done,
+        planned=judged or study.job.prove.repeats,
+        is_complete=is_complete,
+        censored=validity.censored(study, records),
+        is_bound=validity.is_bound(study, records),
+        looks=len(sequential.looks(study.job.prove.repeats)) if sequential.is_sequential(study) else 1,
     )
+    return replace(found, sentence=outcome(study, found))
+
+
+def _inference(study: Study, pairs: Sequence[Pair]) -> Inference:
+    return Inference(
+        margin=study.job.prove.margin,
+        confidence=sequential.confidence(study),
+        orders=measures.orders(pairs),
+    )
+
+
+def _at_look(study: Study, every: Sequence[Pair], runs: int, own: OwnMetrics | None) -> Comparison | None:
+    """The test of the primary metric in the first runs; None for too few that ended well."""
+    pairs = [pair for pair in every if pair[0].run <= runs]
+    if len(pairs) < 2:
+        return None
+    inference = _inference(study, pairs)
+    declared = own(pairs, inference)[0] if own is not None else []
+    first = (declared or measures.built_in(pairs, inference, None)[0])[0].comparison
+    return first if isinstance(first, Comparison) else None
 
 
 def measured_pairs(study: Study, records: Sequence[Record]) -> list[Pair]:
     """(baseline, contender) of every measured run that both arms ended with exit code 0, in their order."""
-    ended_well = (each for each in records if not each.warm_up and each.exit_code == 0)
-    found = {(record.run, record.arm): record for record in ended_well}
+    found = {(record.run, record.arm): record for record in validity.measured(records)}
     baseline, contender = (arm.name for arm in study.arms)
     return [
         (found[run, baseline], found[run, contender])
@@ -166,151 +199,10 @@ def measured_pairs(study: Study, records: Sequence[Record]) -> list[Pair]:
     ]
 
 
-def mean_step_s(window: Window) -> float:
-    """Mean seconds of a window's steps, those to settle left out where others are left."""
-    kept = window.step_s[window.settle :] or window.step_s
-    return sum(kept) / len(kept)
-
-
-def block_log_ratios(pair: Pair, step_s: Callable[[Window], float] = mean_step_s) -> list[float]:
-    """log(throughput of contender / baseline) for each block of a run that both arms completed. `step_s`: the
-    seconds of a window's step."""
-    steps = [{window.block: step_s(window) for window in record.windows} for record in pair]
-    samples = [record.samples_per_step or 1.0 for record in pair]
-    return [
-        math.log(steps[0][block] / steps[1][block] * (samples[1] / samples[0]))
-        for block in sorted(steps[0].keys() & steps[1].keys())
-    ]
-
-
-def _metered(study: Study, pairs: Sequence[Pair]) -> tuple[list[Metric], float]:
-    """The metrics of the windows, the primary one first, and the slope by which waits were taken out of it; 0
-    where they were not."""
-    if not waiting.is_counted(pairs):
-        return [_throughput(study, pairs, "throughput", mean_step_s)], 0.0
-    metrics = [_cpu_time(study, pairs)]
-    slope = _slope(pairs) if waiting.may_be_removed(pairs) else 0.0
-    if not slope:
-        return [_throughput(study, pairs, "throughput", mean_step_s), *metrics], 0.0
-    windows = [window for pair in pairs for record in pair for window in record.windows]
-    typical = math.fsum(map(waiting.slowdown, windows)) / len(windows)
-
-    def without_waits(window: Window) -> float:
-        return waiting.without(mean_step_s(window), window, slope, typical)
-
-    timed = _throughput(study, pairs, WITH_WAITS, mean_step_s)
-    return [
-        _throughput(study, pairs, "throughput", without_waits),
-        replace(timed, primary=False),
-        *metrics,
-    ], slope
-
-
-def _slope(pairs: Sequence[Pair]) -> float:
-    shared = [{w.block for w in pair[0].windows} & {w.block for w in pair[1].windows} for pair in pairs]
-    waits = [[{w.block: waiting.slowdown(w) for w in record.windows} for record in pair] for pair in pairs]
-    return waiting.slope(
-        [block_log_ratios(pair) for pair in pairs],
-        [
-            [first[block] - second[block] for block in sorted(blocks)]
-            for (first, second), blocks in zip(waits, shared, strict=True)
-        ],
-    )
-
-
-def _cpu_time(study: Study, pairs: Sequence[Pair]) -> Metric:
-    """The processor time of all ranks in a step, per sample where the arms' steps have different samples."""
-    found = _throughput(study, pairs, "processor time", waiting.cpu_step_s)
-    baseline, contender = (tuple(1 / value for value in arm) for arm in (found.baseline, found.contender))
-    effects = tuple(-effect for effect in found.effects)
-    return replace(
-        found,
-        unit="s/sample" if found.unit == "samples/s" else "s/step",
-        higher_is_better=False,
-        primary=False,
-        baseline=baseline,
-        contender=contender,
-        baseline_mean=1 / found.baseline_mean,
-        contender_mean=1 / found.contender_mean,
-        effects=effects,
-        comparison=_compare(study, effects),
-        blocks=tuple(tuple(-ratio for ratio in run) for run in found.blocks),
-    )
-
-
-def _throughput(study: Study, pairs: Sequence[Pair], name: str, step_s: Callable[[Window], float]) -> Metric:
-    values = [_speeds(pair, step_s) for pair in pairs]
-    baseline = tuple(speeds[0] for speeds in values)
-    contender = tuple(speeds[1] for speeds in values)
-    blocks = tuple(tuple(block_log_ratios(pair, step_s)) for pair in pairs)
-    effects = tuple(map(run_effect, blocks))
-    counted = any((record.samples_per_step or 1.0) != 1.0 for pair in pairs for record in pair)
-    return Metric(
-        name=name,
-        unit="samples/s" if counted else "steps/s",
-        higher_is_better=True,
-        primary=True,
-        baseline=baseline,
-        contender=contender,
-        baseline_mean=geometric_mean(baseline),
-        contender_mean=geometric_mean(contender),
-        effects=effects,
-        comparison=_compare(study, effects),
-        blocks=blocks,
-    )
-
-
-def _speeds(pair: Pair, step_s: Callable[[Window], float]) -> tuple[float, float]:
-    """The throughput of a run's arms: the geometric mean over the blocks of which the run's effect is made,
-    so that the logarithm of their quotient is that effect."""
-    steps = [{window.block: step_s(window) for window in record.windows} for record in pair]
-    shared = sorted(steps[0].keys() & steps[1].keys())
-    kept = [shared[place] for place in kept_blocks(block_log_ratios(pair, step_s))]
-    if not kept:
-        raise UsageError(
-            "a run without a complete block has no effect to measure", remedy="train for more steps"
-        )
-    first, second = (
-        (record.samples_per_step or 1.0) / geometric_mean([arm[block] for block in kept])
-        for record, arm in zip(pair, steps, strict=True)
-    )
-    return first, second
-
-
-def _metric(
-    study: Study,
-    name: str,
-    unit: str,
-    pairs: Sequence[Pair],
-    value: Callable[[Record], float],
-    *,
-    primary: bool,
-) -> list[Metric]:
-    """The metric, or nothing when it was not measured (for example in a run too short for samples)."""
-    baseline = tuple(value(pair[0]) for pair in pairs)
-    contender = tuple(value(pair[1]) for pair in pairs)
-    if min(baseline + contender) <= 0:
-        return []
-    effects = tuple(math.log(b / a) for a, b in zip(baseline, contender, strict=True))
-    return [
-        Metric(
-            name=name,
-            unit=unit,
-            higher_is_better=False,
-            primary=primary,
-            baseline=baseline,
-            contender=contender,
-            baseline_mean=geometric_mean(baseline),
-            contender_mean=geometric_mean(contender),
-            effects=effects,
-            comparison=_compare(study, effects),
-        )
-    ]
-
-
-def _compare(study: Study, log_ratios: Sequence[float]) -> Comparison:
-    prove = study.job.prove
-    return compare(log_ratios, margin=prove.margin, confidence=prove.confidence)
+def _goals(study: Study, pairs: Sequence[Pair]) -> Iterator[Goal]:
+    for name, least in sorted(study.job.prove.goals.items()):
+        for index in (0, 1):
+            yield _goal(name, least, study.arms[index].name, [pair[index] for pair in pairs])
 
 
 def _goal(name: str, least: float, arm: str, records: Sequence[Record]) -> Goal:
@@ -344,12 +236,24 @@ def _divergences(pairs: Sequence[Pair]) -> Iterator[Divergence]:
             )
 
 
-def outcome(study: Study, metric: Metric, diverged: Sequence[Divergence]) -> str:
-    """The verdict, after the divergence of a training that diverged."""
-    if not diverged:
-        return _sentence(study, metric)
-    said = "; ".join(divergence_text(study, each) for each in diverged)
-    return f"the training diverged: {said}. Its {metric.name} alone: {_sentence(study, metric)}"
+def outcome(study: Study, found: Analysis) -> str:
+    """The verdict in a sentence; without one, why."""
+    names = [arm.name for arm in study.arms]
+    numbers = verdicts.sentence(
+        found.comparison, metric=found.primary.name, baseline=names[0], contender=names[1], looks=found.looks
+    )
+    diverged = "; ".join(divergence_text(study, each) for each in found.diverged)
+    if not found.is_complete:
+        text = verdicts.incomplete(found.done, found.planned, is_limit=found.looks > 1)
+        return text + (f"; the training diverged: {diverged}" if diverged else "")
+    if diverged:
+        return f"the training diverged: {diverged}. Its {found.primary.name} alone: {numbers}"
+    if found.is_selected and found.censored is not None:
+        return (
+            f"undecided: the arms differ in their failed runs, so the others are no fair sample; "
+            f"{found.censored.text(names)}"
+        )
+    return numbers
 
 
 def divergence_text(study: Study, found: Divergence) -> str:
@@ -364,12 +268,16 @@ def divergence_text(study: Study, found: Divergence) -> str:
     return f"{found.result}: not finite{since} in {where}"
 
 
-def _sentence(study: Study, metric: Metric) -> str:
-    baseline, contender = (arm.name for arm in study.arms)
-    return verdicts.sentence(metric.comparison, metric=metric.name, baseline=baseline, contender=contender)
-
-
-def _warnings(study: Study, pairs: Sequence[Pair]) -> Iterator[str]:
+def _warnings(
+    study: Study, records: Sequence[Record], pairs: Sequence[Pair], metrics: Sequence[Metric]
+) -> Iterator[str]:
+    names = [arm.name for arm in study.arms]
+    yield from _hidden(study, pairs, metrics)
+    if (failed := validity.censored(study, records)) is not None:
+        yield f"Runs that failed are in no number; {failed.text(names)}"
+    if changed := validity.changed_runs(study, records):
+        runs = ", ".join(map(str, changed[:5])) + ("…" if len(changed) > 5 else "")
+        yield f"The design was changed after these runs were measured: {runs}"
     samples = [sorted({pair[arm].samples_per_step or 1.0 for pair in pairs}) for arm in (0, 1)]
     if samples[0] != samples[1]:
         of = [", ".join(f"{number:g}" for number in numbers) for numbers in samples]
@@ -386,23 +294,80 @@ def _warnings(study: Study, pairs: Sequence[Pair]) -> Iterator[str]:
         )
 
 
-def _notes(study: Study, metered: bool, slope: float) -> list[str]:
-    notes = [
+def _hidden(study: Study, pairs: Sequence[Pair], metrics: Sequence[Metric]) -> Iterator[str]:
+    """What only the total time shows: where it differs from a robust estimate by more than the margin."""
+    known = {metric.name: metric.comparison.ratio for metric in metrics}
+    total, bound = known.get(measures.THROUGHPUT), math.log1p(study.job.prove.margin)
+    if total is None:
+        return
+    names = [arm.name for arm in study.arms]
+    typical, settled = known.get(measures.TYPICAL), known.get(measures.SETTLED)
+    if typical is not None and abs(math.log(total / typical)) > bound:
+        yield (
+            f"A few windows make the difference: the ratio of the total times is {total:.4f}, that of "
+            f"typical windows {typical:.4f}; {windows.slow_text(names, pairs)}"
+        )
+    if settled is not None and abs(math.log(total / settled)) > bound:
+        shares = windows.settling_shares(pairs)
+        yield (
+            f"The first steps after a turn make the difference: the ratio of the total times is {total:.4f}, "
+            f"without these steps {settled:.4f}; they add {shares[0]:.1%} to the time of {names[0]} and "
+            f"{shares[1]:.1%} to that of {names[1]}"
+        )
+
+
+def _orders(
+    pairs: Sequence[Pair], metrics: Sequence[Metric], confidence: float, metered: bool
+) -> Iterator[str]:
+    """The effects of the order of the arms, which the balanced design takes out."""
+    texts = []
+    for metric in metrics:
+        found = metric.comparison
+        low, high = found.order_low, found.order_high
+        if low is not None and high is not None and not low <= 1 <= high:
+            texts.append(f"{found.order:.3f} [{low:.3f}, {high:.3f}] times the {metric.name}")
+    if texts:
+        yield (
+            "The order of the starts, which is balanced and taken out of the ratios: the arm that starts "
+            f"second has {'; '.join(texts)}."
+        )
+    turn = measures.window_order(pairs, confidence) if metered else None
+    if turn is not None:
+        yield (
+            "The order of the windows, which is balanced: the second window of a block takes "
+            f"{turn.ratio:.4f} [{turn.low:.4f}, {turn.high:.4f}] times as long as it would as the first."
+        )
+
+
+def _notes(study: Study, pairs: Sequence[Pair], metered: bool, declared: bool, slope: float) -> Iterator[str]:
+    yield (
         "The unit of inference is the run: a fresh pair of processes. "
-        "The warm-up run is kept in the records and excluded from every number.",
-        "Only the primary metric gives the verdict. The others are secondary metrics, each at the same "
-        "confidence; among several, one may look different by chance.",
-        "The values of the arms are geometric means over the runs, so that their quotient is the ratio.",
-    ]
-    if not metered:
-        notes.append(
-            "The command has no meter: wall time and memory of whole runs are compared, in adjacent pairs."
+        "The warm-up run is kept in the records and excluded from every number."
+    )
+    yield (
+        "Only the primary metric is tested. The others are secondary metrics: estimates with intervals, and "
+        "no verdicts."
+    )
+    yield "The values of the arms are geometric means over the runs, so that their quotient is the ratio."
+    if metered and not declared:
+        yield (
+            "The throughput of a run is its samples over the total time of all steps of its windows; a stall "
+            "counts with its whole length."
+        )
+    if not metered and not declared:
+        yield "The command has no meter: wall time and memory of whole runs are compared, in adjacent pairs."
+    if metered and study.settle:
+        shares = windows.settling_shares(pairs)
+        yield (
+            f"Taking turns adds {shares[0]:.1%} to the time of {study.arms[0].name} and {shares[1]:.1%} to "
+            f"that of {study.arms[1].name}: what the first {study.settle} steps of a window take beyond the "
+            "others."
         )
     if slope:
-        notes.append(
-            "The time that the arms waited for a processor is taken out of the throughput, by a regression "
-            f"within the runs (slope {slope:.2f}); with waits, it is a metric of its own."
+        yield (
+            "One secondary metric is the throughput without the time that threads waited for a processor, by "
+            f"a regression within the runs (slope {slope:.2f}). A container may cause waits, too, so this "
+            "metric decides nothing."
         )
-    if metered and study.arms[0].engine == study.arms[1].engine:
-        notes.append("Both arms are the same: this study measures the method itself.")
-    return notes
+    if study.arms[0].plan_digest == study.arms[1].plan_digest:
+        yield "Both arms have the same plan: this study measures the method itself (A/A)."

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from bareboat.model import Record
     from bareboat.session import Prepared, Session
     from bareboat_images.store import Store
-    from bareboat_study.analysis import Analysis, Metric
+    from bareboat_study.analysis import Analysis
+    from bareboat_study.measures import Metric
     from bareboat_study.statistics import Verdict
 
 
@@ -86,11 +87,14 @@ class Study:
                 f"{metric.name}{f', {metric.unit}' if metric.unit else ''}",
                 f"{metric.comparison.ratio:.3f}",
                 f"[{metric.comparison.low:.3f}, {metric.comparison.high:.3f}]",
-                found.verdict_of(metric).value,
+                found.word_of(metric),
             )
             for metric in found.metrics
         ]
-        shown = table("Container against bare metal", ("metric", "ratio", "interval", "verdict"), rows)
+        arms = self._study.arms
+        shown = table(
+            f"{arms[1].name} against {arms[0].name}", ("metric", "ratio", "interval", "verdict"), rows
+        )
         return tag("p", tag("b", escape(self.sentence))) + shown
 
 

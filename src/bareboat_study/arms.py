@@ -16,13 +16,12 @@ from bareboat.runs import directory, usage
 from bareboat_base import codec, execute
 from bareboat_base.clock import utc_now
 from bareboat_base.errors import BareboatError, RunError
+from bareboat_study import job_steps, validity
 from bareboat_study.gate import Gate
+from bareboat_study.job_steps import JobSteps
 from bareboat_study.meterlog import Process, read_rank
 from bareboat_study.metrics import Reader
 from bareboat_study.patterns import Curve
-
-#: The exit code of an arm that was stopped because another one failed: that of SIGTERM.
-STOPPED = 143
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,19 +85,22 @@ def record(study: Study, run: int, arm: LiveArm, design: Design, began_ns: int, 
     wall_s = arm.live.wall_s
     phases = None
     windows: tuple[Window, ...] = ()
+    clock = ""
     if first is not None:
+        steps = job_steps.of_ranks(processes, is_one_machine=True)
+        clock = steps.clock
         windows = tuple(
             Window(
                 block=block,
-                began_s=(first.opened_ns(begin) - began_ns) / 1e9,
+                began_s=(steps.opened_ns[begin] - began_ns) / 1e9,
                 settle=design.settle,
-                step_s=first.step_seconds(begin, end),
+                step_s=steps.seconds[begin:end],
                 **_used(processes, end),
             )
             for block, begin, end in arm.turns
-            if end <= first.steps
+            if end <= len(steps.seconds)
         )
-        phases = _phases(arm, first, exited_ns)
+        phases = _phases(arm, first, steps, exited_ns)
         wall_s = sum(getattr(phases, name) for name in Phases.__struct_fields__)
     results = (first.results if first else {}) | arm.numbers
     # The kernel's peak of the largest process covers what samples missed.
@@ -130,6 +132,8 @@ def record(study: Study, run: int, arm: LiveArm, design: Design, began_ns: int, 
         usage=_usage(arm, first, exited_ns),
         scheduled_as=arm.scheduled_as or UNSET,
         ended_because="" if arm.fault is None else arm.fault.message,
+        design="" if warm_up else validity.design_digest(study),
+        clock=clock,
     )
 
 
@@ -154,13 +158,14 @@ def failed_record(study: Study, run: int, arm: Arm, error: RunError) -> Record:
         warm_up=False,
         position=0,
         started_at=utc_now(),
-        exit_code=(error.code or 1) if arm.name == failed else STOPPED,
+        exit_code=(error.code or 1) if arm.name == failed else validity.STOPPED,
         wall_s=0.0,
         plan_digest=arm.plan_digest,
         image_digest=_image_digest(study, arm),
         site_digest=codec.digest(study.site),
         load_1min=os.getloadavg()[0],
         ended_because=error.message,
+        design=validity.design_digest(study),
     )
 
 
@@ -180,15 +185,14 @@ def _usage(arm: LiveArm, first: Process | None, exited_ns: int) -> Usage | Unset
     )
 
 
-def _phases(arm: LiveArm, first: Process, exited_ns: int) -> Phases:
-    steps = first.step_seconds(0, first.steps)
+def _phases(arm: LiveArm, first: Process, steps: JobSteps, exited_ns: int) -> Phases:
     last_ns = first.stretches[-1][1][-1] if first.stretches else first.start_ns
     last_ns = max(last_ns, first.released_ns)
     return Phases(
         process_start_s=(first.loaded_ns - arm.live.spawned_ns) / 1e9,
         import_s=(first.imported_ns - first.loaded_ns) / 1e9,
         setup_s=(first.start_ns - first.imported_ns) / 1e9,
-        first_step_s=steps[0] if steps else 0.0,
-        steady_s=sum(steps[1:]),
+        first_step_s=steps.seconds[0] if steps.seconds else 0.0,
+        steady_s=sum(steps.seconds[1:]),
         finish_s=(exited_ns - last_ns) / 1e9,
     )

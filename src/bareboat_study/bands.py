@@ -18,9 +18,9 @@ from matplotlib.ticker import MaxNLocator
 from msgspec import UNSET
 
 from bareboat.model import Record, Study, Usage
-from bareboat_study.analysis import Pair
 from bareboat_study.drawing import ARM_COLOURS, AXIS, MUTED, Drawing, arm_legend
 from bareboat_study.numbers import bytes_unit
+from bareboat_study.windows import Pair
 
 #: Points of a curve, over all phases.
 _POINTS = 200

@@ -9,8 +9,13 @@ from dataclasses import dataclass
 
 from bareboat_base.errors import UsageError
 from bareboat_study import families
-from bareboat_study.analysis import Analysis, Metric
+from bareboat_study.analysis import Analysis
+from bareboat_study.measures import Metric
 from bareboat_study.statistics import Comparison, Verdict, compare_means, geometric_mean, verdict_of
+
+#: The deviation of the true log ratio of two arms from one study to the next, which no run of a study shows:
+#: above all, how the pages of a copy lie in the page cache (docs/measurement.md).
+BETWEEN_STUDIES = 0.005
 
 #: Baseline, contender, and the point.
 Place = tuple[str, str, str]
@@ -33,7 +38,7 @@ class Effects:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
     """A metric's ratio of two arms at a point in both studies, and second / first. `verdict` is corrected for
-    the number of points (Holm)."""
+    the number of points (Holm); a secondary metric has none."""
 
     baseline: str
     contender: str
@@ -43,7 +48,7 @@ class Change:
     first: float
     second: float
     comparison: Comparison
-    verdict: Verdict
+    verdict: Verdict | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +85,9 @@ def between(
         if own.diverged or other.diverged:
             diverged.append(place)
             continue
-        compared = compare_means(own.logs, other.logs, margin=margin, confidence=confidence)
+        compared = compare_means(
+            own.logs, other.logs, margin=margin, confidence=confidence, between=BETWEEN_STUDIES
+        )
         made.append(
             Change(
                 baseline=place[0],
@@ -132,7 +139,13 @@ def of_metrics(
     for key, own in one.items():
         if key not in other:
             continue
-        compared = compare_means(own.effects, other[key].effects, margin=margin, confidence=confidence)
+        compared = compare_means(
+            _balanced(own),
+            _balanced(other[key]),
+            margin=margin,
+            confidence=confidence,
+            between=BETWEEN_STUDIES,
+        )
         made.append(
             Change(
                 baseline=arms[0],
@@ -143,7 +156,7 @@ def of_metrics(
                 first=own.comparison.ratio,
                 second=other[key].comparison.ratio,
                 comparison=compared,
-                verdict=compared.verdict,
+                verdict=compared.verdict if own is primary else None,
             )
         )
     made.sort(key=lambda each: each.metric != primary.name)
@@ -155,6 +168,12 @@ def of_metrics(
     )
 
 
+def _balanced(metric: Metric) -> list[float]:
+    """The log ratios of the runs about the ratio of the study, which weighs both orders of the arms alike."""
+    mean = math.fsum(metric.effects) / len(metric.effects)
+    return [effect - mean + math.log(metric.comparison.ratio) for effect in metric.effects]
+
+
 def _named(metric: Metric) -> str:
     return f"{metric.name}, {metric.unit}" if metric.unit else metric.name
 
@@ -164,6 +183,6 @@ def corrected(compared: Sequence[Comparison]) -> list[Verdict]:
     equal = families.holm([each.equivalence_p for each in compared])
     differ = families.holm([each.difference_p for each in compared])
     return [
-        verdict_of(equal_p, differ_p, 1 - each.confidence)
+        verdict_of(each, equal_p, differ_p)
         for each, equal_p, differ_p in zip(compared, equal, differ, strict=True)
     ]

@@ -21,7 +21,8 @@ from bareboat_base.errors import BareboatError, RunError, UsageError
 from bareboat_base.files import untrusted
 from bareboat_base.printable import one_line
 from bareboat_images.store import Store
-from bareboat_study import allocation, prove
+from bareboat_study import allocation, job_steps, prove, validity
+from bareboat_study.job_steps import JobSteps
 from bareboat_study.meterlog import Process, read_rank
 from bareboat_study.metrics import Reader
 from bareboat_study.patterns import Curve, MissingMetricError
@@ -257,8 +258,12 @@ def _machine(site: Site, raw: Path) -> Site:
 
 def _record(study: Study, run: int, arm: _Arm, run_began_s: float, start: JobStart) -> Record:
     first = arm.processes[0] if arm.processes and study.metered else None
-    windows = () if first is None or arm.fault else _windows(study, first, run_began_s)
-    phases = None if first is None else _phases(arm, first)
+    steps = None
+    if first is not None:
+        is_one_machine = study.job.topology.nodes == 1
+        steps = job_steps.of_ranks(arm.processes, is_one_machine=is_one_machine)
+    windows = () if steps is None or arm.fault else _windows(study, steps, run_began_s)
+    phases = None if first is None or steps is None else _phases(arm, first, steps)
     results: Mapping[str, float] = (first.results if first else {}) | arm.numbers
     peaks = tuple(process.peak_rss_bytes for process in arm.processes)
     return Record(
@@ -289,6 +294,8 @@ def _record(study: Study, run: int, arm: _Arm, run_began_s: float, start: JobSta
         job_id=start.job_id,
         starts=(start,),
         ended_because="" if arm.fault is None else arm.fault.message,
+        design="" if run == 0 else validity.design_digest(study),
+        clock="" if steps is None else steps.clock,
         deliveries=deliveries.read(arm.folder),
         world_mark=directory.world_mark(arm.folder),
     )
@@ -306,23 +313,22 @@ def _usage(arm: _Arm, first: Process | None, start: JobStart) -> Usage | UnsetTy
     return usage.read(_series(arm, start), began_s=arm.began_s, phase_ends_s=ends)
 
 
-def _windows(study: Study, first: Process, run_began_s: float) -> tuple[Window, ...]:
+def _windows(study: Study, steps: JobSteps, run_began_s: float) -> tuple[Window, ...]:
     """The steps after the first, in windows of equal numbers: the same steps in each arm make a block."""
     each = study.steps_per_window or 1
     return tuple(
         Window(
             block=block,
-            began_s=max(0.0, first.opened_ns(begin) / 1e9 - run_began_s),
+            began_s=max(0.0, steps.opened_ns[begin] / 1e9 - run_began_s),
             settle=0,
-            step_s=first.step_seconds(begin, begin + each),
+            step_s=steps.seconds[begin : begin + each],
         )
-        for block, begin in enumerate(range(1, first.steps - each + 1, each))
+        for block, begin in enumerate(range(1, len(steps.seconds) - each + 1, each))
     )
 
 
-def _phases(arm: _Arm, first: Process) -> Phases:
+def _phases(arm: _Arm, first: Process, steps: JobSteps) -> Phases:
     """As seen by rank 0; a time between clocks of two machines is 0, which is not compared."""
-    steps = first.step_seconds(0, first.steps)
     last_ns = first.stretches[-1][1][-1] if first.stretches else first.start_ns
     started_s = first.loaded_ns / 1e9 - arm.began_s
     is_here = 0 <= started_s <= arm.wall_s
@@ -330,7 +336,7 @@ def _phases(arm: _Arm, first: Process) -> Phases:
         process_start_s=started_s if is_here else 0.0,
         import_s=(first.imported_ns - first.loaded_ns) / 1e9,
         setup_s=(first.start_ns - first.imported_ns) / 1e9,
-        first_step_s=steps[0] if steps else 0.0,
-        steady_s=sum(steps[1:]),
+        first_step_s=steps.seconds[0] if steps.seconds else 0.0,
+        steady_s=sum(steps.seconds[1:]),
         finish_s=max(0.0, arm.began_s + arm.wall_s - last_ns / 1e9) if is_here else 0.0,
     )

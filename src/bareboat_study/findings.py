@@ -15,11 +15,13 @@ from bareboat.model.matrix import Value, point_text
 from bareboat.model.metric import primary_of
 from bareboat_base.errors import UsageError
 from bareboat_base.printable import counted
-from bareboat_study import analysis, families, pooling, scaling
-from bareboat_study.analysis import Analysis, Correction, Metric, Pair
+from bareboat_study import analysis, families, measures, pooling, scaling, validity, waiting
+from bareboat_study.analysis import Analysis, Correction
+from bareboat_study.measures import Inference, Metric
 from bareboat_study.pooling import Pooled
 from bareboat_study.scaling import Scaling
-from bareboat_study.statistics import Verdict, compare, geometric_mean, verdict_of
+from bareboat_study.statistics import Verdict, verdict_of
+from bareboat_study.windows import Pair
 
 _WORKERS = ("topology.nodes", "topology.ranks_per_node")
 
@@ -141,7 +143,34 @@ def pair_of(
     image = next((each for each in matrix.images if each.digest == arms[1].image_digest), study.image)
     names = {arm.name for arm in arms}
     view = msgspec.structs.replace(study, arms=arms, image=image)
-    return view, [record for record in records if record.arm in names and not record.ended_because]
+    own = [record for record in records if record.arm in names]
+    if any(each.effect for each in matrix.contrasts):
+        # The effects multiply exactly if all are made of the same runs and windows.
+        own = _in_all_arms(study, own, records)
+    return view, own
+
+
+def _in_all_arms(study: Study, own: Sequence[Record], records: Sequence[Record]) -> list[Record]:
+    """The records of two arms; of the runs that ended well, those that did in all arms, with the windows that
+    all arms have."""
+    names = {arm.name for arm in study.arms}
+    blocks: dict[int, list[set[int]]] = {}
+    for record in validity.measured(records):
+        if record.arm in names:
+            blocks.setdefault(record.run, []).append({window.block for window in record.windows})
+    kept = []
+    for record in own:
+        found = blocks.get(record.run, [])
+        if record.warm_up or record.exit_code or record.ended_because:
+            kept.append(record)
+        elif len(found) == len(names):
+            shared = set.intersection(*found)
+            windows = tuple(window for window in record.windows if window.block in shared)
+            kept.append(msgspec.structs.replace(record, windows=windows))
+        else:
+            # It ended well, and another arm did not.
+            kept.append(msgspec.structs.replace(record, ended_because=validity.ELSEWHERE))
+    return kept
 
 
 def _point(
@@ -150,7 +179,7 @@ def _point(
     view, own = pair_of(matrix, contrast, study, records)
     label = matrix.point_text(point)
     try:
-        found = analyse(view, own)
+        found = analyse(view, own, slope=_slope(matrix, study, records))
     except UsageError as error:
         complete = len(analysis.measured_pairs(view, own))
         reason = error.message
@@ -160,53 +189,50 @@ def _point(
     return PointFinding(point=point, label=label, study=view, analysis=found)
 
 
-def analyse(study: Study, records: Sequence[Record]) -> Analysis:
+def _slope(matrix: Matrix, study: Study, records: Sequence[Record]) -> float | None:
+    """What a wait costs at a point, for all of its arms together; None for two arms, which need no other."""
+    if len(study.arms) < 3:
+        return None
+    pairs = []
+    for number in range(1, len(study.arms)):
+        view, own = pair_of(matrix, Contrast(baseline=0, contender=number), study, records)
+        pairs += analysis.measured_pairs(view, own)
+    if not all(record.windows for pair in pairs for record in pair) or not waiting.is_counted(pairs):
+        return None
+    return measures.slope_of(pairs)
+
+
+def analyse(study: Study, records: Sequence[Record], *, slope: float | None = None) -> Analysis:
     """Compare two arms, by the study's own metrics first. Raises UsageError with fewer than two complete
     runs."""
-    built_in = analysis.analyse(study, records)
     primary = primary_of(study.metrics)
     if primary is None:
-        return built_in
-    own = [
-        made
-        for metric in study.metrics
-        if not metric.is_curve
-        and (made := _metric(study, metric, built_in.pairs, primary=metric is primary)) is not None
-    ]
-    own.sort(key=lambda metric: not metric.primary)
-    if not (own and own[0].primary):
-        raise UsageError(f"{primary.name}, the primary metric, is not a number above 0 in every run")
-    others = [dataclasses.replace(metric, primary=False) for metric in built_in.metrics]
-    notes = [note for note in built_in.notes if "no meter" not in note]
-    left_out = {m.name for m in study.metrics if not m.is_curve} - {m.name for m in own}
-    if left_out:
-        notes.append(f"Not compared, because a value is not a number above 0: {', '.join(sorted(left_out))}.")
-    return dataclasses.replace(
-        built_in,
-        metrics=(*own, *others),
-        sentence=analysis.outcome(study, own[0], built_in.diverged),
-        notes=tuple(notes),
-    )
+        return analysis.analyse(study, records, slope=slope)
+    declared = sorted((m for m in study.metrics if not m.is_curve), key=lambda metric: metric is not primary)
+
+    def own(pairs: Sequence[Pair], inference: Inference) -> tuple[list[Metric], list[str]]:
+        made = [
+            measures.make(
+                metric.name,
+                metric.unit,
+                [(_result(pair[0], metric), _result(pair[1], metric)) for pair in pairs],
+                inference,
+                primary=metric is primary,
+                higher_is_better=metric.higher_is_better,
+            )
+            for metric in declared
+        ]
+        if made[0] is None:
+            raise UsageError(f"{primary.name}, the primary metric, is not a number above 0 in every run")
+        missing = sorted(m.name for m, found in zip(declared, made, strict=True) if found is None)
+        notes = [f"Not compared, because a value is not a number above 0: {', '.join(missing)}."]
+        return [metric for metric in made if metric is not None], notes if missing else []
+
+    return analysis.analyse(study, records, slope=slope, own=own)
 
 
-def _metric(study: Study, request: MetricRequest, pairs: Sequence[Pair], *, primary: bool) -> Metric | None:
-    sides = [[float(pair[side].results[request.name]) for pair in pairs] for side in (0, 1)]
-    if not all(math.isfinite(value) and value > 0 for side in sides for value in side):
-        return None
-    effects = tuple(math.log(b / a) for a, b in zip(*sides, strict=True))
-    prove = study.job.prove
-    return Metric(
-        name=request.name,
-        unit=request.unit,
-        higher_is_better=request.higher_is_better,
-        primary=primary,
-        baseline=tuple(sides[0]),
-        contender=tuple(sides[1]),
-        baseline_mean=geometric_mean(sides[0]),
-        contender_mean=geometric_mean(sides[1]),
-        effects=effects,
-        comparison=compare(effects, margin=prove.margin, confidence=prove.confidence),
-    )
+def _result(record: Record, metric: MetricRequest) -> float:
+    return float(record.results[metric.name])
 
 
 # --------------------------------------------------------------------------------------------------
@@ -217,12 +243,12 @@ def _corrected(rows: Sequence[Sequence[PointFinding]]) -> list[list[PointFinding
     """The points with Holm's correction over all points and contrasts. The claims of equivalence are one
     family, those of difference another."""
     known = [each for row in rows for each in row if each.analysis is not None]
-    comparisons = [each.analysis.primary.comparison for each in known if each.analysis]
+    comparisons = [each.analysis.comparison for each in known if each.analysis]
     equivalence = families.holm([comparison.equivalence_p for comparison in comparisons])
     difference = families.holm([comparison.difference_p for comparison in comparisons])
     made = {}
     for each, comparison, equal_p, differ_p in zip(known, comparisons, equivalence, difference, strict=True):
-        verdict = verdict_of(equal_p, differ_p, 1 - comparison.confidence)
+        verdict = verdict_of(comparison, equal_p, differ_p)
         assert each.analysis is not None
         analysed = each.analysis
         if len(known) > 1:
@@ -241,7 +267,7 @@ def _with(analysed: Analysis, correction: Correction) -> Analysis:
     made = dataclasses.replace(
         analysed, corrected=correction, notes=(_holm(correction.comparisons), *analysed.notes)
     )
-    if made.diverged or made.verdict is made.primary.comparison.verdict:
+    if made.verdict is not correction.verdict or made.verdict is made.comparison.verdict:
         return made
     text = f"{made.verdict.value} after the correction for several comparisons; alone: "
     return dataclasses.replace(made, sentence=text + made.sentence)
@@ -252,23 +278,30 @@ def _holm(comparisons: int) -> str:
 
 
 def _pooled(prove: ProveRequest, row: Sequence[PointFinding]) -> Pooled | None:
-    # The speed of a training that diverged is not that of the training.
-    measured = [each.analysis for each in row if each.analysis is not None and not each.analysis.diverged]
-    return pooled_of([each.primary.effects for each in measured], prove)
-
-
-def pooled_of(effects: Sequence[Sequence[float]], prove: ProveRequest) -> Pooled | None:
-    """Pool the log ratios of the runs at each point; None for fewer than two points."""
-    if len(effects) < 2:
+    # The speed of a training that diverged is not that of the training, and a part of a point is not the
+    # point.
+    measured = [
+        each.analysis
+        for each in row
+        if each.analysis is not None and not each.analysis.diverged and each.analysis.is_complete
+    ]
+    if len(measured) < len(row) and any(each.analysis and not each.analysis.is_complete for each in row):
         return None
-    errors = pooling.common_errors(
-        [descriptive.stdev(each) for each in effects], [len(each) for each in effects]
-    )
+    return pooled_of([each.primary for each in measured], prove)
+
+
+def pooled_of(metrics: Sequence[Metric], prove: ProveRequest, *, between: float = 0.0) -> Pooled | None:
+    """Pool a metric's ratios at each point; None for fewer than two points. `between`: the least deviation of
+    the true ratios between them."""
+    if len(metrics) < 2:
+        return None
+    deviations = [descriptive.stdev(each.effects) for each in metrics]
     return pooling.pool(
-        [math.fsum(each) / len(each) for each in effects],
-        errors,
+        [math.log(each.comparison.ratio) for each in metrics],
+        pooling.common_errors(deviations, [len(each.effects) for each in metrics]),
         margin=prove.margin,
         confidence=prove.confidence,
+        between=between,
     )
 
 
@@ -374,7 +407,9 @@ def sentence(
     counts = [f"equivalent within {margin} {place} {found.count(Verdict.EQUIVALENT)} of {total} {places}"]
     for verdict, words in (
         (Verdict.DIFFERENT, "different"),
-        (Verdict.NOT_ENOUGH, "not enough evidence"),
+        (Verdict.UNDECIDED, "undecided"),
+        (Verdict.TOO_NOISY, "too noisy"),
+        (Verdict.INCOMPLETE, "incomplete"),
         (Verdict.DIVERGED, "the training diverged"),
         (None, "not measured"),
     ):
@@ -385,7 +420,8 @@ def sentence(
     text = f"{effect}{name}{found.contender} / {found.baseline}: {', '.join(counts)}"
     if found.pooled is not None:
         pooled = found.pooled
-        text += f"; pooled {pooled.ratio:.4f} [{pooled.low:.4f}, {pooled.high:.4f}], {pooled.verdict}"
+        text += f"; pooled {pooled.ratio:.4f} [{pooled.low:.4f}, {pooled.high:.4f}]"
+        text += f", {pooled.verdict}" if pooled.verdict else ", too few to judge"
     return text
 
 
@@ -401,7 +437,8 @@ def _notes(matrix: Matrix, contrasts: Sequence[ContrastFinding], failures: Seque
     if any(each.pooled for each in contrasts):
         notes.append(
             "Pooled: the mean over the points by a random-effects model (REML, interval of Hartung and "
-            "Knapp). tau is the deviation of the true ratios between points."
+            "Knapp, never narrower than the normal one). tau is the deviation of the true ratios between "
+            f"points. No verdict below {pooling.LEAST_POINTS} points."
         )
     if len(contrasts) == 3 and contrasts[0].contrast.effect:
         notes.append("The effects multiply: container x software stack = both.")
@@ -410,5 +447,5 @@ def _notes(matrix: Matrix, contrasts: Sequence[ContrastFinding], failures: Seque
     for contrast in contrasts:
         for each in contrast.points:
             if each.analysis is not None:
-                notes += [note for note in each.analysis.notes if "meter" in note or "busy" in note]
+                notes += [note for note in each.analysis.notes if "meter" in note or "order" in note]
     return list(dict.fromkeys(notes))

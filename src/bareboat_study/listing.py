@@ -91,6 +91,6 @@ def _runs(folder: Path) -> list[Path]:
 def keep_verdicts(store: Store, found: Sequence[tuple[Study, Sequence[Record], Analysis]]) -> None:
     """Store what the analysis found, for the list of runs."""
     for study, _, analysis in found:
-        comparison = analysis.primary.comparison
+        comparison = analysis.comparison
         kept = Verdict(verdict=analysis.verdict.value, sentence=analysis.sentence, runs=comparison.runs)
         store.write(store.run(study.id) / _VERDICT, codec.to_json(kept))

@@ -17,7 +17,7 @@ import msgspec
 
 from bareboat import render
 from bareboat.model import Arm, Image, Job, Matrix, Plan, Record, Site, Study
-from bareboat.model.matrix import point_text, with_repeats
+from bareboat.model.matrix import with_repeats
 from bareboat.runs import provenance
 from bareboat_base import __version__, codec
 from bareboat_base.clock import utc_now
@@ -25,9 +25,9 @@ from bareboat_base.errors import BareboatError, RunError, UsageError
 from bareboat_base.files import untrusted
 from bareboat_base.printable import counted
 from bareboat_images.store import LIST_RUNS, Store
-from bareboat_study import allocation, blocks, prove, published
+from bareboat_study import allocation, blocks, prove, published, turns
 from bareboat_study.published import Published
-from bareboat_study.studyfile import StudyRequest, same_arms
+from bareboat_study.studyfile import StudyRequest
 
 FILE = "matrix.json"
 
@@ -44,10 +44,7 @@ def design(
 ) -> Matrix:
     """Write down the design of a new study; nothing has run yet. `cells[point][arm]`; `published_table`: the
     CSV of `study/published.py`.
-
-    Raises UsageError for two arms that would run the same.
     """
-    check(request, cells)
     images = {image.digest: image for row in cells for _, image in row}
     run_id = store.new_run(request.name)
     matrix = Matrix(
@@ -66,12 +63,14 @@ def design(
         site=site,
         bareboat_version=__version__,
         fixed=tuple(tuple(sorted(keys)) for keys in request.fixed),
+        seed=turns.drawn_seed(request.prove.seed),
     )
     with store.whole_run(run_id):
         others = [job for row in request.jobs for job in row]
         provenance.keep(store, run_id, request.jobs[0][-1], site, others=others)
         for point, row in enumerate(cells):
             study = study_of(request, cells, site, point, matrix.point_id(point), matrix.created_at)
+            study = msgspec.structs.replace(study, seed=matrix.order_seed)
             store.run(study.id).mkdir(parents=True)
             prove.keep(store, study)
             if allocation.is_queued(study):
@@ -91,7 +90,7 @@ def study_of(
         id=name,
         created_at=at or utc_now(),
         job=_job(request, point),
-        arms=_arms(request, point, cells[point]),
+        arms=_arms(request, cells[point]),
         image=cells[point][-1][1],
         site=site,
         bareboat_version=__version__,
@@ -101,13 +100,8 @@ def study_of(
     )
 
 
-def check(request: StudyRequest, cells: Sequence[Sequence[Cell]]) -> list[tuple[Arm, ...]]:
-    """The arms of each point. Raises UsageError for two that would run the same."""
-    return [_arms(request, point, row) for point, row in enumerate(cells)]
-
-
-def _arms(request: StudyRequest, point: int, row: Sequence[Cell]) -> tuple[Arm, ...]:
-    found = tuple(
+def _arms(request: StudyRequest, row: Sequence[Cell]) -> tuple[Arm, ...]:
+    return tuple(
         Arm(
             name=name,
             engine=plan.engine,
@@ -117,11 +111,6 @@ def _arms(request: StudyRequest, point: int, row: Sequence[Cell]) -> tuple[Arm, 
         )
         for name, (plan, image) in zip(request.arms, row, strict=True)
     )
-    seen: dict[str, str] = {}
-    for arm in found:
-        if (same := seen.setdefault(arm.script, arm.name)) != arm.name:
-            raise same_arms(same, arm.name, point_text(request.factors, request.points[point]))
-    return found
 
 
 def _job(request: StudyRequest, point: int) -> Job:
@@ -186,7 +175,7 @@ def missing(store: Store, matrix: Matrix) -> list[tuple[int, int]]:
     """(run, point) of the runs that are left, in their order; only warm-ups while the number of repeats is
     not known."""
     repeats = matrix.repeats or 0
-    order = blocks.schedule(matrix.prove.seed, len(matrix.points), repeats)
+    order = blocks.schedule(matrix.order_seed, len(matrix.points), repeats)
     left = [(run, point) for run, point in order if not _is_done(store, matrix, point, run)]
     # The number of repeats follows from the warm-ups, so a study without it has runs left.
     return left or ([] if matrix.repeats else order[:1])
@@ -238,7 +227,7 @@ def missing_warm_ups(store: Store, matrix: Matrix) -> list[tuple[int, int]]:
     """(0, point) of the points without one."""
     return [
         (run, point)
-        for run, point in blocks.schedule(matrix.prove.seed, len(matrix.points), 0)
+        for run, point in blocks.schedule(matrix.order_seed, len(matrix.points), 0)
         if not _is_done(store, matrix, point, run)
     ]
 

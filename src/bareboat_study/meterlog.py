@@ -32,6 +32,8 @@ class Process:
     loaded_ns: int
     imported_ns: int
     start_ns: int
+    #: the ranks work without each other
+    independent: bool = False
     #: when the gate let this rank continue after its last step
     released_ns: int = 0
     ended_ns: int = 0
@@ -49,24 +51,19 @@ class Process:
     def steps(self) -> int:
         return sum(len(ends) for _, ends in self.stretches)
 
-    def step_seconds(self, first: int, last: int) -> tuple[float, ...]:
-        """Seconds of the steps first..last-1, counted from 0."""
-        seconds: list[float] = []
+    def step_times(self) -> list[tuple[int, int]]:
+        """Begin and end of every step; a wait at a gate is in none."""
+        found = []
         for opened_ns, ends_ns in self.stretches:
             begin = opened_ns
             for end in ends_ns:
-                seconds.append((end - begin) / 1e9)
+                found.append((begin, end))
                 begin = end
-        return tuple(seconds[first:last])
+        return found
 
-    def opened_ns(self, step: int) -> int:
-        """When step `step`, counted from 0, began."""
-        done = 0
-        for opened_ns, ends_ns in self.stretches:
-            if step < done + len(ends_ns):
-                return opened_ns if step == done else ends_ns[step - done - 1]
-            done += len(ends_ns)
-        return self.ended_ns
+    def step_seconds(self, first: int, last: int) -> tuple[float, ...]:
+        """Seconds of the steps first..last-1, counted from 0."""
+        return tuple((end - begin) / 1e9 for begin, end in self.step_times()[first:last])
 
     @property
     def phase_ends_ns(self) -> tuple[int, int, int, int, int]:
@@ -94,6 +91,7 @@ class Begun(Struct, tag_field="kind", tag="process"):
     samples_per_step: float | NotFinite
     loaded_ns: _Ns
     imported_ns: _Ns
+    independent: bool = False
 
 
 class World(Struct, tag_field="kind", tag="world"):
@@ -178,6 +176,7 @@ def read_rank(folder: Path, rank: int) -> Process:
                         loaded_ns=said.loaded_ns,
                         imported_ns=said.imported_ns,
                         start_ns=said.imported_ns,
+                        independent=said.independent,
                     )
                 case World(size=size) if process is not None:
                     if size != process.world_size:

@@ -10,8 +10,9 @@ from bareboat.model import Image, Matrix, Site, Study
 from bareboat.model.matrix import shown
 from bareboat_base.printable import counted, plain
 from bareboat_study import allocation
-from bareboat_study.analysis import WITH_WAITS, Analysis
+from bareboat_study.analysis import Analysis
 from bareboat_study.findings import StudyFindings
+from bareboat_study.measures import ADJUSTED
 from bareboat_study.numbers import percent
 from bareboat_study.report_values import latex
 
@@ -71,21 +72,26 @@ def _as_file(text: str, version: str, study: str, images: Iterable[Image]) -> st
 
 def _of_pair(study: Study, analysis: Analysis, style: _Style) -> Iterator[str]:
     """Sentences."""
-    c = analysis.primary.comparison
+    c = analysis.comparison
     baseline, contender = (style.escape(arm.name) for arm in study.arms)
     yield (
         f"We compared {contender} with {baseline} for the command {style.code(shlex.join(study.job.command))}"
         f"{_made(study.bareboat_version, study.id, study.created_at, style)}"
     )
     yield from _environment([study], study.site, [study.image], style.escape)
-    yield f"{_warm_up(study)}, we did {c.runs} runs of {_processes(study)} per arm."
+    yield f"{_warm_up(study)}, we did {_runs(analysis)} of {_processes(study)} per arm."
+    if analysis.censored is not None:
+        yield f"Runs {style.escape(analysis.censored.text([arm.name for arm in study.arms]))}."
+    if not analysis.is_complete:
+        yield "The study is incomplete, so it has no verdict yet."
     yield from _order(study, style)
     yield from _waits([analysis])
     yield (
         f"Ratios are geometric means over the {c.runs} runs, with {style.escape(percent(c.confidence))} "
-        f"intervals from Student's t distribution ({c.runs - 1} degrees of freedom)."
+        f"intervals from Student's t distribution ({c.freedom:g} degrees of freedom"
+        f"{', the order of the starts estimated' if c.order is not None else ''})."
     )
-    yield _test(analysis.primary.name, c.margin, c.confidence, style)
+    yield _test(analysis.primary.name, c.margin, c.confidence, style, is_bound=analysis.is_bound)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -102,6 +108,8 @@ def _of_matrix(matrix: Matrix, points: Sequence[Study], found: StudyFindings, st
     yield f"We compared {pairs}{what}{_made(matrix.bareboat_version, matrix.id, matrix.created_at, style)}"
     yield from _environment(points, matrix.site, matrix.images, e)
     repeats = "runs" if matrix.repeats is None else f"{matrix.repeats} runs"
+    if found.missing:
+        repeats = f"{repeats} (planned; {found.missing} are left, so the study is incomplete)"
     shapes = {_processes(each) for each in points}
     of = f" of {shapes.pop()}" if len(shapes) == 1 else ""
     yield f"{_warm_up(first)}, we did {repeats}{of} per arm{' and point' * several}."
@@ -121,7 +129,8 @@ def _of_matrix(matrix: Matrix, points: Sequence[Study], found: StudyFindings, st
         f"Ratios are geometric means over the runs{' of a point' * several}, with "
         f"{e(percent(prove.confidence))} intervals from Student's t distribution."
     )
-    yield _test(found.metric, prove.margin, prove.confidence, style)
+    bound = bool(analyses) and all(each.is_bound for each in analyses)
+    yield _test(found.metric, prove.margin, prove.confidence, style, is_bound=bound)
     claims = len(analyses)
     if claims > 1:
         yield (
@@ -142,6 +151,17 @@ def _factors(matrix: Matrix, e: Callable[[str], str]) -> str:
     columns = zip(matrix.factors, zip(*matrix.points, strict=True), strict=True)
     values = [f"{e(name)} ({', '.join(e(shown(v)) for v in dict.fromkeys(of))})" for name, of in columns]
     return f" at {len(matrix.points)} points, of {_listed(values)}"
+
+
+def _runs(analysis: Analysis) -> str:
+    if not analysis.is_complete:
+        return f"{analysis.done} of {analysis.planned} planned runs"
+    if analysis.looks > 1:
+        return (
+            f"{analysis.comparison.runs} runs (a group-sequential design with {analysis.looks} interim and "
+            "final analyses, each tested at an equal share of the level)"
+        )
+    return f"{analysis.comparison.runs} runs"
 
 
 def _failed(runs: int) -> str:
@@ -177,55 +197,57 @@ def _warm_up(study: Study) -> str:
 
 def _order(study: Study, style: _Style) -> Iterator[str]:
     """How the arms took turns, and what the value of a run is."""
-    seed = study.job.prove.seed
+    seed = study.order_seed
     if allocation.is_queued(study):
         yield (
             f"All arms ran in the same jobs of {style.escape(str(study.job.scheduler))} and on the same "
-            f"nodes, one whole run after another, in an order that was drawn for each run (seed {seed})."
+            f"nodes, one whole run after another, in a balanced random order (seed {seed})."
         )
     elif not study.metered:
-        yield (
-            "The arms ran one whole run after another, in an order that was drawn for each run (seed "
-            f"{seed})."
-        )
+        yield (f"The arms ran one whole run after another, in a balanced random order (seed {seed}).")
     if not study.metered:
         yield "The value of a run is the log ratio of two arms in it."
         return
-    settling = f"first {study.settle} were" if study.settle > 1 else "first was"
-    excluded = f", of which the {settling} excluded" if study.settle else ""
+    settling = f"first {study.settle} are" if study.settle > 1 else "first is"
+    excluded = f", of which the {settling} for settling" if study.settle else ""
     steps = f"windows of {study.steps_per_window} training steps{excluded}"
     if allocation.is_queued(study):
         yield f"The steps of a run were divided into {steps}; the same windows of two arms make a pair."
     else:
         yield (
             f"In each run, the arms were started as new processes and took turns in {steps}; the order of "
-            f"the arms was drawn for each group of windows (seed {seed})."
+            f"the starts and of the windows was random and balanced (seed {seed})."
         )
     yield (
-        f"The value of a run is the 20 {style.escape('%')} trimmed mean of the log ratios of its pairs of "
-        "windows."
+        "The throughput of an arm in a run is its samples over the total time of all steps of its windows, "
+        "and the value of a run is the log ratio of the throughputs of two arms."
     )
 
 
 def _waits(analyses: Sequence[Analysis]) -> Iterator[str]:
-    """What the throughput is of which the waits for a processor were taken out."""
-    adjusted = sum(any(m.name == WITH_WAITS for m in each.metrics) for each in analyses)
+    """What the adjusted throughput is."""
+    adjusted = sum(any(m.name == ADJUSTED for m in each.metrics) for each in analyses)
     if not adjusted:
         return
     where = "" if adjusted == len(analyses) else f", in {adjusted} of {len(analyses)} comparisons"
     yield (
-        "The time that the arms waited for a busy processor was removed from the step times by an analysis "
-        f"of covariance, with the wait of each window, as the kernel counts it, as covariate{where}; the "
-        "throughput with these waits is reported as a secondary metric."
+        "As a secondary metric, the time that the arms waited for a busy processor was removed from the step "
+        "times by an analysis of covariance, with the wait of each window, as the kernel counts it, as "
+        f"covariate{where}."
     )
 
 
-def _test(metric: str, margin: float, confidence: float, style: _Style) -> str:
+def _test(metric: str, margin: float, confidence: float, style: _Style, *, is_bound: bool) -> str:
     e = style.escape
+    before = (
+        " that was set before the study, with the number of runs, the seed and the metrics: each record "
+        "holds the digest of this design"
+    )
     return (
         f"The primary metric was the {e(metric)}. Equivalence was tested by two one-sided "
         f"tests{style.cite(TOST, 'Schuirmann 1987')}, each at a level of {e(percent(1 - confidence))}, with "
-        f"a margin of {e(f'±{margin * 100:g} %')} that was set before the study."
+        f"a margin of {e(f'±{margin * 100:g} %')}{before if is_bound else ''}. "
+        "Secondary metrics were not tested."
     )
 
 

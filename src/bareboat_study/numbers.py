@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from bareboat_study.analysis import Goal, Metric
-    from bareboat_study.statistics import Comparison
+    from bareboat_study.analysis import Goal
+    from bareboat_study.measures import Metric
+    from bareboat_study.statistics import Estimate
 
 
 def ratio_text(value: float, width: float) -> str:
@@ -22,7 +23,7 @@ def interval_text(metric: Metric) -> str:
     return f"{ratio} [{low}, {high}]"
 
 
-def ratio_and_bounds(found: Comparison) -> tuple[str, str, str]:
+def ratio_and_bounds(found: Estimate) -> tuple[str, str, str]:
     ratio, low, high = (ratio_text(v, found.high - found.low) for v in (found.ratio, found.low, found.high))
     return ratio, low, high
 

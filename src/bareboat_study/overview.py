@@ -81,7 +81,7 @@ def _ratios(matrix: Matrix, contrast: ContrastFinding, number: int) -> Drawing:
         tuple(safe_log(value) for value in (c.low, c.ratio, c.high))
         for each in rows
         if each.analysis is not None
-        for c in (each.analysis.primary.comparison,)
+        for c in (each.analysis.comparison,)
     ]
     pooled = contrast.pooled
     last = len(rows) + (pooled is not None)
@@ -100,7 +100,7 @@ def _ratios(matrix: Matrix, contrast: ContrastFinding, number: int) -> Drawing:
                     "no verdict", (0, -row), color=MUTED, va="center", ha="center", fontsize="small"
                 )
                 continue
-            c = each.analysis.primary.comparison
+            c = each.analysis.comparison
             is_equivalent = each.verdict is Verdict.EQUIVALENT
             _interval(axes, -row, (c.low, c.ratio, c.high), reach, filled=is_equivalent)
         if pooled is not None:
@@ -158,7 +158,7 @@ def _heat_map(matrix: Matrix, contrast: ContrastFinding, number: int) -> Drawing
         panels.setdefault(tuple(point[at] for at in others), {})[point[down], point[across]] = each
     full = max(
         2 * margin_logs(matrix.prove.margin)[1],
-        *(abs(safe_log(a.primary.comparison.ratio)) for each in contrast.points if (a := each.analysis)),
+        *(abs(safe_log(a.comparison.ratio)) for each in contrast.points if (a := each.analysis)),
     )
     rows, columns = levels[down], levels[across]
     names = tuple(matrix.factors[at] for at in others)
@@ -197,7 +197,7 @@ def _cell(axes: Any, x: float, y: float, found: PointFinding, full: float) -> No
     if found.analysis is None:
         axes.annotate("none", (x, y), ha="center", va="center", color=MUTED)
         return
-    c = found.analysis.primary.comparison
+    c = found.analysis.comparison
     log = safe_log(c.ratio)
     strength = 0.55 * min(abs(log) / full, 1.0)
     axes.fill_between(

@@ -18,7 +18,7 @@ from scipy.special import stdtrit
 
 from bareboat.model import Record, Study
 from bareboat_study import bands
-from bareboat_study.analysis import Analysis, Metric, Pair, mean_step_s
+from bareboat_study.analysis import Analysis
 from bareboat_study.drawing import (
     ARM_COLOURS,
     ARM_MARKERS,
@@ -39,8 +39,10 @@ from bareboat_study.drawing import (
     safe_log,
     titled,
 )
+from bareboat_study.measures import Metric
 from bareboat_study.numbers import bytes_unit, interval_text, percent
 from bareboat_study.statistics import geometric_mean
+from bareboat_study.windows import Pair, step_s
 
 #: Field of `Phases`, its name on the page, its colour (the same palette, without the arms' two).
 PHASES = (
@@ -59,7 +61,7 @@ _MEMORY_POINTS = 240
 def throughputs(record: Record) -> tuple[tuple[float, float], ...]:
     """(began_s, samples/s) of every window; steps/s when the script gives no samples per step."""
     per_step = record.samples_per_step or 1.0
-    return tuple((window.began_s, per_step / mean_step_s(window)) for window in record.windows)
+    return tuple((window.began_s, per_step / step_s(window)) for window in record.windows)
 
 
 def number(value: float) -> str:
@@ -74,7 +76,7 @@ def number(value: float) -> str:
 def forest(study: Study, analysis: Analysis) -> Drawing:
     """One row per metric, the primary first: ratio, interval, the line at 1 and the margin as a band."""
     metrics = sorted(analysis.metrics, key=lambda metric: not metric.primary)
-    comparison = analysis.primary.comparison
+    comparison = analysis.comparison
     half = _forest_reach(analysis)
 
     def draw(figure: Figure) -> None:
@@ -109,7 +111,7 @@ def figures(study: Study, analysis: Analysis) -> tuple[Drawing, ...]:
         _windows(study, runs) if any(r.windows for r in every) else None,
         _walls(study, runs) if not any(r.windows for r in every) else None,
         _pairs(study, analysis.primary),
-        _effects(study, runs, analysis.primary),
+        _effects(study, runs, analysis),
         _phases(study, runs) if all(r.phases for r in every) else None,
     ]
     sampled = bands.figures(study, runs)
@@ -125,7 +127,7 @@ def _forest_reach(analysis: Analysis) -> float:
     def extent(metric: Metric) -> float:
         return max(abs(safe_log(metric.comparison.low)), abs(safe_log(metric.comparison.high)))
 
-    margin = max(map(abs, margin_logs(analysis.primary.comparison.margin)))
+    margin = max(map(abs, margin_logs(analysis.comparison.margin)))
     least = max(2 * margin, 1.1 * extent(analysis.primary))
     return max([least, *(1.1 * e for e in map(extent, analysis.metrics) if e <= 3 * least)])
 
@@ -144,7 +146,7 @@ def _forest_row(axes: Any, metric: Metric, y: float, half: float) -> None:
     axes.text(1, y + 0.33, interval_text(metric), transform=beside, ha="right", va="center", weight=weight)
     axes.plot([low, high], [y, y], color=INK, lw=1.2, solid_capstyle="butt")
     if metric.primary:
-        inner = (high - low) / 2 * _one_sided_share(c.runs, c.confidence)
+        inner = (high - low) / 2 * _one_sided_share(c.freedom, c.confidence)
         axes.plot([middle - inner, middle + inner], [y, y], color=INK, lw=3.4, solid_capstyle="butt")
     if abs(middle) <= half:
         axes.plot(middle, y, marker="D", ms=7 if metric.primary else 5, mec=INK,
@@ -154,9 +156,9 @@ def _forest_row(axes: Any, metric: Metric, y: float, half: float) -> None:
             axes.plot(edge, y, marker=marker, ms=6, color=INK, clip_on=False, zorder=5)
 
 
-def _one_sided_share(runs: int, confidence: float) -> float:
+def _one_sided_share(freedom: float, confidence: float) -> float:
     """The width of TOST's interval relative to the two-sided one with this confidence."""
-    one_sided, two_sided = (stdtrit(runs - 1, p) for p in (confidence, (1 + confidence) / 2))
+    one_sided, two_sided = (stdtrit(freedom, p) for p in (confidence, (1 + confidence) / 2))
     return float(one_sided / two_sided)
 
 
@@ -189,7 +191,7 @@ def _windows(study: Study, runs: Sequence[Pair]) -> Drawing:
         axes.set_xlabel("run (windows from left to right in their order of time)")
         arm_legend(figure, study)
 
-    caption = "One point per window of training steps, settling steps excluded. Lines: medians per run."
+    caption = "One point per window of training steps. Lines: medians per run."
     if outside:
         caption += f" {outside} of {len(points)} windows are beyond the axis and drawn at its edge."
     return Drawing(
@@ -246,11 +248,11 @@ def _pairs(study: Study, metric: Metric) -> Drawing:
     return Drawing(name="pairs", title=title, caption=caption, draw=draw, height_in=3.1)
 
 
-def _effects(study: Study, runs: Sequence[Pair], metric: Metric) -> Drawing:
+def _effects(study: Study, runs: Sequence[Pair], analysis: Analysis) -> Drawing:
     """Log ratios: a dot per block, a thick line per run, the interval over all runs at the right."""
+    metric, c = analysis.primary, analysis.comparison
     effects, blocks = metric.effects, metric.blocks
     numbers = [pair[0].run for pair in runs]
-    c = metric.comparison
     least = [*effects, safe_log(c.low), safe_log(c.high), *margin_logs(c.margin)]
     flat = [value for values in blocks for value in values]
     robust = robust_limits(flat) if flat else (0.0, 0.0)

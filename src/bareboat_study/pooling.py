@@ -6,7 +6,9 @@ points. Estimated by restricted maximum likelihood (REML), with the interval of 
 
 Sources: Viechtbauer (2005), Journal of Educational and Behavioral Statistics 30, 261-293 (REML);
 Knapp and Hartung (2003), Statistics in Medicine 22, 2693-2710 (interval);
-Higgins and Thompson (2002), Statistics in Medicine 21, 1539-1558 (I2).
+Röver, Knapp and Friede (2015), BMC Medical Research Methodology 15, 99 (its floor);
+Higgins, Thompson and Spiegelhalter (2009), Journal of the Royal Statistical Society A 172, 137-159
+(prediction); Higgins and Thompson (2002), Statistics in Medicine 21, 1539-1558 (I2).
 """
 
 from __future__ import annotations
@@ -21,9 +23,12 @@ from numpy.typing import NDArray
 from scipy import optimize, special
 
 from bareboat_base.errors import UsageError
-from bareboat_study.statistics import exp, upper_tail
+from bareboat_study.statistics import Verdict, exp, upper_tail
 
 Floats = NDArray[np.float64]
+
+#: Fewer get no verdict: their deviation is hardly known.
+LEAST_POINTS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,13 +37,16 @@ class Pooled:
 
     `tau`: the deviation of the true log ratios between points; 0.01 is about 1 %. `i2`: the share of the
     variance of the points' ratios that is not noise of their runs, from 0 to 1. `q` and `q_p`: Cochran's
-    test of equal ratios. `equivalence_p` and `difference_p` as those of a `Comparison`.
+    test of equal ratios. `next_low`, `next_high`: the prediction interval, which holds the true ratio of
+    another such point. `equivalence_p` and `difference_p` as those of a `Comparison`.
     """
 
     points: int
     ratio: float
     low: float
     high: float
+    next_low: float
+    next_high: float
     confidence: float
     margin: float
     tau: float
@@ -49,15 +57,25 @@ class Pooled:
     difference_p: float
 
     @property
-    def verdict(self) -> str:
+    def verdict(self) -> Verdict | None:
+        """None for too few points, whose deviation is hardly known."""
+        if self.points < LEAST_POINTS:
+            return None
         alpha = 1 - self.confidence
         if self.equivalence_p <= alpha:
-            return "equivalent"
-        return "different" if self.difference_p <= alpha else "not enough evidence"
+            return Verdict.EQUIVALENT
+        return Verdict.DIFFERENT if self.difference_p <= alpha else Verdict.UNDECIDED
 
 
-def pool(effects: Sequence[float], errors: Sequence[float], *, margin: float, confidence: float) -> Pooled:
-    """Pool log ratios with their standard errors.
+def pool(
+    effects: Sequence[float],
+    errors: Sequence[float],
+    *,
+    margin: float,
+    confidence: float,
+    between: float = 0.0,
+) -> Pooled:
+    """Pool log ratios with their standard errors. `between`: tau is at least this.
 
     An error of 0, from runs of equal length, counts as the smallest positive one of the others. Raises
     UsageError for fewer than two points, different numbers of effects and errors, or values that are not
@@ -76,16 +94,22 @@ def pool(effects: Sequence[float], errors: Sequence[float], *, margin: float, co
     v = np.maximum(variances, float(np.min(positive)) if positive.size else 1e-20)
     freedom = len(y) - 1
 
-    tau2 = _reml(y, v)
+    tau2 = max(_reml(y, v), between**2)
     mean, error = _hartung_knapp(y, v + tau2)
     half = float(special.stdtrit(freedom, 0.5 + confidence / 2)) * error
     q = float(np.sum((y - np.average(y, weights=1 / v)) ** 2 / v))
     bound = math.log1p(margin)
+    # Of a new point: its own deviation, and the error of the mean (Higgins et al. 2009).
+    spread = float(special.stdtrit(max(1, len(y) - 2), 0.5 + confidence / 2)) * math.hypot(
+        math.sqrt(tau2), error
+    )
     return Pooled(
         points=len(y),
         ratio=math.exp(mean),
         low=exp(mean - half),
         high=exp(mean + half),
+        next_low=exp(mean - spread),
+        next_high=exp(mean + spread),
         confidence=confidence,
         margin=margin,
         tau=math.sqrt(tau2),
@@ -111,11 +135,12 @@ def common_errors(deviations: Sequence[float], runs: Sequence[int]) -> list[floa
 
 
 def _hartung_knapp(y: Floats, total: Floats) -> tuple[float, float]:
-    """The weighted mean, and its error from the observed scatter."""
+    """The weighted mean, and its error from the observed scatter, at least that of the model: points that
+    agree by chance make no interval narrower than their errors allow (Röver et al. 2015)."""
     w = 1 / total
     mean = float(np.average(y, weights=w))
     spread = float(np.sum(w * (y - mean) ** 2)) / (len(y) - 1)
-    return mean, math.sqrt(spread / float(np.sum(w)))
+    return mean, math.sqrt(max(1.0, spread) / float(np.sum(w)))
 
 
 def _reml(y: Floats, v: Floats) -> float:

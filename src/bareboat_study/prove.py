@@ -11,21 +11,24 @@ from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
+from msgspec import UNSET
 
 from bareboat import registry, render
 from bareboat.model import Arm, Image, Job, Plan, Record, Site, Study
 from bareboat.runs import directory, provenance, usage
 from bareboat_base import __version__, codec
 from bareboat_base.clock import utc_now
-from bareboat_base.errors import UsageError
+from bareboat_base.errors import RunError, UsageError
 from bareboat_base.files import untrusted
 from bareboat_images.store import LIST_RUNS, Store
-from bareboat_study import quick
-from bareboat_study.arms import Design
+from bareboat_study import quick, sequential, turns
+from bareboat_study.arms import Design, failed_record
 from bareboat_study.runs import do_run
 
 #: The files of one run's directory and of a study's scripts, baseline first.
 _FILES = ("baseline", "contender")
+#: The directory of attempts that failed and were repeated.
+_FAILED = "failed"
 #: In a run's directory: its seconds.
 _TOOK = "took_s"
 #: Of the output of a run that is kept.
@@ -56,6 +59,7 @@ def design_study(store: Store, job: Job, plans: tuple[Plan, Plan], image: Image,
         image=image,
         site=site,
         bareboat_version=__version__,
+        seed=turns.drawn_seed(job.prove.seed),
     )
     with store.whole_run(run_id):
         provenance.keep(store, run_id, job, site)
@@ -90,13 +94,17 @@ def read_study(store: Store, run_id: str) -> Study:
 
 
 def read_records(store: Store, study: Study) -> list[Record]:
-    """All records of a study, in the order of the runs, warm-up first."""
-    return [
-        store.read(_run_folder(store, study, run) / f"{name}.json", Record)
-        for run in _all_runs(study)
-        if _run_folder(store, study, run).is_dir()
-        for name in file_names(study)
-    ]
+    """All records of a study, in the order of the runs, warm-up first; those of failed attempts at the
+    end."""
+    folders = [_run_folder(store, study, run) for run in _all_runs(study)]
+    folders = [folder for folder in folders if folder.is_dir()] + _failed_attempts(store, study)
+    return [store.read(folder / f"{name}.json", Record) for folder in folders for name in file_names(study)]
+
+
+def _failed_attempts(store: Store, study: Study) -> list[Path]:
+    """The directories of runs that failed and were repeated, in their order."""
+    folder = store.run(study.id) / _FAILED
+    return sorted(folder.iterdir()) if folder.is_dir() else []
 
 
 def file_names(study: Study) -> tuple[str, ...]:
@@ -122,11 +130,46 @@ def conduct(store: Store, study: Study, *, say: Callable[[str], None]) -> Study:
         scripts = write_scripts(store, study)
         while left := missing_runs(store, study):
             run, began = left[0], time.monotonic()
-            label = "warm-up" if run == 0 else f"run {run} of {study.job.prove.repeats}"
-            study = measure(store, study, run, scripts, say=headed(say, label))
+            most = "at most " if sequential.is_sequential(study) else ""
+            label = "warm-up" if run == 0 else f"run {run} of {most}{study.job.prove.repeats}"
+            try:
+                study = measure(store, study, run, scripts, say=headed(say, label))
+            except RunError as error:
+                if run > 0:
+                    _keep_failure(store, study, run, error)
+                raise
+            study = _decided(store, study, run)
             if run == 0 and (shorter := quick.shortened(study, time.monotonic() - began)) != study:
                 study = shorter
                 keep(store, study)
+    return study
+
+
+def _keep_failure(store: Store, study: Study, run: int, error: RunError) -> None:
+    """Store that a run failed. It is repeated, and its arms are compared by their failures, too: runs that
+    are only counted when they succeed would be a selection."""
+    attempt = len(_failed_attempts(store, study)) + 1
+    with store.scratch(own=True) as scratch:
+        done = scratch / "done"
+        done.mkdir()
+        for name, arm in zip(file_names(study), study.arms, strict=True):
+            failed = msgspec.structs.replace(failed_record(study, run, arm, error), attempt=attempt)
+            (done / f"{name}.json").write_bytes(codec.to_json(failed))
+        (store.run(study.id) / _FAILED).mkdir(exist_ok=True)
+        store.publish(done, store.run(study.id) / _FAILED / f"{attempt:04d}")
+
+
+def _decided(store: Store, study: Study, run: int) -> Study:
+    """The study, which ends after this run if it is one of its looks and decides. The data
+    are analysed only at the looks that the design fixes."""
+    if not sequential.is_sequential(study) or run not in sequential.looks(study.job.prove.repeats):
+        return study
+    from bareboat_study import analysis
+
+    found = analysis.analyse(study, read_records(store, study))
+    if found.is_complete and found.planned < study.job.prove.repeats:
+        study = msgspec.structs.replace(study, decided_after=found.planned)
+        keep(store, study)
     return study
 
 
@@ -195,7 +238,7 @@ def took_s(store: Store, study: Study, run: int) -> float:
 
 
 def _all_runs(study: Study) -> range:
-    return range(study.job.prove.repeats + 1)
+    return range((study.job.prove.repeats if study.decided_after is UNSET else study.decided_after) + 1)
 
 
 def _run_folder(store: Store, study: Study, run: int) -> Path:

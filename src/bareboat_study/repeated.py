@@ -11,13 +11,15 @@ from bareboat.model import Contrast, Record, Study
 from bareboat_base.errors import UsageError
 from bareboat_study import text
 from bareboat_study.analysis import Analysis
+from bareboat_study.change import BETWEEN_STUDIES
 from bareboat_study.findings import ContrastFinding, PointFinding, pooled_of, sentence
-from bareboat_study.pooling import Pooled
+from bareboat_study.pooling import LEAST_POINTS, Pooled
 
 _NOTE = (
-    "Pooled: the mean over the studies by a random-effects model (REML, interval of Hartung and Knapp). tau "
-    "is the deviation of the true ratios between studies. The verdicts of single studies are not corrected "
-    "for their number."
+    "Pooled: the mean over the studies by a random-effects model (REML, interval of Hartung and Knapp, never "
+    f"narrower than the normal one). tau is the deviation of the true ratios between studies, at least "
+    f"{BETWEEN_STUDIES:.1%}. No verdict below {LEAST_POINTS} studies. The verdicts of single studies are not "
+    "corrected for their number."
 )
 
 
@@ -55,12 +57,15 @@ def pool(found: Sequence[tuple[Study, Sequence[Record], Analysis]]) -> Repeated:
     metrics = []
     for metric in analysis.metrics:
         same = [
-            each.effects
+            each
             for one in measured
             for each in one.metrics
             if (each.name, each.unit) == (metric.name, metric.unit)
         ]
-        if len(same) == len(measured) and (pooled := pooled_of(same, prove)) is not None:
+        if (
+            len(same) == len(measured)
+            and (pooled := pooled_of(same, prove, between=BETWEEN_STUDIES)) is not None
+        ):
             metrics.append(
                 PooledMetric(metric=metric.name, unit=metric.unit, primary=metric is primary, pooled=pooled)
             )

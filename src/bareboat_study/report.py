@@ -12,14 +12,16 @@ from collections.abc import Iterable, Sequence
 
 from bareboat.model import Record, Study
 from bareboat_base.page import Markup, document, facts, join, table, tag
-from bareboat_study import quick, verdicts
+from bareboat_study import quick
 from bareboat_study.analysis import Analysis, Goal, Metric
 from bareboat_study.drawing import Drawing, label, plot
+from bareboat_study.measures import Metric
 from bareboat_study.numbers import digits, interval_text, lowest, p_value, percent, size, unit_of
 from bareboat_study.plots import PHASES, figures, forest, throughputs
+from bareboat_study.statistics import Verdict
 
 _NONE = "none"
-HEADING = "Container against bare metal: what was measured"
+HEADING = "What was measured"
 #: Two arms, their records, and what follows from them.
 Compared = tuple[Study, Sequence[Record], Analysis]
 _TONES = {"equivalent": "equivalent", "different": "different", "training diverged": "training-diverged"}
@@ -33,11 +35,17 @@ def render_report(studies: Sequence[Compared]) -> str:
     """
     names = ", ".join(study.job.name for study, _, _ in studies)
     return page(
-        f"{names}: container against bare metal" if names else HEADING,
+        f"{names}: {_arms_text([study for study, _, _ in studies])}" if names else HEADING,
         join((all_studies(studies) if len(studies) > 1 else "", *articles(studies))),
         [study.bareboat_version for study, _, _ in studies],
         [study.id for study, _, _ in studies],
     )
+
+
+def _arms_text(studies: Sequence[Study]) -> str:
+    """The arms, if all studies have the same: `container against bare metal`."""
+    found = {f"{study.arms[1].name} against {study.arms[0].name}" for study in studies}
+    return found.pop() if len(found) == 1 else "several studies"
 
 
 def page(title: str, content: Markup, versions: Sequence[str], runs: Sequence[str]) -> str:
@@ -67,8 +75,8 @@ def all_studies(studies: Sequence[Compared], names: Sequence[str] = ()) -> Marku
             f"{study.arms[1].name} / {study.arms[0].name}",
             analysis.primary.name,
             interval_text(analysis.primary),
-            f"±{analysis.primary.comparison.margin * 100:g} %",
-            str(analysis.primary.comparison.runs),
+            f"±{analysis.comparison.margin * 100:g} %",
+            str(analysis.comparison.runs),
         )
         for place, (study, _, analysis) in enumerate(studies, start=1)
     ]
@@ -124,7 +132,7 @@ def figure(drawing: Drawing, prefix: str) -> Markup:
 
 
 def _verdict(analysis: Analysis) -> Markup:
-    metric, c = analysis.primary, analysis.primary.comparison
+    metric, c = analysis.primary, analysis.comparison
     tiles = [
         ("margin", f"±{c.margin * 100:g} %"),
         ("runs, each a pair", str(c.runs)),
@@ -136,8 +144,8 @@ def _verdict(analysis: Analysis) -> Markup:
             ("equivalence p, corrected", p_value(corrected.equivalence_p)),
             ("difference p, corrected", p_value(corrected.difference_p)),
         ]
-    if c.more_runs is not None and not verdicts.is_too_noisy(c):
-        tiles.append(("more runs needed", f"about {c.more_runs}"))
+    if c.enough_runs is not None and analysis.verdict is Verdict.UNDECIDED:
+        tiles.append(("runs for 80 % power", f"{c.enough_runs}, if the arms do not differ"))
     return tag(
         "section",
         tag("p", analysis.word, class_="word"),
@@ -150,7 +158,7 @@ def _verdict(analysis: Analysis) -> Markup:
         tag("p", analysis.sentence, class_="sentence"),
         *(tag("p", warning, class_="warning") for warning in analysis.warnings),
         tag("dl", *(tag("div", tag("dt", name), tag("dd", value)) for name, value in tiles), class_="tiles"),
-        class_=f"card verdict {_TONES.get(analysis.word, 'not-enough-evidence')}",
+        class_=f"card verdict {_TONES.get(analysis.word, 'undecided')}",
     )
 
 
@@ -160,18 +168,18 @@ def _metrics(study: Study, analysis: Analysis) -> Markup:
     metrics = sorted(analysis.metrics, key=lambda metric: not metric.primary)
     caption = (
         f"Geometric means over the runs. Ratio: {contender} over {base}, with "
-        f"{percent(analysis.primary.comparison.confidence)} interval. "
-        "Only the first row is the verdict of the study; the others are secondary metrics, not "
-        "corrected for multiple comparisons."
+        f"{percent(analysis.comparison.confidence)} interval. "
+        "Only the first row is tested. The others are secondary metrics: estimates with intervals, and no "
+        "verdicts."
     )
     return table(caption, head, [_metric_row(analysis, metric) for metric in metrics], texts=3)
 
 
 def _metric_row(analysis: Analysis, metric: Metric) -> tuple[str, ...]:
     scale, unit = unit_of(metric)
-    kind = "the verdict" if metric.primary else "secondary metric"
+    kind = "primary metric" if metric.primary else "secondary metric"
     sense = "higher is better" if metric.higher_is_better else "lower is better"
-    word = analysis.verdict_of(metric).value
+    word = analysis.word_of(metric)
     return (
         join((metric.name, tag("small", sense))),
         join((tag("b", word, class_="first") if metric.primary else word, tag("small", kind))),
@@ -250,16 +258,16 @@ def _image(study: Study) -> Markup:
 
 
 def _design(study: Study, analysis: Analysis) -> Markup:
-    prove, c = study.job.prove, analysis.primary.comparison
+    c = analysis.comparison
     windows = f"{study.steps_per_window} steps, {study.settle} of them for settling"
     return facts(
         "The design",
         (
             ("arms", f"{study.arms[0].name} (baseline), {study.arms[1].name} (contender)"),
             *((arm.name, join((f"{arm.engine}, plan ", tag("code", arm.plan_digest)))) for arm in study.arms),
-            ("measured runs", f"{c.runs} of {prove.repeats} planned"),
+            ("measured runs", f"{c.runs} of {analysis.planned} planned"),
             *((("quick study", quick.sentence(study, c)),) if quick.is_quick(study) else ()),
-            ("seed", str(prove.seed)),
+            ("seed", str(study.order_seed)),
             ("margin", f"±{c.margin * 100:g} %"),
             ("confidence", percent(c.confidence)),
             ("window", windows if study.steps_per_window else "none: the script has no meter"),

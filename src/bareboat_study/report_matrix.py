@@ -97,8 +97,9 @@ def _answer(shown: StudyReport) -> Markup:
     pooled = [
         (
             f"{each.contender} / {each.baseline}",
-            tag("b", each.pooled.verdict),
+            tag("b", each.pooled.verdict or _NONE),
             f"{each.pooled.ratio:.4f} [{each.pooled.low:.4f}, {each.pooled.high:.4f}]",
+            f"[{each.pooled.next_low:.4f}, {each.pooled.next_high:.4f}]",
             str(each.pooled.points),
             f"{each.pooled.tau:.2%}",
             f"{each.pooled.i2:.0%}",
@@ -111,7 +112,7 @@ def _answer(shown: StudyReport) -> Markup:
         for each in found.failures
     ]
     left = f"{found.missing} runs are left: the study is not complete." if found.missing else ""
-    head = ("arms", "verdict", "ratio [interval]", "points", "tau", "I²")
+    head = ("arms", "verdict", "ratio [interval]", "prediction", "points", "tau", "I²")
     site = shown.matrix.site
     machine = f"{site.cpu_model}, {site.cpus} cores{''.join(f', {gpu}' for gpu in site.gpus)}"
     return tag(

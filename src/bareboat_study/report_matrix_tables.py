@@ -9,8 +9,8 @@ from msgspec import UNSET
 from bareboat.model import Record
 from bareboat.model.matrix import shown
 from bareboat_study import method, published, report_values
-from bareboat_study.analysis import Metric
 from bareboat_study.findings import ContrastFinding, PointFinding
+from bareboat_study.measures import Metric
 from bareboat_study.numbers import digits, interval_text, percent, unit_of
 from bareboat_study.report_matrix import StudyReport
 from bareboat_study.report_values import as_csv, latex, markdown, markdown_table
@@ -48,15 +48,13 @@ def _summary(report: StudyReport) -> Iterable[Sequence[object]]:
         for each in contrast.points:
             for metric in each.analysis.metrics if each.analysis is not None else ():
                 c = metric.comparison
-                verdict = (
-                    each.verdict if metric.primary else each.analysis and each.analysis.verdict_of(metric)
-                )
+                verdict = each.verdict if metric.primary else ""
                 corrected = (each.equivalence_p, each.difference_p) if metric.primary else (None, None)
                 yield (
                     report.matrix.id, each.point, *_values(report, each.point), metric.name, metric.unit,
                     int(metric.primary), int(metric.higher_is_better), contrast.baseline, contrast.contender,
                     metric.baseline_mean, metric.contender_mean, c.ratio, c.low, c.high, c.confidence,
-                    c.margin, c.equivalence_p, c.difference_p, *corrected, c.runs, str(verdict),
+                    *metric.tests, *corrected, c.runs, str(verdict),
                 )  # fmt: skip
 
 
@@ -160,7 +158,7 @@ def _rows(contrast: ContrastFinding) -> list[tuple[str, ...]]:
     rows = [_row(each) for each in contrast.points]
     if (pooled := contrast.pooled) is not None:
         ratio = f"{pooled.ratio:.4f} [{pooled.low:.4f}, {pooled.high:.4f}]"
-        rows.append(("pooled", "", "", ratio, pooled.verdict))
+        rows.append(("pooled", "", "", ratio, pooled.verdict or ""))
     return rows
 
 

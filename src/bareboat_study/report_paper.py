@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from bareboat.model import Study
 from bareboat_study import method, report_values
-from bareboat_study.analysis import Analysis, Metric
+from bareboat_study.analysis import Analysis
+from bareboat_study.measures import Metric
 from bareboat_study.numbers import digits, interval_text, lowest, percent, unit_of
 from bareboat_study.report_values import latex, markdown, markdown_table
 
@@ -14,13 +15,13 @@ from bareboat_study.report_values import latex, markdown, markdown_table
 
 def latex_table(study: Study, analysis: Analysis) -> str:
     """The metrics as a table of the page's width; it requires the package booktabs."""
-    c = analysis.primary.comparison
+    c = analysis.comparison
     base, contender = (latex(arm.name) for arm in study.arms)
     caption = (
         f"{latex(study.job.name)}: {contender} against {base}, geometric means over {c.runs} runs. Ratio: "
         f"{contender} over {base}, with its {latex(percent(c.confidence))} interval. The first row is the "
-        f"primary metric (margin {latex(_margin(analysis))}); the others are secondary metrics, not "
-        "corrected for multiple comparisons."
+        f"primary metric (margin {latex(_margin(analysis))}); the others are secondary metrics, "
+        "which are not tested."
     )
     first, *others = sorted(analysis.metrics, key=lambda metric: not metric.primary)
     head = ("Metric", "Unit", *(arm.name for arm in study.arms), "Ratio", "Verdict")
@@ -37,7 +38,7 @@ def latex_table(study: Study, analysis: Analysis) -> str:
 def _cells(analysis: Analysis, metric: Metric) -> tuple[str, ...]:
     scale, unit = unit_of(metric)
     means = (digits(mean / scale) for mean in (metric.baseline_mean, metric.contender_mean))
-    return metric.name, unit, *means, interval_text(metric), analysis.verdict_of(metric).value
+    return metric.name, unit, *means, interval_text(metric), analysis.word_of(metric)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -55,7 +56,7 @@ def markdown_report(study: Study, analysis: Analysis) -> str:
         markdown(analysis.text),
         markdown_table(head, rows, texts=(0, 1, 5)),
         "The values of the arms are geometric means over the runs. The first metric is the primary metric; "
-        "the others are secondary metrics, not corrected for multiple comparisons.",
+        "the others are secondary metrics, which are not tested.",
         *(
             f"Goal {markdown(goal.name)} ≥ {goal.least:g}, {markdown(goal.arm)}: "
             f"{'reached by every run' if goal.reached else 'NOT reached'} (lowest: {lowest(goal)})."
@@ -68,4 +69,4 @@ def markdown_report(study: Study, analysis: Analysis) -> str:
 
 
 def _margin(analysis: Analysis) -> str:
-    return f"±{analysis.primary.comparison.margin * 100:g} %"
+    return f"±{analysis.comparison.margin * 100:g} %"

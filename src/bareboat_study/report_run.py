@@ -40,7 +40,7 @@ class RunReport:
 
 def render_run(run: RunReport) -> str:
     """The page. Equal arguments give equal text."""
-    tone = {True: "equivalent", False: "different", None: "not-enough-evidence"}[run.is_good]
+    tone = {True: "equivalent", False: "different", None: "undecided"}[run.is_good]
     total_s = math.fsum(seconds for _, seconds in run.times)
     verdict = tag(
         "section",

@@ -98,11 +98,11 @@ def memory_of(record: Record | None) -> Iterator[Series]:
 
 def of_record(record: Record) -> list[Series]:
     """The series of an arm in a run of a study: throughput of each window, curves of its output, memory."""
-    from bareboat_study.analysis import mean_step_s
+    from bareboat_study.windows import step_s
 
     per_step = record.samples_per_step or 1.0
     points = tuple(
-        Point(window.block, per_step / mean_step_s(window), window.began_s) for window in record.windows
+        Point(window.block, per_step / step_s(window), window.began_s) for window in record.windows
     )
     throughput = [Series("throughput", None, points)] if points else []
     declared = [

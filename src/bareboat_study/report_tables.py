@@ -36,8 +36,8 @@ def _summary(study: Study, analysis: Analysis) -> Iterable[Sequence[object]]:
         yield (
             study.id, metric.name, metric.unit, int(metric.primary), int(metric.higher_is_better),
             baseline, contender, metric.baseline_mean, metric.contender_mean, c.ratio, c.low, c.high,
-            c.confidence, c.margin, c.equivalence_p, c.difference_p, c.runs,
-            analysis.verdict_of(metric).value,
+            c.confidence, *metric.tests, c.runs,
+            analysis.word_of(metric),
         )  # fmt: skip
 
 

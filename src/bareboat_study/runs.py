@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
-import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-
-from msgspec import UNSET
 
 from bareboat.model import Record, Study
 from bareboat.runs import directory, usage
@@ -17,6 +14,7 @@ from bareboat_base import execute
 from bareboat_base.clock import utc_now
 from bareboat_base.errors import RunError, UsageError
 from bareboat_base.files.untrusted import last_lines
+from bareboat_study import turns
 from bareboat_study.arms import ArmError, Design, LiveArm, failed_record, record
 from bareboat_study.gate import FOREVER, Gate
 from bareboat_study.meterlog import newest_steps
@@ -27,17 +25,6 @@ from bareboat_study.patterns import MissingMetricError
 _PROBE_STEPS = 20
 #: Interval of memory samples of an arm without a meter: a tenth of its age, within these bounds.
 _SAMPLE_S = (0.01, 0.2)
-
-
-def order(study: Study, run: int, block: int) -> tuple[int, ...]:
-    """The order of the arms: drawn for every block from the study's seed, so that a resumed study continues
-    unchanged."""
-    point = "" if study.point is UNSET else f"/{study.point}"
-    draw = random.Random(f"{study.job.prove.seed}{point}/{run}/{block}")
-    if len(study.arms) == 2:
-        first = draw.randrange(2)
-        return first, 1 - first
-    return tuple(draw.sample(range(len(study.arms)), len(study.arms)))
 
 
 def do_run(
@@ -89,7 +76,10 @@ def _all_arms(
 ) -> Design:
     """Start the arms into their places, and run them to their ends."""
     unmetered = design is not None and not design.metered
-    for position, index in enumerate(order(study, run, -1)):
+    for position, index in enumerate(turns.starts(study, run)):
+        for other in arms:
+            if other is not None:
+                other.live.freeze()
         arm = stack.enter_context(_started(study, run, index, position, scratch, scripts))
         arms[index] = arm
         say(f"{arm.arm.name}: starting")
@@ -106,6 +96,8 @@ def _all_arms(
             arm.live.stop()  # what it left behind must not disturb the next arm
             unmetered = True
     live = [arm for arm in arms if arm is not None]
+    for arm in live:
+        arm.live.thaw()
     if not unmetered:
         _check_no_files(study)
         found = _take_turns(study, run, live, design, say)
@@ -221,7 +213,7 @@ def _take_turns(
     while not all(arm.gate.finished for arm in arms):
         steps = design.steps_per_window if design is not None else _PROBE_STEPS
         assert steps is not None
-        for index in order(study, run, block):
+        for index in turns.windows(study, run, block):
             arm = arms[index]
             if arm.gate.finished:
                 continue

@@ -1,12 +1,13 @@
 """Simulated studies with a known true ratio: how often is the analysis wrong?
 
-They go through the same `run_effect` and `compare` as measured ones. Pure: a seed in, rates out.
+They go through the same `compare` as measured ones. Pure: a seed in, rates out.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -14,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bareboat_base.errors import UsageError
-from bareboat_study import waiting
-from bareboat_study.statistics import Comparison, Verdict, compare, run_effect
+from bareboat_study import sequential
+from bareboat_study.statistics import OPEN, Comparison, Verdict, compare, trimmed_mean
 
 Floats = npt.NDArray[np.float64]
 
@@ -24,16 +25,24 @@ Floats = npt.NDArray[np.float64]
 class Machine:
     """How the step time varies. Deviations are of the natural log: 0.03 is about 3 %.
 
-    `run_deviation`: of a run's log ratio, shared by all its blocks (memory layout, page placement).
+    `run_deviation`: of a run's log ratio, shared by all its blocks (memory layout, page placement);
+    `run_correlation`: from one run to the next, AR(1).
     `window_deviation`, `window_correlation`: noise of an arm's windows, AR(1) from one to its next.
     `drift_least`, `drift_most`: the swing, from fastest to slowest, that both arms share; it goes through
-    up to `drift_cycles` slow waves in a study. `spike_probability`: that a window is struck by a spike, which
-    multiplies its time by 1 + `spike_least` to 1 + `spike_most`. `wait`: the mean of the log by which a
-    window is longer because its arm waited for a processor; exponentially distributed, and counted by the
-    kernel.
+    up to `drift_cycles` slow waves in a study. `spike_probability`: that a window of either arm is struck by
+    a spike, which multiplies its time by 1 + `spike_least` to 1 + `spike_most`.
+
+    Of the contender alone: `stall_share` of its windows take `stall_factor` times as long; `settle_cost`: by
+    so much its settling steps lengthen its total time. `wait`: the mean of the log by which the windows of
+    both arms are longer because they waited for a processor, exponentially distributed.
+
+    `start_order`, `window_order`: how much slower an arm is that started second, and a window that comes
+    second. `copy_deviation`: of the log ratio of a study, because each study reads another copy with another
+    layout in the page cache; `is_redrawn`: it is redrawn before each run.
     """
 
     run_deviation: float = 0.007
+    run_correlation: float = 0.0
     window_deviation: float = 0.03
     window_correlation: float = 0.5
     drift_least: float = 0.10
@@ -43,6 +52,13 @@ class Machine:
     spike_least: float = 0.2
     spike_most: float = 1.0
     wait: float = 0.0
+    stall_share: float = 0.0
+    stall_factor: float = 1.0
+    settle_cost: float = 0.0
+    start_order: float = 0.0
+    window_order: float = 0.0
+    copy_deviation: float = 0.0
+    is_redrawn: bool = False
 
 
 #: Other work requires twice the number of processors.
@@ -50,14 +66,41 @@ BUSY = Machine(wait=0.7)
 
 
 class Method(StrEnum):
-    """How a study is run and analysed: Bareboat's, on an idle and on a busy machine, and others for
-    comparison."""
+    """How a study is run and analysed: Bareboat's, and others for comparison."""
 
-    PAIRED = "arms take turns, one value per run"
-    REMOVED = "the same on a busy machine, waits removed"
-    LEFT = "the same on a busy machine, waits left in"
+    TOTAL = "arms take turns, the total time of each run"
+    TRIMMED = "arms take turns, the trimmed mean of each run's settled windows"
     POOLED = "arms take turns, every block counted as independent"
-    UNPAIRED = "all of one arm, then all of the other, one value per run"
+    UNPAIRED = "all of one arm, then all of the other, the total time of each run"
+
+
+@dataclass(frozen=True, slots=True)
+class Simulated:
+    """A study. `times[arm, run, block]`: log step times, settling steps included; `settled`: the factor of
+    the contender's total by its settling steps. `orders[run]`: whether the contender started second."""
+
+    times: Floats
+    settled: float
+    orders: tuple[bool, ...]
+
+    @property
+    def blocks(self) -> Floats:
+        """The log(contender / baseline) of every block."""
+        ratios: Floats = self.times[1] - self.times[0]
+        return ratios
+
+    def effects(self, method: Method) -> list[float]:
+        """The log ratio of step times of every run, or of every block."""
+        match method:
+            case Method.TOTAL | Method.UNPAIRED:
+                totals = np.log(np.exp(self.times).sum(axis=2))
+                found: list[float] = (totals[1] - totals[0]).tolist()
+                return found
+            case Method.TRIMMED:
+                return [trimmed_mean(run) for run in (self.blocks - math.log(self.settled)).tolist()]
+            case Method.POOLED:
+                every: list[float] = self.blocks.ravel().tolist()
+                return every
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,27 +108,20 @@ class Rates:
     """Results of `studies` simulated studies. Shares are between 0 and 1; the first three add up to 1.
 
     `coverage` is the share whose interval holds the true ratio; `half_width` is the median half width of
-    the interval on the log scale, so 0.01 is about 1 %.
+    the interval on the log scale, so 0.01 is about 1 %. `runs`: the mean number of runs.
     """
 
     true_ratio: float
     studies: int
     equivalent: float
     different: float
-    not_enough: float
+    undecided: float
     coverage: float
     half_width: float
+    runs: float
 
 
-def block_waits(*, runs: int, blocks: int, generator: np.random.Generator, machine: Machine) -> Floats:
-    """The difference of the logs, contender's minus baseline's, by which the windows of every block are
-    longer for their waits, of shape (runs, blocks)."""
-    waits = generator.exponential(machine.wait, (2, runs, blocks))
-    differences: Floats = waits[1] - waits[0]
-    return differences
-
-
-def block_log_ratios(
+def study(
     true_ratio: float,
     *,
     runs: int,
@@ -93,12 +129,12 @@ def block_log_ratios(
     generator: np.random.Generator,
     machine: Machine | None = None,
     paired: bool = True,
-) -> Floats:
-    """One study: the log(contender / baseline) of every block, of shape (runs, blocks).
+) -> Simulated:
+    """One study whose arms have this true ratio of total times, stalls and settling steps included.
 
-    Paired: the two windows of a block follow each other in random order. Not paired: the baseline has
-    the first half of the time and the contender the second; block i of run j then sets equal places in
-    the two halves against each other.
+    Paired: the two windows of a block follow each other, and both orders are balanced. Not paired: the
+    baseline has the first half of the time and the contender the second; block i of run j then sets equal
+    places in the two halves against each other.
 
     Raises UsageError for a ratio that is not positive, or no runs or blocks.
     """
@@ -108,11 +144,22 @@ def block_log_ratios(
             remedy="give a positive ratio, and at least one run and one block",
         )
     machine = machine or Machine()
-    log_times = np.stack([_window_noise(runs, blocks, generator, machine) for _arm in range(2)])
-    log_times[1] += math.log(true_ratio) + generator.normal(0, machine.run_deviation, (runs, 1))
-    log_times += _drift(_places(runs, blocks, generator, paired=paired), generator, machine)
-    ratios: Floats = log_times[1] - log_times[0]
-    return ratios
+    times = np.stack([_window_noise(runs, blocks, generator, machine) for _arm in range(2)])
+    stalled = generator.random((runs, blocks)) < machine.stall_share
+    times[1] += stalled * math.log(machine.stall_factor)
+    usual = true_ratio / (1 + machine.stall_share * (machine.stall_factor - 1)) / (1 + machine.settle_cost)
+    times[1] += math.log(usual) + math.log(1 + machine.settle_cost)
+    times[1] += _correlated((runs,), machine.run_deviation, machine.run_correlation, generator)[:, None]
+    copies = generator.normal(0, machine.copy_deviation, (runs if machine.is_redrawn else 1, 1))
+    times[1] += copies
+    second = _balanced(runs, generator)
+    times[1] += np.where(second, 1, -1)[:, None] * machine.start_order / 2
+    windows = np.stack([_balanced(blocks, generator) for _run in range(runs)])
+    times[1] += np.where(windows, 1, -1) * machine.window_order / 2
+    if machine.wait:
+        times += generator.exponential(machine.wait, times.shape)
+    times += _drift(_places(windows, paired=paired), generator, machine)
+    return Simulated(times, 1 + machine.settle_cost, tuple(bool(each) for each in second))
 
 
 def error_rates(
@@ -124,73 +171,109 @@ def error_rates(
     margin: float,
     confidence: float,
     seed: int,
-    method: Method = Method.PAIRED,
+    method: Method = Method.TOTAL,
     machine: Machine | None = None,
+    judge: Callable[[Sequence[float], Sequence[bool]], Comparison] | None = None,
 ) -> Rates:
     """Simulate `studies` studies of `runs` runs of `blocks` blocks whose true ratio is known.
 
-    Equal arguments give equal rates. Raises UsageError as `block_log_ratios` and `compare` do, and when
-    there are no studies.
+    `judge`: of the effects and orders of a study; None: one test of all of its runs. Equal arguments give
+    equal rates. Raises UsageError as `study` and `compare` do, and when there are no studies.
     """
     if studies < 1:
         raise UsageError(
             f"error rates need at least one study, not {studies}", remedy="simulate at least one study"
         )
-    if machine is None and method in (Method.REMOVED, Method.LEFT):
-        machine = BUSY
     generator = np.random.default_rng(seed)
-    said: list[Comparison] = []
+    found: list[Comparison] = []
     for _study in range(studies):
-        ratios = block_log_ratios(
-            true_ratio,
-            runs=runs,
-            blocks=blocks,
-            generator=generator,
-            machine=machine,
+        simulated = study(
+            true_ratio, runs=runs, blocks=blocks, generator=generator, machine=machine,
             paired=method is not Method.UNPAIRED,
-        )
-        if machine is not None and machine.wait > 0:
-            waits = block_waits(runs=runs, blocks=blocks, generator=generator, machine=machine)
-            ratios = ratios + waits
-            if method is Method.REMOVED:
-                ratios = ratios - waiting.slope(ratios.tolist(), waits.tolist()) * waits
-        values = (
-            ratios.ravel().tolist()
-            if method is Method.POOLED
-            else [run_effect(run) for run in ratios.tolist()]
-        )
-        said.append(compare(values, margin=margin, confidence=confidence))
-    verdicts = Counter(comparison.verdict for comparison in said)
+        )  # fmt: skip
+        effects = simulated.effects(method)
+        if judge is not None:
+            found.append(judge(effects, simulated.orders))
+            continue
+        orders = simulated.orders if method is Method.TOTAL else None
+        found.append(compare(effects, margin=margin, confidence=confidence, orders=orders))
+    verdicts = Counter(comparison.verdict for comparison in found)
     return Rates(
         true_ratio=true_ratio,
         studies=studies,
         equivalent=verdicts[Verdict.EQUIVALENT] / studies,
         different=verdicts[Verdict.DIFFERENT] / studies,
-        not_enough=verdicts[Verdict.NOT_ENOUGH] / studies,
-        coverage=sum(c.low <= true_ratio <= c.high for c in said) / studies,
-        half_width=float(np.median([math.log(c.high / c.low) / 2 for c in said])),
+        undecided=sum(verdicts[each] for each in OPEN) / studies,
+        coverage=sum(c.low <= true_ratio <= c.high for c in found) / studies,
+        half_width=float(np.median([c.half_width for c in found])),
+        runs=float(np.mean([c.runs for c in found])),
     )
+
+
+def peeking(margin: float, confidence: float) -> Callable[[Sequence[float], Sequence[bool]], Comparison]:
+    """Look after each run from the fifth on, at the full level, and end at the first verdict."""
+
+    def judge(effects: Sequence[float], orders: Sequence[bool]) -> Comparison:
+        for runs in range(5, len(effects) + 1):
+            found = compare(effects[:runs], margin=margin, confidence=confidence, orders=orders[:runs])
+            if found.verdict not in OPEN:
+                break
+        return found
+
+    return judge
+
+
+def until_decided(
+    margin: float, confidence: float
+) -> Callable[[Sequence[float], Sequence[bool]], Comparison]:
+    """As `prove --until-decided`: look only as `sequential` plans it, each time at an equal share of the
+    level."""
+
+    def judge(effects: Sequence[float], orders: Sequence[bool]) -> Comparison:
+        planned = sequential.looks(len(effects))
+        level = 1 - (1 - confidence) / len(planned)
+        for runs in planned:
+            found = compare(effects[:runs], margin=margin, confidence=level, orders=orders[:runs])
+            if found.verdict not in OPEN:
+                break
+        return found
+
+    return judge
+
+
+def _correlated(
+    shape: tuple[int, ...], deviation: float, correlation: float, generator: np.random.Generator
+) -> Floats:
+    """AR(1) noise along the last axis, with the same deviation everywhere."""
+    shocks = generator.normal(0, deviation, shape)
+    shocks[..., 1:] *= math.sqrt(1 - correlation**2)
+    for place in range(1, shape[-1]):
+        shocks[..., place] += correlation * shocks[..., place - 1]
+    return shocks
 
 
 def _window_noise(runs: int, blocks: int, generator: np.random.Generator, machine: Machine) -> Floats:
     """Log times of one arm's windows about 0: AR(1) within a run, independent between runs, with spikes."""
-    shocks = generator.normal(0, machine.window_deviation, (runs, blocks))
-    # Only the first shock keeps its size, so that every window has the stated deviation.
-    shocks[:, 1:] *= math.sqrt(1 - machine.window_correlation**2)
-    for block in range(1, blocks):
-        shocks[:, block] += machine.window_correlation * shocks[:, block - 1]
+    shocks = _correlated((runs, blocks), machine.window_deviation, machine.window_correlation, generator)
     struck = generator.random((runs, blocks)) < machine.spike_probability
     height = generator.uniform(machine.spike_least, machine.spike_most, (runs, blocks))
     noise: Floats = shocks + struck * np.log1p(height)
     return noise
 
 
-def _places(runs: int, blocks: int, generator: np.random.Generator, *, paired: bool) -> Floats:
+def _balanced(number: int, generator: np.random.Generator) -> npt.NDArray[np.bool_]:
+    """Whether the contender is second, at each place: once in two, as `turns` draws it."""
+    first = generator.integers(0, 2, (number + 1) // 2)
+    both: npt.NDArray[np.bool_] = np.stack([first, 1 - first], axis=1).ravel()[:number].astype(bool)
+    return both
+
+
+def _places(contender_second: npt.NDArray[np.bool_], *, paired: bool) -> Floats:
     """The time of each arm's windows in the study, from 0 to 1, of shape (arm, run, block)."""
+    runs, blocks = contender_second.shape
     block = np.arange(runs * blocks).reshape(runs, blocks)
     if paired:
-        second = generator.integers(0, 2, (runs, blocks))
-        order = np.stack([2 * block + second, 2 * block + 1 - second])
+        order = np.stack([2 * block + ~contender_second, 2 * block + contender_second])
     else:
         order = np.stack([block, block + runs * blocks])
     places: Floats = order / (2 * runs * blocks)

@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 from scipy import special
@@ -23,7 +24,18 @@ MOST_RUNS = 10_000
 LEAST_RUNS = 5
 """From fewer runs, whose deviation is hardly known, no number is suggested."""
 
-_LEAST_MORE = 2
+#: With fewer runs the balanced order alone keeps the starts apart: an estimate of their effect would cost too
+#: much of the degrees of freedom.
+_LEAST_ORDERED = 6
+
+#: An interval of this many margins, with no verdict, is called too noisy.
+_TOO_NOISY = 3.0
+
+#: The one-sided confidence of the upper limit of the deviation from which the size of a new study follows.
+_ASSURANCE = 0.9
+
+#: Degrees of freedom of a variance that is known.
+_MANY = 1e6
 
 # Midpoints of equally likely slices: `runs_needed` averages over the sampling of the deviation with them.
 _SLICES = (np.arange(200) + 0.5) / 200
@@ -31,35 +43,63 @@ _SLICES = (np.arange(200) + 0.5) / 200
 
 class Verdict(StrEnum):
     """The verdicts of a study. A lack of evidence is never reported as equivalence, nor is the equal speed of
-    a training that diverged."""
+    a training that diverged. A study that is not complete has none."""
 
     EQUIVALENT = "equivalent"
     DIFFERENT = "different"
-    NOT_ENOUGH = "not enough evidence"
+    UNDECIDED = "undecided"
+    TOO_NOISY = "too noisy"
+    INCOMPLETE = "incomplete"
     DIVERGED = "training diverged"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """contender / baseline, from one log ratio per run (the unit of inference).
+#: Those that a study without enough evidence gets.
+OPEN = (Verdict.UNDECIDED, Verdict.TOO_NOISY)
 
-    `low` and `high` bound the two-sided `confidence` t interval of `ratio`, the exponential of the mean
-    log ratio. `equivalence_p` is the larger of the two one-sided p values (TOST), `difference_p` the
-    two-sided one of ratio == 1. `more_runs` is about how many more runs a new study would need for
-    a clear verdict, at least 2; None with a clear verdict, with fewer than `LEAST_RUNS` runs, and beyond
-    `MOST_RUNS`.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """contender / baseline, from one log ratio per run (the unit of inference), without a test.
+
+    `low` and `high` bound the two-sided `confidence` t interval of `ratio`, the exponential of the mean log
+    ratio, with `freedom` degrees of freedom. `order`: the factor by which the arm that starts second
+    has more of the metric than it would have
+    first, with its interval in `order_low` and `order_high`; None where it was not estimated.
     """
 
     runs: int
+    freedom: float
     ratio: float
     low: float
     high: float
     confidence: float
+    order: float | None = None
+    order_low: float | None = None
+    order_high: float | None = None
+
+    @property
+    def half_width(self) -> float:
+        """Of the interval, as a logarithm."""
+        if self.low <= 0 or math.isinf(self.high):
+            return math.inf
+        return (math.log(self.high) - math.log(self.low)) / 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison(Estimate):
+    """An estimate with the tests of the primary metric.
+
+    `equivalence_p` is the larger of the two one-sided p values (TOST), `difference_p` the two-sided one of
+    ratio == 1. `enough_runs`: how many runs a new study needs to show equivalence with a power of 80 % if
+    the arms do not differ, by an upper limit of the deviation; None with a clear verdict, with fewer than
+    `LEAST_RUNS` runs, and beyond `MOST_RUNS`.
+    """
+
     margin: float
     equivalence_p: float
     difference_p: float
     verdict: Verdict
-    more_runs: int | None
+    enough_runs: int | None = None
 
     @property
     def exceeds_margin(self) -> bool:
@@ -67,11 +107,22 @@ class Comparison:
         return self.low > 1 + self.margin or self.high < 1 / (1 + self.margin)
 
     @property
-    def reach(self) -> float:
+    def half_widths_of_margin(self) -> float:
         """The half width of the interval relative to the margin, both as logarithms."""
-        if self.low <= 0 or math.isinf(self.high):
-            return math.inf
-        return (math.log(self.high) - math.log(self.low)) / 2 / math.log1p(self.margin)
+        return self.half_width / math.log1p(self.margin)
+
+
+@dataclass(frozen=True, slots=True)
+class _Mean:
+    """A mean log ratio with its standard error. `order`: half the difference of the two orders, which has the
+    same error; None where it is not estimated."""
+
+    value: float
+    error: float
+    freedom: float
+    deviation: float
+    runs: int
+    order: float | None = None
 
 
 def geometric_mean(values: Sequence[float]) -> float:
@@ -80,13 +131,12 @@ def geometric_mean(values: Sequence[float]) -> float:
     return math.exp(math.fsum(map(math.log, values)) / len(values))
 
 
-def run_effect(block_log_ratios: Sequence[float]) -> float:
-    """The log ratio of one run: the 20 % trimmed mean over its blocks.
+def trimmed_mean(block_log_ratios: Sequence[float]) -> float:
+    """The 20 % trimmed mean of a run's block log ratios: a fifth of the blocks, rounded down, is excluded at
+    each end.
 
-    A fifth of the blocks, rounded down, is excluded at each end. Reason: on a virtual machine the
-    hypervisor now and then takes the processor away ("steal"), and one window that takes twice as long
-    moves the plain mean of 60 blocks by 1.2 %. The cut is the same on both sides and steal strikes either
-    arm, so what is left is unbiased for symmetric noise; so would be the median, with more noise.
+    It estimates the ratio of typical windows. What strikes fewer than a fifth of them is not in it, whatever
+    its cause, so it never decides a verdict.
 
     Raises UsageError for an empty run or a value that is not finite.
     """
@@ -100,48 +150,117 @@ def run_effect(block_log_ratios: Sequence[float]) -> float:
 
 
 def kept_blocks(block_log_ratios: Sequence[float]) -> list[int]:
-    """The indices of the blocks that `run_effect` averages, in the order of their ratios."""
+    """The indices of the blocks that `trimmed_mean` averages, in the order of their ratios."""
     cut = len(block_log_ratios) // 5
     order = sorted(range(len(block_log_ratios)), key=block_log_ratios.__getitem__)
     return order[cut : len(order) - cut]
 
 
-def compare(log_ratios: Sequence[float], *, margin: float, confidence: float) -> Comparison:
+def order_weights(orders: Sequence[bool] | None, runs: int) -> list[float]:
+    """The weight of each run in the mean, in sum 1, so that both orders of the arms weigh the same.
+
+    `orders[i]`: whether the contender started second in run i. Equal weights with too few runs, or where the
+    two orders are not both there at least twice.
+    """
+    if orders is None or runs < _LEAST_ORDERED or min(sum(orders), runs - sum(orders)) < 2:
+        return [1 / runs] * runs
+    return [1 / (2 * sum(each is order for each in orders)) for order in orders]
+
+
+def estimate(
+    log_ratios: Sequence[float], *, confidence: float, orders: Sequence[bool] | None = None
+) -> Estimate:
+    """The ratio with its interval, of a metric that decides no verdict. Arguments and errors as `compare`."""
+    _level(confidence)
+    mean = _mean_of(log_ratios, orders)
+    half_width = _t_quantile(0.5 + confidence / 2, mean.freedom) * mean.error
+    return Estimate(runs=mean.runs, confidence=confidence, **_interval(mean, half_width))
+
+
+def compare(
+    log_ratios: Sequence[float], *, margin: float, confidence: float, orders: Sequence[bool] | None = None
+) -> Comparison:
     """Judge a study from `log_ratios`, the log(contender / baseline) of each measured run.
 
     `margin` is relative: 0.02 treats ratios from 1/1.02 to 1.02 as equal, so that swapping the
     arms swaps nothing but the sign. Each one-sided test has level 1 - `confidence`: with 0.95 the
     arms are equivalent when the 90 % interval lies between the bounds. Equivalence is tested first: a
-    difference that is proven, and proven to be smaller than the margin, is equivalence.
+    difference that is proven, and proven to be smaller than the margin, is equivalence. `orders[i]`: whether
+    the contender started second in run i; the effect of the order is then estimated, and taken out.
 
     Raises UsageError for fewer than 2 runs, a value that is not finite, or a setting out of range.
     Source: Schuirmann (1987), Journal of Pharmacokinetics and Biopharmaceutics 15, 657-680.
     """
-    runs = len(log_ratios)
     _bound_and_level(margin, confidence)
+    mean = _mean_of(log_ratios, orders)
+    judged = _judged(mean, margin=margin, confidence=confidence)
+    if judged.verdict not in OPEN or mean.runs < LEAST_RUNS:
+        return judged
+    enough = runs_needed(
+        mean=0.0,
+        deviation=deviation_limit(mean.deviation, mean.freedom),
+        margin=margin,
+        confidence=confidence,
+    )
+    return dataclasses.replace(judged, enough_runs=enough)
+
+
+def deviation_limit(deviation: float, freedom: float) -> float:
+    """The upper confidence limit of a deviation of a normal distribution that was estimated with `freedom`
+    degrees of freedom."""
+    return deviation * math.sqrt(freedom / (2 * special.gammaincinv(freedom / 2, 1 - _ASSURANCE)))
+
+
+def _mean_of(log_ratios: Sequence[float], orders: Sequence[bool] | None) -> _Mean:
+    runs = len(log_ratios)
     if runs < 2:
         raise UsageError(
             f"{runs} measured run{'' if runs == 1 else 's'}: a confidence interval requires at least 2",
             remedy="set repeats = 10 under [prove], or pass --repeats 10",
         )
     _require_finite(log_ratios)
+    weights = order_weights(orders, runs)
+    if orders is None or runs < _LEAST_ORDERED or min(sum(orders), runs - sum(orders)) < 2:
+        mean, deviation = _moments(log_ratios)
+        return _Mean(mean, deviation / math.sqrt(runs), runs - 1, deviation, runs)
+    groups = [
+        [x for x, order in zip(log_ratios, orders, strict=True) if order is side] for side in (False, True)
+    ]
+    moments = [_moments(group) for group in groups]
+    squares = [deviation**2 * (len(group) - 1) for (_, deviation), group in zip(moments, groups, strict=True)]
+    deviation = math.sqrt(sum(squares) / (runs - 2))
+    error = deviation * math.sqrt(1 / len(groups[0]) + 1 / len(groups[1])) / 2
+    value = math.fsum(w * x for w, x in zip(weights, log_ratios, strict=True))
+    return _Mean(value, error, runs - 2, deviation, runs, order=(moments[1][0] - moments[0][0]) / 2)
 
-    mean, deviation = _moments(log_ratios)
-    judged = _judged(mean, deviation / math.sqrt(runs), runs - 1, runs, margin=margin, confidence=confidence)
-    # The observed mean is taken as true. That errs on the safe side: studies end here when their mean
-    # lies between 0 and the margin, where both tests are hardest.
-    if judged.verdict is not Verdict.NOT_ENOUGH or runs < LEAST_RUNS:
-        return judged
-    needed = runs_needed(mean=mean, deviation=deviation, margin=margin, confidence=confidence)
-    more_runs = None if needed is None else max(_LEAST_MORE, needed - runs)
-    return dataclasses.replace(judged, more_runs=more_runs)
+
+def _interval(mean: _Mean, half_width: float) -> dict[str, Any]:
+    found = {
+        "freedom": mean.freedom,
+        "ratio": exp(mean.value),
+        "low": exp(mean.value - half_width),
+        "high": exp(mean.value + half_width),
+    }
+    if mean.order is not None:
+        found |= {
+            "order": exp(mean.order),
+            "order_low": exp(mean.order - half_width),
+            "order_high": exp(mean.order + half_width),
+        }
+    return found
 
 
 def compare_means(
-    first: Sequence[float], second: Sequence[float], *, margin: float, confidence: float
+    first: Sequence[float],
+    second: Sequence[float],
+    *,
+    margin: float,
+    confidence: float,
+    between: float = 0.0,
 ) -> Comparison:
     """Judge the change of a ratio from one study to another: second / first, from the log ratios of the runs
-    of each. `more_runs` is not known.
+    of each. `between`: the deviation of the true log ratio from study to study, which no run of a study
+    shows. `enough_runs` is not known.
 
     Raises UsageError for fewer than 2 runs, a value that is not finite, or a setting out of range.
     Sources: Welch (1947), Biometrika 34, 28-35; Schuirmann (1987) for the tests.
@@ -157,37 +276,46 @@ def compare_means(
     # The shares of the whole cannot underflow, as the squares of the parts can.
     shares = [part / sum(parts) for part in parts] if error else [1.0, 0.0]
     freedom = 1 / sum(share**2 / (len(each) - 1) for share, each in zip(shares, (first, second), strict=True))
-    runs = min(len(first), len(second))
-    return _judged(mean, error, freedom, runs, margin=margin, confidence=confidence)
+    total = math.hypot(error, between * math.sqrt(2))
+    # The deviation between studies is taken as known: only the runs' part of the variance is estimated.
+    if error and between:
+        freedom *= (total / error) ** 4
+    elif between:
+        freedom = _MANY
+    found = _Mean(mean, total, min(freedom, _MANY), total, min(len(first), len(second)))
+    return _judged(found, margin=margin, confidence=confidence)
 
 
-def _judged(
-    mean: float, error: float, freedom: float, runs: int, *, margin: float, confidence: float
-) -> Comparison:
+def _judged(found: _Mean, *, margin: float, confidence: float) -> Comparison:
     """Judge an estimate of the log of a ratio by its standard error."""
     bound, alpha = _bound_and_level(margin, confidence)
+    mean, error, freedom = found.value, found.error, found.freedom
     half_width = _t_quantile(1 - alpha / 2, freedom) * error
     equivalence_p = max(upper_tail(mean + bound, error, freedom), upper_tail(bound - mean, error, freedom))
     difference_p = min(1.0, 2 * upper_tail(abs(mean), error, freedom))
-    return Comparison(
-        runs=runs,
-        ratio=exp(mean),
-        low=exp(mean - half_width),
-        high=exp(mean + half_width),
+    judged = Comparison(
+        runs=found.runs,
         confidence=confidence,
         margin=margin,
         equivalence_p=equivalence_p,
         difference_p=difference_p,
-        verdict=verdict_of(equivalence_p, difference_p, alpha),
-        more_runs=None,
+        verdict=Verdict.UNDECIDED,
+        **_interval(found, half_width),
     )
+    return dataclasses.replace(judged, verdict=verdict_of(judged, equivalence_p, difference_p))
 
 
-def verdict_of(equivalence_p: float, difference_p: float, alpha: float) -> Verdict:
-    """The verdict by the p values: a difference that is proven, and proven to be small, is equivalence."""
+def verdict_of(found: Comparison, equivalence_p: float, difference_p: float) -> Verdict:
+    """The verdict by these p values, which may be corrected: a difference that is proven, and proven to be
+    small, is equivalence."""
+    alpha = 1 - found.confidence
     if equivalence_p <= alpha:
         return Verdict.EQUIVALENT
-    return Verdict.DIFFERENT if difference_p <= alpha else Verdict.NOT_ENOUGH
+    if difference_p <= alpha:
+        return Verdict.DIFFERENT
+    # The interval of fewer runs is wide on any machine.
+    noisy = found.runs >= LEAST_RUNS and found.half_widths_of_margin > _TOO_NOISY
+    return Verdict.TOO_NOISY if noisy else Verdict.UNDECIDED
 
 
 def runs_needed(
@@ -278,11 +406,15 @@ def _bound_and_level(margin: float, confidence: float) -> tuple[float, float]:
         raise UsageError(
             f"the margin is {margin}; it must be between 0 and 1", remedy="set margin = 0.02 for 2 %"
         )
+    return math.log1p(margin), _level(confidence)
+
+
+def _level(confidence: float) -> float:
     if not 0.5 < confidence < 1:
         raise UsageError(
             f"the confidence is {confidence}; it must be between 0.5 and 1", remedy="set confidence = 0.95"
         )
-    return math.log1p(margin), 1 - confidence
+    return 1 - confidence
 
 
 def _require_finite(values: Sequence[float]) -> None:

@@ -149,22 +149,15 @@ def study_of_job(job: Job) -> StudyRequest:
     )
 
 
-def check_arms(request: StudyRequest) -> None:
-    """Raise UsageError for two arms with the same job at a point, before anything is captured or pulled."""
-    for point, jobs in zip(request.points, request.jobs, strict=True):
+def equal_arms(request: StudyRequest) -> list[tuple[str, str]]:
+    """The pairs of arms with the same job at some point: a comparison of a thing with itself (A/A), which
+    measures the method."""
+    found = {}
+    for jobs in request.jobs:
         for number, job in enumerate(jobs):
             if (first := jobs.index(job)) != number:
-                raise same_arms(request.arms[first], request.arms[number], point_text(request.factors, point))
-
-
-def same_arms(first: str, second: str, where: str) -> UsageError:
-    """The error for two arms that would run the same script at a point."""
-    return UsageError(
-        f"the arms {first!r} and {second!r} would run the same script",
-        context=f"point {where}" if where else "",
-        remedy="give one of them other keys, or remove it; "
-        "to measure the method itself: bareboat prove --engine native without [arms]",
-    )
+                found[request.arms[first], request.arms[number]] = True
+    return list(found)
 
 
 def read_metrics(file: Document) -> tuple[MetricRequest, ...]:

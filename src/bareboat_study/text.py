@@ -6,14 +6,14 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from bareboat_study.analysis import Metric
 from bareboat_study.findings import ContrastFinding, PointFinding, ScalingFinding, StudyFindings
+from bareboat_study.measures import Metric
 from bareboat_study.pooling import Pooled
 from bareboat_study.statistics import Verdict
 
 _WIDEST_LABEL = 20
 _MOST_FAILURES = 5
-_SHORT = {Verdict.NOT_ENOUGH: "not enough", Verdict.DIVERGED: "diverged", None: "no verdict"}
+_SHORT = {Verdict.DIVERGED: "diverged", None: ""}
 
 
 def lines(found: StudyFindings) -> Iterator[str]:
@@ -49,7 +49,7 @@ def _metrics(contrast: ContrastFinding) -> Iterator[str]:
         return
     yield _head("", contrast)
     for metric in point.analysis.metrics:
-        verdict = point.verdict if metric.primary else point.analysis.verdict_of(metric)
+        verdict = point.verdict if metric.primary else None
         unit = f", {metric.unit}" if metric.unit not in ("bytes", "s", "") else ""
         yield from _row(metric.name + unit, metric, verdict)
 
@@ -70,9 +70,10 @@ def pooled_lines(label: str, pooled: Pooled, places: str) -> Iterator[str]:
     """A pooled ratio, and how much the ratios of the points differ."""
     yield (
         f"  {_cut(label, 44):<44}  {_ratio(pooled.ratio)}  [{_ratio(pooled.low)}, {_ratio(pooled.high)}] "
-        f"{pooled.verdict.replace(' evidence', '')}"
+        f"{pooled.verdict or ''}".rstrip()
     )
     yield f"  between {places}: tau {pooled.tau:.2%}, I2 {pooled.i2:.0%} (Cochran's p = {pooled.q_p:.2g})"
+    yield f"  prediction interval of another: [{_ratio(pooled.next_low)}, {_ratio(pooled.next_high)}]"
 
 
 def _row(label: str, metric: Metric, verdict: Verdict | None) -> Iterator[str]:
@@ -81,11 +82,11 @@ def _row(label: str, metric: Metric, verdict: Verdict | None) -> Iterator[str]:
         label = ""
     compared = metric.comparison
     means = [_quantity(mean, metric.unit) for mean in (metric.baseline_mean, metric.contender_mean)]
-    word = _SHORT.get(verdict) or str(verdict)
+    word = _SHORT.get(verdict, str(verdict))
     yield (
         f"  {label:<20} {means[0]:>11} {means[1]:>11}  {_ratio(compared.ratio)}  "
         f"[{_ratio(compared.low)}, {_ratio(compared.high)}] {word}"
-    )
+    ).rstrip()
 
 
 def _scaling(found: ScalingFinding) -> Iterator[str]:
@@ -162,7 +163,9 @@ def _contrast(found: ContrastFinding) -> dict[str, Any]:
         "effect": found.contrast.effect,
         "equivalent": found.count(Verdict.EQUIVALENT),
         "different": found.count(Verdict.DIFFERENT),
-        "not_enough": found.count(Verdict.NOT_ENOUGH),
+        "undecided": found.count(Verdict.UNDECIDED),
+        "too_noisy": found.count(Verdict.TOO_NOISY),
+        "incomplete": found.count(Verdict.INCOMPLETE),
         "diverged": found.count(Verdict.DIVERGED),
         "pooled": found.pooled,
         "points": [_point(each) for each in found.points],

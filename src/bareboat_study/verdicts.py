@@ -6,27 +6,14 @@ import math
 
 from bareboat_study.statistics import LEAST_RUNS, Comparison, Verdict
 
-#: An interval of this many margins, with no verdict, is called too noisy.
-_TOO_NOISY = 3.0
 #: Larger changes are given as a factor.
 _MOST_PERCENT = 300.0
 
 
-def word(found: Comparison) -> str:
-    """The verdict in a few words."""
-    return "too noisy to decide" if is_too_noisy(found) else found.verdict.value
-
-
-def is_too_noisy(found: Comparison) -> bool:
-    """Whether there is no verdict because the runs vary by much more than the margin."""
-    enough = found.runs >= LEAST_RUNS  # the interval of fewer is wide on any machine
-    return enough and found.verdict is Verdict.NOT_ENOUGH and found.reach > _TOO_NOISY
-
-
-def sentence(found: Comparison, *, metric: str, baseline: str, contender: str) -> str:
-    """The verdict in one sentence, with its numbers."""
+def sentence(found: Comparison, *, metric: str, baseline: str, contender: str, looks: int = 1) -> str:
+    """The verdict in one sentence, with its numbers. `looks`: at the data, that the design allows."""
     margin = f"{found.margin * 100:g} %"
-    runs = f"{found.runs} runs"
+    runs = f"{found.runs} runs" + (f", at one of {looks} looks" if looks > 1 else "")
     of = f"{metric} of {contender} / {baseline} is {found.ratio:.4f}, {interval(found)}, {runs}"
     match found.verdict:
         case Verdict.EQUIVALENT:
@@ -38,8 +25,13 @@ def sentence(found: Comparison, *, metric: str, baseline: str, contender: str) -
                 f"(p = {found.difference_p:.2g})"
             )
         case _:
-            what = "too noisy to decide" if is_too_noisy(found) else "not enough evidence"
-            return f"{what} at {margin}: {of}; {_more(found)}"
+            return f"{found.verdict} at {margin}: {of}; {_more(found)}"
+
+
+def incomplete(done: int, planned: int, *, is_limit: bool = False) -> str:
+    """That a study has no verdict yet. `is_limit`: it may end before all planned runs."""
+    most = "at most " if is_limit else ""
+    return f"incomplete, {done} of {most}{planned} runs: no verdict"
 
 
 def interval(found: Comparison) -> str:
@@ -71,11 +63,12 @@ def _size(ratio: float) -> str:
 
 def _more(found: Comparison) -> str:
     """What would make a new study decide."""
-    if is_too_noisy(found):
-        reach = f"{found.reach:.0f} times" if found.reach < 1000 else "over 1,000 times"
-        return f"the interval is {reach} as wide as the margin; use an idle machine, or a larger margin"
+    if found.verdict is Verdict.TOO_NOISY:
+        times = found.half_widths_of_margin
+        text = f"{times:.0f} times" if times < 1000 else "over 1,000 times"
+        return f"the interval is {text} as wide as the margin; use an idle machine, or a larger margin"
     if found.runs < LEAST_RUNS:
         return f"{found.runs} runs are too few to decide; use at least {LEAST_RUNS}, better 10"
-    if found.more_runs is None:
+    if found.enough_runs is None:
         return "no reasonable number of repeats would be enough at this margin"
-    return f"about {found.more_runs} more repeats would be enough"
+    return f"if the arms do not differ, a new study of {found.enough_runs} runs decides with a power of 80 %"

@@ -1,13 +1,14 @@
-"""Pure: takes the time that the arms waited for a busy processor out of their step times.
+"""Pure: the time that the arms waited for a busy processor, and the step times without it.
 
 On a machine with other work, an arm that is ready to run waits until the kernel gives it a processor. The
-length of the wait is chance, and most of the noise of such a study. The kernel counts the waits of each
-thread, so their effect can be estimated and removed: an analysis of covariance, with the wait of each window
-as covariate.
+length of the wait is mostly chance, and most of the noise of such a study. The kernel counts the waits of
+each thread, so their effect can be estimated and removed: an analysis of covariance, with the wait of each
+window as covariate.
 
-The wait must not be an effect of the container. So it stays in where the kernel schedules the arms by
-different settings, for example in a cgroup with a limit, and where an arm has more threads than the other,
-which then wait for each other.
+A container may cause waits, too, and what is removed with them would make it look free. So the adjusted
+throughput is a secondary metric, beside the waits themselves; it is left out where the kernel schedules the
+arms by different settings, for example in a cgroup with a limit, and where an arm has more threads than the
+other, which then wait for each other.
 """
 
 from __future__ import annotations
@@ -45,10 +46,20 @@ def _most_threads(record: Record) -> int:
     return max((window.threads for window in record.windows if window.threads is not UNSET), default=0)
 
 
-def cpu_step_s(window: Window) -> float:
-    """The processor time of all ranks in a window's step, on average."""
-    assert window.cpu_s is not UNSET
-    return window.cpu_s / len(window.step_s[window.settle :] or window.step_s)
+def cpu_step_s(windows: Sequence[Window], samples: float) -> float:
+    """The processor time of all ranks in a step of these windows, on average; per sample."""
+    steps = sum(len(window.step_s[window.settle :] or window.step_s) for window in windows)
+    return _cpu_s(windows) / steps / samples
+
+
+def factor(windows: Sequence[Window], _samples: float) -> float:
+    """How much longer the threads took in these windows because they waited: 1 + waits / processor time."""
+    waits_s = math.fsum(window.wait_s for window in windows if window.wait_s is not UNSET)
+    return 1 + waits_s / _cpu_s(windows)
+
+
+def _cpu_s(windows: Sequence[Window]) -> float:
+    return math.fsum(window.cpu_s for window in windows if window.cpu_s is not UNSET)
 
 
 def slowdown(window: Window) -> float:

@@ -70,7 +70,7 @@ def different() -> tuple[Study, list[Record]]:
     return studied(ratio=0.9, metered=False)
 
 
-def not_enough() -> tuple[Study, list[Record]]:
+def undecided() -> tuple[Study, list[Record]]:
     study, records = studied(runs=6)
     return study, slower(records, "bubblewrap", lambda run: 1 + 0.03 * (run % 3 - 1))
 
@@ -93,7 +93,7 @@ def diverged() -> tuple[Study, list[Record]]:
 CASES = {
     "equivalent": equivalent,
     "different": different,
-    "not-enough-evidence": not_enough,
+    "undecided": undecided,
     "too-noisy": too_noisy,
     "diverged": diverged,
 }

@@ -9,25 +9,27 @@ from pathlib import Path
 import msgspec
 import pytest
 from builders import make_records, make_study
+from scipy import stats
 
 from bareboat.cli import report_text
 from bareboat.model import Record, Study, Window, kept_result
 from bareboat_base import codec
 from bareboat_base.errors import UsageError
 from bareboat_images.store import Store
-from bareboat_study import analysis, listing, report_paper, report_tables
+from bareboat_study import analysis, listing, measures, method, report_paper, report_tables, validity
 from bareboat_study.report import render_report
-from bareboat_study.statistics import Verdict
+from bareboat_study.statistics import OPEN, Comparison, Verdict
+from bareboat_study.windows import block_log_ratios
 
 
 def windows(*means: float, steps: int = 10, settle: int = 2) -> tuple[Window, ...]:
-    """Windows with the given mean step seconds; the steps that settle are ten times as long."""
+    """Windows with the given mean step seconds; the steps that settle are as long."""
     return tuple(
         Window(
             block=i,
             began_s=float(i),
             settle=settle,
-            step_s=(mean * 10,) * settle + (mean,) * (steps - settle),
+            step_s=(mean,) * steps,
         )
         for i, mean in enumerate(means)
     )
@@ -55,6 +57,13 @@ def with_windows(records: list[Record], arm: str, made: tuple[Window, ...]) -> l
     return [msgspec.structs.replace(r, windows=made) if r.arm == arm else r for r in records]
 
 
+def smooth(study: Study, records: list[Record]) -> list[Record]:
+    """The records with equal windows, so that the arms are equivalent."""
+    for number, arm in enumerate(study.arms):
+        records = with_windows(records, arm.name, windows(*[0.010 + 0.00001 * number] * 12))
+    return records
+
+
 @pytest.fixture
 def study() -> Study:
     return make_study(metered=True, runs=4)
@@ -65,7 +74,7 @@ def records(study: Study) -> list[Record]:
     return list(make_records(study, ratio=1.0))
 
 
-def test_throughput_is_samples_over_the_steps_that_count(study: Study, records: list[Record]) -> None:
+def test_throughput_is_samples_over_the_time_of_all_steps(study: Study, records: list[Record]) -> None:
     baseline, contender = (arm.name for arm in study.arms)
     records = with_windows(records, baseline, windows(0.010, 0.010, 0.010))
     records = with_windows(records, contender, windows(0.020, 0.020, 0.020))
@@ -84,7 +93,7 @@ def test_only_blocks_that_both_arms_completed_are_paired(study: Study, records: 
     records = with_windows(records, baseline, windows(0.010, 0.010, 0.010))
     records = with_windows(records, contender, windows(0.010, 0.010, 0.010, 0.5, 0.5))
     (pair, *_) = analysis.measured_pairs(study, records)
-    assert analysis.block_log_ratios(pair) == pytest.approx([0.0, 0.0, 0.0])
+    assert block_log_ratios(pair) == pytest.approx([0.0, 0.0, 0.0])
     assert analysis.analyse(study, records).primary.comparison.ratio == pytest.approx(1.0)
 
 
@@ -174,14 +183,14 @@ def test_a_study_that_cannot_tell_says_how_many_more_repeats() -> None:
     baseline, contender = (arm.name for arm in study.arms)
     records = with_windows(records, baseline, windows(0.010, 0.010))
     changed = [
-        msgspec.structs.replace(r, windows=windows(*[0.010 * (0.96 if r.run % 2 else 1.04)] * 2))
+        msgspec.structs.replace(r, windows=windows(*[0.010 * (0.97 if r.run % 2 else 1.03)] * 2))
         if r.arm == contender
         else r
         for r in records
     ]
     found = analysis.analyse(study, changed)
-    assert found.primary.comparison.verdict is Verdict.NOT_ENOUGH
-    assert f"about {found.primary.comparison.more_runs} more repeats" in found.sentence
+    assert found.comparison.verdict in OPEN
+    assert f"a new study of {found.comparison.enough_runs} runs decides" in found.sentence
 
 
 def test_the_arms_of_every_metric_agree_with_the_ratio(study: Study) -> None:
@@ -217,6 +226,7 @@ def diverged(records: list[Record], arms: tuple[str, ...], runs: int) -> list[Re
 
 
 def test_a_training_that_diverged_is_a_result_and_no_equivalence(study: Study, records: list[Record]) -> None:
+    records = smooth(study, records)
     assert analysis.analyse(study, records).word == "equivalent"
     arms = tuple(arm.name for arm in study.arms)
     found = analysis.analyse(study, diverged(records, arms, 3))
@@ -235,9 +245,9 @@ def test_no_output_gives_a_training_that_diverged_another_verdict(
 ) -> None:
     """Every table, export and list has the verdict of the study's primary metric from one function."""
     arms = tuple(arm.name for arm in study.arms)
-    own = diverged(records, arms, 4)
+    own = diverged(smooth(study, records), arms, 4)
     found = analysis.analyse(study, own)
-    assert found.primary.comparison.verdict is Verdict.EQUIVALENT
+    assert found.comparison.verdict is Verdict.EQUIVALENT
     assert found.verdict is Verdict.DIVERGED
 
     store = Store(tmp_path)
@@ -275,3 +285,164 @@ def test_a_goal_is_not_reached_by_what_is_not_a_number(study: Study, records: li
     (first, second) = analysis.analyse(study, diverged(records, arms[1:], 2)).goals
     assert (first.reached, first.not_numbers) == (True, 0)
     assert (second.reached, second.not_numbers, second.lowest) == (False, 2, 0.5)
+
+
+# --------------------------------------------------------------------------------------------------
+# What is estimated.
+
+
+def stalled(records: list[Record], arm: str, blocks: set[int], factor: float) -> list[Record]:
+    """The records with some windows of an arm longer, in every measured run."""
+    return [
+        msgspec.structs.replace(
+            record,
+            windows=tuple(
+                msgspec.structs.replace(w, step_s=tuple(factor * s for s in w.step_s))
+                if w.block in blocks
+                else w
+                for w in record.windows
+            ),
+        )
+        if record.arm == arm
+        else record
+        for record in records
+    ]
+
+
+def test_a_stall_in_one_window_of_ten_is_in_the_verdict() -> None:
+    study = make_study(metered=True, runs=12)
+    records = with_windows(list(make_records(study)), study.arms[0].name, windows(*[0.01] * 10))
+    records = with_windows(records, study.arms[1].name, windows(*[0.01] * 10))
+    found = analysis.analyse(study, stalled(records, study.arms[1].name, {4}, 3.0))
+    assert found.primary.comparison.ratio == pytest.approx(10 / 12)
+    assert found.word == "different"
+    (typical,) = (m for m in found.metrics if m.name == measures.TYPICAL)
+    assert typical.comparison.ratio == pytest.approx(1.0)
+    (warning,) = found.warnings
+    assert warning.startswith("A few windows make the difference: the ratio of the total times is 0.8333")
+    assert "12 of 120 windows of container with 16.7% of its time (run 1 block 4: 3.0x" in warning
+
+
+def test_a_cost_in_the_settling_steps_is_in_the_verdict() -> None:
+    study = make_study(metered=True, runs=6)
+    records = with_windows(list(make_records(study)), study.arms[0].name, windows(*[0.01] * 5))
+    slow = tuple(
+        Window(block=block, began_s=0.0, settle=2, step_s=(0.06, 0.06, *[0.01] * 8)) for block in range(5)
+    )
+    found = analysis.analyse(study, with_windows(records, study.arms[1].name, slow))
+    assert found.primary.comparison.ratio == pytest.approx(0.5)
+    (settled,) = (m for m in found.metrics if m.name == measures.SETTLED)
+    assert settled.comparison.ratio == pytest.approx(1.0)
+    assert any("The first steps after a turn make the difference" in each for each in found.warnings)
+
+
+def test_only_the_primary_metric_has_tests_and_a_verdict(study: Study, records: list[Record]) -> None:
+    found = analysis.analyse(study, records)
+    for metric in found.metrics:
+        assert (found.word_of(metric) != "") is metric.primary
+        assert isinstance(metric.comparison, Comparison) is metric.primary
+        assert (metric.tests == (None, None, None)) is not metric.primary
+    assert '"verdict"' not in json.dumps(json.loads(codec.to_json(found.metrics[1])))
+
+
+# --------------------------------------------------------------------------------------------------
+# What is claimed.
+
+
+def test_a_study_with_runs_left_has_no_verdict() -> None:
+    study = make_study(metered=True, runs=12)
+    found = analysis.analyse(study, [r for r in make_records(study) if r.run <= 6])
+    assert (found.word, found.sentence) == ("incomplete", "incomplete, 6 of 12 runs: no verdict")
+    assert found.text.startswith("incomplete, 6 of 12 runs: no verdict")
+    assert "6 of 12 planned runs" in method.of_pair(study, found)
+    assert 'class="word">incomplete' in render_report([(study, make_records(study), found)])
+
+
+def failing(records: list[Record], arm: str, runs: int) -> list[Record]:
+    return [
+        msgspec.structs.replace(r, exit_code=9) if r.arm == arm and 1 <= r.run <= runs else r for r in records
+    ]
+
+
+def test_arms_that_fail_differently_get_no_verdict() -> None:
+    study = make_study(metered=True, runs=12)
+    contender = study.arms[1].name
+    few = analysis.analyse(study, failing(list(make_records(study)), contender, 2))
+    assert few.censored is not None
+    assert (few.censored.failed, few.censored.attempts) == ((0, 2), (12, 12))
+    assert few.censored.p == pytest.approx(stats.fisher_exact([[0, 12], [2, 10]])[1])
+    assert not few.is_selected
+    assert "failed: 0 of 12 runs of bare metal, 2 of 12 runs of container" in few.text
+    many = analysis.analyse(study, failing(list(make_records(study)), contender, 6))
+    assert many.word == "undecided"
+    assert "the arms differ in their failed runs" in many.sentence
+
+
+def test_an_arm_that_was_stopped_with_the_other_did_not_fail() -> None:
+    study = make_study(metered=True, runs=6)
+    records = [
+        msgspec.structs.replace(r, exit_code=9 if r.arm == study.arms[0].name else 143, ended_because="x")
+        if r.run == 2
+        else r
+        for r in make_records(study)
+    ]
+    found = analysis.analyse(study, records).censored
+    assert found is not None
+    assert found.failed == (1, 0)
+
+
+def test_records_show_that_the_design_was_set_before(study: Study, records: list[Record]) -> None:
+    assert not analysis.analyse(study, records).is_bound
+    assert "set before the study" not in method.of_pair(study, analysis.analyse(study, records))
+    digest = validity.design_digest(study)
+    bound = [msgspec.structs.replace(r, design=digest) for r in records]
+    assert "that was set before the study" in method.of_pair(study, analysis.analyse(study, bound))
+    prove = msgspec.structs.replace(study.job.prove, margin=0.1)
+    changed = msgspec.structs.replace(study, job=msgspec.structs.replace(study.job, prove=prove))
+    found = analysis.analyse(changed, bound)
+    assert (found.is_bound, "The design was changed" in found.text) == (False, True)
+
+
+def test_the_start_up_ratio_is_balanced_over_the_order() -> None:
+    """The arm that starts second imports 1.33 times as long; the contender starts second in 3 of 12 runs."""
+    study = make_study(metered=True, runs=12)
+    records = []
+    for record in make_records(study):
+        second = (record.run % 4 == 0) == (record.arm == study.arms[1].name)
+        assert record.phases is not None
+        phases = msgspec.structs.replace(record.phases, import_s=2.0 * (1.33 if second else 1.0))
+        records.append(msgspec.structs.replace(record, position=int(second), phases=phases))
+    found = analysis.analyse(study, records)
+    (imported,) = (m for m in found.metrics if m.name == "import")
+    assert imported.comparison.ratio == pytest.approx(1.0)
+    assert imported.contender_mean / imported.baseline_mean == pytest.approx(1.0)
+    assert imported.comparison.order == pytest.approx(1.33)
+    assert any("1.330 [1.330, 1.330] times the import" in note for note in found.notes)
+
+
+def test_equal_arms_are_said_to_be_equal_by_their_plans(study: Study, records: list[Record]) -> None:
+    def is_same(changed: Study) -> bool:
+        return any("same plan" in note for note in analysis.analyse(changed, records).notes)
+
+    one, other = study.arms
+    assert not is_same(
+        msgspec.structs.replace(study, arms=(one, msgspec.structs.replace(other, engine=one.engine)))
+    )
+    assert is_same(
+        msgspec.structs.replace(
+            study, arms=(one, msgspec.structs.replace(other, plan_digest=one.plan_digest))
+        )
+    )
+
+
+def test_a_study_until_decided_ends_at_a_planned_look() -> None:
+    study = make_study(metered=True, runs=40)
+    prove = msgspec.structs.replace(study.job.prove, until_decided=True)
+    study = msgspec.structs.replace(study, job=msgspec.structs.replace(study.job, prove=prove))
+    records = smooth(study, list(make_records(study)))
+    early = analysis.analyse(study, [r for r in records if r.run <= 9])
+    assert early.sentence == "incomplete, 9 of at most 40 runs: no verdict"
+    found = analysis.analyse(study, [r for r in records if r.run <= 11])
+    assert (found.word, found.comparison.runs, found.planned) == ("equivalent", 10, 10)
+    assert found.comparison.confidence == pytest.approx(1 - 0.05 / 4)
+    assert "group-sequential" in method.of_pair(study, found)

@@ -120,7 +120,7 @@ def test_each_source_wins_over_all_below_it_and_is_named(
 def test_the_defaults_are_the_models(home: Path, project: Path) -> None:
     found = config.resolve({}, folder=project, environment={"HOME": str(home)})
     assert (found["engine"], found["repeats"], found["margin"], found["confidence"], found["seed"]) == (
-        None, 10, 0.02, 0.95, 1,
+        None, 10, 0.02, 0.95, None,
     )  # fmt: skip
 
 
@@ -141,7 +141,7 @@ def test_the_nearest_project_file_above_counts(home: Path, project: Path) -> Non
     assert config.resolve({}, folder=project / "a/b", environment=environment)["seed"] == 5
     (project / "a/bareboat.toml").write_text("repeats = 6\n")
     found = config.resolve({}, folder=project / "a/b", environment=environment)
-    assert (found["seed"], found["repeats"]) == (1, 6)
+    assert (found["seed"], found["repeats"]) == (None, 6)
 
 
 def test_the_users_site_file_goes_over_the_machines_key_by_key(

@@ -25,7 +25,7 @@ from bareboat.model import Job, Matrix
 from bareboat_base import codec
 from bareboat_base.errors import UsageError
 from bareboat_images.store import Store
-from bareboat_study import prove
+from bareboat_study import change, prove
 from bareboat_study.reproduction import (
     crate,
     making,
@@ -264,8 +264,9 @@ def test_too_few_runs_decide_nothing() -> None:
     assert replay.of_study(found) == replay.UNDECIDED
 
 
-def test_ratios_are_corrected_for_their_number() -> None:
+def test_ratios_are_corrected_for_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
     """A difference with p = 0.03 is one alone, and none of two."""
+    monkeypatch.setattr(change, "BETWEEN_STUDIES", 0.0)
     many = outcome(make_locked_matrix(ratio=1.0062))
     p = _difference_p(1.0062)
     assert 0.025 < p < 0.05

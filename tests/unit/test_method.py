@@ -13,7 +13,7 @@ from matrices import make_matrix, make_points
 from matrices import make_records as make_rows
 
 from bareboat.model import Contrast, Matrix, Study
-from bareboat_study import analysis, findings, method
+from bareboat_study import findings, measures, method
 from bareboat_study.findings import StudyFindings
 from bareboat_study.report_values import markdown
 
@@ -54,7 +54,7 @@ def test_the_method_names_everything_that_it_takes_to_repeat_it() -> None:
 def test_a_command_without_a_meter_has_a_method_of_its_own() -> None:
     study = make_study(metered=False, runs=5)
     text = method.of_pair(study, make_analysis(study, make_records(study)))
-    assert "one whole run after another, in an order that was drawn for each run (seed 1)" in text
+    assert "one whole run after another, in a balanced random order (seed 1)" in text
     assert "windows" not in text
 
 
@@ -62,7 +62,7 @@ def test_a_correction_for_waits_is_named() -> None:
     study = make_study(metered=True, runs=5)
     found = make_analysis(study, make_records(study))
     assert "covariance" not in method.of_pair(study, found)
-    with_waits = dataclasses.replace(found.primary, name=analysis.WITH_WAITS, primary=False)
+    with_waits = dataclasses.replace(found.primary, name=measures.ADJUSTED, primary=False)
     adjusted = dataclasses.replace(found, metrics=(*found.metrics, with_waits))
     assert "analysis of covariance" in method.of_pair(study, adjusted)
 

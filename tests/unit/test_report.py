@@ -151,9 +151,9 @@ def test_a_study_that_is_too_noisy_names_no_number_of_runs() -> None:
         for each in make_records(study)
     ]
     analysis = make_analysis(study, records)
-    assert analysis.word == "too noisy to decide"
-    assert analysis.primary.comparison.more_runs is not None
-    assert "more runs needed" not in Page(render_report([(study, records, analysis)])).text
+    assert analysis.word == "too noisy"
+    assert analysis.comparison.enough_runs is not None
+    assert "runs for 80 %" not in Page(render_report([(study, records, analysis)])).text
 
 
 def test_hostile_text_is_shown_and_not_obeyed() -> None:

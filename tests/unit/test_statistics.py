@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,15 +16,18 @@ np = pytest.importorskip("numpy")
 stats = pytest.importorskip("scipy.stats")
 
 from bareboat_base.errors import UsageError  # noqa: E402
-from bareboat_study.simulate import Machine, Method, Rates, block_log_ratios, error_rates  # noqa: E402
+from bareboat_study import simulate  # noqa: E402
+from bareboat_study.simulate import Machine, Method, Rates, error_rates  # noqa: E402
 from bareboat_study.statistics import (  # noqa: E402
     LEAST_RUNS,
     MOST_RUNS,
+    OPEN,
     Comparison,
     Verdict,
     compare,
-    run_effect,
+    compare_means,
     runs_needed,
+    trimmed_mean,
 )
 
 # Log ratios as studies have them, from a third to three times as fast, and all sizes of study.
@@ -61,7 +65,7 @@ def test_an_example_worked_by_hand() -> None:
     assert above > below
     assert found.equivalence_p == pytest.approx(above, rel=1e-9)
     assert found.verdict is Verdict.EQUIVALENT
-    assert (found.confidence, found.margin, found.more_runs) == (0.95, 0.05, None)
+    assert (found.confidence, found.margin, found.enough_runs) == (0.95, 0.05, None)
 
 
 @given(LOG_RATIOS, MARGINS, CONFIDENCES)
@@ -97,7 +101,7 @@ def test_swapping_the_arms_inverts_ratio_and_interval_and_nothing_else(
     assert other.high == pytest.approx(1 / one.low, rel=1e-9)
     assert other.equivalence_p == one.equivalence_p
     assert other.difference_p == one.difference_p
-    assert (other.verdict, other.more_runs) == (one.verdict, one.more_runs)
+    assert (other.verdict, other.enough_runs) == (one.verdict, one.enough_runs)
 
 
 @given(LOG_RATIOS, st.floats(0.5, 2))
@@ -136,10 +140,10 @@ def test_the_verdict_follows_from_the_intervals(
     elif found.low > 1 or found.high < 1:
         expected = Verdict.DIFFERENT
     else:
-        expected = Verdict.NOT_ENOUGH
+        expected = Verdict.UNDECIDED
     assert found.verdict is expected
     assert found.low <= found.ratio <= found.high
-    assert found.more_runs is None or (found.verdict is Verdict.NOT_ENOUGH and found.more_runs >= 1)
+    assert found.enough_runs is None or (found.verdict in OPEN and found.enough_runs >= 1)
 
 
 @given(LOG_RATIOS, MARGINS, MARGINS)
@@ -181,7 +185,7 @@ def test_a_one_sided_p_below_the_level_does_not_prove_a_difference() -> None:
     found = judge([0.1 * (2 * error + value) for value in [-1.0, 1.0] * 5])
     assert found.difference_p == pytest.approx(0.0766, abs=1e-4)
     assert found.low < 1 < found.high
-    assert found.verdict is Verdict.NOT_ENOUGH
+    assert found.verdict in OPEN
 
 
 def test_a_proven_difference_below_the_margin_is_equivalence() -> None:
@@ -194,8 +198,8 @@ def test_a_proven_difference_below_the_margin_is_equivalence() -> None:
 def test_noise_is_not_equivalence() -> None:
     found = judge([0.3, -0.3, 0.1, -0.1, 0.0])
     assert found.ratio == pytest.approx(1)
-    assert found.verdict is Verdict.NOT_ENOUGH
-    assert found.more_runs is not None
+    assert found.verdict in OPEN
+    assert found.enough_runs is not None
 
 
 @pytest.mark.parametrize(
@@ -216,7 +220,7 @@ def test_zero_variance_is_exact(
     found = judge([value] * 3)
     assert found.low == found.ratio == found.high == math.exp(value)
     assert (found.equivalence_p, found.difference_p) == (equivalence_p, difference_p)
-    assert (found.verdict, found.more_runs) == (verdict, None)
+    assert (found.verdict, found.enough_runs) == (verdict, None)
 
 
 def test_the_bounds_are_symmetric_for_the_logarithm_not_for_the_ratio() -> None:
@@ -229,7 +233,7 @@ def test_wild_values_have_an_infinite_interval_not_a_crash() -> None:
     found = judge([400.0, -400.0])
     assert found.high == math.inf
     assert found.low == 0
-    assert found.verdict is Verdict.NOT_ENOUGH
+    assert found.verdict in OPEN
 
 
 @pytest.mark.parametrize("values", [[], [0.01]])
@@ -243,7 +247,7 @@ def test_fewer_than_two_runs_are_refused(values: list[float]) -> None:
 def test_values_that_are_not_finite_are_refused(wrong: float) -> None:
     for refused in (
         lambda: judge([0.0, wrong, 0.1]),
-        lambda: run_effect([0.0, wrong, 0.1]),
+        lambda: trimmed_mean([0.0, wrong, 0.1]),
         lambda: runs_needed(mean=wrong, deviation=0.01, margin=0.02, confidence=0.95),
         lambda: runs_needed(mean=0, deviation=wrong, margin=0.02, confidence=0.95),
     ):
@@ -274,7 +278,7 @@ def test_settings_out_of_range_are_refused(margin: float, confidence: float, mat
 
 
 # --------------------------------------------------------------------------------------------------
-# run_effect
+# trimmed_mean
 
 
 @pytest.mark.parametrize(
@@ -288,25 +292,25 @@ def test_settings_out_of_range_are_refused(margin: float, confidence: float, mat
     ],
 )
 def test_a_fifth_is_trimmed_at_each_end(values: list[float], expected: float) -> None:
-    assert run_effect(values) == pytest.approx(expected, rel=1e-12)
+    assert trimmed_mean(values) == pytest.approx(expected, rel=1e-12)
 
 
 @given(st.lists(st.floats(-3, 3), min_size=1, max_size=80))
 def test_the_trimmed_mean_is_that_of_scipy_and_swaps_with_the_arms(values: list[float]) -> None:
-    assert run_effect(values) == pytest.approx(stats.trim_mean(values, 0.2), rel=1e-9, abs=1e-12)
-    assert run_effect([-value for value in values]) == -run_effect(values)
-    assert run_effect(list(reversed(values))) == run_effect(values)
+    assert trimmed_mean(values) == pytest.approx(stats.trim_mean(values, 0.2), rel=1e-9, abs=1e-12)
+    assert trimmed_mean([-value for value in values]) == -trimmed_mean(values)
+    assert trimmed_mean(list(reversed(values))) == trimmed_mean(values)
 
 
 @given(st.lists(st.floats(-0.1, 0.1), min_size=10, max_size=60), st.data())
 def test_stolen_windows_cannot_move_a_run_out_of_its_range(values: list[float], data: st.DataObject) -> None:
     struck = data.draw(st.integers(0, len(values) // 5))
-    assert min(values) <= run_effect([*values[struck:], *[50.0] * struck]) <= max(values)
+    assert min(values) <= trimmed_mean([*values[struck:], *[50.0] * struck]) <= max(values)
 
 
 def test_an_empty_run_is_refused() -> None:
     with pytest.raises(UsageError, match="without a complete block") as caught:
-        run_effect([])
+        trimmed_mean([])
     assert caught.value.remedy
 
 
@@ -383,7 +387,7 @@ def test_beyond_ten_thousand_there_is_no_advice() -> None:
     fits = math.sqrt(9_990) * math.log(1.02) / (1.644854 + 1.281552)
     assert runs_needed(mean=0, deviation=fits, margin=0.02, confidence=0.95) == pytest.approx(9_990, abs=5)
     wild = judge([5.0, -5.0, 4.0, -4.0])
-    assert (wild.verdict, wild.more_runs) == (Verdict.NOT_ENOUGH, None)
+    assert (wild.verdict in OPEN, wild.enough_runs) == (True, None)
 
 
 @pytest.mark.parametrize("power", [0.0, 0.49, 1.0, math.nan])
@@ -395,19 +399,18 @@ def test_a_power_out_of_range_is_refused(power: float) -> None:
 
 
 @given(LOG_RATIOS, MARGINS)
-def test_more_runs_is_what_is_needed_beyond_those_that_were_measured(
+def test_enough_runs_are_those_of_no_difference_at_the_upper_limit_of_the_deviation(
     values: list[float], margin: float
 ) -> None:
     found = judge(values, margin)
-    assume(found.verdict is Verdict.NOT_ENOUGH)
-    needed = runs_needed(
-        mean=float(np.mean(values)), deviation=float(np.std(values, ddof=1)), margin=margin, confidence=0.95
-    )
+    assume(found.verdict in OPEN)
+    freedom = len(values) - 1
+    limit = float(np.std(values, ddof=1)) * math.sqrt(freedom / stats.chi2.ppf(0.1, freedom))
+    needed = runs_needed(mean=0.0, deviation=limit, margin=margin, confidence=0.95)
     if needed is None or len(values) < LEAST_RUNS:
-        assert found.more_runs is None
+        assert found.enough_runs is None
     else:
-        # Rounding of the mean may tip a study that stands on the edge by one run.
-        assert found.more_runs == pytest.approx(max(2, needed - len(values)), abs=1)
+        assert found.enough_runs == pytest.approx(needed, abs=1)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -418,9 +421,9 @@ CALM = Machine(run_deviation=0, window_deviation=0, drift_least=0, drift_most=0,
 
 def simulated(machine: Machine, *, runs: int = 400, blocks: int = 60, paired: bool = True) -> Any:
     generator = np.random.default_rng(3)
-    return block_log_ratios(
+    return simulate.study(
         1.05, runs=runs, blocks=blocks, generator=generator, machine=machine, paired=paired
-    )
+    ).blocks
 
 
 def test_a_calm_machine_shows_the_true_ratio() -> None:
@@ -500,7 +503,7 @@ MOST = stats.binom.ppf(0.999, STUDIES, 0.05) / STUDIES
 LEAST = stats.binom.ppf(0.001, STUDIES, 0.05) / STUDIES
 
 
-def rates_of(true_ratio: float, method: Method = Method.PAIRED, runs: int = 12) -> Rates:
+def rates_of(true_ratio: float, method: Method = Method.TOTAL, runs: int = 12) -> Rates:
     return error_rates(
         true_ratio,
         studies=STUDIES,
@@ -516,16 +519,16 @@ def rates_of(true_ratio: float, method: Method = Method.PAIRED, runs: int = 12) 
 @pytest.mark.parametrize("true_ratio", [1.00, 1.01, 1.03, 1.10, 1 / 1.03])
 def test_1000_studies_keep_their_promises(true_ratio: float) -> None:
     rates = rates_of(true_ratio)
-    assert rates.equivalent + rates.different + rates.not_enough == pytest.approx(1)
+    assert rates.equivalent + rates.different + rates.undecided == pytest.approx(1)
     # Not too narrow, and not so wide that the coverage is bought with precision.
     assert LEAST <= 1 - rates.coverage <= MOST
-    assert 0.005 < rates.half_width < 0.010
+    assert 0.010 < rates.half_width < 0.015
     if true_ratio == 1:
         assert rates.different <= MOST
-        assert rates.equivalent > 0.99
+        assert rates.equivalent > 0.8
     elif abs(math.log(true_ratio)) >= math.log(1.02):
         assert rates.equivalent <= MOST
-        assert rates.different > 0.99
+        assert rates.different > 0.95
 
 
 @pytest.mark.parametrize("true_ratio", [1.02, 1 / 1.02])
@@ -540,7 +543,7 @@ def test_with_three_runs_little_is_said_but_nothing_false() -> None:
     assert at_one.different <= MOST
     assert LEAST <= 1 - at_one.coverage <= MOST
     assert on_the_margin.equivalent <= MOST
-    assert at_one.not_enough > 0.1
+    assert at_one.undecided > 0.1
 
 
 def test_counting_blocks_as_independent_breaks_the_promises() -> None:
@@ -554,30 +557,91 @@ def test_one_arm_after_the_other_breaks_the_promises() -> None:
     assert 1 - rates.coverage > MOST
 
 
-def test_waits_that_are_counted_are_removed() -> None:
-    seen = [
-        error_rates(
-            1.03, studies=100, runs=12, blocks=60, margin=0.02, confidence=0.95, seed=7, method=method
-        )
-        for method in (Method.PAIRED, Method.REMOVED, Method.LEFT)
-    ]
-    idle, removed, left = (rates.half_width for rates in seen)
-    assert removed == pytest.approx(idle, rel=0.15)
-    assert left > 5 * removed
-    assert 1 - seen[1].coverage <= stats.binom.ppf(0.999, 100, 0.05) / 100
-    assert seen[1].different == 1
-
-
-def test_the_advice_on_more_runs_settles_new_studies() -> None:
-    # Draw studies until 60 have not enough evidence; run each anew, once, as large as it was told.
+@pytest.mark.parametrize("deviation", [0.02, 0.05])
+def test_the_number_of_runs_has_the_power_that_is_stated(deviation: float) -> None:
+    """Draw studies of equal arms until 60 are open; run each anew, once, as large as it was told."""
     generator = np.random.default_rng(11)
-    settled = []
+    shown = []
     for _study in itertools.count():
-        first = judge(generator.normal(0.007, 0.025, 10).tolist())
-        if first.more_runs is None:
+        first = judge(generator.normal(0, deviation, 10).tolist())
+        if first.enough_runs is None:
             continue
-        again = judge(generator.normal(0.007, 0.025, 10 + first.more_runs).tolist())
-        settled.append(again.verdict is not Verdict.NOT_ENOUGH)
-        if len(settled) == 60:
+        again = judge(generator.normal(0, deviation, first.enough_runs).tolist())
+        shown.append(again.verdict is Verdict.EQUIVALENT)
+        if len(shown) == 60:
             break
-    assert sum(settled) >= stats.binom.ppf(0.001, 60, 0.8)
+    assert sum(shown) >= stats.binom.ppf(0.05, 60, 0.8)
+
+
+STALLS = Machine(stall_share=0.05, stall_factor=2.0)
+SETTLE = Machine(settle_cost=0.05)
+
+
+@pytest.mark.parametrize("machine", [STALLS, SETTLE])
+def test_one_sided_costs_are_in_the_total_and_in_no_trimmed_mean(machine: Machine) -> None:
+    def rates(ratio: float, method: Method) -> Rates:
+        return error_rates(
+            ratio, studies=200, runs=12, blocks=60, margin=0.02, confidence=0.95, seed=3, method=method,
+            machine=machine,
+        )  # fmt: skip
+
+    most = stats.binom.ppf(0.999, 200, 0.05) / 200
+    assert rates(1.05, Method.TRIMMED).equivalent > 0.8
+    assert 1 - rates(1.05, Method.TRIMMED).coverage > 0.9
+    found = rates(1.05, Method.TOTAL)
+    assert (found.equivalent <= 0.01, found.different >= 0.95) == (True, True)
+    assert 1 - found.coverage <= most
+    assert rates(1.02, Method.TOTAL).equivalent <= most
+
+
+def test_the_order_of_the_starts_is_estimated_and_taken_out() -> None:
+    orders = [True, False, True, True, False, True, True, True, True, True, True, False]
+    effects = [0.01 + (0.2 if order else -0.2) for order in orders]
+    found = compare(effects, margin=0.02, confidence=0.95, orders=orders)
+    assert found.order is not None
+    assert (found.ratio, found.order) == (pytest.approx(math.exp(0.01)), pytest.approx(math.exp(0.2)))
+    assert judge(effects).ratio == pytest.approx(math.exp(0.01 + 0.2 * 6 / 12))
+
+
+def test_the_order_costs_nothing_where_it_is_balanced() -> None:
+    effects = [0.001, 0.004, -0.002, 0.003, 0.0, -0.001]
+    plain, ordered = judge(effects), compare(effects, margin=0.02, confidence=0.95, orders=[True, False] * 3)
+    assert ordered.ratio == pytest.approx(plain.ratio)
+    one_sided = compare(effects, margin=0.02, confidence=0.95, orders=[True] * 6)
+    assert (one_sided, one_sided.order) == (plain, None)
+
+
+def test_looking_after_each_run_breaks_the_promises_and_the_planned_looks_keep_them() -> None:
+    def rates(ratio: float, judge: Any) -> Rates:
+        return error_rates(
+            ratio, studies=300, runs=40, blocks=4, margin=0.02, confidence=0.95, seed=5,
+            machine=Machine(run_deviation=0.03), judge=judge(0.02, 0.95),
+        )  # fmt: skip
+
+    most = stats.binom.ppf(0.999, 300, 0.05) / 300
+    assert rates(1.0, simulate.peeking).different > most
+    assert rates(1.02, simulate.peeking).equivalent > most
+    planned = rates(1.0, simulate.until_decided), rates(1.02, simulate.until_decided)
+    assert planned[0].different <= most
+    assert planned[1].equivalent <= most
+    assert max(1 - each.coverage for each in planned) <= most
+
+
+def test_a_copy_that_is_never_redrawn_is_in_no_interval() -> None:
+    def coverage(machine: Machine) -> float:
+        return error_rates(
+            1.0, studies=200, runs=12, blocks=20, margin=0.02, confidence=0.95, seed=9, machine=machine
+        ).coverage
+
+    copies = Machine(copy_deviation=0.01, spike_probability=0)
+    assert coverage(copies) < 0.75
+    assert coverage(replace(copies, is_redrawn=True)) > 0.9
+
+
+def test_the_deviation_between_studies_widens_what_is_claimed_of_two() -> None:
+    first, second = [0.0, 0.001, -0.001, 0.0005], [0.012, 0.013, 0.011, 0.0125]
+    alone = compare_means(first, second, margin=0.02, confidence=0.95)
+    wide = compare_means(first, second, margin=0.02, confidence=0.95, between=0.01)
+    assert (alone.difference_p < 0.001, wide.difference_p > 0.05) == (True, True)
+    assert wide.ratio == pytest.approx(alone.ratio)
+    assert wide.half_width == pytest.approx(1.96 * 0.01 * math.sqrt(2), rel=0.02)

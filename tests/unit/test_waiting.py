@@ -15,7 +15,7 @@ from builders import make_records, make_study
 
 from bareboat.model import Record, Study, Window
 from bareboat_base.execute.processes import scheduling
-from bareboat_study import analysis, waiting
+from bareboat_study import analysis, measures, waiting
 
 SHARED = ("cgroup 0::/user; policy 0; nice 0; cores 0,1",)
 
@@ -52,7 +52,7 @@ def waited(records: list[Record], *, slower: float = 1.0, cost: float = 1.0) -> 
     return made
 
 
-def half_width(metric: analysis.Metric) -> float:
+def half_width(metric: measures.Metric) -> float:
     return math.log(metric.comparison.high / metric.comparison.low) / 2
 
 
@@ -60,21 +60,38 @@ def half_width(metric: analysis.Metric) -> float:
 def test_waits_are_removed_and_a_difference_of_the_arms_stays(study: Study, cost: float) -> None:
     records = waited(make_records(study), slower=1.03, cost=cost)
     found = analysis.analyse(study, records)
-    throughput, timed, processor = found.metrics[:3]
-    assert (throughput.name, timed.name, processor.name) == (
-        "throughput",
-        "throughput, with waits",
-        "processor time",
+    by_name = {metric.name: metric for metric in found.metrics}
+    measured, throughput, processor = (
+        by_name[name] for name in ("throughput", measures.ADJUSTED, "processor time")
     )
-    assert throughput.primary
-    assert not timed.primary
+    assert (measured.primary, throughput.primary) == (True, False)
     assert throughput.comparison.low < 1 / 1.03 < throughput.comparison.high
-    assert half_width(throughput) < half_width(timed) / 20
+    assert half_width(throughput) < half_width(measured) / 20
+    assert by_name[measures.WAITS].comparison.low < 1 < by_name[measures.WAITS].comparison.high
     assert processor.comparison.ratio == pytest.approx(1.03)
     assert not processor.higher_is_better
     for a, b, effect in zip(throughput.baseline, throughput.contender, throughput.effects, strict=True):
         assert b / a == pytest.approx(math.exp(effect))
     assert any(f"slope {cost:.0f}." in note or f"slope {cost - 0.01:.2f}" in note for note in found.notes)
+
+
+def test_a_container_that_causes_waits_is_not_free(study: Study) -> None:
+    """What the adjustment takes out is in the measured throughput, which decides."""
+    made = []
+    for record in waited(make_records(study)):
+        more = 1.05 if record.arm == study.arms[1].name else 1.0
+        windows = tuple(
+            msgspec.structs.replace(
+                w, cpu_s=1.0, wait_s=more - 1 + 0.001 * (w.block % 3), step_s=(0.1 * more,) * 10
+            )
+            for w in record.windows
+        )
+        made.append(msgspec.structs.replace(record, windows=windows))
+    found = analysis.analyse(study, made)
+    assert found.word == "different"
+    assert found.primary.comparison.ratio == pytest.approx(1 / 1.05)
+    (waits,) = (m for m in found.metrics if m.name == measures.WAITS)
+    assert waits.comparison.ratio == pytest.approx(1.05, rel=0.002)
 
 
 def test_arms_that_are_scheduled_differently_keep_their_waits(study: Study) -> None:
@@ -86,7 +103,7 @@ def test_arms_that_are_scheduled_differently_keep_their_waits(study: Study) -> N
         for record in waited(make_records(study))
     ]
     found = analysis.analyse(study, records)
-    assert [metric.name for metric in found.metrics[:2]] == ["throughput", "processor time"]
+    assert measures.ADJUSTED not in [metric.name for metric in found.metrics]
     assert not any("waited" in note for note in found.notes)
     crowded = [
         msgspec.structs.replace(
@@ -124,7 +141,7 @@ def test_the_slope_is_that_within_the_runs() -> None:
 
 def test_steps_to_settle_are_in_no_processor_time() -> None:
     window = Window(block=0, began_s=0.0, settle=2, step_s=(1.0,) * 6, cpu_s=2.0, wait_s=1.0)
-    assert waiting.cpu_step_s(window) == 0.5
+    assert waiting.cpu_step_s([window], 1.0) == 0.5
 
 
 def test_a_process_is_scheduled_by_its_settings() -> None:

@@ -149,13 +149,13 @@ def test_a_study_is_in_the_list_with_its_verdict(around: Path) -> None:
     for number in range(11):
         (store.run(run_id) / f"{number:04}").mkdir()
     assert "complete" in listed().stdout
-    verdict = listing.Verdict(verdict="not enough evidence", sentence="It may be slower.", runs=10)
+    verdict = listing.Verdict(verdict="undecided", sentence="It may be slower.", runs=10)
     store.write(store.run(run_id) / "verdict.json", codec.to_json(verdict))
-    assert "unclear" in listed().stdout
+    assert "undecided" in listed().stdout
     assert "It may be slower." in listed().stdout
     done = subprocess.run(words("status", "--json", run_id), capture_output=True, check=True)
     (found,) = json.loads(done.stdout)
-    assert (found["kind"], found["verdict"], found["runs_done"]) == ("study", "not enough evidence", 11)
+    assert (found["kind"], found["verdict"], found["runs_done"]) == ("study", "undecided", 11)
     (store.run(run_id) / "study.json").write_text("{")
     damaged = listed()
     assert damaged.returncode == 4

@@ -50,6 +50,11 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="measure for about a minute: fewer runs, so a wide interval",
     )
     parser.add_argument(
+        "--until-decided",
+        action="store_true",
+        help="end once the verdict is clear, after at most 40 runs, or --repeats; error rates are kept",
+    )
+    parser.add_argument(
         "--margin",
         type=number("--margin", "prove.margin"),
         metavar="X",
@@ -129,7 +134,7 @@ def run(context: Context) -> int:
         preparation.check_variables(context.session, study.job)
     else:
         session = context.session
-        prepared = preparation.prepare(session, _quick(context, read_job(context)), Purpose.PROVE)
+        prepared = preparation.prepare(session, _designed(context, read_job(context)), Purpose.PROVE)
         plans = planning.arms(session, prepared)
         if options.dry_run:
             _show(context, prepared.job, plans)
@@ -177,6 +182,11 @@ def _study_of_arms(context: Context, published: str | None) -> int | None:
         raise UsageError(
             "--quick is for one container against bare metal", remedy="bareboat prove --within 5m …"
         )
+    if options.until_decided:
+        raise UsageError(
+            "--until-decided is for one container against bare metal, on this machine",
+            remedy="use --repeats N, or --within TIME",
+        )
     return prove_study.run(context, request, published)
 
 
@@ -191,11 +201,22 @@ def _is_unfinished(context: Context, run_id: str) -> bool:
     return bool(prove.missing_runs(store, prove.read_study(store, run_id)))
 
 
-def _quick(context: Context, job: Job) -> Job:
-    """The job with the design of --quick."""
-    if not context.options.quick:
+def _designed(context: Context, job: Job) -> Job:
+    """The job with the design of --quick, or of --until-decided."""
+    from bareboat_study import sequential
+
+    options = context.options
+    if options.until_decided:
+        if options.quick:
+            raise UsageError(
+                "--quick and --until-decided cannot be used together", remedy="remove one of them"
+            )
+        repeats = options.repeats or max(job.prove.repeats, sequential.MOST_RUNS)
+        changed = msgspec.structs.replace(job.prove, until_decided=True, repeats=repeats)
+        return msgspec.structs.replace(job, prove=changed)
+    if not options.quick:
         return job
-    if context.options.repeats is not None:
+    if options.repeats is not None:
         raise UsageError("--quick and --repeats cannot be used together", remedy="remove one of them")
     return msgspec.structs.replace(job, prove=msgspec.structs.replace(job.prove, quick=True))
 
@@ -218,6 +239,7 @@ def _check_unchanged(options: argparse.Namespace, study: Study) -> None:
         "account": job.scheduling.account,
         "env_from": [name for name in options.env_from or () if name in job.environment_from],
         "quick": job.prove.quick is True,
+        "until_decided": job.prove.until_decided is True,
         **{name: getattr(job.prove, name) for name in ("repeats", "margin", "confidence", "seed")},
     }
     for name in (*designed, "policy", "require_digest"):
@@ -246,6 +268,8 @@ def _study_to_resume(context: Context) -> Study:
 
 
 def _show(context: Context, job: Job, plans: tuple[Plan, Plan]) -> None:
+    from bareboat_study import sequential, turns
+
     if context.options.json:
         console.result_json([render.shown(plan) for plan in plans])
         return
@@ -255,7 +279,11 @@ def _show(context: Context, job: Job, plans: tuple[Plan, Plan]) -> None:
     runs = f"{prove.repeats} measured runs"
     if prove.quick is True:
         runs = f"at most {runs}, as many as fit into a minute"
-    console.result(f"would do 1 warm-up and {runs}; margin {prove.margin:.1%}, seed {prove.seed}")
+    if prove.until_decided is True:
+        *early, last = sequential.looks(prove.repeats)
+        ends = ", ".join(map(str, early)) or last
+        runs = f"at most {last} measured runs; it ends after {ends} if decided then"
+    console.result(f"would do 1 warm-up and {runs}; margin {prove.margin:.1%}, {turns.seed_text(prove.seed)}")
 
 
 def _measure(context: Context, study: Study) -> int:
@@ -288,5 +316,5 @@ def _measure(context: Context, study: Study) -> int:
         raise error.but(remedy=f"bareboat report {study.id} -o NAME.html") from None
     show(context, found, where)
     if quick.is_quick(study) and not context.options.json:
-        console.result(quick.sentence(study, found[0][2].primary.comparison))
+        console.result(quick.sentence(study, found[0][2].comparison))
     return 0

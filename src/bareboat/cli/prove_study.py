@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import UNSET
 
 from bareboat import registry, render
 from bareboat.cli import console
@@ -47,8 +48,7 @@ def request_of(context: Context) -> StudyRequest | None:
         if not registry.is_queued(asked):
             return None
         request = studyfile.study_of_job(read_job(context))
-        studyfile.check_arms(request)
-        return request
+        return _noted(request)
     file = TomlFile(Path(options.file))
     queue = asked or file.values.get("scheduler")
     if not studyfile.is_study(file) and not registry.is_queued(queue):
@@ -71,7 +71,21 @@ def request_of(context: Context) -> StudyRequest | None:
         prove = msgspec.structs.replace(prove, within_s=msgspec.UNSET)
     digest = request.digest if asked is None else codec.digest([request.digest, asked])
     request = dataclasses.replace(request, jobs=jobs, prove=prove, digest=digest)
-    studyfile.check_arms(request)
+    return _noted(request)
+
+
+def _noted(request: StudyRequest) -> StudyRequest:
+    """The request, after a note about arms that are equal."""
+    from bareboat_study import studyfile
+
+    if request.prove.until_decided is True:
+        raise UsageError(
+            "until_decided is for one container against bare metal, on this machine",
+            key="prove.until_decided",
+            remedy="remove it; set repeats, or within_s",
+        )
+    for first, second in studyfile.equal_arms(request):
+        console.note(f"the arms {first!r} and {second!r} are equal: this measures the method itself (A/A)")
     return request
 
 
@@ -97,7 +111,6 @@ def run(context: Context, request: StudyRequest, published: str | None) -> int:
 
     cells, site = studies.cells(context.session, request)
     if options.dry_run:
-        matrix.check(request, cells)
         _show(context, request, cells, site)
         return 0
     if not registry.is_queued(request.jobs[0][-1].scheduler):
@@ -162,6 +175,8 @@ def _check_unchanged(context: Context, found: Matrix) -> None:
 
 def _show(context: Context, request: StudyRequest, cells: list[list[Cell]], site: Site) -> None:
     """The design, and the plan of each arm at the first point."""
+    from bareboat_study import turns
+
     prove = request.prove
     rows = [[plan for plan, _ in row] for row in cells]
     if context.options.json:
@@ -175,7 +190,7 @@ def _show(context: Context, request: StudyRequest, cells: list[list[Cell]], site
                 "repeats": None if prove.within_s else prove.repeats,
                 "within_s": prove.within_s or None,
                 "margin": prove.margin,
-                "seed": prove.seed,
+                "seed": None if prove.seed is UNSET else prove.seed,
                 "plans": [[render.shown(plan) for plan in row] for row in rows],
             }
         )
@@ -200,7 +215,7 @@ def _show(context: Context, request: StudyRequest, cells: list[list[Cell]], site
         amount = f"1 warm-up and {prove.repeats} repeats: {(prove.repeats + 1) * points * arms} runs"
     console.result(
         f"would do, for {counted(points, 'point')} and {arms} arms: {amount}; "
-        f"margin {prove.margin:.1%}, seed {prove.seed}\n"
+        f"margin {prove.margin:.1%}, {turns.seed_text(prove.seed)}\n"
         "the time is known after the warm-up: bareboat prove --resume --dry-run"
     )
 

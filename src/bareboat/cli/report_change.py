@@ -160,8 +160,8 @@ def lines(found: Changes, named: Sequence[tuple[str, str]], confidence: float) -
         compared = each.comparison
         yield (
             f"  {label:<{_WIDEST_LABEL}} {each.first:>7.4f} {each.second:>7.4f} {compared.ratio:>7.4f}  "
-            f"[{compared.low:.4f}, {compared.high:.4f}] {each.verdict.removesuffix(' evidence')}"
-        )
+            f"[{compared.low:.4f}, {compared.high:.4f}] {each.verdict or ''}"
+        ).rstrip()
     if len({(each.baseline, each.contender, each.label) for each in found.found}) > 1:
         yield f"  corrected for {len(found.found)} comparisons (Holm); intervals are those of single ones"
     missing = list(_missing(found))

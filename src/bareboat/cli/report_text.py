@@ -10,18 +10,20 @@ from bareboat_study.numbers import digits, ratio_and_bounds
 
 if TYPE_CHECKING:
     from bareboat.model import Study
-    from bareboat_study.analysis import Analysis, Goal, Metric
+    from bareboat_study.analysis import Analysis, Goal
+    from bareboat_study.measures import Metric
 
 #: Of each verdict on a terminal: its symbol and its colour (SGR).
 SIGNS = {
     "equivalent": ("✔", "32"),
     "different": ("≠", "33"),
-    "not enough evidence": ("?", "33"),
-    "too noisy to decide": ("?", "33"),
+    "undecided": ("?", "33"),
+    "too noisy": ("?", "33"),
+    "incomplete": ("…", "33"),
     "training diverged": ("✘", "31"),
 }
 NOTE = "Geometric means. The first row is the primary metric, the others are secondary."
-_SHORT = {"not enough evidence": "not enough", "training diverged": "diverged"}
+_SHORT = {"training diverged": "diverged"}
 _RIGHT = (1, 2)
 
 
@@ -78,8 +80,9 @@ def _table(study: Study, analysis: Analysis, width: int | None) -> list[str]:
 
 def _row(analysis: Analysis, metric: Metric, *, is_short: bool) -> list[str]:
     values = [quantity(mean, metric.unit) for mean in (metric.baseline_mean, metric.contender_mean)]
-    name, word = metric.name, analysis.verdict_of(metric).value
+    name, word = metric.name, analysis.word_of(metric)
     if is_short:
+        name = name.removeprefix("throughput, ")
         values = [f"{value}/s" if metric.unit.endswith("/s") else value for value in values]
         word = _SHORT.get(word, word)
     elif metric.unit not in ("bytes", "s"):
@@ -101,7 +104,7 @@ def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
 
 def _folded(analysis: Analysis, metric: Metric, names: Sequence[str], width: int) -> Iterator[str]:
     name, *values, ratio, interval, word = _row(analysis, metric, is_short=False)
-    yield from _wrapped(f"{name}: {word}", width)
+    yield from _wrapped(f"{name}: {word}" if word else name, width)
     parts = [f"{arm} {value}" for arm, value in zip(names, values, strict=True)]
     for part in [*parts, f"ratio {ratio} {interval}"]:
         yield from (f"  {line}" for line in _wrapped(part, width - 2))

@@ -92,7 +92,7 @@ def _in_a_word(study: Listed) -> str:
     """The verdict, in a column of ten."""
     if study.verdict is None:
         return study.state
-    short = {"not enough evidence": "unclear", "training diverged": "diverged"}
+    short = {"training diverged": "diverged"}
     return short.get(study.verdict.verdict, study.verdict.verdict)
 
 

@@ -77,15 +77,18 @@ class ProveRequest(Struct, frozen=True, kw_only=True):
     the interpreter of the environment on bare metal, where the job's image was pulled. `attribution`: compare
     the environment on bare metal, the same in a container, and the image in a container. `scaling`: the
     factor that counts the workers. `quick`: at most `repeats` runs, as many as fit into about a minute.
+    `until_decided`: at most `repeats` runs; the study ends early at one of a few looks that its design fixes.
+    `seed`: of the order of the arms; unset: drawn for each study.
     """
 
     repeats: int = 10
     margin: float = 0.02
     confidence: float = 0.95
-    seed: int = 1
     window_s: float = 0.2
     goals: dict[str, float] = field(default_factory=dict)
     # Unset unless requested, so that other plans keep their digests.
+    seed: int | UnsetType = UNSET
+    until_decided: bool | UnsetType = UNSET
     within_s: float | UnsetType = UNSET
     baseline_python: str | UnsetType = UNSET
     attribution: bool | UnsetType = UNSET
@@ -93,8 +96,16 @@ class ProveRequest(Struct, frozen=True, kw_only=True):
     quick: bool | UnsetType = UNSET
 
     def __post_init__(self) -> None:
-        for name in ("repeats", "margin", "confidence", "seed", "window_s"):
+        for name in ("repeats", "margin", "confidence", "window_s"):
             check(f"prove.{name}", getattr(self, name))
+        if self.seed is not UNSET:
+            check("prove.seed", self.seed)
+        if self.until_decided is True and (self.quick is True or self.within_s is not UNSET):
+            raise UsageError(
+                "until_decided chooses the number of runs by its own rule",
+                key="prove.until_decided",
+                remedy="remove quick and within_s, or until_decided",
+            )
         if self.within_s is not UNSET:
             check("prove.within_s", self.within_s)
         for name in ("baseline_python", "scaling"):

@@ -31,8 +31,8 @@ class Matrix(Struct, frozen=True, kw_only=True):
     The first of `arms` is the baseline. `points` holds the values of the `factors` at each point; without
     factors there is one point without values. Each point is a `Study` of its own, below this one.
     `repeats`: the number of measured runs at each point; None until the warm-up shows how many fit into
-    `prove.within_s`. `request`: a digest of the study file's content, to find the study again. `fixed`: the
-    keys of the job that each arm sets itself.
+    `prove.within_s`. `seed`: as in a `Study`. `request`: a digest of the study file's content, to find the
+    study again. `fixed`: the keys of the job that each arm sets itself.
     """
 
     schema: int = 1
@@ -51,6 +51,14 @@ class Matrix(Struct, frozen=True, kw_only=True):
     site: Site
     bareboat_version: str
     fixed: tuple[tuple[str, ...], ...] | UnsetType = UNSET
+    seed: int | UnsetType = UNSET
+
+    @property
+    def order_seed(self) -> int:
+        """Studies of earlier versions have none of their own: 1 was the default."""
+        if self.seed is not UNSET:
+            return self.seed
+        return 1 if self.prove.seed is UNSET else self.prove.seed
 
     def values(self, point: int) -> dict[str, Value]:
         return dict(zip(self.factors, self.points[point], strict=True))

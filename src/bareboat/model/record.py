@@ -178,6 +178,13 @@ class Record(Struct, frozen=True, kw_only=True):
     fabric_mark: str = ""
     #: Of several ranks between which no connection was seen: in what groups they may be.
     world_mark: str = ""
+    #: The digest of all that was chosen before the run (study/validity.py); empty: not recorded.
+    design: str = ""
+    #: Of an attempt that failed and was repeated, in a study that stops at a failure: its number, from 1.
+    attempt: int = 0
+    #: Whose clock the steps have: "rank 0" (earlier versions), "latest rank" (ranks that keep step), or
+    #: "sum of rates" (independent ranks); empty without a meter.
+    clock: str = "rank 0"
 
 
 class Arm(Struct, frozen=True, kw_only=True):
@@ -195,7 +202,9 @@ class Study(Struct, frozen=True, kw_only=True):
     """The design of a study, fixed before the first measured run. `arms` holds baseline, then contender.
 
     `point`: unset, or the study's number among the points of a larger study, which may have more arms.
-    `metrics`: what is read from the program's output and files. `jobs`: of each arm, at a point.
+    `metrics`: what is read from the program's output and files. `jobs`: of each arm, at a point. `seed`: of
+    the order of the arms, drawn for the study unless its job has one. `decided_after`: the number of runs
+    after which a study ended that was to end when decided.
     """
 
     schema: int = 1
@@ -212,3 +221,12 @@ class Study(Struct, frozen=True, kw_only=True):
     point: int | UnsetType = UNSET
     metrics: tuple[MetricRequest, ...] = ()
     jobs: tuple[Job, ...] | UnsetType = UNSET
+    seed: int | UnsetType = UNSET
+    decided_after: int | UnsetType = UNSET
+
+    @property
+    def order_seed(self) -> int:
+        """Studies of earlier versions have none of their own: 1 was the default."""
+        if self.seed is not UNSET:
+            return self.seed
+        return 1 if self.job.prove.seed is UNSET else self.job.prove.seed

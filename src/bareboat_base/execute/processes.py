@@ -52,6 +52,22 @@ def processes_of(run_id: str, *, helpers: bool = False) -> Iterator[int]:
             yield int(name)
 
 
+def ranks_of(run_id: str) -> list[int]:
+    """The processes of a run that may be stopped for a while: all but torchrun's agent, whose rendezvous
+    expires after 15 seconds without its heartbeat, and which sleeps while its ranks do."""
+    found = list(processes_of(run_id))
+    started = [pid for pid in found if _has_variable(pid, b"TORCHELASTIC_RUN_ID=")]
+    return started or found
+
+
+def _has_variable(pid: int, name: bytes) -> bool:
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as stream:
+            return any(each.startswith(name) for each in stream.read().split(b"\0"))
+    except OSError:
+        return False
+
+
 def end_strays(run_id: str) -> None:
     """Kill the remaining processes of a run whose job script is gone, and wait until they exit."""
     kill_all(lambda: list(processes_of(run_id, helpers=True)))

@@ -23,6 +23,7 @@ from bareboat_base.execute.processes import (
     kill_all,
     processes_of,
     pss_bytes,
+    ranks_of,
     rss_bytes,
     scheduling,
 )
@@ -92,6 +93,7 @@ class Live:
         self.peak_process_bytes = 0
         self.cpu_s = 0.0
         self.minor_faults = self.major_faults = 0
+        self._frozen: list[int] = []
 
     @property
     def pid(self) -> int:
@@ -138,8 +140,30 @@ class Live:
             with contextlib.suppress(ProcessLookupError):
                 self._process.send_signal(signal.SIGTERM)
 
+    def freeze(self) -> None:
+        """Stop the run's processes and its sampler (SIGSTOP), so that they do nothing until `thaw`.
+
+        The engine's helpers are left alone, because other programs may use the file systems that they serve,
+        and so are runs whose processes are traced (PRoot), where the tracer owns the signal.
+        """
+        pids = [] if any("traced" in each for each in self.scheduled_as()) else ranks_of(self.run_id)
+        if self._sampler is not None:
+            pids.append(self._sampler.pid)
+        for pid in pids:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGSTOP)
+                self._frozen.append(pid)
+
+    def thaw(self) -> None:
+        """Let the processes continue that `freeze` stopped."""
+        for pid in self._frozen:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGCONT)
+        self._frozen.clear()
+
     def stop(self) -> int:
         """Terminate the run with all its processes; return the script's exit code."""
+        self.thaw()
         self.ask_to_stop()
         code = self.wait(STOP_GRACE_S)
         if code is None:

@@ -163,7 +163,6 @@ class Maker:
             raise UsageError("--metric is for runs, and this is a study", remedy="remove --metric")
         records = prove.read_records(self.store, study)
         judged = analysis.analyse(study, records)
-        primary = judged.primary
         lacks: list[str] = []
         data = self._data(study.created_at, lacks)
         made = self._made_of(run_id, study)
@@ -176,8 +175,8 @@ class Maker:
                     arms=tuple(arm.name for arm in study.arms),
                     sentence=judged.sentence,
                     verdict=judged.word,
-                    margin=primary.comparison.margin,
-                    confidence=primary.comparison.confidence,
+                    margin=judged.comparison.margin,
+                    confidence=judged.comparison.confidence,
                     samples_digest=codec.digest(records),
                     samples=tuple(
                         Samples(

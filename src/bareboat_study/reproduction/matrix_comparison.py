@@ -98,8 +98,8 @@ def _ratios(first: LockedMatrix, second: LockedMatrix) -> Iterator[Compared]:
                 item=item(dict(sides[0])[place].metric, place),
                 first=f"{one.first:.4f}",
                 second=f"{one.second:.4f}",
-                equal=_EQUAL.get(one.verdict),
-                text=_said(one.verdict, one.comparison),
+                equal=_EQUAL.get(one.verdict or one.comparison.verdict),
+                text=_said(one.verdict or one.comparison.verdict, one.comparison),
             )
         else:
             yield _uncompared(place, *(each.get(place) for each in found))
@@ -148,7 +148,7 @@ def _values(
     made = {
         level: compare_means(
             *([math.log(value) for value in each[level][1]] for each in found),
-            margin=tolerances.own.get(level[2], 0.0) or margin,
+            margin=tolerances.own.get(level[2], margin),
             confidence=confidence,
         )
         for level in found[0]

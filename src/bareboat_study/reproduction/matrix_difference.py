@@ -7,8 +7,10 @@ from collections.abc import Iterator
 import msgspec
 from msgspec import UNSET
 
+from bareboat.model import ProveRequest
 from bareboat.model.matrix import Value, shown
 from bareboat_base.printable import counted, one_line
+from bareboat_study import turns
 from bareboat_study.reproduction import difference
 from bareboat_study.reproduction.difference import NOTHING, Difference, Weight, ratio_of
 from bareboat_study.reproduction.document import Lock, LockedMatrix, PairResult, Results
@@ -53,9 +55,13 @@ def _design(first: LockedMatrix, second: LockedMatrix) -> Iterator[Difference]:
         ("repeats", first.repeats, second.repeats, Weight.POSSIBLE, "width of the intervals"),
         ("margin", a.margin, b.margin, Weight.POSSIBLE, "what counts as equivalent"),
         ("confidence", a.confidence, b.confidence, Weight.POSSIBLE, "width of the intervals"),
-        ("seed", a.seed, b.seed, Weight.UNLIKELY, "the order of the runs"),
+        ("seed", _seed(a), _seed(b), Weight.UNLIKELY, "the order of the runs"),
     ):
         yield from difference.differ("design", name, x, y, weight, reason)
+
+
+def _seed(prove: ProveRequest) -> str:
+    return turns.seed_text(prove.seed)
 
 
 def _points(matrix: LockedMatrix) -> tuple[str, ...]:

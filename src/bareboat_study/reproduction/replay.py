@@ -38,7 +38,7 @@ EQUAL, DIFFERENT, NOT_REPLAYABLE, UNDECIDED, NOT_COMPARED = 0, 10, 11, 12, 13
 _WORDS = {
     EQUAL: "equal",
     DIFFERENT: "different",
-    UNDECIDED: "not enough evidence",
+    UNDECIDED: "undecided",
     NOT_COMPARED: "no metric to compare",
 }
 
@@ -213,7 +213,7 @@ def request_of(
     lock: Lock, matrix: LockedMatrix, found: Found, session: Session, choice: Choice
 ) -> StudyRequest:
     """The request of a study of several arms or points for this site, with the user's choices."""
-    from bareboat_study.studyfile import StudyRequest, check_arms
+    from bareboat_study.studyfile import StudyRequest
 
     if "scheduler" in matrix.factors:
         raise NotReplayableError(
@@ -236,7 +236,7 @@ def request_of(
             f"the study needs {max(job.topology.nodes for row in jobs for job in row)} nodes",
             remedy="bareboat replay … --scheduler NAME",
         )
-    made = StudyRequest(
+    return StudyRequest(
         name=lock.job.name,
         arms=matrix.arms,
         fixed=tuple(frozenset(keys) for keys in matrix.fixed),
@@ -248,8 +248,6 @@ def request_of(
         jobs=jobs,
         digest=codec.digest([lock.name, *(codec.digest(job) for row in jobs for job in row)]),
     )
-    check_arms(made)
-    return made
 
 
 def _job_of_arm(job: Job, keeps: set[str], session: Session, choice: Choice, *, submitted: bool) -> Job:

@@ -1,0 +1,226 @@
+"""Pure: the metrics of two arms: one value per arm and run, and the ratio that follows from them.
+
+Only the primary metric is tested. The others have intervals and no verdict: the margin was chosen for the
+primary one, and of many tests some succeed by chance.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from bareboat.model import Window
+from bareboat_study import quantities, waiting, windows
+from bareboat_study.statistics import Comparison, Estimate, compare, estimate, order_weights
+from bareboat_study.windows import Pair
+
+THROUGHPUT = "throughput"
+#: The throughput as it would be if no thread had waited for a processor.
+ADJUSTED = "throughput, adjusted for waits"
+#: By the trimmed mean of the blocks.
+TYPICAL = "throughput, typical windows"
+#: Without the steps that follow a turn.
+SETTLED = "throughput, settled steps"
+WAITS = "slowdown by waits"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """One quantity in both arms: a value per measured run, and what follows from the pairs about their ratio.
+
+    `baseline[i]`, `contender[i]` and `effects[i]`, the log of their ratio, come from the same run. The ratio
+    is contender over baseline. `blocks[i]`: the log ratios of the run's blocks, for display.
+    `baseline_mean` and `contender_mean`: geometric means, so that their quotient is the ratio.
+    The study's verdict is that of the `primary` metric, whose `comparison` has tests; the others are
+    secondary metrics.
+    """
+
+    name: str
+    unit: str
+    higher_is_better: bool
+    primary: bool
+    baseline: tuple[float, ...]
+    contender: tuple[float, ...]
+    baseline_mean: float
+    contender_mean: float
+    effects: tuple[float, ...]
+    comparison: Estimate
+    blocks: tuple[tuple[float, ...], ...] = ()
+
+    @property
+    def tests(self) -> tuple[float, float, float] | tuple[None, None, None]:
+        """The margin, and the p values of equivalence and of a difference; of the primary metric only."""
+        found = self.comparison
+        if not isinstance(found, Comparison):
+            return None, None, None
+        return found.margin, found.equivalence_p, found.difference_p
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inference:
+    """How the runs are judged. `orders[i]`: whether the contender started second in run i."""
+
+    margin: float
+    confidence: float
+    orders: tuple[bool, ...]
+
+    def judge(self, effects: Sequence[float]) -> Comparison:
+        return compare(effects, margin=self.margin, confidence=self.confidence, orders=self.orders)
+
+    def estimate(self, effects: Sequence[float]) -> Estimate:
+        return estimate(effects, confidence=self.confidence, orders=self.orders)
+
+
+def make(
+    name: str,
+    unit: str,
+    values: Sequence[tuple[float, float]],
+    inference: Inference,
+    *,
+    primary: bool = False,
+    higher_is_better: bool = False,
+    blocks: tuple[tuple[float, ...], ...] = (),
+) -> Metric | None:
+    """The metric of these values, baseline and contender in each run; None where one is not above 0, because
+    it was not measured (for example in a run too short for samples)."""
+    if not all(math.isfinite(value) and value > 0 for pair in values for value in pair):
+        return None
+    baseline, contender = (tuple(pair[side] for pair in values) for side in (0, 1))
+    effects = tuple(math.log(b / a) for a, b in values)
+    weights = order_weights(inference.orders, len(values))
+    means = [
+        math.exp(math.fsum(weight * math.log(value) for weight, value in zip(weights, side, strict=True)))
+        for side in (baseline, contender)
+    ]
+    return Metric(
+        name=name,
+        unit=unit,
+        higher_is_better=higher_is_better,
+        primary=primary,
+        baseline=baseline,
+        contender=contender,
+        baseline_mean=means[0],
+        contender_mean=means[1],
+        effects=effects,
+        comparison=inference.judge(effects) if primary else inference.estimate(effects),
+        blocks=blocks,
+    )
+
+
+def as_secondary(metric: Metric, inference: Inference) -> Metric:
+    """The metric without tests."""
+    return replace(metric, primary=False, comparison=inference.estimate(metric.effects))
+
+
+def built_in(
+    pairs: Sequence[Pair], inference: Inference, slope: float | None
+) -> tuple[list[Metric], float, bool]:
+    """The metrics of all studies, the primary one first; the slope by which waits were taken out of the
+    throughput, 0 where they were not; and whether there is a meter. `slope`: that of all arms of a point."""
+    metered = all(record.windows for pair in pairs for record in pair)
+    found: list[Metric | None] = []
+    if metered:
+        found, slope = _of_windows(pairs, inference, slope)
+    for name, unit, value in quantities.of_runs(metered):
+        values = [(value(pair[0]), value(pair[1])) for pair in pairs]
+        is_primary = not any(found)
+        found.append(make(name, unit, values, inference, primary=is_primary))
+    return [metric for metric in found if metric is not None], slope or 0.0, metered
+
+
+def _of_windows(
+    pairs: Sequence[Pair], inference: Inference, slope: float | None
+) -> tuple[list[Metric | None], float]:
+    found: list[Metric | None] = [
+        _throughput(THROUGHPUT, pairs, inference, windows.total_speeds, primary=True),
+        _throughput(TYPICAL, pairs, inference, windows.typical_speeds),
+    ]
+    if any(window.settle for pair in pairs for record in pair for window in record.windows):
+        found.append(_throughput(SETTLED, pairs, inference, _speeds_of(windows.settled_step_s)))
+    if not waiting.is_counted(pairs):
+        return found, 0.0
+    if slope is None:
+        slope = slope_of(pairs)
+    if slope and waiting.may_be_removed(pairs):
+        adjusted = _adjusted(pairs, slope)
+        found.append(_throughput(ADJUSTED, pairs, inference, _speeds_of(adjusted), adjusted))
+    else:
+        slope = 0.0
+    unit = "s/sample" if _is_counted_in_samples(pairs) else "s/step"
+    found += [
+        make(WAITS, "", [_of_both(pair, waiting.factor) for pair in pairs], inference),
+        make("processor time", unit, [_of_both(pair, waiting.cpu_step_s) for pair in pairs], inference),
+    ]
+    return found, slope
+
+
+def slope_of(pairs: Sequence[Pair]) -> float:
+    """What a wait costs, from the blocks of these pairs."""
+    waits = [
+        [waiting.slowdown(first) - waiting.slowdown(second) for first, second in windows.shared(pair)]
+        for pair in pairs
+    ]
+    return waiting.slope([windows.block_log_ratios(pair, windows.settled_step_s) for pair in pairs], waits)
+
+
+def _adjusted(pairs: Sequence[Pair], slope: float) -> Callable[[Window], float]:
+    every = [window for pair in pairs for record in pair for window in record.windows]
+    typical = math.fsum(map(waiting.slowdown, every)) / len(every)
+    return lambda window: waiting.without(windows.settled_step_s(window), window, slope, typical)
+
+
+def _speeds_of(seconds: Callable[[Window], float]) -> Callable[[Pair], tuple[float, float]]:
+    return lambda pair: windows.total_speeds(pair, seconds)
+
+
+def _of_both(pair: Pair, value: Callable[[Sequence[Window], float], float]) -> tuple[float, float]:
+    shared = windows.shared(pair)
+    first, second = (
+        value([both[arm] for both in shared], record.samples_per_step or 1.0)
+        for arm, record in enumerate(pair)
+    )
+    return first, second
+
+
+def _is_counted_in_samples(pairs: Sequence[Pair]) -> bool:
+    return any((record.samples_per_step or 1.0) != 1.0 for pair in pairs for record in pair)
+
+
+def _throughput(
+    name: str,
+    pairs: Sequence[Pair],
+    inference: Inference,
+    speeds: Callable[[Pair], tuple[float, float]],
+    seconds: Callable[[Window], float] = windows.step_s,
+    *,
+    primary: bool = False,
+) -> Metric | None:
+    return make(
+        name,
+        "samples/s" if _is_counted_in_samples(pairs) else "steps/s",
+        [speeds(pair) for pair in pairs],
+        inference,
+        primary=primary,
+        higher_is_better=True,
+        blocks=tuple(tuple(windows.block_log_ratios(pair, seconds)) for pair in pairs),
+    )
+
+
+def window_order(pairs: Sequence[Pair], confidence: float) -> Estimate | None:
+    """How much longer the window takes that comes second in a block; None where it is not known."""
+    found = []
+    for pair in pairs:
+        sides: dict[bool, list[float]] = {True: [], False: []}
+        for is_second, ratio in windows.second_is_slower([pair]):
+            sides[is_second].append(ratio)
+        if not all(sides.values()):
+            return None
+        means = [math.fsum(sides[side]) / len(sides[side]) for side in (True, False)]
+        found.append((means[0] - means[1]) / 2)
+    return estimate(found, confidence=confidence) if len(found) > 1 else None
+
+
+def orders(pairs: Sequence[Pair]) -> tuple[bool, ...]:
+    """Of each run, whether the contender started after the baseline."""
+    return tuple(contender.position > baseline.position for baseline, contender in pairs)

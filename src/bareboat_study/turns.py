@@ -1,0 +1,53 @@
+"""Pure: the order of a study's arms: permuted blocks, drawn from the study's seed.
+
+In every `arms` consecutive runs each arm starts once at each position, and in every `arms` consecutive blocks
+of windows each arm has each position once. So the effect of the position cancels in the mean of the runs, and
+which arm is first in a single run or block is still random.
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+
+from msgspec import UNSET, UnsetType
+
+from bareboat.model import Study
+
+_MOST_SEED = 2**31
+
+
+def drawn_seed(requested: int | UnsetType) -> int:
+    """The seed that was requested, or a new one."""
+    return secrets.randbelow(_MOST_SEED) if requested is UNSET else requested
+
+
+def seed_text(requested: int | UnsetType) -> str:
+    return "seed drawn for the study" if requested is UNSET else f"seed {requested}"
+
+
+def starts(study: Study, run: int) -> tuple[int, ...]:
+    """The order in which the arms start in a run; run 0 is the warm-up, with an order of its own."""
+    if run == 0:
+        return tuple(_generator(study, "warm-up").sample(range(len(study.arms)), len(study.arms)))
+    return _order(study, "starts", run - 1)
+
+
+def windows(study: Study, run: int, block: int) -> tuple[int, ...]:
+    """The order of the arms in a block of windows."""
+    return _order(study, f"windows/{run}", block)
+
+
+def _order(study: Study, what: str, place: int) -> tuple[int, ...]:
+    """A row of a Latin square, whose arms and rows are drawn for every `arms` places."""
+    arms = len(study.arms)
+    square, row = divmod(place, arms)
+    draw = _generator(study, f"{what}/{square}")
+    labels = draw.sample(range(arms), arms)
+    shift = draw.sample(range(arms), arms)[row]
+    return tuple(labels[(position + shift) % arms] for position in range(arms))
+
+
+def _generator(study: Study, what: str) -> random.Random:
+    point = "" if study.point is UNSET else f"/{study.point}"
+    return random.Random(f"{study.order_seed}{point}/{what}")

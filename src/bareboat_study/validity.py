@@ -1,0 +1,125 @@
+"""Pure: whether a study may be judged: it is complete, its design did not change, and its failed runs do not
+select its arms. Studies of two arms and of many have the same rules."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bareboat.model import Record, Study
+from bareboat_base import codec
+
+#: The exit code of an arm that was stopped because another one failed: that of SIGTERM.
+STOPPED = 143
+#: Why a run that ended well is left out: the effects of an attribution multiply only over common runs.
+ELSEWHERE = "another arm failed"
+#: Of the test whether the arms differ in their failed runs.
+LEVEL = 0.05
+
+
+def design_digest(study: Study) -> str:
+    """The digest of all that was chosen before the first measured run. Every record of a measured run holds
+    it."""
+    prove = study.job.prove
+    return codec.digest(
+        {
+            "margin": prove.margin,
+            "confidence": prove.confidence,
+            "repeats": prove.repeats,
+            "until_decided": prove.until_decided is True,
+            "seed": study.order_seed,
+            "window_s": prove.window_s,
+            "goals": prove.goals,
+            "metrics": study.metrics,
+            "metered": study.metered,
+            "steps_per_window": study.steps_per_window,
+            "settle": study.settle,
+            "command": study.job.command,
+            "arms": [(arm.name, arm.plan_digest) for arm in study.arms],
+        }
+    )
+
+
+def measured(records: Sequence[Record]) -> list[Record]:
+    """The records of runs that ended well, without warm-ups."""
+    return [each for each in records if not each.warm_up and not each.exit_code and not each.ended_because]
+
+
+def runs_done(study: Study, records: Sequence[Record]) -> int:
+    """How many of the planned runs ended in both arms, well or not."""
+    names = {arm.name for arm in study.arms}
+    arms: dict[int, set[str]] = {}
+    for record in records:
+        if not record.warm_up and not record.attempt and 0 < record.run <= study.job.prove.repeats:
+            arms.setdefault(record.run, set()).add(record.arm)
+    return sum(names <= each for each in arms.values())
+
+
+def is_bound(study: Study, records: Sequence[Record]) -> bool:
+    """Whether every measured record shows that this design was fixed before it."""
+    expected = design_digest(study)
+    own = [record.design for record in records if not record.warm_up]
+    return bool(own) and all(each == expected for each in own)
+
+
+def changed_runs(study: Study, records: Sequence[Record]) -> list[int]:
+    """The measured runs with another design than the study has now."""
+    expected = design_digest(study)
+    return sorted({each.run for each in records if not each.warm_up and each.design not in ("", expected)})
+
+
+@dataclass(frozen=True, slots=True)
+class Censored:
+    """Failed runs of the arms, baseline first, of so many attempts each. `p`: Fisher's exact test, two-sided,
+    of equal probabilities of failure."""
+
+    failed: tuple[int, int]
+    attempts: tuple[int, int]
+    p: float
+
+    def text(self, arms: Sequence[str]) -> str:
+        parts = [
+            f"{failed} of {attempts} runs of {arm}"
+            for failed, attempts, arm in zip(self.failed, self.attempts, arms, strict=True)
+        ]
+        return f"failed: {parts[0]}, {parts[1]} (Fisher's exact test p = {self.p:.2g})"
+
+
+def censored(study: Study, records: Sequence[Record]) -> Censored | None:
+    """The failed runs; None without any. An arm that was stopped because the other failed did not fail."""
+    runs: dict[tuple[int, int], list[Record]] = {}
+    for record in records:
+        if not record.warm_up:
+            runs.setdefault((record.run, record.attempt), []).append(record)
+    failed, attempts = [0, 0], [0, 0]
+    for own in runs.values():
+        bad = [
+            each for each in own if (each.exit_code or each.ended_because) and each.ended_because != ELSEWHERE
+        ]
+        culprits = [each for each in bad if each.exit_code != STOPPED] or bad
+        for number, arm in enumerate(study.arms):
+            mine = [each for each in own if each.arm == arm.name]
+            attempts[number] += bool(mine)
+            failed[number] += any(each in culprits for each in mine)
+    if not any(failed):
+        return None
+    return Censored(
+        (failed[0], failed[1]),
+        (attempts[0], attempts[1]),
+        fisher_exact((failed[0], failed[1]), (attempts[0], attempts[1])),
+    )
+
+
+def fisher_exact(failed: tuple[int, int], of: tuple[int, int]) -> float:
+    """The two-sided p value of equal probabilities, given the total of failures: the sum of the tables that
+    are at most as likely as this one.
+
+    Source: Fisher (1922), Journal of the Royal Statistical Society 85, 87-94.
+    """
+    total = sum(failed)
+    ways = {
+        first: math.comb(of[0], first) * math.comb(of[1], total - first)
+        for first in range(max(0, total - of[1]), min(of[0], total) + 1)
+    }
+    return sum(each for each in ways.values() if each <= ways[failed[0]]) / sum(ways.values())
