@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from bareboat.model import Record, Study
 from bareboat_base.page import Markup, document, facts, join, table, tag
 from bareboat_study import quick
-from bareboat_study.analysis import Analysis, Goal, Metric
+from bareboat_study.analysis import Analysis, Goal
 from bareboat_study.drawing import Drawing, label, plot
 from bareboat_study.measures import Metric
 from bareboat_study.numbers import digits, interval_text, lowest, p_value, percent, size, unit_of

@@ -26,9 +26,6 @@ from bareboat_base.files import untrusted
 from bareboat_base.files.root import Root
 from bareboat_base.paths import DEFAULT_PATH
 from bareboat_base.printable import one_line
-from bareboat_images.layers.limits import MAX_RATIO, RATIO_FROM_BYTES
-from bareboat_images.oci import tarreader, tarwriter
-from bareboat_images.oci.archive import Archive
 from bareboat_images.oci.manifest import OCI_CONFIG, OCI_LAYER, document, make_manifest
 from bareboat_images.oci.source import Blob, Descriptor, Document, Joined, LocalSource
 from bareboat_images.recipe.environment import evaluated
