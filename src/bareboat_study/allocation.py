@@ -22,6 +22,7 @@ from bareboat import registry, render
 from bareboat.model import Job, Plan, Study, Submission
 from bareboat.render import allocation
 from bareboat.runs import creation, dependencies, directory, submission
+from bareboat.schedulers import Scheduler
 from bareboat_base import codec, execute
 from bareboat_base.clock import utc_now
 from bareboat_base.files import trees
@@ -47,7 +48,7 @@ def is_queued(study: Study) -> bool:
 def arm_script(plan: Plan) -> str:
     """The script of an arm: in an allocation it is started for each run, with a directory of its own."""
     is_here = registry.scheduler(plan.scheduler).IS_LOCAL
-    return render.script(plan) if is_here else render.script(plan, render.GIVEN)
+    return render.script(plan, None if is_here else render.GIVEN, alone=True)
 
 
 def write_arms(store: Store, study: Study, plans: Sequence[Plan]) -> None:
@@ -62,22 +63,26 @@ def write_arms(store: Store, study: Study, plans: Sequence[Plan]) -> None:
 def script(
     store: Store, study: Study, runs: Sequence[int], time_limit_s: int | None, *, number: int = 1
 ) -> str:
-    """The job script that does these runs. `number`: of the point's jobs."""
+    """The job script that does these runs, with its library. `number`: of the point's jobs."""
     scheduler = registry.scheduler(study.job.scheduler or registry.HERE)
-    job = _job(study.job, time_limit_s)
     return allocation.script(
-        scheduler,
-        allocation.Allocation(
-            study=study.id,
-            folder=str(store.run(study.id)),
-            nodes=study.job.topology.nodes,
-            directives=scheduler.directives(job, study.site),
-            arms=[arm.name for arm in study.arms],
-            runs=[(run, turns.starts(study, run)) for run in sorted({0, *runs})],
-            time_limit_s=time_limit_s,
-            files=files_of(study.metrics, study.job.workdir or "/"),
-            number=number,
-        ),
+        scheduler, _described(store, scheduler, study, runs, time_limit_s, number), alone=True
+    )
+
+
+def _described(
+    store: Store, scheduler: Scheduler, study: Study, runs: Sequence[int], limit_s: int | None, number: int
+) -> allocation.Allocation:
+    return allocation.Allocation(
+        study=study.id,
+        folder=str(store.run(study.id)),
+        nodes=study.job.topology.nodes,
+        directives=scheduler.directives(_job(study.job, limit_s), study.site),
+        arms=[arm.name for arm in study.arms],
+        runs=[(run, turns.starts(study, run)) for run in sorted({0, *runs})],
+        time_limit_s=limit_s,
+        files=files_of(study.metrics, study.job.workdir or "/"),
+        number=number,
     )
 
 
@@ -117,7 +122,9 @@ def submit(store: Store, study: Study, runs: Sequence[int], limit_s: int | None)
     number = 1 + _number(control / _NUMBER)
     store.write(control / _NUMBER, f"{number}\n".encode())
     path = control / "job.sh"
-    store.write(path, os.fsencode(script(store, study, runs, limit_s, number=number)))
+    described = _described(store, scheduler, study, runs, limit_s, number)
+    for name, text in allocation.scripts(scheduler, described):
+        store.write(control / name, os.fsencode(text))
     topology = study.job.topology
     made = Submission(
         run_id=study.id,

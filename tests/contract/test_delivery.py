@@ -20,7 +20,7 @@ from tools import tool
 from bareboat import render
 from bareboat.deployment import flat_tar
 from bareboat.model import Delivery, Start
-from bareboat.render.delivery import values
+from bareboat.render.values import delivery as values
 from bareboat.runs import deliveries
 
 NAME = "a" * 64
@@ -66,9 +66,10 @@ class Node:
             f"BAREBOAT_CONTROL={shlex.quote(str(folder / 'control'))} part={part} what=2\n"
         )
         traps = "trap 'exit 143' TERM\n"
-        use = "image_by_rank" if start is Start.PROGRAM else "image_by_node"
-        pieces = map(render.piece, ("at_exit", "node", "image", use))
-        return head + traps + "\n".join([values(delivery), *pieces]) + body
+        head += f"exit_commands= features= start={'program' if start is Start.PROGRAM else 'nodes'}\n"
+        functions = map(render.subject, ("common", "cluster", "delivery"))
+        use = "at_exit leave_node\nuse_image\n"
+        return head + traps + "\n".join([*values(delivery), *functions, use]) + body
 
     def start(self, script: str, *before: str) -> subprocess.Popen[str]:
         """In a process group of its own, as a job is."""

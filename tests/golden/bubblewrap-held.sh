@@ -1,465 +1,59 @@
 #!/usr/bin/env bash
 # digits, 2 ranks: 1 node x 2 ranks; engine bubblewrap, launcher torchrun, scheduler local
-# Written by Bareboat 0.1.0, plan sha256:991ad06c1cf2.
-# It needs bash and the files under "Requirements", but no Bareboat.
+# Written by Bareboat 0.1.0, plan sha256:7e5a70ff6060.
+# It needs bash and what `requirements` names, but no Bareboat.
 set -u
-
-# Every process of this run carries this mark in its environment, even in another session or container. This
-# shell itself does not: it got the mark as an argument, and does not export it.
+# The mark of the run's processes, in their environment. This shell gets it as an argument.
 unset BAREBOAT_RUN
 
-# What the plan has decided.
-ranks_per_node=2 world_size=2
-run_apart=user
-world_pauses_s=(2 2 2 2 2 5 5 10 15 15 30 30 60 120 300)
+features=' output requeue sealed watching world ' start=nodes ranks_per_node=2 world_size=2 run_apart=user
+rung=1 world_pauses_s=(2 2 2 2 2 5 5 10 15 15 30 30 60 120 300) run_name=digits--2-ranks
 
-BAREBOAT_RUN="${1:-digits--2-ranks-$$}"
-HERE=
-
-# A process can lose the mark: by overwriting its environment (setproctitle), or through env -i. So the run's
-# processes are those that carry it, all descendants of them or of this script, and all that share an
-# enclosure with them which a process cannot leave ($run_apart). The script's own helpers carry this:
-export BAREBOAT_SCRIPT=$BAREBOAT_RUN
-
-carriers() { # $1: a variable with its value, as in processes' initial environment
-  grep -lszxF "$1" /proc/[0-9]*/environ | tr -dc '0-9\n'
+requirements() {
+  need /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\
+aaaaaaaaaaaa 'a layer of the image' 'bareboat capture --fresh'
+  need /opt/bwrap 'the engine bubblewrap' 'bareboat doctor'
+  need '/home/ada/my digits' 'the working directory' 'mkdir -p '"'"'/home/ada/my digits'"'"''
+  need /data/digits 'the source of a mount' 'correct the mounts'
+  need /scratch/ada/out 'the source of a mount' 'correct the mounts'
+  need /scratch/ada/store/programs/2262571a73a496c1 'the seccomp filter' 'bareboat plan JOB'
 }
 
-is_script() { # $1: a process; whether it is this script, a copy of it, or its part for a node or a rank
-  local word words=
-  [ "/proc/$1/exe" -ef "/proc/$$/exe" ] || return 1
-  while IFS= read -r -d '' word; do
-    [ "$word" != "$BAREBOAT_RUN" ] || return 0
-    words+=$word$'\n'
-  done < "/proc/$1/cmdline"
-  [ "$words" = "$own_words" ]
-}
-
-run_pids() { # the run's processes on this node
-  local pid line fields word own_words='' more=1 own_session own_apart
-  local -A parent=() session=() apart=() script=() ours=() sessions=() together=()
-  {
-    for line in /proc/[0-9]*/stat; do
-      read -r line < "$line" || continue
-      pid=${line%% *}
-      # shellcheck disable=SC2206
-      fields=(${line##*) })
-      [ "${fields[0]}" = Z ] || parent[$pid]=${fields[1]} session[$pid]=${fields[3]}
-    done
-    case $run_apart in
-      user) while read -r word line; do line=${line#/proc/} apart[${line%%/*}]=$word; done \
-        < <(stat -L -c '%i %n' /proc/[0-9]*/ns/user) ;;
-      tracer) while IFS=$'/:\t' read -r _ _ pid _ _ _ word; do [ "$word" = 0 ] || apart[$pid]=$word; done \
-        < <(grep -s '^TracerPid:' /proc/[0-9]*/status /dev/null) ;;
-    esac
-    while IFS= read -r -d '' word; do own_words+=$word$'\n'; done < "/proc/$$/cmdline"
-    own_session=${session[$$]:-} own_apart=${apart[$$]:-}
-    # In this order: a copy of this script that becomes a helper meanwhile is seen as one or the other.
-    for pid in "${!parent[@]}"; do ! is_script "$pid" || script[$pid]=1; done
-    for pid in $(carriers "BAREBOAT_SCRIPT=$BAREBOAT_RUN"); do script[$pid]=1; done
-    for pid in $(marked_pids); do ours[$pid]=1; done
-    while [ -n "$more" ]; do
-      more=
-      for pid in "${!ours[@]}"; do
-        [ "$run_apart" != user ] || [ -z "$own_apart" ] || [ "${apart[$pid]:-$own_apart}" = "$own_apart" ] ||
-          together[${apart[$pid]}]=1
-        [ "$run_apart" != tracer ] || together[$pid]=1
-        # Only if it began the session: then all processes in it are its descendants.
-        [ "${session[$pid]:-}" != "$pid" ] || [ "$pid" = "$own_session" ] || sessions[$pid]=1
-      done
-      for pid in "${!parent[@]}"; do
-        [ -z "${ours[$pid]:-}${script[$pid]:-}" ] || continue
-        line=${parent[$pid]}
-        if [ -n "${ours[$line]:-}${script[$line]:-}${sessions[${session[$pid]}]:-}" ] ||
-          [ -n "${together[${apart[$pid]:-none}]:-}" ]; then
-          ours[$pid]=1 more=1
-        fi
-      done
-    done
-  } 2> /dev/null
-  [ "${#ours[@]}" -eq 0 ] || printf '%s\n' "${!ours[@]}"
-}
-
-gone() { # $1: a command that lists processes, $2: tenths of a second to wait until there are none
-  local tenths
-  for ((tenths = 0; tenths < $2; tenths++)); do
-    [ -n "$("$1")" ] || return 0
-    sleep 0.1
-  done
-  return 1
-}
-
-end_run() { # SIGTERM to the processes, wait up to 10 s, then SIGKILL
-  # Processes with the mark first: their starters (mpirun, an engine) would kill them at once.
-  signal_to TERM marked_pids
-  if gone marked_pids 100; then
-    gone run_pids 10 && return 0
-    signal_to TERM run_pids
-    gone run_pids 20 && return 0
-  fi
-  signal_to KILL run_pids
-  gone run_pids 100
-}
-
-marked_pids() {
-  carriers "BAREBOAT_RUN=$BAREBOAT_RUN"
-}
-
-signal_to() { # $1: the signal, $2: a command that lists processes
-  local pids
-  pids=$("$2")
-  # shellcheck disable=SC2086
-  [ -z "$pids" ] || kill -s "$1" $pids 2> /dev/null
-}
-
-stop() { # $1: exit code
-  trap '' TERM INT HUP
-  end_run
-  exit "$1"
-}
-trap 'stop 143' TERM
-trap 'stop 130' INT
-trap 'stop 129' HUP
-trap '' QUIT # Ctrl-\ is for the program, which may continue
-
-need() { # $1: path, $2: what it is, $3: the remedy
-  [ -e "$1" ] && return 0
-  printf 'bareboat: %s does not exist%s: %s\n  try: %s\n' "$2" "$HERE" "$1" "$3" >&2
-  exit 3
-}
-
-# Requirements.
-need /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 'a layer of the image' 'bareboat capture --fresh'
-need /opt/bwrap 'the engine bubblewrap' 'bareboat doctor'
-need '/home/ada/my digits' 'the working directory' 'mkdir -p '"'"'/home/ada/my digits'"'"''
-need /data/digits 'the source of a mount' 'correct the mounts'
-need /scratch/ada/out 'the source of a mount' 'correct the mounts'
-need /scratch/ada/store/programs/2262571a73a496c1 'the seccomp filter' 'bareboat plan JOB'
-
-declare -F at_exit > /dev/null || exit_commands=
-at_exit() { # $1: a command for the end of this part, after those added before
-  exit_commands=${exit_commands:+$exit_commands; }$1
-  trap "$exit_commands" EXIT
-}
-
-# The run's files: this script writes to BAREBOAT_CONTROL, which no container sees; the ranks to
-# BAREBOAT_RUN_DIR.
-if [ -z "${BAREBOAT_CONTROL:-}" ]; then
-  BAREBOAT_CONTROL=$(mktemp -d "${TMPDIR:-/tmp}/bareboat-run.XXXXXX") || exit 3
-  remove_run_folder() { rm -rf "$BAREBOAT_CONTROL"; }
-  at_exit remove_run_folder
-  BAREBOAT_RUN_DIR=$BAREBOAT_CONTROL/ranks
-  mkdir "$BAREBOAT_RUN_DIR" || exit 3
-fi
-export -n BAREBOAT_CONTROL
-
-rank_logs=$BAREBOAT_RUN_DIR/logs
-mkdir "$rank_logs" || exit 3
-
-exits() { # $1: the first of these files, $2: how many; only valid lines RANK CODE
-  local number file found=()
-  for ((number = $1; number < $1 + $2; number++)); do
-    file=$BAREBOAT_RUN_DIR/exits.$number
-    [ ! -f "$file" ] || [ -L "$file" ] || found+=("$file")
-  done
-  [ "${#found[@]}" -eq 0 ] || head -qc 65536 "${found[@]}" |
-    awk -v n="$world_size" '/^(0|[1-9][0-9]*) (0|[1-9][0-9]?|1[0-9][0-9]|2[0-4][0-9]|25[0-5])$/ && $1 < n'
-}
-
-exits_of_run() { exits 0 "$world_size"; }
-exits_of_node() { exits "$BAREBOAT_NODE" 1; }
-
-BAREBOAT_NODE=0
-
-# Whether the ranks are one world, by the connections between their processes.
-connections() { # of the run's processes here: RANK END OTHER-END; and the ranks that are here
-  local pids processes
-  mapfile -t pids < <(run_pids)
-  [ "${#pids[@]}" -gt 0 ] || return 1
-  processes=("${pids[@]/#//proc/}")
-  {
-    printf 'own %s\n' "$(readlink /proc/self/ns/net)"
-    grep -zsaHE '^RANK=[0-9]{1,9}$' "${processes[@]/%//environ}" | tr '\0' '\n'
-    sed -sn '1s/^\([0-9]*\) (.*) . \([0-9]*\) .*/parent \1 \2/p' "${processes[@]/%//stat}"
-    find "${processes[@]/%//fd}" -mindepth 1 \( -lname 'socket:*' -o -name 0 \) -printf '%h %l\n'
-    find "${processes[@]/%//ns/net}" -printf '%p %l\n'
-    ! declare -F shared_places > /dev/null || shared_places
-    cat /proc/net/tcp /proc/net/tcp6
-  } 2> /dev/null | awk -v unit="$unit" -v only="$((ranks_per_node == 1))" -v seconds="$SECONDS" '
-    function entity(pid,  hops) { # the rank that it belongs to; the starter of the ranks is not a rank
-      if (pid in above) return "n" unit
-      for (; pid in parent && hops < 1000; hops++) {
-        if (pid in rank) return rank[pid]
-        pid = parent[pid]
-      }
-      return only ? the_rank : "unknown"
-    }
-    function address(text) { # an IPv4 address is the same in the table of IPv6
-      sub(/^0000000000000000FFFF0000/, "", text)
-      return text
-    }
-    { split($1, part, /[\/:=]/); pid = part[3] }
-    $1 == "own" { own = $2 }
-    $1 == "parent" { parent[$2] = $3 }
-    part[4] == "environ" { the_rank = rank[pid] = part[6] + 0 }
-    part[4] == "fd" { readable[pid]; if ($2 ~ /^socket:/) { inode = substr($2, 9) + 0; has[pid, inode] } }
-    part[4] == "ns" && $2 != own { elsewhere[pid] }
-    $2 == "shared" { shared[pid, $3] }
-    $4 == "01" { ends[$10 + 0] = address($2) " " address($3) }
-    END {
-      for (pid in rank) for (up = parent[pid]; up in parent; up = parent[up]) if (!(up in rank)) above[up]
-      for (pid in parent) {
-        who = entity(pid)
-        here[who]
-        if (!(pid in readable) || pid in elsewhere) hidden[who]
-      }
-      for (who in here) if (who ~ /^[0-9]+$/ && !(who in hidden)) print "seen", who, seconds
-      for (pair in has) {
-        split(pair, part, SUBSEP)
-        if (part[2] in ends && part[1] in parent) print entity(part[1]), ends[part[2]]
-      }
-      for (pair in shared) {
-        split(pair, part, SUBSEP)
-        print entity(part[1]), part[2], part[2]
-      }
-    }'
-}
-
-world_groups() { # "one", or a message about the groups of ranks; nothing while they are unknown
-  cat "$BAREBOAT_CONTROL"/world/looks.* 2> /dev/null | awk -v size="$world_size" '
-    function root(x) { while (up[x] != x) x = up[x]; return x }
-    function ranges(list, n, numbers, k, from, text) { # 0 1 2 5 -> 0-2, 5
-      n = split(list, numbers, " "); text = ""; from = 1
-      for (k = 1; k <= n; k++) if (k == n || numbers[k + 1] != numbers[k] + 1) {
-        text = text (text == "" ? "" : ", ") numbers[from] (k > from ? "-" numbers[k] : ""); from = k + 1
-      }
-      return text
-    }
-    $1 == "seen" { if (!($2 in first)) first[$2] = $3; last[$2] = $3; next }
-    $1 == "unknown" { unknown = 1; next }
-    NF == 3 && !(($1, $2, $3) in had) { had[$1, $2, $3]; holders[$2 " " $3] = holders[$2 " " $3] " " $1 }
-    END {
-      for (pair in holders) {
-        split(pair, part, " ")
-        n = split(holders[pair], one, " "); m = split(holders[part[2] " " part[1]], other, " ")
-        for (k = 1; k <= n; k++) for (l = 1; l <= m; l++) {
-          a = one[k]; b = other[l]
-          if (!(a in up)) up[a] = a
-          if (!(b in up)) up[b] = b
-          if (a ~ /^n/ && b ~ /^n/) continue # the launcher on two nodes
-          up[root(a)] = root(b)
-        }
-      }
-      for (k = 0; k < size; k++) {
-        if (!(k in up)) up[k] = k
-        r = root(k)
-        if (!(r in list)) order[++count] = r
-        list[r] = list[r] " " k
-      }
-      if (count == 1) { print "one"; exit }
-      for (k = 0; k < size; k++) {
-        if (!(k in first) || last[k] - first[k] < 8) exit
-        if (!seconds || last[k] < seconds) seconds = last[k]
-      }
-      if (unknown) exit
-      if (count == size) text = size " ranks, and no connection between them was seen in the first " \
-        seconds " s: each may be a singleton"
-      else {
-        text = size " ranks, and no connection was seen in the first " seconds " s between"
-        for (k = 1; k <= count && k <= 4; k++) text = text (k > 1 ? " and " : " ") ranges(list[order[k]])
-        text = text (count > 4 ? " and " count - 4 " more groups" : "") ": they may be " count " worlds"
-      }
-      print text
-    }'
-}
-
-watch_world() {
-  local pause found
-  exec 7<> <(:) # no data comes from there: a wait that starts no program
-  for pause in "${world_pauses_s[@]}"; do
-    read -r -t "$pause" -u 7 || [ "$?" -gt 128 ] || sleep "$pause"
-    kill -0 "$$" 2> /dev/null || return 1
-    [ ! -e "$BAREBOAT_CONTROL/world/one" ] || return 1
-    connections >> "$BAREBOAT_CONTROL/world/looks.$unit"
-    [ "$unit" -eq 0 ] || continue
-    found=$(world_groups)
-    if [ "$found" = one ]; then
-      rm -f "$BAREBOAT_CONTROL/world/apart"
-      : > "$BAREBOAT_CONTROL/world/one"
-    elif [ -n "$found" ] && [ "$SECONDS" -ge 60 ]; then
-      printf '%s\n' "$found" > "$BAREBOAT_CONTROL/world/apart"
-    fi
-  done
-}
-
-start_watching_world() {
-  watch_world < /dev/null > /dev/null 2>&1 &
-  world_watch=$!
-  at_exit "kill $world_watch 2> /dev/null"
-}
-
-rm -rf "$BAREBOAT_CONTROL/world" # of an earlier start
-mkdir "$BAREBOAT_CONTROL/world" || exit 3
-
-unit=0
-start_watching_world
-
-seal() { # $@: words. (A here-string is a pipe, or in bash before 5.1 an unnamed file.)
-  exec {sealed}<<< '' && read -r -u "$sealed" _ || exit 3
-  printf '%s\0' "$@" >> "/proc/self/fd/$sealed"
+seal_environment() {
+  seal --setenv BAREBOAT_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
+    --setenv GLOO_SOCKET_IFNAME lo --setenv HOME /home/ada --setenv LANG C.UTF-8 --setenv LOGNAME ada \
+    --setenv OMP_NUM_THREADS 1 --setenv PATH /env/bin:/usr/bin --setenv PYTHONNOUSERSITE 1 \
+    --setenv TZ Europe/Rome --setenv USER ada
 }
 
 job_command() {
-  exec 6>&-
   BAREBOAT_SCRIPT=$BAREBOAT_RUN exec /scratch/ada/store/programs/2262571a73a496c1/keyring.run /opt/bwrap \
-  --seccomp 197 197< /scratch/ada/store/programs/2262571a73a496c1/full.bpf \
-  --bind /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa / \
-  --dev-bind /dev /dev \
-  --bind /proc /proc \
-  --ro-bind /sys /sys \
-  --overlay-src /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa/tmp \
-  --tmp-overlay /tmp \
-  --tmpfs /var/tmp \
-  --tmpfs /run \
-  --overlay-src /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa/home/ada \
-  --tmp-overlay /home/ada \
-  --ro-bind-try /etc/resolv.conf /etc/resolv.conf \
-  --ro-bind-try /etc/hosts /etc/hosts \
-  --dir /home/ada \
-  --ro-bind /data/digits /data \
-  --bind '/home/ada/my digits' '/home/ada/my digits' \
-  --ro-bind '/scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa/home/ada/my digits/.venv' '/home/ada/my digits/.venv' \
-  --bind /scratch/ada/out '/home/ada/my digits/out' \
-  ${BAREBOAT_METER_DIR:+--bind "$BAREBOAT_METER_DIR" /run/bareboat/BAREBOAT_METER_DIR} \
-  ${BAREBOAT_RUN_DIR:+--bind "$BAREBOAT_RUN_DIR" /run/bareboat/BAREBOAT_RUN_DIR} \
-  --remount-ro / \
-  --clearenv \
-  --args "$sealed" \
-  ${BAREBOAT_RUN:+--setenv BAREBOAT_RUN "$BAREBOAT_RUN"} \
-  ${BAREBOAT_METER_DIR:+--setenv BAREBOAT_METER_DIR /run/bareboat/BAREBOAT_METER_DIR} \
-  ${BAREBOAT_GATE:+--setenv BAREBOAT_GATE "$BAREBOAT_GATE"} \
-  ${BAREBOAT_RUN_DIR:+--setenv BAREBOAT_RUN_DIR /run/bareboat/BAREBOAT_RUN_DIR} \
-  --chdir '/home/ada/my digits' \
-  --die-with-parent \
-  -- \
-  /env/bin/python -m torch.distributed.run --standalone --local-addr=127.0.0.1 --nproc-per-node=2 --max-restarts=0 --log-dir=/run/bareboat/BAREBOAT_RUN_DIR/torchrun/0 --no-python /bin/sh -c 'log=$BAREBOAT_RUN_DIR/logs/$RANK; "$@" >> "$log.out" 2>> "$log.err"; code=$?; echo "$RANK $code" >> "$BAREBOAT_RUN_DIR/exits.$GROUP_RANK"; exit "$code"' rank python digits.py --note 'it'"'"'s $5' ''
+    --seccomp 197 197< /scratch/ada/store/programs/2262571a73a496c1/full.bpf \
+    --bind /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\
+aaaaaaaaaaaa / --dev-bind /dev /dev --bind /proc /proc --ro-bind /sys /sys \
+    --overlay-src /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\
+aaaaaaaaaaaa/tmp --tmp-overlay /tmp --tmpfs /var/tmp --tmpfs /run \
+    --overlay-src /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\
+aaaaaaaaaaaa/home/ada --tmp-overlay /home/ada --ro-bind-try /etc/resolv.conf /etc/resolv.conf \
+    --ro-bind-try /etc/hosts /etc/hosts --dir /home/ada --ro-bind /data/digits /data \
+    --bind '/home/ada/my digits' '/home/ada/my digits' \
+    --ro-bind /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\
+'aaaaaaaaaaaa/home/ada/my digits/.venv' '/home/ada/my digits/.venv' \
+    --bind /scratch/ada/out '/home/ada/my digits/out' \
+    ${BAREBOAT_METER_DIR:+--bind "$BAREBOAT_METER_DIR" /run/bareboat/BAREBOAT_METER_DIR} \
+    ${BAREBOAT_RUN_DIR:+--bind "$BAREBOAT_RUN_DIR" /run/bareboat/BAREBOAT_RUN_DIR} --remount-ro / \
+    --clearenv --args "$sealed" ${BAREBOAT_RUN:+--setenv BAREBOAT_RUN "$BAREBOAT_RUN"} \
+    ${BAREBOAT_METER_DIR:+--setenv BAREBOAT_METER_DIR /run/bareboat/BAREBOAT_METER_DIR} \
+    ${BAREBOAT_GATE:+--setenv BAREBOAT_GATE "$BAREBOAT_GATE"} \
+    ${BAREBOAT_RUN_DIR:+--setenv BAREBOAT_RUN_DIR /run/bareboat/BAREBOAT_RUN_DIR} \
+    --chdir '/home/ada/my digits' --die-with-parent -- /env/bin/python -m torch.distributed.run \
+    --standalone --local-addr=127.0.0.1 --nproc-per-node=2 --max-restarts=0 \
+    --log-dir=/run/bareboat/BAREBOAT_RUN_DIR/torchrun/0 --no-python /bin/sh -c \
+    'log=$BAREBOAT_RUN_DIR/logs/$RANK; "$@" >> "$log.out" 2>> "$log.err"; code=$?; echo "$R'\
+'ANK $code" >> "$BAREBOAT_RUN_DIR/exits.$GROUP_RANK"; exit "$code"' rank python digits.py --note \
+    'it'"'"'s $5' ''
 }
 
-[ -e /dev/fd/0 ] || exec < /dev/null
+# Here is the library.
 
-# In the background, because bash runs a trap only between commands or during `wait`. It keeps the standard
-# input, and the signals that bash ignores in background commands.
-start_command() { # $1: job or check
-  (
-    trap - INT QUIT
-    unset BAREBOAT_SCRIPT
-    "$1_command"
-  ) <&0 &
-  child=$!
-}
-
-# Each rank's output goes to files, and from there to the job's output line by line, with the rank's number:
-# new lines every 0.2 s, and the rest when the ranks have ended. (Only the file keeps zero bytes.)
-follow_output() {
-  trap '' TERM INT HUP
-  local k lines last over='' rests=()
-  while [ -z "$over" ]; do
-    read -r -t 0.2 -u 5 || [ "$?" -gt 128 ] || over=1
-    for k in "${!logs[@]}"; do
-      while mapfile -n 1000 -u "${logs[k]}" lines && [ "${#lines[@]}" -gt 0 ]; do
-        lines[0]=${rests[k]:-}${lines[0]} last=$((${#lines[@]} - 1)) rests[k]=
-        # The last line may be incomplete.
-        if [[ ${lines[last]} != *$'\n' ]]; then
-          rests[k]=${lines[last]}
-          unset "lines[last]"
-        fi
-        [ "${#lines[@]}" -eq 0 ] || tell "$k" "${lines[@]}"
-      done
-    done
-  done
-  for k in "${!logs[@]}"; do [ -z "${rests[k]:-}" ] || tell "$k" "${rests[k]}"; done
-}
-
-tell() { # $1: index of the file, $2…: lines
-  local rank=$((BAREBOAT_NODE * ranks_per_node + $1 / 2)) to=$(($1 % 2 + 1))
-  printf "[rank $rank] %s" "${@:2}" >&"$to"
-}
-
-logs=()
-set -C # a new file, not a link that a container on another node has put in its place
-for ((number = 0; number < ranks_per_node; number++)); do
-  for log in "$rank_logs/$((BAREBOAT_NODE * ranks_per_node + number))".{out,err}; do
-    : > "$log" || exit 3
-    exec {opened}< "$log"
-    [ ! -L "$log" ] || exit 3
-    [ "$log" -ef "/proc/self/fd/$opened" ] || exit 3
-    logs+=("$opened")
-  done
-done
-set +C
-# A pipe without data: its end shows that the ranks have ended.
-exec 5< <(:)
-exec 6> /proc/self/fd/5
-follow_output 6>&- &
-follower=$!
-for opened in 5 "${logs[@]}"; do exec {opened}<&-; done
-
-followed() { # the rest of the output when the ranks have ended
-  exec 6>&-
-  wait "$follower"
-}
-
-seal \
-  --setenv BAREBOAT_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
-  --setenv GLOO_SOCKET_IFNAME lo \
-  --setenv HOME /home/ada \
-  --setenv LANG C.UTF-8 \
-  --setenv LOGNAME ada \
-  --setenv OMP_NUM_THREADS 1 \
-  --setenv PATH /env/bin:/usr/bin \
-  --setenv PYTHONNOUSERSITE 1 \
-  --setenv TZ Europe/Rome \
-  --setenv USER ada
-start_command job
-exec {sealed}<&-
-wait "$child"
-code=$?
-followed
-[ -z "${world_watch:-}" ] || { kill -KILL "$world_watch"; wait "$world_watch"; } 2> /dev/null
-
-if [ "$code" -eq 0 ] && [ ! -e "$BAREBOAT_CONTROL/world/one" ]; then
-  worlds=$(world_groups)
-  case $worlds in
-    '') ;;
-    one) rm -f "$BAREBOAT_CONTROL/world/apart" ;;
-    *)
-      printf '%s\n' "$worlds" > "$BAREBOAT_CONTROL/world/apart"
-      printf 'bareboat: WARNING: %s\n' "$worlds" >&2
-      printf '  try: compare the world size that the program prints\n' >&2
-      ;;
-  esac
-fi
-
-# The first rank that did not end by a signal shows the cause; its exit code is the job's.
-rank='' status=''
-if [ "$code" -ne 0 ]; then
-  failed=$(exits_of_run | grep -v ' 0$')
-  first=$(grep -vE ' (129|130|137|143)$' <<< "$failed" | head -n 1)
-  read -r rank status <<< "${first:-$(head -n 1 <<< "$failed")}"
-  code=${status:-$code}
-fi
-
-if [ -n "$status" ]; then
-  printf 'bareboat: rank %s ended first, with exit code %s; its last output:\n' "$rank" "$status" >&2
-  for log in "$rank_logs/$rank".{out,err}; do
-    [ ! -f "$log" ] || [ -L "$log" ] || tail -c 65536 "$log"
-  done 2> /dev/null | tail -n 20 | sed 's/^/  /' >&2
-fi
-
-left=
-if [ "$code" -eq 0 ]; then
-  read -r left 2> /dev/null < "/proc/$$/task/$$/children"
-fi
-# Processes that the command left behind end with the run.
-if [ "$code" -ne 0 ] || [ -n "$left" ]; then end_run; fi
-exit "$code"
+main "$@"

@@ -118,7 +118,7 @@ def test_exit_codes_are_read_from_files_alone(tmp_path: Path, way: str) -> None:
 
 
 def _exits(folder: Path) -> str:
-    script = f"world_size=4\n{render.piece('exits_of_ranks')}\nexits_of_run"
+    script = f"world_size=4\nstart=nodes\n{render.subject('ends')}\nexits_of_run"
     done = subprocess.run(
         [tool("bash"), "-uc", f"BAREBOAT_RUN_DIR='{folder}'\n{script}"],
         capture_output=True, text=True, timeout=20, check=False,
@@ -138,7 +138,7 @@ def test_a_log_that_another_node_s_container_has_put_there_is_not_followed(
     words = [f"logs/1.{stream}", str(mine), str(tmp_path / "mine" / "free")]
     subprocess.run(["sh", "-c", WAYS[way], "sh", *words], cwd=tmp_path, check=True)
     head = f"BAREBOAT_NODE=0 rank_logs='{tmp_path}/logs' ranks_per_node=2"
-    script = f"{head}\n{render.piece('follow')}\nexit 0"
+    script = f"{head}\n{render.subject('nodes')}\nfollow_ranks\nexit 0"
     done = subprocess.run(
         [tool("bash"), "-uc", script], capture_output=True, text=True, timeout=20, check=False
     )

@@ -213,7 +213,8 @@ def test_one_flat_tree_runs_from_a_store_without_programs(
         enclosure = registry.engine("bubblewrap").judge(site, captured.image)
         assert isinstance(enclosure, Enclosure)
         wrapped = enclosure.wrap(command, container)
-        script = f"{render.piece('seal')}\n{words.opened(wrapped)}exec {words.command(wrapped)}"
+        sealed = " ".join(words.sealed_entries(wrapped))
+        script = f"{render.subject('common')}\nseal {sealed}\nexec {' '.join(words.groups(wrapped))}"
         done = there.run("bash", "-c", script)
         assert done.stdout == said, done.stderr
         assert done.returncode != 0

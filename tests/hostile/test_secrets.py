@@ -384,8 +384,9 @@ def test_files_of_a_run_are_the_user_s_alone(tmp_path: Path, mask: int, name: st
 )
 def test_a_node_that_is_reached_without_the_environment_reads_it(value: str) -> None:
     names = "environment_from=(MY_API_KEY OTHER_KEY)\n"
-    first = names + render.piece("hand_on") + 'hand_on | env -i bash -c "$1"'
-    node = f"BAREBOAT_NODE=1\n{names}{render.piece('environment_read')}"
+    functions = render.subject("cluster")
+    first = names + functions + 'hand_on | env -i bash -c "$1"'
+    node = f"BAREBOAT_NODE=1\n{names}{functions}\ntake_variables"
     done = subprocess.run(
         ["bash", "-c", first, "first", f"{node}\nprintf '%s|' \"$MY_API_KEY\" \"$OTHER_KEY\"; exec /bin/cat"],
         env={**os.environ, "MY_API_KEY": value, "OTHER_KEY": "other"},

@@ -194,7 +194,7 @@ def found_by_script(tmp_path: Path, start: str, number: int, apart: str = "") ->
 
     (tmp_path / "job.sh").write_text(
         f"set -u\nunset BAREBOAT_RUN\nBAREBOAT_RUN=${{2:-run-$$}}\nrun_apart={apart}\n"
-        f"{render.piece('processes')}\n"
+        f"{render.subject('processes')}\nexport BAREBOAT_SCRIPT=$BAREBOAT_RUN\n"
         f'{start}\nsleep 0.5\nrun_pids > "$3"\nread -r _\n'
     )
     argv = [tool("bash"), str(tmp_path / "job.sh"), str(number), f"run-{number}", str(tmp_path / "found")]
@@ -222,7 +222,8 @@ def test_a_signal_after_a_success_finds_no_process_of_others(tmp_path: Path) -> 
     from bareboat import render
 
     (tmp_path / "job.sh").write_text(
-        f"set -u\nunset BAREBOAT_RUN\nBAREBOAT_RUN=run-1\nrun_apart=user\n{render.piece('processes')}\n"
+        f"set -u\nunset BAREBOAT_RUN\nexport BAREBOAT_SCRIPT=run-1\n"
+        f"BAREBOAT_RUN=run-1\nrun_apart=user\n{render.subject('processes')}\n"
         "trap 'run_pids; exit 7' TERM\ntrue\nkill -s TERM $$\n"
     )
     other = subprocess.Popen([tool("bash"), "-c", "sleep 600; :"])

@@ -155,6 +155,12 @@ def passed(made: Plan) -> tuple[str, ...]:
     return next(word.names for word in made.command.argv if isinstance(word, ForwardEnv))
 
 
+def head(made: Plan) -> str:
+    """The values in the script of a scheduler's job."""
+    script = render.script(made)
+    return script[script.index("features=") : script.index("name_run() {")]
+
+
 def test_where_there_is_no_fabric_nothing_is_done() -> None:
     for found in (None, network()):
         made = planned(job(), found)
@@ -175,12 +181,14 @@ def test_mpi_says_its_way_in_the_proof_alone() -> None:
 
 
 def test_sockets_beside_a_fabric_are_marked_or_end_the_job() -> None:
-    marked = render.script(planned(job(), network(IB)))
-    assert "WARNING: ranks fell back to TCP although the nodes have %s" in marked
+    found = planned(job(), network(IB))
+    assert "WARNING: ranks fell back to TCP although the nodes have %s" in render.job_library(found).text
+    marked = head(found)
     assert "'InfiniBand (mlx5_0 at 200 Gb/s)'" in marked
-    assert "judge_check\n" in marked
-    required = render.script(planned(job(fabric="require"), network(IB)))
-    assert "sockets) fallen 'fell back to TCP' ;;" in required
+    assert " fabric_check " in marked
+    assert " fabric_required " not in marked
+    required = head(planned(job(fabric="require"), network(IB)))
+    assert " fabric_required " in required
 
 
 def test_nccl_writes_to_the_run_s_folder_by_its_name_in_the_container() -> None:
@@ -189,7 +197,7 @@ def test_nccl_writes_to_the_run_s_folder_by_its_name_in_the_container() -> None:
     assert (made.fabric.nccl, made.fabric.sockets) == (True, "")
     assert 'NCCL_DEBUG_FILE="/run/bareboat/BAREBOAT_RUN_DIR/nccl/%h.%p"' in made.prelude
     assert "NCCL_DEBUG_FILE" in passed(made)
-    assert "fabric_watch=$!" in render.script(made)
+    assert " fabric_watch " in render.script(made)
     bare = planned(job(topology=TWO_GPUS, launcher="torchrun", engine="native"), network(IB), CUDA_IMAGE)
     assert 'NCCL_DEBUG_FILE="$BAREBOAT_RUN_DIR/nccl/%h.%p"' in bare.prelude
     own = planned(
@@ -221,7 +229,8 @@ def test_gloo_is_said_to_be_tcp() -> None:
     assert made.fabric.sockets == "gloo"
     (decision,) = (each for each in made.decisions if each.subject == "fabric")
     assert "gloo is TCP whatever there is" in decision.reason
-    assert "fabric_way" not in render.script(made)  # there is nothing to wait for
+    # There is nothing to wait for.
+    assert not [each for each in ("fabric_watch", "fabric_check") if f" {each} " in head(made)]
 
 
 @pytest.mark.parametrize(
@@ -267,12 +276,6 @@ def test_an_image_that_lacks_a_library_is_warned_of() -> None:
 def test_a_watcher_does_what_it_should(tmp_path: Path, words: str, fabric: str, code: int, says: str) -> None:
     """The script's last part with a job that is a shell: it waits for what the watcher does."""
     made = planned(job(topology=TWO_GPUS, launcher="torchrun", fabric=fabric), network(IB), CUDA_IMAGE)
-    script = render.script(made)
-    head = script[script.index("# What the plan has decided") : script.index("BAREBOAT_NODES=")]
-    watcher = head + script[script.index("# The way that the ranks take") : script.index("run job\n")]
-    after = script[
-        script.index("code=$?\n", script.index("run job\n")) : script.index("# The first rank that")
-    ]
     (tmp_path / "nccl").mkdir()
     (tmp_path / "nccl/c1.17").write_text(words)
     (tmp_path / "over.0").write_text("0\n0\n")  # both nodes have ended
@@ -281,8 +284,9 @@ def test_a_watcher_does_what_it_should(tmp_path: Path, words: str, fabric: str, 
     job_waits = until_ended if code else 'wait "$fabric_watch"' if says else "sleep 3"
     harness = (
         "set -u; BAREBOAT_RUN_DIR=$PWD BAREBOAT_CONTROL=$PWD\n"
-        f'world_groups() {{ :; }}\npass_on() {{ : > over; }}\nfinish() {{ exit "$1"; }}\n'
-        f"{watcher}\n{job_waits}\n{after}\nexit 0\n"
+        f"{head(made)}\n{render.job_library(made).text}\n"
+        'pass_on() { : > over; }\nfinish() { exit "$1"; }\n'
+        f"begin_fabric\n{job_waits}\ncode=$?\nend_fabric\nexit 0\n"
     )
     done = subprocess.run(
         [tool("bash"), "-c", harness], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -344,8 +345,9 @@ def test_a_script_tries_the_next_way_in_the_same_job(tmp_path: Path) -> None:
 def test_a_job_that_goes_on_later_begins_with_its_first_script() -> None:
     made = planned(scheduling=Scheduling(requeue=True))
     texts = dict(render.scripts(made))
-    assert "script=$BAREBOAT_CONTROL/job.sh\n# 75 (EX_TEMPFAIL)" not in texts["job.sh"]
-    assert "script=$BAREBOAT_CONTROL/job.sh\n\n# 75 (EX_TEMPFAIL)" in texts["rung.2.sh"]
+    (requeue,) = re.findall(r"^requeue\(\) \{.*?^\}", texts["rung.2.sh"], re.DOTALL | re.MULTILINE)
+    assert requeue.index("script=$BAREBOAT_CONTROL/job.sh\n") < requeue.index("if again ")
+    assert " requeue " in texts["rung.2.sh"].split("features=")[1].splitlines()[0]
 
 
 def test_the_step_that_is_told_is_the_one_that_is_taken() -> None:

@@ -14,7 +14,6 @@ from builders import make_image, make_job, make_rootfs, make_site
 from bareboat import registry, render
 from bareboat.model import Plan, Topology
 from bareboat.plan import plan
-from bareboat.render.pieces import piece
 from bareboat_base.errors import PlanError, UsageError
 
 
@@ -119,7 +118,7 @@ def test_mail_comes_from_the_scheduler(scheduler: str, own: list[str], other: li
     assert set(own) <= set(mine.directives)
     assert not set(other) & set(mine.directives)
     assert {*own, *other} <= set(yours.directives)
-    assert piece("notification") not in render.script(yours)
+    assert "notify()" not in render.script(yours)
     assert any(each.subject == "notification" for each in mine.decisions)
 
 
@@ -135,11 +134,10 @@ def test_flux_sends_no_mail_and_a_run_on_this_machine_ends_without() -> None:
 def test_the_script_starts_the_command_on_the_first_node(scheduler: str) -> None:
     text = render.script(planned(scheduler, ("./tell.sh", "it's")))
     assert "notification=(./tell.sh 'it'\"'\"'s')" in text
-    assert text.count("at_exit notify") == 1
-    assert text.index('if [ "$part" != --first ]') < text.index("at_exit notify")
+    assert " notification " in text.split("features=")[1].splitlines()[0]
     without = make_job(scheduler=scheduler, launcher="ranks", topology=Topology(nodes=2))
     site = make_site(schedulers=(registry.scheduler(scheduler).assumed(without),))
-    assert "notify" not in render.script(plan(without, make_image(), make_rootfs(make_image()), site))
+    assert "notify()" not in render.script(plan(without, make_image(), make_rootfs(make_image()), site))
 
 
 def shell(
@@ -151,9 +149,10 @@ def shell(
     if code:
         (control / "exit_code").write_text(code + "\n")
     text = (
-        f"{piece('at_exit')}\nBAREBOAT_RUN={name} BAREBOAT_CONTROL={control} BAREBOAT_JOB=17\n"
+        f"{render.subject('common')}\nexit_commands=\n"
+        f"BAREBOAT_RUN={name} BAREBOAT_CONTROL={control} BAREBOAT_JOB=17\n"
         f"notification=(./tell.sh x) notification_folder={folder} notification_points={points}\n"
-        f"{piece('notification')}\nexit 7\n"
+        f"{render.subject('notification')}\nat_exit notify\nexit 7\n"
     )
     return subprocess.run(["bash", "-c", text], capture_output=True, text=True, check=False)
 

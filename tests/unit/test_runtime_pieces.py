@@ -1,4 +1,4 @@
-"""Pieces of job scripts, each run by bash as it stands, with the values that its head says it expects."""
+"""Functions of the library, run by bash as they stand, with the values that the head of their file names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 PIECES = Path(__file__).parents[2] / "src" / "bareboat" / "render" / "runtime"
@@ -34,8 +34,9 @@ def bash(script: str, *arguments: str, folder: Path | None = None) -> tuple[int,
 
 def first_failure(code: int, ends: list[tuple[int, int]]) -> str:
     lines = "".join(f"{rank} {status}\n" for rank, status in ends)
-    text = f"code={code}\nexits_of_run() {{ printf %s {shlex.quote(lines)}; }}\n{piece('first_failure')}"
-    exit_code, out, err = bash(text + 'printf "%s,%s,%s" "$rank" "$status" "$code"')
+    text = f"code={code}\n{piece('ends')}\nexits_of_run() {{ printf %s {shlex.quote(lines)}; }}\n"
+    text = f"features=\n{piece('common')}{text}find_first_failure\n"
+    exit_code, out, err = bash(text + 'printf "%s,%s,%s" "$failed_rank" "$failed_status" "$code"')
     assert (exit_code, err) == (0, "")
     return out
 
@@ -57,6 +58,7 @@ def test_the_first_rank_that_failed_by_itself_gives_the_exit_code(
     assert first_failure(code, ends) == found
 
 
+@settings(deadline=None)
 @given(ends=st.lists(st.tuples(st.integers(0, 99), st.sampled_from((0, 1, 2, 75, 255, *TERMINATED)))))
 def test_first_failure_of_any_ends(ends: list[tuple[int, int]]) -> None:
     failed = [end for end in ends if end[1] != 0]
@@ -71,7 +73,7 @@ def test_first_failure_of_any_ends(ends: list[tuple[int, int]]) -> None:
 
 def exits_of_run(folder: Path, world_size: int = 12) -> list[str]:
     script = (
-        f"BAREBOAT_RUN_DIR=. BAREBOAT_NODE=0 world_size={world_size}\n{piece('exits_of_ranks')}exits_of_run"
+        f"start=nodes BAREBOAT_RUN_DIR=. BAREBOAT_NODE=0 world_size={world_size}\n{piece('ends')}exits_of_run"
     )
     code, out, err = bash(script, folder=folder)
     assert (code, err) == (0, "")
@@ -105,7 +107,7 @@ def test_a_job_that_asks_is_put_back_into_the_queue(
 ) -> None:
     setting = "" if own_code is None else f"AGAIN={own_code}; "
     again = f'again() {{ {setting}echo noise; echo "$1-812"; {"true" if accepts else "false"}; }}\n'
-    script = f"BAREBOAT_CONTROL=.; code=75\n{again}{piece('again')}exit 70"
+    script = f'BAREBOAT_CONTROL=.; code=75\n{again}{piece("cluster")}requeue "$@"; exit 70'
     code, out, err = bash(script, "name", folder=tmp_path)
     assert out == ""
     assert err == "bareboat: the job requests a restart: requeueing it\n"
@@ -119,7 +121,7 @@ def test_a_job_that_asks_is_put_back_into_the_queue(
 
 @pytest.mark.parametrize("code", [0, 1, 70, 143])
 def test_another_end_is_an_end(tmp_path: Path, code: int) -> None:
-    script = f"BAREBOAT_CONTROL=.; code={code}\nagain() {{ echo called; }}\n{piece('again')}exit 0"
+    script = f"BAREBOAT_CONTROL=.; code={code}\nagain() {{ echo called; }}\n{piece('cluster')}requeue; exit 0"
     assert bash(script, folder=tmp_path) == (0, "", "")
     assert list(tmp_path.iterdir()) == []
 
@@ -134,7 +136,9 @@ def test_a_program_is_missing_or_not_executable(tmp_path: Path) -> None:
     (tmp_path / "good").chmod(0o755)
     expected = {"good": 0, "plain": 126, "none": 127}
     for name, wanted in expected.items():
-        script = f"HERE=' on n1'\n{piece('program')}need_program ./it \"$PWD/{name}\" 'chmod +x it' 'ls it'"
+        script = (
+            f"HERE=' on n1'\n{piece('requirements')}need_program ./it \"$PWD/{name}\" 'chmod +x it' 'ls it'"
+        )
         code, out, err = bash(script, folder=tmp_path)
         assert (code, out) == (wanted, "")
         assert (err == "") == (wanted == 0)
@@ -144,7 +148,7 @@ def test_a_program_is_missing_or_not_executable(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_needed(tmp_path: Path) -> None:
-    script = f"HERE=; {piece('need')}need \"$1\" 'the image' 'bareboat plan'; echo there"
+    script = f"HERE=; {piece('common')}need \"$1\" 'the image' 'bareboat plan'; echo there"
     assert bash(script, str(tmp_path)) == (0, "there\n", "")
     code, out, err = bash(script, f"{tmp_path}/none")
     assert (code, out) == (3, "")
@@ -156,17 +160,18 @@ def test_a_file_that_is_needed(tmp_path: Path) -> None:
 
 
 def test_modules_are_loaded_in_one_command() -> None:
-    script = f"HERE=; site_modules=('gcc/12' 'a b')\nmodule() {{ printf '<%s>' \"$@\"; }}\n{piece('modules')}"
+    values = "HERE=; site_modules=('gcc/12' 'a b')\nmodule() { printf '<%s>' \"$@\"; }\n"
+    script = f"{values}{piece('modules')}load_modules"
     assert bash(script) == (0, "<load><gcc/12><a b>", "")
 
 
 def test_a_module_that_cannot_be_loaded_ends_the_job() -> None:
-    script = f"HERE=; site_modules=(none)\nmodule() {{ false; }}\n{piece('modules')}echo later"
+    script = f"HERE=; site_modules=(none)\nmodule() {{ false; }}\n{piece('modules')}load_modules; echo later"
     assert bash(script) == (3, "", "")
 
 
 def test_a_node_without_modules() -> None:
-    script = f"HERE=' on n1'; site_modules=(none)\n{piece('modules')}echo later"
+    script = f"HERE=' on n1'; site_modules=(none)\n{piece('modules')}load_modules; echo later"
     code, out, err = bash(script)
     assert (code, out) == (3, "")
     assert err == 'bareboat: the command "module" does not exist on n1\n'
@@ -186,7 +191,8 @@ def test_a_port_on_which_something_listens_is_not_taken() -> None:
             break
         listener.listen()
         job = first - 20_000
-        script = f'BAREBOAT_JOB=job-{job} BAREBOAT_MASTER=127.0.0.1\n{piece("port")}echo "$BAREBOAT_PORT"'
+        values = f"BAREBOAT_JOB=job-{job} BAREBOAT_MASTER=127.0.0.1\n"
+        script = f'{values}{piece("ends")}find_port; echo "$BAREBOAT_PORT"'
         code, out, _ = bash(script)
     assert code == 0
     assert first < int(out) < first + 80

@@ -61,7 +61,7 @@ echo "$?"
 """
 
 
-@pytest.mark.parametrize("piece", ["allocation", "first"])
+@pytest.mark.parametrize("piece", ["allocation", "cluster"])
 def test_a_child_whose_end_bash_lost_is_not_waited_for(piece: str) -> None:
     """bash takes it for running: `wait` would last as long as all other children."""
     text = (Path(render.__file__).parent / "runtime" / f"{piece}.sh").read_text()
@@ -86,10 +86,44 @@ def test_a_child_whose_end_bash_lost_is_not_waited_for(piece: str) -> None:
     ],
 )
 def test_the_names_of_slurms_nodes(nodes: int, names: str, found: str) -> None:
-    functions = registry.scheduler("slurm").snippet().partition("on_each_node()")[0]
+    functions = registry.scheduler("slurm").snippet()
     ask = 'scontrol() { printf "%s\\n" asked "$3"; }\n'
     said = bash(f"{ask}BAREBOAT_NODES={nodes} SLURM_JOB_NODELIST='{names}'\n{functions}\nhosts")
     assert said.decode().split() == found.split()
+
+
+# -- Slurm's step for each node --------------------------------------------------------------------
+
+STEP = (
+    "SLURM_CPU_BIND", "SLURM_CPU_BIND_LIST", "SLURM_CPU_BIND_TYPE", "SLURM_CPU_BIND_VERBOSE",
+    "SLURM_CPUS_PER_TASK", "SLURM_TRES_PER_TASK", "SLURM_MEM_PER_CPU",
+)  # fmt: skip
+
+
+def step_of_slurm(nodes: int, *variables: str) -> tuple[list[str], list[str]]:
+    """The environment in which srun is called on every node, and the words that it runs there."""
+    given = "".join(f"export {name}=7\n" for name in variables)
+    srun = 'srun() { export -p; echo "words $*"; }'
+    start = "begin_scheduler; " + ("on_each_node job.sh --node run" if nodes > 1 else "srun")
+    text = f"{srun}\n{given}BAREBOAT_NODES={nodes}\n{registry.scheduler('slurm').snippet()}\n{start}"
+    lines = bash(text).decode().splitlines()
+    return [line for line in lines if line.startswith("declare")], lines[-1].split()
+
+
+def test_the_step_for_each_node_gets_all_cpus_of_the_node() -> None:
+    environment, words = step_of_slurm(2, *STEP, "SLURM_MEM_PER_NODE", "SLURM_JOB_ID")
+    assert not [line for line in environment if any(f" {name}=" in line for name in STEP)]
+    assert {'declare -x SLURM_MEM_PER_NODE="7"', 'declare -x SLURM_JOB_ID="7"'} <= set(environment)
+    # What programs read is as before.
+    assert words[-7:] == ["env", "SLURM_CPUS_PER_TASK=7", "bash", "job.sh", "--node", "SLURM_NODEID", "run"]
+
+
+def test_what_does_not_concern_the_step_stays() -> None:
+    environment, _ = step_of_slurm(1, "SLURM_CPUS_PER_TASK", "SLURM_MEM_PER_CPU", "SLURM_CPU_BIND")
+    found = " ".join(environment)
+    assert "SLURM_CPUS_PER_TASK" in found
+    assert "SLURM_MEM_PER_CPU" in found
+    assert "SLURM_CPU_BIND" not in found
 
 
 # -- the interface ---------------------------------------------------------------------------------
@@ -121,7 +155,8 @@ def test_the_interface_is_that_of_the_longest_route(
 ) -> None:
     table = tmp_path / "route"
     table.write_text(_HEADING + "".join(routes))
-    text = render.piece("interface").replace("/proc/net/route", str(table))
+    text = render.subject("cluster").replace("/proc/net/route", str(table))
+    text += "BAREBOAT_NODES=2; find_interface"
     said = bash(f'BAREBOAT_MASTER={master}\n{text}\necho "$BAREBOAT_INTERFACE"')
     assert said.decode().strip() == interface
 
@@ -129,7 +164,8 @@ def test_the_interface_is_that_of_the_longest_route(
 def test_of_two_ways_as_good_ip_takes_one(tmp_path: Path) -> None:
     table = tmp_path / "route"
     table.write_text(_HEADING + FABRIC + AGAIN)
-    text = render.piece("interface").replace("/proc/net/route", str(table))
+    text = render.subject("cluster").replace("/proc/net/route", str(table))
+    text += "BAREBOAT_NODES=2; find_interface"
     ip = 'ip() { echo "3: ib1    inet 10.0.2.7/24 scope global ib1"; }\n'
     said = bash(f'{ip}BAREBOAT_MASTER=10.0.2.7\n{text}\necho "$BAREBOAT_INTERFACE"', path="/usr/bin:/bin")
     assert said.decode().strip() == "ib1"
@@ -156,8 +192,8 @@ def test_a_port_that_somebody_listens_on_is_passed_over(address: str, master: st
         listener.listen()
         said = bash(
             f"BAREBOAT_JOB={port - 20_000} BAREBOAT_MASTER={master}\n"
-            + render.piece("port")
-            + 'echo "$BAREBOAT_PORT"'
+            + render.subject("ends")
+            + 'find_port; echo "$BAREBOAT_PORT"'
         )
     assert int(said) > port
 
@@ -167,8 +203,7 @@ def test_a_port_that_somebody_listens_on_is_passed_over(address: str, master: st
 
 def keep(output: bytes, log: Path, *, path: str = "/usr/bin:/bin") -> tuple[bytes, bytes]:
     """What goes to the job's output, and into the file."""
-    function = render.piece("ranks").partition("# One rank")[0]
-    said = bash(f"RANK=3\n{function}\nread_output '{log}'", stdin=output, path=path)
+    said = bash(f"RANK=3\n{render.subject('ranks')}\nread_output '{log}'", stdin=output, path=path)
     return said, log.read_bytes()
 
 
@@ -194,7 +229,8 @@ def follow(ranks: str, folder: Path, told: Path) -> bytes:
     """What is told of a node's two ranks, 2 and 3; bash writes their output to the files."""
     script = f"""
 BAREBOAT_NODE=1 rank_logs='{folder}/logs' ranks_per_node=2
-{render.piece("follow")}
+{render.subject("nodes")}
+follow_ranks
 {{ {ranks}; }} 6>&-
 followed"""
     (folder / "logs").mkdir()

@@ -93,7 +93,7 @@ def test_any_values_come_out_of_the_table_as_they_went_in(count: int, data: st.D
     points = data.draw(st.lists(st.tuples(*[VALUES] * count), min_size=1, max_size=6))
     found = Sweep(names=tuple("abc"[:count]), points=tuple(points))
     names = [sweep.variable(name) for name in found.names]
-    lines = f"sweep_names=({' '.join(names)})\n{render.piece('sweep_values')}"
+    lines = f"sweep_names=({' '.join(names)})\n{render.subject('sweep')}\nset_sweep_values"
     script = f"""
         set -u
         need() {{ :; }}
@@ -114,7 +114,7 @@ def test_any_values_come_out_of_the_table_as_they_went_in(count: int, data: st.D
 
 def test_a_point_that_is_not_in_the_table_is_refused(tmp_path: Path) -> None:
     (tmp_path / "table").write_bytes(sweep.table(Sweep(names=("x",), points=(("1",),))))
-    lines = f"sweep_names=(BAREBOAT_SWEEP_X)\n{render.piece('sweep_values')}"
+    lines = f"sweep_names=(BAREBOAT_SWEEP_X)\n{render.subject('sweep')}\nset_sweep_values"
     script = f"need() {{ :; }}\nBAREBOAT_RUN=s.1 BAREBOAT_CONTROL={tmp_path}/points/1/control\n{lines}"
     done = subprocess.run([tool("bash"), "-c", script], capture_output=True, text=True, check=False)
     assert (done.returncode, "no point 1 in" in done.stderr) == (3, True)

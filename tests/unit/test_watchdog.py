@@ -24,7 +24,7 @@ from bareboat_images.store import Store
 
 def asks(function: str, *arguments: str | Path, stdin: str = "") -> str:
     """What a function of the job script prints."""
-    script = f'BAREBOAT_CONTROL=.\n{render.piece("watchdog")}\n{function} "$@"'
+    script = f'BAREBOAT_CONTROL=.\n{render.subject("watchdog")}\nset_watch\n{function} "$@"'
     done = subprocess.run(
         [tool("bash"), "-uc", script, "bash", *map(str, arguments)],
         input=stdin, capture_output=True, text=True, check=False, timeout=60,
@@ -201,15 +201,16 @@ def test_the_plan_says_that_the_run_is_watched_and_how() -> None:
     made = watched(py_spy="/opt/py-spy")
     (decision,) = [each for each in made.decisions if each.subject == "watchdog"]
     assert "/opt/py-spy" in decision.reason
-    assert "py_spy=/opt/py-spy\n" in render.script(made)
+    assert re.search(r"^(.* )?py_spy=/opt/py-spy( |$)", render.script(made), re.MULTILINE)
 
 
 def test_what_is_not_watched_has_nothing_of_it() -> None:
     made = watched(0, py_spy="/opt/py-spy")
     assert made.py_spy is UNSET
     assert "watchdog" not in [each.subject for each in made.decisions]
-    script = render.script(made)
-    assert not [word for word in ("watchdog", "stacks", "FAULTHANDLER", "py_spy") if word in script]
+    head, _, functions = render.script(made).partition("\nhas() {")
+    assert not [word for word in ("watchdog", "FAULTHANDLER", "py_spy") if word in head]
+    assert not [word for word in ("keep_stacks", "watch_over") if word in functions]
 
 
 def test_the_jobs_own_variables_go_over_the_watchdogs() -> None:

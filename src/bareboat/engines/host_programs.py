@@ -28,7 +28,7 @@ _DECODE = 'words=(); for word; do printf -v word %b "$word"; words+=("$word"); d
 
 #: Exports the values in the descriptor $0, and executes the rest.
 _OPEN = (
-    'mapfile -d "" -t values <&"$0"; eval "exec $0<&-"; for number in "${!values[@]}"; do '
+    'mapfile -d "" -t values <&"$0"; at=$0; exec {at}<&-; for number in "${!values[@]}"; do '
     f'export "{CARRIER}$number=${{values[number]}}"; done; exec "$@"'
 )
 

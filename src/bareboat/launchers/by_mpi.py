@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import textwrap
 from typing import assert_never
 
 from bareboat.fabric import transport_logs
@@ -208,10 +209,11 @@ def prelude(found: Step, job: Job, *, rank: str, local_rank: str) -> str:
     exported for itself. `rank`, `local_rank`: bash expressions."""
     taken = sorted({each.name for each in found.settings})
     lines = [
-        f"RANK={rank} LOCAL_RANK={local_rank}",
-        f"LOCAL_WORLD_SIZE={job.topology.ranks_per_node}",
-        *([f"unset {' '.join(taken)}"] if taken else []),
+        f"RANK={rank}",
+        f"LOCAL_RANK={local_rank} LOCAL_WORLD_SIZE={job.topology.ranks_per_node}",
     ]
+    if taken:
+        lines.append(" \\\n  ".join(textwrap.wrap(f"unset {' '.join(taken)}", 100, break_long_words=False)))
     return "\n".join(lines) + "\n"
 
 

@@ -167,7 +167,7 @@ def _line(setting: Setting) -> str:
     """Values exported by the site, for example by a module, come first. Without `ip` the interface is
     unknown."""
     name = setting.name
-    return f'[ -z "$BAREBOAT_INTERFACE" ] || {name}=${{{name}:-{setting.before}$BAREBOAT_INTERFACE}}\n'
+    return f'[ -z "$BAREBOAT_INTERFACE" ] ||\n  {name}=${{{name}:-{setting.before}$BAREBOAT_INTERFACE}}\n'
 
 
 def _nccl_tells(enclosure: Enclosure, container: Container) -> str | None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from bareboat.render import words
-from bareboat.render.pieces import piece
+from bareboat import render
+from bareboat.render import library, words
 from bareboat.schedulers import Scheduler
-from bareboat_base import __version__
 from bareboat_base.printable import counted
+
+#: The directory of the script and its library, in that of the study.
+CONTROL = "control"
 
 
 class Allocation(NamedTuple):
@@ -30,33 +31,39 @@ class Allocation(NamedTuple):
     number: int = 1
 
 
-def script(scheduler: Scheduler, made: Allocation) -> str:
-    """The job script. It skips complete runs when it starts, so it may start any number of times."""
-    arms = ", ".join(made.arms)
-    nodes = counted(made.nodes, "node")
-    head = f"{made.study}: {nodes}; {len(made.runs)} runs of each arm: {arms}"
-    schedule = "".join(
-        f"  {shlex.quote(' '.join([f'{run:04d}', *map(str, order)]))}\n" for run, order in made.runs
-    )
+def scripts(scheduler: Scheduler, made: Allocation) -> Iterator[tuple[str, str]]:
+    """Name and text of the job script and of its library, for the study's directory `control`."""
+    yield "job.sh", script(scheduler, made)
+    yield library.of_allocation(scheduler)
+
+
+def script(scheduler: Scheduler, made: Allocation, *, alone: bool = False) -> str:
+    """The job script. It skips complete runs when it starts, so it may start any number of times. `alone`:
+    with its library; otherwise it finds that in the directory `control` of the study."""
+    head = f"{made.study}: {counted(made.nodes, 'node')}; {len(made.runs)} runs of each arm: "
+    schedule = [f"{run:04d} {' '.join(map(str, order))}" for run, order in made.runs]
+    functions = library.of_allocation(scheduler)
+    control = f"{made.folder}/{CONTROL}"
     found = [
-        "#!/usr/bin/env bash",
-        *made.directives,
-        "# " + "".join(each if each.isprintable() else "?" for each in head),
-        f"# Written by Bareboat {__version__}. It needs bash, and on all nodes what its arms need, but no "
-        "Bareboat.",
-        piece("mark"),
-        words.values(study=made.folder, allocation=made.number)
-        + words.values(time_limit_s="" if made.time_limit_s is None else made.time_limit_s)
-        + words.values(metric_files=tuple(made.files))
-        + f"# A run, and the numbers of its arms in their order.\nschedule=(\n{schedule})\n",
-        piece("allocation_seen"),
-        f"BAREBOAT_NODES={made.nodes}\n"
-        f"BAREBOAT_JOB={scheduler.JOB_ID}\n"
-        f"BAREBOAT_RUN={shlex.quote(made.study)}\n"
-        "BAREBOAT_CONTROL=$study/control BAREBOAT_RUN_DIR=$study/ranks\n"
-        "read -r BAREBOAT_HOST < /proc/sys/kernel/hostname\n",
-        piece("begin"),
-        scheduler.snippet(),
-        piece("allocation"),
+        render.head(made.directives, head + ", ".join(made.arms), "for the arms of a study"),
+        words.assignments(
+            [
+                *words.values(
+                    features="  ",
+                    study=made.folder,
+                    allocation=made.number,
+                    time_limit_s="" if made.time_limit_s is None else made.time_limit_s,
+                    metric_files=tuple(made.files),
+                    BAREBOAT_NODES=made.nodes,
+                ),
+                f"BAREBOAT_JOB={scheduler.JOB_ID}",
+                *words.values(
+                    BAREBOAT_RUN=made.study, BAREBOAT_CONTROL=control, BAREBOAT_RUN_DIR=f"{made.folder}/ranks"
+                ),
+            ]
+        ),
+        "# A run, and the numbers of its arms in their order.\n" + words.value("schedule", schedule) + "\n",
+        functions.text if alone else f". {words.literal(f'{control}/{functions.name}')} || exit 3",
+        'main "$@"\n',
     ]
     return "\n".join(found)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import NamedTuple
 
 from msgspec import UNSET
 
 from bareboat.model import Plan
+from bareboat.render.words import literal
 from bareboat.schedulers import Scheduler
 
 
@@ -23,41 +23,39 @@ class Place(NamedTuple):
 #: For a script that is started repeatedly, as in a study: its arguments are the run's name and directory.
 GIVEN = Place("", "")
 
-_GIVEN = """\
-if [ "$part" = --first ]; then
-  BAREBOAT_RUN=$1
-  BAREBOAT_CONTROL=$2/control
-fi
-BAREBOAT_RUN_DIR=${BAREBOAT_CONTROL%/*}/ranks
-export BAREBOAT_METER_DIR=${BAREBOAT_CONTROL%/*}/meter
-"""
-
 
 def run_name(plan: Plan) -> str:
     return "".join(c if c.isalnum() or c in "._-" else "-" for c in plan.job.name)
 
 
-def run_and_folder(plan: Plan, scheduler: Scheduler, place: Place | None, runs: str | None) -> str:
-    """The lines with which the first node determines the run's name and directories, or uses the given
-    name."""
+def name_run(plan: Plan, scheduler: Scheduler, place: Place | None, runs: str | None) -> str:
+    """The function with which the first node determines the run's name and directory: $1 is the name where it
+    is given, $2 then the directory of a run that is started repeatedly."""
     if place == GIVEN:
-        return _GIVEN
+        return _function("BAREBOAT_RUN=$1", "BAREBOAT_CONTROL=$2/control")
     name = run_name(plan)
     # Without a working directory on the host: where the job was submitted.
-    folder = '"$PWD"' if plan.job.workdir is None else shlex.quote(plan.job.workdir)
-    folder = f"{folder}/bareboat-runs" if runs is None else shlex.quote(runs)
-    run = shlex.quote(place.run_id) if place else name
+    folder = '"$PWD"' if plan.job.workdir is None else literal(plan.job.workdir)
+    folder = f"{folder}/bareboat-runs" if runs is None else literal(runs)
+    run = literal(place.run_id) if place else name
     if plan.job.sweep is not UNSET:
-        own = shlex.quote(place.folder) if place else f"{folder}/{name}"
+        own = literal(place.folder) if place else f"{folder}/{name}"
         run, folder = f"{run}.{scheduler.ARRAY.index}", f"{own}/points/${{BAREBOAT_RUN##*.}}"
     elif place:
-        folder = shlex.quote(place.folder)
+        folder = literal(place.folder)
     else:
         run, folder = f"{name}-$BAREBOAT_JOB", f"{folder}/{name}-$BAREBOAT_JOB"
-    return (
-        'if [ "$part" = --first ]; then\n'
-        f'  BAREBOAT_RUN="${{1:-{run}}}"\n'
-        f"  BAREBOAT_CONTROL={folder}/control\n"
-        "fi\n"
-        "BAREBOAT_RUN_DIR=${BAREBOAT_CONTROL%/*}/ranks\n"
-    )
+    return _function(f'BAREBOAT_RUN="${{1:-{run}}}"', f"BAREBOAT_CONTROL={folder}/control")
+
+
+def _function(*lines: str) -> str:
+    return "name_run() {\n" + "".join(f"  {line}\n" for line in lines) + "}\n"
+
+
+def library_path(plan: Plan, place: Place, name: str) -> str:
+    """The library's file, as a word of the script: next to the script that Bareboat wrote. Schedulers start a
+    copy of that in another directory."""
+    if place == GIVEN:
+        return f'"${{BASH_SOURCE[0]%/*}}"/{name}'
+    folder = place.folder if plan.job.sweep is not UNSET else f"{place.folder}/control"
+    return literal(f"{folder}/{name}")

@@ -67,7 +67,7 @@ def run_sweep(
         with store.guarded():
             for part in (directory.METER, directory.CONTROL, directory.RANKS):
                 (store.run(name) / part).mkdir(parents=True)
-            for rung, text in render.rungs(plan):
+            for rung, text in render.rungs(plan, render.Place(made.run_id, str(folder))):
                 store.write(store.run(name) / directory.CONTROL / rung, os.fsencode(text))
         point = msgspec.structs.replace(made, run_id=name, points=0, submitted_at=utc_now())
         found.append(_run(store, plan, point, folder / "job.sh", streams))

@@ -5,6 +5,7 @@ A run's directory is authoritative: `control` is written by the job script on th
     submission.json   what was submitted, and to which scheduler       output.log  what the job printed
     cancelled         Bareboat cancelled it                     end.json    the cause of a failed run's end
     control/          job.sh     the script                   exit_code   CODE EPOCH
+                      lib-*.sh   its library of functions
                       rung.N.sh  read when the MPI check fails: the next way to start the ranks
                       starts     one line per start: EPOCH NODE JOB-ID
     ranks/            what containers write

@@ -1,6 +1,6 @@
 # shellcheck shell=bash disable=SC2034,SC2154
 # A command on every node, where nodes are reached one by one.
-# Expects: $hosts; on_host of the scheduler, and hand_on where it does not pass on the environment.
+# Expects: $hosts, $features; on_host of the scheduler.
 
 on_each_node() {
   local script=$1 how=$2 number code=0 status children=()
@@ -11,7 +11,7 @@ on_each_node() {
       if [ "$number" -eq 0 ]; then
         bash "$script" "$how" 0 "$@"
       else
-        ! declare -F hand_on > /dev/null || exec < <(hand_on)
+        ! has hand_on || exec < <(hand_on)
         on_host "${hosts[number]}" bash "$script" "$how" "$number" "$@"
       fi
       status=$?

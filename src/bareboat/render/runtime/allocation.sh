@@ -1,7 +1,47 @@
-# shellcheck shell=bash disable=SC2034,SC2154,SC2317
-# The first node: the runs of a study, one after another, each with all arms on the same nodes.
-# Expects: allocation_seen.sh; $study, $schedule, $time_limit_s, $metric_files, $BAREBOAT_RUN, $BAREBOAT_CONTROL,
-#   $BAREBOAT_NODES, $BAREBOAT_HOST, $BAREBOAT_JOB, $script, $starts; hosts and on_each_node of the scheduler.
+# shellcheck shell=bash disable=SC2034,SC2154,SC2153,SC2317
+# A study's allocation: its runs, one after another, each with all arms on the same nodes.
+# Expects: $study, $allocation, $schedule, $time_limit_s, $metric_files, $BAREBOAT_RUN, $BAREBOAT_CONTROL,
+#   $BAREBOAT_NODES, $BAREBOAT_JOB; begin.sh; hosts and on_each_node of the scheduler.
+
+# $1: nothing, or --here on a node that is asked whether it answers.
+main() {
+  [ "${1:-}" != --here ] || exit 0
+  need_study
+  is_newest || exit 0
+  read -r BAREBOAT_HOST < /proc/sys/kernel/hostname
+  begin_run
+  # A run is complete when its directory has its number: by one rename, after its last arm.
+  complete=$BAREBOAT_CONTROL/runs work=$BAREBOAT_CONTROL/work.$BAREBOAT_JOB.$starts
+  [ -d "$complete" ] || (umask 077 && mkdir "$complete") || exit 3
+  rm -rf "$BAREBOAT_CONTROL"/work.* "$BAREBOAT_CONTROL/checks" "$BAREBOAT_CONTROL/failed"
+  child='' stopped='' longest_of=()
+  stop_by stop
+  trap : USR1
+  ! declare -F begin_scheduler > /dev/null || begin_scheduler
+  find_hosts
+  find_left
+  uptime_s
+  began_cs=$uptime_cs longest_cs=0
+  [ "${left[0]%% *}" = 0000 ] || left=("warm-up ${schedule[0]#* }" "${left[@]}") # of these nodes; not counted
+  for entry in "${left[@]}"; do
+    measure_entry
+  done
+  finish 0
+}
+
+need_study() { # the nodes must see its directory
+  [ -e "$study/study.json" ] && return 0
+  printf 'bareboat: %s does not see the directory of the study: %s\n' "$HOSTNAME" "$study" >&2
+  printf '  try: --store DIR on a file system that all nodes share\n' >&2
+  exit 3
+}
+
+is_newest() { # whether no newer job was submitted for these runs
+  local newest
+  read -r newest < "$study/control/allocation" && [ "$newest" = "$allocation" ] && return 0
+  printf 'bareboat: another job was submitted for these runs; this one ends\n' >&2
+  return 1
+}
 
 finish() { # $1: exit code
   rm -rf "$work"
@@ -10,20 +50,10 @@ finish() { # $1: exit code
   exit "$1"
 }
 
-# A run is complete when its directory has its number: by one rename, after its last arm.
-complete=$BAREBOAT_CONTROL/runs work=$BAREBOAT_CONTROL/work.$BAREBOAT_JOB.$starts
-[ -d "$complete" ] || (umask 077 && mkdir "$complete") || exit 3
-rm -rf "$BAREBOAT_CONTROL"/work.* "$BAREBOAT_CONTROL/checks" "$BAREBOAT_CONTROL/failed"
-
-child='' stopped=''
 stop() { # $1: exit code; the running arm ends first, and its run is not counted
   stopped=$1
   [ -z "$child" ] || kill -s TERM "$child" 2> /dev/null
 }
-trap 'stop 143' TERM
-trap 'stop 130' INT
-trap 'stop 129' HUP
-trap : USR1
 
 await() { # the exit code of the child, despite any number of signals
   local status again
@@ -64,7 +94,7 @@ file_marks() { # of the files with metrics
 leave_images() { # the copies that the runs shared
   local each
   for each in "$study"/arms/*/job.sh; do
-    grep -q '^image_archive=' "$each" || continue
+    grep -q '^features=.* delivery ' "$each" || continue
     within_a_minute "$each" --leave "$BAREBOAT_RUN" "$BAREBOAT_CONTROL" 1
     return "$?"
   done
@@ -96,7 +126,6 @@ nodes_answer() {
 }
 
 # An arm that never ends, as after a restart of one of its nodes, must not use up the job's time.
-longest_of=()
 end_if_late() { # end the process $2 after $1 seconds
   exec 7<> <(:) # no data comes from there
   read -r -t "$1" -u 7
@@ -150,7 +179,8 @@ measure_arm() { # $1: run, $2: arm, $3: its position in the run
   fi
   file_marks
   for number in "${!marks[@]}"; do
-    [ "${marks[number]}" = "${before[number]}" ] || head -c 67108865 -- "${metric_files[number]}" > "$place/files/$number"
+    [ "${marks[number]}" = "${before[number]}" ] ||
+      head -c 67108865 -- "${metric_files[number]}" > "$place/files/$number"
   done
   return "$code"
 }
@@ -183,29 +213,31 @@ keep_checks() { # the warm-up checked the ranks on these nodes
   done
 }
 
-mapfile -t hosts < <(if [ "$BAREBOAT_NODES" -gt 1 ]; then hosts; else echo "$BAREBOAT_HOST"; fi)
-if [ "${#hosts[@]}" -ne "$BAREBOAT_NODES" ]; then
-  printf 'bareboat: the job requires %s nodes but has: %s\n' "$BAREBOAT_NODES" "${hosts[*]}" >&2
-  finish 3
-fi
-printf '%s\n' "${hosts[@]}" > "$BAREBOAT_CONTROL/hosts"
+find_hosts() {
+  mapfile -t hosts < <(if [ "$BAREBOAT_NODES" -gt 1 ]; then hosts; else echo "$BAREBOAT_HOST"; fi)
+  if [ "${#hosts[@]}" -ne "$BAREBOAT_NODES" ]; then
+    printf 'bareboat: the job requires %s nodes but has: %s\n' "$BAREBOAT_NODES" "${hosts[*]}" >&2
+    finish 3
+  fi
+  printf '%s\n' "${hosts[@]}" > "$BAREBOAT_CONTROL/hosts"
+}
 
-# End a job that was started repeatedly and completed no run.
-left=() finished=0
-for entry in "${schedule[@]}"; do
-  if is_done "${entry%% *}"; then finished=$((finished + 1)); else left+=("$entry"); fi
-done
-echo "$finished" >> "$BAREBOAT_CONTROL/progress"
-if [ "$(grep -cx "$finished" "$BAREBOAT_CONTROL/progress")" -gt 2 ]; then
-  printf 'bareboat: two starts completed no run; the job is not started a third time\n' >&2
-  finish 70
-fi
-[ "${#left[@]}" -gt 0 ] || finish 0
+find_left() { # the runs that are not complete; ends a job that was started repeatedly and completed none
+  local entry
+  left=() finished=0
+  for entry in "${schedule[@]}"; do
+    if is_done "${entry%% *}"; then finished=$((finished + 1)); else left+=("$entry"); fi
+  done
+  echo "$finished" >> "$BAREBOAT_CONTROL/progress"
+  if [ "$(grep -cx "$finished" "$BAREBOAT_CONTROL/progress")" -gt 2 ]; then
+    printf 'bareboat: two starts completed no run; the job is not started a third time\n' >&2
+    finish 70
+  fi
+  [ "${#left[@]}" -gt 0 ] || finish 0
+}
 
-uptime_s
-began_cs=$uptime_cs longest_cs=0
-[ "${left[0]%% *}" = 0000 ] || left=("warm-up ${schedule[0]#* }" "${left[@]}") # of these nodes; not counted
-for entry in "${left[@]}"; do
+measure_entry() { # $entry: a run of the schedule, or the warm-up
+  local run_began_cs attempt code
   is_newest || exit 0
   uptime_s
   run_began_cs=$uptime_cs
@@ -246,5 +278,4 @@ for entry in "${left[@]}"; do
   [[ $entry == warm-up* ]] || finished=$((finished + 1))
   printf 'run %s: %s.%02d s; %s left\n' "${entry%% *}" "$(((uptime_cs - run_began_cs) / 100))" \
     "$(((uptime_cs - run_began_cs) % 100))" "$((${#schedule[@]} - finished))"
-done
-finish 0
+}

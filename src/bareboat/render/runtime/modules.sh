@@ -1,19 +1,20 @@
-# shellcheck shell=bash disable=SC2034,SC2154
+# shellcheck shell=bash disable=SC1090,SC2154
 # The site's software, by the command `module`.
 # Expects: $site_modules, $HERE.
 
-# The site's software.
-command -v module > /dev/null || for file in /etc/profile.d/{modules,lmod,z00_lmod}.sh; do
-  if [ -r "$file" ]; then
-    set +u
-    # shellcheck disable=SC1090
-    . "$file"
-    set -u
-    break
-  fi
-done
-command -v module > /dev/null || {
-  printf 'bareboat: the command "module" does not exist%s\n' "$HERE" >&2
-  exit 3
+load_modules() {
+  local file
+  command -v module > /dev/null || for file in /etc/profile.d/{modules,lmod,z00_lmod}.sh; do
+    if [ -r "$file" ]; then
+      set +u
+      . "$file"
+      set -u
+      break
+    fi
+  done
+  command -v module > /dev/null || {
+    printf 'bareboat: the command "module" does not exist%s\n' "$HERE" >&2
+    exit 3
+  }
+  module load "${site_modules[@]}" || exit 3
 }
-module load "${site_modules[@]}" || exit 3

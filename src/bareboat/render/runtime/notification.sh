@@ -33,4 +33,3 @@ notify() {
   [ "$answer" -eq 0 ] || printf 'bareboat: the notification failed with exit code %s: %s\n' \
     "$answer" "$kept/notification.log" >&2
 }
-at_exit notify

@@ -4,8 +4,8 @@
 
 # A process can lose the mark: by overwriting its environment (setproctitle), or through env -i. So the run's
 # processes are those that carry it, all descendants of them or of this script, and all that share an
-# enclosure with them which a process cannot leave ($run_apart). The script's own helpers carry this:
-export BAREBOAT_SCRIPT=$BAREBOAT_RUN
+# enclosure with them which a process cannot leave ($run_apart). The script's own helpers carry
+# BAREBOAT_SCRIPT=$BAREBOAT_RUN.
 
 carriers() { # $1: a variable with its value, as in processes' initial environment
   grep -lszxF "$1" /proc/[0-9]*/environ | tr -dc '0-9\n'

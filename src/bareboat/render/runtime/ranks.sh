@@ -1,7 +1,7 @@
 # shellcheck shell=bash disable=SC2034,SC2154
 # Start a node's ranks one by one.
 # Expects: $ranks_per_node, $world_size, $rank_logs, $BAREBOAT_NODE, $BAREBOAT_MASTER, $BAREBOAT_PORT;
-#   job_command, let_save.sh.
+#   job_command, ends.sh.
 
 # A rank's output is kept, and goes to the job's output line by line, with the rank's number. Silent ranks
 # start no program: bash reads the first byte, and sed joins it to the rest of its line.
@@ -19,6 +19,12 @@ read_output() { # $1: the file for the copy
   )
 }
 
+start_command_of_rank() {
+  ! has names || rank_names
+  ! has sealed || seal_environment
+  job_command
+}
+
 # One rank, with its variables.
 start_rank() { # $1: its number on this node
   trap - INT QUIT
@@ -29,7 +35,7 @@ start_rank() { # $1: its number on this node
   local log=$rank_logs/$RANK code
   exec 3> >(read_output "$log.out")
   exec 4> >(exec >&2 3>&- && read_output "$log.err")
-  BAREBOAT_SCRIPT='' job_command >&3 2>&4 3>&- 4>&- 6>&-
+  BAREBOAT_SCRIPT='' start_command_of_rank >&3 2>&4 3>&- 4>&- 6>&-
   code=$?
   exec 3>&- 4>&- 6>&-
   echo "$RANK $code" >> "$BAREBOAT_CONTROL/exits.$BAREBOAT_NODE"
@@ -38,27 +44,30 @@ start_rank() { # $1: its number on this node
   exit "$code"
 }
 
-[ -e /dev/fd/0 ] || exec < /dev/null
-children=()
-# A pipe without data: its end shows that all readers of the ranks' output have finished.
-exec 5< <(:)
-exec 6> /proc/self/fd/5
-for ((number = 0; number < ranks_per_node; number++)); do
-  if [ "$((BAREBOAT_NODE + number))" -eq 0 ]; then
-    start_rank 0 <&0 5<&- &
-  else
-    start_rank "$number" < /dev/null 5<&- &
-  fi
-  children+=("$!")
-done
-exec 6>&-
-code=0
-for child in "${children[@]}"; do
-  wait "$child" || {
-    status=$?
-    [ "$code" -ne 0 ] || code=$status
-  }
-done
-# The last lines; processes that hold a rank's output after its end are not waited for.
-read -r -t 1 -u 5
-exec 5<&-
+run_ranks() {
+  local number children=() status
+  [ -e /dev/fd/0 ] || exec < /dev/null
+  # A pipe without data: its end shows that all readers of the ranks' output have finished.
+  exec 5< <(:)
+  exec 6> /proc/self/fd/5
+  for ((number = 0; number < ranks_per_node; number++)); do
+    if [ "$((BAREBOAT_NODE + number))" -eq 0 ]; then
+      start_rank 0 <&0 5<&- &
+    else
+      start_rank "$number" < /dev/null 5<&- &
+    fi
+    children+=("$!")
+  done
+  exec 6>&-
+  code=0
+  for child in "${children[@]}"; do
+    wait "$child" || {
+      status=$?
+      [ "$code" -ne 0 ] || code=$status
+    }
+  done
+  # The last lines; processes that hold a rank's output after its end are not waited for.
+  read -r -t 1 -u 5
+  exec 5<&-
+  ! has watching || stop_watching
+}

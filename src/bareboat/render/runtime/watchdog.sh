@@ -4,7 +4,16 @@
 #   $unit; processes.sh, at_exit.sh.
 
 # The watchdog: the run hangs if no rank prints a line or reports a step for $quiet_limit_s seconds.
-silence=$BAREBOAT_CONTROL/watch stacks=$BAREBOAT_CONTROL/stacks
+set_watch() {
+  silence=$BAREBOAT_CONTROL/watch stacks=$BAREBOAT_CONTROL/stacks
+}
+
+begin_watchdog() { # before the ranks are started, once
+  set_watch
+  rm -f "$silence"/{asked,verdict,quiet.*,stacks.*,stopped.*,over.*}
+  [ ! -d "$stacks" ] || mv "$stacks" "$stacks.$((${starts:-2} - 1))" # of an earlier start
+  mkdir -p "$silence" "$BAREBOAT_RUN_DIR/progress" || exit 3
+}
 
 count() { # $1: number of units with this file
   local found=("$silence/$1".*)
@@ -253,4 +262,24 @@ tell_hang() {
     "$quiet_limit_s" >&2
   sed 's/^/bareboat:   /' "$stacks/summary" >&2
   printf 'bareboat: the stacks of all ranks are in %s\n' "$stacks" >&2
+}
+
+keep() { # $1: a file. By complete lines where several ranks become one stream; otherwise as it arrives
+  trap '' TERM INT HUP
+  if [ -n "$by_lines" ]; then exec sed -u "w $1"; else exec tee "$1"; fi
+}
+
+keep_output() { # in $1.out and $1.err, and to the original streams
+  exec 3> >(keep "$1.out")
+  output=$!
+  exec 4> >(keep "$1.err" >&2)
+  errors=$!
+}
+
+output_kept() { # wait for the last lines, but not for processes that hold the pipe after the rank's end
+  local attempt
+  for attempt in {1..100}; do
+    kill -0 "$output" 2> /dev/null || kill -0 "$errors" 2> /dev/null || break
+    sleep 0.01
+  done
 }

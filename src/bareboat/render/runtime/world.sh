@@ -14,7 +14,7 @@ connections() { # of the run's processes here: RANK END OTHER-END; and the ranks
     sed -sn '1s/^\([0-9]*\) (.*) . \([0-9]*\) .*/parent \1 \2/p' "${processes[@]/%//stat}"
     find "${processes[@]/%//fd}" -mindepth 1 \( -lname 'socket:*' -o -name 0 \) -printf '%h %l\n'
     find "${processes[@]/%//ns/net}" -printf '%p %l\n'
-    ! declare -F shared_places > /dev/null || shared_places
+    [ "$start" != program ] || shared_places
     cat /proc/net/tcp /proc/net/tcp6
   } 2> /dev/null | awk -v unit="$unit" -v only="$((ranks_per_node == 1))" -v seconds="$SECONDS" '
     function entity(pid,  hops) { # the rank that it belongs to; the starter of the ranks is not a rank
@@ -54,6 +54,18 @@ connections() { # of the run's processes here: RANK END OTHER-END; and the ranks
         print entity(part[1]), part[2], part[2]
       }
     }'
+}
+
+shared_places() { # where a program starts the ranks, MPI's ranks on one node share memory
+  # After a successful check, processes with MPI are in its world.
+  if has mpi_check; then
+    grep -lsE '/libmpi[^/]*[.]so' "${processes[@]/%//maps}" | sed 's/$/ shared mpi/'
+  else # on several nodes they may use a network that bypasses the kernel
+    grep -sE '^[^ ]+ rw-s .*(/dev/shm/|/memfd:|/SYSV|segment)' "${processes[@]/%//maps}" |
+      sed -E "s/:[^ ]+ rw-s [^ ]+ ([^ ]+) ([^ ]+) .*/ shared $unit:\\1:\\2/"
+    find "${processes[@]/%//fd}" -mindepth 1 \( -lname '/dev/infiniband/uverbs*' -o -lname '/dev/cxi*' \
+      -o -lname '/dev/hfi1*' \) -printf '%h shared fabric\n'
+  fi
 }
 
 world_groups() { # "one", or a message about the groups of ranks; nothing while they are unknown
@@ -127,4 +139,26 @@ start_watching_world() {
   watch_world < /dev/null > /dev/null 2>&1 &
   world_watch=$!
   at_exit "kill $world_watch 2> /dev/null"
+}
+
+begin_world() { # before the ranks are started: a directory for the nodes' observations
+  # Of an earlier start.
+  rm -rf "$BAREBOAT_CONTROL/world"
+  mkdir "$BAREBOAT_CONTROL/world" || exit 3
+}
+
+end_world() { # in the first part, when the ranks have ended: were they one world?
+  local worlds
+  if [ "$code" -eq 0 ] && [ ! -e "$BAREBOAT_CONTROL/world/one" ]; then
+    worlds=$(world_groups)
+    case $worlds in
+      '') ;;
+      one) rm -f "$BAREBOAT_CONTROL/world/apart" ;;
+      *)
+        printf '%s\n' "$worlds" > "$BAREBOAT_CONTROL/world/apart"
+        printf 'bareboat: WARNING: %s\n' "$worlds" >&2
+        printf '  try: compare the world size that the program prints\n' >&2
+        ;;
+    esac
+  fi
 }

@@ -1,15 +1,17 @@
 # shellcheck shell=bash disable=SC2034,SC2154
 # Copy the image to this node, keep it for all jobs of the user, and remove it when no job uses it.
 # Expects: $image_archive, $image_name, $image_shared, $image_own, $image_inodes, $BAREBOAT_TREES, $HERE,
-#   $BAREBOAT_CONTROL.
+#   $BAREBOAT_CONTROL, $start, $part; cluster.sh.
 
 # The image: each node copies it once, as one file, to its own scratch directory, where all jobs of the user
 # share it. Containers are made of trees in $BAREBOAT_TREES; or in $image_shared, if it cannot be copied.
-image_tree=$BAREBOAT_TREES/$image_name image_lock='' unpacking='' reporting='' report_s=10
-# With mount points that only this job needs, it has a tree of its own ($image_own in the store).
-BAREBOAT_OWN_TREE=${image_own%/tree}
-BAREBOAT_OWN_TREE=$image_tree.own-${BAREBOAT_OWN_TREE##*/}
-read -r boot < /proc/sys/kernel/random/boot_id
+set_image() {
+  image_tree=$BAREBOAT_TREES/$image_name image_lock='' unpacking='' reporting='' report_s=10
+  # With mount points that only this job needs, it has a tree of its own ($image_own in the store).
+  BAREBOAT_OWN_TREE=${image_own%/tree}
+  BAREBOAT_OWN_TREE=$image_tree.own-${BAREBOAT_OWN_TREE##*/}
+  read -r boot < /proc/sys/kernel/random/boot_id
+}
 
 keeps_image() { # whether the complete copy stays: a study's next run uses it, and its job removes it
   [ -e "$BAREBOAT_CONTROL/keep_image" ] && image_is_whole
@@ -306,4 +308,69 @@ drop_image() { # whoever gets the lock exclusively is the last user and removes 
   exec {image_lock}>&-
   image_lock=
   rmdir "${image_tree%/*}" "${image_tree%/*/*}" 2> /dev/null
+}
+
+# -- the parts of the script -----------------------------------------------------------------------
+
+use_image() { # on a node, or for a rank
+  local attempt
+  set_image
+  if [ "$start" != program ]; then # this part starts the ranks, and uses the image until it ends
+    if [ "$part" = --leave ]; then # after the last run of a study
+      sweep_images
+      exit 0
+    fi
+    at_exit drop_image
+    bring_image
+    return 0
+  fi
+  # Each rank has a part of its own, after those of the check: the image stays in between.
+  at_exit leave_image
+  case $part in
+    --bring)
+      bring_image
+      exit
+      ;;
+    --leave)
+      for ((attempt = 1; attempt <= what; attempt++)); do # processes that are about to end still have it
+        sweep_images
+        [ -e "$image_tree.lock" ] || break
+        sleep 0.3
+      done
+      # Also where another job still uses it: a failing node ends the others' parts.
+      exit 0
+      ;;
+  esac
+  use_copy
+}
+
+use_copy() { # the copy made by the part --bring
+  if { exec {image_lock}< "$image_tree.lock"; } 2> /dev/null; then
+    flock -s "$image_lock" && is_lock_of "$image_tree" "$image_lock" && image_is_whole && make_own_tree && return 0
+    exec {image_lock}<&-
+    image_lock=
+  fi
+  case $(tail -n 1 "$BAREBOAT_CONTROL/deliveries.$BAREBOAT_HOST" 2> /dev/null) in
+    *" shared "*) use_store ;;
+    *) read_shared 'it does not exist any more' ;;
+  esac
+}
+
+leave_image() { [ "$status" -lt 128 ] || drop_image; } # after a signal no more ranks are started here
+
+bring_images() { # on the first node: to every node, and remove them afterwards
+  left=
+  at_exit 'leave_images 1'
+  everywhere --bring "$BAREBOAT_RUN" "$BAREBOAT_CONTROL" &
+  await "$!" || finish 3
+}
+
+leave_images() { # $1: number of attempts; also because steps that are not cleaned up block others
+  local attempt
+  [ -z "$left" ] && [ ! -e "$BAREBOAT_CONTROL/keep_image" ] || return 1
+  left=1
+  for ((attempt = 1; attempt <= $1; attempt++)); do
+    everywhere --leave "$BAREBOAT_RUN" "$BAREBOAT_CONTROL" "$1" 2> "$BAREBOAT_CONTROL/leaving.log" && return 0
+    sleep 1
+  done
 }

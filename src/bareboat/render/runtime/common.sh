@@ -1,0 +1,80 @@
+# shellcheck shell=bash disable=SC2034,SC2154,SC2064,SC2015
+# What every script needs: features, requirements, data for engines, the start of a command.
+# Expects: $features, a list between spaces; $HERE, $environment_from.
+
+has() { # $1: a feature of this job
+  [[ $features == *" $1 "* ]]
+}
+
+at_exit() { # $1: a command for the end of this part, after those added before
+  exit_commands=${exit_commands:+$exit_commands; }$1
+  trap "$exit_commands" EXIT
+}
+
+stop_by() { # $1: the function that ends this part after a signal, given the exit code
+  trap "$1 143" TERM
+  trap "$1 130" INT
+  trap "$1 129" HUP
+}
+
+need() { # $1: path, $2: what it is, $3: the remedy
+  [ -e "$1" ] && return 0
+  printf 'bareboat: %s does not exist%s: %s\n  try: %s\n' "$2" "$HERE" "$1" "$3" >&2
+  exit 3
+}
+
+need_all() { # what the job requires on this machine or node
+  ! has modules || load_modules
+  requirements
+  ! has environment_from || need_variables
+}
+
+# Data for an engine through the descriptor $sealed: it fits into an empty pipe and is written at once.
+seal() { # $@: words. (A here-string is a pipe, or in bash before 5.1 an unnamed file.)
+  exec {sealed}<<< '' && read -r -u "$sealed" _ || exit 3
+  printf '%s\0' "$@" >> "/proc/self/fd/$sealed"
+}
+
+seal_long() { # the same, written by a child of this shell, not of the command
+  exec {sealed}< <(printf '%s\0' "$@" 2> /dev/null)
+}
+
+pass_variables() { # $@: environment variables for the command, if they are set; as words in `passed`
+  passed=()
+  for name; do
+    [ -n "${!name+set}" ] || continue
+    value=${!name}
+    pass_variable
+  done
+}
+
+# In the background, because bash runs a trap only between commands or during `wait`. It keeps the standard
+# input, and the signals that bash ignores in background commands.
+start_command() { # $1: job or check
+  (
+    trap - INT QUIT
+    unset BAREBOAT_SCRIPT
+    if has output; then
+      exec 6>&-
+    elif has watchdog; then
+      exec >&3 2>&4 3>&- 4>&-
+    fi
+    ! has names || rank_names
+    [ "$1" != check ] || echo "$rank_says"
+    "$1_command"
+  ) <&0 &
+  child=$!
+}
+
+run_once() { # the command, once on this node or for this rank. $1: job or check; sets code
+  [ -e /dev/fd/0 ] || exec < /dev/null
+  if has output; then follow_ranks; elif has watchdog; then keep_output "$silence/$unit"; fi
+  ! has sealed || seal_environment
+  start_command "$1"
+  ! has sealed || exec {sealed}<&-
+  if ! has output && has watchdog; then exec 3>&- 4>&-; fi
+  wait "$child"
+  code=$?
+  if has output; then followed; elif has watchdog; then output_kept; fi
+  ! has watching || stop_watching
+}

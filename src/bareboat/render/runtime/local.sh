@@ -1,0 +1,58 @@
+# shellcheck shell=bash disable=SC2034,SC2154,SC2015
+# A job on this machine, now.
+# Expects: $start, $rung, $run_name, $BAREBOAT_CONTROL and $BAREBOAT_RUN_DIR where Bareboat keeps the run.
+
+stop() { # $1: exit code; the ranks first, so that they have time to end
+  trap '' TERM INT HUP
+  end_run
+  [ "$start$part" != program--first ] || kill -s TERM "$child" 2> /dev/null
+  exit "$1"
+}
+
+start_ranks() { # without a program
+  ! has sweep || set_sweep_values
+  if has output || has watchdog; then
+    set_run_directory
+    set_rank_logs
+    make_rank_logs
+  fi
+  ! has watching || begin_watching
+  if [ "$start" = ranks ]; then find_port; fi
+  ! has secret || make_secret
+  ! has watching || start_watching
+  if [ "$start" = ranks ]; then run_ranks; else run_once job; fi
+}
+
+main() { # $1: the run's mark; or --rank RUN CONTROL RUN_DIR PORT WHAT, from the program that starts the ranks
+  local left=
+  part=--first what=job child='' world_watch='' HERE=
+  BAREBOAT_RUN=${1:-$run_name-$$}
+  if [ "$start" = program ] && [ "$BAREBOAT_RUN" = --rank ]; then
+    part=$1 BAREBOAT_RUN=$2 BAREBOAT_CONTROL=$3 BAREBOAT_RUN_DIR=$4 BAREBOAT_PORT=$5 what=$6
+  fi
+  [ "$rung" -gt 1 ] && [ "$part" = --first ] || exit_commands=
+  export BAREBOAT_SCRIPT=$BAREBOAT_RUN
+  stop_by stop
+  trap '' QUIT # Ctrl-\ is for the program, which may continue
+  need_all
+  BAREBOAT_NODE=0
+  if [ "$start" != nodes ]; then
+    BAREBOAT_MASTER=127.0.0.1 BAREBOAT_INTERFACE=lo BAREBOAT_JOB=$$
+  fi
+  read -r BAREBOAT_HOST < /proc/sys/kernel/hostname # the output of uname -n, without starting a program
+  if [ "$part" = --rank ]; then
+    set_rank_logs
+    ! has sweep || set_sweep_values
+    ! has watching || start_watching
+    run_rank
+  fi
+  if [ "$start" = program ]; then start_program "$@"; else start_ranks; fi
+  ! has watching || end_watching
+  if [ "$start" = program ] || has output; then find_first_failure; fi
+  if [ "$code" -eq 0 ]; then
+    read -r left 2> /dev/null < "/proc/$$/task/$$/children"
+  fi
+  # Processes that the command left behind end with the run.
+  if [ "$code" -ne 0 ] || [ -n "$left" ]; then end_run; fi
+  exit "$code"
+}

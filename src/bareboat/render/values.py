@@ -1,0 +1,198 @@
+"""The values in the head of a job script: the features of the job, and what the functions of the library read
+from variables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from msgspec import UNSET
+
+from bareboat import registry
+from bareboat.engines import Engine
+from bareboat.fabric import transport_logs
+from bareboat.model import Delivery, Plan, Start, sweep
+from bareboat.model.end import HUNG
+from bareboat.model.fabric import FabricWatch
+from bareboat.mpi.checks import STARTED
+from bareboat.render import words
+from bareboat.render.place import GIVEN, Place, run_name
+from bareboat.render.summary import launch_of
+from bareboat.schedulers import Scheduler
+
+#: Names of what a job needs, by which the library's functions decide.
+Features = frozenset[str]
+
+#: Maximum seconds between two polls of the watchdog. It adds to the time until a hang is noticed.
+_LONGEST_LOOK_S = 10
+
+#: Seconds between two looks at the connections of the ranks. A program may load its libraries for minutes.
+_PAUSES_S = (2, 2, 2, 2, 2, 5, 5, 10, 15, 15, 30, 30, 60, 120, 300)
+
+
+def engine_of(plan: Plan) -> Engine:
+    return registry.engine(plan.engine.partition(":")[0])
+
+
+def features(plan: Plan, scheduler: Scheduler, place: Place | None) -> Features:
+    job, scheduling = plan.job, plan.job.scheduling
+    found = {
+        "delivery": plan.delivery is not UNSET,
+        "environment_from": bool(job.environment_from),
+        "hand_on": bool(job.environment_from) and "hand_on" in scheduler.snippet(),
+        "interface": "BAREBOAT_INTERFACE" in plan.prelude + words.text_of(plan.command),
+        "meter": place == GIVEN,
+        "modules": bool(job.modules),
+        "mpi_check": plan.mpi_check is not None,
+        "names": bool(plan.prelude),
+        "notification": _notifies(plan),
+        "output": plan.keeps_output,
+        "requeue": scheduling.requeue,
+        "rungs": bool(plan.otherwise),
+        "sealed": words.opens(plan.command),
+        "secret": plan.secret is True,
+        "signals_by_file": scheduler.SIGNALS_BY_FILE,
+        "sweep": job.sweep is not UNSET,
+        "warning": _warning_s(plan, scheduler) is not None,
+        "watchdog": bool(scheduling.watchdog_s),
+        "watching": bool(scheduling.watchdog_s) or plan.watches_world is True,
+        "world": plan.watches_world is True,
+        **_fabric_features(plan),
+    }
+    return Features(name for name, is_on in found.items() if is_on)
+
+
+def of_job(
+    plan: Plan, scheduler: Scheduler, place: Place | None, rung: int, found: Features
+) -> Sequence[str]:
+    """The assignments; the features are the first line."""
+    return [
+        words.value("features", f" {' '.join(sorted(found))} "),
+        *_each(plan, scheduler, place, rung),
+    ]
+
+
+def _each(plan: Plan, scheduler: Scheduler, place: Place | None, rung: int) -> Iterator[str]:
+    job, topology = plan.job, plan.job.topology
+    start = {Start.NODES: "nodes", Start.RANKS: "ranks", Start.PROGRAM: "program"}[plan.start]
+    yield from words.values(
+        start=start,
+        ranks_per_node=topology.ranks_per_node,
+        world_size=topology.world_size,
+        run_apart=engine_of(plan).APART,
+        rung=rung,
+    )
+    if plan.mpi_check is not None or rung > 1:
+        yield from words.values(launch=launch_of(plan), rank_says=STARTED)
+    if job.modules:
+        yield from words.values(site_modules=job.modules)
+    if job.environment_from:
+        yield from words.values(environment_from=job.environment_from)
+    if job.sweep is not UNSET:
+        yield from words.values(sweep_names=tuple(map(sweep.variable, job.sweep.names)))
+    if plan.delivery is not UNSET:
+        yield from delivery(plan.delivery)
+    yield from _watchdog(plan)
+    if plan.watches_world is True:
+        yield from words.values(world_pauses_s=tuple(map(str, _PAUSES_S)))
+    if scheduler.IS_LOCAL:
+        yield from words.values(run_name=run_name(plan))
+    else:
+        yield from _cluster(plan, scheduler, place)
+
+
+def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None) -> Iterator[str]:
+    job = plan.job
+    if (warning_s := _warning_s(plan, scheduler)) is not None:
+        yield from words.values(warning_after_s=warning_s)
+    if _notifies(plan):
+        assert isinstance(job.notify, tuple)
+        points = 0 if job.sweep is UNSET else len(job.sweep.points)
+        yield from words.values(
+            notification=job.notify, notification_folder=job.workdir or "", notification_points=points
+        )
+    if plan.fabric is not UNSET and _looks(plan.fabric):
+        yield from _fabric(plan, plan.fabric)
+    number = scheduler.JOB_ID
+    if job.sweep is not UNSET:
+        yield from words.values(sweep_name=place.run_id if place else run_name(plan))
+        number = scheduler.ARRAY.job_id
+    yield from (f"BAREBOAT_NODES={job.topology.nodes}", f"BAREBOAT_JOB={number}")
+
+
+def _warning_s(plan: Plan, scheduler: Scheduler) -> int | None:
+    """Seconds until the script itself sends SIGUSR1; None where it does not."""
+    walltime_s, warning_s = plan.job.walltime_s, plan.job.scheduling.warning_s
+    if scheduler.IS_LOCAL or not warning_s or scheduler.WARNS or walltime_s is None:
+        return None
+    return max(walltime_s - warning_s, 0)
+
+
+def _notifies(plan: Plan) -> bool:
+    """Whether the user has a command for the end of the run."""
+    return plan.job.notify is not UNSET and not isinstance(plan.job.notify, str)
+
+
+def delivery(found: Delivery) -> Iterator[str]:
+    """Of an image that is copied to node-local storage (runtime/delivery.sh)."""
+    return words.values(
+        image_archive=found.archive,
+        image_name=found.name,
+        image_shared=found.shared,
+        image_own="" if found.own is UNSET else found.own,
+        BAREBOAT_TREES=found.folder,
+        image_inodes=found.inodes,
+    )
+
+
+def _watchdog(plan: Plan) -> Iterator[str]:
+    topology, limit_s = plan.job.topology, plan.job.scheduling.watchdog_s or 0
+    if not limit_s:
+        return
+    by_rank = plan.start is Start.PROGRAM
+    mixed = not plan.keeps_output and not by_rank and topology.world_size > 1
+    yield from words.values(
+        quiet_limit_s=limit_s,
+        look_s=max(1, min(_LONGEST_LOOK_S, limit_s // 10)),
+        units=topology.world_size if by_rank else topology.nodes,
+        unit_ranks=1 if by_rank else topology.ranks_per_node,
+        mixed_output=1 if mixed else "",
+        by_lines=1 if by_rank else "",
+        py_spy=plan.py_spy or "",
+        hung_code=HUNG,
+    )
+
+
+def _looks(watch: FabricWatch) -> bool:
+    return bool(watch.there) and (watch.mpi_check or watch.nccl)
+
+
+def _fabric_features(plan: Plan) -> dict[str, bool]:
+    """What ranks that fell back to TCP cause is decided by `fabric_required`."""
+    watch = plan.fabric
+    if watch is UNSET:
+        return {}
+    looks = _looks(watch)
+    return {
+        "fabric": watch.nccl or bool(watch.there),
+        "fabric_check": looks and watch.mpi_check and watch.program and plan.mpi_check is not None,
+        "fabric_watch": looks and bool(_watched(watch)),
+        "fabric_required": watch.required,
+    }
+
+
+def _fabric(plan: Plan, watch: FabricWatch) -> Iterator[str]:
+    # In the MPI check one log is for all ranks; with NCCL each process has a file.
+    tellers = plan.job.topology.world_size if watch.nccl else 1
+    return words.values(
+        fabric_there=watch.there,
+        fabric_tellers=tellers,
+        fabric_logs=_watched(watch),
+    )
+
+
+def _watched(watch: FabricWatch) -> tuple[str, ...]:
+    """The files in the ranks' directory that a watcher reads; none when the MPI check, which the script runs
+    itself, reports everything."""
+    # The image's own mpirun checks its ranks itself.
+    checks = ("mpi_check.log",) if watch.mpi_check and not watch.program else ()
+    return checks + ((transport_logs.NCCL_FOLDER,) if watch.nccl else ())
