@@ -25,7 +25,7 @@ from bareboat.model import Topology
 from bareboat.plan import plan
 from bareboat_base import execute
 from bareboat_base.errors import Terminated, ToolError
-from bareboat_base.execute import scripts
+from bareboat_base.execute import scripts, signals
 
 ENVIRONMENT = {"PATH": os.environ["PATH"]}
 
@@ -326,7 +326,10 @@ def test_a_request_to_end_raises_so_that_everything_is_cleaned_up(number: signal
     assert signal.getsignal(number) is before
 
 
-def test_an_interrupt_is_left_to_the_job_and_not_hidden_from_it(tmp_path: Path, mark: str) -> None:
+def test_an_interrupt_is_left_to_the_job_and_not_hidden_from_it(
+    tmp_path: Path, mark: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(signals, "_is_in_foreground", lambda: True)
     before = signal.getsignal(signal.SIGINT)
     with execute.interrupts_left_to_child():
         threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
@@ -337,6 +340,34 @@ def test_an_interrupt_is_left_to_the_job_and_not_hidden_from_it(tmp_path: Path, 
         assert live.wait() == 130
         live.close()
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_an_interrupt_to_this_process_alone_is_passed_on(
+    tmp_path: Path, mark: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From a supervisor or a notebook, which no terminal sends to the job, too."""
+    monkeypatch.setattr(signals, "_is_in_foreground", lambda: False)
+    ready = tmp_path / "ready"
+    with execute.interrupts_left_to_child():
+        live = execute.Live(
+            script(
+                tmp_path,
+                marking(f"trap 'exit 130' INT; touch {ready}; for n in {{1..200}}; do sleep 0.1; done"),
+            ),
+            run_id=mark,
+            environment=ENVIRONMENT,
+        )
+        while not ready.exists():
+            time.sleep(0.02)
+        os.kill(os.getpid(), signal.SIGINT)
+        assert live.wait(60) == 130
+        live.close()
+
+
+def test_an_interrupt_before_the_job_starts_stops_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signals, "_is_in_foreground", lambda: False)
+    with pytest.raises(KeyboardInterrupt), execute.interrupts_left_to_child():
+        signal.raise_signal(signal.SIGINT)
 
 
 def test_signals_that_are_held_come_at_the_end() -> None:

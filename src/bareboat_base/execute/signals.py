@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 
 from bareboat_base.errors import Terminated
+from bareboat_base.execute.processes import below, live_processes
 
 
 @contextlib.contextmanager
@@ -23,11 +25,12 @@ def termination_raised() -> Iterator[None]:
 
 @contextlib.contextmanager
 def interrupts_left_to_child() -> Iterator[None]:
-    """Inside, Ctrl-C and Ctrl-\\ go to the job script, which shares our terminal; wait for it to clean up."""
+    """Inside, Ctrl-C and Ctrl-\\ go to the job script, which shares our terminal; wait for it to clean up.
+    The same signals from a supervisor or a notebook come to this process alone, which passes them on."""
     if not _gets_signals():
         yield
         return
-    with _handled((signal.SIGINT, signal.SIGQUIT), _nothing):
+    with _handled((signal.SIGINT, signal.SIGQUIT), _pass_on):
         yield
 
 
@@ -67,5 +70,30 @@ def _gets_signals() -> bool:
     return threading.current_thread() is threading.main_thread()
 
 
-def _nothing(_number: int, _frame: object) -> None:
-    """A handler, not SIG_IGN, because the job would inherit an ignored signal."""
+def _pass_on(number: int, _frame: object) -> None:
+    """Send the signal to all processes that Ctrl-C would reach, if it did not come from there. Before the
+    first of them is started it stops this process. (SIG_IGN would be inherited by the job.)"""
+    if _is_in_foreground():
+        return
+    group, is_passed_on = os.getpgrp(), False
+    for pid in below(os.getpid(), live_processes()):
+        with contextlib.suppress(ProcessLookupError):
+            if os.getpgid(pid) == group:
+                os.kill(pid, number)
+                is_passed_on = True
+    if not is_passed_on:
+        raise KeyboardInterrupt
+
+
+def _is_in_foreground() -> bool:
+    """Whether the terminal sends its signals to this process."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)

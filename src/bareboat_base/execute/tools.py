@@ -362,12 +362,12 @@ def _holders(pipes: Collection[str]) -> Iterator[int]:
                 yield int(name)
 
 
-def run_in_terminal(argv: Sequence[str]) -> int:
+def run_in_terminal(argv: Sequence[str], *, environment: Mapping[str, str] | None = None) -> int:
     """Run a command in the terminal; return its exit code as a shell would."""
     log.debug("+ %s", shlex.join(argv))
     with interrupts_left_to_child():
         try:
-            code = subprocess.run(list(argv), check=False).returncode
+            code = subprocess.run(list(argv), env=environment, check=False).returncode
         except OSError as error:
             raise ToolError(f"{argv[0]} cannot be started: {error.strerror}") from None
     return code if code >= 0 else 128 - code
