@@ -10,6 +10,7 @@ from pathlib import Path
 
 from bareboat.model import Record, Study
 from bareboat.runs import directory, usage
+from bareboat.schedulers import inherited
 from bareboat_base import execute
 from bareboat_base.clock import utc_now
 from bareboat_base.errors import RunError, UsageError
@@ -159,7 +160,7 @@ def _started(
     reader.start()
     with Gate() as gate, open(folder / "output.log", "wb") as output:
         environment = {
-            **os.environ,
+            **inherited.outside(os.environ),
             "BAREBOAT_METER_DIR": str(folder / "meter"),
             "BAREBOAT_CONTROL": str(folder / directory.CONTROL),
             "BAREBOAT_RUN_DIR": str(folder / directory.RANKS),

@@ -352,7 +352,7 @@ def test_an_interrupt_to_this_process_alone_is_passed_on(
         live = execute.Live(
             script(
                 tmp_path,
-                marking(f"trap 'exit 130' INT; touch {ready}; for n in {{1..200}}; do sleep 0.1; done"),
+                marking(f"trap 'exit 130' INT; touch {ready}; while :; do sleep 0.1; done"),
             ),
             run_id=mark,
             environment=ENVIRONMENT,

@@ -60,7 +60,8 @@ done
 wait
 """
 
-#: One line per fact: name, blank, value.
+#: One line per fact: name, blank, value. The processors are the node's: nproc(1) counts those that this small
+#: job may use, and obeys OMP_NUM_THREADS.
 _FACTS = """\
 echo "hostname $(uname -n)"
 echo "kernel $(uname -r)"
@@ -69,7 +70,7 @@ echo "architecture $(uname -m)"
 echo "distribution ${PRETTY_NAME:-unknown}"
 echo "glibc $(getconf GNU_LIBC_VERSION 2>/dev/null | sed 's/glibc //')"
 head -n 40 /proc/cpuinfo | sed 's/^/cpuinfo /'
-echo "cpus $(nproc)"
+echo "cpus $(getconf _NPROCESSORS_ONLN)"
 echo "mem_kb $(sed -n 's/^MemTotal: *\\([0-9]*\\) kB/\\1/p' /proc/meminfo)"
 echo "load $(cut -d ' ' -f 1 /proc/loadavg)"
 echo "timezone $(readlink -f /etc/localtime | sed -n 's|.*/zoneinfo/||p')"
@@ -210,7 +211,7 @@ def _submit(scheduler: Scheduler, job: Job, login: Site, folder: Path) -> str:
     script = folder / "look.sh"
     script.write_bytes(os.fsencode(text))
     argv = scheduler.submit(str(script), str(folder / "output.log"))
-    return scheduler.job_id(creation.submit_by(argv, text if scheduler.SUBMITS_STDIN else None))
+    return scheduler.job_id(creation.submit_by(argv, text if scheduler.SUBMITS_STDIN else None, small))
 
 
 def _await(scheduler: Scheduler, number: str, folder: Path, say: Callable[[str], None]) -> bool:
@@ -262,7 +263,7 @@ def _site(host: NodeHost, store: Store, login: Site, plugins: Sequence[str] = ()
         raise ToolError(
             "the compute node did not report all facts",
             context=f"missing or invalid:  {', '.join(map(one_line, odd))}",
-            remedy="run uname, getconf, nproc and stat there and check their output",
+            remedy="run uname, getconf and stat there and check their output",
         )
     remarks: list[str] = []
     names = registry.names("engines")

@@ -23,7 +23,7 @@ from bareboat.runs.submission import (
     is_job_id,
     output_log,
 )
-from bareboat.schedulers import CLUSTER, Scheduler
+from bareboat.schedulers import CLUSTER, Scheduler, inherited
 from bareboat.schedulers.requests import job_name
 from bareboat_base import codec, execute
 from bareboat_base.clock import utc_now
@@ -187,7 +187,7 @@ def give_to(scheduler: Scheduler, job: Job, script: Path, log: str, *arguments: 
     argv = (*scheduler.submit(str(script), log), *arguments)
     stdin = script.read_text(errors="surrogateescape") if scheduler.SUBMITS_STDIN else None
     try:
-        number = scheduler.job_id(submit_by(argv, stdin, job.workdir))
+        number = scheduler.job_id(submit_by(argv, stdin, job, folder=job.workdir))
         if not is_job_id(scheduler, number):
             raise ToolError(
                 f"{argv[0]} returned {one_line(number)!r}, which is not a {scheduler.NAME} job ID"
@@ -202,11 +202,12 @@ def give_to(scheduler: Scheduler, job: Job, script: Path, log: str, *arguments: 
     return number
 
 
-def submit_by(argv: Sequence[str], stdin: str | None, folder: str | None = None) -> Outcome:
-    """Run a submit command, which may take long, and may leave the job itself behind."""
+def submit_by(argv: Sequence[str], stdin: str | None, job: Job, *, folder: str | None = None) -> Outcome:
+    """Run a submit command, which may take long, and may leave the job itself behind. It sees nothing of the
+    allocation in which this process may run."""
     return execute.run(
-        argv, stdin=stdin, timeout_s=execute.patience(_SUBMISSION_S), notice_s=NOTICE_S, folder=folder,
-        may_leave=True,
+        argv, environment=inherited.for_submission(os.environ, job.scheduling), stdin=stdin,
+        timeout_s=execute.patience(_SUBMISSION_S), notice_s=NOTICE_S, folder=folder, may_leave=True,
     )  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from bareboat.runs import clusters, directory, supervisor
 from bareboat.runs.state import Status, job_id_now, look
 from bareboat.runs.submission import SHELL, cancel_by, read
 from bareboat.runs.supervisor import Presence
+from bareboat.schedulers import inherited
 from bareboat.schedulers.tool_output import output_tail
 from bareboat_base import execute
 from bareboat_base.errors import BareboatError, StoreError, ToolError
@@ -181,7 +182,7 @@ def attach(store: Store, run_id: str, *, host: bool = False) -> int:
             f"{scheduler.NAME} cannot open a shell in a running job" + ("" if host else "'s container"),
             remedy=f"ssh -t {status.starts[-1].node}{way}" if status.starts else f"bareboat status {run_id}",
         )
-    return execute.run_in_terminal(argv)
+    return execute.run_in_terminal(argv, environment=inherited.outside(os.environ))
 
 
 def _shell_words(store: Store, run_id: str) -> tuple[str, ...]:

@@ -27,6 +27,7 @@ from bareboat.runs import (
 from bareboat.runs.records import Measured
 from bareboat.runs.state import Status
 from bareboat.runs.streams import Streams
+from bareboat.schedulers import inherited
 from bareboat_base import execute
 from bareboat_base.clock import utc_now
 from bareboat_base.errors import StoreError, Terminated
@@ -85,7 +86,7 @@ def _run(store: Store, plan: Plan, made: Submission, script: Path, streams: Stre
     """Run the script to its end and record it, also when Bareboat is terminated."""
     folder = store.run(made.run_id)
     environment = {
-        **os.environ,
+        **inherited.outside(os.environ),
         "BAREBOAT_METER_DIR": str(folder / directory.METER),
         "BAREBOAT_CONTROL": str(folder / directory.CONTROL),
         "BAREBOAT_RUN_DIR": str(folder / directory.RANKS),

@@ -1,0 +1,86 @@
+"""Pure: the environment variables that describe one allocation.
+
+A command that is started inside a job inherits them, and applies them to another job: with `SLURM_CPU_BIND`
+of a step, srun puts two ranks of the new job on one core; sbatch prefers `SBATCH_PARTITION` to the directive
+of the script. `outside` is the one place that removes them: from every submission, from shells in running
+jobs, and from runs on this machine.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from bareboat.model import Scheduling
+
+#: What describes an allocation, a step of it, or a rank of an MPI program, by whole names.
+_ALLOCATION = re.compile(
+    # https://slurm.schedmd.com/sbatch.html, srun.html and salloc.html: input and output variables
+    r"(SLURM|SLURMD|SBATCH|SRUN|SALLOC)_\w+"
+    # https://github.com/openpbs/openpbs/blob/master/doc/man1/qsub.1B
+    r"|PBS_\w+"
+    # https://manpages.debian.org/gridengine-client/qsub.1.en.html#ENVIRONMENTAL_VARIABLES
+    r"|SGE_\w+|PE_\w+"
+    # https://www.ibm.com/docs/en/spectrum-lsf/10.1.0?topic=reference-environment-variables
+    r"|LSB_\w+|LS_(JOBPID|EXECCWD|SUBCWD)"
+    # https://flux-framework.readthedocs.io/projects/flux-core/en/latest/man7/flux-environment.html
+    r"|FLUX_\w+"
+    # PMI, and the launchers of Hydra and of OpenMPI
+    r"|PMI2?_\w+|PMIX_\w+|PRTE_\w+|OMPI_\w+|HYDRA_\w+|HYDI_\w+|MPI_LOCAL\w+|MPIEXEC_\w+"
+)
+#: Of these, what names the cluster, or how its commands reach it.
+_CLUSTER = re.compile(
+    r"SLURM_(CONF|CONF_SERVER|CLUSTERS|JWT)|SBATCH_CLUSTERS"
+    r"|PBS_(EXEC|SERVER|CONF_FILE|DEFAULT|HOME|PRIMARY|SECONDARY)"
+    r"|SGE_(ROOT|CELL|CLUSTER_NAME|ARCH|QMASTER_PORT|EXECD_PORT)"
+    # The default queue and project, which an option replaces.
+    r"|LSB_(DEFAULTQUEUE|DEFAULTPROJECT)"
+    # FLUX_URI: the instance to which jobs are submitted.
+    r"|FLUX_(URI|CONF_DIR|EXEC_PATH|MODULE_PATH|CONNECTOR_PATH|PMI_LIBRARY_PATH)"
+)
+#: A user's settings of an MPI, which a rank's launcher extends by its own.
+_SETTINGS = re.compile(r"(OMPI|PMIX|PRTE)_MCA_\w+|HYDRA_\w+")
+_RANK = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PMI_ID")
+#: Names of Grid Engine's that others use, too; its jobs have all of them and SGE_TASK_ID.
+_GRID_ENGINE = frozenset({
+    "ARC", "ENVIRONMENT", "JOB_ID", "JOB_NAME", "JOB_SCRIPT", "NHOSTS", "NQUEUES", "NSLOTS", "PE", "QUEUE",
+    "REQUEST", "RESTARTED",
+})  # fmt: skip
+#: sbatch prefers these to the script's directives. Many users set them once, as their defaults: they stay
+#: where the job has no value of its own. -> attributes of `Scheduling`, and the option's short form.
+_DEFAULTS = {
+    "SBATCH_ACCOUNT": ("account", "-A"),
+    "SBATCH_PARTITION": ("partition", "-p"),
+    "SBATCH_QOS": ("qos", "-q"),
+    "SBATCH_RESERVATION": ("reservation", "--reservation"),
+    "SBATCH_CONSTRAINT": ("constraint", "-C"),
+}
+
+
+def for_submission(environment: Mapping[str, str], scheduling: Scheduling) -> dict[str, str]:
+    """The environment in which a job is submitted."""
+    kept = [
+        name
+        for name, (key, short) in _DEFAULTS.items()
+        if getattr(scheduling, key) is None
+        and not any(option.startswith((f"--{key}", short)) for option in scheduling.options)
+    ]
+    return outside(environment, keep=kept)
+
+
+def outside(environment: Mapping[str, str], *, keep: Iterable[str] = ()) -> dict[str, str]:
+    """The environment as it would be outside of every allocation. `keep`: names that stay."""
+    is_rank = any(name in environment for name in _RANK)
+    gone = _GRID_ENGINE if "SGE_TASK_ID" in environment and "JOB_ID" in environment else frozenset()
+    kept = frozenset(keep)
+    return {
+        name: value
+        for name, value in environment.items()
+        if name in kept or not (name in gone or _describes_allocation(name, is_rank))
+    }
+
+
+def _describes_allocation(name: str, is_rank: bool) -> bool:
+    if _ALLOCATION.fullmatch(name) is None or _CLUSTER.fullmatch(name):
+        return False
+    return is_rank or _SETTINGS.fullmatch(name) is None
