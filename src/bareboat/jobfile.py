@@ -158,7 +158,7 @@ def job_of(
             writable=given("writable", bool, False),
             form=given("form", str, "") or None,
             delivery=given("delivery", str, "") or UNSET,
-            node_scratch=given("node_scratch", str, "").rstrip("/") or UNSET,
+            node_scratch=_node_scratch(given("node_scratch", str, "")),
             site_layer=file.convert(values["site_layer"], tuple[str, ...], "site_layer")
             if "site_layer" in values
             else UNSET,
@@ -353,3 +353,8 @@ def _resolved(folder: Path, path: str) -> str:
 def _program(folder: Path, name: str) -> str:
     """A program given as a path is relative to the job file; a bare name is looked up on PATH later."""
     return _resolved(folder, name) if "/" in name else name
+
+
+def _node_scratch(path: str) -> str | UnsetType:
+    """The path without a slash at its end; "/" itself stays, and is refused."""
+    return (path.rstrip("/") or "/") if path else UNSET

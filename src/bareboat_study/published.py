@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from bareboat.model import Matrix, Record
 from bareboat.model.matrix import shown
 from bareboat_base.errors import UsageError
+from bareboat_study.report_values import plain_cell
 
 if TYPE_CHECKING:
     from _csv import Reader
@@ -276,10 +277,10 @@ def table(found: Sequence[Beside]) -> str:
     for each in found:
         row = each.published
         writer.writerow(
-            [each.label, each.arm, each.metric, each.unit, each.measured.runs]
+            [*map(plain_cell, (each.label, each.arm, each.metric, each.unit)), each.measured.runs]
             + _values(each.measured)
             + (_values(row.figures) if row else [""] * len(names))
-            + ([each.differs, row.hardware, row.source] if row else ["", "", ""])
+            + (list(map(plain_cell, (each.differs, row.hardware, row.source))) if row else ["", "", ""])
         )
     return out.getvalue()
 

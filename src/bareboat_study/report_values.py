@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from bareboat_base.printable import plain, plain_line
 
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?|[+-](inf|nan)")
 _LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{",
     "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}",
@@ -38,8 +39,13 @@ def as_csv(rows: Iterable[Sequence[object]]) -> str:
 
 def _cell(value: object) -> object:
     if isinstance(value, str):
-        return value.replace("\r\n", "\n").replace("\r", "\n")
+        return plain_cell(value.replace("\r\n", "\n").replace("\r", "\n"))
     return "" if value is None else value
+
+
+def plain_cell(text: str) -> str:
+    """Text that spreadsheets do not take for a formula: names of runs and units come from others' files."""
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t")) and not _NUMBER.fullmatch(text) else text
 
 
 def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, texts: Sequence[int]) -> str:

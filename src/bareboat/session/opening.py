@@ -42,4 +42,8 @@ def open_store(settings: Settings, environment: Mapping[str, str], *, admits: bo
     own = settings.store
     if admits:
         own = access.admit(settings.store, environment, lambda: config.default_store(environment))
-    return Store(settings.store, chosen_because=settings.settings["store"].source, own=own)
+    store = Store(settings.store, chosen_because=settings.settings["store"].source, own=own)
+    if admits:
+        with store.guarded():
+            store.check_version()
+    return store

@@ -92,6 +92,11 @@ class FolderSource(LocalSource):
             )
         if not os.path.isdir(self._folder):
             raise ImageError(f"{name} does not exist", context=self._folder, remedy="check the path")
+        with contextlib.suppress(PermissionError):  # which the first reading reports
+            if not os.listdir(self._folder):
+                raise ImageError(
+                    f"{name} is an empty directory", context=self._folder, remedy="check the path"
+                )
         self._facts = facts or read_facts(self._folder, made_from="a root file system")
         self._made: _Made | None = None
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from bareboat_base.errors import UsageError
+from bareboat_base.files import ownership
 from bareboat_base.files.untrusted import UntrustedFileError, read_bytes
 from bareboat_base.printable import one_line
 from bareboat_images.signatures import scopes
@@ -114,6 +115,12 @@ class Policy:
 
 def load(path: str) -> Policy:
     """Read a policy file. Raises UsageError for an unreadable or invalid one."""
+    if (doubt := ownership.doubt(path)) is not None:
+        raise UsageError(
+            f"the signature policy {path} is not used: others can change it",
+            context=str(doubt),
+            remedy=f"{doubt.remedy}   # or name a policy of your own: --policy FILE",
+        )
     try:
         data = read_bytes(os.path.realpath(path), limit=_LARGEST_POLICY)
     except (OSError, UntrustedFileError) as error:

@@ -144,6 +144,7 @@ class LayoutSource(LocalSource):
             for each in entries
             if each.descriptor.media_type
         }
+        self._sizes = {each.descriptor.digest: each.descriptor.size for each in entries}
         self._root = self._choose(index, entries, tag)
 
     def document(self, digest: str | None = None) -> Document:
@@ -218,6 +219,11 @@ class LayoutSource(LocalSource):
         data = self._place.read(_blob_path(digest, self.name))
         if data is None:
             raise self._missing(digest)
+        if (size := self._sizes.get(digest, -1)) not in (-1, len(data)):
+            raise ImageError(
+                f"{self.name} is damaged: {digest} has {len(data):,} bytes and should have {size:,}",
+                remedy="copy or make the image again",
+            )
         found = document(data, self._media_types.get(digest) or _media_type(data), digests.algorithm(digest))
         if found.digest != digest:
             raise ImageError(

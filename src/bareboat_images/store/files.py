@@ -18,6 +18,7 @@ from bareboat_base.errors import BareboatError, StoreError, UsageError
 from bareboat_base.files import failures, ownership, untrusted
 from bareboat_base.files.trees import remove_tree
 from bareboat_base.paths import lies_in
+from bareboat_base.printable import one_line
 from bareboat_images.store.owners import is_dead, owner
 from bareboat_images.store.paths import LIST_RUNS, Paths
 
@@ -147,17 +148,13 @@ class Files(Paths):
                 message, remedy = f"the store {root} cannot be used: {found.message}", found.remedy
         return StoreError(message, context=found.context, remedy=remedy)
 
+    def check_version(self) -> None:
+        """Raise StoreError for a store of another version, whose content would seem to be missing."""
+        for root in {self.root, self.own}:
+            _version(root)
+
     def _make(self, root: Path) -> None:
-        version = root / "version"
-        try:
-            found = untrusted.read_text(version).strip()
-        except FileNotFoundError:
-            found = ""
-        if found and found != VERSION:
-            raise StoreError(
-                f"the store {root} has version {found}; this Bareboat writes version {VERSION}",
-                remedy="choose another directory:  BAREBOAT_STORE=DIR",
-            )
+        version, found = root / "version", _version(root)
         try:
             if not found:
                 _make_private_folder(root)
@@ -249,6 +246,20 @@ class Files(Paths):
         room, *below = path.relative_to(root).parts if path.is_relative_to(root) else ("",)
         run = shlex.quote(str(root / "runs" / below[0])) if below else ""
         return AGAIN.get(room, "restore it from a backup").format(path=shlex.quote(str(path)), run=run)
+
+
+def _version(root: Path) -> str:
+    """The store's version, or "" for one that does not exist. Raises StoreError for another version."""
+    try:
+        found = untrusted.read_text(root / "version").strip()
+    except FileNotFoundError:
+        return ""
+    if found and found != VERSION:
+        raise StoreError(
+            f"the store {root} has version {one_line(found)}; this Bareboat uses version {VERSION}",
+            remedy="choose another directory: --store DIR, or BAREBOAT_STORE=DIR",
+        )
+    return found
 
 
 def _make_private_folder(root: Path) -> None:

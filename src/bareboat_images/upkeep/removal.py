@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import shlex
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -403,6 +404,11 @@ def _prepare(store: Store) -> None:
             remedy="use the Bareboat that made it, or remove it",
         )
     (store.root / "tmp").mkdir(exist_ok=True)
+    if not os.access(store.root / "tmp", os.W_OK):  # else every entry would seem to belong to others
+        raise StoreError(
+            f"the store {store.root} cannot be written, so nothing can be removed",
+            remedy=f"ls -ld {shlex.quote(str(store.root))}; findmnt -T {shlex.quote(str(store.root))}",
+        )
     store.sweep()
 
 
