@@ -81,7 +81,7 @@ def test_what_a_container_leaves_is_neither_run_nor_followed(
     folder = tmp_path / "run"
     script = tmp_path / "job.sh"
     made = planned(captured, here, tmp_path / "work", command)
-    script.write_bytes(os.fsencode(render.script(made, render.Place("bad", str(folder)))))
+    script.write_bytes(os.fsencode(render.script(made, render.Place("bad", str(folder)), alone=True)))
     for number in (1, 2):  # as after a requeue; the second time what the first one left is there
         done = start(script, escaped=escaped)
         assert done.returncode == 0, done.stderr
