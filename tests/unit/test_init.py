@@ -249,6 +249,14 @@ def test_the_script_is_not_run(project: Project) -> None:
     assert not (project.folder / "ran").exists()
 
 
+def test_variables_of_a_scheduler_s_job_are_not_the_user_s(project: Project) -> None:
+    names = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "SGE_TASK_ID", "FLUX_JOB_ID", "DATA_PART")
+    reads = "\n".join(f"    print(os.environ['{name}'])" for name in names)
+    project.write("train.py", f"import os\nif __name__ == '__main__':\n{reads}\n")
+    shown = project.text()
+    assert [name for name in names if name in shown] == ["DATA_PART"]
+
+
 def test_names_of_settings_are_not_taken(project: Project) -> None:
     project.write("bareboat.py")
     code, out, _ = project("init", "bareboat.py")
