@@ -95,7 +95,7 @@ fuzzed = settings(
 few = settings(fuzzed, max_examples=20)
 
 
-class Asks:
+class FakeMachine:
     """A machine whose tools print such things."""
 
     def __init__(self, draw: Callable[[], Outcome], folder: Path, missing: Sequence[str] = ()) -> None:
@@ -127,6 +127,9 @@ class Asks:
     def user_namespace_obstacle(self) -> tuple[str, str] | None:
         return None
 
+    def for_one_subject(self) -> FakeMachine:
+        return self
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -138,7 +141,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @fuzzed
 def test_probes_of_schedulers(name: str, folder: Path, data: st.DataObject) -> None:
     missing = ["qconf"] if name == "pbs" else []
-    facts = registry.scheduler(name).probe(Asks(lambda: data.draw(OUTCOMES), folder, missing))
+    facts = registry.scheduler(name).probe(FakeMachine(lambda: data.draw(OUTCOMES), folder, missing))
     assert facts is not None
     read = codec.from_json(codec.to_json(facts), SchedulerFacts, what="facts")
     assert [each.name for each in read.partitions] == [each.name for each in facts.partitions]
@@ -172,7 +175,7 @@ def test_answers_to_submissions(name: str, outcome: Outcome) -> None:
 @given(data=st.data())
 @few
 def test_probes_of_engines(name: str, folder: Path, data: st.DataObject) -> None:
-    for facts in probe_engine(name, Asks(lambda: data.draw(OUTCOMES), folder)):
+    for facts in probe_engine(name, FakeMachine(lambda: data.draw(OUTCOMES), folder)):
         assert len(facts.detail) <= 1000
         codec.from_json(codec.to_json(facts), EngineFacts, what="facts")
 
@@ -210,7 +213,7 @@ def test_the_loaders_cache(data: bytes, start: bool, tmp_path_factory: pytest.Te
 def test_facts_of_a_compute_node(data: st.DataObject, folder: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compute.registry, "names", lambda _: ("native",))
-        host: Any = Asks(lambda: data.draw(OUTCOMES), folder)
+        host: Any = FakeMachine(lambda: data.draw(OUTCOMES), folder)
         store: Any = type("Store", (), {"root": folder, "own": folder})
         with contextlib.suppress(ToolError):
             codec.to_json(compute._site(host, store, make_site()))
@@ -251,7 +254,9 @@ def test_long_lines_take_no_time() -> None:
                 query.odd(outcome)
             with contextlib.suppress(BareboatError):
                 scheduler.job_id(outcome)
-            asks = Asks(functools.partial(same, outcome), Path("/nowhere"), ["qconf"] * (name == "pbs"))
-            scheduler.probe(asks)
+            machine = FakeMachine(
+                functools.partial(same, outcome), Path("/nowhere"), ["qconf"] * (name == "pbs")
+            )
+            scheduler.probe(machine)
         mpis.parse_version(text)
         site_images.listed(text)
