@@ -13,14 +13,18 @@
 Outside Bareboat every call does nothing. Inside, each rank writes its raw step times to
 `$BAREBOAT_METER_DIR/rank-NNNNN.jsonl` and its results to `$BAREBOAT_RUN_DIR/results/RANK`. If
 `$BAREBOAT_GATE` names a gate, it waits at the end of a step until the study lets it continue, so that two
-live arms take turns on one machine. Times are nanoseconds of CLOCK_MONOTONIC, which all processes of a
-machine share. After its first step, rank 0 warns when its framework does not know the other ranks, since each
+live arms take turns on one machine; a rank whose study has gone exits with code 75. No other fault ends the
+program: the meter warns of a full disk or of values that it cannot use, and measures no more. Times are
+nanoseconds of CLOCK_MONOTONIC, which all processes of a machine share.
+
+After its first step, rank 0 warns when its framework does not know the other ranks, since each
 would train its own model.
 """
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import os
 import resource
@@ -52,7 +56,6 @@ class Meter:
     """
 
     def __init__(self, *, samples_per_step: float = 1.0, independent: bool = False) -> None:
-        self._samples_per_step = samples_per_step
         self._rank = _first_int("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", default=0)
         self._world_size = _first_int(
             "WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", default=1
@@ -70,24 +73,25 @@ class Meter:
         if not folder:
             return
         path = os.path.join(folder, f"rank-{self._rank:05d}.jsonl")
-        self._log = open(path, "w", encoding="utf-8")  # noqa: SIM115 - until close()
+        try:
+            samples = float(samples_per_step)
+            self._log = open(path, "w", encoding="utf-8")  # noqa: SIM115 - until close()
+        except (OSError, TypeError, ValueError) as error:
+            self._stop(error)
+            return
         self._write(
             kind="process",
             rank=self._rank,
             world_size=self._world_size,
-            samples_per_step=samples_per_step,
+            samples_per_step=samples,
             independent=independent,
             loaded_ns=_loaded_ns,
             imported_ns=self._opened_ns,
         )
         atexit.register(self.close)
         gate = os.environ.get("BAREBOAT_GATE")
-        if gate:
-            host, port, token = gate.rsplit(":", 2)
-            self._gate = socket.create_connection((host, int(port)))
-            self._gate.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._tell(f"hello {token} {self._rank} {self._world_size}")
-            self._await_gate()
+        if gate and self._log is not None:
+            self._connect(gate)
 
     def start(self) -> None:
         """Mark the end of the set-up: the next step starts now."""
@@ -124,16 +128,24 @@ class Meter:
         """Store named results of the training, such as `test_accuracy=0.98`, for records and a sweep's
         report. The last value of a name counts; one that is not finite (nan, inf) is stored with its step."""
         # JSON cannot represent values that are not finite.
-        numbers = {name: float(value) for name, value in values.items()}
+        numbers = {}
+        for name, value in values.items():
+            try:
+                numbers[name] = float(value)
+            except Exception as error:  # of whatever the program passed
+                _warn(f"the result {name} is not a number and is not stored: {error}")
         kept = {name: value if value - value == 0 else str(value) for name, value in numbers.items()}
         for name, value in kept.items():
             self._write(kind="result", name=name, value=value, step=self._steps_done)
         run = os.environ.get("BAREBOAT_RUN_DIR")
         if run and kept:
             folder = os.path.join(run, "results")
-            os.makedirs(folder, exist_ok=True)
-            with open(os.path.join(folder, str(self._rank)), "a", encoding="utf-8") as file:
-                file.writelines(json.dumps(pair) + "\n" for pair in kept.items())
+            try:
+                os.makedirs(folder, exist_ok=True)
+                with open(os.path.join(folder, str(self._rank)), "a", encoding="utf-8") as file:
+                    file.writelines(json.dumps(pair) + "\n" for pair in kept.items())
+            except OSError as error:
+                _warn(f"the results {', '.join(kept)} are not stored: {error}")
 
     def close(self) -> None:
         """Write the rest, with this rank's peak resident memory; calling it twice is harmless."""
@@ -144,24 +156,59 @@ class Meter:
         self._write(
             kind="end", opened_ns=self._opened_ns, at_ns=time.monotonic_ns(), peak_rss_bytes=peak_bytes
         )
-        self._log.close()
-        self._log = None
+        self._close_log()
         if self._gate is not None:
             self._tell("bye")
             self._gate.close()
             self._gate = None
 
+    def _close_log(self) -> None:
+        log, self._log = self._log, None
+        try:
+            if log is not None:
+                log.close()
+        except OSError as error:
+            _warn(f"the meter log is incomplete: {error}")
+
+    def _stop(self, error: Exception) -> None:
+        """Measure no more. The gate closes too, so that the study learns of it and no rank waits."""
+        _warn(f"the meter of rank {self._rank} stops: {error}")
+        self._close_log()
+        gate, self._gate = self._gate, None
+        if gate is not None:
+            gate.close()
+        self._steps_allowed = float("inf")
+
+    def _connect(self, gate: str) -> None:
+        """Connect to the gate, and wait until it opens."""
+        try:
+            host, port, token = gate.rsplit(":", 2)
+            address = host, int(port)
+        except ValueError:
+            self._stop(ValueError(f"BAREBOAT_GATE is {gate[:100]!r}, not HOST:PORT:TOKEN"))
+            return
+        try:
+            self._gate = socket.create_connection(address)
+            self._gate.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        except (OSError, OverflowError):
+            raise GateClosed from None
+        self._tell(f"hello {token} {self._rank} {self._world_size}")
+        self._await_gate()
+
     def _check_world(self) -> None:
         """Warn about ranks that do not know each other: each would train its own model and exit with 0."""
         self._is_checked = True
-        size = _known_world_size()
+        try:
+            size = _known_world_size()
+        except Exception:  # of whatever version of a framework
+            return
         if size is None:
             return
         self._write(kind="world", size=size)
         if size != self._world_size and self._rank == 0:
-            sys.stderr.write(
-                f"bareboat: {self._world_size} ranks were started, but rank 0's framework has world size "
-                f"{size}: each rank trains its own model\n"
+            _warn(
+                f"{self._world_size} ranks were started, but rank 0's framework has world size {size}: each "
+                "rank trains its own model"
             )
 
     def _flush(self, **used: int) -> None:
@@ -181,8 +228,11 @@ class Meter:
 
     def _write(self, **line: Any) -> None:
         if self._log is not None:
-            self._log.write(json.dumps(line, separators=(",", ":")) + "\n")
-            self._log.flush()
+            try:
+                self._log.write(json.dumps(line, separators=(",", ":")) + "\n")
+                self._log.flush()
+            except OSError as error:  # such as a full disk
+                self._stop(error)
 
     def _tell(self, line: str) -> None:
         if self._gate is not None:
@@ -205,9 +255,12 @@ class Meter:
                 raise GateClosed
             answer += chunk
         # "go STEP", or "go MARK STEP": processor time and waits are counted from step MARK on.
-        _, *marks, allowed = answer.split()
-        self._steps_allowed = int(allowed)
-        self._mark = int(marks[0]) if marks else -1
+        try:
+            _, *marks, allowed = answer.split()
+            self._steps_allowed = int(allowed)
+            self._mark = int(marks[0]) if marks else -1
+        except ValueError:  # no gate answers so
+            raise GateClosed from None
 
 
 def _used() -> tuple[int, dict[str, int]]:
@@ -270,6 +323,14 @@ def _known_world_size() -> int | None:
 
 def _first_int(*names: str, default: int) -> int:
     for name in names:
-        if name in os.environ:
+        try:
             return int(os.environ[name])
+        except (KeyError, ValueError):  # RANK may belong to the program
+            continue
     return default
+
+
+def _warn(message: str) -> None:
+    # There may be no error output, or a closed one.
+    with contextlib.suppress(AttributeError, OSError, ValueError):
+        sys.stderr.write(f"bareboat: {message}\n")

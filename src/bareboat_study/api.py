@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bareboat.api import opened
+from bareboat.api import boundary, opened
+from bareboat.api.boundary import translated
 from bareboat.session import planning
 from bareboat_base.files import outputs
 from bareboat_study import analysis as analyses
@@ -33,15 +34,17 @@ class Study:
         self.id = study.id
 
     @classmethod
+    @translated()
     def find(cls, name: str) -> Study:
         """The study of this name. Raises UsageError."""
         store = opened.session().store
-        return cls(store, measuring.read_study(store, name))
+        return cls(store, measuring.read_study(store, boundary.text("the study", name)))
 
     def __repr__(self) -> str:
         return f"Study({self.id!r}: {self.sentence})"
 
     @property
+    @translated()
     def records(self) -> Sequence[Record]:
         """The record of each run of each arm, warm-up first."""
         return measuring.read_records(self._store, self._study)
@@ -66,10 +69,11 @@ class Study:
         """Each quantity in both arms, with the ratio of the container to bare metal and its interval."""
         return self.analysis.metrics
 
+    @translated()
     def write_report(self, path: str | os.PathLike[str], *, force: bool = False) -> Path:
         """Write the report as one HTML page, which loads nothing from the network. `force`: replace a file
         that is not a report of a run in the store. Raises UsageError, StoreError."""
-        found = report_files.claim(os.fspath(path), self._store, force=force)
+        found = report_files.claim(boundary.path("the report", path), self._store, force=force)
         outputs.write(found, self._page().encode())
         return found
 

@@ -159,3 +159,77 @@ def test_a_wait_can_have_an_end(folder: Path, monkeypatch: pytest.MonkeyPatch) -
         run.log()
     (store.run(run_id) / "output.log").write_text("hello\n")
     assert run.log() == "hello\n"
+
+
+class _Sized:
+    """Neither text nor a list."""
+
+
+ARGUMENTS = {
+    "a number as command": lambda: bareboat.Job(5),  # type: ignore[arg-type]
+    "a path as command": lambda: bareboat.Job(Path("a.py")),  # type: ignore[arg-type]
+    "bytes as command": lambda: bareboat.Job(b"a.py"),  # type: ignore[arg-type]
+    "a set as command": lambda: bareboat.Job({"a", "b"}),  # type: ignore[arg-type]
+    "a number as element": lambda: bareboat.Job(["python", 5], engine="native").plan(),  # type: ignore[list-item]
+    "a set as mounts": lambda: bareboat.Job(["true"], mounts={"/tmp"}),  # type: ignore[arg-type]
+    "a number as key": lambda: bareboat.Job(["true"], prove={5: 5}),  # type: ignore[dict-item]
+    "a number as file": lambda: bareboat.Job.read(5),  # type: ignore[arg-type]
+    "nothing as file": lambda: bareboat.Job.read(None),  # type: ignore[arg-type]
+    "bytes as file": lambda: bareboat.Job.read(b"job.toml"),  # type: ignore[arg-type]
+    "NUL in a file": lambda: bareboat.Job.read("a\0b"),
+    "a loop of links": lambda: (Path("loop").symlink_to("loop"), bareboat.Job.read("loop").plan()),
+    "a file that is missing": lambda: bareboat.Job.read("missing.toml").plan(),
+    "a number as interpreter": lambda: bareboat.capture(python=5),  # type: ignore[arg-type]
+    "a number as include": lambda: bareboat.capture(include=5),  # type: ignore[arg-type]
+    "numbers as include": lambda: bareboat.capture(include=[5]),  # type: ignore[list-item]
+    "text as include": lambda: bareboat.capture(include="abc"),
+    "a number as programs": lambda: bareboat.capture(programs=5),  # type: ignore[arg-type]
+    "text as programs": lambda: bareboat.capture(programs="git"),
+    "numbers as programs": lambda: bareboat.capture(programs=[5]),  # type: ignore[list-item]
+    "a number as name": lambda: bareboat.capture(name=5),  # type: ignore[arg-type]
+    "a number as reference": lambda: bareboat.pull(5),  # type: ignore[arg-type]
+    "nothing as reference": lambda: bareboat.pull(None),  # type: ignore[arg-type]
+    "a number as run": lambda: bareboat.Run.find(5),  # type: ignore[arg-type]
+    "nothing as run": lambda: bareboat.Run.find(None),  # type: ignore[arg-type]
+    "a number as study": lambda: bareboat.Study.find(5),  # type: ignore[arg-type]
+    "a number as job": lambda: bareboat.sweep(5, lr=[1]),  # type: ignore[arg-type]
+    "nothing as job": lambda: bareboat.sweep(None),  # type: ignore[arg-type]
+    "a number as points": lambda: bareboat.sweep(bareboat.Job(["true"]), points=5),  # type: ignore[arg-type]
+    "an object as key": lambda: bareboat.Job(["true"], image=_Sized()).plan(),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_an_argument_of_a_wrong_type_is_a_bareboat_error(name: str) -> None:
+    with pytest.raises(bareboat.BareboatError) as raised:
+        ARGUMENTS[name]()
+    assert raised.value.remedy
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("table", ["topology = 5", "scheduling = [1]"])
+def test_a_table_of_a_file_that_is_none_is_a_bareboat_error(table: str) -> None:
+    Path("job.toml").write_text(f'command = ["true"]\n{table}\n')
+    with pytest.raises(bareboat.BareboatError, match=table.partition(" ")[0]):
+        bareboat.Job.read("job.toml").replace(nodes=1, partition="x").plan()
+
+
+def test_a_working_directory_that_is_gone_is_a_bareboat_error(folder: Path) -> None:
+    folder.rmdir()
+    for call in (
+        lambda: bareboat.Job(["true"], engine="native").plan(),
+        lambda: bareboat.Job.read("job.toml"),
+        lambda: bareboat.pull("oci-archive:x"),
+        lambda: bareboat.capture(include=["x"]),
+    ):
+        with pytest.raises(bareboat.BareboatError, match="working directory no longer exists"):
+            call()
+
+
+@pytest.mark.usefixtures("folder")
+def test_arguments_of_a_run_are_checked() -> None:
+    run = bareboat.Job(["true"], engine="native").run()
+    for call in (lambda: run.wait("x"), lambda: run.wait(float("nan")), lambda: run.log(rank="x")):  # type: ignore[arg-type]
+        with pytest.raises(bareboat.BareboatError, match="it must be a"):
+            call()

@@ -315,3 +315,91 @@ def test_samples_per_step_that_count_nothing_are_refused(folder: Path, samples: 
     meter.close()
     with pytest.raises(RunError, match="samples_per_step"):
         read_rank(folder, 0)
+
+
+@pytest.mark.parametrize("name", ["RANK", "WORLD_SIZE"])
+def test_a_variable_that_belongs_to_the_program_does_not_end_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv(name, "x")
+    meter = bareboat_meter.Meter()
+    meter.step()
+    meter.close()
+    assert lines(folder)[0]["rank"] == 0
+
+
+def test_a_full_disk_does_not_end_the_program(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "rank-00000.jsonl").symlink_to("/dev/full")
+    monkeypatch.setenv("BAREBOAT_RUN_DIR", str(folder))
+    (folder / "results").mkdir()
+    (folder / "results" / "0").symlink_to("/dev/full")
+    meter = bareboat_meter.Meter()
+    meter.start()
+    for _ in range(3):
+        meter.step()
+    meter.result(loss=1)
+    meter.close()
+    said = capsys.readouterr().err
+    assert said.count("the meter of rank 0 stops: ") == 1
+    assert "the results loss are not stored: " in said
+
+
+def test_a_directory_that_is_gone_does_not_end_the_program(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("BAREBOAT_METER_DIR", str(folder / "gone"))
+    (folder / "file").touch()
+    monkeypatch.setenv("BAREBOAT_RUN_DIR", str(folder / "file"))
+    meter = bareboat_meter.Meter()
+    meter.start()
+    meter.step()
+    meter.result(loss=1)
+    meter.close()
+    assert "the meter of rank 0 stops: " in capsys.readouterr().err
+
+
+def test_values_that_are_no_numbers_do_not_end_the_program(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    meter = bareboat_meter.Meter()
+    meter.result(loss=None, accuracy=0.5)  # type: ignore[arg-type]
+    meter.close()
+    assert [each["name"] for each in lines(folder) if each["kind"] == "result"] == ["accuracy"]
+    assert "the result loss is not a number" in capsys.readouterr().err
+    bareboat_meter.Meter(samples_per_step="many").step()  # type: ignore[arg-type]
+    assert "the meter of rank 0 stops: " in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_gate_that_is_no_address_does_not_end_the_program(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("BAREBOAT_GATE", "nowhere")
+    meter = bareboat_meter.Meter()
+    meter.step()
+    meter.close()
+    assert "BAREBOAT_GATE is 'nowhere'" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_rank_whose_gate_is_gone_at_its_start_exits_as_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BAREBOAT_GATE", "127.0.0.1:1:token")
+    with pytest.raises(SystemExit) as stopped:
+        bareboat_meter.Meter()
+    assert stopped.value.code == 75
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_framework_that_raises_does_not_end_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken:
+        def __getattr__(self, name: str) -> object:
+            raise RuntimeError(name)
+
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("BAREBOAT_RUN", "r")
+    monkeypatch.setitem(sys.modules, "torch.distributed", Broken())  # type: ignore[arg-type]
+    meter = bareboat_meter.Meter()
+    meter.step()
+    meter.close()

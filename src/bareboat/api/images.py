@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
-from bareboat.api import opened
+from bareboat.api import boundary, opened
+from bareboat.api.boundary import translated
 from bareboat.session import images, preparation
 from bareboat_images.store import check_name
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from bareboat.model import Image
 
 
+@translated()
 def capture(
     *,
     python: str | os.PathLike[str] | None = None,
@@ -29,13 +31,14 @@ def capture(
     from bareboat.model import CaptureRequest
 
     if name is not None:
-        check_name(name)
+        check_name(boundary.text("name", name))
     session = opened.session()
     request = CaptureRequest(
-        python=None if python is None else os.path.abspath(python),
-        include=tuple(os.path.abspath(path) for path in include),
+        python=None if python is None else boundary.absolute("python", python),
+        include=tuple(boundary.absolute("include", path) for path in boundary.several("include", include)),
         compiler=compiler or UNSET,
-        programs=tuple(programs) or UNSET,
+        programs=tuple(boundary.text("programs", each) for each in boundary.several("programs", programs))
+        or UNSET,
     )
     image, _ = preparation.capture(session, request)
     if name is not None:
@@ -43,15 +46,16 @@ def capture(
     return image
 
 
+@translated()
 def pull(reference: str, *, name: str | None = None) -> Image:
     """Bring an image into the store, if the signature policy accepts it: `debian:12`, `oci-archive:FILE` and
     what else `bareboat image pull` takes."""
     from bareboat_images.transfer import locate
 
     if name is not None:
-        check_name(name)
+        check_name(boundary.text("name", name))
     session = opened.session()
-    found = locate.read(reference, folder=session.folder)
+    found = locate.read(boundary.text("reference", reference), folder=session.folder)
     image = images.pull(session, found, images.access(session), machine=os.uname().machine).image
     if name is not None:
         session.store.name_image(name, image.digest)

@@ -13,8 +13,9 @@ import msgspec
 from msgspec import UNSET
 
 from bareboat import jobfile, model, registry, render
-from bareboat.api import opened
-from bareboat.api.keys import JobKeys, nested
+from bareboat.api import boundary, opened
+from bareboat.api.boundary import translated
+from bareboat.api.keys import JobKeys, nested, plain
 from bareboat.session import Prepared, Purpose, Session, planning, preparation
 from bareboat.session.defaults import with_settings
 from bareboat_base.errors import UsageError
@@ -40,16 +41,18 @@ class Job:
     def __init__(self, command: Sequence[str] | str | None = None, **keys: Unpack[JobKeys]) -> None:
         self._values = nested(keys)
         if command is not None:
-            self._values["command"] = command if isinstance(command, str) else list(command)
+            is_text = isinstance(command, str)
+            self._values["command"] = command if is_text else plain(boundary.several("command", command))
         #: The file, and its values with their lines while none is replaced.
         self._file: Path | None = None
         self._lines: TomlFile | None = None
 
     @classmethod
+    @translated()
     def read(cls, path: str | os.PathLike[str]) -> Job:
         """The job of a job file, whose paths are relative to its directory. Raises UsageError."""
         job = cls()
-        job._file = Path(path).resolve()
+        job._file = Path(os.path.realpath(boundary.path("the job file", path)))
         job._lines = TomlFile(job._file)
         job._values = job._lines.values
         return job
@@ -59,8 +62,11 @@ class Job:
         job = Job()
         job._values = dict(self._values)
         for key, value in nested(keys).items():
-            is_table = key in ("topology", "scheduling")
-            job._values[key] = {**self._values.get(key, {}), **value} if is_table else value
+            if key in ("topology", "scheduling"):
+                table = self._values.get(key, {})
+                # What is no table is left for the reader of jobs, which names the key.
+                value = {**table, **value} if isinstance(table, dict) else table
+            job._values[key] = value
         job._file = self._file
         job._lines = None if keys else self._lines
         return job
@@ -68,12 +74,14 @@ class Job:
     def __repr__(self) -> str:
         return f"Job({', '.join(f'{key}={value!r}' for key, value in self._values.items())})"
 
+    @translated()
     def plan(self, **keys: Unpack[JobKeys]) -> Plan:
         """What would be done, and why. Nothing is captured, pulled or started."""
         session = opened.session(looks=True)
         prepared = self.replace(**keys)._prepared(session, Purpose.PLAN)
         return Plan(planning.plan(session, prepared))
 
+    @translated()
     def run(self, **keys: Unpack[JobKeys]) -> Run:
         """Run the job on this machine, or on the nodes of the scheduler job around this process, to its end.
         Its output goes to this process's standard output."""
@@ -81,12 +89,14 @@ class Job:
 
         return run(*self._single(self.replace(**keys))._planned(Purpose.RUN))
 
+    @translated()
     def submit(self, **keys: Unpack[JobKeys]) -> Run:
         """Submit the job to the scheduler."""
         from bareboat.api.run import submit
 
         return submit(*self._single(self.replace(**keys))._planned(Purpose.SUBMIT))
 
+    @translated()
     def prove(self, **keys: Unpack[JobKeys]) -> Study:
         """Measure what the container costs the job, against bare metal."""
         from bareboat_study import studyfile
@@ -159,10 +169,14 @@ class Sweep:
     def __init__(
         self, job: Job, *, points: Sequence[dict[str, Any]] | None = None, **values: Sequence[Any]
     ) -> None:
+        if not isinstance(job, Job):
+            raise UsageError(f"a sweep is of a bareboat.Job, not of {type(job).__name__}", remedy=_EXAMPLE)
         if points is not None and values:
             raise UsageError("a sweep has values or points, not both", remedy=_EXAMPLE)
         if points is not None or values:
-            job = job.replace(sweep={"points": points} if points is not None else values)
+            job = job.replace(
+                sweep={"points": boundary.several("points", points)} if points is not None else values
+            )
         elif "sweep" not in job._values:
             raise UsageError("the sweep has no values", remedy=_EXAMPLE)
         self._job = job
@@ -171,12 +185,14 @@ class Sweep:
         """What would be done at each point, and why."""
         return self._job.plan(**keys)
 
+    @translated()
     def run(self, **keys: Unpack[JobKeys]) -> SweepRun:
         """Run the points on this machine, one after another."""
         from bareboat.api.run import run_sweep
 
         return run_sweep(*self._job.replace(**keys)._planned(Purpose.RUN))
 
+    @translated()
     def submit(self, *, at_once: int | None = None, **keys: Unpack[JobKeys]) -> SweepRun:
         """Submit all points, of which at most `at_once` run at a time: as one array job where the scheduler
         has these."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any, TypedDict
 
+from bareboat.api import boundary
 from bareboat.model import Scheduling, Topology
 from bareboat_base.errors import UsageError
 from bareboat_base.nearest import nearest
@@ -73,15 +74,19 @@ def nested(keys: Mapping[str, Any]) -> dict[str, Any]:
                 remedy=f"known keys: {', '.join(sorted(JobKeys.__annotations__))}",
             )
         table = next((name for name, fields in _TABLES.items() if key in fields), None)
-        (values if table is None else values.setdefault(table, {}))[key] = _plain(value)
+        (values if table is None else values.setdefault(table, {}))[key] = plain(value)
     return values
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """The value in TOML's types, as far as it has them. Raises UsageError for a table's key that is not text,
+    and for a set, which has no order."""
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if isinstance(value, Mapping):
-        return {key: _plain(each) for key, each in value.items()}
+        return {boundary.text("a key", key): plain(each) for key, each in value.items()}
+    if isinstance(value, Set):
+        return boundary.several("a list", value)
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        return [_plain(each) for each in value]
+        return [plain(each) for each in value]
     return value

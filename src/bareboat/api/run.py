@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, NoReturn, Self
 from msgspec import UNSET
 
 from bareboat import registry
-from bareboat.api import opened
+from bareboat.api import boundary, opened
+from bareboat.api.boundary import translated
 from bareboat.runs import allocation, creation, interaction, local, output, records, submission, sweeps
-from bareboat_base.errors import BareboatError
+from bareboat_base.errors import BareboatError, UsageError
 
 if TYPE_CHECKING:
     from bareboat.model import JobState, Plan, Record
@@ -36,11 +37,12 @@ class Run:
         self.values = dict(values or {})
 
     @staticmethod
+    @translated()
     def find(name: str) -> Run:
         """The run of this name, else the newest run of the job of this name; a `SweepRun` for a sweep. Raises
         UsageError."""
         store = opened.session().store
-        run_id = submission.find(store, name)
+        run_id = submission.find(store, boundary.text("the run", name))
         submission.read(store, run_id)
         if (points := sweeps.find(store, run_id)) is not None:
             return SweepRun(store, run_id, points)
@@ -56,6 +58,7 @@ class Run:
     def __hash__(self) -> int:
         return hash(self.id)
 
+    @translated()
     def status(self) -> Status:
         """What is known of the run now: by its files, and by asking the scheduler if they do not suffice."""
         (found,) = sweeps.look(self._store, [self.id])
@@ -71,15 +74,19 @@ class Run:
         return self.status().exit_code
 
     @property
+    @translated()
     def record(self) -> Record | None:
         """What was measured and found out; None until the run ended."""
         return records.record(self._store, self.status())
 
+    @translated()
     def log(self, *, rank: int | None = None) -> str:
         """What the job printed so far, or one rank's output and then its error output. Raises StoreError
         where there is nothing."""
-        return output.read(self._store, self.id, rank=rank)
+        number = None if rank is None else boundary.whole("rank", rank)
+        return output.read(self._store, self.id, rank=number)
 
+    @translated()
     def wait(self, timeout_s: float | None = None) -> Self:
         """Wait until the run ends. Raises TimedOut after `timeout_s` seconds; ToolError for a run that nobody
         knows, and when the scheduler does not answer for a quarter of an hour."""
@@ -90,9 +97,10 @@ class Run:
 
     async def wait_async(self, timeout_s: float | None = None) -> Self:
         """Like `wait`, for asyncio. Cancelling the task leaves the run as it is."""
-        waiting, limit = self._waiting(), _limit(timeout_s)
-        while await asyncio.to_thread(waiting.ended) is None:
-            await asyncio.sleep(self._pause(limit))
+        with translated():
+            waiting, limit = self._waiting(), _limit(timeout_s)
+            while await asyncio.to_thread(waiting.ended) is None:
+                await asyncio.sleep(self._pause(limit))
         return self
 
     def _waiting(self) -> interaction.Waiting:
@@ -105,6 +113,7 @@ class Run:
             raise TimedOut(f"{self.id} continues: the wait is over", remedy=f"bareboat wait {self.id}")
         return min(left, interaction.POLL_S)
 
+    @translated()
     def cancel(self) -> None:
         """End the run, unless it is over."""
         sweeps.cancel(self._store, self.id)
@@ -121,7 +130,7 @@ class SweepRun(Run):
         return len(self._points.points)
 
     def __getitem__(self, index: int) -> Run:
-        number = range(len(self))[index]
+        number = range(len(self))[boundary.whole("the index", index)]
         return Run(self._store, sweeps.points(self._store, self.id)[number], self._points.values(number))
 
     def __iter__(self) -> Iterator[Run]:
@@ -129,11 +138,13 @@ class SweepRun(Run):
 
     @property
     def record(self) -> NoReturn:
-        raise AttributeError("a sweep has a record for each of its points: [run.record for run in sweep]")
+        raise UsageError(
+            "a sweep has a record for each of its points", remedy="[run.record for run in sweep]"
+        )
 
 
 def _limit(timeout_s: float | None) -> float:
-    return math.inf if timeout_s is None else time.monotonic() + timeout_s
+    return math.inf if timeout_s is None else time.monotonic() + boundary.number("timeout_s", timeout_s)
 
 
 def run(session: Session, prepared: Prepared, plan: Plan) -> Run:
