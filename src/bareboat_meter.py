@@ -128,15 +128,15 @@ class Meter:
         """Store named results of the training, such as `test_accuracy=0.98`, for records and a sweep's
         report. The last value of a name counts; one that is not finite (nan, inf) is stored with its step."""
         # JSON cannot represent values that are not finite.
-        numbers = {}
+        numbers: dict[str, float] = {}
         for name, value in values.items():
             try:
                 numbers[name] = float(value)
             except Exception as error:  # of whatever the program passed
                 _warn(f"the result {name} is not a number and is not stored: {error}")
         kept = {name: value if value - value == 0 else str(value) for name, value in numbers.items()}
-        for name, value in kept.items():
-            self._write(kind="result", name=name, value=value, step=self._steps_done)
+        for name, number in kept.items():
+            self._write(kind="result", name=name, value=number, step=self._steps_done)
         run = os.environ.get("BAREBOAT_RUN_DIR")
         if run and kept:
             folder = os.path.join(run, "results")

@@ -144,9 +144,14 @@ def _digest(found: list[Doubt]) -> str:
 
 
 def _refused(root: Path, found: list[Doubt], state: os.stat_result | None) -> StoreError:
-    doubt = found[-1]
     quoted = shlex.quote(str(root))
     real = os.path.realpath(root)
+    if not found:  # of a user who may change every file anyway
+        return StoreError(
+            f"{root} belongs to {ownership.name_of(0 if state is None else state.st_uid)}, and is no store",
+            remedy="name your own store, or a project's settings: bareboat trust FILE | DIR",
+        )
+    doubt = found[-1]
     if state is not None and state.st_uid not in (0, os.geteuid()):
         remedy = (
             "choose a store of your own: --store DIR, or BAREBOAT_STORE=DIR; to share images: "

@@ -15,6 +15,13 @@ class Mount(Struct, frozen=True, kw_only=True):
     writable: bool = False
 
     def __post_init__(self) -> None:
+        for what, path in (("source", self.source), ("target", self.target)):
+            if "\0" in path:
+                raise UsageError(
+                    f"the mount {what} {path!r} contains a NUL byte, which no path has",
+                    key="mounts",
+                    remedy="correct the path",
+                )
         if not self.target.startswith("/"):
             raise UsageError(
                 f"the mount target {self.target!r} is not absolute",

@@ -7,6 +7,7 @@ with the font that matplotlib ships, so that the same records give the same byte
 from __future__ import annotations
 
 import io
+import logging
 import math
 import re
 import statistics as descriptive
@@ -22,6 +23,8 @@ from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator
 
 from bareboat.model import Study
 from bareboat_base.printable import plain_line
+
+log = logging.getLogger("bareboat")
 
 #: Blue and vermilion of Okabe and Ito, distinct for all common kinds of colour vision; the markers
 #: differ too, for print. https://jfly.uni-koeln.de/color/
@@ -215,9 +218,17 @@ def _draw(drawing: Drawing, kind: str, size_in: tuple[float, float], settings: d
         current.update(_STYLE | settings)
         # Names may hold letters that the bundled font lacks; the browser shows them.
         warnings.filterwarnings("ignore", message="Glyph .* missing")
+        metadata = dict.fromkeys(nothing[kind])
         figure = Figure(figsize=size_in, layout="constrained")
-        drawing.draw(figure)
-        figure.savefig(stream, format=kind, metadata=dict.fromkeys(nothing[kind]))
+        try:
+            drawing.draw(figure)
+            figure.savefig(stream, format=kind, metadata=metadata)
+        except (ArithmeticError, ValueError) as error:  # of values whose range is beyond the floats
+            log.warning("the figure %s is not drawn: its values are out of range: %s", drawing.name, error)
+            stream = io.BytesIO()
+            figure = Figure(figsize=size_in, layout="constrained")
+            figure.text(0.5, 0.5, "not drawn: values out of range", ha="center", va="center", color=MUTED)
+            figure.savefig(stream, format=kind, metadata=metadata)
     return stream.getvalue()
 
 

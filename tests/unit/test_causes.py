@@ -231,3 +231,20 @@ def test_what_the_job_script_found(code: int, line: str, cause: Cause, words: st
     end = find(code=code, log=f"begin\nbareboat: {line}\n  try: this\n", began=True, starts=1)
     assert end.cause is cause
     assert words in end.text
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    ["", "[rank 0] ", "[rank0]: ", "0: ", "12: ", "[default0]:", "[1,0]<stderr>:", "[rank 0] [rank0]: "],
+)
+def test_causes_are_read_through_the_prefixes_of_launchers(prefix: str) -> None:
+    lines = (
+        "Traceback (most recent call last):",
+        '  File "a.py", line 1, in <module>',
+        "ValueError: bad shape",
+    )
+    log = "".join(f"{prefix}{line}\n" for line in lines)
+    end = find(code=1, log=log, began=True, starts=1)
+    assert (end.cause, end.text) == (Cause.EXCEPTION, "ValueError: bad shape")
+    memory = find(code=1, log=f"{prefix}MemoryError\n", began=True, starts=1)
+    assert memory.cause is Cause.MEMORY

@@ -56,7 +56,15 @@ class CaptureRequest(Struct, frozen=True, kw_only=True):
     cuda: bool | UnsetType = UNSET
 
     def __post_init__(self) -> None:
-        if self.programs is not UNSET and "" in self.programs:
+        programs = () if self.programs is UNSET else self.programs
+        for name, values in (("include", self.include), ("programs", programs)):
+            if any("\0" in value for value in values):
+                raise UsageError(
+                    f"capture.{name} contains a NUL byte, which no path has",
+                    key=f"capture.{name}",
+                    remedy="correct the path",
+                )
+        if "" in programs:
             raise UsageError(
                 "capture.programs has an empty name",
                 key="capture.programs",

@@ -224,6 +224,12 @@ class Study(Struct, frozen=True, kw_only=True):
     seed: int | UnsetType = UNSET
     decided_after: int | UnsetType = UNSET
 
+    def __post_init__(self) -> None:
+        if not self.arms or len({arm.name for arm in self.arms}) < len(self.arms):
+            raise ValueError("a study has arms, each with a name of its own")
+        if self.point is UNSET and len(self.arms) != 2:
+            raise ValueError(f"a study of one point has 2 arms, not {len(self.arms)}")
+
     @property
     def order_seed(self) -> int:
         """Studies of earlier versions have none of their own: 1 was the default."""

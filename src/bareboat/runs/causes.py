@@ -49,6 +49,9 @@ _CAUSES = {
 _STATES = {cause: state for state, cause in _CAUSES.items()}
 #: The job script shows the last output of the rank that failed first, indented.
 _FIRST = re.compile(r"bareboat: rank (\d+) ended first, with exit code \d+; its last output:")
+#: What launchers and frameworks write before the lines of a rank: ours, PyTorch's, and those of
+#: `srun --label`, `torchrun --tee` and `mpirun --tag-output`.
+_PREFIX = re.compile(r"(?:\[rank ?\d+\]:? |\[[a-z]+\d+\]: ?|\d+: |\[\d+,\d+\]<std(?:out|err)>: ?)+")
 _RAISED = re.compile(r"([A-Za-z_][\w.]*)(?::\s(.*))?")
 #: What launchers raise because a rank failed.
 _SECONDARY = ("ChildFailedError", "CalledProcessError")
@@ -172,12 +175,14 @@ def _first_failed(lines: list[str]) -> list[str]:
     """The lines of the first rank that failed, without their prefix; all lines where it is unknown."""
     at = next((n for n in range(len(lines) - 1, -1, -1) if _FIRST.fullmatch(lines[n])), None)
     if at is None:
-        return [re.sub(r"^\[rank \d+\] ", "", line) for line in lines]
+        return [_PREFIX.sub("", line) for line in lines]
     found = _FIRST.fullmatch(lines[at])
     assert found is not None
     before = f"[rank {found[1]}] "
-    own = [line.removeprefix(before) for line in lines if line.startswith(before)]
-    return own or [line[2:] for line in lines[at + 1 :] if line.startswith("  ")]
+    own = [line for line in lines if line.startswith(before)]
+    return [
+        _PREFIX.sub("", line) for line in own or [line[2:] for line in lines[at + 1 :] if line[:2] == "  "]
+    ]
 
 
 def _exception(lines: list[str]) -> str | None:

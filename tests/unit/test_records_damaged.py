@@ -1,0 +1,65 @@
+"""Values that a damaged or foreign file may hold are one error, and no figure fails on extreme ones."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+from builders import make_records, make_study
+
+from bareboat import access
+from bareboat.model import CaptureRequest, Mount, Study
+from bareboat_base import codec
+from bareboat_base.errors import StoreError, UsageError
+from bareboat_study.analysis import analyse
+from bareboat_study.report import render_report
+
+
+@pytest.mark.parametrize("number", [0, 1, 3])
+def test_a_study_without_two_arms_is_one_error(number: int) -> None:
+    design = msgspec.to_builtins(make_study())
+    names = [{**design["arms"][0], "name": f"arm {place}"} for place in range(number)]
+    data = codec.to_json({**design, "arms": names})
+    with pytest.raises(StoreError, match=r"study\.json cannot be read"):
+        codec.from_json(data, Study, what="study.json")
+
+
+def test_arms_of_equal_names_are_one_error() -> None:
+    design = msgspec.to_builtins(make_study())
+    data = codec.to_json({**design, "arms": [design["arms"][0]] * 2})
+    with pytest.raises(StoreError):
+        codec.from_json(data, Study, what="study.json")
+
+
+def test_a_nul_byte_in_a_path_is_an_error_of_its_key() -> None:
+    for source, target in (("/a\0", "/b"), ("/a", "/b\0")):
+        with pytest.raises(UsageError, match="NUL byte"):
+            Mount(source=source, target=target)
+    for name in ("include", "programs"):
+        with pytest.raises(UsageError, match=rf"capture\.{name} contains a NUL byte"):
+            CaptureRequest(**{name: ("a\0",)})
+
+
+@pytest.mark.parametrize("scale", [1e308, 1e300, 1e-300])
+def test_a_report_of_extreme_values_has_a_place_for_each_figure(
+    scale: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    study = make_study(metered=False, runs=5)
+    records = [
+        msgspec.structs.replace(each, wall_s=scale * (0.5 + (7 * each.run + 3 * each.position) % 10 / 10))
+        for each in make_records(study)
+    ]
+    with caplog.at_level(logging.WARNING, "bareboat"):
+        page = render_report([(study, records, analyse(study, records))])
+    assert "<svg" in page
+    assert ("not drawn: values out of range" in page) is any("not drawn" in each for each in caplog.messages)
+
+
+def test_trust_in_a_directory_of_root_is_refused(tmp_path: Path) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("as root, / is one's own")
+    with pytest.raises(StoreError, match="/ belongs to root, and is no store"):
+        access.agree(Path("/"), {"HOME": str(tmp_path)})
