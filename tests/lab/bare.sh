@@ -3,7 +3,8 @@
 # else, who sees no file of this machine. As root, since it makes such systems; each is a tree of its own.
 #
 #   sudo tests/lab/bare.sh test [ARGUMENT…]           `make test` on Debian 13, with arguments for pytest
-#   sudo tests/lab/bare.sh wheel                      installs the wheel with each Python from 3.11 to 3.14
+#   sudo tests/lab/bare.sh wheel [SUITE…]             installs the wheel with each Python from 3.11 to 3.14, or those
+#                                                     of the suites
 #   sudo tests/lab/bare.sh shell [SUITE] [COMMAND…]   a command in a tree; without one, a shell
 #
 #   PREFIX=/opt/bareboat-lab   the trees go to PREFIX/bare
@@ -55,12 +56,13 @@ on_wheel() {
   checkout trixie
   enter trixie 'cd bareboat && make .venv-test/.ready TORCH=no && rm -rf dist &&
     .venv-test/bin/python -m hatchling build -t wheel -d dist'
-  for suite in "${suites[@]}"; do
+  for suite in "${@:-"${suites[@]}"}"; do
     make_tree "$suite"
     version=$(enter "$suite" 'python3 -c "import sys; print(*sys.version_info[:2], sep=\".\")"')
     install_wheel "$suite" "$version" python3
     done+=("$version")
   done
+  [ $# -eq 0 ] || return 0
   for version in 3.11 3.12 3.13 3.14; do
     case " ${done[*]} " in *" $version "*) continue ;; esac
     # `enter` shows it in the tree.

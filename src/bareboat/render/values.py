@@ -25,7 +25,7 @@ Features = frozenset[str]
 #: Maximum seconds between two polls of the watchdog. It adds to the time until a hang is noticed.
 _LONGEST_LOOK_S = 10
 
-#: Seconds between two looks at the connections of the ranks. A program may load its libraries for minutes.
+#: Seconds between two checks of the connections of the ranks. A program may load its libraries for minutes.
 _PAUSES_S = (2, 2, 2, 2, 2, 5, 5, 10, 15, 15, 30, 30, 60, 120, 300)
 
 

@@ -2,7 +2,7 @@
 
 A scheduler does not depend on engines and launchers. It defines how jobs are requested, queried and
 cancelled, and gives the job script three bash functions that reach its nodes. Everything particular to a
-scheduler stands in its file. `requests` and `tool_output` have what they share.
+scheduler is in its file. `requests` and `tool_output` have what they share.
 """
 
 from __future__ import annotations
