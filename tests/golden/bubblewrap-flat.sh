@@ -1,10 +1,8 @@
 #!/usr/bin/env bash
 # digits, 2 ranks: 1 node x 2 ranks; engine bubblewrap, launcher torchrun, scheduler local
-# Written by Bareboat 0.1.0, plan sha256:fdfc17acf1db.
-# It needs bash and what `requirements` names, but no Bareboat.
+# Written by Bareboat 0.1.0, plan sha256:fdfc17acf1db. It needs bash, but no Bareboat.
 set -u
-# The mark of the run's processes, in their environment. This shell gets it as an argument.
-unset BAREBOAT_RUN
+unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 
 features=' output requeue sealed watching world ' start=nodes ranks_per_node=2 world_size=2 run_apart=user
 rung=1 world_pauses_s=(2 2 2 2 2 5 5 10 15 15 30 30 60 120 300) run_name=digits--2-ranks

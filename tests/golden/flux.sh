@@ -9,11 +9,9 @@
 #flux: --exclusive
 #flux: --dependency=afterok:17
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher torchrun, scheduler flux
-# Written by Bareboat 0.1.0, plan sha256:8a8515721141.
-# It needs bash and what `requirements` names, but no Bareboat.
+# Written by Bareboat 0.1.0, plan sha256:8a8515721141. It needs bash, but no Bareboat.
 set -u
-# The mark of the run's processes, in their environment. This shell gets it as an argument.
-unset BAREBOAT_RUN
+unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 
 features=' interface modules names output requeue sealed signals_by_file warning watching world ' start=nodes
 ranks_per_node=2 world_size=4 run_apart=user rung=1 site_modules=(cuda/12.4)

@@ -13,11 +13,9 @@
 #$ -hold_jid 17
 #$ -r y
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher ranks, scheduler gridengine
-# Written by Bareboat 0.1.0, plan sha256:10aa2a29fb78.
-# It needs bash and what `requirements` names, but no Bareboat.
+# Written by Bareboat 0.1.0, plan sha256:10aa2a29fb78. It needs bash, but no Bareboat.
 set -u
-# The mark of the run's processes, in their environment. This shell gets it as an argument.
-unset BAREBOAT_RUN
+unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 
 features=' delivery interface modules names output requeue sealed signals_by_file warning watchi'\
 'ng world '

@@ -1,10 +1,8 @@
 #!/usr/bin/env bash
 # digits: 1 node x 1 ranks; engine bubblewrap, launcher single, scheduler local
-# Written by Bareboat 0.1.0, plan sha256:b332001abbd3.
-# It needs bash and what `requirements` names, but no Bareboat.
+# Written by Bareboat 0.1.0, plan sha256:b332001abbd3. It needs bash, but no Bareboat.
 set -u
-# The mark of the run's processes, in their environment. This shell gets it as an argument.
-unset BAREBOAT_RUN
+unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 
 features=' names requeue sealed ' start=nodes ranks_per_node=1 world_size=1 run_apart=user rung=1
 run_name=digits

@@ -1,10 +1,8 @@
 #!/usr/bin/env bash
 # digits: 1 node x 2 ranks; engine bubblewrap, launcher mpirun, scheduler local
-# Written by Bareboat 0.1.0, plan sha256:f80fe5a64e99.
-# It needs bash and what `requirements` names, but no Bareboat.
+# Written by Bareboat 0.1.0, plan sha256:f80fe5a64e99. It needs bash, but no Bareboat.
 set -u
-# The mark of the run's processes, in their environment. This shell gets it as an argument.
-unset BAREBOAT_RUN
+unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 
 features=' mpi_check names requeue sealed watching world ' start=program ranks_per_node=2 world_size=2
 run_apart=user rung=1 launch='mpirun (PRRTE) 5.0.3' rank_says=bareboat-rank

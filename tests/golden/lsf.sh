@@ -11,11 +11,9 @@
 #BSUB -w "done(17)"
 #BSUB -r
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher torchrun, scheduler lsf
-# Written by Bareboat 0.1.0, plan sha256:4f08ebf8b2b5.
-# It needs bash and what `requirements` names, but no Bareboat.
+# Written by Bareboat 0.1.0, plan sha256:4f08ebf8b2b5. It needs bash, but no Bareboat.
 set -u
-# The mark of the run's processes, in their environment. This shell gets it as an argument.
-unset BAREBOAT_RUN
+unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 
 features=' interface modules names output requeue sealed signals_by_file warning watching world ' start=nodes
 ranks_per_node=2 world_size=4 run_apart=user rung=1 site_modules=(cuda/12.4)

@@ -7,11 +7,9 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher mpirun, scheduler slurm
-# Written by Bareboat 0.1.0, plan sha256:18fbe8fc86fc.
-# It needs bash and what `requirements` names, but no Bareboat.
+# Written by Bareboat 0.1.0, plan sha256:18fbe8fc86fc. It needs bash, but no Bareboat.
 set -u
-# The mark of the run's processes, in their environment. This shell gets it as an argument.
-unset BAREBOAT_RUN
+unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 
 features=' mpi_check names requeue sealed watching world ' start=program ranks_per_node=2 world_size=4
 run_apart=user rung=1 launch='mpirun (PRRTE) 5.0.3' rank_says=bareboat-rank

@@ -7,11 +7,9 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher tensorflow, scheduler slurm
-# Written by Bareboat 0.1.0, plan sha256:4a50712cff80.
-# It needs bash and what `requirements` names, but no Bareboat.
+# Written by Bareboat 0.1.0, plan sha256:4a50712cff80. It needs bash, but no Bareboat.
 set -u
-# The mark of the run's processes, in their environment. This shell gets it as an argument.
-unset BAREBOAT_RUN
+unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 
 features=' names output requeue sealed watching world ' start=ranks ranks_per_node=2 world_size=4
 run_apart=user rung=1 world_pauses_s=(2 2 2 2 2 5 5 10 15 15 30 30 60 120 300) BAREBOAT_NODES=2

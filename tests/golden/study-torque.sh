@@ -6,11 +6,9 @@
 #PBS -q long
 #PBS -r y
 # ifca-20261123-120000.0: 2 nodes; 3 runs of each arm: bare, bubblewrap, udocker
-# Written by Bareboat 0.1.0, for the arms of a study.
-# It needs bash and what `requirements` names, but no Bareboat.
+# Written by Bareboat 0.1.0, for the arms of a study. It needs bash, but no Bareboat.
 set -u
-# The mark of the run's processes, in their environment. This shell gets it as an argument.
-unset BAREBOAT_RUN
+unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 
 features='  ' study=/scratch/ada/store/runs/ifca-20261123-120000/points/0 allocation=1 time_limit_s=5400
 metric_files=('/home/ada/digits/out put.json') BAREBOAT_NODES=2

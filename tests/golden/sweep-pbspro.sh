@@ -7,11 +7,9 @@
 #PBS -J 0-5%2
 #PBS -r y
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher ranks, scheduler pbs
-# Written by Bareboat 0.1.0, plan sha256:69df4f080e0f.
-# It needs bash and what `requirements` names, but no Bareboat.
+# Written by Bareboat 0.1.0, plan sha256:69df4f080e0f. It needs bash, but no Bareboat.
 set -u
-# The mark of the run's processes, in their environment. This shell gets it as an argument.
-unset BAREBOAT_RUN
+unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 
 features=' interface names output requeue sealed signals_by_file sweep watching world ' start=ranks
 ranks_per_node=2 world_size=4 run_apart=user rung=1 sweep_names=(BAREBOAT_SWEEP_LR BAREBOAT_SWEEP_SEED)

@@ -255,6 +255,7 @@ CASES: dict[str, Callable[[], Plan | str]] = {
         "gridengine", "ranks", "node", settings={"pe mpi8": "8 64", "gpu": "gpu"}
     ),
     "slurm-srun-delivery": lambda: _mpi("srun", delivery="node", node_scratch="/local/scratch"),
+    "slurm-mpirun-delivery": lambda: _mpi("mpirun", delivery="node", node_scratch="/local/scratch"),
     "bubblewrap-flat": lambda: _plan(FULL),
     "bubblewrap-held": lambda: _plan(FULL, *HELD),
     "bubblewrap-held-no-overlay": lambda: _plan(FULL, *HELD, overlay=False),

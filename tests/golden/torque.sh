@@ -10,11 +10,9 @@
 #PBS -W depend=afterok:17
 #PBS -r y
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher torchrun, scheduler pbs
-# Written by Bareboat 0.1.0, plan sha256:342ee8bf293d.
-# It needs bash and what `requirements` names, but no Bareboat.
+# Written by Bareboat 0.1.0, plan sha256:342ee8bf293d. It needs bash, but no Bareboat.
 set -u
-# The mark of the run's processes, in their environment. This shell gets it as an argument.
-unset BAREBOAT_RUN
+unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 
 features=' interface modules names output requeue sealed signals_by_file warning watching world ' start=nodes
 ranks_per_node=2 world_size=4 run_apart=user rung=1 site_modules=(cuda/12.4)

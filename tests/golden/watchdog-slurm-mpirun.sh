@@ -6,11 +6,9 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher mpirun, scheduler slurm
-# Written by Bareboat 0.1.0, plan sha256:690401c65d7d.
-# It needs bash and what `requirements` names, but no Bareboat.
+# Written by Bareboat 0.1.0, plan sha256:690401c65d7d. It needs bash, but no Bareboat.
 set -u
-# The mark of the run's processes, in their environment. This shell gets it as an argument.
-unset BAREBOAT_RUN
+unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 
 features=' mpi_check names requeue sealed watchdog watching world ' start=program ranks_per_node=2
 world_size=4 run_apart=user rung=1 launch='mpirun (ORTE) 4.1.4' rank_says=bareboat-rank quiet_limit_s=600

@@ -6,11 +6,9 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher ranks, scheduler slurm
-# Written by Bareboat 0.1.0, plan sha256:b969b776a004.
-# It needs bash and what `requirements` names, but no Bareboat.
+# Written by Bareboat 0.1.0, plan sha256:b969b776a004. It needs bash, but no Bareboat.
 set -u
-# The mark of the run's processes, in their environment. This shell gets it as an argument.
-unset BAREBOAT_RUN
+unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 
 features=' interface names output requeue sealed watchdog watching world ' start=ranks ranks_per_node=2
 world_size=4 run_apart=user rung=1 quiet_limit_s=600 look_s=10 units=2 unit_ranks=2 mixed_output=''

@@ -101,11 +101,9 @@ def head(directives: Iterable[str], title: str, origin: str) -> str:
     lines = ["#!/usr/bin/env bash", *directives]
     lines += [f"# {line}" for line in textwrap.wrap(_one_line(title), words.WIDTH - 2)]
     lines += [
-        f"# Written by Bareboat {__version__}, {origin}.",
-        "# It needs bash and what `requirements` names, but no Bareboat.",
+        f"# Written by Bareboat {__version__}, {origin}. It needs bash, but no Bareboat.",
         "set -u",
-        "# The mark of the run's processes, in their environment. This shell gets it as an argument.",
-        "unset BAREBOAT_RUN",
+        "unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument",
     ]
     return "\n".join(lines) + "\n"
 
