@@ -18,7 +18,7 @@ from bareboat.model import Arm, Image, Job, Plan, Record, Site, Study
 from bareboat.runs import directory, provenance, usage
 from bareboat_base import __version__, codec
 from bareboat_base.clock import utc_now
-from bareboat_base.errors import RunError, UsageError
+from bareboat_base.errors import RunError, StoreError, UsageError
 from bareboat_base.files import untrusted
 from bareboat_images.store import LIST_RUNS, Store
 from bareboat_study import quick, sequential, turns
@@ -87,10 +87,17 @@ def find_study(store: Store, job: Job | None) -> Study:
 
 
 def read_study(store: Store, run_id: str) -> Study:
-    """Raises UsageError for a name that is not a study."""
+    """Raises UsageError for a name that is not a study, StoreError for a damaged one."""
     if run_id not in store.runs():
         raise store.missing_run(run_id)
-    return store.read(store.run(run_id) / "study.json", Study)
+    path = store.run(run_id) / "study.json"
+    study = store.read(path, Study)
+    if len({arm.name for arm in study.arms}) != 2 or len(study.arms) != 2:
+        raise StoreError(
+            f"{path} cannot be read: a study has 2 arms of different names, and it has {len(study.arms)}",
+            remedy="restore it from a backup",
+        )
+    return study
 
 
 def read_records(store: Store, study: Study) -> list[Record]:

@@ -14,24 +14,25 @@ from bareboat import access
 from bareboat.model import CaptureRequest, Mount, Study
 from bareboat_base import codec
 from bareboat_base.errors import StoreError, UsageError
+from bareboat_images.store import Store
+from bareboat_study import prove
 from bareboat_study.analysis import analyse
 from bareboat_study.report import render_report
 
 
-@pytest.mark.parametrize("number", [0, 1, 3])
-def test_a_study_without_two_arms_is_one_error(number: int) -> None:
-    design = msgspec.to_builtins(make_study())
-    names = [{**design["arms"][0], "name": f"arm {place}"} for place in range(number)]
-    data = codec.to_json({**design, "arms": names})
+def test_a_study_without_arms_is_one_error() -> None:
+    data = codec.to_json({**msgspec.to_builtins(make_study()), "arms": []})
     with pytest.raises(StoreError, match=r"study\.json cannot be read"):
         codec.from_json(data, Study, what="study.json")
 
 
-def test_arms_of_equal_names_are_one_error() -> None:
-    design = msgspec.to_builtins(make_study())
-    data = codec.to_json({**design, "arms": [design["arms"][0]] * 2})
-    with pytest.raises(StoreError):
-        codec.from_json(data, Study, what="study.json")
+@pytest.mark.parametrize("places", [(0,), (0, 0), (0, 1, 0)])
+def test_a_study_of_other_than_two_arms_is_one_error(places: tuple[int, ...], tmp_path: Path) -> None:
+    store, study = Store(tmp_path), make_study()
+    store.run(study.id).mkdir(parents=True)
+    prove.keep(store, msgspec.structs.replace(study, arms=tuple(study.arms[place] for place in places)))
+    with pytest.raises(StoreError, match="a study has 2 arms of different names"):
+        prove.read_study(store, study.id)
 
 
 def test_a_nul_byte_in_a_path_is_an_error_of_its_key() -> None:

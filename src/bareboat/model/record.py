@@ -225,10 +225,8 @@ class Study(Struct, frozen=True, kw_only=True):
     decided_after: int | UnsetType = UNSET
 
     def __post_init__(self) -> None:
-        if not self.arms or len({arm.name for arm in self.arms}) < len(self.arms):
-            raise ValueError("a study has arms, each with a name of its own")
-        if self.point is UNSET and len(self.arms) != 2:
-            raise ValueError(f"a study of one point has 2 arms, not {len(self.arms)}")
+        if not self.arms:
+            raise ValueError("a study has arms")
 
     @property
     def order_seed(self) -> int:
