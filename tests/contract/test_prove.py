@@ -98,9 +98,9 @@ def test_the_arms_take_turns_and_never_train_at_once(place: Path, work: Path) ->
 
 
 def _first(study: Study, run: int, block: int) -> int:
-    from bareboat_study.runs import order
+    from bareboat_study.turns import windows
 
-    return order(study, run, block)[0]
+    return windows(study, run, block)[0]
 
 
 def test_a_slowdown_of_10_percent_in_one_arm_is_called_different(place: Path, work: Path) -> None:

@@ -16,9 +16,10 @@ import pytest
 
 from bareboat import access
 from bareboat.cli.main import main
-from bareboat.model import PackedFile, StoredCapture
 from bareboat_base import codec
 from bareboat_images import lease
+from bareboat_images.formats.packed import PackedFile
+from bareboat_images.model import StoredCapture
 from bareboat_images.oci.source import Descriptor
 from bareboat_images.store import VERSION, Store
 from bareboat_images.transfer.spool import Spool

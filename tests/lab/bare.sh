@@ -117,7 +117,7 @@ checkout() { # SUITE
   chmod 644 "$home/bundle"
   enter "$1" 'rm -rf old && { [ ! -e bareboat ] || mv bareboat old; }
     git -c init.defaultBranch=main -c advice.detachedHead=false clone --quiet bundle bareboat || exit
-    if cmp -s old/locks/test.txt bareboat/locks/test.txt && mv old/.venv-test bareboat; then
+    if [ -e old/.venv-test/.ready ] && cmp -s old/locks/test.txt bareboat/locks/test.txt && mv old/.venv-test bareboat; then
       touch bareboat/.venv-test/.ready
     fi
     rm -rf old'

@@ -10,7 +10,7 @@ from builders import make_image, make_job, make_rootfs, make_site
 
 from bareboat.model import Topology
 from bareboat.plan import plan
-from bareboat.render import world
+from bareboat.render import subject
 from bareboat.runs import transports
 
 IMAGE = make_image()
@@ -18,12 +18,10 @@ NOTHING_SEEN = "4 ranks, and no connection between them was seen in the first 20
 
 
 def groups(folder: Path, *units: str, ranks: int = 4) -> str:
-    job = make_job(topology=Topology(ranks_per_node=ranks), launcher="ranks")
-    made = plan(job, IMAGE, make_rootfs(IMAGE), make_site(cpus=8))
     (folder / "world").mkdir()
     for unit, looks in enumerate(units):
         (folder / "world" / f"looks.{unit}").write_text(looks)
-    script = "\n".join([f"world_size={ranks}", *world.functions(made), "world_groups\n"])
+    script = "\n".join([f"world_size={ranks}", subject("common"), subject("world"), "world_groups\n"])
     done = subprocess.run(
         ["bash", "-uc", script], env={"BAREBOAT_CONTROL": str(folder), "PATH": "/usr/bin:/bin"},
         capture_output=True, text=True, check=True,
@@ -79,7 +77,7 @@ def test_groups(tmp_path: Path, units: list[str], said: str) -> None:
 def test_what_is_watched(ranks: int, launcher: str | None, is_watched: bool) -> None:
     job = make_job(topology=Topology(ranks_per_node=ranks), launcher=launcher)
     made = plan(job, IMAGE, make_rootfs(IMAGE), make_site(cpus=8))
-    assert world.is_watched(made) is is_watched
+    assert (made.watches_world is True) is is_watched
     assert any(decision.subject == "world" for decision in made.decisions) is is_watched
 
 
