@@ -14,9 +14,12 @@ Source: Jennison and Turnbull (1999), Group Sequential Methods with Applications
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from bareboat.model import Study
-from bareboat_study.statistics import OPEN, Comparison
+
+if TYPE_CHECKING:
+    from bareboat_study.statistics import Comparison
 
 MOST_LOOKS = 4
 #: Fewer runs decide nothing at the level of a look.
@@ -49,6 +52,8 @@ def confidence(study: Study) -> float:
 def runs_to_judge(study: Study, done: int, judge: Callable[[int], Comparison | None]) -> int | None:
     """The number of runs that the verdict is made of: of the first look that decides, or of the last one;
     None: the study goes on. `done`: complete runs; `judge`: of the first runs, so many."""
+    from bareboat_study.statistics import OPEN  # here, because designs are also read without numpy
+
     planned = looks(study.job.prove.repeats) if is_sequential(study) else (study.job.prove.repeats,)
     for runs in planned:
         if done < runs:

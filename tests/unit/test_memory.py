@@ -90,9 +90,9 @@ def test_grid_engine_s_complexes_and_queues() -> None:
 def test_pbs_and_lsf_queues() -> None:
     """Of their manuals."""
     queue = "Queue: batch\n    queue_type = Execution\n    enabled = True\n    started = True\n    {}\n"
-    (found,) = pbs._queues(queue.format("default_chunk.mem = 2gb"), [])
+    (found,) = pbs._queues(queue.format("default_chunk.mem = 2gb"), "", "", [])
     assert found.default_memory == DefaultMemory(bytes=2 << 30, per="node", setting="default_chunk.mem = 2gb")
-    assert pbs._queues(queue.format("resources_default.mem = 0b"), [])[0].default_memory is None
+    assert pbs._queues(queue.format("resources_default.mem = 0b"), "", "", [])[0].default_memory is None
     shown = "QUEUE: normal\n\nDEFAULT LIMITS:\n MEMLIMIT\n      2 G\n\nMAXIMUM LIMITS:\n MEMLIMIT\n  9 G\n"
     assert lsf._default_memory(shown)["normal"].bytes == 2 << 30
     assert lsf._default_memory("QUEUE: idle\n  -- no limits\n") == {}

@@ -99,7 +99,7 @@ def test_what_the_job_sets_stands_above_a_setting() -> None:
 
 def test_what_mpirun_exports_is_taken_from_the_ranks() -> None:
     made = planned(image("mpi4py", mpis=(OPENMPI,), users=MPI4PY), launcher="mpirun", host=(OPENMPI,))
-    (taken,) = (line for line in made.prelude.splitlines() if line.startswith("unset "))
+    (taken,) = (line for line in made.prelude.replace("\\\n", "").splitlines() if line.startswith("unset "))
     assert {"LD_LIBRARY_PATH", "OMPI_MCA_mca_base_component_path"} <= set(taken.split())
     assert made.program[0] == "/usr/bin/mpirun"
 
