@@ -164,8 +164,12 @@ def flux(words):
     match words:
         case ["version"]:
             print("commands:    \t\t0.60.0\nlibflux-core:\t\t0.60.0")
-        case ["queue", "list", *_]:
-            print("batch*|✔|✔")
+        case ["--parent", *rest]:
+            flux(rest)
+        case ["queue", "list", "-n", "-o", _]:
+            print("batch*|y|y|1800.0|inf|0-inf|0|inf|0-inf")
+        case ["resource", "list", *_]:
+            print("all|3|12|0|n[1-3]")
         case ["batch", *rest]:
             log = next(word for word in rest if word.startswith("--output=")).removeprefix("--output=")
             print(flux_id(hand_over(log, pathlib.Path(rest[-1]).read_text(), "flux")))
@@ -187,13 +191,14 @@ def flux(words):
                         task.terminate()
                 time.sleep(0.1)
             sys.exit(max(codes))
-        case ["jobs", *rest]:
-            for job in jobs(word for word in rest if word[0] != "-"):
-                code = state(job)
-                told = (
-                    "RUN||" if code == "running" else f"INACTIVE|{'COMPLETED' if code == '0' else 'FAILED'}|"
-                )
-                print(f"{flux_id(job.name)}|{told}127.0.0.[1-2]|")
+        case ["jobs", "-n", "-o", _, *numbers]:
+            for job in jobs(numbers):
+                code, nodes = state(job), "127.0.0.[1-2]"
+                fields = ["RUN", "", nodes, nodes, "", "", "", "", "", "", ""]
+                if code != "running":
+                    result = "COMPLETED" if code == "0" else "FAILED"
+                    fields = ["INACTIVE", result, nodes, nodes, "False", "", "", "", f"Exit {code}", code, ""]
+                print("|".join([flux_id(job.name), *fields]))
         case ["cancel", *rest]:
             end(rest)
         case _:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from bareboat_base.errors import ImageError
 
@@ -13,8 +14,7 @@ RATIO_FROM_BYTES = 100_000_000
 _BLOCK = 512
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(Struct, frozen=True, kw_only=True):
     """What one layer may unpack to. `max_ratio` applies after the first 100 MB.
 
     Deflate reaches at most 1032:1 (https://zlib.net/zlib_tech.html), and only for zeros: at 1000:1 a layer
