@@ -69,8 +69,12 @@ def _commands(plan: Plan) -> Iterator[str]:
         check, before_check = words.groups(plan.mpi_check), _variables(plan.mpi_check)
         shared = next((n for n, (a, b) in enumerate(zip(job, check, strict=False)) if a != b), 0)
         if shared > 1 and before == before_check:
-            yield _function("container", before + words.lines([*start, *job[:shared], '"$@"']) + "\n")
-            start, job, check, before, before_check = ["container"], job[shared:], check[shared:], "", ""
+            # Bash expands the arguments of the container before it runs: what they need is set before that.
+            is_inside = not any("passed[@]" in each for each in (*job[shared:], *check[shared:]))
+            inside = before if is_inside else ""
+            yield _function("container", inside + words.lines([*start, *job[:shared], '"$@"']) + "\n")
+            start, job, check = ["container"], job[shared:], check[shared:]
+            before = before_check = "" if is_inside else before
         yield _function("check_command", before_check + words.lines([*start, *check]) + "\n")
     yield _function("job_command", before + words.lines([*start, *job]) + "\n")
 

@@ -105,7 +105,6 @@ def add_digest(parser: argparse.ArgumentParser) -> None:
 
 
 def limits(context: Context) -> Limits:
-    import dataclasses
 
     from bareboat_images.tar.limits import Limits
 
@@ -116,7 +115,7 @@ def limits(context: Context) -> Limits:
         "max_ratio": options.max_ratio,
     }
     given = {name: value for name, value in asked.items() if value is not None}
-    return dataclasses.replace(Limits(), **given)
+    return Limits(**given)
 
 
 def find(context: Context, text: str) -> Image:
