@@ -98,7 +98,6 @@ def _base(
     """A base image: of the store, or pulled. It passes the same checks as the image of a job. `local`: the
     file or directory of this machine that holds it. A name is never the path of a file."""
     from bareboat_images.oci.reference import parse
-    from bareboat_images.transfer import current
 
     found = local
     if local is None:
@@ -107,8 +106,12 @@ def _base(
         if image is not None and images.to_check(session, shown, image) is None:
             return image
         found = parse(name, folder=session.folder)
-    elif (pulled := current.current(local, session.store, reach, machine=machine)) is not None:
-        return pulled.image
+    else:
+        from bareboat_images.transfer import current  # here, because repeated builds do not need it
+
+        pulled = current.current(local, session.store, reach, machine=machine)
+        if pulled is not None:
+            return pulled.image
     assert found is not None
     if session.settings["require_digest"]:
         from bareboat_images.transfer.pinning import check_reference
