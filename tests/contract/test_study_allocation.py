@@ -20,7 +20,7 @@ from tools import tool
 from bareboat.model import Arm, Job, MetricRequest, ProveRequest, Record, SchedulerFacts, Study, Topology
 from bareboat_base.errors import RunError, StoreError
 from bareboat_images.store import Store
-from bareboat_study import allocation, collection, prove, runs
+from bareboat_study import allocation, collection, prove, turns
 
 SITE = make_site(schedulers=(SchedulerFacts(name="slurm", version="1"),))
 #: What a point of a study is called.
@@ -100,7 +100,7 @@ def test_each_run_has_all_arms_in_the_order_of_its_seed(store: Store) -> None:
         for number in range(4)
         for each in sorted((one for one in found if one.run == number), key=lambda one: one.position)
     ]
-    assert order == [arm for number in range(4) for arm in runs.order(study, number, -1)]
+    assert order == [arm for number in range(4) for arm in turns.starts(study, number)]
     assert list(map(int, (store.root.parent / "order").read_text().split())) == order
     assert all(each.wall_s >= 0.02 for each in found if each.arm != "arm 2")
     assert found[0].scheduler == "slurm"
