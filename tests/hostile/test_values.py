@@ -104,7 +104,7 @@ def test_flags_beside_resume(capsys: pytest.CaptureFixture[str], home: Path) -> 
     store = Store(home / "store")
     study = make_study(id=store.new_run("digits"))
     store.write(store.run(study.id) / "study.json", codec.to_json(study))
-    seed = study.job.prove.seed
+    seed = study.order_seed
     resume = ["prove", "--resume", study.id, "--dry-run", "--json"]
     assert main([*resume, "--seed", str(seed)]) == 0
     out = json.loads(capsys.readouterr().out)

@@ -240,7 +240,8 @@ def _check_unchanged(options: argparse.Namespace, study: Study) -> None:
         "env_from": [name for name in options.env_from or () if name in job.environment_from],
         "quick": job.prove.quick is True,
         "until_decided": job.prove.until_decided is True,
-        **{name: getattr(job.prove, name) for name in ("repeats", "margin", "confidence", "seed")},
+        "seed": study.order_seed,
+        **{name: getattr(job.prove, name) for name in ("repeats", "margin", "confidence")},
     }
     for name in (*designed, "policy", "require_digest"):
         asked = getattr(options, name)
