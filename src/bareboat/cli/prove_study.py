@@ -149,9 +149,13 @@ def _check_unchanged(context: Context, found: Matrix) -> None:
 
     options = context.options
     job = matrix.points(context.store, found)[0].job
-    same = {"scheduler": job.scheduler, "python": job.capture.python, "image": job.image}
+    same: dict[str, object] = {
+        "scheduler": job.scheduler,
+        "python": job.capture.python,
+        "image": job.image,
+        "seed": found.order_seed,
+    }
     same |= {name: getattr(found.prove, name) for name in ("repeats", "margin", "confidence")}
-    same["seed"] = found.order_seed
     queued = registry.is_queued(job.scheduler)
     for name in _DESIGN:
         asked = getattr(options, name, None)
