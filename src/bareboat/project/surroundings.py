@@ -6,13 +6,14 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from bareboat.captures.interpreter import Interpreter
 from bareboat.project.code import Argument, Code
-from bareboat_base.files import untrusted
+from bareboat_base.files import links, untrusted
+from bareboat_base.paths import lies_in
 
 #: Lists of packages -> the command that installs from them.
 _LISTS = {
@@ -184,21 +185,22 @@ def places(top: Path, code: Code, home: str) -> tuple[Place, ...]:
 
     def add(path: str, why: str, *, writable: bool = False) -> None:
         full = os.path.normpath(os.path.expanduser(path))
-        if not full.startswith("/") or _inside(full, str(top)) or not full.isprintable() or ":" in full:
+        if not full.startswith("/") or lies_in(full, str(top)) or not full.isprintable() or ":" in full:
             return
-        if full in ("/", home) or (_SYSTEM.fullmatch(full) and not _inside(full, home)):
+        if full in ("/", home) or (_SYSTEM.fullmatch(full) and not lies_in(full, home)):
             return
-        shown = "~" + full[len(home) :] if _inside(full, home) else full
+        shown = "~" + full[len(home) :] if lies_in(full, home) else full
         found.setdefault(full, Place(path=shown, why=why, writable=writable, exists=os.path.exists(full)))
 
-    for name, target in _links(top):
-        add(target, f"{name} is a link to it")
+    for name, target in links.leading_out(top):
+        if name not in _VENVS:
+            add(target, f"{name} is a link to it")
     for argument in code.arguments:
         if (text := argument.text) and text.startswith(("/", "~/")):
             add(text, f"default of {argument.name}", writable=is_output(argument))
     for text in sorted(code.paths):
         full = os.path.normpath(os.path.expanduser(text))
-        if os.path.isdir(full) and (_inside(full, home) or not _MENTIONED.fullmatch(full)):
+        if os.path.isdir(full) and (lies_in(full, home) or not _MENTIONED.fullmatch(full)):
             add(text, "the code names it")
     for package, folder in _CACHES.items():
         if package in code.packages:
@@ -222,21 +224,3 @@ def checkpoints(top: Path) -> tuple[str, ...]:
     except OSError:
         return ()
     return tuple(name for name in names if name.isprintable())[:5]
-
-
-def _links(top: Path) -> Iterator[tuple[str, str]]:
-    """Links at the project's top that lead out of it."""
-    inside = os.path.realpath(top)
-    try:
-        with os.scandir(top) as entries:
-            links = sorted((entry.name, entry.path) for entry in entries if entry.is_symlink())
-    except OSError:
-        return
-    for name, path in links:
-        target = os.path.realpath(path)
-        if os.path.exists(target) and not _inside(target, inside) and name not in _VENVS:
-            yield name, target
-
-
-def _inside(path: str, folder: str) -> bool:
-    return path == folder or path.startswith(folder.rstrip("/") + "/")

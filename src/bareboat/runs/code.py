@@ -12,7 +12,7 @@ from pathlib import Path
 from bareboat.model import CodeFacts, Job
 from bareboat.model.provenance import Code, CodeFile
 from bareboat.runs import repository
-from bareboat_base.files import untrusted
+from bareboat_base.files import links, untrusted
 from bareboat_base.paths import lies_in
 
 #: Limits on what is read before a run: files, the size of one, and of all.
@@ -60,26 +60,19 @@ def facts(job: Job, home: str) -> CodeFacts:
             submits = match[1], path
         for word in _PATHS.findall(text):
             named.setdefault(word, f"{path} names it")
-    outside = dict(_links(folder))
+    outside = {
+        target: f"the link {name} leads to it"
+        for name, target in links.leading_out(folder)
+        # Virtual environments are captured.
+        if name.isprintable()
+        and not os.path.lexists(os.path.join(target, "pyvenv.cfg"))
+        and _is_outside(target, folder, "")
+    }
     for word, reason in named.items():
         full = os.path.normpath(folder / os.path.expanduser(word))
         if _OF_CONTAINERS.fullmatch(full) is None and _is_outside(full, folder, home):
             outside.setdefault(full, reason)
     return CodeFacts(compiles=compiles, outside=tuple(outside.items())[:_MOST_PATHS], submits=submits)
-
-
-def _links(folder: Path) -> Iterator[tuple[str, str]]:
-    """Where links in the directory lead that leave it. Virtual environments are captured."""
-    try:
-        with os.scandir(folder) as entries:
-            links = sorted(entry.name for entry in entries if entry.is_symlink())
-    except OSError:
-        return
-    for name in links:
-        target = os.path.realpath(folder / name)
-        is_environment = os.path.lexists(os.path.join(target, "pyvenv.cfg"))
-        if not is_environment and name.isprintable() and _is_outside(target, folder, ""):
-            yield target, f"the link {name} leads to it"
 
 
 def _is_outside(path: str, folder: Path, home: str) -> bool:

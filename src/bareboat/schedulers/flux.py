@@ -19,12 +19,11 @@ from bareboat.schedulers.tool_output import (
     found_job_id,
     name_in,
     number_or_none,
-    output_tail,
+    rejected,
     unanswered,
     unresponsive,
     version_in,
 )
-from bareboat_base.errors import PlanError
 
 _RESULTS = {
     "COMPLETED": JobState.COMPLETED,
@@ -148,10 +147,7 @@ class Flux(Scheduler):
 
     def job_id(self, outcome: Outcome) -> str:
         if not outcome.ok:
-            remedy = next(
-                remedy for pattern, remedy in _REJECTIONS if re.search(pattern, outcome.stderr, re.IGNORECASE)
-            )
-            raise PlanError("Flux rejected the job", context=output_tail(outcome), remedy=remedy)
+            raise rejected(self.TITLE, outcome, _REJECTIONS)
         return found_job_id(outcome, r"^([ƒf]\w+|\d+)\s*$")
 
     def queries(self, job_ids: Sequence[str]) -> tuple[Query, ...]:

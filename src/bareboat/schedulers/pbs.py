@@ -52,13 +52,12 @@ from bareboat.schedulers.tool_output import (
     name_in,
     number_or_none,
     odd_lines,
-    output_tail,
     pairs,
+    rejected,
     unanswered,
     unresponsive,
     version_in,
 )
-from bareboat_base.errors import PlanError
 
 _STATES = {
     "Q": JobState.PENDING,
@@ -224,10 +223,7 @@ class PBS(Scheduler):
 
     def job_id(self, outcome: Outcome) -> str:
         if not outcome.ok:
-            remedy = next(
-                remedy for pattern, remedy in _REJECTIONS if re.search(pattern, outcome.stderr, re.IGNORECASE)
-            )
-            raise PlanError("PBS rejected the job", context=output_tail(outcome), remedy=remedy)
+            raise rejected(self.TITLE, outcome, _REJECTIONS)
         return found_job_id(outcome, r"^(\d+(?:\[\d*\])?(?:\.[\w.-]+)?)\s*$")
 
     def queries(self, job_ids: Sequence[str]) -> tuple[Query, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from bareboat.model import Outcome, SchedulerFacts
-from bareboat_base.errors import ToolError
+from bareboat_base.errors import PlanError, ToolError
 from bareboat_base.printable import one_line
 
 T = TypeVar("T")
@@ -107,6 +107,13 @@ def check_answered(outcome: Outcome, forgotten: str) -> None:
             context=output_tail(outcome),
             remedy=" ".join(outcome.argv[:2]),
         )
+
+
+def rejected(title: str, outcome: Outcome, remedies: Sequence[tuple[str, str]]) -> PlanError:
+    """The error for a job that a scheduler rejected, with the remedy of the first pattern in what it printed.
+    The last pattern fits everything."""
+    remedy = next(fix for pattern, fix in remedies if re.search(pattern, outcome.stderr, re.IGNORECASE))
+    return PlanError(f"{title} rejected the job", context=output_tail(outcome), remedy=remedy)
 
 
 def found_job_id(outcome: Outcome, pattern: str) -> str:

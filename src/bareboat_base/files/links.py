@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from bareboat_base.paths import lies_in
 
 #: As many as Linux follows.
 MOST_LINKS = 40
@@ -45,3 +48,17 @@ def follow(
 
 def _parts(path: str) -> list[str]:
     return [part for part in reversed(path.split("/")) if part not in ("", ".")]
+
+
+def leading_out(directory: Path) -> Iterator[tuple[str, str]]:
+    """The links in a directory that leave it, by name, each with its existing target without links."""
+    inside = os.path.realpath(directory)
+    try:
+        with os.scandir(directory) as entries:
+            links = sorted((entry.name, entry.path) for entry in entries if entry.is_symlink())
+    except OSError:
+        return
+    for name, path in links:
+        target = os.path.realpath(path)
+        if os.path.exists(target) and not lies_in(target, inside):
+            yield name, target
