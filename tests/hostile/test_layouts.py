@@ -186,7 +186,12 @@ ARCHIVES: dict[str, tuple[bytes, Transport, str]] = {
         AS_OCI,
         "gives the size -5 bytes",
     ),
-    "manifest is another": (tar_of(OCI | {MANIFEST: OTHER.manifest}), AS_OCI, "not match its digest"),
+    "manifest is another": (tar_of(OCI | {MANIFEST: OTHER.manifest}), AS_OCI, "bytes and should have"),
+    "manifest is another of its length": (
+        tar_of(OCI | {MANIFEST: b"{}".ljust(len(ONE.manifest))}),
+        AS_OCI,
+        "not match its digest",
+    ),
     "manifest is missing": (tar_of(without(OCI, MANIFEST)), AS_OCI, f"lacks {ONE.digest}"),
     "manifest is huge": (tar_of(document(BOMB)), AS_OCI, "more than the 4,194,304"),
     "manifest is deep": (tar_of(document(DEEP)), AS_OCI, "cannot be read"),
@@ -306,6 +311,10 @@ FOLDERS: dict[str, tuple[Callable[[Path], object], str]] = {
     "manifest is a fifo": (replaced(MANIFEST, os.mkfifo), "is not a file"),
     "manifest is another": (
         lambda folder: (folder / MANIFEST).write_bytes(b"{}"),
+        "has 2 bytes and should have",
+    ),
+    "manifest is another of its length": (
+        lambda folder: (folder / MANIFEST).write_bytes(b"{}".ljust(len(ONE.manifest))),
         "not match its digest",
     ),
     "manifest is huge": (lambda folder: os.truncate(folder / MANIFEST, 2**40), "more than the 4,194,304"),

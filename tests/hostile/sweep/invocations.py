@@ -568,7 +568,6 @@ _STUDIES = {
     "arms: an unknown key": ("[arms]\na = {}\nb = {engin = 1}\n", "engin"),
     "arms: an unknown engine": ("[arms]\na = {}\nb = {engine = 'dockr'}\n", "dockr"),
     "arms: a name with control characters": ('[arms]\na = {}\n"b\\u0007" = {}\n', "arm"),
-    "arms: the same": ("[arms]\na = {engine = 'native'}\nb = {engine = 'native'}\n", "arm"),
     "metrics: a number": ("metrics = 1\n", "metrics"),
     "metrics: no source": ("[metrics.a]\n", "metrics.a"),
     "metrics: not an expression": ("[metrics.a]\npattern = '('\n", "metrics.a.pattern"),
