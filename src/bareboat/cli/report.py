@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from bareboat.cli import console, report_export, report_trackers
+from bareboat.cli import console, report_export, report_tensorboard
 from bareboat.cli.common import Context, add_common
 from bareboat.cli.libraries import check_library
 from bareboat.cli.report_export import Request
@@ -34,7 +34,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "-o", "--output", metavar="FILE", help="path of the page, or of the file of one other format"
     )
     report_export.add(parser)
-    report_trackers.add(parser)
+    report_tensorboard.add(parser)
 
 
 def run(context: Context) -> int:
@@ -45,10 +45,10 @@ def run(context: Context) -> int:
     request = report_export.read(options, lambda name: _is_run(store, submission.find(store, name)))
     if not options.runs and options.output is not None:
         raise UsageError("--output requires a study", remedy=EXAMPLE.partition("\n")[0])
-    if not options.runs and not request.formats and not report_trackers.asked(options):
+    if not options.runs and not request.formats and options.tensorboard is None:
         return show_all(context)
     report_export.check(context, request)
-    report_trackers.check(options)
+    report_tensorboard.check(options)
     if not options.runs:
         options.runs = [_newest_study(context, request)]
     from bareboat.runs import sweeps
@@ -69,21 +69,21 @@ def run(context: Context) -> int:
             )
         from bareboat.cli import report_run, report_sweep
 
-        report_trackers.write(context, runs)
+        report_tensorboard.write(context, runs)
         if is_sweep:
             return report_sweep.run(context, name, request)
         return report_run.run(context, name, request)
     if any(matrix.is_matrix(store, name) for name in runs):
         from bareboat.cli import report_change, study_result
 
-        report_trackers.write(context, runs)
+        report_tensorboard.write(context, runs)
         if len(runs) == 2 and all(matrix.is_matrix(store, name) for name in runs):
             check_library()
             return report_change.run(context, (runs[0], runs[1]), request)
         return study_result.run(context, runs, request)
     check_library()
     found = report_export.read_studies(context, runs)
-    report_trackers.write(context, runs)
+    report_tensorboard.write(context, runs)
     if len(found) == 2 and not request.formats:
         from bareboat.cli import report_change
 
@@ -125,7 +125,8 @@ def _newest_study(context: Context, request: Request) -> str:
             if not context.options.quiet:
                 console.note(f"study {run_id} (the newest)")
             return run_id
-    flags = [f"--{name}" for name in (*request.formats, *report_trackers.asked(context.options))]
+    flags = [f"--{name}" for name in request.formats]
+    flags += ["--tensorboard"] * (context.options.tensorboard is not None)
     raise UsageError(
         f"{' '.join(flags)}: no study is in the store yet", remedy="bareboat prove train.py; or name a run"
     )

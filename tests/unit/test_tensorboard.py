@@ -1,4 +1,4 @@
-"""Series of runs for TensorBoard, MLflow and W&B, written by their libraries and read back."""
+"""Series of runs for TensorBoard, written by its libraries and read back."""
 
 from __future__ import annotations
 
@@ -12,15 +12,20 @@ from pathlib import Path
 
 import pytest
 
-from bareboat.cli import report_trackers
 from bareboat.cli.main import main
 from bareboat_base.errors import UsageError
-from bareboat_study import report_series, report_tracking
+from bareboat_study import report_series, tensorboard
 from bareboat_study.report_series import Point, Series
-from bareboat_study.report_tracking import Tracked
+from bareboat_study.tensorboard import Tracked
 
-LAB = Path(os.environ.get("BAREBOAT_LAB", "/opt/bareboat-lab")) / "frameworks" / "wandb" / "bin" / "python"
-SOURCE = Path(report_tracking.__file__).parents[1]
+LAB = (
+    Path(os.environ.get("BAREBOAT_LAB", "/opt/bareboat-lab"))
+    / "frameworks"
+    / "tensorboard"
+    / "bin"
+    / "python"
+)
+SOURCE = Path(tensorboard.__file__).parents[1]
 METER = """
 import bareboat_meter
 meter = bareboat_meter.Meter(samples_per_step=8)
@@ -97,7 +102,6 @@ def test_what_the_meter_did_not_write_is_ignored(tmp_path: Path) -> None:
 def tracked(name: str = "train-1") -> Tracked:
     return Tracked(
         name=name,
-        group="grid/1",
         began_s=1_700_000_000,
         parameters={"lr": "0.1", "odd name!": "<b>|"},
         results={"loss": 0.25, "bad": math.nan},
@@ -109,11 +113,11 @@ def tracked(name: str = "train-1") -> Tracked:
     )
 
 
-def test_names_are_of_letters_that_every_tracker_accepts() -> None:
-    assert report_tracking.name_of(Series("a/b:c", 3, ())) == "a_b_c/rank-3"
-    assert report_tracking.plain("x" * 500) == "x" * 200
-    assert report_tracking.plain("") == "_"
-    assert [p[0] for p in report_tracking.points(tracked().series[0])] == [1, 3]
+def test_names_are_of_letters_that_tensorboard_accepts() -> None:
+    assert tensorboard.name_of(Series("a/b:c", 3, ())) == "a_b_c/rank-3"
+    assert tensorboard.plain("x" * 500) == "x" * 200
+    assert tensorboard.plain("") == "_"
+    assert [p[0] for p in tensorboard.points(tracked().series[0])] == [1, 3]
 
 
 def events(folder: Path) -> dict[str, list[tuple[int, float]]]:
@@ -134,7 +138,7 @@ def events(folder: Path) -> dict[str, list[tuple[int, float]]]:
 
 def test_tensorboard_reads_what_was_written(tmp_path: Path) -> None:
     pytest.importorskip("tensorboardX")
-    report_tracking.write("tensorboard", [tracked()], tmp_path)
+    tensorboard.write([tracked()], tmp_path)
     found = events(tmp_path / "train-1")
     assert found["loss/rank-0"] == [(1, 1.0), (3, 0.25)]
     assert found["memory_bytes"] == [(0, 1e9)]
@@ -154,16 +158,15 @@ def test_the_series_of_a_run_are_written_by_the_verb(metered: str, tmp_path: Pat
     assert main(["report", metered, "--tensorboard", "tb", "--force"]) == 0
 
 
-@pytest.mark.parametrize("tracker", report_trackers.NAMES)
 def test_a_library_that_is_not_installed_is_named_with_its_command(
-    tracker: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
-    monkeypatch.setattr(report_tracking, "find_spec", lambda _: None)
+    monkeypatch.setattr(tensorboard, "find_spec", lambda _: None)
     monkeypatch.chdir(tmp_path)
-    assert main(["report", "any", f"--{tracker}", "out"]) == 2
+    assert main(["report", "any", "--tensorboard", "out"]) == 2
     err = capsys.readouterr().err
-    assert f"not installed, but required for --{tracker}" in err
-    assert f"pip install {tracker}" in err
+    assert "not installed, but required for --tensorboard" in err
+    assert "pip install tensorboard" in err
     assert not Path("out").exists()
 
 
@@ -171,51 +174,36 @@ def test_a_library_s_own_error_is_one_message(tmp_path: Path, monkeypatch: pytes
     def fail(*_: object) -> None:
         raise RuntimeError("proto\nmismatch")
 
-    monkeypatch.setattr(report_tracking, "check", lambda _: None)
-    monkeypatch.setattr(report_tracking, "find_spec", lambda _: True)
-    monkeypatch.setitem(report_tracking._WRITERS, "mlflow", fail)
-    with pytest.raises(UsageError, match="mlflow failed: proto mismatch"):
-        report_tracking.write("mlflow", [tracked()], tmp_path)
+    monkeypatch.setattr(tensorboard, "find_spec", lambda _: True)
+    monkeypatch.setattr(tensorboard, "_summary_writer", fail)
+    with pytest.raises(UsageError, match="tensorboardX failed: proto mismatch"):
+        tensorboard.write([tracked()], tmp_path)
 
 
 READ_BACK = """
 import math, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from bareboat_study import report_tracking
+from bareboat_study import tensorboard
 from bareboat_study.report_series import Point, Series
-run = report_tracking.Tracked(name="train-1", group="grid/1", began_s=1_700_000_000, parameters={"lr": "0.1"},
+run = tensorboard.Tracked(name="train-1", began_s=1_700_000_000, parameters={"lr": "0.1"},
     results={"loss": 0.25, "bad": math.nan}, series=[Series("loss", 0, (Point(1, 1.0), Point(3, 0.25)))])
 top = Path.cwd()
-for name in ("tensorboard", "mlflow", "wandb"):
-    report_tracking.write(name, [run], top / name)
+tensorboard.write([run], top / "tensorboard")
 
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 events = EventAccumulator(str(top / "tensorboard" / "train-1")); events.Reload()
 assert [(e.step, e.value) for e in events.Scalars("loss/rank-0")] == [(1, 1.0), (3, 0.25)]
 assert events.Tags()["tensors"] == ["run/text_summary"]
 
-import mlflow
-client = mlflow.MlflowClient(tracking_uri=(top / "mlflow").as_uri())
-(experiment,) = [e for e in client.search_experiments() if e.name == "grid_1"]
-(found,) = client.search_runs([experiment.experiment_id])
-assert found.data.params == {"lr": "0.1"}, found.data.params
-assert found.data.metrics["result.loss"] == 0.25
-history = client.get_metric_history(found.info.run_id, "loss.rank-0")
-assert sorted((m.step, m.value) for m in history) == [(1, 1.0), (3, 0.25)]
-
-(folder,) = (top / "wandb" / "wandb").glob("offline-run-*")
-(log,) = folder.glob("run-*.wandb")
-data = log.read_bytes()
-assert b"loss/rank-0" in data and b"train-1" in data
 print("read back")
 """
 
 
 @pytest.mark.frameworks
-def test_the_trackers_own_readers_find_the_runs(tmp_path: Path) -> None:
+def test_tensorboard_s_own_reader_finds_the_runs(tmp_path: Path) -> None:
     if not LAB.exists():
-        pytest.skip("tests/lab/frameworks.sh --all installs the trackers")
+        pytest.skip("tests/lab/frameworks.sh --all installs TensorBoard")
     done = subprocess.run(
         [LAB, "-c", READ_BACK, SOURCE],
         cwd=tmp_path,
