@@ -147,10 +147,6 @@ def test_the_command_of_the_image_has_no_password(builds: Builds) -> None:
         (("--apt-mirror", "deb=http://m.site"), "is not a URL"),
         (("--ca-bundle", "none.pem"), "none.pem"),
         (("--ca-bundle", "/bin/sh"), "certificate"),
-        (
-            ("--pip-index", "http://i.site", "--builder", "podman"),
-            "--pip-index does not work with --builder podman",
-        ),
     ],
 )
 def test_what_is_no_index_or_bundle_is_refused(builds: Builds, flags: tuple[str, ...], said: str) -> None:

@@ -153,36 +153,6 @@ def test_the_image_is_that_of_buildah(builds: Builds, peer: Peer, name: str) -> 
     assert configuration.compare(*(settings(builds, each) for each in made)) == []
 
 
-def test_buildah_builds_on_request(builds: Builds, peer: Peer) -> None:
-    """A program that checks its chown; the name and the errors are as for our own builds."""
-    text = (
-        "FROM localhost/base\nARG V=0\n"
-        "RUN touch /x && chown app /x && test $(stat -c %u /x) = 1000 && echo $V > /v\n"
-    )
-    context = builds.context(text)
-    said = builds.build(text.replace("localhost/base", "base"), {}, code=1)  # not with one user ID
-    assert "RUN exited with code 1" in said.err
-    builds.variables.update(peer.environment | {"BUILDAH_ISOLATION": "chroot"})
-    flags = ("--builder", "buildah", "--build-arg", "V=7", "-t", "peer:1")
-    pins = len(builds.store.pins())
-    try:
-        builds.bareboat("image", "build", *flags, context)
-        assert builds.bareboat("run", "--image", "peer:1", "--", "cat", "/v").out == "7\n"
-        (context / "Dockerfile").write_text(text + "RUN echo oops; exit 3\n")
-        said = builds.bareboat("image", "build", *flags, context, code=1)
-        (context / "Dockerfile").write_text("Bootstrap: docker\nFrom: base\n")
-        refused = builds.bareboat("image", "build", *flags, context, code=2)
-    finally:
-        builds.variables.clear()
-    assert "buildah bud exited with code" in said.err
-    assert "oops" in said.err
-    assert "definition files" in refused.err
-    image = builds.store.image("peer:1")
-    assert (image.reference, "--builder buildah" in image.built) == ("", True)
-    assert len(builds.store.pins()) == pins
-    assert not any((builds.store.root / "tmp").iterdir())
-
-
 TEXT = """FROM base AS build
 RUN mkdir -p /opt/app/bin && printf '#!/bin/sh\\necho $GREETING from $0\\n' > /opt/app/bin/greet
 RUN chmod 755 /opt/app/bin/greet && ln /opt/app/bin/greet /opt/app/bin/hard && ln -s greet /opt/app/bin/soft

@@ -21,7 +21,7 @@ from engine_lab import Lab, base_site, lab  # noqa: F401
 from bareboat.engines import Seccomp
 from bareboat.registry import engine as engine_named
 from bareboat_base import seccomp
-from bareboat_base.seccomp import keyring, loader, program, starter
+from bareboat_base.seccomp import keyring, loader, program
 from bareboat_base.seccomp.table import ADDED
 
 PODMANS = Path("/usr/share/containers/seccomp.json")
@@ -191,7 +191,7 @@ def test_the_files_are_those_that_are_pinned(machine: str) -> None:
 
 
 @pytest.mark.parametrize("machine", program.MACHINES)
-@pytest.mark.parametrize("name", ["keyring", "loader", "starter"])
+@pytest.mark.parametrize("name", ["keyring", "loader"])
 def test_the_program_is_its_source(name: str, machine: str, tmp_path: Path) -> None:
     prefix = "" if os.uname().machine == machine else f"{machine}-linux-gnu-"
     if shutil.which(f"{prefix}as") is None:
@@ -200,7 +200,7 @@ def test_the_program_is_its_source(name: str, machine: str, tmp_path: Path) -> N
     subprocess.run([f"{prefix}as", str(source), "-o", "made.o"], check=True, cwd=tmp_path)
     argv = [f"{prefix}objcopy", "-O", "binary", "-j", ".text", "made.o", "made.bin"]
     subprocess.run(argv, check=True, cwd=tmp_path)
-    code = {"keyring": keyring, "loader": loader, "starter": starter}[name].CODE[machine]
+    code = {"keyring": keyring, "loader": loader}[name].CODE[machine]
     assert base64.b64encode((tmp_path / "made.bin").read_bytes()).decode() == code
 
 

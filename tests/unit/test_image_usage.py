@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
 import sqlite3
 import struct
-import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from bareboat_images.layers.view import View
 from bareboat_images.sbom.owners import NOBODY, Owners
-from bareboat_images.usage import treemap
-from bareboat_images.usage.folders import Folder, weigh
-from bareboat_images.usage.squares import Box, divide
+from bareboat_images.usage.folders import weigh
 
 
 def tree(folder: Path, files: dict[str, str | bytes]) -> Path:
@@ -37,13 +31,12 @@ def test_directories_have_the_bytes_of_all_below_them(tmp_path: Path) -> None:
     other = tree(tmp_path / "other", {"a/b/c": "12345"})
     (other / ".wh.gone").touch()
     asked: list[tuple[str, int]] = []
-    root = weigh(View([one, other]), owned=lambda path, size: asked.append((path, size)) or "deb")
+    root = weigh(View([one, other]), each_file=lambda path, size: asked.append((path, size)))
     assert (root.total.size_bytes, root.total.files, root.total.folders) == (8, 5, 2)
     assert (root.own.size_bytes, root.own.files) == (2, 2)
     [a] = root.folders
     assert (a.path, a.total.size_bytes, a.total.files, a.total.folders) == ("/a", 6, 3, 1)
-    assert a.folders[0].by_owner == {"deb": sum(size for path, size in asked if path.startswith("/a/b/"))}
-    assert root.by_owner == {"deb": 8}
+    assert sum(size for _, size in asked) == 8
     assert sorted(path for path, _ in asked) == ["/a/b/c", "/a/b/hard", "/a/d", "/e", "/l"]
 
 
@@ -138,89 +131,3 @@ def test_damaged_lists_are_warnings(tmp_path: Path, name: str, content: bytes) -
     owners = Owners(View([tree(tmp_path / "top", {name: content})]))
     assert len(owners.warnings) == 1
     assert owners.of("/a") == NOBODY
-
-
-VALUES = st.lists(st.integers(1, 10**9), min_size=1, max_size=60)
-
-
-@given(VALUES, st.floats(1, 2000), st.floats(1, 2000))
-def test_rectangles_fill_the_box_in_proportion(values: list[int], width: float, height: float) -> None:
-    ordered = sorted(map(float, values), reverse=True)
-    box = Box(3.0, 5.0, width, height)
-    placed = divide(ordered, box)
-    scale = width * height / sum(ordered)
-    for value, each in zip(ordered, placed, strict=True):
-        assert each.width * each.height == pytest.approx(value * scale, rel=1e-6, abs=1e-6 * width * height)
-        assert each.x >= 3 - 1e-6
-        assert each.y >= 5 - 1e-6
-        assert each.x + each.width <= 3 + width * (1 + 1e-6) + 1e-6
-        assert each.y + each.height <= 5 + height * (1 + 1e-6) + 1e-6
-    for at, one in enumerate(placed):
-        for other in placed[at + 1 :]:
-            across = min(one.x + one.width, other.x + other.width) - max(one.x, other.x)
-            down = min(one.y + one.height, other.y + other.height) - max(one.y, other.y)
-            assert across <= 1e-6 * width or down <= 1e-6 * height
-
-
-def test_equal_values_are_nearly_square() -> None:
-    assert all(0.5 <= each.width / each.height <= 2 for each in divide([1.0] * 24, Box(0, 0, 600, 400)))
-
-
-def picture(tmp_path: Path, files: dict[str, str | bytes]) -> tuple[str, Folder]:
-    root = weigh(View([tree(tmp_path / "image", files)]), owned=lambda path, _: "deb" if "/d" in path else "")
-    return treemap.draw(root, title="an image & <more>", kinds=root.by_owner), root
-
-
-def test_the_picture_is_one_safe_file(tmp_path: Path) -> None:
-    files: dict[str, str | bytes] = {f"usr/d{n}/f{m}": "x" * (n * m + 1) for n in range(20) for m in range(9)}
-    files |= {"usr/<script>/a&b": "x" * 5000, "opt/one/two/three": "x" * 9000, 'etc/"q"/\x1b[2J': "x" * 800}
-    svg, _ = picture(tmp_path, files)
-    parsed = ElementTree.fromstring(svg)
-    assert parsed.tag == "{http://www.w3.org/2000/svg}svg"
-    assert "\x1b" not in svg
-    assert "<script" not in svg
-    assert re.findall(r"(?:href|src|url\()", svg) == []
-    assert "prefers-color-scheme:dark" in svg
-    titles = [each.text or "" for each in parsed.iter("{http://www.w3.org/2000/svg}title")]
-    assert any(title.startswith("/opt/one/two\n9.0 kB, 1 files") for title in titles)
-    assert any(title.startswith("/usr/<script>\n") for title in titles)
-    assert "Debian packages" in svg
-    assert "no package" in svg
-
-
-def test_no_label_is_wider_than_its_rectangle(tmp_path: Path) -> None:
-    svg, _ = picture(
-        tmp_path, {f"usr/{'name' * (n % 13)}{n}/f{m}": "x" * (n**2 + m) for n in range(60) for m in range(3)}
-    )
-    for group in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}g"):
-        rect = group.find("{http://www.w3.org/2000/svg}rect")
-        text = group.find("{http://www.w3.org/2000/svg}text")
-        if rect is not None and text is not None:
-            assert len(text.text or "") * 6.3 <= float(rect.get("width", "0"))
-            assert float(rect.get("height", "0")) >= 13
-
-
-def test_an_image_of_empty_files_has_a_picture(tmp_path: Path) -> None:
-    svg, root = picture(tmp_path, {"a": "", "b/c": ""})
-    assert root.total.size_bytes == 0
-    assert ElementTree.fromstring(svg) is not None
-
-
-def _luminance(colour: str) -> float:
-    """https://www.w3.org/TR/WCAG22/#dfn-relative-luminance"""
-    digits = colour if len(colour) == 6 else "".join(2 * each for each in colour)
-    parts = [int(digits[at : at + 2], 16) / 255 for at in (0, 2, 4)]
-    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def test_text_is_readable_on_light_and_dark_screens(tmp_path: Path) -> None:
-    svg, _ = picture(tmp_path, {"a": "1"})
-    style = svg[svg.index("<style>") : svg.index("</style>")]
-    for part in style.split("@media"):
-        fills = re.findall(r"(text|\.\w+)\{[^}]*?fill:#([0-9a-f]{3,6})", part)
-        ink = next(_luminance(colour) for name, colour in fills if name == "text")
-        backgrounds = {name: _luminance(colour) for name, colour in fills if name != "text"}
-        assert {".page", ".frame", ".system", ".conda", ".python", ".r", ".none"} <= backgrounds.keys()
-        for name, each in backgrounds.items():
-            assert (max(ink, each) + 0.05) / (min(ink, each) + 0.05) >= 4.5, name

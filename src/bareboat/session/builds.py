@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from bareboat.session import Session
     from bareboat_images.builder.bases import Triggers
     from bareboat_images.builder.options import Built, Engine, Options, Reporter
-    from bareboat_images.oci.reference import Reference, Transport
+    from bareboat_images.oci.reference import Reference
     from bareboat_images.recipe.stages import Recipe, Stage
     from bareboat_images.registry.access import Access
     from bareboat_images.store import Store
@@ -41,55 +41,6 @@ def build(session: Session, options: Options, reach: Access, reporter: Reporter,
         ),
         reporter,
     )
-
-
-def build_by(
-    session: Session,
-    builder: str,
-    options: Options,
-    reach: Access,
-    reporter: Reporter,
-    *,
-    secrets: tuple[str, ...],
-    sockets: tuple[str, ...],
-    pull: bool,
-) -> Built:
-    """Build with another tool into the store. `secrets`, `sockets`: as on the command line. Raises
-    BareboatError."""
-    from bareboat_base import execute
-    from bareboat_images.builder import peers
-
-    path = execute.which(builder)
-    if path is None:
-        remedy = "remove --builder, or install it"
-        if builder == "ch-image":
-            remedy = (
-                "remove --builder, or install Charliecloud's builder: apt-get install charliecloud-builders"
-            )
-        raise PlanError(f"{builder} is not installed", remedy=remedy)
-    peer = peers.Peer(name=builder, path=path, secrets=secrets, sockets=sockets, pull=pull)
-    return peers.build(
-        session.store, peer, options, reporter,
-        lambda kind, file: _taken(session, kind, file, reach, options.command),
-    )  # fmt: skip
-
-
-def _taken(session: Session, kind: Transport, file: Path, reach: Access, command: str) -> Image:
-    """An image from a file that is removed afterwards: built, and pinned to no reference."""
-    import msgspec
-
-    from bareboat_base import codec
-    from bareboat_images.oci.reference import at_path
-    from bareboat_images.upkeep import contents
-
-    store = session.store
-    found = at_path(kind, str(file), folder="/")
-    image = images.pull(session, found, reach, machine=os.uname().machine).image
-    contents.pin_file(store, str(found)).unlink(missing_ok=True)
-    if image.reference == str(found):
-        image = msgspec.structs.replace(image, reference="", built=command)
-        store.write(store.entry(image.digest), codec.to_json(image))
-    return image
 
 
 def _base(

@@ -5,8 +5,6 @@ A run is found and measured by that mark, not by a process group. A process can 
 terminated by its job script, below which the kernel keeps whatever the run starts.
 """
 
-from bareboat_base.execute.namespace import Namespace as Namespace
-from bareboat_base.execute.namespace import subordinate as subordinate
 from bareboat_base.execute.processes import descendants as descendants
 from bareboat_base.execute.processes import end_strays as end_strays
 from bareboat_base.execute.processes import processes_of as processes_of

@@ -89,18 +89,15 @@ _SYNC = frozenset(("sync", "syncfs", "fsync", "fdatasync", "sync_file_range", "a
 _MODE_ARGUMENT = {"mknod": 1, "mknodat": 2}
 
 
-def build(machine: str, *, owners: bool = False) -> bytes:
+def build(machine: str) -> bytes:
     """The filter for a step of a build: the table's calls, and root emulation for those that change owners,
     identities and devices. Those that wait for the disk do nothing. The kernel runs the others, such as
-    chmod, link and setxattr. `owners`: there are several users, and the kernel changes owners and
-    identities."""
+    chmod, link and setxattr."""
     sections: dict[str, tuple[Mapping[int, str], str]] = {}
     for abi in MACHINES[machine]:
         verdicts = {}
         for number, (name, verdict) in calls(abi).items():
-            if name in _IDENTITY:
-                verdict = "allow" if owners else "success"
-            elif name in _SYNC:
+            if name in _IDENTITY or name in _SYNC:
                 verdict = "success"
             elif name in _MODE_ARGUMENT:
                 verdict = f"device {_MODE_ARGUMENT[name]}"

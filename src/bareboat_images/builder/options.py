@@ -38,7 +38,6 @@ class Options(Struct, frozen=True, kw_only=True):
     epoch: int | None = None
     packages: Packages = field(default_factory=Packages)
     shell: bool = False
-    ids: bool = False
     command: str = "bareboat image build --no-cache DIRECTORY"
 
 

@@ -7,7 +7,6 @@ import posixpath
 from collections.abc import Sequence
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from bareboat_base.files.links import MOST_LINKS
 from bareboat_images.layers.view import Node, View
@@ -78,14 +77,12 @@ def joined(workdir: str, path: str) -> str:
 
 
 class User(Struct, frozen=True, kw_only=True):
-    """The user of a step. `name`: empty for a number without a name. `groups`: supplementary groups; none for
-    a USER with a group."""
+    """The user of a step. `name`: empty for a number without a name."""
 
     uid: int = 0
     gid: int = 0
     home: str = "/root"
     name: str = "root"
-    groups: tuple[int, ...] = ()
 
 
 def find_user(view: View, text: str) -> User:
@@ -115,9 +112,7 @@ def find_user(view: View, text: str) -> User:
     if "\0" in found.home + found.name:
         raise PlaceError(f"the line of the user {wanted[:40]!r} in the image's /etc/passwd has a NUL byte")
     if not group:
-        rows = _table(view, "/etc/group", 4)
-        others = {_number(row[2], 0) for row in rows if found.name and found.name in row[3].split(",")}
-        return replace(found, groups=tuple(sorted(others - {found.gid}))[:_MOST_GROUPS])
+        return found
     if group.isascii() and group.isdigit() and len(group) <= 10:
         gid = int(group)
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -120,10 +120,9 @@ class Stubs:
         """The mount point: the target with links resolved."""
         return self.places[target].path
 
-    def remove(self, upper: Path, *, keep: Collection[str] = ()) -> None:
-        """Remove mount points that the step did not change, and directories without other changes. `keep`:
-        directories whose owner changed. No link is followed: the step may have replaced a parent directory
-        by a link."""
+    def remove(self, upper: Path) -> None:
+        """Remove mount points that the step did not change, and directories without other changes. No link is
+        followed: the step may have replaced a parent directory by a link."""
         with Tree(upper) as tree:
             touched = {
                 os.path.dirname(path)
@@ -132,7 +131,7 @@ class Stubs:
             }
             for path in touched:
                 self._restore(tree, path)
-            _prune(tree, self._view, {f"/{path}" for path in keep})
+            _prune(tree, self._view)
 
     def _restore(self, tree: Tree, path: str) -> None:
         """Restore the time of a directory from which a mount point was removed."""
@@ -142,12 +141,10 @@ class Stubs:
                 tree.change_folder(path, mtime_ns=os.lstat(found.node.places[0]).st_mtime_ns)
 
 
-def _prune(tree: Tree, view: View, keep: Collection[str]) -> None:
+def _prune(tree: Tree, view: View) -> None:
     """Remove directories that overlayfs copied up without a change: empty, with the same mode and time as
     below."""
     for path in reversed(list(tree.folders())):
-        if path in keep:
-            continue
         found = view.find(path)
         if found is None or found.path != path or found.node.kind != "folder":
             continue

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct, field
@@ -15,14 +14,12 @@ from msgspec.structs import replace
 from bareboat_base import execute
 from bareboat_base.errors import BareboatError, PlanError, RunError, ToolError
 from bareboat_base.outcome import Outcome
-from bareboat_base.paths import DEFAULT_PATH
-from bareboat_base.seccomp import program, starter
+from bareboat_base.seccomp import program
 from bareboat_images.builder import difference, sandbox
 from bareboat_images.builder.copying import Copier, Request
-from bareboat_images.builder.ids import Given, Ids
 from bareboat_images.builder.options import Engine
 from bareboat_images.builder.packages import CERTIFICATES, Packages, Sources
-from bareboat_images.builder.places import Owner, User, locate
+from bareboat_images.builder.places import User, locate
 from bareboat_images.builder.rootfs import Rootfs, Stubs, discard
 from bareboat_images.builder.sandbox import Bind, Sandbox
 from bareboat_images.builder.tree import Tree
@@ -33,8 +30,6 @@ _KEPT_BYTES = 1 << 16
 _KEPT_LINES = 15
 #: A file system with less free space counts as full.
 _FULL_BYTES = 1 << 20
-#: The program that changes to the user of USER, with subordinate IDs.
-_START = "/dev/.bareboat-start"
 _OWN_PROCESSES = ("--unshare-pid", "--proc", "/proc")
 _RESOLVER, _HOSTS = "/etc/resolv.conf", "/etc/hosts"
 
@@ -63,11 +58,8 @@ class Runner:
         engine: Callable[[Callable[[str], bool]], Engine],
         machine: str,
         stopped: threading.Event,
-        ids: Ids | None = None,
     ) -> None:
-        """`ids`: the user's subordinate IDs, if commands have them."""
         self._stopped = stopped
-        self._ids = ids
         self._scratch = scratch
         self._find_engine = engine
         self._machine = machine
@@ -83,11 +75,9 @@ class Runner:
         *,
         show: Callable[[bytes], None],
         shell: Callable[[BareboatError], bool] = lambda _error: False,
-        known: Callable[[], Mapping[bytes, Owner]] = dict,
-    ) -> Mapping[bytes, Owner]:
-        """Run a command on top of the layers; its changes are in `made/tree`. Returns the owners of changed
-        files; empty without subordinate IDs. `known`: returns the owners of the files in the layers. Raises
-        RunError if the command fails. `shell`: whether to open a shell before that."""
+    ) -> None:
+        """Run a command on top of the layers; its changes are in `made/tree`. Raises RunError if the command
+        fails. `shell`: whether to open a shell before that."""
         found = self._probe()
         upper = made / "tree"
         upper.mkdir(parents=True)
@@ -110,75 +100,30 @@ class Runner:
         if found.overlay and rootfs.is_own():
             box = replace(box, layers=rootfs.lower(self._scratch), upper=str(upper), work=str(work))
         else:
-            if self._ids is not None:
-                raise _no_ids(found.overlay)
             tree = difference.copied(rootfs, work / "tree")
             box = replace(box, tree=str(tree.path))
         if rootfs.view.find(command.workdir) is None:
             _make_workdir(rootfs, command.workdir, upper if tree is None else tree.path)
         sources = Sources(command.packages, rootfs.view)
         sources.place(upper if tree is None else tree.path)
-        with self._owned(command, rootfs, known, upper) as owned:
-            words = command.words
-            if self._ids is not None:
-                box, words = self._as_user(box, command, rootfs)
-            tail = _Tail(show)
-            code = self._start(found, box, words, tail)
-            if code != 0:
-                lines = tail.lines()
-                if _is_full(made):  # not every program reports it
-                    place = self._scratch.parent.parent
-                    lines.append(f"No space left on device: the file system of the store, {place}")
-                error = _failed(command, code, lines)
-                if shell(error):
-                    argv = self._argv(found, replace(box, is_shell=True), (*_shell_of(rootfs), "-i"))
-                    execute.run_shell(argv, environment=_minimal())
-                    error.remedy = "correct the instruction, and build again; earlier steps are in the cache"
-                raise error
+        tail = _Tail(show)
+        code = self._start(found, box, command.words, tail)
+        if code != 0:
+            lines = tail.lines()
+            if _is_full(made):  # not every program reports it
+                place = self._scratch.parent.parent
+                lines.append(f"No space left on device: the file system of the store, {place}")
+            error = _failed(command, code, lines)
+            if shell(error):
+                argv = self._argv(found, replace(box, is_shell=True), (*_shell_of(rootfs), "-i"))
+                execute.run_shell(argv, environment=_minimal())
+                error.remedy = "correct the instruction, and build again; earlier steps are in the cache"
+            raise error
         if tree is not None:
             difference.collect(tree, upper)
         sources.restore(upper)
-        stubs.remove(upper, keep=owned.kept)
+        stubs.remove(upper)
         discard(work)
-        return owned.owners
-
-    @contextlib.contextmanager
-    def _owned(
-        self, command: Command, rootfs: Rootfs, known: Callable[[], Mapping[bytes, Owner]], upper: Path
-    ) -> Iterator[_Owned]:
-        """With subordinate IDs, give files their owners while a command runs."""
-        found = _Owned()
-        if self._ids is None:
-            yield found
-            return
-        given: Given | None = None
-        try:
-            given = self._ids.give(rootfs, known(), upper)
-            yield found
-            taken = self._ids.take(given)
-            found.owners, found.kept = taken.owners, taken.kept
-        finally:
-            with contextlib.suppress(BareboatError):
-                self._ids.own(str(upper))  # this user removes the files of a failed command
-                for bind in command.binds:
-                    if bind.writable and os.path.isdir(bind.source):
-                        self._ids.own(bind.source)
-
-    def _as_user(self, box: Sandbox, command: Command, rootfs: Rootfs) -> tuple[Sandbox, tuple[str, ...]]:
-        """The sandbox in the namespace with subordinate IDs, and a command that changes to the user of
-        USER."""
-        assert self._ids is not None
-        box = replace(box, namespace=self._ids.descriptor)
-        user, (first, *rest) = command.user, command.words
-        if (user.uid, user.gid) == (0, 0):
-            return box, command.words
-        if "/" not in first:
-            folders = command.environment.get("PATH", DEFAULT_PATH).split(":")
-            paths = (os.path.join(folder, first) for folder in folders)
-            first = next((path for path in paths if rootfs.view.is_file(path)), first)
-        data = starter.elf(self._machine, user.uid, user.gid, user.groups)
-        bind = Bind(source="", target=_START, data=data, mode=0o755)
-        return replace(box, binds=[*box.binds, bind]), (_START, first, *rest)
 
     def _surroundings(self, command: Command, made: Path) -> list[Bind]:
         """Writable copies of the host's resolv.conf and hosts, discarded later, and the certificates."""
@@ -206,7 +151,7 @@ class Runner:
         )
 
     def _argv(self, found: _Found, box: Sandbox, words: tuple[str, ...]) -> list[execute.Word]:
-        rules = program.build(self._machine, owners=self._ids is not None)
+        rules = program.build(self._machine)
         return [found.path, *sandbox.arguments(box, rules), *words]
 
     def _probe(self) -> _Found:
@@ -260,22 +205,6 @@ class _Found(Struct, frozen=True, kw_only=True):
     path: str
     own_processes: bool
     overlay: bool
-
-
-class _Owned(Struct):
-    """The owners of changed files, and directories whose owner changed."""
-
-    owners: Mapping[bytes, Owner] = field(default_factory=dict)
-    kept: Collection[str] = ()
-
-
-def _no_ids(overlay: bool) -> PlanError:
-    why = "a layer of the base image belongs to another user" if overlay else "overlayfs cannot be used here"
-    return PlanError(
-        "--ids requires overlayfs on layers of your own",
-        context=why,
-        remedy="use a store of your own on a local file system: --store DIR, or build without --ids",
-    )
 
 
 class _Tail:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct, field
 
-from bareboat_base.execute import Data, Descriptor, Word
+from bareboat_base.execute import Data, Word
 
 HOST_NAME = "bareboat-build"
 #: The capabilities of a RUN in Docker, without those for the host's network.
@@ -39,9 +39,7 @@ class Bind(Struct, frozen=True, kw_only=True):
 
 class Sandbox(Struct, frozen=True, kw_only=True):
     """One start. `layers`: lower directories, bottom first, with `upper` and `work` of the overlay; or
-    `tree`: a writable copy. `apt`: more settings for apt. `own_processes`: in a separate PID namespace.
-    `namespace`: the descriptor of a user namespace with several users, in which the command starts as root;
-    -1: make one with one user."""
+    `tree`: a writable copy. `apt`: more settings for apt. `own_processes`: in a separate PID namespace."""
 
     layers: Sequence[str] = ()
     upper: str = ""
@@ -56,22 +54,19 @@ class Sandbox(Struct, frozen=True, kw_only=True):
     network: bool = True
     own_processes: bool = True
     is_shell: bool = False
-    namespace: int = -1
 
 
 def arguments(sandbox: Sandbox, seccomp: bytes) -> list[Word]:
     """The arguments of bwrap, without its name and the command. `seccomp`: the filter. Raises ValueError for
     a value with a NUL byte: the text after it would be read as more arguments."""
     words: list[Word] = ["--unshare-user", "--uid", str(sandbox.uid), "--gid", str(sandbox.gid)]
-    if sandbox.namespace >= 0:
-        words = ["--userns", Descriptor(sandbox.namespace)]
     words += ["--unshare-ipc", "--unshare-uts", "--hostname", HOST_NAME]
     if sandbox.own_processes:
         words += ["--unshare-pid"]
     if not sandbox.network:
         words += ["--unshare-net"]
     words += ["--cap-drop", "ALL"]
-    if sandbox.uid == 0 or sandbox.namespace >= 0:
+    if sandbox.uid == 0:
         for name in _CAPABILITIES:
             words += ["--cap-add", f"CAP_{name}"]
     if sandbox.tree:
@@ -81,8 +76,6 @@ def arguments(sandbox: Sandbox, seccomp: bytes) -> list[Word]:
             words += ["--overlay-src", layer]
         words += ["--overlay", sandbox.upper, sandbox.work, "/"]
     words += ["--dev", "/dev"]
-    if sandbox.namespace >= 0:  # only root can write to the one that bubblewrap makes
-        words += ["--perms", "1777", "--tmpfs", "/dev/shm"]
     words += ["--proc", "/proc"] if sandbox.own_processes else ["--bind", "/proc", "/proc"]
     words += ["--ro-bind", "/sys", "/sys"]
     words += ["--perms", "0644", "--ro-bind-data", Data(APT_TEXT + sandbox.apt), APT_FILE]

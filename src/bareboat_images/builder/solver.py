@@ -6,7 +6,6 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -27,9 +26,6 @@ from bareboat_images.recipe.instructions import Instruction, trigger
 from bareboat_images.recipe.stages import SCRATCH, Recipe, Stage
 from bareboat_images.store import Store
 from bareboat_images.transfer import export
-
-if TYPE_CHECKING:
-    from bareboat_images.builder.ids import Ids
 
 #: The number of stages that are built concurrently.
 _AT_ONCE = 4
@@ -81,21 +77,13 @@ def build(store: Store, options: Options, machine: Machine, reporter: Reporter) 
     recipe = parse(options, machine.name)
     target = recipe.target(options.target)
     moment = "" if options.epoch is None else _iso(options.epoch)
-    with store.scratch() as scratch, _ids(store, options) as given:
-        work = Work(store, scratch, options, machine, reporter, moment, given)
+    with store.scratch() as scratch:
+        work = Work(store, scratch, options, machine, reporter, moment)
         done = _build_stages(work, recipe, target)
         image = _image(work, done[target.number])
     lease.clear(store.lease("any").parent, "build-")
     warnings = tuple(f"build argument {name} is not used: no ARG declares it" for name in recipe.unused)
     return Built(image=image, steps=work.steps, cached=work.cached, warnings=warnings)
-
-
-def _ids(store: Store, options: Options) -> contextlib.AbstractContextManager[Ids | None]:
-    if not options.ids:
-        return contextlib.nullcontext()
-    from bareboat_images.builder import ids
-
-    return ids.started(store)
 
 
 class _MissingError(Exception):

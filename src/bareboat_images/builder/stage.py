@@ -208,7 +208,6 @@ class Builder:
                 hosts=work.options.hosts,
                 newest=self._newest,
                 machine=work.machine.name,
-                **({"ids": user.groups} if work.ids is not None else {}),
             )
 
             def make(folder: Path) -> Mapping[bytes, Owner]:
@@ -232,7 +231,8 @@ class Builder:
                     packages=work.options.packages,
                 )
                 with mounted.held():
-                    return work.run(command, state.rootfs, folder, self._title)
+                    work.run(command, state.rootfs, folder, self._title)
+                return {}
 
             shown = " ".join(f"{name}={value}" for name, value in state.arguments.items())
             prefix = f"|{len(state.arguments)} {shown} " if shown else ""
@@ -378,8 +378,6 @@ class Builder:
         return replace(state, rootfs=state.rootfs.above(layer), config=made)
 
     def _owner(self, state: State, owners: Mapping[bytes, Owner], user: User | None):  # type: ignore[no-untyped-def]
-        if user is not None and self._work.ids is not None:  # a RUN with known owners
-            return lambda path: owners.get(path, (0, 0))
         known = self._work.owners(state.rootfs)
 
         def owner(path: bytes) -> Owner:

@@ -24,7 +24,6 @@ from bareboat_images.recipe.instructions import Instruction
 from bareboat_images.store import Store
 
 if TYPE_CHECKING:
-    from bareboat_images.builder.ids import Ids
     from bareboat_images.builder.run import Command, Runner
 
 #: Makes a layer's tree in a directory; returns path -> owner for files that root does not own.
@@ -48,7 +47,6 @@ class Work:
         machine: Machine,
         reporter: Reporter,
         moment: str,
-        ids: Ids | None = None,
     ) -> None:
         """`moment`: the creation time of the image and its history; empty for the current time. `ids`: the
         user's subordinate IDs, if RUN has them."""
@@ -67,7 +65,6 @@ class Work:
         self._lock = threading.Lock()
         self._shell_lock = threading.Lock()
         self._serials = itertools.count(1)
-        self.ids = ids
         self._runner: Runner | None = None
         self._context: Files | None = None
         self._images: dict[str, Image] = {}
@@ -157,22 +154,19 @@ class Work:
         if found[1] is not None:
             self.claim(found[1].diff_id)
 
-    def run(self, command: Command, rootfs: Rootfs, folder: Path, title: str) -> Mapping[bytes, Owner]:
-        """Execute a RUN and show its output. Returns the owners of changed files."""
+    def run(self, command: Command, rootfs: Rootfs, folder: Path, title: str) -> None:
+        """Execute a RUN and show its output."""
         from bareboat_images.builder.run import Runner
 
         with self._lock:
             if self._runner is None:
-                self._runner = Runner(
-                    self.scratch, self.machine.engine, self.machine.name, self.stopped, self.ids
-                )
-        return self._runner.run(
+                self._runner = Runner(self.scratch, self.machine.engine, self.machine.name, self.stopped)
+        self._runner.run(
             command,
             rootfs,
             folder,
             show=lambda data: self.reporter.output(title, data),
             shell=self._opens,
-            known=lambda: self.owners(rootfs),
         )
 
     def _opens(self, error: BareboatError) -> bool:

@@ -281,5 +281,5 @@ def _sweep(root: Path) -> None:
     with contextlib.suppress(OSError):
         for folder in (root / "tmp").iterdir():
             if is_dead(folder.name.rpartition("-")[0]):
-                with contextlib.suppress(OSError):  # a build with --ids removes what has its owners
+                with contextlib.suppress(OSError):
                     remove_tree(folder)

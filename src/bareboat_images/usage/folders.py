@@ -28,15 +28,13 @@ class Weight:
 
 @dataclass(slots=True)
 class Folder:
-    """One directory. `total`: including all below it; `own`: its own files. `by_owner`: kind of package ->
-    bytes of all files below it."""
+    """One directory. `total`: including all below it; `own`: its own files."""
 
     name: str
     path: str
     own: Weight = field(default_factory=Weight)
     total: Weight = field(default_factory=Weight)
     folders: list[Folder] = field(default_factory=list)
-    by_owner: dict[str, int] = field(default_factory=dict)
 
     def largest(self) -> list[Folder]:
         """Its subdirectories, by bytes, then by files, then by name."""
@@ -46,11 +44,10 @@ class Folder:
 def weigh(
     view: View,
     *,
-    owned: Callable[[str, int], str] = lambda _path, _size: "",
+    each_file: Callable[[str, int], None] = lambda _path, _size: None,
     progress: Callable[[str], None] = lambda _text: None,
 ) -> Folder:
-    """Measure the whole tree. `owned` gets each file's path and bytes, and returns the kind of its
-    package."""
+    """Measure the whole tree. `each_file` gets each file's path and bytes."""
     seen: set[tuple[int, int]] = set()
     root = Folder("/", "/")
     order = [root]
@@ -82,13 +79,10 @@ def weigh(
                     size = state.st_size
                     seen.add(identity)
             folder.own.size_bytes += size
-            kind = owned(path, size)
-            folder.by_owner[kind] = folder.by_owner.get(kind, 0) + size
+            each_file(path, size)
     for folder in reversed(order):  # children come after their parents
         folder.total.add(folder.own)
         for inner in folder.folders:
             folder.total.add(inner.total)
             folder.total.folders += 1
-            for kind, size in inner.by_owner.items():
-                folder.by_owner[kind] = folder.by_owner.get(kind, 0) + size
     return root

@@ -93,18 +93,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--ca-bundle", metavar="FILE", help="certificates that programs trust in RUN; not in the image"
     )
     parser.add_argument(
-        "--ids",
-        action="store_true",
-        help="give RUN your subordinate IDs, for programs that check their chown",
-    )
-    parser.add_argument(
         "--shell-on-error", action="store_true", help="open a shell in the tree of a RUN that fails"
-    )
-    parser.add_argument(
-        "--builder",
-        choices=("bareboat", "podman", "buildah", "docker", "apptainer", "ch-image"),
-        default="bareboat",
-        help="program that builds (default: bareboat, without other tools)",
     )
     add_access(parser)
     add_trust(parser)
@@ -124,13 +113,6 @@ def run(context: Context) -> int:
         from bareboat_images.signatures import policy
 
         policy.load(options.policy)
-    if options.builder != "bareboat":
-        for flag in ("matrix", "shell_on_error", "ids"):
-            if getattr(options, flag):
-                raise UsageError(
-                    f"--{flag.replace('_', '-')} does not work with --builder {options.builder}",
-                    remedy="remove one of them",
-                )
     if options.matrix:
         from bareboat.cli.image import matrix
 
@@ -141,19 +123,7 @@ def run(context: Context) -> int:
         context.progress, shows=not (options.quiet or options.no_progress), verbose=options.verbose
     )
     try:
-        if options.builder == "bareboat":
-            built = builds.build(context.session, asked, reach, reporter, pull=options.pull)
-        else:
-            built = builds.build_by(
-                context.session,
-                options.builder,
-                asked,
-                reach,
-                reporter,
-                secrets=tuple(options.secret or ()),
-                sockets=tuple(options.ssh or ()),
-                pull=options.pull,
-            )
+        built = builds.build(context.session, asked, reach, reporter, pull=options.pull)
     finally:
         context.progress.end()
     image = built.image
@@ -176,10 +146,9 @@ def run(context: Context) -> int:
         )
         return 0
     named = f"{', '.join(options.tag)}: " if options.tag else ""
-    steps = f"; {built.cached} of {built.steps} steps from the cache" if options.builder == "bareboat" else ""
     console.result(
         f"{console.bold(image.digest)}\n  {named}{len(image.layers)} layers, "
-        f"{image.size_bytes / 1e6:,.0f} MB{steps}"
+        f"{image.size_bytes / 1e6:,.0f} MB; {built.cached} of {built.steps} steps from the cache"
     )
     if not options.tag:
         context.progress.note("note: the image has no name; to give it one: --tag NAME")
@@ -267,7 +236,6 @@ def _options(context: Context) -> Options:
         no_cache=options.no_cache,
         epoch=epoch,
         command=_command(options, path, folder),
-        ids=options.ids,
         shell=options.shell_on_error and console.is_interactive(),
     )
 
@@ -279,14 +247,10 @@ def _command(options: argparse.Namespace, path: Path, folder: Path) -> str:
     from bareboat_images.recipe.stages import PROXIES
 
     words = ["bareboat", "image", "build", "--no-cache", "-f", str(path.absolute())]
-    builder = None if options.builder == "bareboat" else options.builder
-    for flag, value in (
-        ("--builder", builder), ("--target", options.target), ("--platform", options.platform)
-    ):  # fmt: skip
+    for flag, value in (("--target", options.target), ("--platform", options.platform)):
         words += [flag, value] if value else []
     if options.network != "default":
         words += ["--network", options.network]
-    words += ["--ids"] * options.ids
     for text in options.build_arg or ():
         name = text.partition("=")[0]
         words += ["--build-arg", name if name in PROXIES else text]

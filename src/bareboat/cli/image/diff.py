@@ -184,7 +184,7 @@ def _files(changes: list[Change], folders: list[tuple[str, dict[str, int]]]) -> 
 
 
 def _counts(counts: dict[str, int]) -> tuple[str, str, str, str, str, str]:
-    from bareboat_images.usage.treemap import megabytes
+    from bareboat_base.units import megabytes
 
     cells = []
     for state in _MARKS:

@@ -96,7 +96,7 @@ def _text(image: Image, found: Configuration, *, full: bool) -> str:
 
 
 def _size(image: Image, number: int) -> tuple[str, str, str]:
-    from bareboat_images.usage.treemap import megabytes
+    from bareboat_base.units import megabytes
 
     layer = image.layers[number]
     return str(number + 1), megabytes(layer.size_bytes), f"{layer.inodes:,}"

@@ -9,7 +9,6 @@ from bareboat.cli import console
 from bareboat.cli.command_line import number
 from bareboat.cli.common import Context, add_common
 from bareboat.cli.image.common import add_image, find, title
-from bareboat_base.files import outputs
 from bareboat_base.printable import one_line
 
 if TYPE_CHECKING:
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from bareboat_images.sbom.owners import Owner
     from bareboat_images.usage.folders import Folder, Weight
 
-EXAMPLE = "bareboat image tree pytorch --depth 3 --svg pytorch.svg"
+EXAMPLE = "bareboat image tree pytorch --depth 3"
 
 #: Directories with a smaller share are shown as one line.
 _LEAST_SHARE = 0.01
@@ -33,16 +32,14 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--all", action="store_true", help="list all directories of these levels and packages"
     )
-    parser.add_argument("--svg", metavar="FILE", help="also draw all levels as a treemap in this file")
 
 
 def run(context: Context) -> int:
     from bareboat_images.layers.view import View
     from bareboat_images.sbom.owners import Owners
-    from bareboat_images.usage import folders, treemap
+    from bareboat_images.usage import folders
 
     options, store = context.options, context.store
-    path = outputs.check(options.svg) if options.svg is not None else None
     image = find(context, options.image)
     by_package: dict[Owner, Weight] = {}
     try:
@@ -51,29 +48,22 @@ def run(context: Context) -> int:
             context.progress.say("reading lists of packages")
             owners = Owners(view)
 
-            def owned(file: str, size: int) -> str:
-                owner = owners.of(file)
-                weight = by_package.setdefault(owner, folders.Weight())
+            def count(file: str, size: int) -> None:
+                weight = by_package.setdefault(owners.of(file), folders.Weight())
                 weight.size_bytes += size
                 weight.files += 1
-                return owner[0]
 
-            root = folders.weigh(view, owned=owned, progress=context.progress.say)
+            root = folders.weigh(view, each_file=count, progress=context.progress.say)
     finally:
         context.progress.end()
     packages = sorted(by_package.items(), key=lambda each: (-each[1].size_bytes, each[0]))
     warnings = [*owners.warnings, *(f"{folder} cannot be read by this user" for folder in view.unreadable)]
-    if path is not None:
-        head = f"{title(image)}: {treemap.amount(root.total)}"
-        outputs.write(path, treemap.draw(root, title=head, kinds=root.by_owner).encode())
     if options.json:
         console.result_json(_document(image, root, packages, warnings, options.depth))
         return 0
     console.result(_text(image, root, packages, depth=options.depth, every=options.all))
     for warning in warnings[:10]:
         context.progress.warn(f"warning: {one_line(warning)}")
-    if path is not None:
-        context.progress.note(f"note: wrote the treemap to {path}")
     return 0
 
 
@@ -137,7 +127,7 @@ def _add(
 
 
 def _row(weight: Weight, total: int, label: str) -> tuple[str, str, str, str]:
-    from bareboat_images.usage.treemap import megabytes
+    from bareboat_base.units import megabytes
 
     return megabytes(weight.size_bytes), f"{weight.size_bytes / total:.0%}", f"{weight.files:,}", label
 
