@@ -99,6 +99,11 @@ class _Known(Struct, frozen=True):
             )
 
 
+#: Settings that complete a job.
+_OF_JOBS = (
+    "engine", "launcher", "scheduler", "partition", "account", "qos", "reservation", "constraint", "modules",
+    "delivery", "node_scratch",
+)  # fmt: skip
 #: Paths need not be UTF-8.
 _PATHS = ("store", "ca_file", "policy")
 _TRUTH = {
@@ -156,6 +161,16 @@ class Settings(Struct, frozen=True):
     @property
     def store(self) -> Path:
         return Path(self["store"])
+
+    def elsewhere(self) -> Settings:
+        """The settings without those that a site file makes for jobs of this site."""
+        settings = {
+            name: Setting(KNOWN[name].default, "default")
+            if name in _OF_JOBS and each.source.startswith("site file")
+            else each
+            for name, each in self.settings.items()
+        }
+        return Settings(settings)
 
     def over_job(self, prove: Mapping[str, Any]) -> dict[str, Any]:
         """Complete a job file's [prove] table. A flag or environment variable overrides the job file, which

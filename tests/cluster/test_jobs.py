@@ -367,7 +367,9 @@ def test_the_sites_settings_are_written_once_and_shared(small: Desk) -> None:
 
 
 def test_doctor_tells_the_login_node_from_a_compute_node(small: Desk) -> None:
-    found = json.loads(small.bareboat("doctor", "--compute", "--json").stdout)
+    facts = small.folder / "facts.json"
+    found = json.loads(small.bareboat("doctor", "--compute", "--json", "--export", facts).stdout)
+    assert json.loads(facts.read_text()) == found
     login, compute = found["login"], found["compute"]
     assert (login["hostname"], compute["hostname"] in NODES) == ("login", True)
     assert compute["unseen"] == []
@@ -375,6 +377,12 @@ def test_doctor_tells_the_login_node_from_a_compute_node(small: Desk) -> None:
     works = {facts["name"] for facts in compute["engines"] if facts["works"]}
     assert {"bubblewrap", "native"} <= works
     assert small.up.login("squeue -h -a").stdout == ""
+    # What is foretold elsewhere from the facts is what is planned here.
+    job = small.job("foretold", SLEEPS, nodes=2, ranks_per_node=2)
+    [foretold] = json.loads(small.bareboat("plan", job, "--json", "--for", facts).stdout)
+    planned = json.loads(small.bareboat("plan", job, "--json").stdout)
+    for key in ("scheduler", "engine", "launcher"):
+        assert foretold["plan"][key] == planned[key]
     table = small.bareboat("doctor", "--compute").stdout
     assert "login node" in table
     assert "compute node" in table

@@ -140,7 +140,8 @@ def test_the_site_of_a_file(builds: Builds, tmp_path: Path) -> None:
     site.write_bytes(codec.to_json(make_site(architecture="aarch64", gpu_drivers=(make_driver(),))))
     said = builds.bareboat("image", "lint", "--json", "--for", site, "base", code=1)
     assert "BB1307" in {each["code"] for each in json.loads(said.out)["findings"]}
-    both = json.dumps({"login": {}, "compute": json.loads(site.read_bytes())})
+    login = json.loads(codec.to_json(make_site()))
+    both = json.dumps({"login": login, "compute": json.loads(site.read_bytes())})
     site.write_text(both)
     said = builds.bareboat("image", "lint", "--json", "--for", site, "base", code=1)
     assert "BB1307" in {each["code"] for each in json.loads(said.out)["findings"]}
@@ -271,8 +272,8 @@ def test_a_directory_stands_for_its_dockerfile(builds: Builds, dockerfile: Path)
         (("Dockerfile", "--dry-run"), "--dry-run requires --fix"),
         (("Dockerfile", "--ignore", "BB9999"), "no rule"),
         (("Dockerfile", "--ignore", ","), "empty"),
-        (("Dockerfile", "--for", "nowhere.json"), "neither a file nor a site"),
-        (("Dockerfile", "--for", "Dockerfile"), "not JSON"),
+        (("Dockerfile", "--for", "nowhere.json"), "no facts about the site"),
+        (("Dockerfile", "--for", "Dockerfile"), "not valid JSON"),
         (("Dockerfile", "--for", "wrong.json"), "wrong type"),
         (("missing/Dockerfile",), "not found"),
         (("empty",), "directory without a Dockerfile"),

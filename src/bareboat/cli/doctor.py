@@ -6,7 +6,8 @@ import argparse
 import os
 import shlex
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bareboat import registry
@@ -23,6 +24,7 @@ from bareboat.schedulers import by_partition
 from bareboat.session import sites
 from bareboat_base import digests
 from bareboat_base.errors import StoreError, UsageError
+from bareboat_base.files import outputs
 from bareboat_base.printable import counted
 
 if TYPE_CHECKING:
@@ -48,6 +50,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--compute", action="store_true", help="also probe a compute node, with a job")
     parser.add_argument(
+        "--export",
+        metavar="FILE",
+        help="also write the facts to this file, for plan --for, image init --for and image lint --for",
+    )
+    parser.add_argument(
         "--fresh",
         action="store_true",
         help="discard stored MPI check results, so that the checks run again",
@@ -72,6 +79,7 @@ def run(context: Context) -> int:
         )
     from bareboat.runs import mpi_checks
 
+    exported = None if options.export is None else outputs.check(options.export)
     if options.fresh and (forgotten := mpi_checks.forget(context.store)):
         console.note(f"discarded {forgotten} MPI check results")
     site = sites.probe(context.session, thorough=True)
@@ -80,7 +88,9 @@ def run(context: Context) -> int:
         if options.dry_run:
             return 0
     if options.compute:
-        return _compare(context, site)
+        return _compare(context, site, exported)
+    if exported is not None:
+        _export(context, exported, {"login": site})
     if context.options.json:
         console.result_json(site)
     else:
@@ -109,7 +119,14 @@ def _given(options: argparse.Namespace) -> str | None:
     return next((name for name in SCHEDULING if getattr(options, name) is not None), None)
 
 
-def _compare(context: Context, login: Site) -> int:
+def _export(context: Context, path: Path, facts: Mapping[str, Site]) -> None:
+    from bareboat_base import codec
+
+    outputs.write(path, codec.to_json(facts))
+    context.progress.note(f"note: wrote the facts about this site to {path}; bareboat plan --for {path}")
+
+
+def _compare(context: Context, login: Site, exported: Path | None) -> int:
     """Print the login node and a compute node side by side; 0 when jobs can run on the compute node."""
     import msgspec
 
@@ -135,6 +152,8 @@ def _compare(context: Context, login: Site) -> int:
         node = compute.look(context.store, job, login, moved=moved(login, provided), say=context.progress.say)
     finally:
         context.progress.end()
+    if exported is not None:
+        _export(context, exported, {"login": login, "compute": node})
     works = not node.unseen and any(e.works and e.name != registry.BARE_METAL for e in node.engines)
     if context.options.json:
         console.result_json({"login": msgspec.to_builtins(login), "compute": msgspec.to_builtins(node)})

@@ -21,7 +21,11 @@ from bareboat.cli.job import note_ignored, read_job, show_plan
 from bareboat.session import Purpose, planning, preparation
 from bareboat_base.errors import StoreError, UsageError
 
-EXAMPLE = "bareboat plan job.toml\n  bareboat plan --prepare --script job.toml > job.sh && bash job.sh"
+EXAMPLE = (
+    "bareboat plan job.toml\n"
+    "  bareboat plan --prepare --script job.toml > job.sh && bash job.sh\n"
+    "  bareboat plan job.toml --for galileo.json juwels.json"
+)
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -33,6 +37,13 @@ def add(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="capture or pull the image first, and unpack it as the script needs it",
     )
+    parser.add_argument(
+        "--for",
+        dest="sites",
+        metavar="SITE",
+        nargs="+",
+        help="plan for these sites instead: files of doctor --export, or SCHEDULER-PARTITION in the store",
+    )
     add_engine(parser)
     add_scheduling(parser)
     add_at_once(parser)
@@ -42,6 +53,10 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(context: Context) -> int:
     if context.options.script and context.options.json:
         raise UsageError("--script and --json cannot be used together", remedy="remove one of them")
+    if context.options.sites:
+        from bareboat.cli import plan_sites
+
+        return plan_sites.run(context)
     session = context.session
     prepared = preparation.prepare(session, read_job(context), Purpose.PLAN)
     job, image = prepared.job, prepared.image

@@ -16,9 +16,8 @@ from bareboat.project.recipes.document import Copy
 from bareboat.project.recipes.listed import Listed
 from bareboat.project.recipes.lists import KINDS
 from bareboat.project.recipes.python_lists import frozen
-from bareboat_base import architectures, codec
-from bareboat_base.errors import StoreError, UsageError
-from bareboat_base.files import untrusted
+from bareboat_base import architectures
+from bareboat_base.errors import UsageError
 
 if TYPE_CHECKING:
     from bareboat.captures.interpreter import Interpreter
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
     from bareboat.project.recipes.wanted import Base, Wanted
     from bareboat.session import Session
 
-#: Facts of a site with thousands of partitions.
-_LARGEST_FACTS = 64 << 20
 ENVIRONMENT = "environment"
 _IMAGE = "image:"
 
@@ -244,35 +241,17 @@ def _check_system(session: Session, image: Image, name: str) -> None:
 
 
 def site_of(session: Session, text: str) -> TargetSite:
-    """The site that --for names: this machine, facts in the store, or a file of `bareboat doctor --json`."""
+    """The site that --for names: this machine, facts in the store, or a file of `doctor --export`."""
     from bareboat.project.recipes.target import TargetSite
     from bareboat.session import sites
 
-    if not text or not text.isprintable():
-        found = repr(text[:60]) if text else "empty"
-        raise UsageError(
-            f"--for is {found}: not the name of a site",
-            remedy="--for here, or --for FACTS.json   # bareboat doctor --json",
-        )
     if text == "here":
         login = sites.probe(session)
         node = sites.compute_node(session, _job_here(session, login), login)
-        return TargetSite(title="this machine", login=login, node=node or login, probed_node=node is not None)
-    stored = session.store.site(text)
-    if "/" not in text and not text.endswith(".json") and stored.exists():
-        from bareboat.model import Site
-
-        login = sites.probe(session)
-        return TargetSite(title=text, login=login, node=session.store.read(stored, Site), probed_node=True)
-    for path in (Path(text), Path(f"{text}.json")):
-        if os.path.lexists(path):
-            return _from_file(path)
-    known = sorted(each.stem for each in stored.parent.glob("*.json"))
-    raise UsageError(
-        f"no facts about the site {text[:200]!r}",
-        context=f"in the store: {', '.join(known) or 'none'}; files: {text[:200]}, {text[:200]}.json",
-        remedy="on the site: bareboat doctor --compute --json > SITE.json; then: --for SITE.json",
-    )
+        title = "this machine"
+    else:
+        title, login, node = sites.named(session, text)
+    return TargetSite(title=title, login=login, node=node or login, probed_node=node is not None)
 
 
 def _job_here(session: Session, login: Site) -> Any:
@@ -287,36 +266,6 @@ def _job_here(session: Session, login: Site) -> Any:
         scheduler=settings["scheduler"] or working,
         scheduling=Scheduling(partition=settings["partition"]),
     )
-
-
-def _from_file(path: Path) -> TargetSite:
-    """The output of `doctor --json`, or of `doctor --compute --json`."""
-    import msgspec
-
-    from bareboat.model import Site
-    from bareboat.project.recipes.target import TargetSite
-
-    remedy = "bareboat doctor --compute --json > SITE.json   # on the site"
-    try:
-        data = untrusted.read_bytes(path, limit=_LARGEST_FACTS, follow=True)
-    except OSError as error:
-        raise untrusted.unreadable(path, error) from None
-    try:
-        both = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
-        parts = {
-            name: codec.from_json(bytes(both[name]), Site, what=f"{path}: {name}", remedy=remedy)
-            for name in ("login", "compute")
-            if name in both
-        }
-        only = None if parts else codec.from_json(data, Site, what=str(path), remedy=remedy)
-    except (msgspec.DecodeError, RecursionError):
-        raise UsageError(f"{path} has no facts about a site: it is not valid JSON", remedy=remedy) from None
-    except StoreError as error:
-        raise UsageError(error.message, remedy=remedy) from None
-    login = only or parts.get("login") or parts.get("compute")
-    node = parts.get("compute")
-    assert login is not None
-    return TargetSite(title=path.stem, login=login, node=node or login, probed_node=node is not None)
 
 
 # -- what is said ----------------------------------------------------------------------------------

@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 from msgspec import UNSET
 
 from bareboat import registry
 from bareboat.session import Purpose
-from bareboat_base.errors import UsageError
+from bareboat_base import codec
+from bareboat_base.errors import StoreError, UsageError
+from bareboat_base.files import untrusted
 
 if TYPE_CHECKING:
     from bareboat.model import Job, Site
     from bareboat.probe import Needs
     from bareboat.session import Session
+
+#: Facts of a site with thousands of partitions.
+_LARGEST_FACTS = 64 << 20
+_EXPORT = "bareboat doctor --compute --export SITE.json   # on the site"
+
+
+class Facts(NamedTuple):
+    """A site as its doctor saw it: where jobs are submitted, and a compute node where one was probed."""
+
+    title: str
+    login: Site
+    node: Site | None
 
 
 def probe(session: Session, *, needs: Needs | None = None, thorough: bool = False) -> Site:
@@ -112,3 +128,51 @@ def planned_for(session: Session, job: Job, site: Site) -> tuple[Job, Site]:
     assumed = registry.scheduler(job.scheduler).assumed(job)
     others = tuple(each for each in site.schedulers if each.name != job.scheduler)
     return job, msgspec.structs.replace(site, schedulers=(*others, assumed))
+
+
+def named(session: Session, text: str) -> Facts:
+    """The site of --for: facts about compute nodes in the store, or a file of `doctor --export`. Raises
+    UsageError, StoreError."""
+    from bareboat.model import Site
+
+    if not text or not text.isprintable():
+        shown = repr(text[:60]) if text else "empty"
+        raise UsageError(f"--for is {shown}: not the name of a site", remedy="--for here, or --for SITE.json")
+    stored = session.store.site(text)
+    if "/" not in text and not text.endswith(".json") and stored.exists():
+        return Facts(text, probe(session), session.store.read(stored, Site))
+    for path in (Path(text), Path(f"{text}.json")):
+        if os.path.lexists(path):
+            return read_facts(path)
+    known = sorted(each.stem for each in stored.parent.glob("*.json"))
+    raise UsageError(
+        f"no facts about the site {text[:200]!r}",
+        context=f"in the store: {', '.join(known[:20]) or 'none'}; files: {text[:200]}, {text[:200]}.json",
+        remedy=f"{_EXPORT}; then: --for SITE.json",
+    )
+
+
+def read_facts(path: Path) -> Facts:
+    """The facts of a file that `doctor --export`, `doctor --json` or `doctor --compute --json` wrote. Raises
+    UsageError."""
+    from bareboat.model import Site
+
+    try:
+        data = untrusted.read_bytes(path, limit=_LARGEST_FACTS, follow=True)
+    except OSError as error:
+        raise untrusted.unreadable(path, error) from None
+    try:
+        both = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+        parts = {
+            name: codec.from_json(bytes(both[name]), Site, what=f"{path}: {name}", remedy=_EXPORT)
+            for name in ("login", "compute")
+            if name in both
+        }
+        login = parts.get("login") or parts.get("compute")
+        if login is None:
+            login = codec.from_json(data, Site, what=str(path), remedy=_EXPORT)
+    except (msgspec.DecodeError, RecursionError):
+        raise UsageError(f"{path} has no facts about a site: it is not valid JSON", remedy=_EXPORT) from None
+    except StoreError as error:
+        raise UsageError(error.message, remedy=_EXPORT) from None
+    return Facts(path.stem, login, parts.get("compute"))

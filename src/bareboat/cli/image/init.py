@@ -36,7 +36,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--for",
         dest="site",
         metavar="SITE",
-        help="site whose facts decide: here, a name of facts in the store, or a file of doctor --json",
+        help="site whose facts decide: here, a name of facts in the store, or a file of doctor --export",
     )
     parser.add_argument(
         "--framework", choices=_FRAMEWORKS, help="framework to install (default: what the project uses)"

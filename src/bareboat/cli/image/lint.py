@@ -26,7 +26,6 @@ EXAMPLE = "bareboat image lint Dockerfile"
 
 _NAMES = ("Dockerfile", "Containerfile")
 _HERE, _NONE = "here", "none"
-_LARGEST_FACTS = 16 << 20
 #: Exit code for findings at or above --fail-on.
 FOUND = 1
 
@@ -38,7 +37,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--for",
         dest="site",
         metavar="SITE",
-        help="site of the jobs: a file of doctor --json, SCHEDULER-PARTITION, here, or none "
+        help="site of the jobs: a file of doctor --export, SCHEDULER-PARTITION, here, or none "
         "(default: here for an image, none for a Dockerfile)",
     )
     parser.add_argument(
@@ -173,43 +172,8 @@ def _site(context: Context, *, default: str) -> Site | None:
     if asked == _HERE:
         context.progress.say("probing this machine")
         return sites.probe(context.session)
-    if not asked or "\0" in asked:
-        raise UsageError("--for is empty" if not asked else "--for has a NUL byte", remedy="--for here")
-    stored = context.store.own / "sites" / f"{asked}.json"
-    if "/" not in asked and len(asked) < 200 and stored.is_file():
-        from bareboat.model import Site
-
-        return context.store.read(stored, Site)
-    return _facts(asked, context)
-
-
-def _facts(text: str, context: Context) -> Site:
-    """A site from a file that `doctor --json` wrote, with --compute or without."""
-    import json
-
-    from bareboat.model import Site
-    from bareboat_base import codec
-
-    try:
-        data = untrusted.read_bytes(text, limit=_LARGEST_FACTS, follow=True)
-    except FileNotFoundError:
-        known = sorted(path.stem for path in (context.store.own / "sites").glob("*.json"))
-        raise UsageError(
-            f"--for {text[:200]!r} is neither a file nor a site that was probed",
-            context=f"sites: {', '.join(known[:20])}" if known else "no compute node was probed yet",
-            remedy="bareboat doctor --json > site.json on the cluster, and --for site.json",
-        ) from None
-    except OSError as error:
-        raise untrusted.unreadable(text, error) from None
-    try:
-        read = json.loads(data)
-        both = isinstance(read, dict) and isinstance(read.get("compute"), dict)
-        return codec.from_json(codec.to_json(read["compute"]) if both else data, Site, what=text[:200])
-    except (ValueError, RecursionError, StoreError) as error:
-        reason = error.message if isinstance(error, StoreError) else f"{text[:200]} is not JSON"
-        raise UsageError(
-            f"--for: {reason}", remedy="write it again on the cluster: bareboat doctor --json > site.json"
-        ) from None
+    facts = sites.named(context.session, asked)
+    return facts.node or facts.login
 
 
 def _image(

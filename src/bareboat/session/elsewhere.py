@@ -1,0 +1,65 @@
+"""One job at other sites: its plan from the facts that `doctor --export` wrote there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+
+from bareboat import registry
+from bareboat.session import images, layers, variants
+from bareboat_base.errors import PlanError
+
+if TYPE_CHECKING:
+    from bareboat.model import Image, Job, Plan, Site
+    from bareboat.session import Session
+    from bareboat.session.sites import Facts
+
+
+class Outlook(Struct, frozen=True, kw_only=True):
+    """What a site would do with a job: run it by `plan`, or refuse it with `error`."""
+
+    site: str
+    plan: Plan | None = None
+    error: PlanError | None = None
+
+
+def look(session: Session, job: Job, facts: Facts) -> Outlook:
+    """The outlook of a job at a site. Settings of this site must not be part of the job."""
+    registry.load_plugins()
+    try:
+        # It is the load when the facts were collected, not that of the job.
+        login = msgspec.structs.replace(facts.login, load_1min=0.0)
+        return Outlook(site=facts.title, plan=_plan(session, job, login, facts.node))
+    except PlanError as error:
+        return Outlook(site=facts.title, error=error)
+
+
+def _plan(session: Session, job: Job, login: Site, node: Site | None) -> Plan:
+    from bareboat.deployment.executable import look
+    from bareboat.plan import plan
+    from bareboat.runs import code
+
+    if job.scheduler is None:
+        working = next((each.name for each in login.schedulers if each.works), None)
+        job = msgspec.structs.replace(job, scheduler=working)
+    if not registry.is_queued(job.scheduler):
+        node = None
+    job = variants.settle(session, job, login, node)
+    image = _image(session, job, login, node)
+    program = look(session.store, image, node or login, job)
+    shown = code.facts(job, login.home)
+    return plan(job, image, None, login, node=node, program=program, code=shown)
+
+
+def _image(session: Session, job: Job, login: Site, node: Site | None) -> Image:
+    """The job's image with the site's layer; a capture is described from this machine."""
+    if job.image != "capture":
+        image = images.of_job(session, job, (node or login).architecture)
+        return layers.with_site_layer(session, job, image, login, node)
+    from bareboat.captures import describe_of
+    from bareboat.captures.interpreter import ask, choose
+
+    described = describe_of(ask(choose(job.capture.python)))
+    return layers.described_with_site_layer(session, job, described, login, node)
