@@ -152,7 +152,7 @@ def test_an_image_runs_what_it_names_where_it_names(
     assert said == "start told\nbareboat.toml\njob.toml\nmine\n"
     (bareboat.folder / "job.toml").write_text(f'image = "{reference}"\n')
     assert bareboat("run", "-q", "job.toml").out == "start by itself\nhere\n"
-    told = bareboat("plan", "job.toml").out
+    told = bareboat("plan", "-v", "job.toml").out
     assert "the image asks for user 1234" in told
     assert "/srv, the image's own" in told
 

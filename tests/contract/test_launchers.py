@@ -193,7 +193,7 @@ def test_what_the_points_of_a_sweep_prove_is_known_to_the_next_plan(tmp_path: Pa
     done = run(path, first_on_path=interpreter.parent)
     assert done.returncode == 0, done.stderr
     told = subprocess.run(
-        command("plan", path), capture_output=True, text=True, timeout=60, check=True, cwd=tmp_path,
+        command("plan", "-v", path), capture_output=True, text=True, timeout=60, check=True, cwd=tmp_path,
         env={**os.environ, "PATH": f"{interpreter.parent}:{os.environ['PATH']}"},
     ).stdout  # fmt: skip
     assert "passed the MPI check here" in told

@@ -249,7 +249,7 @@ def test_a_dry_run_shows_the_design_and_plans_every_arm_at_every_point(place: Pa
     assert code == 0, err
     same = GRID.replace('environment = {X = "1"}', 'engine = "bubblewrap"')
     code, _, err = do(place, work, "--dry-run", write(work, same))
-    assert (code, "'bubblewrap' and 'other' are equal" in err) == (0, True)
+    assert (code, "'bubblewrap' and 'other' have the same plan" in err) == (0, True)
     wrong = GRID + '\n[sweep]\n"capture.python" = ["python3", "no-such-python"]\n'
     code, _, err = do(place, work, "--dry-run", write(work, wrong.replace("[sweep]\nsize = [1, 2]\n", "")))
     assert code not in (0, 70)

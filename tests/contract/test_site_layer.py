@@ -115,7 +115,7 @@ def test_two_ranks_of_an_image_without_an_mpi_are_one_world(
     assert done.returncode == 0, done.stderr
     lines = [line[line.index("hello") :] for line in done.stdout.splitlines() if "hello" in line]
     assert sorted(lines) == [f"hello {rank} 2 Open MPI v5.0.11" for rank in (0, 1)], done.stdout
-    plan = bareboat("plan", job)
+    plan = bareboat("plan", "-v", job)
     assert "openmpi 5.0.11 on image" in plan.stdout
     assert "mpi4py uses OpenMPI 5.0.11" in plan.stdout
     assert "to be made first" not in plan.stdout
@@ -201,7 +201,7 @@ def test_a_captured_environment_gets_it_beforehand(folder: Path, rootfs: Path) -
         f'[topology]\nranks_per_node = 2\n[capture]\npython = "{python}"\n'
     )
     assert name.partition("-openmpi")[0] in bareboat("image", "ls")
-    assert "made first" not in bareboat("plan", "--prepare", "job.toml")
+    assert "made first" not in bareboat("plan", "-v", "--prepare", "job.toml")
     told = bareboat("image", "show", "capture", code=4)
     assert "capture is the environment active at submission" in told
     assert "image pull" not in told

@@ -21,11 +21,12 @@ from bareboat.model import (
     FileSystem,
     Job,
     Partition,
+    Plan,
     SchedulerFacts,
     Topology,
 )
 from bareboat.plan import plan
-from bareboat.render import text
+from bareboat.render import brief, text, why
 
 SCREENS = Path(__file__).parent / "screens"
 
@@ -78,7 +79,26 @@ def doctors() -> str:
     return doctor._text(SITE, ())
 
 
+def three_lines() -> str:
+    """The plan of a job of three lines on this machine."""
+    image = make_image()
+    job = Job(name="train", command=("python", "train.py"), workdir="/home/ada/train", walltime_s=3600)
+    return brief(plan(job, image, make_rootfs(image), SITE))
+
+
+def briefly() -> str:
+    return brief(planned())
+
+
+def one_reason() -> str:
+    return why(planned(), "engine")
+
+
 def plans() -> str:
+    return text(planned())
+
+
+def planned() -> Plan:
     image = make_image()
     job = Job(
         name="train",
@@ -88,10 +108,19 @@ def plans() -> str:
         walltime_s=3600,
         topology=Topology(nodes=2, ranks_per_node=4, cpus_per_rank=8),
     )
-    return text(plan(job, image, make_rootfs(image), SITE))
+    return plan(job, image, make_rootfs(image), SITE)
 
 
-@pytest.mark.parametrize(("name", "screen"), [("doctor", doctors), ("plan", plans)])
+@pytest.mark.parametrize(
+    ("name", "screen"),
+    [
+        ("doctor", doctors),
+        ("plan-verbose", plans),
+        ("plan", briefly),
+        ("plan-short", three_lines),
+        ("plan-why", one_reason),
+    ],
+)
 def test_the_screen_is_the_golden_one(
     name: str, screen: object, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,12 +135,16 @@ def test_the_screen_is_the_golden_one(
         assert len(line) <= 80 or line.lstrip().startswith("try: ") or max(map(len, line.split())) > 40
 
 
+def test_the_plan_of_a_job_of_three_lines_has_at_most_fifteen() -> None:
+    assert len(folded(three_lines(), 80).splitlines()) <= 15
+
+
 def test_output_to_a_pipe_is_not_folded() -> None:
     assert folded("x " * 100, None) == "x " * 100
 
 
 def test_a_command_to_copy_is_not_folded() -> None:
-    line = "  try: " + "word " * 30
+    line = "  try: bareboat " + "word " * 30
     assert folded(line, 80) == line
 
 

@@ -446,7 +446,7 @@ def test_doctor_tells_people_the_same(bareboat: Bareboat) -> None:
     assert "\033" not in said.out
 
 
-def test_doctor_ends_with_what_is_ready_and_what_is_not() -> None:
+def test_doctor_begins_with_what_is_ready_and_what_is_not() -> None:
     broken = EngineFacts(
         name="podman", path="/usr/bin/podman", version="4", origin="on PATH", works=False,
         detail="no subuid range\nmore", remedy="ask for a range in /etc/subuid",
@@ -454,7 +454,7 @@ def test_doctor_ends_with_what_is_ready_and_what_is_not() -> None:
     works = msgspec.structs.replace(broken, name="bubblewrap", works=True, detail="", remedy="")
     slurm = SchedulerFacts(name="slurm", version="23", works=False, detail="slurmctld does not answer " * 4)
     lines = doctor._text(make_site(engines=(works, broken), schedulers=(slurm,)), []).splitlines()
-    found = lines[len(lines) - lines[::-1].index("") :]
+    found = lines[: lines.index("")]
     assert found[:3] == [
         "ready: bubblewrap, this machine",
         "not ready: podman, because no subuid range",
@@ -464,13 +464,14 @@ def test_doctor_ends_with_what_is_ready_and_what_is_not() -> None:
     assert found[-1] == "  try: scontrol ping; if it is slow: export BAREBOAT_TOOL_TIMEOUT_S=60"
     assert max(map(len, found)) <= 80
     up = msgspec.structs.replace(slurm, works=True)
-    last = doctor._text(make_site(engines=(works,), schedulers=(up,)), []).splitlines()[-1]
-    assert last == "ready: bubblewrap, this machine, Slurm"
+    first = doctor._text(make_site(engines=(works,), schedulers=(up,)), []).splitlines()[0]
+    assert first == "ready: bubblewrap, this machine, Slurm"
     lines = doctor._text(make_site(engines=(), schedulers=()), []).splitlines()
-    assert lines[-3:] == [
+    assert lines[:4] == [
         "ready: nothing",
         "not ready: containers, because no engine is installed",
         "  try: bareboat doctor --fix",
+        "",
     ]
 
 

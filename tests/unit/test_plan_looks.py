@@ -71,7 +71,7 @@ def test_nothing_is_captured(folder: Path, python: Path, words: tuple[str, ...])
     assert "capture the environment: about " in shown
     assert "files and directories" in shown
     if "--json" not in words:
-        assert "no plan digest before that" in shown
+        assert "first, run and submit will capture the environment" in shown
 
 
 def test_a_script_needs_the_files_and_prepare_makes_them(folder: Path, python: Path) -> None:
@@ -95,7 +95,9 @@ def test_a_captured_image_is_not_unpacked(folder: Path, python: Path) -> None:
     shown = bareboat("plan", "--python", python, "job.toml").stdout
     assert "link the image's layers into one tree" in shown
     assert "capture the environment" not in shown
-    shown = bareboat("plan", "--python", python, "--form", "file", "--engine", "native", "job.toml").stdout
+    shown = bareboat(
+        "plan", "-v", "--python", python, "--form", "file", "--engine", "native", "job.toml"
+    ).stdout
     assert "no plan digest" not in shown, "bare metal needs no image"
     assert heavy(folder) == before
 

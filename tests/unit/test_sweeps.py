@@ -369,7 +369,7 @@ def test_a_sweep_runs_here_point_by_point_and_a_failure_stops_none(
     code, out, _ = bareboat(capsys, "plan", "job.toml")
     assert "3 points of code, word" in out
     code, _, err = bareboat(capsys, "prove", "--dry-run", "job.toml")
-    assert "'bare metal' and 'container' are equal" in err
+    assert "'bare metal' and 'container' have the same plan" in err
     code, _, err = bareboat(capsys, "plan", "--at-once", "2", "--engine", "native", "--", "true")
     assert (code, "--at-once needs a sweep" in err) == (2, True)
 

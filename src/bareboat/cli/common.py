@@ -49,7 +49,9 @@ def add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--store", metavar="DIR", help="directory of images, runs and records")
     parser.add_argument("-q", "--quiet", action="store_true", help="show neither progress nor notes")
     parser.add_argument("--no-progress", action="store_true", help="do not show progress")
-    parser.add_argument("-v", "--verbose", action="store_true", help="show each command that Bareboat runs")
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="show each command that runs, and all reasons of a plan"
+    )
 
 
 def add_dry_run(parser: argparse.ArgumentParser) -> None:

@@ -230,6 +230,8 @@ def _fix(context: Context, site: Site) -> Site:
 
 def _text(site: Site, results: Sequence[CheckResult]) -> str:
     lines = [
+        *_conclusion(site),
+        "",
         console.bold(f"{site.hostname}"),
         f"  {site.distribution}, kernel {site.kernel}, glibc {site.glibc}, {site.architecture}",
         f"  {site.cpu_model}, {site.cpus} CPUs, {site.mem_bytes / 2**30:.1f} GiB, load {site.load_1min:.1f}",
@@ -284,7 +286,7 @@ def _text(site: Site, results: Sequence[CheckResult]) -> str:
     if site.other_tools:
         lines += ["", console.bold("also on this machine")]
         lines += [f"  {name}: {path}" for name, path in sorted(site.other_tools.items())]
-    return "\n".join([*lines, "", *_conclusion(site)])
+    return "\n".join(lines)
 
 
 def _title(engine: EngineFacts) -> tuple[str, str]:

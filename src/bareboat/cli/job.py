@@ -90,11 +90,16 @@ def check_waits(options: argparse.Namespace) -> None:
 
 
 def show_plan(context: Context, plan: Plan) -> None:
-    """Print the decisions with their reasons."""
+    """Print the decisions; with --verbose, all reasons and the rejected alternatives."""
     if context.options.json:
         console.result_json(render.shown(plan))
     else:
-        console.result(folded(render.text(plan), console.width()))
+        console.result(folded(plan_text(context, plan), console.width()))
+
+
+def plan_text(context: Context, plan: Plan) -> str:
+    """The plan as short as the flags ask for."""
+    return render.text(plan) if context.options.verbose else render.brief(plan)
 
 
 def show_warnings(context: Context, plan: Plan) -> None:

@@ -20,7 +20,7 @@ def run(context: Context) -> int:
     from bareboat.session import elsewhere, sites
 
     options = context.options
-    for flag in ("script", "prepare"):
+    for flag in ("script", "prepare", "why"):
         if getattr(options, flag):
             raise UsageError(
                 f"--{flag} and --for cannot be used together: the files of other sites are not here",

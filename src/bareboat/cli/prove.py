@@ -20,7 +20,7 @@ from bareboat.cli.common import (
     add_job,
     add_scheduling,
 )
-from bareboat.cli.job import TOPOLOGY, check_waits, note_ignored, read_job
+from bareboat.cli.job import TOPOLOGY, check_waits, note_ignored, plan_text, read_job
 from bareboat.cli.study_progress import StudyProgress
 from bareboat.model import Job, Plan, Study
 from bareboat.session import Purpose, planning, preparation
@@ -275,7 +275,7 @@ def _show(context: Context, job: Job, plans: tuple[Plan, Plan]) -> None:
         console.result_json([render.shown(plan) for plan in plans])
         return
     for plan in plans:
-        console.result(render.text(plan) + "\n")
+        console.result(plan_text(context, plan) + "\n")
     prove = job.prove
     runs = f"{prove.repeats} measured runs"
     if prove.quick is True:

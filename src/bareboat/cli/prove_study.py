@@ -14,7 +14,7 @@ from msgspec import UNSET
 from bareboat import registry, render
 from bareboat.cli import console
 from bareboat.cli.common import Context
-from bareboat.cli.job import check_waits, note_ignored, read_job, with_flags
+from bareboat.cli.job import check_waits, note_ignored, plan_text, read_job, with_flags
 from bareboat.model import Matrix
 from bareboat.model.matrix import point_text
 from bareboat_base import codec
@@ -48,7 +48,7 @@ def request_of(context: Context) -> StudyRequest | None:
         if not registry.is_queued(asked):
             return None
         request = studyfile.study_of_job(read_job(context))
-        return _noted(request)
+        return _checked(request)
     file = TomlFile(Path(options.file))
     queue = asked or file.values.get("scheduler")
     if not studyfile.is_study(file) and not registry.is_queued(queue):
@@ -71,21 +71,17 @@ def request_of(context: Context) -> StudyRequest | None:
         prove = msgspec.structs.replace(prove, within_s=msgspec.UNSET)
     digest = request.digest if asked is None else codec.digest([request.digest, asked])
     request = dataclasses.replace(request, jobs=jobs, prove=prove, digest=digest)
-    return _noted(request)
+    return _checked(request)
 
 
-def _noted(request: StudyRequest) -> StudyRequest:
-    """The request, after a note about arms that are equal."""
-    from bareboat_study import studyfile
-
+def _checked(request: StudyRequest) -> StudyRequest:
+    """The request, unless its design is for other studies."""
     if request.prove.until_decided is True:
         raise UsageError(
             "until_decided is for one container against bare metal, on this machine",
             key="prove.until_decided",
             remedy="remove it; set repeats, or within_s",
         )
-    for first, second in studyfile.equal_arms(request):
-        console.note(f"the arms {first!r} and {second!r} are equal: this measures the method itself (A/A)")
     return request
 
 
@@ -110,6 +106,8 @@ def run(context: Context, request: StudyRequest, published: str | None) -> int:
     from bareboat_study import planning as studies
 
     cells, site = studies.cells(context.session, request)
+    for first, second in studies.equal_arms(request, cells):
+        console.note(f"the arms {first!r} and {second!r} have the same plan: this measures the method (A/A)")
     if options.dry_run:
         _show(context, request, cells, site)
         return 0
@@ -202,7 +200,7 @@ def _show(context: Context, request: StudyRequest, cells: list[list[Cell]], site
     if registry.is_queued(rows[0][0].job.scheduler):
         console.result(_first_script(context, request, cells, site))
     for name, plan in zip(request.arms, rows[0], strict=True):
-        console.result(f"{console.bold('arm ' + name)}\n{render.text(plan)}\n")
+        console.result(f"{console.bold('arm ' + name)}\n{plan_text(context, plan)}\n")
     points = len(request.points)
     console.result("points:")
     for number, point in enumerate(request.points[:20]):

@@ -16,6 +16,7 @@ from bareboat import consent, registry, render
 from bareboat.cli import console
 from bareboat.cli.command_line import number
 from bareboat.cli.common import Context, add_common, add_dry_run, add_engine, add_scheduling, add_trust
+from bareboat.cli.job import plan_text
 from bareboat_base.errors import BareboatError, Terminated, UsageError
 from bareboat_base.printable import counted, one_line
 
@@ -229,7 +230,7 @@ def _dry_run(context: Context, lock: Lock, found: Found, job: Job, choice: Choic
     else:
         console.result(shown(lock, found, job))
         for plan in plans:
-            console.result("\n" + render.text(plan))
+            console.result("\n" + plan_text(context, plan))
     replay.check(found)
     return 0
 

@@ -20,9 +20,11 @@ from bareboat.render.library import subject as subject
 from bareboat.render.place import GIVEN as GIVEN
 from bareboat.render.place import Place as Place
 from bareboat.render.place import library_path, name_run
+from bareboat.render.summary import brief as brief
 from bareboat.render.summary import digest as digest
 from bareboat.render.summary import shown as shown
 from bareboat.render.summary import text as text
+from bareboat.render.summary import why as why
 from bareboat_base import __version__
 from bareboat_base.printable import counted
 

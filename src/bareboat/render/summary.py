@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import msgspec
 from msgspec import UNSET
 
-from bareboat.model import NOT_SHOWN, Command, Plan, looks_secret
+from bareboat.model import NOT_SHOWN, Command, Decision, Plan, looks_secret
 from bareboat_base import codec
+
+#: Characters of a reason in the short form of a plan.
+_EASY = 90
 
 
 def digest(plan: Plan) -> str:
@@ -52,17 +55,61 @@ def _without(plan: Plan, hides: Callable[[str], bool]) -> Plan:
     )
 
 
-def text(plan: Plan) -> str:
-    """The decisions with their reasons and the rejected alternatives, for a terminal."""
-    command = shlex.join(plan.job.command) or "what the image runs"
-    lines = [f"{plan.job.name}: {command}", ""]
+def brief(plan: Plan) -> str:
+    """A line for each decision with the first part of its reason, and where the rest is."""
+    lines = [_title(plan), ""]
     width = max(len(decision.subject) for decision in plan.decisions)
     for decision in plan.decisions:
-        lines.append(f"  {decision.subject:<{width}}  {decision.choice}")
-        lines.append(f"  {'':<{width}}    because {decision.reason}")
-        for other in decision.rejected:
-            remedy = f"  ({other.remedy})" if other.remedy else ""
-            lines.append(f"  {'':<{width}}    not {other.choice}: {other.reason}{remedy}")
+        lines.append(f"  {decision.subject:<{width}}  {decision.choice}: {_short(decision.reason)}")
+    lines += [f"  {note}" for note in plan.notes]
+    lines += [f"  warning: {warning}" for warning in plan.warnings]
+    if plan.missing is not UNSET:
+        lines += ["", *(f"first, run and submit will {_short(each)}" for each in plan.missing)]
+    rejected = [each.subject for each in plan.decisions if each.rejected]
+    subject = (rejected or [plan.decisions[0].subject])[0]
+    others = "all reasons and rejected alternatives" if rejected else "all reasons"
+    lines += ["", f"{others}: bareboat plan -v, or --why {shlex.quote(subject)}"]
+    return "\n".join(lines)
+
+
+def why(plan: Plan, subject: str) -> str:
+    """One decision with its reason and the rejected alternatives."""
+    return "\n".join(
+        line
+        for decision in plan.decisions
+        if decision.subject == subject
+        for line in _decision(decision, len(subject))
+    )
+
+
+def _title(plan: Plan) -> str:
+    return f"{plan.job.name}: {shlex.join(plan.job.command) or 'what the image runs'}"
+
+
+def _short(text: str) -> str:
+    """The first parts of a reason, as many as are easy to read; none with only a program's path."""
+    first, *rest = [part for part in text.split("; ") if not part.startswith("/")] or [text]
+    for part in rest:
+        if len(first) + len(part) > _EASY:
+            break
+        first += f"; {part}"
+    return first
+
+
+def _decision(decision: Decision, width: int) -> Iterator[str]:
+    yield f"  {decision.subject:<{width}}  {decision.choice}"
+    yield f"  {'':<{width}}    because {decision.reason}"
+    for other in decision.rejected:
+        remedy = f"  ({other.remedy})" if other.remedy else ""
+        yield f"  {'':<{width}}    not {other.choice}: {other.reason}{remedy}"
+
+
+def text(plan: Plan) -> str:
+    """The decisions with their reasons and the rejected alternatives, for a terminal."""
+    width = max(len(decision.subject) for decision in plan.decisions)
+    lines = [_title(plan), ""]
+    for decision in plan.decisions:
+        lines += _decision(decision, width)
     if plan.otherwise:
         lines.append(f"  if its MPI check fails in the job: {', then '.join(map(launch_of, plan.otherwise))}")
     lines += [f"  {note}" for note in plan.notes]
