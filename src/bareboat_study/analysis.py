@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from bareboat.model import Record, Study
 from bareboat_base.errors import UsageError
-from bareboat_study import measures, sequential, validity, verdicts, windows
+from bareboat_study import arm_differences, measures, sequential, validity, verdicts, windows
 from bareboat_study.measures import Inference, Metric
 from bareboat_study.statistics import Comparison, Verdict
 from bareboat_study.validity import Censored
@@ -369,5 +369,4 @@ def _notes(study: Study, pairs: Sequence[Pair], metered: bool, declared: bool, s
             f"a regression within the runs (slope {slope:.2f}). A container may cause waits, too, so this "
             "metric decides nothing."
         )
-    if study.arms[0].plan_digest == study.arms[1].plan_digest:
-        yield "Both arms have the same plan: this study measures the method itself (A/A)."
+    yield arm_differences.sentence(study)

@@ -15,7 +15,7 @@ from bareboat.model.matrix import Value, point_text
 from bareboat.model.metric import primary_of
 from bareboat_base.errors import UsageError
 from bareboat_base.printable import counted
-from bareboat_study import analysis, families, measures, pooling, scaling, validity, waiting
+from bareboat_study import analysis, arm_differences, families, measures, pooling, scaling, validity, waiting
 from bareboat_study.analysis import Analysis, Correction
 from bareboat_study.measures import Inference, Metric
 from bareboat_study.pooling import Pooled
@@ -139,10 +139,10 @@ def pair_of(
     matrix: Matrix, contrast: Contrast, study: Study, records: Sequence[Record]
 ) -> tuple[Study, list[Record]]:
     """Two arms of a point as a study of their own, with their records."""
-    arms = (study.arms[contrast.baseline], study.arms[contrast.contender])
-    image = next((each for each in matrix.images if each.digest == arms[1].image_digest), study.image)
-    names = {arm.name for arm in arms}
-    view = msgspec.structs.replace(study, arms=arms, image=image)
+    view = arm_differences.of_arms(study, contrast.baseline, contrast.contender)
+    image = next((each for each in matrix.images if each.digest == view.arms[1].image_digest), study.image)
+    names = {arm.name for arm in view.arms}
+    view = msgspec.structs.replace(view, image=image)
     own = [record for record in records if record.arm in names]
     if any(each.effect for each in matrix.contrasts):
         # The effects multiply exactly if all are made of the same runs and windows.

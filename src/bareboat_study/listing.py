@@ -16,6 +16,7 @@ from bareboat_images.store import Store
 
 if TYPE_CHECKING:
     from bareboat_study.analysis import Analysis
+    from bareboat_study.findings import StudyFindings
 
 _VERDICT = "verdict.json"
 #: Of a study of several arms, points or metrics.
@@ -91,6 +92,23 @@ def _runs(folder: Path) -> list[Path]:
 def keep_verdicts(store: Store, found: Sequence[tuple[Study, Sequence[Record], Analysis]]) -> None:
     """Store what the analysis found, for the list of runs."""
     for study, _, analysis in found:
-        comparison = analysis.comparison
-        kept = Verdict(verdict=analysis.verdict.value, sentence=analysis.sentence, runs=comparison.runs)
-        store.write(store.run(study.id) / _VERDICT, codec.to_json(kept))
+        _keep(store, study.id, [analysis.verdict.value], analysis.sentence, analysis.comparison.runs)
+
+
+def keep_verdict(store: Store, found: StudyFindings) -> None:
+    """The same, of a study of several arms or points; nothing while it is not complete."""
+    known = [
+        (str(point.verdict), point.analysis.comparison.runs)
+        for contrast in found.contrasts
+        for point in contrast.points
+        if point.analysis is not None
+    ]
+    if known and not found.missing:
+        words, runs = zip(*known, strict=True)
+        _keep(store, found.study, words, "; ".join(found.sentences), max(runs))
+
+
+def _keep(store: Store, run_id: str, words: Sequence[str], sentence: str, runs: int) -> None:
+    verdict = words[0] if len({*words}) == 1 else ""
+    kept = Verdict(verdict=verdict, sentence=sentence, runs=runs, comparisons=len(words))
+    store.write(store.run(run_id) / _VERDICT, codec.to_json(kept))

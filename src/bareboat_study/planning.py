@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import UNSET
 
-from bareboat import registry
+from bareboat import registry, render
 from bareboat.model.matrix import point_text
 from bareboat.session import Prepared, Purpose, planning, preparation
 from bareboat_base import codec
 from bareboat_base.errors import BareboatError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bareboat.model import Job, Plan, Site
     from bareboat.model.matrix import Value
     from bareboat.session import Session
@@ -43,6 +45,18 @@ def cells(session: Session, request: StudyRequest) -> tuple[list[list[Cell]], Si
         found.append(row)
     site = next(iter(prepared.values())).site
     return found, site
+
+
+def equal_arms(request: StudyRequest, cells: Sequence[Sequence[Cell]]) -> list[tuple[str, str]]:
+    """The pairs of arms with the same plan at some point: a comparison of a thing with itself (A/A), which
+    measures the method."""
+    found = {}
+    for row in cells:
+        digests = [render.digest(plan) for plan, _ in row]
+        for number, digest in enumerate(digests):
+            if (first := digests.index(digest)) != number:
+                found[request.arms[first], request.arms[number]] = True
+    return list(found)
 
 
 def _prepared(session: Session, job: Job, known: dict[str, Prepared]) -> Prepared:

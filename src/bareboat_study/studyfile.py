@@ -149,17 +149,6 @@ def study_of_job(job: Job) -> StudyRequest:
     )
 
 
-def equal_arms(request: StudyRequest) -> list[tuple[str, str]]:
-    """The pairs of arms with the same job at some point: a comparison of a thing with itself (A/A), which
-    measures the method."""
-    found = {}
-    for jobs in request.jobs:
-        for number, job in enumerate(jobs):
-            if (first := jobs.index(job)) != number:
-                found[request.arms[first], request.arms[number]] = True
-    return list(found)
-
-
 def read_metrics(file: Document) -> tuple[MetricRequest, ...]:
     """The tables [metrics.NAME]. Raises UsageError, with the line."""
     table = file.values.get("metrics", {})

@@ -16,7 +16,16 @@ from bareboat.model import Record, Study, Window, kept_result
 from bareboat_base import codec
 from bareboat_base.errors import UsageError
 from bareboat_images.store import Store
-from bareboat_study import analysis, listing, measures, method, report_paper, report_tables, validity
+from bareboat_study import (
+    analysis,
+    arm_differences,
+    listing,
+    measures,
+    method,
+    report_paper,
+    report_tables,
+    validity,
+)
 from bareboat_study.report import render_report
 from bareboat_study.statistics import OPEN, Comparison, Verdict
 from bareboat_study.windows import block_log_ratios
@@ -421,17 +430,33 @@ def test_the_start_up_ratio_is_balanced_over_the_order() -> None:
 
 
 def test_equal_arms_are_said_to_be_equal_by_their_plans(study: Study, records: list[Record]) -> None:
-    def is_same(changed: Study) -> bool:
-        return any("same plan" in note for note in analysis.analyse(changed, records).notes)
+    def arms_text(changed: Study) -> str:
+        (found,) = (note for note in analysis.analyse(changed, records).notes if "(A/A)" in note)
+        return found
 
     one, other = study.arms
-    assert not is_same(
-        msgspec.structs.replace(study, arms=(one, msgspec.structs.replace(other, engine=one.engine)))
+    equal = msgspec.structs.replace(
+        study, arms=(one, msgspec.structs.replace(other, plan_digest=one.plan_digest))
     )
-    assert is_same(
-        msgspec.structs.replace(
-            study, arms=(one, msgspec.structs.replace(other, plan_digest=one.plan_digest))
-        )
+    assert arms_text(equal) == "Both arms have the same plan: this study measures the method itself (A/A)."
+
+
+def test_the_report_names_what_differs_between_the_arms(study: Study) -> None:
+    """Arms of one engine are not the same: they may differ in the image, the environment or the PATH."""
+    one, other = study.arms
+    assert arm_differences.sentence(study) == "The arms differ in: engine (native, bubblewrap)."
+    bare = msgspec.structs.replace(other, engine=one.engine)
+    bare = msgspec.structs.replace(study, arms=(one, bare))
+    assert arm_differences.sentence(bare) == "The arms differ in: plan."
+    job = study.job
+    other_path = msgspec.structs.replace(job, environment={"PATH": "/opt/b", "LANG": "C"}, launcher="srun")
+    jobs = (msgspec.structs.replace(job, environment={"PATH": "/opt/a", "LANG": "C"}), other_path)
+    assert arm_differences.sentence(msgspec.structs.replace(bare, jobs=jobs)) == (
+        "The arms differ in: environment variables (PATH) and launcher."
+    )
+    image = msgspec.structs.replace(other, engine=one.engine, image_digest="sha256:" + "7" * 64)
+    assert arm_differences.sentence(msgspec.structs.replace(study, arms=(one, image))) == (
+        "The arms differ in: image."
     )
 
 

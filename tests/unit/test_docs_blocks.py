@@ -17,6 +17,7 @@ from bareboat.jobfile import read_job
 from bareboat.model import Partition, SchedulerFacts, Site
 from bareboat.plan import plan
 from bareboat.session.defaults import with_settings
+from bareboat_base import codec
 from bareboat_base.toml import TomlFile
 from bareboat_study import studyfile
 
@@ -65,7 +66,7 @@ def test_studies_are_read(block: Block, tmp_path: Path) -> None:
     file.write_text(block.body)
     settings = config.resolve({}, folder=None, environment={"HOME": str(tmp_path)}, with_site=False)
     request = studyfile.read_study(TomlFile(file), settings)
-    assert studyfile.equal_arms(request) == []
+    assert all(len({*map(codec.digest, jobs)}) == len(jobs) for jobs in request.jobs)
     assert len(request.arms) > 1
 
 

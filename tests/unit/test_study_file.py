@@ -12,7 +12,7 @@ from bareboat.jobfile import read_job
 from bareboat.model import Contrast
 from bareboat_base.errors import UsageError
 from bareboat_base.toml import TomlFile
-from bareboat_study.studyfile import StudyRequest, equal_arms, is_study, read_study
+from bareboat_study.studyfile import StudyRequest, is_study, read_study
 
 ARMS = '[arms]\nbare = {engine = "native"}\nsif = {engine = "apptainer", form = "file"}\n'
 
@@ -151,19 +151,12 @@ def test_attribution_has_three_arms_whose_effects_multiply(tmp_path: Path) -> No
 def test_the_example_of_attribution_is_read() -> None:
     folder = Path(__file__).parents[2] / "examples/attribution"
     found = read_study(TomlFile(folder / "attribution.toml"), settings(folder))
-    assert equal_arms(found) == []
     assert found.arms == ("bare metal", "captured", "image")
     assert (folder / found.jobs[0][0].command[1]).exists()
 
 
 # --------------------------------------------------------------------------------------------------
 # Mistakes.
-
-
-def test_arms_with_the_same_job_are_known(tmp_path: Path) -> None:
-    found = read(tmp_path, "command = ['true']\n[arms]\na = {}\nb = {engine = 'native'}\nc = {}\n")
-    assert equal_arms(found) == [("a", "c")]
-    assert equal_arms(read(tmp_path, "command = ['true']\n" + ARMS)) == []
 
 
 @pytest.mark.parametrize(

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from matrices import SPEED, make_matrix, make_points, make_records
+from matrices import SPEED, keep, make_matrix, make_points, make_records
 
+from bareboat.cli import run_list
 from bareboat.model import Contrast, Matrix, MetricRequest, ProveRequest, Record, Study, Topology
 from bareboat_base import codec
 from bareboat_base.errors import UsageError
-from bareboat_study import blocks, findings, report_matrix, text
+from bareboat_images.store import Store
+from bareboat_study import blocks, findings, listing, report_matrix, text
 from bareboat_study.report_matrix import StudyReport
 from bareboat_study.statistics import Verdict
 
@@ -343,3 +346,22 @@ def test_the_time_left_is_that_of_later_runs() -> None:
         "10 min",
         "3 h 5 min",
     ]
+
+
+def test_the_list_of_runs_has_the_verdict_of_a_study_of_several_points(tmp_path: Path) -> None:
+    """It had "complete" for each of them, a fifth word beside the four verdicts."""
+    store = Store(tmp_path)
+    matrix = make_matrix()
+    studies = make_points(matrix)
+    keep(store, matrix, [[] for _ in studies])
+    equal = make_records(matrix, studies, {"bare": 1.0, "sif": 1.0})
+    listing.keep_verdict(store, findings.find(matrix, studies, equal, missing=1))
+    assert listing.look(store, matrix.id).verdict is None
+    found = findings.find(matrix, studies, equal)
+    listing.keep_verdict(store, found)
+    assert run_list.row(listing.look(store, matrix.id))[3] == "equivalent"
+    assert run_list.detail(store, listing.look(store, matrix.id), apart=False) == found.sentences[0]
+    slower = make_records(matrix, studies, {"bare": 1.0, "sif": 0.5})
+    mixed = [*equal[:3], *slower[3:]]
+    listing.keep_verdict(store, findings.find(matrix, studies, mixed))
+    assert run_list.row(listing.look(store, matrix.id))[3] == "6 verdicts"

@@ -148,7 +148,9 @@ def test_a_study_is_in_the_list_with_its_verdict(around: Path) -> None:
         assert "measuring" in listed().stdout
     for number in range(11):
         (store.run(run_id) / f"{number:04}").mkdir()
-    assert "complete" in listed().stdout
+    head, row = listed().stdout.splitlines()[:2]
+    assert "complete" in row
+    assert "  result  " in head
     verdict = listing.Verdict(verdict="undecided", sentence="It may be slower.", runs=10)
     store.write(store.run(run_id) / "verdict.json", codec.to_json(verdict))
     assert "undecided" in listed().stdout

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from bareboat.runs.state import Status
     from bareboat_images.store import Store
 
-_HEAD = ("run", "command", "where", "exit", "for", "age")
+_HEAD = ("run", "command", "where", "result", "for", "age")
 #: Of a column on a terminal; a longer name has a line of its own.
 _MOST_NAME, _MOST_WHERE = 26, 16
 _LEAST_COMMAND, _MOST_COMMAND = 10, 40
@@ -89,11 +89,11 @@ def detail(store: Store, each: Status | Listed, *, apart: bool) -> str:
 
 
 def _in_a_word(study: Listed) -> str:
-    """The verdict, in a column of ten."""
+    """The verdict, in a column of ten; how many there are where comparisons differ."""
     if study.verdict is None:
         return study.state
-    short = {"training diverged": "diverged"}
-    return short.get(study.verdict.verdict, study.verdict.verdict)
+    verdict = study.verdict.verdict or f"{study.verdict.comparisons} verdicts"
+    return {"training diverged": "diverged"}.get(verdict, verdict)
 
 
 def placed(rows: list[tuple[str, ...]], details: list[str], width: int | None) -> list[str]:

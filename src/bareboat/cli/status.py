@@ -294,7 +294,7 @@ def _plain(store: Store, each: Status | Listed) -> dict[str, Any]:
             "runs_done": each.done,
             "runs": each.total,
             "jobs": each.jobs,
-            "verdict": each.verdict.verdict if each.verdict else None,
+            "verdict": (each.verdict.verdict or None) if each.verdict else None,
             "sentence": each.verdict.sentence if each.verdict else "",
             "reason": each.damage,
             "damaged": bool(each.damage),

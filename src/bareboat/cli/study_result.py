@@ -27,24 +27,27 @@ def run(context: Context, runs: Sequence[str], request: Request) -> int:
             remedy=f"bareboat report {runs[0]}   # alone",
         )
     check_library()
-    return _report(context, matrix.read(context.store, runs[0]), request)
+    return _report(context, _shown(context, matrix.read(context.store, runs[0])), request)
 
 
 def report(context: Context, found: Matrix, output: Path | None) -> int:
     """Analyse a study that was measured and show the results. Exit with 1 where a point has too few complete
     runs."""
+    from bareboat_study import listing
+
     page = None if output is None else str(output)
-    return _report(context, found, Request(("html",) if page else (), None, page, context.options.force))
+    shown = _shown(context, found)
+    listing.keep_verdict(context.store, shown.found)
+    return _report(context, shown, Request(("html",) if page else (), None, page, context.options.force))
 
 
-def _report(context: Context, found: Matrix, request: Request) -> int:
+def _report(context: Context, shown: StudyReport, request: Request) -> int:
     from bareboat_study import published, text
 
-    shown = _shown(context, found)
-    result = shown.found
+    result, study = shown.found, shown.matrix.id
     where = ""
     if request.formats and (shown.compared or request.file is None):
-        where = report_export.write(context, request, _files(shown, request.formats), [found.id])
+        where = report_export.write(context, request, _files(shown, request.formats), [study])
     if request.is_printed:
         pass
     elif context.options.json:
@@ -59,7 +62,7 @@ def _report(context: Context, found: Matrix, request: Request) -> int:
             for line in published.lines(shown.beside):
                 console.result(line)
         if result.missing:
-            console.result(f"\n{result.missing} runs left:  bareboat prove --resume {found.id}")
+            console.result(f"\n{result.missing} runs left:  bareboat prove --resume {study}")
         if where:
             console.result(f"\nreport: {where}")
     unmeasured = any(each.analysis is None for contrast in result.contrasts for each in contrast.points)

@@ -16,11 +16,13 @@ _MODULE = "bareboat_study.hook"
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
-    """The verdict of the analysis at the end of the study. `runs`: of how many measured runs."""
+    """The verdict at the end of a study; "" where those of its comparisons differ. `runs`: of how many
+    measured runs."""
 
     verdict: str
     sentence: str
     runs: int
+    comparisons: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
