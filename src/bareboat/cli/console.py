@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from bareboat.cli import bar
-from bareboat.cli.folding import folded
+from bareboat.cli.folding import folded, remedy_lines
 from bareboat_base.errors import BareboatError, PlanError, UsageError
 from bareboat_base.printable import excerpt, printable
 
@@ -87,12 +87,14 @@ def _write(text: str, stream: Any) -> None:
 
 
 def _print(text: str, stream: Any) -> None:
+    _clear_line()
     with _writing(stream):
         print(text, file=stream, flush=True)
 
 
 def result_bytes(data: bytes) -> None:
     """Print a part of a result unchanged."""
+    _clear_line()
     with _writing(sys.stdout):
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
@@ -271,7 +273,7 @@ def width() -> int | None:
 
 def error_lines(error: BareboatError, width: int | None) -> list[str]:
     """What happened, where, and what to do. Text wraps to a terminal's `width`; elsewhere lines stay whole.
-    The remedy never wraps, since it is copied."""
+    Commands never wrap, since they are copied."""
     name = "bareboat: "
     lines = _wrapped(" ".join(excerpt(error.message, limit=_LONGEST)), width, first=name)
     lines[0] = paint(name, _RED, sys.stderr) + lines[0].removeprefix(name)
@@ -279,8 +281,9 @@ def error_lines(error: BareboatError, width: int | None) -> list[str]:
     own = isinstance(error, UsageError | PlanError)
     for line in excerpt(error.context, limit=_LONGEST if own else 200):
         lines += _wrapped(line, width, first="  ")
-    remedy = "\n".join(excerpt(error.remedy, limit=_LONGEST))
-    return [*lines, f"  try: {remedy}"] if remedy else lines
+    for number, line in enumerate(excerpt(error.remedy, limit=_LONGEST)):
+        lines += remedy_lines(f"  try: {line}", width) if not number else [line]
+    return lines
 
 
 def _wrapped(text: str, width: int | None, *, first: str) -> list[str]:
@@ -309,8 +312,21 @@ class _Handler(logging.Handler):
         warn(self.format(record))
 
 
+#: Whether the terminal's last line is one of progress.
+_has_progress_line = False
+_CLEAR_LINE = "\r\033[K"
+
+
+def _clear_line() -> None:
+    """Clear a line of progress, so that a message does not begin at its end."""
+    global _has_progress_line
+    if _has_progress_line:
+        _has_progress_line = False
+        _live(_CLEAR_LINE)
+
+
 def _live(text: str) -> None:
-    with contextlib.suppress(OSError):  # the terminal is gone; the work goes on
+    with contextlib.suppress(OSError, ValueError):  # the terminal is gone; the work goes on
         sys.stderr.write(text)
         sys.stderr.flush()
 
@@ -365,13 +381,14 @@ class Progress:
         self._draw(bar.line(head, what, share, width=_width() - 1, more=more, left_s=left_s, utf8=utf8))
 
     def _draw(self, text: str) -> None:
+        global _has_progress_line
         if time.monotonic() - self._last_at > 0.05:
             self._last_at = time.monotonic()
-            _live("\r\033[K" + printable(text).replace("\n", " ")[: _width() - 1])
+            _has_progress_line = True
+            _live(_CLEAR_LINE + printable(text).replace("\n", " ")[: _width() - 1])
 
     def end(self) -> None:
-        if self._live and self._steps:
-            _live("\r\033[K")
+        _clear_line()
 
     def note(self, text: str) -> None:
         if not self._quiet:

@@ -20,7 +20,7 @@ from bareboat_base.errors import ToolError, ToolTimeoutError
 from bareboat_base.execute.processes import KILL_GRACE_S, Process, below, kill_all, live_processes
 from bareboat_base.execute.signals import interrupts_left_to_child
 from bareboat_base.outcome import Outcome
-from bareboat_base.printable import one_line
+from bareboat_base.printable import excerpt, one_line
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -151,13 +151,17 @@ def run(
         for stream in (process.stdin, process.stdout, process.stderr):
             if stream is not None:
                 stream.close()
-    return Outcome(
+    outcome = Outcome(
         argv=tuple(argv),
         exit_code=process.returncode,
         stdout=_text(stdout),
         stderr=_text(stderr),
         wall_s=time.monotonic() - began,
     )
+    if outcome.stderr.strip() and log.isEnabledFor(logging.DEBUG):
+        for line in excerpt(outcome.stderr.strip()):
+            log.debug("  | %s", line)
+    return outcome
 
 
 class _TooMuch(Exception):

@@ -19,6 +19,8 @@ EXAMPLE = "bareboat image history pytorch"
 
 #: Of a step's text; --full shows all.
 _LONGEST = 120
+#: Of reproducible builds: the zero of archives, of Unix, and of Go.
+_NO_DAYS = ("1980-01-01", "1970-01-01", "0001-01-01")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -82,7 +84,7 @@ def _text(image: Image, found: Configuration, *, full: bool) -> str:
     for step in found.history:
         size = ("", "", "") if step.layer is None else _size(image, step.layer)
         text = " ".join(step.command.split()) or one_line(step.comment) or "not recorded"
-        rows.append((*size, step.created[:10], text if full else one_line(text, limit=_LONGEST)))
+        rows.append((*size, _date(step.created), text if full else one_line(text, limit=_LONGEST)))
     empty = sum(step.is_empty for step in found.history)
     count, size_mb = len(image.layers), image.size_bytes / 1e6
     lines = [
@@ -93,6 +95,12 @@ def _text(image: Image, found: Configuration, *, full: bool) -> str:
     if found.history and known == {None}:
         lines.append("the history does not match the layers: the step of each layer is unknown")
     return "\n".join(lines)
+
+
+def _date(created: str) -> str:
+    """The day of a step; nothing for the time stamps of builds that are the same at any time."""
+    day = created[:10]
+    return "" if day in _NO_DAYS else day
 
 
 def _size(image: Image, number: int) -> tuple[str, str, str]:

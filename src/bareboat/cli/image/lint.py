@@ -92,13 +92,18 @@ def run(context: Context) -> int:
         findings, notes = _recipe(context, file, ignored)
         if options.fix and options.dry_run:
             return 0
-    _report(context, findings, notes, path, name=options.subject, is_image=file is None)
+    _report(context, findings, notes, path, name=_name(options.subject, file), is_image=file is None)
     if unread:
         raise StoreError(
             f"not all of {options.subject[:200]} was checked: {unread[0]}",
             remedy=f"bareboat image verify {shlex.quote(options.subject)[:200]}",
         )
     return FOUND if check.fails(findings, threshold) else 0
+
+
+def _name(subject: str, file: Path | None) -> str:
+    """The file as it was given, below the directory that was; or the image."""
+    return os.path.join(subject, file.name) if file is not None and os.path.isdir(subject) else subject
 
 
 def _ignored(text: str | None) -> frozenset[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from typing import TYPE_CHECKING
 
 from bareboat.cli import console
@@ -63,4 +64,8 @@ def run(context: Context) -> int:
 def _origin(image: Image) -> str:
     if image.site_layer is not None:
         return f"site layer on {digests.short(image.site_layer.base)}"
-    return "built" if image.built else "captured"
+    if image.built:
+        return "built"
+    environment = os.path.dirname(os.path.dirname(image.python or ""))
+    version = f", Python {image.python_version}" if image.python_version else ""
+    return f"captured from {environment}{version}" if environment else "captured"

@@ -1,0 +1,133 @@
+"""What messages look like on a terminal of 80 columns."""
+
+from __future__ import annotations
+
+import io
+import logging
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from builders import make_image
+
+from bareboat.cli import console
+from bareboat.cli.folding import folded
+from bareboat.cli.image import history, lint, ls
+from bareboat_base import execute
+from bareboat_base.errors import BareboatError, UsageError
+
+
+class Terminal(io.StringIO):
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+def on_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """Called by the test itself, since pytest sets its own streams after the fixtures."""
+    stream = Terminal()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(console, "_width", lambda: 80)
+    return stream
+
+
+def screen(text: str) -> list[str]:
+    """The lines that a terminal shows."""
+    lines = [""]
+    for part in text.replace("\r\033[K", "\0").replace("\n", "\1"):
+        if part == "\1":
+            lines.append("")
+        else:
+            lines[-1] = "" if part == "\0" else lines[-1] + part
+    return lines
+
+
+@pytest.mark.parametrize("how", ["note", "error", "result", "bytes"])
+def test_a_line_of_progress_is_cleared_before_a_message(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = on_terminal(monkeypatch)
+    monkeypatch.setattr(sys, "stdout", SimpleNamespace(
+        write=terminal.write, flush=terminal.flush, isatty=terminal.isatty,
+        buffer=SimpleNamespace(write=lambda data: terminal.write(data.decode()), flush=terminal.flush),
+    ))  # fmt: skip
+    progress = console.Progress(quiet=False)
+    progress.say("capturing: /opt/env/lib/python3.11")
+    assert screen(terminal.getvalue())[0].startswith("[0:00] capturing")
+    if how == "note":
+        console.note("a note")
+    elif how == "error":
+        console.show_error(UsageError("a mistake"))
+    elif how == "result":
+        console.result("a result")
+    else:
+        console.result_bytes(b"some bytes\n")
+    assert screen(terminal.getvalue())[0] == {
+        "note": "a note", "error": "bareboat: a mistake", "result": "a result", "bytes": "some bytes",
+    }[how]  # fmt: skip
+    before = terminal.getvalue()
+    console.note("another")
+    progress.end()
+    assert terminal.getvalue() == f"{before}another\n"
+
+
+REMEDIES = {
+    "remove the line, or write the directory of the environment with a path that exists on all nodes of it": [
+        "  try: remove the line, or write the directory of the environment with a path",
+        "    that exists on all nodes of it",
+    ],
+    "bareboat image pull registry.example.org/a-long-team-name/a-long-image-name:1.0 --name tiny": [
+        "  try: bareboat image pull registry.example.org/a-long-team-name/a-long-image-name:1.0 --name tiny"
+    ],
+    "scontrol ping; if it is slow: export BAREBOAT_TOOL_TIMEOUT_S=60, and then repeat the command here": [
+        "  try: scontrol ping",
+        "    if it is slow: export BAREBOAT_TOOL_TIMEOUT_S=60, and then repeat the command here",
+    ],
+    "bareboat plan --prepare --script job.toml > job.sh   # makes first what the script needs on the nodes": [
+        "  try: bareboat plan --prepare --script job.toml > job.sh",
+        "    # makes first what the script needs on the nodes",
+    ],
+    "make the files readable for everyone on the machine: chmod -R a+rX /scratch/ada/bareboat/images": [
+        "  try: make the files readable for everyone on the machine:",
+        "    chmod -R a+rX /scratch/ada/bareboat/images",
+    ],
+}
+
+
+@pytest.mark.parametrize("remedy", REMEDIES)
+def test_prose_of_a_remedy_wraps_and_a_command_is_alone_on_its_line(remedy: str) -> None:
+    lines = console.error_lines(BareboatError("it failed", remedy=remedy), 80)
+    assert lines[1:] == REMEDIES[remedy]
+    assert folded(f"  try: {remedy}", 80).split("\n") == REMEDIES[remedy]
+    for width in (None, 200):
+        assert console.error_lines(BareboatError("it failed", remedy=remedy), width)[1:] == [
+            f"  try: {remedy}"
+        ]
+
+
+def test_the_errors_of_a_tool_are_quoted_line_by_line(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG, "bareboat"), caplog.at_level(logging.DEBUG, "bareboat_base"):
+        execute.run(["sh", "-c", "echo one >&2; echo two >&2; exit 3"])
+    assert caplog.messages[1:] == ["  | one", "  | two"]
+
+
+def test_steps_of_reproducible_builds_have_no_date() -> None:
+    assert history._date("2026-11-20T10:15:00Z") == "2026-11-20"
+    for epoch in ("1980-01-01T00:00:00Z", "1970-01-01T00:00:00Z", "0001-01-01T00:00:00Z", ""):
+        assert history._date(epoch) == ""
+
+
+def test_a_capture_is_listed_with_its_environment() -> None:
+    image = make_image(python="/home/ada/venv/bin/python", python_version="3.11.9")
+    assert ls._origin(image) == "captured from /home/ada/venv, Python 3.11.9"
+    assert ls._origin(make_image(python=None)) == "captured"
+
+
+def test_lint_names_the_file_as_it_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "Dockerfile").touch()
+    monkeypatch.chdir(tmp_path)
+    for subject, name in (("./Dockerfile", "./Dockerfile"), (".", "./Dockerfile"), ("../x", "../x")):
+        assert lint._name(subject, Path("Dockerfile")) == name
+    assert lint._name("debian:12", None) == "debian:12"
