@@ -22,10 +22,7 @@ def run(context: Context) -> int:
     options = context.options
     for flag in ("script", "prepare", "why"):
         if getattr(options, flag):
-            raise UsageError(
-                f"--{flag} and --for cannot be used together: the files of other sites are not here",
-                remedy=f"bareboat plan --{flag} at the site; or remove --{flag}",
-            )
+            raise UsageError(f"--{flag} and --for cannot be used together", remedy="remove one of them")
     session = context.session
     facts = [sites.named(session, text) for text in options.sites]
     job = read_job(context._replace(settings=context.settings.elsewhere()))
