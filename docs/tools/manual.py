@@ -10,8 +10,9 @@ import re
 import sys
 from pathlib import Path
 
-from bareboat.cli import reference
-from bareboat.cli.reference import Argument, Command
+import reference
+from reference import Argument, Command
+
 from bareboat_base import __version__
 
 

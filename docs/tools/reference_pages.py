@@ -9,9 +9,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import reference
+from reference import Command
+
 import bareboat
-from bareboat.cli import reference
-from bareboat.cli.reference import Command
 
 ROOT = Path(__file__).parents[2]
 

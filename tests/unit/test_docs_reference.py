@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from bareboat import config
-from bareboat.cli import main, reference
+from bareboat.cli import main
 from bareboat.model import Job
 from bareboat_base import errors, ranges
 from bareboat_base.errors import BareboatError
@@ -22,6 +22,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "docs" / "tools"))
 
 import manual  # noqa: E402
+import reference  # noqa: E402
 
 COMMANDS = reference.commands()
 LEAVES = [leaf for command in COMMANDS for leaf in (command.actions or (command,))]
