@@ -26,6 +26,7 @@ def install(monkeypatch: pytest.MonkeyPatch, group: str, name: str, value: str) 
 
     installed = EntryPoints([EntryPoint(name=name, value=value, group=f"bareboat.{group}")])
     monkeypatch.setattr(importlib.metadata, "entry_points", lambda: installed)
+    monkeypatch.setattr(registry, "_may_add", lambda _: True)
     for remembers in ("_added", "_places"):
         monkeypatch.setattr(registry, remembers, getattr(registry, remembers).__wrapped__)
 
@@ -105,3 +106,44 @@ def test_a_package_cannot_take_the_name_of_another(group: str, monkeypatch: pyte
         f"the package of 'their_module' adds the {group[:-1]} {name!r}, which already exists"
     )
     assert caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "may"),
+    [
+        ("odd-1.0.dist-info/entry_points.txt", "[x]\na = b\n\n[bareboat.engines]\nodd = odd:Odd\n", True),
+        ("odd.egg-info/entry_points.txt", "[bareboat.launchers]\nodd = odd:Odd\n", True),
+        ("EGG-INFO/entry_points.txt", "[bareboat.schedulers]\nodd = odd:Odd\n", True),
+        (
+            "odd-1.0.dist-info/entry_points.txt",
+            "[console_scripts]\nbareboat = bareboat.cli.main:entry\n",
+            False,
+        ),
+        ("odd-1.0.dist-info/METADATA", "Name: odd\n", False),
+        ("odd/entry_points.txt", "[bareboat.engines]\nodd = odd:Odd\n", False),
+    ],
+)
+def test_metadata_of_packages_tells_whether_they_add_something(
+    tmp_path: Path, path: str, content: str, may: bool
+) -> None:
+    tmp_path = tmp_path / "packages.egg"
+    file = tmp_path / path
+    file.parent.mkdir(parents=True)
+    file.write_text(content)
+    assert registry._may_add(str(tmp_path)) is may
+    packages = importlib.metadata.distributions(path=[str(tmp_path)])
+    groups = {point.group for package in packages for point in package.entry_points}
+    assert any(group.startswith("bareboat.") for group in groups) is may
+
+
+def test_what_cannot_be_read_here_is_left_to_python(tmp_path: Path) -> None:
+    archive = tmp_path / "packages.zip"
+    archive.write_bytes(b"PK")
+    assert registry._may_add(str(archive))
+    assert not registry._may_add(str(tmp_path / "none"))
+
+    class Finder:
+        def find_distributions(self) -> None: ...
+
+    assert not registry._is_known(Finder())
+    assert registry._is_known(object())
