@@ -227,7 +227,7 @@ def make_group_store(root: Path, gid: int, version: str) -> None:
 
 #: Parts of a store that are read or executed outside of containers.
 _DECIDES = ("tools", "programs", "sites", "mpi-checks", "host-libraries", "host-mpis", "drivers",
-            "builds", "identities", "tmp", "leases")  # fmt: skip
+            "engines", "builds", "identities", "tmp", "leases")  # fmt: skip
 
 
 def make_private(root: Path) -> list[str]:

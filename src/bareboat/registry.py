@@ -6,21 +6,15 @@ add its own through an entry point of the group `bareboat.engines`, `.launchers`
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import importlib
-import os
-import sys
-from importlib.machinery import PathFinder
-from typing import TYPE_CHECKING, Any, TypeGuard, cast
+from typing import TYPE_CHECKING, Any, TypeGuard
 
-from bareboat import backend
+from bareboat import backend, plugins
 from bareboat_base.errors import PlanError, UsageError
 from bareboat_base.nearest import nearest
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoints
-
     from bareboat.engines import Engine
     from bareboat.launchers import Launcher
     from bareboat.model import SchedulerFacts, Site
@@ -126,43 +120,9 @@ def slurm_facts(site: Site) -> SchedulerFacts | None:
 
 
 @functools.cache
-def _added() -> EntryPoints | None:
-    """What installed packages add, read once for all groups. None: nothing, as in most environments; then
-    importlib.metadata, which takes as long to import as all of --help, is not needed."""
-    if not any(map(_may_add, sys.path)) and all(map(_is_known, sys.meta_path)):
-        return None
-    import importlib.metadata
-
-    # Python 3.11 returns a dict that has the same select().
-    return cast("EntryPoints", importlib.metadata.entry_points())
-
-
-def _may_add(folder: str) -> bool:
-    """Whether the metadata of a package in a directory of sys.path may name one of our groups."""
-    if os.path.isfile(folder):
-        return True  # a zip file, which only importlib.metadata reads
-    with contextlib.suppress(OSError), os.scandir(folder or ".") as entries:
-        for entry in entries:
-            if not entry.name.lower().endswith(("dist-info", "egg-info")):
-                continue
-            with (
-                contextlib.suppress(OSError),
-                open(os.path.join(entry.path, "entry_points.txt"), "rb") as stream,
-            ):
-                if b"[bareboat." in stream.read():
-                    return True
-    return False
-
-
-def _is_known(finder: object) -> bool:
-    """Whether a finder of modules finds packages in the directories of sys.path, or none."""
-    return finder is PathFinder or not hasattr(finder, "find_distributions")
-
-
-@functools.cache
 def _places(group: str) -> dict[str, str]:
     found = dict(BUILT_IN[group])
-    added = _added()
+    added = plugins.entry_points()
     for point in () if added is None else added.select(group=f"bareboat.{group}"):
         if point.name in found:
             raise UsageError(

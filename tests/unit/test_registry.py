@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bareboat import registry
+from bareboat import plugins, registry
 from bareboat.model import Start
 from bareboat_base.errors import PlanError, UsageError
 
@@ -26,9 +26,9 @@ def install(monkeypatch: pytest.MonkeyPatch, group: str, name: str, value: str) 
 
     installed = EntryPoints([EntryPoint(name=name, value=value, group=f"bareboat.{group}")])
     monkeypatch.setattr(importlib.metadata, "entry_points", lambda: installed)
-    monkeypatch.setattr(registry, "_may_add", lambda _: True)
-    for remembers in ("_added", "_places"):
-        monkeypatch.setattr(registry, remembers, getattr(registry, remembers).__wrapped__)
+    monkeypatch.setattr(plugins, "_may_add", lambda _: True)
+    monkeypatch.setattr(plugins, "entry_points", plugins.entry_points.__wrapped__)
+    monkeypatch.setattr(registry, "_places", registry._places.__wrapped__)
 
 
 def test_native_is_the_last_engine_because_it_holds_nothing() -> None:
@@ -130,7 +130,7 @@ def test_metadata_of_packages_tells_whether_they_add_something(
     file = tmp_path / path
     file.parent.mkdir(parents=True)
     file.write_text(content)
-    assert registry._may_add(str(tmp_path)) is may
+    assert plugins._may_add(str(tmp_path)) is may
     packages = importlib.metadata.distributions(path=[str(tmp_path)])
     groups = {point.group for package in packages for point in package.entry_points}
     assert any(group.startswith("bareboat.") for group in groups) is may
@@ -139,11 +139,11 @@ def test_metadata_of_packages_tells_whether_they_add_something(
 def test_what_cannot_be_read_here_is_left_to_python(tmp_path: Path) -> None:
     archive = tmp_path / "packages.zip"
     archive.write_bytes(b"PK")
-    assert registry._may_add(str(archive))
-    assert not registry._may_add(str(tmp_path / "none"))
+    assert plugins._may_add(str(archive))
+    assert not plugins._may_add(str(tmp_path / "none"))
 
     class Finder:
         def find_distributions(self) -> None: ...
 
-    assert not registry._is_known(Finder())
-    assert registry._is_known(object())
+    assert not plugins._is_known(Finder())
+    assert plugins._is_known(object())

@@ -12,9 +12,9 @@ from functools import partial
 from bareboat import access, registry
 from bareboat.engines import Apart
 from bareboat.gpu import find, kernels
-from bareboat.model import FileSystem, GpuDriver, MpiFacts, Site
+from bareboat.model import EngineFacts, FileSystem, GpuDriver, MpiFacts, Site
 from bareboat.plan.watchdog import PY_SPY
-from bareboat.probe import mpi_library, permits, processor
+from bareboat.probe import kept, mpi_library, permits, processor
 from bareboat.probe.attempts import attempt
 from bareboat.probe.engines import probe_engine
 from bareboat.probe.fabrics import probe_network
@@ -35,11 +35,13 @@ _AT_ONCE = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
-    """What a plan depends on: engines and schedulers by name (None: all), and whether it is the MPIs."""
+    """What a plan depends on: engines and schedulers by name (None: all), and whether it is the MPIs and the
+    network."""
 
     engines: tuple[str, ...] | None = None
     schedulers: tuple[str, ...] | None = None
     mpis: bool = True
+    network: bool = True
 
 
 def probe(store: Store, needs: Needs | None = None, *, thorough: bool = False) -> Site:
@@ -70,11 +72,12 @@ def probe(store: Store, needs: Needs | None = None, *, thorough: bool = False) -
             if thorough:
                 pool.submit(host.trials.answers)
             seen_schedulers = pool.map(lambda name: probe_scheduler(name, host), queues)
-            seen_engines = pool.map(lambda name: probe_engine(name, host), names)
+            seen_engines = pool.map(partial(_engine, store, host, thorough=thorough), names)
             no_mpis: tuple[MpiFacts, ...] = ()
             mpis_of = partial(probe_mpis, host, remarks) if needs.mpis else lambda: no_mpis
             seen_mpis = pool.submit(attempt, "MPI", mpis_of, no_mpis, remarks)
-            seen_network = pool.submit(attempt, "the network", partial(probe_network, host), None, remarks)
+            network_of = partial(probe_network, host) if needs.network else lambda: None
+            seen_network = pool.submit(attempt, "the network", network_of, None, remarks)
             seen_capabilities = pool.submit(attempt, "the GPUs", partial(_capabilities, drivers), (), remarks)
             schedulers = tuple(facts for facts in seen_schedulers if facts is not None)
             engines = tuple(facts for each in seen_engines for facts in each)
@@ -125,6 +128,15 @@ def probe(store: Store, needs: Needs | None = None, *, thorough: bool = False) -
         remarks=tuple(remarks),
         probed_at=utc_now(),
     )
+
+
+def _engine(store: Store, host: RealHost, name: str, *, thorough: bool) -> tuple[EngineFacts, ...]:
+    """The engine's facts: those of an earlier command where they are still true, unless all is probed."""
+    if not thorough and (known := kept.look(store, name)) is not None:
+        return known
+    found = probe_engine(name, host)
+    kept.keep(store, name, found)
+    return found
 
 
 def _capabilities(drivers: tuple[GpuDriver, ...]) -> tuple[str, ...]:

@@ -41,7 +41,7 @@ SWITCHES = (
 )
 
 #: Settings of Yama, https://docs.kernel.org/admin-guide/LSM/Yama.html
-_YAMA = "/proc/sys/kernel/yama/ptrace_scope"
+YAMA = "/proc/sys/kernel/yama/ptrace_scope"
 
 
 class Host(Protocol):
@@ -274,7 +274,7 @@ def ptrace(answers: Mapping[str, Answer], read: Callable[[str], str]) -> Check:
     said = answers.get("ptrace", UNKNOWN)
     if said.ok:
         return Check(name=PTRACE, works=True, detail="traced a child process")
-    scope = read(_YAMA).strip()
+    scope = read(YAMA).strip()
     if scope in ("2", "3"):
         return Check(
             name=PTRACE,
@@ -302,7 +302,7 @@ def memory_of_others(answers: Mapping[str, Answer], read: Callable[[str], str]) 
     if said.ok:
         return Check(name=name, works=True, detail="one process read another's memory")
     means = "MPI copies through /dev/shm instead, which is slower"
-    scope = read(_YAMA).strip()
+    scope = read(YAMA).strip()
     if scope and scope != "0":
         return Check(
             name=name, works=False, detail=f"kernel.yama.ptrace_scope={scope}; {means}",

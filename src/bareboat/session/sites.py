@@ -64,6 +64,7 @@ def probe_for(session: Session, job: Job, purpose: Purpose) -> Site:
         or bool(job.launcher)
         or job.sweep is not UNSET
         or "{" in job.image,
+        network=shown or topology.nodes > 1,
     )
     return probe(session, needs=needs)
 

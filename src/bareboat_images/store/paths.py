@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import re
 from pathlib import Path
 
@@ -75,6 +76,14 @@ class Paths:
     def site(self, name: str) -> Path:
         """The facts about a compute node, by scheduler and partition."""
         return self.own / "sites" / (re.sub(r"[^A-Za-z0-9._-]", "-", name) + ".json")
+
+    def engine_facts(self, name: str) -> Path:
+        """What is known of an engine on this machine; machines may share a home directory."""
+        return (
+            self.own
+            / "engines"
+            / (re.sub(r"[^A-Za-z0-9._-]", "-", f"{os.uname().nodename}-{name}") + ".json")
+        )
 
     def host_library(self, key: str) -> Path:
         return self.own / "host-libraries" / f"{key}.json"

@@ -1,0 +1,133 @@
+"""Facts about engines that are true until something changes on which they depend.
+
+Starting a program in each engine takes longer than the start of a container. What worked is kept in the
+store, with a digest of what decides it: the boot, the user's IDs, capabilities, limits and namespaces, the
+kernel's settings, the variables and files that engines read, the directories of PATH, and the programs. It is
+found out again by doctor, and after a run that failed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import os
+import resource
+import sys
+import time
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from bareboat import registry
+from bareboat.model import EngineFacts
+from bareboat.probe.permits import SWITCHES, YAMA
+from bareboat_base import codec
+from bareboat_base.errors import BareboatError
+from bareboat_base.files.mounts import mount_of
+from bareboat_images.store import Store
+
+#: What is older is found out again: something may decide it that is not listed here.
+_OLDEST_S = 24 * 3600.0
+_STATUS = ("CapPrm:", "CapEff:", "CapBnd:", "NoNewPrivs:", "Seccomp:", "Seccomp_filters:")
+_NAMESPACES = ("user", "mnt", "pid", "net", "cgroup", "time")
+_LIMITS = ("AS", "CORE", "DATA", "FSIZE", "MEMLOCK", "NOFILE", "NPROC", "STACK")
+#: Files and directories that engines read, besides their own.
+_FILES = (
+    "/", "/tmp", "/dev/fuse", "/etc/subuid", "/etc/subgid", "/etc/ld.so.cache",
+    "/etc/apptainer/apptainer.conf", "/etc/singularity/singularity.conf", "/etc/containers",
+    "/usr/share/containers", "~/.apptainer", "~/.singularity", "~/.config/containers", "~/.udocker",
+)  # fmt: skip
+#: Prefixes of variables that engines, or the programs they start, read.
+_VARIABLES = (
+    "APPTAINER", "BAREBOAT", "BUILDAH", "CH_", "CONTAINER", "DBUS_", "ENROOT", "HOME", "LD_", "PATH",
+    "PODMAN", "PROOT", "SARUS", "SINGULARITY", "SHIFTER", "STORAGE_", "TMPDIR", "UDOCKER", "USER", "XDG_",
+)  # fmt: skip
+
+
+class Kept(Struct, frozen=True):
+    """An engine's facts. `key`: a digest of what they depend on; `at_s`: when they were found out, in seconds
+    since 1970."""
+
+    key: str
+    at_s: float
+    facts: tuple[EngineFacts, ...]
+
+
+def look(store: Store, name: str) -> tuple[EngineFacts, ...] | None:
+    """The engine's facts, if they are still true."""
+    path = store.engine_facts(name)
+    if not path.is_file():
+        return None
+    try:
+        kept = store.read(path, Kept)
+    except BareboatError:  # it is written again
+        return None
+    fresh = 0 <= time.time() - kept.at_s < _OLDEST_S
+    return kept.facts if fresh and kept.key == _key(store, name, kept.facts) else None
+
+
+def keep(store: Store, name: str, facts: tuple[EngineFacts, ...]) -> None:
+    """Keep the facts of an engine that works."""
+    with contextlib.suppress(BareboatError, OSError):  # a full disk: the next command asks again
+        if any(each.works for each in facts):
+            kept = Kept(_key(store, name, facts), time.time(), facts)
+            store.write(store.engine_facts(name), codec.to_json(kept))
+        else:
+            drop(store, name)
+
+
+def drop(store: Store, name: str) -> None:
+    """Forget the facts of an engine."""
+    with contextlib.suppress(OSError):
+        store.engine_facts(name).unlink(missing_ok=True)
+
+
+def _key(store: Store, name: str, facts: tuple[EngineFacts, ...]) -> str:
+    own = sys.modules[type(registry.engine(name)).__module__].__file__ or ""
+    programs = [each.path for each in facts if each.path]
+    parts = [_machine(), *map(_state, (own, *programs, str(store.tools)))]
+    with contextlib.suppress(OSError):
+        mount = mount_of(str(store.root))
+        parts += [str(store.root), mount.kind, *mount.options]
+    return hashlib.sha256("\0".join(parts).encode(errors="surrogateescape")).hexdigest()
+
+
+@functools.cache
+def _machine() -> str:
+    return "\n".join(_of_machine())
+
+
+def _of_machine() -> Iterator[str]:
+    yield str((os.getresuid(), os.getresgid(), sorted(os.getgroups())))
+    settings = (*(path for path, _, _ in SWITCHES), YAMA, "/proc/sys/kernel/random/boot_id")
+    for path in (*settings, "/proc/self/uid_map", "/proc/self/gid_map", "/proc/self/attr/current"):
+        yield _text(path)
+    yield "\n".join(line for line in _text("/proc/self/status").splitlines() if line.startswith(_STATUS))
+    for each in _NAMESPACES:
+        with contextlib.suppress(OSError):
+            yield os.readlink(f"/proc/self/ns/{each}")
+    yield str([resource.getrlimit(vars(resource)[f"RLIMIT_{each}"]) for each in _LIMITS])
+    yield str(sorted((key, value) for key, value in os.environ.items() if key.startswith(_VARIABLES)))
+    for path in (*map(os.path.expanduser, _FILES), *os.environ.get("PATH", "").split(":")):
+        yield _state(path)
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as stream:
+            return stream.read()
+    except OSError as error:
+        return str(error.errno)
+
+
+def _state(path: str) -> str:
+    """What changes when a file is replaced, or an entry of a directory. Of the root and of device files only
+    what they are: others change their times."""
+    try:
+        state = os.stat(path)
+    except (OSError, ValueError):
+        return f"{path}: none"
+    kind = (state.st_dev, state.st_ino, state.st_mode, state.st_uid, state.st_gid, state.st_rdev)
+    lasting = path not in ("/", "/tmp") and not path.startswith("/dev/")
+    return f"{path}: {kind}, {(state.st_size, state.st_mtime_ns) if lasting else ''}"

@@ -1,0 +1,133 @@
+"""Facts about engines: kept while what they depend on is as before, and found out again otherwise."""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from bareboat.model import EngineFacts
+from bareboat.probe import kept, machine
+from bareboat.probe.host import RealHost
+from bareboat_base import codec
+from bareboat_images.store import Store
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin/bwrap"
+    program.write_text("#!/bin/sh\n")
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
+    monkeypatch.setattr(kept, "_machine", kept._machine.__wrapped__)
+    return Store(tmp_path / "store")
+
+
+def facts(tmp_path: Path, *, works: bool = True) -> tuple[EngineFacts, ...]:
+    program = str(tmp_path / "bin/bwrap")
+    return (EngineFacts(name="bubblewrap", path=program, version="1", origin="on PATH", works=works),)
+
+
+def replaced(tmp_path: Path) -> None:
+    (tmp_path / "new").write_text("#!/bin/sh\n")
+    os.replace(tmp_path / "new", tmp_path / "bin/bwrap")
+
+
+def added(tmp_path: Path) -> None:
+    os.utime(tmp_path / "bin", ns=(0, 0))  # the clock of a file system may be coarse
+    (tmp_path / "bin/other").write_text("")
+
+
+def removed(tmp_path: Path) -> None:
+    (tmp_path / "bin/bwrap").unlink()
+
+
+def aged(tmp_path: Path) -> None:
+    change(tmp_path, at_s=time.time() - 2 * kept._OLDEST_S)
+
+
+def of_the_future(tmp_path: Path) -> None:
+    change(tmp_path, at_s=time.time() + 1000)
+
+
+def damaged(tmp_path: Path) -> None:
+    Store(tmp_path / "store").engine_facts("bubblewrap").write_text("{")
+
+
+def change(tmp_path: Path, **changes: float) -> None:
+    path = Store(tmp_path / "store").engine_facts("bubblewrap")
+    found = codec.from_json(path.read_bytes(), kept.Kept, what="facts")
+    path.write_bytes(codec.to_json(msgspec.structs.replace(found, **changes)))
+
+
+def test_they_are_kept(store: Store, tmp_path: Path) -> None:
+    assert kept.look(store, "bubblewrap") is None
+    kept.keep(store, "bubblewrap", facts(tmp_path))
+    assert kept.look(store, "bubblewrap") == facts(tmp_path)
+    assert kept.look(store, "apptainer") is None
+
+
+@pytest.mark.parametrize("happens", [replaced, added, removed, aged, of_the_future, damaged])
+def test_they_end_with_what_they_depend_on(
+    store: Store, tmp_path: Path, happens: Callable[[Path], None]
+) -> None:
+    kept.keep(store, "bubblewrap", facts(tmp_path))
+    assert kept.look(store, "bubblewrap") is not None
+    happens(tmp_path)
+    assert kept.look(store, "bubblewrap") is None
+
+
+@pytest.mark.parametrize("name", ["APPTAINER_CACHEDIR", "PATH", "XDG_RUNTIME_DIR", "LD_LIBRARY_PATH", "HOME"])
+def test_they_end_with_a_variable_that_engines_read(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    kept.keep(store, "bubblewrap", facts(tmp_path))
+    monkeypatch.setenv("SHLVL", "7")
+    assert kept.look(store, "bubblewrap") is not None
+    monkeypatch.setenv(name, "/another")
+    assert kept.look(store, "bubblewrap") is None
+
+
+def test_they_end_with_a_limit_of_the_user(store: Store, tmp_path: Path) -> None:
+    kept.keep(store, "bubblewrap", facts(tmp_path))
+    before = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (before[0] + 1 if before[0] == 0 < before[1] else 0, before[1]))
+    try:
+        changed = resource.getrlimit(resource.RLIMIT_CORE) != before
+        assert (kept.look(store, "bubblewrap") is None) is changed
+    finally:
+        resource.setrlimit(resource.RLIMIT_CORE, before)
+
+
+def test_an_engine_that_does_not_work_is_tried_again(store: Store, tmp_path: Path) -> None:
+    kept.keep(store, "bubblewrap", facts(tmp_path))
+    kept.keep(store, "bubblewrap", facts(tmp_path, works=False))
+    assert kept.look(store, "bubblewrap") is None
+    assert not store.engine_facts("bubblewrap").exists()
+
+
+def test_a_thorough_probe_finds_out_again(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    probed: list[str] = []
+    monkeypatch.setattr(machine, "probe_engine", lambda name, _: probed.append(name) or facts(tmp_path))
+    host = RealHost(tmp_path)
+    for thorough in (False, False, True, False):
+        machine._engine(store, host, "bubblewrap", thorough=thorough)
+    assert probed == ["bubblewrap"] * 2
+
+
+def test_a_store_that_cannot_be_written_keeps_nothing(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Store, "write", full)
+    kept.keep(store, "bubblewrap", facts(tmp_path))
+    assert kept.look(store, "bubblewrap") is None
