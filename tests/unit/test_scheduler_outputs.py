@@ -85,7 +85,7 @@ def flux_facts() -> SchedulerFacts:
 
 
 def entries(scheduler: Scheduler, text: str, number: int = 0) -> dict[str, QueueEntry]:
-    query = scheduler.queries(["1"])[number]
+    query = scheduler.queries(["1.login"])[number]
     answer = outcome(text, argv=query.argv)
     assert list(query.odd(answer)) == []
     return {entry.job_id: entry for entry in query.parse(answer)}

@@ -232,10 +232,10 @@ class PBS(Scheduler):
         # 17[3].server: an element; -t with the array's own ID reports all of them.
         asked = dict.fromkeys(re.sub(r"\[\d+\]", "[]", job_id) for job_id in job_ids)
         apart = ("-t",) if any("[]" in number for number in asked) else ()
-        return (
-            Query(("qstat", *apart, "-f", *asked), _entries, _odd),
-            Query(("qstat", "-x", *apart, "-f", *asked), _entries),
-        )
+        live = Query(("qstat", *apart, "-f", *asked), _entries, _odd)
+        if not any("." in number for number in asked):  # of Slurm's front end, whose qstat has no -x
+            return (live,)
+        return live, Query(("qstat", "-x", *apart, "-f", *asked), _entries)
 
     def element(self, job_id: str, index: int) -> str:
         return job_id.replace("[]", f"[{index}]")
