@@ -164,7 +164,7 @@ def flux(words):
     match words:
         case ["version"]:
             print("commands:    \t\t0.60.0\nlibflux-core:\t\t0.60.0")
-        case ["--parent", *rest]:
+        case ["--parent" | "--root", *rest]:
             flux(rest)
         case ["queue", "list", "-n", "-o", _]:
             print("batch*|y|y|1800.0|inf|0-inf|0|inf|0-inf")

@@ -78,8 +78,8 @@ def flux_facts() -> SchedulerFacts:
         Flux(),
         {
             ("flux", "version"): flux("version"),
-            ("flux", "queue", "list"): flux("queue-list-format-limits"),
-            ("flux", "resource", "list"): flux("resource-list-format"),
+            ("flux", "--root", "queue", "list"): flux("queue-list-format-limits"),
+            ("flux", "--root", "resource", "list"): flux("resource-list-format"),
         },
     )
 
@@ -257,8 +257,8 @@ def test_a_flux_without_queues() -> None:
         Flux(),
         {
             ("flux", "version"): flux("version"),
-            ("flux", "queue", "list"): text,
-            ("flux", "resource", "list"): flux("resource-list-format"),
+            ("flux", "--root", "queue", "list"): text,
+            ("flux", "--root", "resource", "list"): flux("resource-list-format"),
         },
     )
     assert facts.partitions == ()
@@ -310,7 +310,7 @@ def test_a_rejected_dependency_of_flux() -> None:
 def test_options_of_flux_jobs_are_those_of_its_usage() -> None:
     usage = flux("jobs--all-refused")
     (query,) = Flux().queries(["ƒ1"])
-    options = [word for word in query.argv if word.startswith("-")]
+    options = [word for word in query.argv[2:] if word.startswith("-")]
     assert options == ["-n", "-o"]
     assert all(f"[{option}" in usage for option in options)
     assert "[--all" not in usage

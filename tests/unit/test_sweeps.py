@@ -228,12 +228,12 @@ def test_a_job_for_each_point_where_there_are_no_arrays(store: Store, says: Says
     assert [line.split()[-1] for line in asked(tmp_path, "flux")] == sweeps.points(store, run)
     assert submission.read(store, run).job_id is None
     # The third is refused: the others are not left behind.
-    says(flux=f'[ "$1" = cancel ] || [ "$1" = jobs ] && exit; n=$(grep -c batch {tmp_path}/asked); '
+    says(flux=f'[ "$2" = cancel ] || [ "$2" = jobs ] && exit; n=$(grep -c batch {tmp_path}/asked); '
          '[ "$n" -lt 6 ] || { echo no >&2; exit 1; }; echo "ƒ${n}Ab"')  # fmt: skip
     with pytest.raises(PlanError, match="2 of the 3 points were submitted") as caught:
         submit(store, tmp_path, 3, scheduler="flux")
     assert caught.value.message.startswith("Flux rejected")
-    assert [line.split()[2] for line in asked(tmp_path, "flux cancel")] == ["ƒ4Ab", "ƒ5Ab"]
+    assert [line.split()[3] for line in asked(tmp_path, "flux --root cancel")] == ["ƒ4Ab", "ƒ5Ab"]
 
 
 def test_an_array_handed_over_while_its_user_interrupts_has_its_number(
@@ -250,12 +250,12 @@ def test_an_array_handed_over_while_its_user_interrupts_has_its_number(
 def test_points_that_were_handed_over_before_an_interrupt_are_cancelled(
     store: Store, says: Says, tmp_path: Path
 ) -> None:
-    says(flux=f'[ "$1" = cancel ] || [ "$1" = jobs ] && exit; n=$(grep -c batch {tmp_path}/asked); '
+    says(flux=f'[ "$2" = cancel ] || [ "$2" = jobs ] && exit; n=$(grep -c batch {tmp_path}/asked); '
          '[ "$n" -lt 2 ] || kill -INT $PPID; echo "ƒ${n}Ab"')  # fmt: skip
     with pytest.raises(KeyboardInterrupt):
         submit(store, tmp_path, 4, scheduler="flux")
-    assert len(asked(tmp_path, "flux batch")) == 2
-    assert [line.split()[2] for line in asked(tmp_path, "flux cancel")] == ["ƒ1Ab", "ƒ2Ab"]
+    assert len(asked(tmp_path, "flux --root batch")) == 2
+    assert [line.split()[3] for line in asked(tmp_path, "flux --root cancel")] == ["ƒ1Ab", "ƒ2Ab"]
 
 
 # --------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from bareboat import registry
 from bareboat.schedulers import Allocation
 from bareboat_base import execute
-from bareboat_base.errors import UsageError
+from bareboat_base.errors import ToolError, UsageError
 
 if TYPE_CHECKING:
     from bareboat.model import Plan, Record, Site, Submission
@@ -58,10 +58,13 @@ def run(
     return record
 
 
-def _count_hosts(path: str) -> int:
-    """Count the different hosts in a host file; 1 without a file."""
+def _count_hosts(source: str | tuple[str, ...]) -> int:
+    """Count the different hosts in a host file, or in what a command prints; 1 without any."""
     try:
-        lines = Path(path).read_text(errors="replace").splitlines() if path else []
-    except OSError:
+        if isinstance(source, tuple):
+            lines = execute.run(source).stdout.splitlines()
+        else:
+            lines = Path(source).read_text(errors="replace").splitlines() if source else []
+    except (OSError, ToolError):
         lines = []
     return len({line.split()[0] for line in lines if line.strip()}) or 1

@@ -1,5 +1,7 @@
 """Flux: https://flux-framework.readthedocs.io/projects/flux-core/en/latest/man1/
 
+Each job, and each shell of `flux alloc`, is in a Flux of its own, which knows only what was submitted to it.
+Jobs are submitted to, and looked for in, the outermost one, wherever that happens: `flux --root`, since 0.71.
 The parsers are tested on the output of flux-core 0.88.
 """
 
@@ -7,11 +9,11 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from bareboat import bash
 from bareboat.model import Job, JobState, Outcome, Partition, QueueEntry, Refusal, SchedulerFacts, Site
-from bareboat.schedulers import Array, CommandRunner, Query, Scheduler
+from bareboat.schedulers import Allocation, Array, CommandRunner, CountHosts, Query, Scheduler
 from bareboat.schedulers.requests import gpus_per_node, job_name, mail_to, max_concurrent
 from bareboat.schedulers.tool_output import (
     check_answered,
@@ -32,7 +34,7 @@ _RESULTS = {
     "TIMEOUT": JobState.TIMEOUT,
 }
 
-
+_FLUX = ("flux", "--root")
 #: The fields of `flux queue list` and `flux jobs`, in this order.
 _QUEUE = (
     "queuem", "enabled.ascii", "started.ascii", "defaults.timelimit", "limits.timelimit",
@@ -45,8 +47,8 @@ _JOB = (
 #: Patterns of what `flux batch` prints, and the remedies.
 _REJECTIONS = (
     ("dependency", "run the job that failed again, or remove it from after under [scheduling]"),
-    ("queue", "flux queue list"),
-    ("", "flux resource list"),
+    ("queue", "flux --root queue list"),
+    ("", "flux --root resource list"),
 )
 _RESOURCES = "{state}|{nnodes}|{ncores}|{ngpus}|{nodelist}"
 _ENDED_BY = {"node-failure": JobState.NODE_FAIL, "dependency": JobState.DEPENDENCY}
@@ -62,13 +64,20 @@ class Flux(Scheduler):
     JOB_ID_FORM = r"([ƒf][1-9A-HJ-NP-Za-km-z]{1,20}|\d{1,20})"
     JOB_VARIABLE = "FLUX_JOB_ID"
     VARIABLES = ("FLUX_",)
-    PING = "flux resource list"
-    LIST = "flux jobs"
+    PING = "flux --root resource list"
+    LIST = "flux --root jobs"
     # `flux bulksubmit` submits many jobs, but lists and cancels them one by one.
     ARRAY = Array(index="", job_id=JOB_ID)
 
     def snippet(self) -> str:
         return bash.piece(__package__, self.NAME)
+
+    def allocation(self, environment: Mapping[str, str], count_hosts: CountHosts) -> Allocation | None:
+        number = environment.get("FLUX_ENCLOSING_ID", "")
+        if not number or self.JOB_VARIABLE in environment:  # a step of a job has its nodes in use
+            return None
+        nodes = count_hosts(("flux", "hostlist", "--expand", "--delimiter=\n", "local"))
+        return Allocation(scheduler=self.NAME, job_id=number, nodes=nodes)
 
     def probe(self, runner: CommandRunner) -> SchedulerFacts | None:
         if runner.which("flux") is None:
@@ -76,8 +85,8 @@ class Flux(Scheduler):
         about, queues, resources = runner.run_all(
             (
                 ("flux", "version"),
-                ("flux", "queue", "list", "-n", "-o", "|".join(f"{{{name}}}" for name in _QUEUE)),
-                ("flux", "resource", "list", "-n", "-s", "all", "-o", _RESOURCES),
+                (*_FLUX, "queue", "list", "-n", "-o", "|".join(f"{{{name}}}" for name in _QUEUE)),
+                (*_FLUX, "resource", "list", "-n", "-s", "all", "-o", _RESOURCES),
             )
         )
         version = version_in(about.stdout, r"(?m)^commands:\s*(\S+)")
@@ -143,7 +152,7 @@ class Flux(Scheduler):
         return tuple(f"#flux: {option}" for option in (*map(_quoted, options), *scheduling.options))
 
     def submit(self, script: str, log: str) -> tuple[str, ...]:
-        return ("flux", "batch", f"--output={log}", script)
+        return (*_FLUX, "batch", f"--output={log}", script)
 
     def job_id(self, outcome: Outcome) -> str:
         if not outcome.ok:
@@ -152,10 +161,10 @@ class Flux(Scheduler):
 
     def queries(self, job_ids: Sequence[str]) -> tuple[Query, ...]:
         form = "|".join(f"{{{name}}}" for name in _JOB)
-        return (Query(("flux", "jobs", "-n", "-o", form, *job_ids), _entries, _odd),)
+        return (Query((*_FLUX, "jobs", "-n", "-o", form, *job_ids), _entries, _odd),)
 
     def cancel(self, job_id: str) -> tuple[str, ...]:
-        return ("flux", "cancel", job_id)
+        return (*_FLUX, "cancel", job_id)
 
 
 def _quoted(option: str) -> str:

@@ -1,0 +1,37 @@
+"""Flux inside Flux: which instance commands address, and the nodes of `flux alloc`."""
+
+from __future__ import annotations
+
+from bareboat.runs import allocation
+from bareboat.schedulers.flux import Flux
+
+
+def test_jobs_are_submitted_and_sought_in_the_outermost_flux() -> None:
+    flux = Flux()
+    (query,) = flux.queries(["ƒ1"])
+    for words in (flux.submit("job.sh", "log"), flux.cancel("ƒ1"), query.argv):
+        assert words[:2] == ("flux", "--root")
+
+
+def test_flux_alloc_is_an_allocation() -> None:
+    asked = []
+
+    def count(source: object) -> int:
+        asked.append(source)
+        return 2
+
+    found = Flux().allocation({"FLUX_ENCLOSING_ID": "ƒ1Ab", "FLUX_URI": "local:///tmp/x"}, count)
+    assert found is not None
+    assert (found.job_id, found.nodes, found.here) == ("ƒ1Ab", 2, True)
+    assert asked == [("flux", "hostlist", "--expand", "--delimiter=\n", "local")]
+
+
+def test_a_step_inside_flux_alloc_is_no_allocation() -> None:
+    assert Flux().allocation({"FLUX_ENCLOSING_ID": "ƒ1", "FLUX_JOB_ID": "ƒ2"}, lambda _: 2) is None
+    assert Flux().allocation({"FLUX_URI": "local:///run/flux/local"}, lambda _: 2) is None
+
+
+def test_hosts_that_a_command_prints_are_counted() -> None:
+    assert allocation._count_hosts(("printf", "c1\\nc2\\nc2\\n")) == 2
+    assert allocation._count_hosts(("false",)) == 1
+    assert allocation._count_hosts("") == 1
