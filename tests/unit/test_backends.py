@@ -11,7 +11,8 @@ from builders import make_job, make_site
 from bareboat import backend, registry
 from bareboat.engines import Engine
 from bareboat.launchers import Launcher, Surroundings, by_mpi
-from bareboat.model import SchedulerFacts
+from bareboat.launchers.srun import Srun
+from bareboat.model import Refusal, SchedulerFacts
 from bareboat.schedulers import Scheduler
 from bareboat.schedulers.flux import Flux
 from bareboat_base.errors import PlanError
@@ -124,15 +125,16 @@ def test_a_misspelt_mode_of_an_engine_is_refused(monkeypatch: pytest.MonkeyPatch
         registry.engine("acme-box")
 
 
-def test_a_scheduler_that_starts_ranks_itself_is_not_taken_for_slurm() -> None:
+def test_a_scheduler_with_plugins_of_its_own_is_not_taken_for_slurm() -> None:
     facts = SchedulerFacts(name="flux", version="1", mpi_plugins=("pmix",))
     around = Surroundings(
         site=make_site(), scheduler="flux", engine="native", image=None, python="python3",
-        direct="flux run", mpi_plugins=facts.mpi_plugins,
+        mpi_plugins=facts.mpi_plugins,
     )  # fmt: skip
     found = by_mpi.mpi_site(make_job(), around)
     assert not found.in_slurm
-    assert "srun" not in found.agents
+    assert found.plugins == ()
+    assert isinstance(Srun().judge(make_job(), around), Refusal)
 
 
 def test_the_site_s_slurm_is_found_by_what_it_is() -> None:

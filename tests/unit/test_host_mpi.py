@@ -332,7 +332,7 @@ def test_other_libraries_are_not_of_the_c_library(name: str) -> None:
 
 
 def ground(*mpis: MpiFacts, **changes: Any) -> MpiSite:
-    facts: dict[str, Any] = {"mpis": mpis, "agents": ("ssh",), "glibc": "2.39"}
+    facts: dict[str, Any] = {"mpis": mpis, "ssh": True, "glibc": "2.39"}
     return MpiSite(**(facts | changes))
 
 

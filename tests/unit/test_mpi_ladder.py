@@ -43,13 +43,13 @@ def slurm(
     *mpis: MpiFacts, plugins: tuple[str, ...] = ("none", "pmi2", "pmix", "pmix_v4"), **changes: Any
 ) -> MpiSite:
     facts: dict[str, Any] = {
-        "mpis": mpis, "plugins": plugins, "in_slurm": True, "agents": ("srun", "ssh"), "glibc": "2.36"
+        "mpis": mpis, "plugins": plugins, "in_slurm": True, "ssh": True, "glibc": "2.36"
     }  # fmt: skip
     return MpiSite(**(facts | changes))
 
 
 def plain(*mpis: MpiFacts, **changes: Any) -> MpiSite:
-    facts: dict[str, Any] = {"mpis": mpis, "agents": ("ssh",), "glibc": "2.36"}
+    facts: dict[str, Any] = {"mpis": mpis, "ssh": True, "glibc": "2.36"}
     return MpiSite(**(facts | changes))
 
 
@@ -105,16 +105,16 @@ def test_the_nearest_of_the_hosts_launchers() -> None:
 
 def test_a_launcher_without_slurm_parts_needs_ssh() -> None:
     host = openmpi("4.1.6", slurm=False)
-    ground = slurm(host, plugins=(), agents=("srun",))
+    ground = slurm(host, plugins=(), ssh=False)
     step = climbed(walk(image_of(openmpi()), ground, NODES))
     assert step.rung is Rung.IMAGE_LAUNCHER
     assert "without parts for Slurm" in step.rejected[1].reason
     assert climbed(walk(image_of(openmpi()), slurm(host, plugins=()), NODES)).rung is Rung.HOST_LAUNCHER
 
 
-@pytest.mark.parametrize("agents", [("srun", "ssh"), ("ssh",)])
-def test_the_images_own_launcher_where_the_hosts_is_of_another_family(agents: tuple[str, ...]) -> None:
-    ground = slurm(openmpi(), plugins=("none", "pmix"), agents=agents)
+@pytest.mark.parametrize("ssh", [True, False])
+def test_the_images_own_launcher_where_the_hosts_is_of_another_family(ssh: bool) -> None:
+    ground = slurm(openmpi(), plugins=("none", "pmix"), ssh=ssh)
     step = climbed(walk(image_of(mpich()), ground, NODES))
     assert step.rung is Rung.IMAGE_LAUNCHER
     assert step.launch is not None
@@ -123,8 +123,9 @@ def test_the_images_own_launcher_where_the_hosts_is_of_another_family(agents: tu
     assert step.settings == (), "its ranks share one container a node"
 
 
-def test_on_one_node_the_images_launcher_needs_no_agent() -> None:
-    step = climbed(walk(image_of(mpich()), plain(agents=()), ONE_NODE))
+@pytest.mark.parametrize("layout", [ONE_NODE, NODES])
+def test_the_images_launcher_needs_no_ssh(layout: Layout) -> None:
+    step = climbed(walk(image_of(mpich()), plain(ssh=False), layout))
     assert step.rung is Rung.IMAGE_LAUNCHER
 
 
@@ -206,8 +207,8 @@ def test_which_of_an_images_libraries_its_programs_load() -> None:
 def test_the_site_of_a_site() -> None:
     site = make_site(mpis=(openmpi(),), other_tools={"ssh": "/usr/bin/ssh"})
     inside, outside = (mpi_site_of(site, plugins=("pmix",), in_slurm=each) for each in (True, False))
-    assert (inside.plugins, inside.agents) == (("pmix",), ("srun", "ssh"))
-    assert (outside.plugins, outside.agents) == ((), ("ssh",))
+    assert (inside.plugins, inside.ssh) == (("pmix",), True)
+    assert (outside.plugins, outside.ssh) == ((), True)
 
 
 #: Every library of the measured matrix on every site: none ends without an answer, and none on a rung that
@@ -235,9 +236,9 @@ SITES = {
         plain(mpich()),
         {"4.1.4": "image", "4.1.8": "image", "5.0.11": "image", "mpich": "host"},
     ),
-    "two nodes and nothing": (
-        plain(agents=()),
-        {"4.1.4": "none", "4.1.8": "none", "5.0.11": "none", "mpich": "none"},
+    "nodes that only the scheduler reaches": (
+        plain(ssh=False),
+        {"4.1.4": "image", "4.1.8": "image", "5.0.11": "image", "mpich": "image"},
     ),
 }
 
@@ -276,7 +277,7 @@ some_mpis = st.lists(
         mpis=some_mpis,
         plugins=st.lists(st.sampled_from(["none", "pmi2", "pmix", "pmix_v4", "openmpi"])).map(tuple),
         in_slurm=st.booleans(),
-        agents=st.sampled_from([(), ("srun",), ("ssh",)]),
+        ssh=st.booleans(),
         glibc=st.sampled_from([None, "2.28", "2.36"]),
         layers=some_mpis,
     ),

@@ -1,4 +1,4 @@
-"""Every command line and directive that a scheduler's module can make, parsed by the options of the real tool.
+"""Every command line and directive that a scheduler's module can make, parsed by the real tool's options.
 
 `tests/data/schedulers/commands` has them: per tool the options without and with values, as its help, its
 manual or its source lists them.
@@ -152,12 +152,12 @@ def site_of(name: str) -> Site:
 class Recorder:
     """A machine with every tool, whose output is empty or this text."""
 
-    def __init__(self, stdout: Mapping[str, str]) -> None:
-        self.stdout = stdout
+    def __init__(self, stdout: Mapping[str, str], *, hidden: str) -> None:
+        self.stdout, self.hidden = stdout, hidden
         self.commands: list[Sequence[str]] = []
 
     def which(self, name: str) -> str | None:
-        return None if name == "qconf" and "pbsnodes" in self.stdout else f"/usr/bin/{name}"
+        return None if name == self.hidden else f"/usr/bin/{name}"
 
     def run(self, argv: Sequence[str]) -> Outcome:
         self.commands.append(argv)
@@ -189,13 +189,13 @@ def made(name: str, scheduler: Scheduler) -> Iterator[Sequence[str]]:
         attach = scheduler.attach(job_id, words)
         if attach is not None:
             yield attach
-    machine = Recorder({"qsub --version": VERSIONS.get(name, ""), "qconf -spl": "mpi\n", "qconf -sql": "all.q\n",
-                        **({"pbsnodes": ""} if scheduler.NAME == "pbs" else {})})  # fmt: skip
+    outputs = {"qsub --version": VERSIONS.get(name, ""), "qconf -spl": "mpi\n", "qconf -sql": "all.q\n"}
+    machine = Recorder(outputs, hidden="qconf" if scheduler.NAME == "pbs" else "")
     assert scheduler.probe(machine) is not None
     yield from (argv for argv in machine.commands if argv[0] != "id")
 
 
-def remedies(name: str, scheduler: Scheduler, grammar: Grammar) -> Iterator[Sequence[str]]:
+def remedies(scheduler: Scheduler, grammar: Grammar) -> Iterator[Sequence[str]]:
     """The commands in its module's texts, up to a remark."""
     tools = {tool.split(" ", maxsplit=1)[0] for tool in grammar.tools}
     module = inspect.getmodule(type(scheduler))
@@ -204,9 +204,9 @@ def remedies(name: str, scheduler: Scheduler, grammar: Grammar) -> Iterator[Sequ
         if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
             continue
         text = node.value.partition("   #")[0].partition(";")[0]
-        if re.match(rf"({'|'.join(map(re.escape, tools))}) \S", text) and re.search(r"\s-|list|show", text):
-            if not text.startswith(("flux batch", "qsub ")) and text.count(" ") < 8:
-                yield shlex.split(text)
+        is_command = re.match(rf"({'|'.join(map(re.escape, tools))}) (-|list|show|queue|resource|jobs)", text)
+        if is_command and text.count(" ") < 8:
+            yield shlex.split(text)
 
 
 def started(scheduler: Scheduler, tmp_path: Path, tools: Sequence[str], **variables: str) -> list[list[str]]:
@@ -249,7 +249,7 @@ def started(scheduler: Scheduler, tmp_path: Path, tools: Sequence[str], **variab
 @pytest.mark.parametrize("name", FLAVOURS)
 def test_commands_have_only_options_of_the_tool(name: str) -> None:
     scheduler, grammar = registry.scheduler(FLAVOURS[name][0]), Grammar(name)
-    commands = [*made(name, scheduler), *remedies(name, scheduler, grammar)]
+    commands = [*made(name, scheduler), *remedies(scheduler, grammar)]
     assert len(commands) > 8
     others = {"bash"}
     if name == "torque-on-slurm":  # the probe finds out which PBS it is, and its server is Slurm's
@@ -325,5 +325,5 @@ def test_srun_of_the_launcher() -> None:
     ],
 )
 def test_an_option_that_does_not_exist_is_found(name: str, words: str) -> None:
-    with pytest.raises(ValueError, match="no option|no value"):
+    with pytest.raises(ValueError, match=r"no option|no value"):
         Grammar(name).parse(words.split())

@@ -171,13 +171,12 @@ def test_horovod_goes_over_gloo_rather_than_getting_another_mpi() -> None:
 def test_the_rung_ends_on_the_layers_own_launcher() -> None:
     image = make_image(glibc="2.36", mpi_users=MPI4PY)
     facts = tuple(each.facts for each in OFFERS)
-    ground = MpiSite(agents=("ssh",), glibc="2.36", layers=facts)
+    ground = MpiSite(ssh=True, glibc="2.36", layers=facts)
     found = walk(image, ground, Layout(nodes=2, ranks_per_node=2, container_per_rank=True))
     assert isinstance(found, Step)
     assert found.rung is Rung.SITE_LAYER
     assert found.library == OFFERS[0].facts
-    alone = walk(image, MpiSite(layers=facts), Layout(nodes=2, ranks_per_node=2))
-    assert isinstance(alone, Refusal)
+    assert isinstance(walk(image, MpiSite(), Layout(nodes=2, ranks_per_node=2)), Refusal)
 
 
 def test_the_plan_says_what_is_added_and_why() -> None:

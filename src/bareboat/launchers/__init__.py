@@ -19,10 +19,9 @@ from bareboat.mpi.ladder import Rung
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
     """What a launcher knows besides the job: `site` is where the ranks run, `scheduler` allocates the nodes
-    (`at_once`: this machine, now; `direct`: the command by which it starts ranks itself, or ""; `in_slurm`:
-    its jobs are Slurm's), `python` is the interpreter of the environment, `engine` runs the container
-    (`contains`: whether it does), `mpi_plugins` are the PMIs that the scheduler's own start supports,
-    `mpi_checks` the results of MPI checks on this site."""
+    (`at_once`: this machine, now; `in_slurm`: its jobs are Slurm's), `python` is the interpreter of the
+    environment, `engine` runs the container (`contains`: whether it does), `mpi_plugins` are the PMIs that
+    srun supports, `mpi_checks` the results of MPI checks on this site."""
 
     site: Site
     scheduler: str
@@ -31,7 +30,6 @@ class Surroundings:
     python: str
     contains: bool = True
     at_once: bool = False
-    direct: str = ""
     in_slurm: bool = False
     mpi_plugins: tuple[str, ...] = ()
     mpi_checks: tuple[CheckResult, ...] = ()

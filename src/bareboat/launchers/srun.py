@@ -22,7 +22,7 @@ class Srun(Launcher):
     RUNG = Rung.DIRECT
 
     def judge(self, job: Job, around: Surroundings) -> Launch | Refusal:
-        if around.direct != self.NAME:
+        if not around.in_slurm:
             return Refusal(
                 "it is Slurm's, and the job is not Slurm's", remedy="bareboat submit --scheduler slurm"
             )

@@ -44,16 +44,15 @@ class Abi(StrEnum):
 class MpiSite:
     """What the site offers for starting ranks.
 
-    `plugins`: values of `srun --mpi`, () without Slurm. `agents`: how a process of one node can start one on
-    another, best first ("srun", "ssh"). `layers`: MPIs that can be added to an image. `failed`: `Step.key` ->
-    the result of its MPI check on this site. `broken`: `ProcessManager.title` -> why it starts no rank here
-    with any image.
+    `plugins`: values of `srun --mpi`, () without Slurm. `ssh`: whether nodes have it. `layers`: MPIs that can
+    be added to an image. `failed`: `Step.key` -> the result of its MPI check on this site. `broken`:
+    `ProcessManager.title` -> why it starts no rank here with any image.
     """
 
     mpis: tuple[MpiFacts, ...] = ()
     plugins: tuple[str, ...] = ()
     in_slurm: bool = False
-    agents: tuple[str, ...] = ()
+    ssh: bool = False
     glibc: str | None = None
     layers: tuple[MpiFacts, ...] = ()
     failed: Mapping[str, str] = field(default_factory=dict)
@@ -89,12 +88,11 @@ def mpi_site_of(
     site: Site, *, plugins: tuple[str, ...], in_slurm: bool, layers: tuple[MpiFacts, ...] = ()
 ) -> MpiSite:
     """`site` is where the ranks run, `plugins` the values that the scheduler's srun supports."""
-    agents = (*(("srun",) if in_slurm else ()), *(("ssh",) if "ssh" in site.other_tools else ()))
     return MpiSite(
         mpis=site.mpis,
         plugins=plugins if in_slurm else (),
         in_slurm=in_slurm,
-        agents=agents,
+        ssh="ssh" in site.other_tools,
         glibc=site.glibc,
         layers=layers,
     )
@@ -243,7 +241,7 @@ def _host_launcher(library: MpiFacts | None, site: MpiSite, layout: Layout) -> I
     # Nearest version first: each difference in version adds risk.
     found.sort(key=lambda pair: _distance(pair[0], library))
     for mpi, launch in found:
-        if layout.nodes > 1 and site.in_slurm and not mpi.slurm and "ssh" not in site.agents:
+        if layout.nodes > 1 and site.in_slurm and not mpi.slurm and not site.ssh:
             yield Rejected(
                 choice=f"{rung.value}: {launch.title}",
                 reason="it was built without parts for Slurm, and there is no ssh to the nodes",
@@ -268,13 +266,6 @@ def _image_launcher(
             choice=rung.value,
             reason=f"the image has the library of {library.title}, but not its mpirun",
             remedy="install the MPI's programs in the image (Debian: openmpi-bin)",
-        )
-        return
-    if layout.nodes > 1 and not site.agents:
-        yield Rejected(
-            choice=rung.value,
-            reason="there is neither srun nor ssh to start it on the other nodes",
-            remedy="ssh -o BatchMode=yes NODE true   # must work between the nodes",
         )
         return
     # One container per node: its ranks share a user namespace.

@@ -203,7 +203,6 @@ def _under(
         engine=engine.NAME,
         contains=engine.CONTAINS,
         at_once=scheduler.IS_LOCAL,
-        direct=scheduler.STARTS_BY,
         in_slurm=scheduler.IN_SLURM,
         image=image,
         python=(image.python if image is not None else None) or "python3",

@@ -180,7 +180,6 @@ def _surroundings(job: Job, image: Image, site: Site, node: Site | None) -> Surr
         scheduler=scheduler,
         engine=job.engine or "a container",
         at_once=found.IS_LOCAL,
-        direct=found.STARTS_BY,
         in_slurm=found.IN_SLURM,
         image=image,
         python=image.python or "python3",

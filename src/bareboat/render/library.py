@@ -46,7 +46,17 @@ def of_job(plan: Plan, scheduler: Scheduler, features: Features) -> Library:
         subjects.append("program")
     elif plan.keeps_output:
         subjects.append("nodes")
-    optional = ("sweep", "modules", "delivery", "watching", "watchdog", "world", "fabric", "notification")
+    optional = (
+        "sweep",
+        "modules",
+        "delivery",
+        "mpi_nodes",
+        "watching",
+        "watchdog",
+        "world",
+        "fabric",
+        "notification",
+    )
     subjects += [each for each in optional if each in features]
     commands = [plan.command] if plan.mpi_check is None else [plan.command, plan.mpi_check]
     texts = words.texts(*commands, more=plan.program)

@@ -43,6 +43,7 @@ def features(plan: Plan, scheduler: Scheduler, place: Place | None) -> Features:
         "meter": place == GIVEN,
         "modules": bool(job.modules),
         "mpi_check": plan.mpi_check is not None,
+        "mpi_nodes": _leads_launcher(plan, scheduler),
         "names": bool(plan.prelude),
         "notification": _notifies(plan),
         "output": plan.keeps_output,
@@ -117,6 +118,12 @@ def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None) -> Iterator[
         yield from words.values(sweep_name=place.run_id if place else run_name(plan))
         number = scheduler.ARRAY.job_id
     yield from (f"BAREBOAT_NODES={job.topology.nodes}", f"BAREBOAT_JOB={number}")
+
+
+def _leads_launcher(plan: Plan, scheduler: Scheduler) -> bool:
+    """Whether a launcher on the first node may need help to find the others. All MPIs support Slurm."""
+    several = plan.start is Start.PROGRAM and plan.job.topology.nodes > 1
+    return several and not scheduler.IN_SLURM and "on_host()" in scheduler.snippet()
 
 
 def _warning_s(plan: Plan, scheduler: Scheduler) -> int | None:

@@ -109,8 +109,8 @@ class Allocation:
     start: tuple[str, ...] = ()
 
 
-#: The number of hosts in a host file.
-CountHosts = Callable[[str], int]
+#: The number of hosts in a host file, or in what a command prints.
+CountHosts = Callable[[str | tuple[str, ...]], int]
 
 
 class Scheduler(Backend):
@@ -145,9 +145,7 @@ class Scheduler(Backend):
     #: For sweeps.
     ARRAY: Array
 
-    #: The command by which the scheduler starts ranks itself; "" for none.
-    STARTS_BY = ""
-    #: Its jobs are Slurm's: MPI libraries find Slurm's variables in them, and start processes by srun.
+    #: Its jobs are Slurm's: srun starts their ranks, and MPI libraries find Slurm's variables in them.
     IN_SLURM = False
     #: Signals for ranks on other nodes go through a file of the run's directory (`by_host`).
     SIGNALS_BY_FILE = False
@@ -213,9 +211,9 @@ class Scheduler(Backend):
     def snippet(self) -> str:
         """Bash, for jobs of several nodes: `hosts` prints the nodes' names, the first node first;
         `on_each_node SCRIPT HOW ARGUMENT…` runs `bash SCRIPT HOW NUMBER ARGUMENT…` on every node and fails as
-        soon as one does; `again`, given the script's own arguments, puts the job (or the array's element)
-        back into the queue and prints its number there; it may set AGAIN, the code that the script must end
-        with then."""
+        soon as one does; `on_host HOST WORD…`, if there is one, runs a command on one node; `again`, given
+        the script's own arguments, puts the job (or the array's element) back into the queue and prints its
+        number there; it may set AGAIN, the code that the script must end with then."""
 
     # -- its commands
 

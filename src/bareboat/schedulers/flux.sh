@@ -16,4 +16,11 @@ again() { # $@: the script's own arguments; a point of a sweep is a job of its o
   flux --parent batch --output="${BAREBOAT_CONTROL%/*}/output.log" "$script" "$@"
 }
 
+on_host() { # $1: the node; the rest is the command
+  local rank
+  rank=$(flux hostlist --find="$1" instance) || return 1
+  shift
+  flux exec --quiet --noinput --rank="$rank" "$@"
+}
+
 pass_on() { echo "$1" >> "$BAREBOAT_CONTROL/signals"; }

@@ -101,7 +101,6 @@ class Slurm(Scheduler):
     PARTITION = "partition"
     NEEDS_PARTITION = True
     PING = "scontrol ping"
-    STARTS_BY = "srun"
     IN_SLURM = True
     CLUSTERS = ClusterQuery(("scontrol", "show", "config"), r"^ClusterName\s*=\s*([\w.-]{1,255})\s*$")
     JOB_ID = '"${SLURM_JOB_ID:-$$}"'

@@ -7,7 +7,7 @@
 
 # The scheduler starts this script on the first node, which starts it again on every node:
 # bash SCRIPT --node|--rank NODE RUN CONTROL MASTER PORT WHAT;  bash SCRIPT --signal NODE RUN CONTROL NAME;
-# bash SCRIPT --bring|--leave NODE RUN CONTROL TRIES.
+# bash SCRIPT --bring|--leave NODE RUN CONTROL TRIES;  bash SCRIPT --reach HOST COMMAND…, as an ssh.
 # NODE is a number, or the name of the variable with the number. No container sees the directory CONTROL; the
 # ranks write to another one beside it.
 main() {
@@ -19,6 +19,11 @@ main() {
       ;;
     --signal | --bring | --leave)
       part=$1 BAREBOAT_RUN=$3 BAREBOAT_CONTROL=$4 what=${5:-1}
+      ;;
+    --reach)
+      shift
+      reach "$@"
+      exit "$?"
       ;;
     *) name_run "$@" ;;
   esac
@@ -61,6 +66,7 @@ run_first() { # $@: the script's arguments
   fi
   find_master
   find_port
+  ! has mpi_nodes || lead_launcher
   if [ "$start" = program ] && has delivery; then bring_images; fi
   ! has mpi_check || check_ranks "$@"
   if has fabric; then begin_fabric; fi

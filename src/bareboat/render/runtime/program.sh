@@ -4,6 +4,7 @@
 
 run_rank() { # the rank of this part: $what is job or check
   local rank_code
+  ! has mpi_nodes || unset "${launcher_settings[@]}"
   WORLD_SIZE=$world_size MASTER_ADDR=$BAREBOAT_MASTER MASTER_PORT=$BAREBOAT_PORT
   run_once "$what"
   rank_code=$code
