@@ -142,9 +142,21 @@ def test_without_a_free_pseudo_terminal_the_command_has_the_terminal_itself() ->
 
 
 @pytest.mark.usefixtures("around")
+@pytest.mark.usefixtures("around")
+def test_the_time_limit_ends_it_with_all_processes_and_is_its_cause() -> None:
+    ends_well = 'trap "echo bye; exit 0" TERM; sleep 300 & wait'
+    done = bareboat("run", "-q", "--engine", "native", "--time", "1s", "--", "bash", "-c", ends_well)
+    assert (done.returncode, done.stdout) == (124, "bye\n")
+    found = status()
+    assert (found["state"], found["exit_code"]) == ("timeout", 124)
+    assert "walltime_s of 1 s" in json.dumps(found)
+    in_time = bareboat("run", "-q", "--engine", "native", "--time", "1m", "--", "true")
+    assert (in_time.returncode, in_time.stderr) == (0, "")
+
+
 def test_flags_that_only_schedulers_use_are_named_unless_quiet() -> None:
-    given = ("--engine", "native", "-t", "10m", "--mem", "1GiB", "-p", "gpu", "--", "true")
-    noted = "note: runs on this machine ignore --time, --mem, --partition: only schedulers use them\n"
+    given = ("--engine", "native", "--mem", "1GiB", "-p", "gpu", "--", "true")
+    noted = "note: runs on this machine ignore --mem, --partition: only schedulers use them\n"
     assert noted in bareboat("run", "--dry-run", *given).stderr
     assert bareboat("run", "-q", *given).stderr == ""
 

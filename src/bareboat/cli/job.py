@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 #: The flags that only a scheduler uses.
 _SCHEDULERS = (
-    "time", "mem", "partition", "account", "qos", "reservation", "constraint", "delivery", "node_scratch",
+    "mem", "partition", "account", "qos", "reservation", "constraint", "delivery", "node_scratch",
 )  # fmt: skip
 #: The flags that are keys of the job file's [topology].
 TOPOLOGY = ("nodes", "ranks_per_node", "cpus_per_rank", "gpus_per_rank")

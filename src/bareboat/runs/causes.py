@@ -20,8 +20,8 @@ class Evidence:
     """The known facts about a run that ended with an exit code other than 0.
 
     `code`: the exit code; `left`: the job script wrote it. `entry`: the scheduler's report. `log`: the end of
-    the output. `cancelled`: by Bareboat. `began`: the script was started; `starts`: how often. `ran_s`:
-    duration of the last start, in seconds. `hang`: the watchdog's finding.
+    the output. `cancelled`, `timed_out`: by Bareboat. `began`: the script was started; `starts`: how often.
+    `ran_s`: duration of the last start, in seconds. `hang`: the watchdog's finding.
     """
 
     scheduler: Scheduler
@@ -30,6 +30,7 @@ class Evidence:
     entry: QueueEntry | None = None
     log: str = ""
     cancelled: bool = False
+    timed_out: bool = False
     began: bool = True
     starts: int = 1
     ran_s: int | None = None
@@ -96,6 +97,8 @@ def _find(evidence: Evidence) -> tuple[Cause, str]:
     mark = _mark(evidence)
     if evidence.hang:
         return Cause.HUNG, evidence.hang
+    if evidence.timed_out:
+        return Cause.TIME, f"Bareboat ended the run after the job's walltime_s of {evidence.walltime_s} s"
     if evidence.cancelled and (entry is None or _CAUSES.get(entry.state) in (None, Cause.CANCELLED)):
         before = f"; before that, {title} wrote: {mark[1]}" if mark is not None else ""
         return Cause.CANCELLED, "by bareboat cancel" + before

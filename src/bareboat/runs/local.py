@@ -94,6 +94,7 @@ def _run(store: Store, plan: Plan, made: Submission, script: Path, streams: Stre
     started_at = utc_now()
     memory: list[MemorySample] = []
     stopped: BaseException | None = None
+    timed_out = False
     live: execute.Live | None = None
     try:
         with execute.interrupts_left_to_child(), streams.copied(submission.output_log(store, made.run_id)):
@@ -111,6 +112,9 @@ def _run(store: Store, plan: Plan, made: Submission, script: Path, streams: Stre
                     live.ask_to_stop()
                 while live.wait(_SAMPLE_S) is None:
                     memory.append(MemorySample(at_s=live.wall_s, bytes=live.memory_bytes("rss")))
+                    if plan.job.walltime_s is not None and live.wall_s > plan.job.walltime_s:
+                        timed_out = True
+                        break
             finally:
                 live.stop()
     except (KeyboardInterrupt, Terminated, StoreError) as stop:
@@ -127,7 +131,8 @@ def _run(store: Store, plan: Plan, made: Submission, script: Path, streams: Stre
             usage.folders(folder / directory.CONTROL), began_s=live.spawned_ns / 1e9, exact=live.totals
         ),
     )
-    found = records.record(store, _ended(store, made, started_at, live.poll() or 0, live.wall_s), measured)
+    ended = _ended(store, made, started_at, live.poll() or 0, live.wall_s, timed_out=timed_out)
+    found = records.record(store, ended, measured)
     assert found is not None
     if found.exit_code:  # it may be the engine: the next command starts it once before
         store.engine_facts(plan.engine.partition(":")[0]).unlink(missing_ok=True)
@@ -144,10 +149,15 @@ def _run(store: Store, plan: Plan, made: Submission, script: Path, streams: Stre
     return found
 
 
-def _ended(store: Store, made: Submission, started_at: str, code: int, wall_s: float) -> Status:
+def _ended(
+    store: Store, made: Submission, started_at: str, code: int, wall_s: float, *, timed_out: bool
+) -> Status:
     began = (state.started_at(made, started_at),)
     ended_at = began[0].at_epoch_s + round(wall_s)
-    end = state.find_end(store, made, code, ended_at, began, entry=None, left=True) if code else None
+    code = state.CODES[JobState.TIMEOUT] if timed_out else code
+    end = None
+    if code:
+        end = state.find_end(store, made, code, ended_at, began, entry=None, left=True, timed_out=timed_out)
     return Status(
         submission=made,
         state=end.state if end is not None else JobState.COMPLETED,

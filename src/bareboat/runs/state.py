@@ -30,7 +30,7 @@ from bareboat_base.printable import one_line
 from bareboat_images.store import Store
 
 #: The exit codes of runs whose script could not write one.
-_CODES = {
+CODES = {
     JobState.CANCELLED: 143,
     JobState.PREEMPTED: 143,
     JobState.TIMEOUT: 124,
@@ -347,11 +347,11 @@ def _explained(store: Store, submission: Submission, entry: QueueEntry | None) -
         # Some forget a job that never ran, others report it as completed.
         entry = QueueEntry(job_id="", state=JobState.CANCELLED)
     assert entry is not None
-    code = 128 + entry.signal if 0 < entry.signal <= 64 else _CODES.get(entry.state, 1)
+    code = 128 + entry.signal if 0 < entry.signal <= 64 else CODES.get(entry.state, 1)
     if entry.state is JobState.FAILED and entry.exit_code and not entry.signal:
         code = entry.exit_code
     if cancelled and entry.state in (JobState.CANCELLED, JobState.FAILED):
-        code = _CODES[JobState.CANCELLED]  # whichever signal the scheduler used
+        code = CODES[JobState.CANCELLED]  # whichever signal the scheduler used
     ended_at = int(time.time())
     end = find_end(store, submission, code, ended_at, began, entry=entry, left=False)
     store.write(folder / "end.json", codec.to_json(end))
@@ -396,7 +396,9 @@ def find_end(
     *,
     entry: QueueEntry | None,
     left: bool,
+    timed_out: bool = False,
 ) -> End:
+    """`timed_out`: Bareboat ended the run at its time limit."""
     run_id = submission.run_id
     try:
         log = untrusted.read_tail(output_log(store, run_id), limit=_LOG_BYTES).decode(errors="replace")
@@ -410,6 +412,7 @@ def find_end(
             entry=entry if entry is not None and entry.state.over else None,
             log=log,
             cancelled=os.path.lexists(store.run(run_id) / "cancelled"),
+            timed_out=timed_out,
             began=bool(began),
             starts=len(began),
             ran_s=ended_at - began[-1].at_epoch_s if began and ended_at else None,
