@@ -81,6 +81,14 @@ class Desk:
         assert TomlFile(path).values["command"]
         return path
 
+    def job_of_whole_nodes(self, name: str, command: Sequence[str]) -> Path:
+        """A job file whose ranks leave nothing of three nodes to another job."""
+        more = 'launcher = "ranks"'
+        if self.scheduler == "gridengine":
+            return self.job(name, command, ranks_per_node=1, cpus_per_rank=4, more=more)
+        more += "\n[scheduling]\nmem_per_node_bytes = 16_000_000_000"
+        return self.job(name, command, ranks_per_node=1, cpus_per_rank=2, more=more)
+
     def submit(self, *arguments: str | Path) -> str:
         """A run's name."""
         return self.bareboat("submit", *arguments).stdout.strip()

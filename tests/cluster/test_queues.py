@@ -100,9 +100,7 @@ def test_the_first_rank_that_fails_gives_the_code_and_ends_the_others(desk: Desk
 
 @pytest.mark.one_in(3)
 def test_one_runs_and_one_waits_and_both_are_cancelled(desk: Desk) -> None:
-    job = desk.job(
-        "sleeps", ["python", "rank.py", "sleep"], ranks_per_node=1, cpus_per_rank=4, more='launcher = "ranks"'
-    )
+    job = desk.job_of_whole_nodes("sleeps", ["python", "rank.py", "sleep"])
     first = desk.submit(job)
     desk.up.wait(lambda: len(ranks_said(desk.log(first))) == 3, "three ranks")
     second = desk.submit(job)
@@ -128,16 +126,11 @@ def test_one_runs_and_one_waits_and_both_are_cancelled(desk: Desk) -> None:
 @pytest.mark.one_in(3)
 def test_a_submission_is_followed_through_the_queue_to_its_end(desk: Desk) -> None:
     words = ["sh", "-c", "echo ready; until test -e go; do sleep 0.2; done"]
-    first = desk.submit(
-        desk.job("holds", words, ranks_per_node=1, cpus_per_rank=4, more='launcher = "ranks"')
-    )
+    first = desk.submit(desk.job_of_whole_nodes("holds", words))
     desk.up.wait(lambda: "ready" in desk.log(first), "the first job")
     name = f"follows-{desk.folder.name.partition('-')[0]}"
-    job = desk.job(
-        name, ["sh", "-c", "echo hello; exit 6"], ranks_per_node=1, cpus_per_rank=4,
-        more='launcher = "ranks"',
-    )  # fmt: skip
-    behind = desk.job("behind", ["true"], ranks_per_node=1, cpus_per_rank=4, more='launcher = "ranks"')
+    job = desk.job_of_whole_nodes(name, ["sh", "-c", "echo hello; exit 6"])
+    behind = desk.job_of_whole_nodes("behind", ["true"])
     follower = desk.start("submit", "--watch", job)
     runs = desk.store / "runs"
     desk.up.wait(lambda: any(runs.glob(f"{name}-*/submission.json")), "the second job's submission")

@@ -22,6 +22,8 @@ configuration() {
   fi
   # cred_expire: a requeued job otherwise waits two minutes for its old credential to expire.
   # linuxproc, no cgroup: a user namespace has no cgroups of its own to give away.
+  # task/affinity binds to real processors, of which every machine for these tests has two. FORCE:2: two jobs
+  # share a core, so that a node takes as many ranks as one with four.
   cat >$etc/slurm.conf <<CONF
 ClusterName=lab
 SlurmctldHost=login($network.100)
@@ -37,7 +39,7 @@ SlurmctldLogFile=/run/lab/log/slurmctld.log
 SlurmdLogFile=/run/lab/log/slurmd.%n.log
 MailProg=/bin/true
 ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
+TaskPlugin=task/affinity
 MpiDefault=none
 PropagateResourceLimits=NONE
 JobAcctGatherType=jobacct_gather/linux
@@ -64,8 +66,8 @@ SlurmdTimeout=10
 KillWait=3
 MinJobAge=600
 JobRequeue=1
-NodeName=c[1-$LAB_NODES] CPUs=4 RealMemory=16000$gpus State=UNKNOWN
-PartitionName=main Nodes=c[1-$LAB_NODES] Default=YES MaxTime=1-00:00:00 DefaultTime=01:00:00 State=UP
+NodeName=c[1-$LAB_NODES] CPUs=2 Sockets=1 CoresPerSocket=2 ThreadsPerCore=1 RealMemory=16000$gpus State=UNKNOWN
+PartitionName=main Nodes=c[1-$LAB_NODES] Default=YES OverSubscribe=FORCE:2 MaxTime=1-00:00:00 DefaultTime=01:00:00 State=UP
 PartitionName=small Nodes=c1 MaxNodes=1 MaxTime=00:10:00 DefaultTime=00:05:00 State=UP
 PartitionName=closed Nodes=c[1-$LAB_NODES] MaxTime=01:00:00 State=DOWN
 PartitionName=retired Nodes=c[1-$LAB_NODES] MaxTime=01:00:00 State=INACTIVE

@@ -1,0 +1,72 @@
+"""On a Slurm that binds, each rank may use the processors that the job was granted, and no other rank's."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from pathlib import Path
+
+from cluster_jobs import LAB, write_job
+from clusters import Cluster
+
+TORCH = LAB / "frameworks" / "lightning" / "bin" / "python"
+MPI = LAB / "mpi" / "debian" / "bin" / "python"
+#: Of a step of another job on one core, as sbatch inherits it there.
+STEP = {
+    "SLURM_CPU_BIND": "quiet,mask_cpu:0x1",
+    "SLURM_CPU_BIND_LIST": "0x1",
+    "SLURM_CPU_BIND_TYPE": "mask_cpu:",
+    "SLURM_CPU_BIND_VERBOSE": "quiet",
+    "SLURM_CPUS_PER_TASK": "1",
+    "SLURM_TRES_PER_TASK": "cpu:1",
+    "SLURM_JOB_ID": "7",
+    "SLURM_MEM_PER_CPU": "100",
+    "SLURM_NTASKS": "1",
+}
+SCRIPT = """\
+import os, platform, time
+{begin}
+print("mask", platform.node(), os.environ["RANK"], *sorted(os.sched_getaffinity(0)))
+"""
+BY_MPI = "from mpi4py import MPI; MPI.COMM_WORLD.Barrier()"
+CASES = {
+    "ranks": (Path("/usr/bin/python3"), ""),
+    "torchrun": (TORCH, ""),
+    "srun": (MPI, BY_MPI),
+    "image-mpirun": (MPI, BY_MPI),
+    "mpirun": (MPI, BY_MPI),
+}
+
+
+def masks(log: str) -> dict[str, list[frozenset[int]]]:
+    """Node -> the processors of each of its ranks."""
+    found = defaultdict(list)
+    for node, _, cpus in sorted(set(re.findall(r"mask (\S+) (\d+) ([\d ]+)", log))):
+        found[node].append(frozenset(map(int, cpus.split())))
+    return dict(found)
+
+
+def fits(ranks: list[frozenset[int]]) -> bool:
+    """Whether each rank has a processor of its own, alone or among those that it shares."""
+    return all(len(mask) >= sum(other <= mask for other in ranks) for mask in ranks)
+
+
+def test_no_two_ranks_are_on_one_core(slurm: Cluster) -> None:
+    runs = {}
+    more = 'engine = "native"\n[scheduling]\nmem_per_node_bytes = 2_000_000_000'
+    for launcher, (python, begin) in CASES.items():
+        if not python.exists():
+            continue
+        job = write_job(slurm, f"masks-{launcher}", python, SCRIPT.format(begin=begin), more=more)
+        words = ["bareboat", "submit", "--json", job, "--launcher", launcher]
+        submitted = slurm.login(words, cwd=job.parent, environment=STEP)
+        runs[launcher] = json.loads(submitted.stdout)["run_id"]
+    for launcher, run in runs.items():
+        code = slurm.login(["bareboat", "wait", run], check=False).returncode
+        log = slurm.login(["bareboat", "logs", run], check=False)
+        found = masks(log.stdout)
+        said = (launcher, code, log.stdout + log.stderr)
+        assert [len(ranks) for ranks in found.values()] == [2, 2], said
+        assert all(fits(ranks) and frozenset().union(*ranks) == {0, 1} for ranks in found.values()), said
+        assert code == 0, said
