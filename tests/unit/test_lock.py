@@ -17,6 +17,7 @@ from builders import make_job
 from hypothesis import given
 from hypothesis import strategies as st
 from locked import make_code, make_file, make_lock, make_locked_image, make_locked_study, make_results
+from msgspec import UNSET
 
 from bareboat.runs import code, repository
 from bareboat_base.errors import UsageError
@@ -491,3 +492,24 @@ def test_code_keeps_its_files_apart() -> None:
 
 def test_an_image_needs_a_digest_or_none() -> None:
     assert parse(make_lock(image=make_locked_image(digest=""))).image is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "command", "found"),
+    [
+        ("go.sh", "#!/bin/sh\nset -e\nexec torchrun train.py\n", ("./go.sh",), ("torchrun", "go.sh")),
+        ("go.sh", "torchrun \\\n  --nproc-per-node 2 train.py\n", ("bash", "go.sh"), ("torchrun", "go.sh")),
+        ("go", "#!/usr/bin/env bash\nsrun ./a\n", ("nice", "./go"), ("srun", "go")),
+        ("go.sh", "#!/bin/sh\ntorchrun --node-rank $RANK train.py\n", ("./go.sh",), UNSET),
+        ("go.sh", "#!/bin/sh\necho torchrun\n# torchrun train.py\n", ("./go.sh",), UNSET),
+        ("go.py", "run(['torchrun', 'train.py'])\n", ("python", "go.py"), ("torchrun", "go.py")),
+        ("go.py", "run([exe, '-m', 'torch.distributed.run'])\n", ("python", "go.py"),
+         ("torch.distributed.run", "go.py")),
+        ("go.py", "import torchrun\n", ("python", "go.py"), UNSET),
+    ],
+)  # fmt: skip
+def test_what_a_script_starts_ranks_by(
+    project: Path, name: str, text: str, command: tuple[str, ...], found: object
+) -> None:
+    (project / name).write_text(text)
+    assert code.facts(job_in(project, *command), "/home/ada").starter == found

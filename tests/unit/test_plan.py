@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from bareboat import render
 from bareboat.model import (
+    CodeFacts,
     Command,
     Decision,
     EngineFacts,
@@ -1079,7 +1080,10 @@ def test_each_node_of_a_submitted_job_names_the_program_that_it_lacks(tmp_path: 
 # -- what frameworks are told ----------------------------------------------------------------------
 
 
-def on_two_nodes(frameworks: dict[str, str], **changes: Any) -> Plan:
+_NO_CODE = CodeFacts()
+
+
+def on_two_nodes(frameworks: dict[str, str], code: CodeFacts = _NO_CODE, **changes: Any) -> Plan:
     image = make_image(frameworks={"torch": "2.13.0", **frameworks})
     job = make_job(
         **(
@@ -1093,7 +1097,7 @@ def on_two_nodes(frameworks: dict[str, str], **changes: Any) -> Plan:
         )
     )
     site = make_site(schedulers=(SchedulerFacts(name="slurm", version="24.11"),))
-    return plan(job, image, make_rootfs(image), site)
+    return plan(job, image, make_rootfs(image), site, code=code)
 
 
 def test_accelerate_is_told_that_ranks_without_gpus_belong_together() -> None:
@@ -1148,6 +1152,16 @@ def test_srun_starts_programs_without_mpi_when_asked() -> None:
         ),
         ("mpirun", ("mpirun", "-n", "6", "hello")),
         ("deepspeed", ("bash", "-lc", "cd src && exec deepspeed train.py")),
+        ("torchrun", ("env", "A=1", "torchrun", "train.py")),
+        ("torchrun", ("/usr/bin/env", "-u", "B", "--", "torchrun", "train.py")),
+        ("torchrun", ("nice", "-n", "5", "torchrun", "train.py")),
+        ("torchrun", ("time", "-p", "torchrun", "train.py")),
+        ("torchrun", ("timeout", "-k", "5", "60", "torchrun", "train.py")),
+        ("torchrun", ("taskset", "-c", "0-1", "torchrun", "train.py")),
+        ("torchrun", ("numactl", "-N", "0", "--membind=0", "torchrun", "train.py")),
+        ("srun", ("srun", "-n", "2", "python", "train.py")),
+        ("torchrun", ("nohup", "nice", "sh", "-c", "A=1 timeout 60 torchrun train.py")),
+        ("torchrun", ("sh", "-c", "if true; then torchrun train.py; fi")),
     ],
 )
 def test_a_command_that_starts_ranks_itself_is_refused(starter: str, command: tuple[str, ...]) -> None:
@@ -1158,6 +1172,15 @@ def test_a_command_that_starts_ranks_itself_is_refused(starter: str, command: tu
     assert on_two_nodes({}, command=command, topology=ONE).launcher == "single"
 
 
+def test_a_script_that_starts_ranks_is_refused_or_named() -> None:
+    shell = CodeFacts(starter=("torchrun", "go.sh"))
+    with pytest.raises(PlanError, match=r'^go\.sh starts ranks by "torchrun".* 6 times'):
+        on_two_nodes({}, command=("./go.sh",), code=shell)
+    assert on_two_nodes({}, command=("./go.sh",), code=shell, launcher="ranks").launcher == "ranks"
+    python = CodeFacts(starter=("torchrun", "train.py"))
+    assert [each for each in on_two_nodes({}, code=python).warnings if 'train.py names "torchrun"' in each]
+
+
 @pytest.mark.parametrize(
     "command",
     [
@@ -1166,6 +1189,9 @@ def test_a_command_that_starts_ranks_itself_is_refused(starter: str, command: tu
         ("python", "-m", "torch.distributed.run_all"),
         ("sh", "-c", "exec torchrun --nnodes=$WORLD_SIZE --node-rank=$RANK train.py"),
         ("sh", "-c", "python train.py --with=deepspeed-config"),
+        ("env", "LAUNCHER=torchrun", "python", "train.py", "torchrun"),
+        ("timeout", "60", "python", "torchrun"),
+        ("sh", "-c", "echo torchrun; python train.py # torchrun train.py"),
     ],
 )
 def test_a_command_that_starts_no_ranks_or_is_told_of_them(command: tuple[str, ...]) -> None:

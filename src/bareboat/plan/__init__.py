@@ -195,7 +195,7 @@ def _under(
     check_size(job, image if engine.CONTAINS else None, process.argv)
     # Launchers get the command that runs, the image's or the job's; the plan keeps the job as written.
     resolved = msgspec.structs.replace(job, command=process.argv)
-    frameworks.refuse_starters(resolved)
+    frameworks.refuse_starters(resolved, code)
     facts = site.scheduler(scheduler.NAME)
     around = Surroundings(
         site=runs_on,
@@ -301,7 +301,7 @@ def _under(
             *fabric.warnings,
             *settled.warnings,
             *starts_warnings,
-            *frameworks.warnings(resolved, image, on_cpus=on_cpus, launcher=launcher.NAME),
+            *frameworks.warnings(resolved, image, code, on_cpus=on_cpus, launcher=launcher.NAME),
             *([launch.warning] if launch.warning else []),
         ),
         requirements=(

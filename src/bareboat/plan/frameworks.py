@@ -10,7 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from bareboat.model import Decision, Image, Job
+from msgspec import UNSET
+
+from bareboat import starting
+from bareboat.model import CodeFacts, Decision, Image, Job
 from bareboat_base.errors import PlanError
 
 _LIGHTNING = ("lightning", "pytorch_lightning")
@@ -22,38 +25,23 @@ _CLUSTERS = {
     "distributed": ("Dask", "Client()", "dask"),
 }
 
-#: Programs that start ranks themselves, and the corresponding modules of Python.
-_STARTERS = r"torchrun|accelerate launch|deepspeed|horovodrun|mpirun|mpiexec|orterun|prterun"
-_MODULES = (
-    r"torch\.distributed\.(?:run|launch)|accelerate\.commands\.launch|deepspeed\.launcher\.runner"
-    r"|horovod\.runner\.launch"
-)
-_STARTER = rf"(?:\S*/)?(?P<starter>{_STARTERS}|python[\d.]*\s+(?:-[uBEsO]\s+)*-m\s+(?:{_MODULES}))(?=\s|$)"
-#: Environment variables by which a starter in a shell's command gets its rank.
-_OF_RANKS = re.compile(r"\$\{?(?:(?:LOCAL_|GROUP_)?RANK|(?:LOCAL_)?WORLD_SIZE|MASTER_|BAREBOAT_|SLURM_|PMI)")
 
-
-def refuse_starters(job: Job) -> None:
+def refuse_starters(job: Job, code: CodeFacts) -> None:
     """Raise PlanError for a command that starts ranks itself where Bareboat starts it several times: each
     would form a world of its own and exit with 0. A job that names its launcher is not checked."""
     if job.topology.world_size == 1 or job.launcher:
         return
-    text = " ".join(job.command)
-    found = re.match(_STARTER, text)
-    if (
-        found is None
-        and re.match(r"(?:\S*/)?(?:ba|da|a|k|z)?sh\s+-\w*c\s", text)
-        and not _OF_RANKS.search(text)
-    ):
-        found = re.search(rf"(?:^|[\s;&|({{]){_STARTER}", text)
-    if found is None:
+    starter, where = starting.starter(job.command), "the command"
+    remedy = 'leave it out of the command: ["python", "train.py", …]'
+    if starter is None and code.starter is not UNSET and not code.starter[1].endswith(".py"):
+        starter, where = code.starter
+        remedy = f"let {where} start the program alone"
+    if starter is None:
         return
     raise PlanError(
-        f'the command starts ranks by "{found["starter"]}", and Bareboat would start it '
-        f"{job.topology.world_size} times",
+        f'{where} starts ranks by "{starter}", and Bareboat would start it {job.topology.world_size} times',
         context="each would form a world of its own: Bareboat is the launcher of a job with several ranks",
-        remedy='leave it out of the command: ["python", "train.py", …]   # or name the launcher that starts '
-        'it once for each rank: launcher = "ranks"',
+        remedy=f'{remedy}   # or name the launcher that starts it once for each rank: launcher = "ranks"',
     )
 
 
@@ -80,8 +68,16 @@ def settings(job: Job, image: Image | None, *, on_cpus: bool) -> Iterator[tuple[
         )
 
 
-def warnings(job: Job, image: Image | None, *, on_cpus: bool, launcher: str) -> Iterator[str]:
+def warnings(
+    job: Job, image: Image | None, code: CodeFacts, *, on_cpus: bool, launcher: str
+) -> Iterator[str]:
     """Warnings about problems that no variable fixes."""
+    if job.topology.world_size > 1 and code.starter is not UNSET and code.starter[1].endswith(".py"):
+        starter, file = code.starter
+        yield (
+            f'{file} names "{starter}": ranks that it starts in each of the {job.topology.world_size} ranks '
+            "would form several worlds; Bareboat is the launcher of a job with several ranks"
+        )
     if image is None or job.topology.world_size == 1:
         return
     if on_cpus and any(name in image.frameworks for name in _LIGHTNING):

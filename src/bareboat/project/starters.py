@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from bareboat import starting
 from bareboat_base.errors import UsageError
 
 PYTHON = "python"
@@ -117,6 +118,7 @@ _STARTERS = {
 def read(words: Sequence[str]) -> Started:
     """The program of the command, and the numbers of its starter. Raises UsageError where the program cannot
     be found in it, and for what no job is: several programs, other numbers of ranks on each node."""
+    words = starting.program(words)
     found = _starter(words)
     if found is None:
         return Started(command=tuple(words))

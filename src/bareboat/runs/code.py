@@ -9,6 +9,9 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from msgspec import UNSET, UnsetType
+
+from bareboat import starting
 from bareboat.model import CodeFacts, Job
 from bareboat.model.provenance import Code, CodeFile
 from bareboat.runs import repository
@@ -35,6 +38,7 @@ _COMPILES = re.compile(
 #: Paths in quotes that lead out of the working directory, and commands that submit jobs.
 _PATHS = re.compile(r"""["']((?:~/|/|\.\./)[^"'\s:*?{}$%]{2,300})["']""")
 _SUBMITS = re.compile(r"""["'](sbatch|qsub|bsub|flux batch|flux submit)["' ]""")
+_OF_SHELL = re.compile(r"#![^\n]*\b(?:ba|da|k|z)?sh\b")
 #: Directories that a container has itself, also where this machine has the path.
 _OF_CONTAINERS = re.compile(r"/(usr|bin|sbin|lib\w*|etc|proc|sys|dev|run|boot|tmp|var|opt|root)(/.*)?")
 _MOST_PATHS = 5
@@ -48,6 +52,7 @@ def facts(job: Job, home: str) -> CodeFacts:
     folder = Path(os.path.realpath(job.workdir))
     named = {word: "the command names it" for word in job.command if word.startswith(("/", "../"))}
     submits = None
+    starter = _starter_of_script(folder, job)
     for path in itertools.islice(_used(folder, job), _MOST_FILES):
         if not path.endswith(".py"):
             continue
@@ -58,6 +63,8 @@ def facts(job: Job, home: str) -> CodeFacts:
         compiles = compiles or _COMPILES.search(text) is not None
         if submits is None and (match := _SUBMITS.search(text)) is not None:
             submits = match[1], path
+        if starter is UNSET and (name := starting.starter_in_python(text)) is not None:
+            starter = name, path
         for word in _PATHS.findall(text):
             named.setdefault(word, f"{path} names it")
     outside = {
@@ -72,7 +79,24 @@ def facts(job: Job, home: str) -> CodeFacts:
         full = os.path.normpath(folder / os.path.expanduser(word))
         if _OF_CONTAINERS.fullmatch(full) is None and _is_outside(full, folder, home):
             outside.setdefault(full, reason)
-    return CodeFacts(compiles=compiles, outside=tuple(outside.items())[:_MOST_PATHS], submits=submits)
+    return CodeFacts(
+        compiles=compiles, outside=tuple(outside.items())[:_MOST_PATHS], submits=submits, starter=starter
+    )
+
+
+def _starter_of_script(folder: Path, job: Job) -> tuple[str, str] | UnsetType:
+    """By which program the shell script that is the job's command starts ranks, with its path."""
+    word = starting.script(job.command)
+    path = None if word is None or word.endswith(".py") else _below(folder, folder, word)
+    if path is None:
+        return UNSET
+    try:
+        text = untrusted.read_text(folder / path, limit=_KEPT_FILE_BYTES)
+    except OSError:
+        return UNSET
+    is_shell = word != starting.program(job.command)[0] or _OF_SHELL.match(text) is not None
+    name = starting.starter_in_shell(text) if is_shell else None
+    return UNSET if name is None else (name, path)
 
 
 def _is_outside(path: str, folder: Path, home: str) -> bool:
