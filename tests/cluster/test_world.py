@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from cluster_jobs import LAB, write_job
+from cluster_jobs import LAB, run_job, write_job
 from clusters import Cluster
 
 TORCH = LAB / "frameworks" / "lightning" / "bin" / "python"
@@ -61,3 +61,25 @@ def test_only_ranks_that_are_no_world_are_told_of(slurm: Cluster) -> None:
         assert ("WARNING" in log_text) is bool(said), (name, log_text)
         (told,) = json.loads(slurm.login(["bareboat", "status", "--json", names[name]]).stdout)
         assert told["world_mark"] == record["world_mark"]
+
+
+#: As `torchrun --nproc-per-node 2` inside of the program: the rank's variables are replaced.
+INNER = """\
+import os, subprocess, sys, time
+if len(sys.argv) == 1:
+    names = [os.environ | {"RANK": str(n), "WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "x"} for n in range(2)]
+    ranks = [subprocess.Popen([sys.executable, __file__, "rank"], env=each) for each in names]
+    raise SystemExit(max(each.wait() for each in ranks))
+time.sleep(6)
+"""
+
+
+def test_a_program_that_starts_ranks_on_each_node_does_not_succeed(slurm: Cluster) -> None:
+    job = write_job(slurm, "several", Path("/usr/bin/python3"), INNER, ranks=1, more='engine = "native"')
+    ended = run_job(slurm, job)
+    mark = "2 worlds, each with a rank 0 of 2: the program started ranks itself in each of 2 ranks"
+    assert (ended.code, mark in ended.log) == (3, True), ended.log
+    shown = slurm.login(["bareboat", "status", "--json", ended.run_id], check=False)
+    (status,) = json.loads(shown.stdout)
+    assert (status["world_mark"], status["state"]) == (mark, "failed")
+    assert mark in status["reason"]

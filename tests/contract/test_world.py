@@ -34,12 +34,23 @@ else:
             time.sleep(0.1)
 time.sleep(13)
 """
+#: As `torchrun --nproc-per-node 2` inside of the program: the rank's variables are replaced.
+INNER = """\
+import os, subprocess, sys, time
+if len(sys.argv) == 1:
+    names = [os.environ | {"RANK": str(n), "WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "x"} for n in range(2)]
+    ranks = [subprocess.Popen([sys.executable, __file__, "rank"], env=each) for each in names]
+    raise SystemExit(max(each.wait() for each in ranks))
+time.sleep(6)
+"""
 MPI = "import time\nfrom mpi4py import MPI\nassert MPI.COMM_WORLD.size == 2\ntime.sleep(5)\n"
 CASES = {
     "apart": ("ranks", APART),
     "together": ("ranks", f"UNMARKED = False\n{MEET}"),
     "unmarked": ("ranks", f"UNMARKED = True\n{MEET}"),
     "mpi": ("mpirun", MPI),
+    "several": ("", INNER),
+    "meant": ("ranks", INNER),
 }
 
 
@@ -54,8 +65,9 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, str,
         (top / name).mkdir()
         (top / name / "script.py").write_text(script)
         (top / name / "job.toml").write_text(
-            f'name = "{name}"\ncommand = ["{PYTHON}", "script.py"]\nlauncher = "{launcher}"\n'
-            f'engine = "bubblewrap"\n[topology]\nranks_per_node = 2\n[capture]\npython = "{PYTHON}"\n'
+            f'name = "{name}"\ncommand = ["{PYTHON}", "script.py"]\n'
+            + (f'launcher = "{launcher}"\n' if launcher else "")
+            + f'engine = "bubblewrap"\n[topology]\nranks_per_node = 2\n[capture]\npython = "{PYTHON}"\n'
         )
         running[name] = subprocess.Popen(
             command("run", "--store", top / "store", "job.toml"), cwd=top / name,
@@ -74,8 +86,11 @@ def test_only_ranks_without_a_connection_are_told_of(
 ) -> None:
     code, said, folder = ended[name]
     mark = json.loads((folder / "record.json").read_text())["world_mark"]
-    assert code == 0, said
-    if name == "apart":
+    assert code == (3 if name == "several" else 0), said
+    if name in ("several", "meant"):
+        assert mark.startswith("2 worlds, each with a rank 0 of 2: the program started ranks itself")
+        assert (f"bareboat: {mark}" if code else f"WARNING: {mark}") in said
+    elif name == "apart":
         assert f"WARNING: {mark}" in said
         assert re.fullmatch(ALONE, mark)
     else:

@@ -23,8 +23,7 @@ start=ranks ranks_per_node=2 world_size=4 run_apart=user rung=1 site_modules=(cu
 image_archive=/scratch/ada/bareboat/packed/image.tar
 image_name=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
 image_shared=/scratch/ada/bareboat/flat/sha256 image_own='' BAREBOAT_TREES=/tmp/bareboat-4711/flat
-image_inodes=32389 world_pauses_s=(2 2 2 2 2 5 5 10 15 15 30 30 60 120 300) warning_after_s=5100
-BAREBOAT_NODES=2 BAREBOAT_JOB="${JOB_ID:-$$}"
+image_inodes=32389 warning_after_s=5100 BAREBOAT_NODES=2 BAREBOAT_JOB="${JOB_ID:-$$}"
 
 name_run() {
   BAREBOAT_RUN="${1:-digits-$BAREBOAT_JOB}"

@@ -4,8 +4,8 @@
 set -u
 unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 
-features=' output requeue watching world ' start=nodes ranks_per_node=2 world_size=2 run_apart='' rung=1
-world_pauses_s=(2 2 2 2 2 5 5 10 15 15 30 30 60 120 300) run_name=digits--2-ranks
+features=' one_world output requeue watching world ' start=nodes ranks_per_node=2 world_size=2 run_apart=''
+rung=1 run_name=digits--2-ranks
 
 requirements() {
   need '/home/ada/my digits' 'the working directory' 'mkdir -p '"'"'/home/ada/my digits'"'"''

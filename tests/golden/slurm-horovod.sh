@@ -12,8 +12,7 @@ set -u
 unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 
 features=' interface names output requeue sealed secret watching world ' start=ranks ranks_per_node=2
-world_size=4 run_apart=user rung=1 world_pauses_s=(2 2 2 2 2 5 5 10 15 15 30 30 60 120 300) BAREBOAT_NODES=2
-BAREBOAT_JOB="${SLURM_JOB_ID:-$$}"
+world_size=4 run_apart=user rung=1 BAREBOAT_NODES=2 BAREBOAT_JOB="${SLURM_JOB_ID:-$$}"
 
 name_run() {
   BAREBOAT_RUN="${1:-digits-$BAREBOAT_JOB}"

@@ -16,8 +16,7 @@ world_size=4 run_apart=user rung=1 launch='mpirun (PRRTE) 5.0.3' rank_says=bareb
 image_archive=/scratch/ada/bareboat/packed/image.tar
 image_name=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
 image_shared=/scratch/ada/bareboat/flat/sha256 image_own='' BAREBOAT_TREES=/local/scratch/bareboat-4711/flat
-image_inodes=32389 world_pauses_s=(2 2 2 2 2 5 5 10 15 15 30 30 60 120 300) BAREBOAT_NODES=2
-BAREBOAT_JOB="${SLURM_JOB_ID:-$$}"
+image_inodes=32389 BAREBOAT_NODES=2 BAREBOAT_JOB="${SLURM_JOB_ID:-$$}"
 
 name_run() {
   BAREBOAT_RUN="${1:-digits-$BAREBOAT_JOB}"

@@ -12,8 +12,8 @@ set -u
 unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 
 features=' mpi_check names requeue sealed watching world ' start=program ranks_per_node=2 world_size=4
-run_apart=user rung=1 launch='srun --mpi=pmix' rank_says=bareboat-rank
-world_pauses_s=(2 2 2 2 2 5 5 10 15 15 30 30 60 120 300) BAREBOAT_NODES=2 BAREBOAT_JOB="${SLURM_JOB_ID:-$$}"
+run_apart=user rung=1 launch='srun --mpi=pmix' rank_says=bareboat-rank BAREBOAT_NODES=2
+BAREBOAT_JOB="${SLURM_JOB_ID:-$$}"
 
 name_run() {
   BAREBOAT_RUN="${1:-digits-$BAREBOAT_JOB}"

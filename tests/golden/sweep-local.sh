@@ -5,8 +5,7 @@ set -u
 unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 
 features=' interface names output requeue sealed sweep watching world ' start=ranks ranks_per_node=2
-world_size=2 run_apart=user rung=1 sweep_names=(BAREBOAT_SWEEP_LR BAREBOAT_SWEEP_SEED)
-world_pauses_s=(2 2 2 2 2 5 5 10 15 15 30 30 60 120 300) run_name=digits
+world_size=2 run_apart=user rung=1 sweep_names=(BAREBOAT_SWEEP_LR BAREBOAT_SWEEP_SEED) run_name=digits
 
 requirements() {
   need /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\

@@ -62,6 +62,29 @@ def star(*ranks: int, to: object = "n0") -> str:
         ([seen(0, 1, 2, 3) + "0 A:1 B:2\n0 B:2 A:1\n"], NOTHING_SEEN),
         # By what nobody sees.
         ([seen(0, 1, 2, 3) + "".join(f"{rank} mpi mpi\n" for rank in range(4))], "one"),
+        # A program that starts ranks itself gives the same numbers on both nodes.
+        (
+            [
+                seen(0) + "inner 0 0/2\ninner 0 1/2\n" + star(0),
+                seen(1) + "inner 1 0/2\ninner 1 1/2\n" + star(1, to="n1"),
+            ],
+            "several: 2 worlds, each with a rank 0 of 2: the program started ranks itself in each of 2 ranks",
+        ),
+        # Ranks of the same number on two nodes are two ranks.
+        (
+            [seen(0) + star(0) + "0 C:9 D:9\n", seen(0) + star(0, to="n1")],
+            NOTHING_SEEN.replace("4", "2"),
+        ),
+        # The ranks within ranks are one world.
+        (
+            [
+                seen(0) + "inner 0 0/4\ninner 0 1/4\n0 A:1 B:2\n",
+                seen(1) + "inner 1 2/4\ninner 1 3/4\n1 B:2 A:1\n",
+            ],
+            "one",
+        ),
+        # It still loads libraries.
+        (["".join(f"seen {rank} {at} {at}\n" for at in (2, 10, 30) for rank in range(4))], ""),
         # Not known: not long enough, not all, or a process of whose rank nobody knows.
         ([seen(0, 1, 2, 3, until=9)], ""),
         ([seen(0, 1, 2)], ""),
@@ -70,7 +93,8 @@ def star(*ranks: int, to: object = "n0") -> str:
     ],
 )  # fmt: skip
 def test_groups(tmp_path: Path, units: list[str], said: str) -> None:
-    assert groups(tmp_path, *units) == said
+    ranks = 2 if "inner" in "".join(units) or "D:9" in "".join(units) else 4
+    assert groups(tmp_path, *units, ranks=ranks) == said
 
 
 @pytest.mark.parametrize(("ranks", "launcher", "is_watched"), [(1, None, False), (2, "ranks", True)])

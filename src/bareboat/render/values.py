@@ -25,9 +25,6 @@ Features = frozenset[str]
 #: Maximum seconds between two polls of the watchdog. It adds to the time until a hang is noticed.
 _LONGEST_LOOK_S = 10
 
-#: Seconds between two checks of the connections of the ranks. A program may load its libraries for minutes.
-_PAUSES_S = (2, 2, 2, 2, 2, 5, 5, 10, 15, 15, 30, 30, 60, 120, 300)
-
 
 def engine_of(plan: Plan) -> Engine:
     return registry.engine(plan.engine.partition(":")[0])
@@ -46,6 +43,8 @@ def features(plan: Plan, scheduler: Scheduler, place: Place | None) -> Features:
         "mpi_nodes": _leads_launcher(plan, scheduler),
         "names": bool(plan.prelude),
         "notification": _notifies(plan),
+        # A job that names its launcher may mean ranks that start others.
+        "one_world": plan.watches_world is True and not job.launcher,
         "output": plan.keeps_output,
         "requeue": scheduling.requeue,
         "rungs": bool(plan.otherwise),
@@ -93,8 +92,6 @@ def _each(plan: Plan, scheduler: Scheduler, place: Place | None, rung: int) -> I
     if plan.delivery is not UNSET:
         yield from delivery(plan.delivery)
     yield from _watchdog(plan)
-    if plan.watches_world is True:
-        yield from words.values(world_pauses_s=tuple(map(str, _PAUSES_S)))
     if scheduler.IS_LOCAL:
         yield from words.values(run_name=run_name(plan))
     else:

@@ -71,7 +71,10 @@ _LAST_LINES = 5
 _SCRIPT = {
     3: (
         Cause.EXIT_CODE,
-        re.compile(r"bareboat: (.* does not exist( on \S+)?: .*|.*; no image is copied there)"),
+        re.compile(
+            r"bareboat: (.* does not exist( on \S+)?: .*|.*; no image is copied there"
+            r"|\d+ worlds, each with a rank .*)"
+        ),
     ),
     70: (Cause.NODE, re.compile(r"bareboat: (a node was lost: .*|this job lost its nodes .*)")),
 }
