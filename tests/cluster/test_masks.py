@@ -70,3 +70,6 @@ def test_no_two_ranks_are_on_one_core(slurm: Cluster) -> None:
         assert [len(ranks) for ranks in found.values()] == [2, 2], said
         assert all(fits(ranks) and frozenset().union(*ranks) == {0, 1} for ranks in found.values()), said
         assert code == 0, said
+        status = json.loads(slurm.login(["bareboat", "status", "--json", run]).stdout)[0]
+        assert [each["node"] for each in status["health"]["nodes"]] == sorted(found), status
+        assert status["health"]["marks"] == [], status

@@ -5,7 +5,7 @@ set -u
 unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 
 features=' one_world output requeue sealed watching world ' start=nodes ranks_per_node=2 world_size=2
-run_apart=user rung=1 run_name=digits--2-ranks
+run_apart=user rung=1 requested=(0 0 0 0) run_name=digits--2-ranks
 
 requirements() {
   need /scratch/ada/bareboat/packed/image.sif 'the packed image' \

@@ -19,8 +19,8 @@ unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an a
 
 features=' delivery interface modules names output requeue sealed signals_by_file warning watchi'\
 'ng world '
-start=ranks ranks_per_node=2 world_size=4 run_apart=user rung=1 site_modules=(cuda/12.4)
-image_archive=/scratch/ada/bareboat/packed/image.tar
+start=ranks ranks_per_node=2 world_size=4 run_apart=user rung=1 requested=(4 1 0 68719476736)
+site_modules=(cuda/12.4) image_archive=/scratch/ada/bareboat/packed/image.tar
 image_name=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
 image_shared=/scratch/ada/bareboat/flat/sha256 image_own='' BAREBOAT_TREES=/tmp/bareboat-4711/flat
 image_inodes=32389 warning_after_s=5100 BAREBOAT_NODES=2 BAREBOAT_JOB="${JOB_ID:-$$}"

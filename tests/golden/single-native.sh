@@ -4,7 +4,8 @@
 set -u
 unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 
-features=' names requeue ' start=nodes ranks_per_node=1 world_size=1 run_apart='' rung=1 run_name=digits
+features=' names requeue ' start=nodes ranks_per_node=1 world_size=1 run_apart='' rung=1 requested=(0 0 0 0)
+run_name=digits
 
 requirements() { need /home/ada/digits 'the working directory' 'mkdir -p /home/ada/digits'; }
 

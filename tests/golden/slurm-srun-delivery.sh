@@ -12,7 +12,7 @@ set -u
 unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 
 features=' delivery mpi_check names requeue sealed watching world ' start=program ranks_per_node=2
-world_size=4 run_apart=user rung=1 launch='srun --mpi=pmix' rank_says=bareboat-rank
+world_size=4 run_apart=user rung=1 requested=(4 0 0 0) launch='srun --mpi=pmix' rank_says=bareboat-rank
 image_archive=/scratch/ada/bareboat/packed/image.tar
 image_name=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
 image_shared=/scratch/ada/bareboat/flat/sha256 image_own='' BAREBOAT_TREES=/local/scratch/bareboat-4711/flat

@@ -5,7 +5,8 @@ set -u
 unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 
 features=' interface names output requeue sealed sweep watching world ' start=ranks ranks_per_node=2
-world_size=2 run_apart=user rung=1 sweep_names=(BAREBOAT_SWEEP_LR BAREBOAT_SWEEP_SEED) run_name=digits
+world_size=2 run_apart=user rung=1 requested=(0 0 0 0) sweep_names=(BAREBOAT_SWEEP_LR BAREBOAT_SWEEP_SEED)
+run_name=digits
 
 requirements() {
   need /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\

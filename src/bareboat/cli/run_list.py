@@ -17,6 +17,7 @@ from bareboat_base.printable import one_line
 if TYPE_CHECKING:
     from bareboat.model import Straggler
     from bareboat.model.fabric import Transport
+    from bareboat.model.record import Health
     from bareboat.model.sweep import Sweep
     from bareboat.runs.state import Status
     from bareboat_images.store import Store
@@ -83,6 +84,7 @@ def detail(store: Store, each: Status | Listed, *, apart: bool) -> str:
         _reasons(store, each),
         ways(store, each)[1],
         world(store, each),
+        "; ".join(found.marks if (found := health_of(store, each)) else ()),
         notification_failure(store, each),
     )
     return "; ".join(filter(None, parts))
@@ -158,6 +160,21 @@ def world(store: Store, status: Status) -> str:
     with contextlib.suppress(StoreError):
         return transports.world_mark(store.run(submission.run_id), submission.world_size)
     return ""
+
+
+def health_of(store: Store, status: Status) -> Health | None:
+    """What the ranks may use on each node against what the job requested."""
+    from msgspec import UNSET
+
+    from bareboat.runs import health, records
+
+    if status.points or not status.starts:
+        return None
+    with contextlib.suppress(StoreError):
+        if (record := records.record(store, status)) is not None:
+            return None if record.health is UNSET else record.health
+        return health.read(store.run(status.submission.run_id))
+    return None
 
 
 def point(store: Store, status: Status) -> tuple[Sweep, int] | None:

@@ -326,5 +326,6 @@ def _plain(store: Store, each: Status | Listed) -> dict[str, Any]:
         "transports": list(ways),
         "fabric_mark": mark,
         "world_mark": run_list.world(store, each),
+        "health": run_list.health_of(store, each),
         "notification_failure": run_list.notification_failure(store, each),
     }

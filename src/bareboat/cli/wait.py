@@ -34,6 +34,14 @@ def as_json(record: Record) -> dict[str, Any]:
     return {"run_id": record.study, **to_builtins(record)}
 
 
+def marks(record: Record) -> list[str]:
+    """The warnings that a run's end shows."""
+    from msgspec import UNSET
+
+    health = () if record.health is UNSET else record.health.marks
+    return [mark for mark in (record.fabric_mark, record.world_mark, *health) if mark]
+
+
 def until_over(context: Context, run_id: str) -> int:
     from bareboat.runs import state, submission, sweeps
 
@@ -59,8 +67,7 @@ def until_over(context: Context, run_id: str) -> int:
         plain = [as_json(record) for record in records]
         console.result_json(plain if status.points else plain[0])
     elif not context.options.quiet:
-        marks = [mark for record in records for mark in (record.fabric_mark, record.world_mark) if mark]
-        for mark in dict.fromkeys(marks):
+        for mark in dict.fromkeys(mark for record in records for mark in marks(record)):
             console.note(f"warning: {mark}")
         reason = f", {status.reason}" if status.reason else ""
         again = (

@@ -126,6 +126,31 @@ class Delivered(Struct, frozen=True, kw_only=True):
     archive_bytes: int
 
 
+class NodeLimits(Struct, frozen=True, kw_only=True):
+    """What the ranks of one node may use, and what the job requested for them. `cpus`: the kernel's list;
+    `rank_cpus`: of each rank where it is known. 0 requested: nothing was. `threads`: of a rank, as
+    OMP_NUM_THREADS. `clock_offset_s`: the file server's clock minus the node's."""
+
+    node: str
+    ranks: int
+    cpus: str
+    rank_cpus: tuple[str, ...] = ()
+    memory_bytes: int | None = None
+    gpus: int | None = None
+    cpus_requested: int = 0
+    gpus_requested: int = 0
+    threads: int = 0
+    memory_requested_bytes: int = 0
+    clock_offset_s: float | None = None
+
+
+class Health(Struct, frozen=True, kw_only=True):
+    """What was allowed on each node against what was requested. `marks`: the mismatches."""
+
+    nodes: tuple[NodeLimits, ...]
+    marks: tuple[str, ...] = ()
+
+
 class Record(Struct, frozen=True, kw_only=True):
     """What one arm did in one run: raw samples, never only a mean. Immutable once written. `diverged`:
     results that are not finite -> the first training step with this."""
@@ -178,6 +203,8 @@ class Record(Struct, frozen=True, kw_only=True):
     fabric_mark: str = ""
     #: Of several ranks between which no connection was seen: in what groups they may be.
     world_mark: str = ""
+    #: Unset where the job script wrote nothing about it.
+    health: Health | UnsetType = UNSET
     #: The digest of all that was chosen before the run (study/validity.py); empty: not recorded.
     design: str = ""
     #: Of an attempt that failed and was repeated, in a study that stops at a failure: its number, from 1.

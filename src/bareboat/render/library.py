@@ -30,7 +30,7 @@ def subject(name: str) -> str:
 
 
 def of_job(plan: Plan, scheduler: Scheduler, features: Features) -> Library:
-    subjects = ["common", "processes"]
+    subjects = ["common", "processes", "limits"]
     subjects += ["local"] if scheduler.IS_LOCAL else ["begin", "cluster"]
     is_small = scheduler.IS_LOCAL and plan.start is Start.NODES and not plan.keeps_output
     if not is_small or "watchdog" in features:

@@ -80,6 +80,7 @@ def _each(plan: Plan, scheduler: Scheduler, place: Place | None, rung: int) -> I
         world_size=topology.world_size,
         run_apart=engine_of(plan).APART,
         rung=rung,
+        requested=_requested(plan, scheduler),
     )
     if plan.mpi_check is not None or rung > 1:
         yield from words.values(launch=launch_of(plan), rank_says=STARTED)
@@ -96,6 +97,19 @@ def _each(plan: Plan, scheduler: Scheduler, place: Place | None, rung: int) -> I
         yield from words.values(run_name=run_name(plan))
     else:
         yield from _cluster(plan, scheduler, place)
+
+
+def _requested(plan: Plan, scheduler: Scheduler) -> tuple[str, ...]:
+    """Processors, GPUs and threads of a rank, bytes of memory of a node; zeros for what is not requested."""
+    topology = plan.job.topology
+    threads = plan.command.environment.get("OMP_NUM_THREADS", "")
+    found = (
+        0 if scheduler.IS_LOCAL else topology.cpus_per_rank or 1,
+        topology.gpus_per_rank,
+        int(threads) if threads.isdecimal() and len(threads) < 6 else 0,
+        plan.job.scheduling.mem_per_node_bytes or 0,
+    )
+    return tuple(map(str, found))
 
 
 def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None) -> Iterator[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec import UNSET, UnsetType
 
 from bareboat.model import MemorySample, Record, Straggler, Usage
-from bareboat.runs import deliveries, directory, results, state, transports, usage
+from bareboat.runs import deliveries, directory, health, results, state, transports, usage
 from bareboat.runs.state import Status
 from bareboat_base import codec
 from bareboat_base.clock import moment
@@ -94,6 +94,7 @@ def record(store: Store, status: Status, measured: Measured | None = None) -> Re
         transports=ways,
         fabric_mark=transports.mark(made.fabric, ways) if status.starts else "",
         world_mark=transports.world_mark(folder, made.world_size),
+        health=health.read(folder) or UNSET,
     )
     try:
         store.write(path, codec.to_json(found))

@@ -93,6 +93,7 @@ run_node() {
   ! has secret || read_secret
   ! has sweep || set_sweep_values
   [ "$what" = check ] || start_sampler
+  [ "$what" = check ] || record_limits
   ! has watching || start_watching
   case $start in
     program) run_rank ;;

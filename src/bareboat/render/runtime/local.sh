@@ -20,6 +20,7 @@ start_ranks() { # without a program
   if [ "$start" = ranks ]; then find_port; fi
   ! has secret || make_secret
   ! has watching || start_watching
+  [ -z "${BAREBOAT_CONTROL:-}" ] || record_limits
   if [ "$start" = ranks ]; then run_ranks; else run_once job; fi
 }
 
@@ -44,6 +45,7 @@ main() { # $1: the run's mark; or --rank RUN CONTROL RUN_DIR PORT WHAT, from the
     set_rank_logs
     ! has sweep || set_sweep_values
     ! has watching || start_watching
+    [ "$what" = check ] || record_limits
     run_rank
   fi
   if [ "$start" = program ]; then start_program "$@"; else start_ranks; fi
