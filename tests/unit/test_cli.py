@@ -660,3 +660,16 @@ def test_a_log_message_is_shown_as_a_note_of_bareboat() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stderr == "bareboat: created the store\n"
+
+
+def test_the_job_file_of_the_working_directory_is_taken(bareboat: Bareboat) -> None:
+    job = Path("job.toml")
+    job.write_text('command = ["true"]\nengine = "native"\n')
+    said = bareboat("plan", "--json")
+    assert said.code == 0
+    assert "note: plan takes job.toml" in said.err
+    assert json.loads(said.out)["job"]["name"] == "job"
+    job.chmod(0o666)
+    said = bareboat("plan")
+    refused(said, "is not taken unless it is named")
+    assert "try: bareboat plan job.toml" in said.err

@@ -41,8 +41,27 @@ def read_job(context: Context) -> Job:
             command or (), context.settings, workdir=os.getcwd(), image=options.image
         )
     else:
-        raise UsageError("nothing to run", remedy="give a job file, a Python script, or a command after --")
+        job = jobfile.read_job(_job_file_here(context), context.settings)
     return with_flags(context, job)
+
+
+def _job_file_here(context: Context) -> Path:
+    """The job file of the working directory, for a command that names none. Anybody could put one into a
+    directory that all may write to, so it must be the user's own. Raises UsageError."""
+    from bareboat_base.files import ownership
+
+    path = Path("job.toml")
+    if not os.path.lexists(path):
+        raise UsageError("nothing to run", remedy="give a job file, a Python script, or a command after --")
+    if (doubt := ownership.doubt(path)) is not None:
+        verb = context.options.verb
+        raise UsageError(
+            f"nothing to run: {path.absolute()} is not taken unless it is named, since others can change it",
+            context=str(doubt),
+            remedy=f"bareboat {verb} job.toml   # after a look into it",
+        )
+    context.progress.note(f"note: {context.options.verb} takes {path}")
+    return path
 
 
 def with_flags(context: Context, job: Job) -> Job:
