@@ -432,13 +432,13 @@ def test_a_job_that_waits_for_one_that_fails_ends_with_the_reason(small: Desk) -
     assert "run the job that failed again" in status["reason"]
 
 
-def test_cancel_without_a_name_takes_the_newest(small: Desk) -> None:
+def test_cancel_names_what_it_could_cancel(small: Desk) -> None:
     words = ["sleep", "300"]
     older, newest = (
         small.submit(small.job(name, words, nodes=1, ranks_per_node=1)) for name in ("older", "newest")
     )
-    done = small.bareboat("cancel")
-    assert f"run {newest} (the newest)" in done.stderr
+    done = small.bareboat("cancel", code=2)
+    assert f"not finished: {newest}, {older}" in done.stderr
+    assert f"try: bareboat cancel {newest}" in done.stderr
+    small.bareboat("cancel", newest, older)
     small.wait(newest, code=143)
-    assert small.status(older)["exit_code"] is None
-    small.bareboat("cancel", older)

@@ -241,9 +241,11 @@ def test_a_file_and_a_command_together_are_refused(bareboat: Bareboat, verb: str
 
 
 @pytest.mark.parametrize("verb", ["plan", "run", "prove"])
-@pytest.mark.parametrize("rest", [[], ["--"]])
-def test_neither_a_file_nor_a_command_is_refused(bareboat: Bareboat, verb: str, rest: list[str]) -> None:
-    refused(bareboat(verb, *rest), "nothing to run")
+@pytest.mark.parametrize(("rest", "message"), [([], "nothing to run"), (["--"], "no command after --")])
+def test_neither_a_file_nor_a_command_is_refused(
+    bareboat: Bareboat, verb: str, rest: list[str], message: str
+) -> None:
+    refused(bareboat(verb, *rest), message)
 
 
 @pytest.mark.parametrize("verb", ["doctor", "capture", "report", "config"])

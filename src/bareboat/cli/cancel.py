@@ -7,17 +7,20 @@ from typing import TYPE_CHECKING
 
 from bareboat.cli import console
 from bareboat.cli.common import Context, add_common, add_dry_run
-from bareboat.cli.status import find, newest
+from bareboat.cli.status import find
+from bareboat_base.errors import UsageError
 
 if TYPE_CHECKING:
     from bareboat.model import Submission
 
 EXAMPLE = "bareboat cancel digits-20261120-101500"
 
+_MOST_NAMED = 5
+
 
 def add(parser: argparse.ArgumentParser) -> None:
     add_common(parser)
-    parser.add_argument("runs", metavar="RUN", nargs="*", help="runs or job names (default: the newest)")
+    parser.add_argument("runs", metavar="RUN", nargs="*", help="runs or job names")
     add_dry_run(parser)
 
 
@@ -30,7 +33,9 @@ def run(context: Context) -> int:
     def has_job(run: str) -> bool:
         return hook.is_queued(context.store, run)
 
-    named = [find(context, name, has_job) for name in context.options.runs] or [newest(context)]
+    if not context.options.runs:
+        raise _unnamed(context)
+    named = [find(context, name, has_job) for name in context.options.runs]
     runs = [job for name in named for job in hook.jobs_of(context.store, name)]
     found = sweeps.look(context.store, runs)
     ended: list[Submission] = []
@@ -61,3 +66,17 @@ def run(context: Context) -> int:
         else:
             console.result(line)
     return 0
+
+
+def _unnamed(context: Context) -> UsageError:
+    """The error of a command without a name, with the newest runs that could be cancelled."""
+    from bareboat.runs import submission, sweeps
+
+    found = sweeps.look(context.store, submission.submitted(context.store), must_answer=False)
+    live = [each.submission.run_id for each in reversed(found) if not each.over]
+    more = f" and {len(live) - _MOST_NAMED} more" if len(live) > _MOST_NAMED else ""
+    return UsageError(
+        "cancel needs the name of a run",
+        context=f"not finished: {', '.join(live[:_MOST_NAMED])}{more}" if live else "no run is unfinished",
+        remedy=f"bareboat cancel {live[0]}" if live else "bareboat status",
+    )

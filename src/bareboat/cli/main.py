@@ -170,6 +170,8 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     options = _parser(own).parse_args(own)
     script = getattr(options, "python_script", None)
     options.command = [*script, *rest] if script else rest[1:]
+    if rest == ["--"] and not script:
+        raise UsageError("no command after --", remedy=f"bareboat {options.verb} -- COMMAND")
     if options.command and options.verb not in ("init", "prove", "run", "plan", "submit"):
         raise UsageError(
             f"{options.verb} does not take a command after --", remedy=f"bareboat {options.verb} --help"

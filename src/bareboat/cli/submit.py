@@ -70,9 +70,7 @@ def run(context: Context) -> int:
         console.result(made.run_id)
         _tell(context, made)
         if not context.options.quiet:
-            console.note(
-                f"  next: bareboat status {made.run_id}, bareboat logs -f, bareboat wait, bareboat cancel"
-            )
+            console.note(f"  next: bareboat logs -f, bareboat wait, bareboat cancel {made.run_id}")
     return 0
 
 

@@ -303,7 +303,6 @@ def of_the_command_line() -> Iterator[Case]:
     for verb in ("plan", "run", "submit", "prove"):
         for what, words in {
             "a file and a command": ("job.toml", "--", "true"),
-            "nothing to run": (),
             "an empty command": ("--", ""),
             "no command after --": ("--",),
             "a missing script in its place": ("gone.py", "--epochs", "3"),
