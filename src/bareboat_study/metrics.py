@@ -12,7 +12,7 @@ from bareboat.model import MetricRequest
 from bareboat.model.metric import primary_of
 from bareboat_base.errors import UsageError
 from bareboat_base.files import untrusted
-from bareboat_study import patterns
+from bareboat_study import matching, patterns
 from bareboat_study.patterns import Curve
 
 #: Of a run's output and of a JSON file.
@@ -48,9 +48,9 @@ class Reader:
             if output is None:
                 output = _output(log)
             if metric.is_curve:
-                curves[metric.name] = patterns.curve(metric, output)
+                curves[metric.name] = matching.curve(metric, output)
             else:
-                numbers[metric.name] = patterns.number(metric, output)
+                numbers[metric.name] = matching.number(metric, output)
         if (primary := primary_of(tuple(self.metrics))) is not None:
             value = numbers[primary.name]
             if not (math.isfinite(value) and value > 0):

@@ -1,4 +1,4 @@
-"""Pure: the metrics of a run, from what its program printed and wrote."""
+"""Pure: the metrics of a run, from what its program printed and wrote. `matching` searches the output."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from bareboat.model import MetricRequest, kept_result
+from bareboat.model.metric import compiled
 from bareboat.model.record import NotFinite
 from bareboat_base.errors import UsageError
 from bareboat_base.printable import one_line
 
 #: A longer curve is refused: it would make the records too large to read.
 MOST_POINTS = 100_000
+MOST_PATTERNS = 50
 _SHOWN = 3
 
 Curve = tuple[tuple[float | NotFinite, float | NotFinite], ...]
@@ -34,11 +36,9 @@ class MissingMetricError(UsageError):
     """The source of the metric has no value of it at all."""
 
 
-def number(metric: MetricRequest, output: str) -> float:
-    """The value that the pattern finds. Raises UsageError where it matches nothing, or more than once without
-    `take`, or finds no number; MissingMetricError where it matches nothing."""
-    assert metric.pattern is not None
-    texts = [found[1] for found in re.finditer(metric.pattern, output, re.MULTILINE)]
+def number(metric: MetricRequest, texts: Sequence[str]) -> float:
+    """The value of the texts that the pattern matches. Raises UsageError where they are several without
+    `take`, or no numbers; MissingMetricError where there are none."""
     if not texts:
         raise MissingMetricError(
             f"metrics.{metric.name}: the pattern matches nothing in the output",
@@ -59,18 +59,15 @@ def number(metric: MetricRequest, output: str) -> float:
     return values[0]
 
 
-def curve(metric: MetricRequest, output: str) -> Curve:
-    """The points that the pattern finds. Raises UsageError where they are not numbers, or too many;
+def curve(metric: MetricRequest, texts: Sequence[tuple[str, str]]) -> Curve:
+    """The points that the pattern matches. Raises UsageError where they are not numbers, or too many;
     MissingMetricError where there are none."""
-    assert metric.series is not None
-    points = []
-    for found in re.finditer(metric.series, output, re.MULTILINE):
-        points.append((_number(metric, found["x"]), _number(metric, found["y"])))
-        if len(points) > MOST_POINTS:
-            raise UsageError(
-                f"metrics.{metric.name}: the series has more than {MOST_POINTS:,} points",
-                remedy="make the program print fewer, or the pattern match fewer",
-            )
+    if len(texts) > MOST_POINTS:
+        raise UsageError(
+            f"metrics.{metric.name}: the series has more than {MOST_POINTS:,} points",
+            remedy="make the program print fewer, or the pattern match fewer",
+        )
+    points = [(_number(metric, x), _number(metric, y)) for x, y in texts]
     if not points:
         raise MissingMetricError(
             f"metrics.{metric.name}: the series matches nothing in the output",
@@ -78,6 +75,49 @@ def curve(metric: MetricRequest, output: str) -> Curve:
             remedy="compare the pattern with the program's output",
         )
     return tuple((kept_result(x), kept_result(y)) for x, y in points)
+
+
+def of_options(given: Sequence[str]) -> dict[str, str]:
+    """The patterns of `--metric NAME=PATTERN`. Raises UsageError."""
+    found: dict[str, str] = {}
+    for text in given:
+        name, equals, pattern = text.partition("=")
+        wrong = fault(name, pattern) if equals else "has no ="
+        if wrong is None and name in found:
+            wrong = "is given twice"
+        if wrong is not None:
+            raise UsageError(
+                f"--metric {text[:200]!r} {wrong}",
+                remedy="--metric 'images_per_s=total images/sec: ([0-9.]+)'",
+            )
+        found[name] = pattern
+    if len(found) > MOST_PATTERNS:
+        raise UsageError(f"--metric is given {len(found)} times", remedy=f"give at most {MOST_PATTERNS}")
+    return found
+
+
+def fault(name: str, pattern: str) -> str | None:
+    """What is wrong with a pattern of a lock, as the end of a sentence; None: nothing."""
+    if not re.fullmatch(r"[A-Za-z_][\w.-]{0,99}", name, re.ASCII):
+        return "has no valid name: use letters, digits and underscores"
+    try:
+        groups = compiled(pattern).groups
+    except ValueError as error:
+        return str(error)
+    return None if groups == 1 else f"has {groups} groups; it must have one, around the number"
+
+
+def finite(texts: Sequence[str]) -> list[float | NotFinite]:
+    """The texts that are finite numbers, which may have commas between thousands."""
+    found: list[float | NotFinite] = []
+    for text in texts:
+        try:
+            value = float(text.replace(",", ""))
+        except ValueError:
+            continue
+        if math.isfinite(value):
+            found.append(value)
+    return found
 
 
 def entry(metric: MetricRequest, content: bytes) -> float:

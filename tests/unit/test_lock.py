@@ -21,7 +21,8 @@ from msgspec import UNSET
 
 from bareboat.runs import code, repository
 from bareboat_base.errors import UsageError
-from bareboat_study.reproduction import data, machines, making, patterns, reading, secrets
+from bareboat_study import matching, patterns
+from bareboat_study.reproduction import data, machines, making, reading, secrets
 from bareboat_study.reproduction.document import MOST_BYTES, Lock
 
 
@@ -213,7 +214,7 @@ def test_other_words_are_no_secrets(command: tuple[str, ...]) -> None:
 
 def test_patterns_find_all_numbers_in_order() -> None:
     output = "step 1 loss 0.5\nstep 2 loss 2.5e-1\nstep 3 loss nan\ntotal images/sec: 1,234.5\n"
-    found = patterns.find(patterns.read(["loss=loss (\\S+)", "speed=images/sec: ([0-9.,]+)"]), output)
+    found = matching.find(patterns.of_options(["loss=loss (\\S+)", "speed=images/sec: ([0-9.,]+)"]), output)
     assert found == {"loss": [0.5, 0.25], "speed": [1234.5]}
 
 
@@ -222,7 +223,7 @@ def test_patterns_find_all_numbers_in_order() -> None:
 )
 def test_wrong_patterns_are_refused(text: str) -> None:
     with pytest.raises(UsageError) as error:
-        patterns.read([text])
+        patterns.of_options([text])
     assert "--metric" in error.value.message
 
 

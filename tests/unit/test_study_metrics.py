@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from bareboat.model import MetricRequest
 from bareboat_base.errors import UsageError
-from bareboat_study import patterns
+from bareboat_study import matching, patterns
 from bareboat_study.metrics import Reader
 from bareboat_study.patterns import MissingMetricError
 
@@ -30,24 +31,24 @@ def metric(**keys: Any) -> MetricRequest:
 
 
 def test_a_pattern_finds_its_number() -> None:
-    assert patterns.number(metric(pattern=r"^total images/sec: ([0-9.e]+)$"), OUTPUT) == 125.0
+    assert matching.number(metric(pattern=r"^total images/sec: ([0-9.e]+)$"), OUTPUT) == 125.0
 
 
 def test_a_pattern_that_matches_twice_or_never_is_refused() -> None:
     with pytest.raises(UsageError, match=r"matches 2 times in the output: 10.5, 1.25e2") as caught:
-        patterns.number(metric(pattern=r"images/sec: ([0-9.e]+)"), OUTPUT)
+        matching.number(metric(pattern=r"images/sec: ([0-9.e]+)"), OUTPUT)
     assert "take" in caught.value.remedy
     with pytest.raises(MissingMetricError, match="matches nothing"):
-        patterns.number(metric(pattern="frames/sec: (.*)"), OUTPUT)
+        matching.number(metric(pattern="frames/sec: (.*)"), OUTPUT)
     with pytest.raises(UsageError, match="'loss' is not a number"):
-        patterns.number(metric(pattern="step 10 ([a-z]+)"), OUTPUT)
+        matching.number(metric(pattern="step 10 ([a-z]+)"), OUTPUT)
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=20))
 def test_take_makes_one_number_of_several(numbers: list[float]) -> None:
-    output = "".join(f"v={number!r}\n" for number in numbers)
+    texts = [repr(number) for number in numbers]
     found = {
-        take: patterns.number(metric(pattern="v=(.*)", take=take), output)
+        take: patterns.number(metric(pattern="v=(.*)", take=take), texts)
         for take in ("first", "last", "min", "max", "mean", "sum")
     }
     assert (found["first"], found["last"]) == (numbers[0], numbers[-1])
@@ -57,10 +58,37 @@ def test_take_makes_one_number_of_several(numbers: list[float]) -> None:
 
 
 def test_a_series_is_a_curve_with_what_is_not_finite() -> None:
-    found = patterns.curve(metric(series=r"step (?P<x>\d+) loss (?P<y>\S+)"), OUTPUT)
+    found = matching.curve(metric(series=r"step (?P<x>\d+) loss (?P<y>\S+)"), OUTPUT)
     assert found == ((10.0, 0.5), (20.0, "nan"))
     with pytest.raises(MissingMetricError):
-        patterns.curve(metric(series="(?P<x>a)(?P<y>b)"), OUTPUT)
+        matching.curve(metric(series="(?P<x>a)(?P<y>b)"), OUTPUT)
+
+
+def test_a_search_that_takes_exponential_time_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In any thread, where a signal cannot interrupt Python's engine."""
+    monkeypatch.setattr(matching, "LIMIT_S", 0.5)
+    output = "x" * 60 + "\n"
+    with ThreadPoolExecutor(1) as pool:
+        ended = pool.submit(matching.number, metric(pattern="(x+x+)+y"), output)
+        with pytest.raises(UsageError, match=r"metrics.speed: the search .* does not end within 0.5 s"):
+            ended.result(20)
+    with pytest.raises(UsageError, match="does not end"):
+        matching.curve(metric(series="(?P<x>x+x+)+(?P<y>y)"), output)
+    with pytest.raises(UsageError, match="does not end"):
+        matching.find({"speed": "(x+x+)+y"}, output)
+
+
+def test_a_match_is_text_of_any_kind_and_length() -> None:
+    output = "v=\udcff\n" + "v=" + "1" * 100_000 + "\n"
+    with pytest.raises(UsageError, match="is not a number"):
+        matching.number(metric(pattern="v=(.*)", take="first"), output)
+    assert matching.find({"v": "v=(.*)"}, output) == {}
+    assert matching.find({"v": "v(=)?"}, "v\n") == {}
+
+
+def test_a_pattern_is_short() -> None:
+    with pytest.raises(UsageError, match=r"metrics.speed.pattern is empty or longer than 1000 characters"):
+        metric(pattern="(a)" + "b" * 1000)
 
 
 def test_a_key_is_a_name_or_a_json_pointer() -> None:

@@ -61,7 +61,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
-    from bareboat_study.reproduction import crate, making, patterns
+    from bareboat_study import patterns
+    from bareboat_study.reproduction import crate, making
 
     options = context.options
     output = _output(options.output, force=options.force)
@@ -75,7 +76,7 @@ def run(context: Context) -> int:
     maker = making.Maker(
         context.store,
         declared=options.data or (),
-        metrics=patterns.read(options.metric or []),
+        metrics=patterns.of_options(options.metric or []),
         without=options.without or (),
         say=context.progress.say,
         progress=context.progress.bytes,

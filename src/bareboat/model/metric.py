@@ -14,6 +14,18 @@ BETTER = ("higher", "lower")
 TAKE = ("only", "first", "last", "min", "max", "mean", "sum")
 #: The groups of a series.
 AXES = ("x", "y")
+LONGEST_PATTERN = 1000
+
+
+def compiled(pattern: str) -> re.Pattern[str]:
+    """A regular expression for a program's output. Raises ValueError with the fault, as the end of
+    a sentence."""
+    if not pattern or len(pattern) > LONGEST_PATTERN:
+        raise ValueError(f"is empty or longer than {LONGEST_PATTERN} characters")
+    try:
+        return re.compile(pattern, re.MULTILINE)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise ValueError(f"is not a regular expression: {error}") from None
 
 
 class MetricRequest(Struct, frozen=True, kw_only=True):
@@ -106,10 +118,10 @@ class MetricRequest(Struct, frozen=True, kw_only=True):
 
     def _compiled(self, name: str, pattern: str) -> re.Pattern[str]:
         try:
-            return re.compile(pattern, re.MULTILINE)
-        except (re.error, RecursionError, OverflowError) as error:
+            return compiled(pattern)
+        except ValueError as error:
             raise UsageError(
-                f"metrics.{self.name}.{name} is not a regular expression: {error}",
+                f"metrics.{self.name}.{name} {error}",
                 key=f"metrics.{self.name}.{name}",
                 remedy="write it in single quotes, with a backslash before each special character",
             ) from None

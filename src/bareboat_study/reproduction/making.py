@@ -22,7 +22,8 @@ from bareboat_base.errors import StoreError, UsageError
 from bareboat_base.files import untrusted
 from bareboat_base.printable import one_line
 from bareboat_images.store import Store
-from bareboat_study.reproduction import data, images, machines, patterns, secrets
+from bareboat_study import matching
+from bareboat_study.reproduction import data, images, machines, secrets
 from bareboat_study.reproduction.document import (
     MOST_BYTES,
     Curve,
@@ -266,7 +267,7 @@ class Maker:
         folder = self.store.run(run_id)
         values: dict[str, list[float | NotFinite]] = {**reported.curves(folder)}
         if self._metrics:
-            values.update(patterns.find(self._metrics, output_of(self.store, run_id)))
+            values.update(matching.find(self._metrics, output_of(self.store, run_id)))
             missing = [name for name in self._metrics if name not in values]
             if missing and self._strict:
                 raise UsageError(

@@ -18,7 +18,8 @@ from bareboat_base.files import untrusted
 from bareboat_base.printable import one_line
 from bareboat_base.ranges import RANGES
 from bareboat_images.store.paths import NAME
-from bareboat_study.reproduction import matrix_reading, patterns
+from bareboat_study import patterns
+from bareboat_study.reproduction import matrix_reading
 from bareboat_study.reproduction.document import MOST_BYTES, VERSION, Lock, LockedStudy
 
 _AGAIN = "make it again where the run is:  bareboat lock RUN -o run.lock"
