@@ -513,6 +513,33 @@ def test_an_image_of_the_store_is_judged_again_by_another_policy(
     assert "the policy rejects it" in capsys.readouterr().err
 
 
+def test_a_verdict_belongs_to_the_reference_and_not_to_the_image(
+    lab: Lab, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One image under two names, of which only one is signed: neither shows the other's verdict."""
+    policy = _write(lab, "p256", _only(_sigstore()), tmp_path / "policy.json")
+    accept = _write(lab, "p256", _only(*_ACCEPT), tmp_path / "accept.json")
+    upload(lab.registry, _image(1), "evil/p256:v1")
+    signed, unsigned = (f"{lab.registry.address}/{team}/p256:v1" for team in ("team", "evil"))
+    reach = ["--plain-http", "--store", str(tmp_path / "store")]
+
+    def shown(image: str) -> tuple[str, str | None]:
+        capsys.readouterr()
+        assert main(["image", "show", image, *reach[1:], "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        return found["image"]["reference"], (found["trust"] or {}).get("state")
+
+    assert main(["image", "pull", unsigned, "--policy", str(accept), *reach]) == 0
+    assert main(["image", "pull", signed, "--policy", str(policy), *reach]) == 0
+    assert shown(unsigned) == (unsigned, "unchecked")
+    assert shown(signed) == (signed, "signed")
+    assert shown(lab.digests["p256"]) in ((unsigned, "unchecked"), (signed, "signed"))
+    assert main(["image", "pull", unsigned, "--policy", str(accept), "--fresh", *reach]) == 0
+    assert shown(unsigned) == (unsigned, "unchecked")
+    assert shown(signed) == (signed, "signed")
+    assert shown(lab.digests["p256"]) in ((unsigned, "unchecked"), (signed, "signed"))
+
+
 def test_a_digest_can_be_required(lab: Lab, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     name = f"{lab.registry.address}/team/p256"
     store = ["--store", str(tmp_path / "store")]

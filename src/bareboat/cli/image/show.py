@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from bareboat.cli import console
 from bareboat.cli.common import Context, add_common
@@ -12,8 +15,9 @@ from bareboat.cli.image.common import add_image, find
 from bareboat_base import digests
 
 if TYPE_CHECKING:
-    from bareboat.model import Image, Trust
+    from bareboat.model import Image
     from bareboat_images.inside.survey import Inside
+    from bareboat_images.model import Pin
 
 EXAMPLE = "bareboat image show pytorch"
 
@@ -27,23 +31,33 @@ def run(context: Context) -> int:
     from bareboat_images.inside import survey
 
     store = context.store
-    image = find(context, context.options.image)
+    image, pin = _image_and_pin(context)
     trees = store.trees(image)
     found = survey.look(trees, environment=image.environment)
     if context.options.json:
-        console.result_json({"image": image, "inside": found, "trust": _trust(context, image)})
+        console.result_json({"image": image, "inside": found, "trust": pin.trust if pin else None})
     else:
         from bareboat_images.signatures import summary
 
-        console.result(_text(image, found, summary.line(_trust(context, image)) if image.reference else ""))
+        console.result(_text(image, found, summary.line(pin.trust if pin else None) if image.reference else ""))
     return 0
 
 
-def _trust(context: Context, image: Image) -> Trust | None:
-    """The signature policy's verdict when the image was pulled by its current reference."""
-    pins = [pin for pin in context.store.pins() if pin.digest == image.digest and pin.trust is not None]
-    own = next((pin for pin in pins if pin.reference == image.reference), pins[0] if pins else None)
-    return own.trust if own else None
+def _image_and_pin(context: Context) -> tuple[Image, Pin | None]:
+    """The image, with the reference by which the user named it; and that reference's pin. A verdict on
+    signatures is one about a reference: the same image may be signed under one and not under another."""
+    text = context.options.image
+    image = find(context, text)
+    pin = None
+    if not context.store.knows(text):
+        from bareboat_images.transfer import locate
+
+        pin = context.store.pinned(str(locate.read(text, folder=os.getcwd())))
+        if pin is not None:
+            image = replace(image, reference=pin.reference)
+    if pin is None and image.reference:
+        pin = context.store.pinned(image.reference)
+    return image, pin if pin is not None and pin.digest == image.digest else None
 
 
 def _text(image: Image, found: Inside, signatures: str) -> str:
