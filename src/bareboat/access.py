@@ -36,7 +36,7 @@ def admit(root: Path, environment: Mapping[str, str], default: Callable[[], Path
     """Check a store before anything in it is read. Returns the user's own store that belongs to it: the store
     itself, or for a group's store the one at the `default` place.
 
-    An own store that others can read is made private. Raises StoreError for a store that others can write,
+    Changes nothing: `close` makes an own store private. Raises StoreError for a store that others can write,
     with the path and a remedy.
     """
     if is_group_store(root):
@@ -57,8 +57,6 @@ def admit(root: Path, environment: Mapping[str, str], default: Callable[[], Path
     check_place(root)
     if found and not _agreed(root, found, state, environment):
         raise _refused(root, found, state)
-    if state is not None and state.st_mode & 0o077 and (root / "version").is_file():
-        _close(root, state)
     return root
 
 
@@ -171,7 +169,15 @@ def _refused(root: Path, found: list[Doubt], state: os.stat_result | None) -> St
     )
 
 
-def _close(root: Path, state: os.stat_result) -> None:
+def close(root: Path) -> None:
+    """Make an own store private that others can read. To be called once its version shows that it is a store:
+    the directory named may be something else."""
+    try:
+        state = os.stat(root)
+    except OSError:
+        return
+    if not state.st_mode & 0o077 or not (root / "version").is_file():
+        return
     try:
         os.chmod(root, stat.S_IMODE(state.st_mode) & 0o700)
     except OSError as error:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from bareboat_base.alternatives import Rejected
+from bareboat_base.files import ownership
 from bareboat_base.files.kinds import IN_MEMORY
 from bareboat_base.files.mounts import Mount, existing, mount_of
 
@@ -57,7 +58,7 @@ class Room:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spot:
     """Facts about a directory. `owned`: by this user. `store`: the path of this user's store that exists
-    there."""
+    there. `doubt`: why another user could change a store there."""
 
     folder: bool
     writable: bool
@@ -65,6 +66,7 @@ class Spot:
     kind: str
     options: tuple[str, ...]
     store: str | None
+    doubt: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,6 +208,8 @@ def _obstacle(spot: Spot, *, last: bool) -> str | None:
         return "it does not exist"
     if not spot.writable:
         return "you cannot write to it"
+    if spot.doubt and not last:  # the last one is refused, with a remedy, when it is used
+        return f"others can change it: {spot.doubt}"
     if spot.kind in IN_MEMORY:
         return f"it is in memory ({spot.kind}) and is not permanent"
     if "noexec" in spot.options:
@@ -237,6 +241,7 @@ class Machine:
             kind=mount.kind,
             options=mount.options,
             store=next((path for path in stores if _is_store(path)), None),
+            doubt=str(ownership.doubt(stores[0 if owned else 1]) or ""),
         )
 
     def room(self, path: str) -> Room:
@@ -250,8 +255,7 @@ def room(path: str) -> Room:
     OSError for a file system that does not answer.
     """
     place = existing(path)
-    state = os.statvfs(place)
-    mount = mount_of(place)
+    state, mount = os.statvfs(place), mount_of(place)
     free_bytes = state.f_bavail * state.f_frsize
     free_inodes = state.f_favail if state.f_files else None
     limits = quotas(place, mount)
@@ -312,16 +316,14 @@ def _ceph_limit(path: str) -> Limit | None:
 def _is_store(path: str) -> bool:
     """A store of this user. In a directory of several users, another user's may be there instead; a group's
     store is used only when it is named."""
-    if os.path.exists(os.path.join(path, "group")):
-        return False
     try:
-        return os.stat(os.path.join(path, "version")).st_uid == os.getuid()
+        is_own = os.stat(os.path.join(path, "version")).st_uid == os.getuid()
+        return is_own and not os.path.exists(os.path.join(path, "group"))
     except OSError:
         return False
 
 
 # -- output of tools ------------------------------------------------------------------------
-
 
 def parse_lfs_quota(output: str, mount: Mount) -> Limit | None:
     """`lfs quota -q -u UID POINT`: the file system; used, quota, limit, grace of blocks (KiB), then of files.

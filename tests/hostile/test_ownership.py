@@ -496,6 +496,33 @@ def test_a_store_that_others_may_read_is_closed_and_that_is_said(
     assert run_as_stranger('cat "$1" && exit 9 || true', store.root / "names/x").returncode == 0
 
 
+@pytest.mark.parametrize("words", [["image", "ls"], ["capture"], ["store"], ["store", "--private", "."]])
+def test_a_directory_that_is_no_store_keeps_its_mode_and_its_files(
+    words: list[str], open_place: Path, tmp_path: Path, home: Path
+) -> None:
+    """Any program may keep its version in a file of that name."""
+    project = open_place / "project"
+    (project / "tools").mkdir(parents=True)
+    (project / "version").write_text("1.4.2\n")
+    project.chmod(0o777)
+    done = bareboat(
+        *[each.replace(".", str(project)) for each in words],
+        folder=tmp_path, home=home, BAREBOAT_STORE=str(project),
+    )  # fmt: skip
+    assert done.returncode == 4
+    project_mode = stat.S_IMODE(project.stat().st_mode)
+    assert (project_mode, sorted(os.listdir(project))) == (0o777, ["tools", "version"])
+    project.chmod(0o755)
+    done = bareboat(
+        *[each.replace(".", str(project)) for each in words],
+        folder=tmp_path, home=home, BAREBOAT_STORE=str(project),
+    )  # fmt: skip
+    assert done.returncode == 4
+    assert "has version 1.4.2" in done.stderr
+    project_mode = stat.S_IMODE(project.stat().st_mode)
+    assert (project_mode, sorted(os.listdir(project))) == (0o755, ["tools", "version"])
+
+
 # -- tools in a store of one's own ---------------------------------------------------------------------------
 
 PROGRAMS = {
@@ -622,3 +649,20 @@ def test_an_acl_makes_no_group_private(tmp_path: Path) -> None:
     found = ownership.doubt(path)
     assert found is not None
     assert "is writable by the group" in found.reason
+
+
+def test_files_are_not_made_where_others_can_exchange_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stranger's TMPDIR, or one that everybody may write to, is passed over, also in PRoot's program."""
+    from bareboat.engines import proot_start
+
+    open_place, own = tmp_path / "open", tmp_path / "own"
+    for folder, mode in ((open_place, 0o777), (own, 0o700)):
+        folder.mkdir()
+        folder.chmod(mode)
+    for folder, expected in ((open_place, "/tmp"), (own, str(own))):
+        monkeypatch.setattr(tempfile, "tempdir", str(folder))
+        monkeypatch.setenv("TMPDIR", str(folder))
+        assert ownership.temporary_directory() == expected
+        assert proot_start._place() == expected

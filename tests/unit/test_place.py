@@ -69,6 +69,24 @@ def test_scratch_comes_before_home() -> None:
     assert site.asked == ["/scratch/ada"]
 
 
+def test_a_place_that_a_stranger_prepared_is_passed_over() -> None:
+    prepared = spot(doubt="/scratch/ada belongs to eve")
+    site = Site(spots={"/scratch/ada": prepared, DATA: spot(kind="nfs", doubt="/home is writable")})
+    found = choose(USER | {"SCRATCH": "/scratch/ada"}, HOME, site)
+    assert found.path == f"{DATA}/bareboat"
+    (avoided,) = found.rejected
+    assert avoided.reason == "$SCRATCH: others can change it: /scratch/ada belongs to eve"
+
+
+def test_the_doubt_is_that_about_the_stores_path(tmp_path: Path) -> None:
+    stores = (str(tmp_path / "bareboat"), str(tmp_path / "ada/bareboat"))
+    assert Machine().look(str(tmp_path), stores).doubt == ""
+    tmp_path.chmod(0o777)
+    assert Machine().look(str(tmp_path), stores).doubt == f"{tmp_path} is writable by every user"
+    tmp_path.chmod(0o1777)
+    assert Machine().look(str(tmp_path), stores).doubt == ""
+
+
 def test_home_serves_where_there_is_nothing_else() -> None:
     site = Site(spots={DATA: spot(folder=False, kind="ext4")})
     found = choose(USER, HOME, site)

@@ -14,6 +14,7 @@ from tools import tool
 
 import bareboat
 from bareboat import registry, render
+from bareboat.render import library
 
 
 def bash(text: str, *, stdin: bytes = b"", path: str = "/nonexistent") -> bytes:
@@ -270,3 +271,18 @@ echo other >> 3.out"""
 def test_who_holds_a_ranks_output_after_its_end_is_not_waited_for(tmp_path: Path) -> None:
     ranks = f"sleep 300 >> '{tmp_path}/logs/2.out' 2>&1 & echo \"$!\""
     os.kill(int(follow(ranks, tmp_path, tmp_path / "told")), signal.SIGKILL)
+
+
+def test_a_run_by_hand_keeps_its_script_where_nobody_can_exchange_it(tmp_path: Path) -> None:
+    """Of a TMPDIR that everybody may write to, or that is relative, the next place is taken."""
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    (tmp_path / "own").mkdir(mode=0o700)
+    parts = [library.subject(name) for name in ("private", "local_run")]
+    for name, expected in (("open", "/tmp"), ("own", f"{tmp_path}/own"), ("", "/tmp")):
+        environment = {"PATH": os.environ["PATH"], "TMPDIR": f"{tmp_path}/{name}" if name else "open"}
+        done = subprocess.run(
+            ["bash", "-uc", "\n".join([*parts, "temporary_directory"])],
+            env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=20, check=False,
+        )  # fmt: skip
+        assert (done.stdout, done.stderr) == (expected, "")

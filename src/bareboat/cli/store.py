@@ -13,7 +13,7 @@ from bareboat.cli import console
 from bareboat.cli.common import Context, add_common
 from bareboat_base.errors import UsageError
 from bareboat_base.files import ownership
-from bareboat_images.store import VERSION
+from bareboat_images.store import VERSION, Store
 
 _FACTS = ("store", "owner", "group", "mode", "runs_and_tools", "removed")
 EXAMPLE = "bareboat store --group physics /project/physics/images"
@@ -55,9 +55,12 @@ def run(context: Context) -> int:
             console.result(f"no store at {root} yet; the first image or run creates it")
         return 0
     elif options.private:
+        Store(root).check_version()
         removed = access.make_private(root)
     shared = access.is_group_store(root)
     own = access.admit(root, os.environ, lambda: config.default_store(os.environ))
+    Store(root, own=own).check_version()
+    access.close(own)
     state = os.stat(root)
     values = (
         str(root),

@@ -18,6 +18,7 @@ from pathlib import Path
 from bareboat.engines import HOST_FILES
 from bareboat_base import codec, digests
 from bareboat_base.errors import PlanError, StoreError
+from bareboat_base.files import ownership
 from bareboat_base.files.trees import remove_tree
 from bareboat_base.host_files import Mount
 from bareboat_base.sif import write_sif
@@ -136,7 +137,7 @@ def _tree(store: Store, image: Image, scratch: Path) -> Iterator[Path]:
         flatten(layers, scratch / "tree")
         yield scratch / "tree"
         return
-    folder = Path(tempfile.mkdtemp(prefix="bareboat-pack-"))
+    folder = Path(tempfile.mkdtemp(prefix="bareboat-pack-", dir=ownership.temporary_directory()))
     try:
         copy(layers, folder / "tree")
         yield folder / "tree"

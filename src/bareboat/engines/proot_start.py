@@ -150,11 +150,27 @@ def sealed(names: str) -> "dict[str, str]":
 
 def _place() -> str:
     """A directory for temporary files. PRoot starts a program of its own there: it must not be mounted
-    noexec."""
+    noexec, and no other user may exchange what is in it."""
     for folder in (os.environ.get("TMPDIR"), "/tmp", "/var/tmp", "/dev/shm"):
         if folder and os.access(folder, os.W_OK) and not os.statvfs(folder).f_flag & os.ST_NOEXEC:
-            return folder
+            if not _others_rename(folder):
+                return folder
     return "/tmp"
+
+
+def _others_rename(folder: str) -> bool:
+    """Whether another user may rename files in a directory or above it."""
+    root = os.stat("/").st_uid  # nobody, in a user namespace without root
+    folder = os.path.realpath(folder)
+    while True:
+        found = os.stat(folder)
+        if found.st_uid not in (0, root, os.geteuid()):
+            return True
+        if found.st_mode & 0o022 and not found.st_mode & 0o1000:
+            return True
+        if folder == "/":
+            return False
+        folder = os.path.dirname(folder)
 
 
 def _copy(root: str, copy: str) -> None:

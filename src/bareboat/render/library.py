@@ -58,6 +58,8 @@ def of_job(plan: Plan, scheduler: Scheduler, features: Features) -> Library:
         "notification",
     )
     subjects += [each for each in optional if each in features]
+    if {"local_run", "delivery"} & {*subjects}:
+        subjects.append("private")
     commands = [plan.command] if plan.mpi_check is None else [plan.command, plan.mpi_check]
     texts = words.texts(*commands, more=plan.program)
     if "fabric" in features:

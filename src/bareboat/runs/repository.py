@@ -152,7 +152,7 @@ def _difference(top: Path, own: Path, common: Path, commit: str) -> tuple[str | 
     """What changed in the files that git tracks, and why it is not recorded."""
     if not (own / "index").exists():
         return None, "the difference to the commit is not recorded: the repository has no index"
-    with tempfile.TemporaryDirectory(prefix="bareboat-git-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="bareboat-git-", dir=ownership.temporary_directory()) as scratch:
         place = Path(scratch)
         (place / "refs").mkdir()
         (place / "HEAD").write_text(commit + "\n")

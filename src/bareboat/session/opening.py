@@ -46,4 +46,5 @@ def open_store(settings: Settings, environment: Mapping[str, str], *, admits: bo
     if admits:
         with store.guarded():
             store.check_version()
+        access.close(own)
     return store

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import os
 import stat
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -98,6 +99,19 @@ def doubt_within(root: str | Path, path: str | Path) -> Doubt | None:
         if reason := _doubt_of(here, found, None, last=True):
             return reason
     return None
+
+
+def temporary_directory() -> str:
+    """The directory for temporary files: Python's choice (TMPDIR first), or the next one where another user
+    could put a file in the place of another."""
+    chosen = tempfile.gettempdir()
+    places = (chosen, "/tmp", "/var/tmp", "/dev/shm")
+    return next((each for each in places if _is_safe_to_fill(each)), chosen)
+
+
+def _is_safe_to_fill(directory: str) -> bool:
+    new = os.path.join(directory, "new")  # sticky directories of root are safe above a path only
+    return os.access(directory, os.W_OK | os.X_OK) and doubt(new) is None
 
 
 def name_of(uid: int) -> str:

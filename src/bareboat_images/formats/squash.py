@@ -19,7 +19,7 @@ from pathlib import Path
 
 from bareboat_base import execute
 from bareboat_base.errors import ImageError, StoreError
-from bareboat_base.files import outputs
+from bareboat_base.files import outputs, ownership
 from bareboat_base.files.trees import remove_tree
 from bareboat_images.formats.rootfs import Facts, FolderSource, read_facts
 from bareboat_images.formats.sif import read_sif
@@ -293,7 +293,7 @@ def make_sif(archive: Path, path: Path, *, progress: Progress = lambda *_: None)
             f"bareboat image convert … squashfs:{shlex.quote(str(path.with_suffix('.sqfs')))}",
         )
     progress("building the SIF", 0, 0)
-    with outputs.beside(path) as part, tempfile.TemporaryDirectory() as short:
+    with outputs.beside(path) as part, tempfile.TemporaryDirectory(dir=ownership.temporary_directory()) as short:
         # Apptainer reads the text after a colon in a path as a tag.
         source = Path(short) / "image.tar"
         source.symlink_to(os.path.abspath(archive))

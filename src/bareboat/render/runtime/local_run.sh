@@ -6,12 +6,20 @@
 # BAREBOAT_RUN_DIR.
 set_run_directory() {
   if [ -z "${BAREBOAT_CONTROL:-}" ]; then
-    BAREBOAT_CONTROL=$(mktemp -d "${TMPDIR:-/tmp}/bareboat-run.XXXXXX") || exit 3
+    BAREBOAT_CONTROL=$(mktemp -d "$(temporary_directory)/bareboat-run.XXXXXX") || exit 3
     at_exit remove_run_directory
     BAREBOAT_RUN_DIR=$BAREBOAT_CONTROL/ranks
     mkdir "$BAREBOAT_RUN_DIR" || exit 3
   fi
   export -n BAREBOAT_CONTROL
+}
+
+temporary_directory() { # where nobody else can put another script in the place of this one
+  local place seen
+  for place in "${TMPDIR:-/tmp}" /tmp /var/tmp; do
+    case $place in /*) others_rename "$place" || break ;; esac
+  done
+  printf '%s' "$place"
 }
 
 remove_run_directory() { rm -rf "$BAREBOAT_CONTROL"; }
