@@ -323,8 +323,6 @@ def _is_store(path: str) -> bool:
         return False
 
 
-# -- output of tools ------------------------------------------------------------------------
-
 def parse_lfs_quota(output: str, mount: Mount) -> Limit | None:
     """`lfs quota -q -u UID POINT`: the file system; used, quota, limit, grace of blocks (KiB), then of files.
 

@@ -1,7 +1,7 @@
 """Search a program's output for the regular expressions of study files, locks and options.
 
-Python's engine backtracks: `(x+x+)+y` takes exponential time on a line of x, and a study file or a lock may be
-a stranger's. A search therefore runs in a process of its own, with limits of time and memory.
+Python's engine backtracks: `(x+x+)+y` takes exponential time on a line of x, and a study file or a lock may
+be a stranger's. A search therefore runs in a process of its own, with limits of time and memory.
 """
 
 from __future__ import annotations
@@ -75,11 +75,8 @@ def find(wanted: Mapping[str, str], output: str) -> dict[str, list[float | NotFi
 
 
 def _search(name: str, pattern: str, groups: Sequence[int | str], output: str) -> list[list[str]]:
-    request = json.dumps(
-        [
-            pattern, groups, patterns.MOST_POINTS + 1, _LONGEST_MATCH, int(LIMIT_S) + 1, _MOST_MEMORY, _NO_MEMORY
-        ]
-    )  # fmt: skip
+    limits = (patterns.MOST_POINTS + 1, _LONGEST_MATCH, int(LIMIT_S) + 1, _MOST_MEMORY, _NO_MEMORY)
+    request = json.dumps([pattern, groups, *limits])
     try:
         outcome = execute.run(
             [sys.executable, "-I", "-S", "-c", _PROGRAM],

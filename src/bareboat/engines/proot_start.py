@@ -152,9 +152,10 @@ def _place() -> str:
     """A directory for temporary files. PRoot starts a program of its own there: it must not be mounted
     noexec, and no other user may exchange what is in it."""
     for folder in (os.environ.get("TMPDIR"), "/tmp", "/var/tmp", "/dev/shm"):
-        if folder and os.access(folder, os.W_OK) and not os.statvfs(folder).f_flag & os.ST_NOEXEC:
-            if not _others_rename(folder):
-                return folder
+        if not folder or not os.access(folder, os.W_OK) or _others_rename(folder):
+            continue
+        if not os.statvfs(folder).f_flag & os.ST_NOEXEC:
+            return folder
     return "/tmp"
 
 

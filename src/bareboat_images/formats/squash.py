@@ -293,7 +293,10 @@ def make_sif(archive: Path, path: Path, *, progress: Progress = lambda *_: None)
             f"bareboat image convert … squashfs:{shlex.quote(str(path.with_suffix('.sqfs')))}",
         )
     progress("building the SIF", 0, 0)
-    with outputs.beside(path) as part, tempfile.TemporaryDirectory(dir=ownership.temporary_directory()) as short:
+    with (
+        outputs.beside(path) as part,
+        tempfile.TemporaryDirectory(dir=ownership.temporary_directory()) as short,
+    ):
         # Apptainer reads the text after a colon in a path as a tag.
         source = Path(short) / "image.tar"
         source.symlink_to(os.path.abspath(archive))

@@ -32,14 +32,15 @@ def run(context: Context) -> int:
 
     store = context.store
     image, pin = _image_and_pin(context)
+    trust = pin.trust if pin else None
     trees = store.trees(image)
     found = survey.look(trees, environment=image.environment)
     if context.options.json:
-        console.result_json({"image": image, "inside": found, "trust": pin.trust if pin else None})
+        console.result_json({"image": image, "inside": found, "trust": trust})
     else:
         from bareboat_images.signatures import summary
 
-        console.result(_text(image, found, summary.line(pin.trust if pin else None) if image.reference else ""))
+        console.result(_text(image, found, summary.line(trust) if image.reference else ""))
     return 0
 
 
