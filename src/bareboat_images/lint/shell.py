@@ -149,8 +149,8 @@ class _Lexer:
                     words.append(word)
                     self.last = self._at
                     self.closed = True
-                elif target:
-                    outputs.append(target)
+                else:
+                    outputs += [target] if target else []
                     self.last = self._at
                 continue
             if words:
