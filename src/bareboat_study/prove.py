@@ -21,7 +21,7 @@ from bareboat_base.clock import utc_now
 from bareboat_base.errors import RunError, StoreError, UsageError
 from bareboat_base.files import untrusted
 from bareboat_images.store import LIST_RUNS, Store
-from bareboat_study import quick, sequential, turns
+from bareboat_study import quick, sequential, turns, validity
 from bareboat_study.arms import Design, failed_record
 from bareboat_study.runs import do_run
 
@@ -102,10 +102,32 @@ def read_study(store: Store, run_id: str) -> Study:
 
 def read_records(store: Store, study: Study) -> list[Record]:
     """All records of a study, in the order of the runs, warm-up first; those of failed attempts at the
-    end."""
-    folders = [_run_folder(store, study, run) for run in _all_runs(study)]
-    folders = [folder for folder in folders if folder.is_dir()] + _failed_attempts(store, study)
-    return [store.read(folder / f"{name}.json", Record) for folder in folders for name in file_names(study)]
+    end. Raises StoreError for one that is no record of that run: a verdict would be made of it."""
+    folders: list[tuple[Path, int | None]] = [
+        (_run_folder(store, study, run), run) for run in stored_runs(store, study)
+    ]
+    folders += [(folder, None) for folder in _failed_attempts(store, study)]
+    records = []
+    for folder, run in folders:
+        for name, arm in zip(file_names(study), study.arms, strict=True):
+            path = folder / f"{name}.json"
+            record = store.read(path, Record)
+            if (wrong := validity.damage(study, record, arm.name, run)) is not None:
+                raise _damaged(store, study, f"{path} {wrong}")
+            records.append(record)
+    if (twice := validity.repeated(records)) is not None:
+        runs = " and ".join(str(each.run) for each in twice)
+        raise _damaged(store, study, f"runs {runs} of {study.id} are one measurement of {twice[0].arm}")
+    return records
+
+
+def _damaged(store: Store, study: Study, what: str) -> StoreError:
+    return StoreError(
+        what,
+        context="the study was changed after it was measured",
+        remedy=f"restore {store.run(study.id)} from a backup; or remove the directory of the run and repeat "
+        f"it: bareboat prove --resume {study.id}",
+    )
 
 
 def _failed_attempts(store: Store, study: Study) -> list[Path]:

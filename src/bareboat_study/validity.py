@@ -7,8 +7,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bareboat.model import Record, Study
+from bareboat.model import Record, Study, Window
 from bareboat_base import codec
+from bareboat_base.printable import one_line
 
 #: The exit code of an arm that was stopped because another one failed: that of SIGTERM.
 STOPPED = 143
@@ -39,6 +40,36 @@ def design_digest(study: Study) -> str:
             "arms": [(arm.name, arm.plan_digest) for arm in study.arms],
         }
     )
+
+
+def damage(study: Study, record: Record, arm: str, run: int | None) -> str | None:
+    """Why this cannot be the record of an arm in a run of the study, as the end of a sentence; None: it can.
+    `run`: None for an attempt that failed."""
+    expected = (study.id, arm, record.run if run is None else run)
+    if (record.study, record.arm, record.run) != expected:
+        named = f"{one_line(record.arm, limit=40)} in run {record.run} of {one_line(record.study, limit=60)}"
+        return f"is the record of {named}"
+    if record.exit_code or record.ended_because:
+        return None
+    if not (math.isfinite(record.wall_s) and record.wall_s > 0):
+        return f"has a wall time of {record.wall_s:g} s"
+    for window in record.windows:
+        valid = all(math.isfinite(step) and step >= 0 for step in window.step_s)
+        if not valid or not math.fsum(window.step_s) > 0:
+            return f"has step times in block {window.block} that are not above 0"
+    return None
+
+
+def repeated(records: Sequence[Record]) -> tuple[Record, Record] | None:
+    """Two records of different runs that are one measurement; None: there are none."""
+    seen: dict[tuple[str, str, float, tuple[Window, ...]], Record] = {}
+    for record in records:
+        if record.exit_code or record.ended_because:
+            continue
+        first = seen.setdefault((record.arm, record.started_at, record.wall_s, record.windows), record)
+        if first is not record:
+            return first, record
+    return None
 
 
 def measured(records: Sequence[Record]) -> list[Record]:
