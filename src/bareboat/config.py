@@ -23,6 +23,7 @@ from bareboat.model.names import check_name
 from bareboat_base import ranges
 from bareboat_base.errors import BareboatError, UsageError
 from bareboat_base.files import failures, ownership, untrusted
+from bareboat_base.nearest import nearest
 from bareboat_base.printable import one_line
 from bareboat_base.toml import TomlFile
 
@@ -204,6 +205,7 @@ def resolve(
                 f"the environment variable {variable} is {path!r}; it must be an absolute path",
                 remedy=f"unset {variable}   # or: export {variable}=/DIR",
             )
+    _warn_of_misspelt(environment)
     settings: dict[str, Setting] = {}
     files = [
         (name, file) for name, file in _files(folder, environment, with_site=with_site) if file is not None
@@ -241,6 +243,21 @@ def resolve(
         os.path.abspath(os.path.expanduser(settings["store"].value)), settings["store"].source
     )
     return Settings(settings)
+
+
+def _warn_of_misspelt(environment: Mapping[str, str]) -> None:
+    """Name variables that are nearly a setting's: they would have no effect."""
+    names = [name.upper() for name in KNOWN]
+    for variable in environment:
+        prefix, _, rest = variable.partition("BAREBOAT_")
+        if prefix or not rest or rest in names:
+            continue
+        if (near := nearest(rest, names, likeness=0.8)) is not None:
+            log.warning(
+                "the environment variable %s has no effect; did you mean BAREBOAT_%s?",
+                one_line(variable),
+                near,
+            )
 
 
 def value_of(file: TomlFile, name: str) -> Any:

@@ -13,13 +13,14 @@ import io
 import math
 import statistics
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bareboat.model import Matrix, Record
 from bareboat.model.matrix import shown
 from bareboat_base.errors import UsageError
+from bareboat_base.printable import one_line
 from bareboat_study.report_values import plain_cell
 
 if TYPE_CHECKING:
@@ -114,14 +115,24 @@ def _rows(rows: Reader, name: str) -> Iterator[Published]:
                 )
             return value
 
-        mean = number("mean")
+        mean, std, least, most = (number(column) for column in ("mean", "std", "min", "max"))
         if mean is None:
             raise UsageError(f"{name}, line {rows.line_num}: mean is empty", remedy="write a number")
+        if std is not None and std < 0:
+            raise UsageError(
+                f"{name}, line {rows.line_num}: std is {std:g}, and a standard deviation is not negative",
+                remedy="correct it, or leave it empty",
+            )
+        if not (least is None or least <= mean) or not (most is None or mean <= most):
+            raise UsageError(
+                f"{name}, line {rows.line_num}: the mean {mean:g} is not between min and max",
+                remedy="correct mean, min and max; values that are not known stay empty",
+            )
         yield Published(
             factors={key: value for key, value in values.items() if key not in _LAST and value},
             arm=values["arm"],
             metric=values["metric"],
-            figures=Figures(mean=mean, std=number("std"), least=number("min"), most=number("max")),
+            figures=Figures(mean=mean, std=std, least=least, most=most),
             hardware=values["hardware"],
             source=values["source"],
         )
@@ -145,6 +156,32 @@ def check(rows: Sequence[Published], factors: Sequence[str], name: str) -> None:
             context=f"the column {differing[0]} names no factor of the study" if differing else "",
             remedy=f"the factors of the study: {', '.join(last)}" if differing and last else "remove a row",
         )
+
+
+def unused(
+    rows: Sequence[Published],
+    *,
+    arms: Sequence[str],
+    metrics: Iterable[str],
+    factors: Sequence[str],
+    name: str,
+) -> list[str]:
+    """What the table names and the study does not have, as warnings: such rows are shown beside no value."""
+    known = {
+        "arm": (list(arms), dict.fromkeys(row.arm for row in rows)),
+        "metric": (list(metrics), dict.fromkeys(row.metric for row in rows)),
+        "factor": (
+            [factor.rpartition(".")[2] for factor in factors],
+            dict.fromkeys(factor for row in rows for factor in row.factors),
+        ),
+    }
+    return [
+        f"{name} has the {kind} {one_line(each, limit=60) or 'of no name'}, which the study does not have; "
+        f"its {kind}s: {', '.join(own) or 'none'}"
+        for kind, (own, named) in known.items()
+        for each in named
+        if each not in own
+    ]
 
 
 def beside(

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bareboat.model import Record, Study, Window
+from bareboat.model import Record, Study
 from bareboat_base import codec
 from bareboat_base.printable import one_line
 
@@ -62,11 +62,13 @@ def damage(study: Study, record: Record, arm: str, run: int | None) -> str | Non
 
 def repeated(records: Sequence[Record]) -> tuple[Record, Record] | None:
     """Two records of different runs that are one measurement; None: there are none."""
-    seen: dict[tuple[str, str, float, tuple[Window, ...]], Record] = {}
+    seen: dict[tuple[object, ...], Record] = {}
     for record in records:
         if record.exit_code or record.ended_because:
             continue
-        first = seen.setdefault((record.arm, record.started_at, record.wall_s, record.windows), record)
+        results = tuple(sorted(record.results.items()))
+        key = (record.arm, record.started_at, record.wall_s, record.windows, results)
+        first = seen.setdefault(key, record)
         if first is not record:
             return first, record
     return None

@@ -301,12 +301,31 @@ def test_rows_that_the_study_cannot_tell_apart_are_refused(column: str, said: st
         (HEAD + "vgg16,32,bare,speed,fast,,,,K80,CINECA\n", "line 2: mean is 'fast', not a number"),
         (HEAD + "vgg16,32,bare,speed,inf,,,,K80,CINECA\n", "mean is 'inf', not a number"),
         (HEAD + "vgg16,32,bare,speed,,,,,K80,CINECA\n", "mean is empty"),
+        (HEAD + "vgg16,32,bare,speed,3,-1,,,K80,CINECA\n", "line 2: std is -1, and a standard deviation"),
+        (HEAD + "vgg16,32,bare,speed,3,1,5,2,K80,CINECA\n", "line 2: the mean 3 is not between min and max"),
+        (HEAD + "vgg16,32,bare,speed,9,1,2,5,K80,CINECA\n", "line 2: the mean 9 is not between min and max"),
         (HEAD + '"vgg16,32', "line 2: unexpected end of data"),
     ],
 )
 def test_other_tables_are_refused(text: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         published.read(text, "p.csv")
+
+
+def test_what_the_study_does_not_have_is_named() -> None:
+    rows = published.read(
+        HEAD
+        + "vgg16,32,bare,speed,3,,,,K80,C\nvgg16,32,bar,speed,3,,,,K80,C\nvgg16,32,bare,sped,3,,,,K80,C\n",
+        "p.csv",
+    )
+    found = published.unused(
+        rows, arms=("bare", "bw"), metrics=("speed",), factors=("sweep.batch",), name="p.csv"
+    )
+    assert found == [
+        "p.csv has the arm bar, which the study does not have; its arms: bare, bw",
+        "p.csv has the metric sped, which the study does not have; its metrics: speed",
+        "p.csv has the factor model, which the study does not have; its factors: batch",
+    ]
 
 
 @given(st.text(max_size=200), st.booleans())

@@ -199,6 +199,25 @@ def test_a_tilde_in_the_store_is_the_home_folder(
     assert config.resolve({}, folder=project, environment=environment).store == home / "other"
 
 
+def test_a_misspelt_variable_is_named(home: Path, project: Path, caplog: pytest.LogCaptureFixture) -> None:
+    of_runs = (
+        "RUN RUN_DIR CONTROL JOB NODE NODES HOST MASTER PORT INTERFACE TREES SECRET GATE METER_DIR IMAGE "
+        "SWEEP_LR ENV_0 HELPER_OF CPUS_PER_TASK SCRIPT"
+    )
+    environment = {
+        "HOME": str(home),
+        **{f"BAREBOAT_{name}": "x" for name in of_runs.split()},
+        "BAREBOATS": "x",
+    }
+    config.resolve({}, folder=project, environment=environment)
+    assert caplog.messages == []
+    for misspelt, name in (("STROE", "STORE"), ("ENGIN", "ENGINE"), ("NODESCRATCH", "NODE_SCRATCH")):
+        caplog.clear()
+        config.resolve({}, folder=project, environment={"HOME": str(home), f"BAREBOAT_{misspelt}": "x"})
+        (message,) = caplog.messages
+        assert message.endswith(f"BAREBOAT_{misspelt} has no effect; did you mean BAREBOAT_{name}?")
+
+
 @pytest.mark.parametrize("name", config.KNOWN)
 def test_an_empty_variable_is_refused(home: Path, project: Path, name: str) -> None:
     variable = f"BAREBOAT_{name.upper()}"

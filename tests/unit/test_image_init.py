@@ -190,6 +190,7 @@ def test_facts_in_the_store(project: Project, tmp_path: Path) -> None:
         (("--cuda", "99.9"), "not a known version"),
         (("--mpi", "openmp"), "not known"),
         (("--mpi", "openmpi-3"), "not known"),
+        (("--mpi", "openmpi-"), "not known"),
         (("--python", "2.7"), "not a version such as"),
         (("--python", "3.7"), "not supported"),
         (("--framework", "jax", "--python", "3.10"), "does not fit"),

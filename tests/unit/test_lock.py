@@ -22,7 +22,7 @@ from msgspec import UNSET
 from bareboat.runs import code, repository
 from bareboat_base.errors import UsageError
 from bareboat_study import matching, patterns
-from bareboat_study.reproduction import data, machines, making, reading, secrets
+from bareboat_study.reproduction import data, machines, making, reading, retrieval, secrets
 from bareboat_study.reproduction.document import MOST_BYTES, Lock
 
 
@@ -514,3 +514,16 @@ def test_what_a_script_starts_ranks_by(
 ) -> None:
     (project / name).write_text(text)
     assert code.facts(job_in(project, *command), "/home/ada").starter == found
+
+
+# --- paths that are elsewhere -------------------------------------------------------------------------------
+
+
+def test_a_path_that_the_lock_does_not_have_is_refused() -> None:
+    moved = retrieval.read_moved(["/data=/here/data", "/scratch=/here"])
+    wishes = retrieval.Wishes(moved=moved)
+    assert wishes.here("/data/digits") == "/here/data/digits"
+    with pytest.raises(UsageError, match="the lock has no path below /scratch"):
+        retrieval.check_moved(wishes)
+    assert wishes.here("/scratch") == "/here"
+    retrieval.check_moved(wishes)

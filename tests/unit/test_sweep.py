@@ -204,6 +204,14 @@ def test_the_plan_tells_of_the_points_and_of_the_first() -> None:
     assert "one after another" in render.text(planned())
 
 
+def test_a_value_that_nothing_uses_is_named() -> None:
+    assert planned().warnings == ()
+    assert planned(command=("true", "{index}")).warnings == ()
+    assert planned(command=("true", "{lr}"), environment={"SEED": "{seed}"}).warnings == ()
+    (warning,) = planned(command=("true", "{lr}")).warnings
+    assert warning.startswith("the command has no {seed}: the program gets its values as BAREBOAT_SWEEP_SEED")
+
+
 @pytest.mark.parametrize(
     ("scheduler", "facts", "line"),
     [

@@ -102,7 +102,13 @@ def run(context: Context, request: StudyRequest, published: str | None) -> int:
     if options.resume:
         return resume(context, matrix.find(context.store, request))
     if published is not None:
-        tables.check(tables.read(published, tables.NAME), request.factors, tables.NAME)
+        rows = tables.read(published, tables.NAME)
+        tables.check(rows, request.factors, tables.NAME)
+        metrics = [metric.name for point in request.metrics for metric in point]
+        for text in tables.unused(
+            rows, arms=request.arms, metrics=metrics, factors=request.factors, name=tables.NAME
+        ):
+            console.note(f"warning: {text}")
     from bareboat_study import planning as studies
 
     cells, site = studies.cells(context.session, request)

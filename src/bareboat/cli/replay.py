@@ -99,6 +99,7 @@ def run(context: Context) -> int:
         repeats=options.repeats,
     )
     found = replay.find(lock, session, wishes)
+    retrieval.check_moved(wishes)
     request = None
     if lock.matrix is not UNSET:
         request = replay.request_of(lock, lock.matrix, found, session, choice)

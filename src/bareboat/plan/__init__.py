@@ -298,6 +298,7 @@ def _under(
                 if engine.CONTAINS
                 else ()
             ),
+            *sweep.warnings(job),
             *fabric.warnings,
             *settled.warnings,
             *starts_warnings,

@@ -54,6 +54,24 @@ def _word(text: str, sweep: Sweep) -> str | Joined:
     )
 
 
+def warnings(job: Job) -> tuple[str, ...]:
+    """The values that no word of the command and no variable of the job has: a program that does not read
+    their own variables does the same at every point."""
+    if job.sweep is UNSET or not job.command:
+        return ()
+    texts = (*job.command, *job.environment.values())
+    parts = [part for text in texts for part in sweeps.parse(text, job.sweep.names)]
+    used = {part.name for part in parts if not isinstance(part, str)}
+    if used & {sweeps.INDEX, *job.sweep.names} == {sweeps.INDEX}:
+        return ()  # the program finds its values by the number
+    return tuple(
+        f"the command has no {{{name}}}: the program gets its values as {sweeps.variable(name)} only; if it "
+        f"does not read this, use {{{name}}} in the command or under [environment]"
+        for name in job.sweep.names
+        if name not in used
+    )
+
+
 def decisions(job: Job, site: Site, scheduler: Scheduler) -> tuple[Decision, ...]:
     if job.sweep is UNSET:
         return ()

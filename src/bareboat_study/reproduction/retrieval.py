@@ -50,18 +50,31 @@ class Part(Struct, frozen=True, kw_only=True):
 
 class Wishes(Struct, frozen=True, kw_only=True):
     """The user's choices for a replay. `image`: another image, or "capture". `code`: the directory with the
-    code. `moved`: paths of the lock -> where they are here."""
+    code. `moved`: paths of the lock -> where they are here; `used`: those of them that a path of the lock
+    begins with."""
 
     image: str | None = None
     code: str | None = None
     moved: tuple[tuple[str, str], ...] = ()
+    used: set[str] = msgspec.field(default_factory=set)
 
     def here(self, path: str) -> str:
         """Where a path of the lock is on this machine; the longest match counts."""
         for old, new in sorted(self.moved, key=lambda pair: -len(pair[0])):
             if lies_in(path, old):
+                self.used.add(old)
                 return new.rstrip("/") + path[len(old.rstrip("/")) :] if path != old else new
         return path
+
+
+def check_moved(wishes: Wishes) -> None:
+    """Raise UsageError for a `--path` that changed nothing. To be called when every part was looked for."""
+    for old, _ in wishes.moved:
+        if old not in wishes.used:
+            raise UsageError(
+                f"--path {old}=…: the lock has no path below {old}",
+                remedy="bareboat replay --dry-run LOCK   # shows its paths",
+            )
 
 
 class Found(Struct, frozen=True, kw_only=True):

@@ -183,9 +183,9 @@ POETRY, PDM, PIPENV = "poetry==2.5.1", "pdm==2.29.4", "pipenv==2026.10.3"
 
 def variants(text: str) -> tuple[Mpi, ...]:
     """The MPIs that a choice allows: NAME or NAME-VERSION; a version's first numbers choose its line."""
-    name, _, version = text.partition("-")
+    name, dash, version = text.partition("-")
     return tuple(
         each
         for each in MPIS
-        if each.name == name and (not version or f"{each.version}.".startswith(f"{version}."))
+        if each.name == name and (not dash or f"{each.version}.".startswith(f"{version}."))
     )
