@@ -21,7 +21,7 @@ from msgspec import UNSET
 from bareboat import registry, render
 from bareboat.model import Job, Plan, Study, Submission
 from bareboat.render import allocation
-from bareboat.runs import creation, dependencies, directory, submission
+from bareboat.runs import creation, dependencies, directory, environment, submission
 from bareboat.schedulers import Scheduler
 from bareboat_base import codec, execute
 from bareboat_base.clock import utc_now
@@ -125,6 +125,7 @@ def submit(store: Store, study: Study, runs: Sequence[int], limit_s: int | None)
     described = _described(store, scheduler, study, runs, limit_s, number)
     for name, text in allocation.scripts(scheduler, described):
         store.write(control / name, os.fsencode(text))
+    environment.write(store, control, study.job.environment_from)
     topology = study.job.topology
     made = Submission(
         run_id=study.id,
@@ -144,7 +145,8 @@ def submit(store: Store, study: Study, runs: Sequence[int], limit_s: int | None)
     )
     # A stop in between would lose the ID of a queued job.
     with execute.interrupts_held():
-        job_id = creation.give_to(scheduler, study.job, path, str(submission.output_log(store, study.id)))
+        pattern = scheduler.log_pattern(str(submission.scheduler_log(store, study.id)))
+        job_id = creation.give_to(scheduler, study.job, path, pattern)
         made = msgspec.structs.replace(made, job_id=job_id)
         creation.keep_job_id(store, scheduler, made)
     return made

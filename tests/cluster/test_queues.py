@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from clusters import Cluster
 from desks import PATIENCE_S, Desk, ranks_said
+from odd_values import ODD, SHOW, shown
 
 NODES = ("c1", "c2", "c3")
 
@@ -207,6 +208,29 @@ def test_told_before_the_end_of_its_time_a_job_goes_on_later(desk: Desk) -> None
     record = desk.record(run)
     assert (record["exit_code"], len(record["starts"])) == (0, 2)
     assert desk.status(run)["state"] == "completed"
+
+
+def test_odd_values_of_variables_reach_every_rank_of_every_start(desk: Desk) -> None:
+    """And the log keeps both starts."""
+    program = (
+        "seen = 'seen.' + __import__('os').environ['RANK']; first = not __import__('os').path.exists(seen); "
+        f"open(seen, 'w'); {SHOW}; sys.exit(75 * first)"
+    )
+    names = json.dumps(list(ODD))
+    job = desk.job(
+        "odd", ["python", "-c", program], nodes=2, ranks_per_node=1,
+        more=f'launcher = "ranks"\nenvironment_from = {names}',
+    )  # fmt: skip
+    done = desk.up.login(
+        ["bareboat", "submit", job], cwd=desk.folder, environment={**desk.environment, **ODD}, path=desk.path
+    )
+    run = done.stdout.strip()
+    starts = desk.wait(run).partition("bareboat: start 2 on ")
+    for log in (starts[0], starts[2]):
+        said = ranks_said(log)
+        assert [shown("\n".join(said[rank])) for rank in (0, 1)] == [ODD, ODD], log
+    folder = desk.store / "runs" / run
+    assert not [path for path in folder.rglob("*") if path.is_file() and b"-----BEGIN" in path.read_bytes()]
 
 
 @pytest.mark.one_in(3)

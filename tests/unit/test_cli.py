@@ -488,6 +488,21 @@ def test_no_progress_leaves_notes(capsys: pytest.CaptureFixture[str]) -> None:
         assert capsys.readouterr().err.splitlines() == shown
 
 
+def test_a_scheduler_s_reason_is_shown_whole_and_once(capsys: pytest.CaptureFixture[str]) -> None:
+    progress = console.Progress(quiet=False)
+    for text in (
+        "a pending (Not Running: resources: ncpus)", "a pending (Not Running: resources: ncpus)",
+        "a running (Job run at Fri Nov 27 at 01:06 on (c1:ncpus=1))", "a pending (start in 12 s)",
+        "a pending (start in 7 s)",
+    ):  # fmt: skip
+        progress.say_state(text)
+    assert capsys.readouterr().err.splitlines() == [
+        "[0:00] a pending (Not Running: resources: ncpus)",
+        "[0:00] a running (Job run at Fri Nov 27 at 01:06 on (c1:ncpus=1))",
+        "[0:00] a pending (start in 12 s)",
+    ]
+
+
 def test_config_tells_every_setting_and_where_it_came_from(bareboat: Bareboat, tmp_path: Path) -> None:
     Path("bareboat.toml").write_text("\nseed = 7\n")
     said = bareboat("config", "--json", "--store", "here")

@@ -151,7 +151,8 @@ def shell(
     text = (
         f"{render.subject('common')}\nexit_commands=\n"
         f"BAREBOAT_RUN={name} BAREBOAT_CONTROL={control} BAREBOAT_JOB=17\n"
-        f"notification=(./tell.sh x) notification_folder={folder} notification_points={points}\n"
+        f"notification=(./tell.sh x) notification_folder={folder} sweep_points={points}\n"
+        f"features={' sweep ' if points else ''!r}\n{render.subject('sweep')}\n"
         f"{render.subject('notification')}\nat_exit notify\nexit 7\n"
     )
     return subprocess.run(["bash", "-c", text], capture_output=True, text=True, check=False)

@@ -123,3 +123,20 @@ def test_the_three_flavours_ask_in_their_own_words() -> None:
 )  # fmt: skip
 def test_whose_commands_they_are(text: str, flavour: tuple[str, str]) -> None:
     assert _flavour(text) == flavour
+
+
+def test_a_server_without_a_history_forgets_a_job_at_its_end() -> None:
+    """As OpenPBS 23.06 does by default. A job that has ended and is kept is asked for in the history."""
+    first = pbs.queries(["17.login", "18[2].login", "19.login", "20.login"])[0]
+    stderr = (
+        "qstat: Unknown Job Id 17.login\nqstat: Unknown Job Id 18[].login\n"
+        "qstat: 20.login Job has finished, use -x or -H to obtain historical job information\n"
+    )
+    running = "Job Id: 19.login\n    job_state = R\n    exec_host = c1/0\n"
+    found = {entry.job_id: entry.state for entry in first.parse(outcome(running, stderr, 153))}
+    assert found == {
+        "17.login": JobState.LOST, "18[2].login": JobState.LOST, "19.login": JobState.RUNNING,
+    }  # fmt: skip
+    assert list(first.odd(outcome(running, stderr, 153))) == []
+    torque = pbs.queries(["17.srv"])[0].parse(outcome("", "qstat: Unknown Job Id Error 17.srv\n", 153))
+    assert [entry.state for entry in torque] == [JobState.LOST]

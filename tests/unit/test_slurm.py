@@ -212,7 +212,9 @@ def test_minutes_are_rounded_up_and_ids_joined() -> None:
 
 
 def test_a_log_with_a_percent_sign_is_no_pattern() -> None:
-    assert slurm.submit("/s", "/a%j/log")[2] == "--output=/a%%j/log"
+    log = slurm.log_pattern("/a%j/log")
+    assert slurm.submit("/s", log)[2] == "--output=/a%%j/log"
+    assert slurm.log_pattern("/a%j/log", is_array=True) == "/a%%j/log.%a"
 
 
 def test_ten_thousand_nodes_make_the_same_script_as_two() -> None:

@@ -349,13 +349,21 @@ class Progress:
         """Show the current step as `subject: detail`. A log gets only new subjects."""
         if not self._steps:
             return
+        subject = text.partition(":")[0]
+        self._show(text, subject, subject)
+
+    def say_state(self, text: str) -> None:
+        """Show the state of a run with the scheduler's own words, which may hold colons. A log gets what is
+        new: an estimate that only changes its numbers is not."""
+        if self._steps:
+            self._show(text, text, re.sub(r"\d+", "0", text))
+
+    def _show(self, text: str, for_log: str, subject: str) -> None:
         if self._live:
             self._draw(f"[{self._elapsed()}] {text}")
-        else:
-            subject = text.partition(":")[0]
-            if subject != self._last:
-                self._last = subject
-                note(f"[{self._elapsed()}] {subject}")
+        elif subject != self._last:
+            self._last = subject
+            note(f"[{self._elapsed()}] {for_log}")
 
     def bytes(self, what: str, done: int, total: int) -> None:
         """Show the progress in bytes: a bar, the rate and an estimate of the end on a terminal."""

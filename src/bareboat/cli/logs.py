@@ -17,11 +17,14 @@ from bareboat.cli.status import add_run, newest
 from bareboat.runs import directory
 from bareboat_base.errors import StoreError, ToolError, UsageError
 from bareboat_base.files import untrusted
+from bareboat_base.printable import one_line
 
 EXAMPLE = "bareboat logs -f digits-20261120-101500"
 _POLL_S = 0.5
 #: The prefix with which job scripts and torchrun mark a rank's lines.
 _RANK = re.compile(r"\[rank (\d+)\] (.*)", re.DOTALL)
+#: The end of what a scheduler wrote.
+_MOST_SCHEDULER_BYTES = 1 << 16
 #: Interval of scheduler queries while there is no new output, in seconds.
 _ASK_S = 5.0
 
@@ -47,7 +50,7 @@ def run(context: Context) -> int:
                 f"{run_id} is a sweep with {made.points} points",
                 remedy=f"name one point: bareboat logs -f {run_id}.0",
             )
-        return _of_points(sweeps.logs(context.store, run_id), _Lines() if options.json else None)
+        return _of_points(context, sweeps.logs(context.store, run_id))
     if options.rank is not None:
         paths = output.of_rank(context.store, made, options.rank)
         if options.follow:
@@ -71,10 +74,9 @@ def run(context: Context) -> int:
             )
         console.note(f"{where} of {run_id} went to a terminal and was not kept")
     if not context.options.follow:
-        if not os.path.lexists(path):
+        if not os.path.lexists(path) and not submission.scheduler_logs(context.store, made):
             (status,) = state.look(context.store, [run_id])
             if status.over:
-                # Not even messages from Slurm, which the nodes write into the same directory.
                 raise StoreError(
                     f"no output from {run_id}, which is {status.state.value}",
                     context=status.reason,
@@ -86,6 +88,7 @@ def run(context: Context) -> int:
                 remedy=f"bareboat logs -f {run_id}",
             )
         _copy(path, 0, _Lines() if options.json else None)
+        _show_scheduler(context, run_id)
         return 0
     return _follow(context, run_id, [path])
 
@@ -115,13 +118,30 @@ class _Lines:
         console.json_line({**self._more, "rank": rank, "line": text})
 
 
-def _of_points(logs: list[tuple[str, Path]], lines: _Lines | None) -> int:
+def _of_points(context: Context, logs: list[tuple[str, Path]]) -> int:
     """Print the points' output, one after another, each below its name."""
     for name, path in logs:
-        if lines is None:
+        if not context.options.json:
             console.result(f"==> {name} <==")
-        _copy(path, 0, None if lines is None else _Lines(run_id=name))
+        _copy(path, 0, _Lines(run_id=name) if context.options.json else None)
+        _show_scheduler(context, name)
     return 0
+
+
+def _show_scheduler(context: Context, run_id: str) -> None:
+    """Show what the scheduler itself wrote about the run: notes, since it is not the job's output."""
+    from bareboat import registry
+    from bareboat.runs import submission
+
+    made = submission.read(context.store, run_id)
+    for path in submission.scheduler_logs(context.store, made):
+        try:
+            data = untrusted.read_tail(path, limit=_MOST_SCHEDULER_BYTES)
+        except OSError as error:
+            raise directory.damaged(path, error) from None
+        for line in data.decode(errors="replace").splitlines():
+            if line.strip():
+                console.note(f"from {registry.scheduler(made.scheduler).TITLE}: {one_line(line)}")
 
 
 def _follow(context: Context, run_id: str, paths: Sequence[Path], rank: int | None = None) -> int:
@@ -143,6 +163,8 @@ def copy_until_over(context: Context, run_id: str, paths: Sequence[Path], rank: 
         for path in paths:
             position[path] = _copy(path, position[path], lines[path], to_end=over)
         if over:
+            if rank is None:
+                _show_scheduler(context, run_id)
             return 0
         if position == before and time.monotonic() - asked > _ASK_S:
             asked = time.monotonic()
@@ -155,7 +177,7 @@ def copy_until_over(context: Context, run_id: str, paths: Sequence[Path], rank: 
                 over = status.over
                 if not any(os.path.lexists(path) for path in paths):
                     reason = f" ({status.reason})" if status.reason else ""
-                    context.progress.say(f"{run_id} {status.state.value}{reason}")
+                    context.progress.say_state(f"{run_id} {status.state.value}{reason}")
         if position != before:
             context.progress.end()
         time.sleep(0 if over else _POLL_S)
@@ -172,7 +194,7 @@ def _copy(path: Path, position: int, lines: _Lines | None, *, to_end: bool = Tru
         raise directory.damaged(path, error) from None
     with stream:
         if os.fstat(stream.fileno()).st_size < position:
-            position = 0  # the job restarted and so did its log
+            position = 0  # somebody emptied it
         stream.seek(position)
         while data := _read(stream, path):
             position += len(data)

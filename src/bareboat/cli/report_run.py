@@ -310,6 +310,9 @@ def _outputs(store: Store, status: Status) -> list[tuple[str, str]]:
 
     made = status.submission
     found = [("The end of the output", _tail(submission.output_log(store, made.run_id), _TAIL_BYTES))]
+    found += [
+        ("From the scheduler", _tail(path, _TAIL_BYTES)) for path in submission.scheduler_logs(store, made)
+    ]
     for rank in range(min(made.world_size, _MOST_TAILS) if made.world_size > 1 else 0):
         out, err = output.of_rank(store, made, rank)
         for path, what in ((out, "output"), (err, "error output")):

@@ -51,7 +51,7 @@ def until_over(context: Context, run_id: str) -> int:
         if status.over:
             return
         reason = f" ({status.reason})" if status.reason else ""
-        context.progress.say(f"{run_id} {status.state.value}{reason}")
+        context.progress.say_state(f"{run_id} {status.state.value}{reason}")
 
     try:
         with submission.going_on(run_id):

@@ -24,7 +24,7 @@ class JobState(StrEnum):
     #: It waited for a job that failed, and will never start.
     DEPENDENCY = "dependency failed"
     UNKNOWN = "unknown"
-    #: A run on this machine whose end nobody recorded.
+    #: A run whose end nobody recorded: on this machine, or a job that the scheduler does not know any more.
     LOST = "lost"
 
     @property

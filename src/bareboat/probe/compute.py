@@ -210,7 +210,7 @@ def _submit(scheduler: Scheduler, job: Job, login: Site, folder: Path) -> str:
     text = "\n".join(["#!/usr/bin/env bash", *scheduler.directives(small, login), body])
     script = folder / "look.sh"
     script.write_bytes(os.fsencode(text))
-    argv = scheduler.submit(str(script), str(folder / "output.log"))
+    argv = scheduler.submit(str(script), scheduler.log_pattern(str(folder / "output.log")))
     return scheduler.job_id(creation.submit_by(argv, text if scheduler.SUBMITS_STDIN else None, small))
 
 

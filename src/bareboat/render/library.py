@@ -40,6 +40,8 @@ def of_job(plan: Plan, scheduler: Scheduler, features: Features) -> Library:
         subjects.append("local_run")
     if plan.executable is not UNSET or plan.job.environment_from:
         subjects.append("requirements")
+    if plan.job.environment_from and not scheduler.IS_LOCAL:
+        subjects.append("environment")
     if plan.start is Start.RANKS:
         subjects.append("ranks")
     elif plan.start is Start.PROGRAM:
@@ -81,7 +83,7 @@ def of_shell(plan: Plan, features: Features) -> Library:
 
 def of_allocation(scheduler: Scheduler) -> Library:
     """For the script of a study's job."""
-    return _assembled(("common", "begin", "allocation"), scheduler.snippet(), {})
+    return _assembled(("common", "begin", "environment", "allocation"), scheduler.snippet(), {})
 
 
 def _assembled(subjects: Sequence[str], more: str, texts: Mapping[str, str]) -> Library:

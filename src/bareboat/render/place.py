@@ -14,14 +14,15 @@ from bareboat.schedulers import Scheduler
 class Place(NamedTuple):
     """Where a run is kept: its name and its directory, with `control` for the script and `ranks` for
     containers. A script without a place makes a directory itself. For a sweep it is the directory of the
-    points' directories."""
+    points' directories. `log`: the script itself writes the run's log, not who starts it."""
 
     run_id: str
     folder: str
+    log: bool = True
 
 
 #: For a script that is started repeatedly, as in a study: its arguments are the run's name and directory.
-GIVEN = Place("", "")
+GIVEN = Place("", "", log=False)
 
 
 def run_name(plan: Plan) -> str:

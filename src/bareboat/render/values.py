@@ -35,8 +35,8 @@ def features(plan: Plan, scheduler: Scheduler, place: Place | None) -> Features:
     found = {
         "delivery": plan.delivery is not UNSET,
         "environment_from": bool(job.environment_from),
-        "hand_on": bool(job.environment_from) and "hand_on" in scheduler.snippet(),
         "interface": "BAREBOAT_INTERFACE" in plan.prelude + words.text_of(plan.command),
+        "log": not scheduler.IS_LOCAL and (job.sweep is not UNSET or (place is not None and place.log)),
         "meter": place == GIVEN,
         "modules": bool(job.modules),
         "mpi_check": plan.mpi_check is not None,
@@ -118,15 +118,14 @@ def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None) -> Iterator[
         yield from words.values(warning_after_s=warning_s)
     if _notifies(plan):
         assert isinstance(job.notify, tuple)
-        points = 0 if job.sweep is UNSET else len(job.sweep.points)
-        yield from words.values(
-            notification=job.notify, notification_folder=job.workdir or "", notification_points=points
-        )
+        yield from words.values(notification=job.notify, notification_folder=job.workdir or "")
     if plan.fabric is not UNSET and _looks(plan.fabric):
         yield from _fabric(plan, plan.fabric)
     number = scheduler.JOB_ID
     if job.sweep is not UNSET:
-        yield from words.values(sweep_name=place.run_id if place else run_name(plan))
+        yield from words.values(
+            sweep_name=place.run_id if place else run_name(plan), sweep_points=len(job.sweep.points)
+        )
         number = scheduler.ARRAY.job_id
     yield from (f"BAREBOAT_NODES={job.topology.nodes}", f"BAREBOAT_JOB={number}")
 

@@ -20,8 +20,9 @@ class Evidence:
     """The known facts about a run that ended with an exit code other than 0.
 
     `code`: the exit code; `left`: the job script wrote it. `entry`: the scheduler's report. `log`: the end of
-    the output. `cancelled`, `timed_out`: by Bareboat. `began`: the script was started; `starts`: how often.
-    `ran_s`: duration of the last start, in seconds. `hang`: the watchdog's finding.
+    the output; `scheduler_log`: of what the scheduler itself wrote. `cancelled`, `timed_out`: by Bareboat.
+    `began`: the script was started; `starts`: how often. `ran_s`: duration of the last start, in seconds.
+    `hang`: the watchdog's finding.
     """
 
     scheduler: Scheduler
@@ -29,6 +30,7 @@ class Evidence:
     left: bool
     entry: QueueEntry | None = None
     log: str = ""
+    scheduler_log: str = ""
     cancelled: bool = False
     timed_out: bool = False
     began: bool = True
@@ -65,6 +67,8 @@ _SAYS = (
         re.compile(r"^MemoryError\b|Cannot allocate memory|can't allocate memory|^Out of memory!"),
     ),
 )
+#: The line with which the job script begins a later start.
+_START = r"bareboat: start \d+ on \S+$"
 #: The number of last lines searched for a reason.
 _LAST_LINES = 5
 #: Exit codes of the job script -> their meaning.
@@ -138,11 +142,7 @@ def _state(cause: Cause, evidence: Evidence) -> JobState:
 
 def _mark(evidence: Evidence) -> tuple[Cause, str] | None:
     """The scheduler's line about why it ended the job's last start."""
-    lines = evidence.log.splitlines()
-    if evidence.starts > 1:
-        notice = evidence.scheduler.RESTART
-        old = [number for number, line in enumerate(lines) if notice and re.match(notice, line)]
-        lines = lines[old[-1] + 1 :] if old else []
+    lines = [*_of_last_start(evidence, evidence.scheduler_log), *_of_last_start(evidence, evidence.log)]
     found: list[tuple[Cause, str]] = []
     for line in lines:
         for mark in evidence.scheduler.MARKS:
@@ -152,6 +152,17 @@ def _mark(evidence: Evidence) -> tuple[Cause, str] | None:
     reasons = [each for each in found if each[0] is not Cause.CANCELLED]
     # The first of several lines has the numbers.
     return next((each for each in reasons if each[0] is reasons[-1][0]), None)
+
+
+def _of_last_start(evidence: Evidence, log: str) -> list[str]:
+    """The lines of a log about the last start, below the line in which the script or the scheduler announces
+    it."""
+    lines = log.splitlines()
+    if evidence.starts == 1:
+        return lines
+    notices = [_START, *filter(None, (evidence.scheduler.RESTART,))]
+    old = [number for number, line in enumerate(lines) if any(re.match(each, line) for each in notices)]
+    return lines[old[-1] + 1 :] if old else []
 
 
 def _script(evidence: Evidence) -> tuple[Cause, str] | None:

@@ -13,7 +13,7 @@ from msgspec import UNSET
 
 from bareboat import registry, render
 from bareboat.model import Job, Outcome, Plan, Site, Submission, sweep
-from bareboat.runs import directory, mpi_checks, provenance, sweeps
+from bareboat.runs import directory, environment, mpi_checks, provenance, sweeps
 from bareboat.runs.submission import (
     NOTICE_S,
     SHELL,
@@ -21,7 +21,7 @@ from bareboat.runs.submission import (
     control_folder,
     going_on,
     is_job_id,
-    output_log,
+    scheduler_log,
 )
 from bareboat.schedulers import CLUSTER, Scheduler, inherited
 from bareboat.schedulers.requests import job_name
@@ -56,11 +56,11 @@ def _submit_sweep(store: Store, scheduler: Scheduler, plan: Plan, site: Site) ->
     if scheduler.has_arrays(site):
         return _submit_script(store, scheduler, plan, made, script)
     for index, point in enumerate(sweeps.points(store, run_id)):
-        log = str(output_log(store, point))
+        pattern = scheduler.log_pattern(str(scheduler_log(store, point)))
         try:
             with execute.interrupts_held(), store.guarded():
                 store.run(point).mkdir(parents=True)
-                job_id = give_to(scheduler, plan.job, script, log, point)
+                job_id = give_to(scheduler, plan.job, script, pattern, point)
                 own = msgspec.structs.replace(made, run_id=point, points=0, job_id=job_id)
                 keep_job_id(store, scheduler, own)
         except (KeyboardInterrupt, Terminated):
@@ -118,8 +118,12 @@ def make_sweep(store: Store, plan: Plan, site: Site, *, unkept: tuple[str, ...] 
 def _write(store: Store, plan: Plan, site: Site, made: Submission, scripts: Path) -> None:
     """Write what a run and a sweep have alike; their scripts into the directory `scripts`."""
     folder = store.run(made.run_id)
-    for name, text in render.scripts(plan, render.Place(made.run_id, str(folder))):
+    # In the job in which Bareboat runs, what the script prints is shown.
+    is_submitted = not made.supervisor and made.job_id is None
+    for name, text in render.scripts(plan, render.Place(made.run_id, str(folder), log=is_submitted)):
         store.write(scripts / name, os.fsencode(text))
+    if not made.supervisor:
+        environment.write(store, scripts, plan.job.environment_from)
     _write_shell(store, plan, scripts)
     store.write(folder / "plan.json", codec.to_json(render.shown(plan)))
     provenance.keep(store, made.run_id, plan.job, site)
@@ -168,7 +172,9 @@ def _submit_script(
     # A stop in between would lose the ID of a queued job.
     with going_on(run_id), execute.interrupts_held():
         try:
-            job_id = give_to(scheduler, plan.job, script, str(output_log(store, run_id)))
+            path = str(scheduler_log(store, run_id))
+            pattern = scheduler.log_pattern(path, is_array=submission.points > 0)
+            job_id = give_to(scheduler, plan.job, script, pattern)
         except PlanError:
             store.discard(store.run(run_id))
             raise
@@ -183,7 +189,8 @@ def _submit_script(
 
 
 def give_to(scheduler: Scheduler, job: Job, script: Path, log: str, *arguments: str) -> str:
-    """Submit the script with these arguments; return the job ID. Raises PlanError for a refusal."""
+    """Submit the script with these arguments; return the job ID. `log`: for what the scheduler writes. Raises
+    PlanError for a refusal."""
     argv = (*scheduler.submit(str(script), log), *arguments)
     stdin = script.read_text(errors="surrogateescape") if scheduler.SUBMITS_STDIN else None
     try:
@@ -204,9 +211,10 @@ def give_to(scheduler: Scheduler, job: Job, script: Path, log: str, *arguments: 
 
 def submit_by(argv: Sequence[str], stdin: str | None, job: Job, *, folder: str | None = None) -> Outcome:
     """Run a submit command, which may take long, and may leave the job itself behind. It sees nothing of the
-    allocation in which this process may run."""
+    allocation in which this process may run, and no value that the job reads from its own file."""
+    variables = inherited.for_submission(os.environ, job.scheduling)
     return execute.run(
-        argv, environment=inherited.for_submission(os.environ, job.scheduling), stdin=stdin,
+        argv, environment={n: v for n, v in variables.items() if n not in job.environment_from}, stdin=stdin,
         timeout_s=execute.patience(_SUBMISSION_S), notice_s=NOTICE_S, folder=folder, may_leave=True,
     )  # fmt: skip
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from bareboat import registry
 from bareboat.model import JobState, Submission
-from bareboat.runs import clusters, directory, supervisor
+from bareboat.runs import clusters, directory, environment, supervisor
 from bareboat.runs.state import Status, job_id_now, look
 from bareboat.runs.submission import SHELL, cancel_by, read
 from bareboat.runs.supervisor import Presence
@@ -132,6 +132,7 @@ def cancel(store: Store, run_id: str) -> None:
         if not status.over:
             (store.run(run_id) / "cancelled").unlink(missing_ok=True)
             raise ToolError(f"{outcome.argv[0]} did not cancel job {job_id}", context=output_tail(outcome))
+    environment.remove(store, directory.control(store.run(run_id)))
 
 
 def _cancel_here(store: Store, status: Status) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from bareboat.model import JobState
-from bareboat.runs import sweeps
+from bareboat.runs import directory, environment, sweeps
 from bareboat_base.errors import BareboatError, StoreError, UsageError
 from bareboat_base.files import ownership
 from bareboat_images.store import Store
@@ -54,6 +56,23 @@ def older_than(store: Store, days: float) -> list[str]:
                 continue
             found.append(name)
     return found
+
+
+def remove_values(store: Store) -> None:
+    """Remove the values of `environment_from` that jobs left behind which ended without their script, or
+    never started."""
+    for name in store.runs():
+        folder = store.run(name)
+        jobs: dict[str, tuple[Path, ...]] = {name: (folder, folder / directory.CONTROL)}
+        for point in folder.glob("points/*/submission.json"):  # of a study
+            jobs[f"{name}.{point.parent.name}"] = (point.parent / directory.CONTROL,)
+        left = [
+            job
+            for job, places in jobs.items()
+            if any(os.path.lexists(place / environment.FILE) for place in places)
+        ]
+        with contextlib.suppress(BareboatError):  # a damaged run
+            sweeps.look(store, left, must_answer=False)  # removes those of jobs that are over
 
 
 def newest_change(store: Store, name: str) -> float:

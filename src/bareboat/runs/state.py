@@ -5,6 +5,7 @@ The scheduler is asked only while there is no exit code, and explains a missing 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import re
@@ -17,9 +18,9 @@ from bareboat import registry
 from bareboat.hostlist import shortened
 from bareboat.model import End, JobStart, JobState, QueueEntry, Record, Straggler, Submission
 from bareboat.model.end import HUNG
-from bareboat.runs import causes, clusters, directory, supervisor
+from bareboat.runs import causes, clusters, directory, environment, supervisor
 from bareboat.runs.progress import look_for_straggler
-from bareboat.runs.submission import control_folder, is_job_id, output_log, read
+from bareboat.runs.submission import control_folder, is_job_id, output_log, read, scheduler_logs
 from bareboat.runs.supervisor import Presence
 from bareboat.schedulers.tool_output import odd_lines
 from bareboat_base import codec, execute
@@ -125,6 +126,9 @@ def look(store: Store, run_ids: Sequence[str], *, must_answer: bool = True) -> l
                 found[submission.run_id] = _explained(store, submission, entry)
             except StoreError as error:
                 found[submission.run_id] = _damaged(submission, error)
+    for run_id, status in found.items():
+        if status.over and not status.submission.supervisor:
+            environment.remove(store, control_folder(store, run_id))
     return [found[run_id] for run_id in run_ids]
 
 
@@ -331,7 +335,9 @@ def _explained(store: Store, submission: Submission, entry: QueueEntry | None) -
         )  # fmt: skip
     folder = store.run(submission.run_id)
     cancelled = os.path.lexists(folder / "cancelled")
-    deadline = time.monotonic() + (_SETTLE_S if (entry is not None or cancelled) and began else 0.0)
+    is_gone = entry is not None and entry.state is JobState.LOST
+    is_late = began and (entry is not None or cancelled)
+    deadline = time.monotonic() + (_SETTLE_S if is_late or is_gone else 0.0)
     while (status := from_files(store, submission)) is None and time.monotonic() < deadline:
         time.sleep(0.2)
     if status is not None:
@@ -343,7 +349,7 @@ def _explained(store: Store, submission: Submission, entry: QueueEntry | None) -
         return Status(
             submission=submission, state=JobState.UNKNOWN, exit_code=None, starts=began, reason=reason
         )
-    if cancelled and (entry is None or entry.state is JobState.COMPLETED):
+    if cancelled and (entry is None or entry.state in (JobState.COMPLETED, JobState.LOST)):
         # Some forget a job that never ran, others report it as completed.
         entry = QueueEntry(job_id="", state=JobState.CANCELLED)
     assert entry is not None
@@ -354,6 +360,8 @@ def _explained(store: Store, submission: Submission, entry: QueueEntry | None) -
         code = CODES[JobState.CANCELLED]  # whichever signal the scheduler used
     ended_at = int(time.time())
     end = find_end(store, submission, code, ended_at, began, entry=entry, left=False)
+    if is_gone and not cancelled:  # only the files of the run tell why
+        code = CODES.get(end.state, 1)
     store.write(folder / "end.json", codec.to_json(end))
     store.write(folder / "exit_code", f"{code} {ended_at}\n".encode())
     return Status(
@@ -400,10 +408,7 @@ def find_end(
 ) -> End:
     """`timed_out`: Bareboat ended the run at its time limit."""
     run_id = submission.run_id
-    try:
-        log = untrusted.read_tail(output_log(store, run_id), limit=_LOG_BYTES).decode(errors="replace")
-    except OSError:  # missing, or replaced by the job
-        log = ""
+    log = _tail(output_log(store, run_id))
     end = causes.find(
         causes.Evidence(
             scheduler=registry.scheduler(submission.scheduler),
@@ -411,6 +416,7 @@ def find_end(
             left=left,
             entry=entry if entry is not None and entry.state.over else None,
             log=log,
+            scheduler_log=_tail(*scheduler_logs(store, submission)),
             cancelled=os.path.lexists(store.run(run_id) / "cancelled"),
             timed_out=timed_out,
             began=bool(began),
@@ -423,3 +429,12 @@ def find_end(
     )
     assert end is not None  # the code is not 0
     return end
+
+
+def _tail(*paths: Path) -> str:
+    """The end of logs, one after another, without those that are missing or were replaced by the job."""
+    found = []
+    for path in paths:
+        with contextlib.suppress(OSError):
+            found.append(untrusted.read_tail(path, limit=_LOG_BYTES).decode(errors="replace"))
+    return "\n".join(found)

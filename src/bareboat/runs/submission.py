@@ -3,11 +3,13 @@
 A run's directory is authoritative: `control` is written by the job script on the compute nodes.
 
     submission.json   what was submitted, and to which scheduler       output.log  what the job printed
+    scheduler.log     what the scheduler wrote; scheduler.log.*  the same of the elements of an array
     cancelled         Bareboat cancelled it                     end.json    the cause of a failed run's end
     control/          job.sh     the script                   exit_code   CODE EPOCH
                       lib-*.sh   its library of functions
                       rung.N.sh  read when the MPI check fails: the next way to start the ranks
                       starts     one line per start: EPOCH NODE JOB-ID
+                      environment  values of environment_from (`runs.environment`)
     ranks/            what containers write
 """
 
@@ -46,6 +48,21 @@ def control_folder(store: Store, run_id: str) -> Path:
 
 def output_log(store: Store, run_id: str) -> Path:
     return store.run(run_id) / "output.log"
+
+
+def scheduler_log(store: Store, run_id: str) -> Path:
+    return store.run(run_id) / "scheduler.log"
+
+
+def scheduler_logs(store: Store, made: Submission) -> list[Path]:
+    """The files with what the scheduler itself wrote about a run; of a point, also as an element of an
+    array."""
+    found = [scheduler_log(store, made.run_id)]
+    name, _, number = made.run_id.rpartition(".")
+    if not made.supervisor and number.isdecimal() and store.run(made.run_id).parent.name == "points":
+        whole = str(scheduler_log(store, name))
+        found += map(Path, registry.scheduler(made.scheduler).element_logs(whole, int(number)))
+    return [path for path in found if os.path.lexists(path)]
 
 
 def cancel_by(argv: Sequence[str]) -> Outcome:

@@ -17,7 +17,7 @@ from pathlib import Path
 from bareboat import registry
 from bareboat.model import JobState, Record
 from bareboat.model.sweep import Sweep
-from bareboat.runs import clusters, directory, interaction, records, state, submission
+from bareboat.runs import clusters, directory, environment, interaction, records, state, submission
 from bareboat.runs.state import Status
 from bareboat.schedulers.tool_output import output_tail
 from bareboat_base.errors import StoreError, ToolError
@@ -69,6 +69,9 @@ def look(store: Store, run_ids: Sequence[str], *, must_answer: bool = True) -> l
             damaged[run_id] = state.unreadable(run_id, error)
     each = list(dict.fromkeys(point for names in wanted.values() for point in names))
     found = dict(zip(each, state.look(store, each, must_answer=must_answer), strict=True))
+    for run_id, names in wanted.items():
+        if names and names != [run_id] and all(found[name].over for name in names):
+            environment.remove(store, store.run(run_id))
     return [
         damaged[run_id]
         if run_id in damaged
@@ -155,6 +158,7 @@ def cancel(store: Store, run_id: str) -> None:
         # Without any, the array's job ID is unknown: the first point reports that.
         for name in own or [f"{run_id}.0"]:
             interaction.cancel(store, name)
+        environment.remove(store, store.run(run_id))
         return
     clusters.check(made)
     scheduler = registry.scheduler(made.scheduler)
@@ -175,9 +179,14 @@ def cancel(store: Store, run_id: str) -> None:
             raise ToolError(
                 f"{outcome.argv[0]} did not cancel job {made.job_id}", context=output_tail(outcome)
             )
+    environment.remove(store, store.run(run_id))
 
 
 def logs(store: Store, run_id: str) -> list[tuple[str, Path]]:
-    """The output of each point that printed something."""
+    """The output of each point that printed something, or of which the scheduler wrote something."""
     found = [(name, submission.output_log(store, name)) for name in points(store, run_id)]
-    return [(name, path) for name, path in found if os.path.lexists(path)]
+    return [
+        (name, path)
+        for name, path in found
+        if os.path.lexists(path) or submission.scheduler_logs(store, submission.read(store, name))
+    ]

@@ -219,7 +219,17 @@ class Scheduler(Backend):
 
     @abstractmethod
     def submit(self, script: str, log: str) -> tuple[str, ...]:
-        """The command that submits the script; its output goes to the log."""
+        """The command that submits the script. `log`: where the scheduler writes what it prints itself, and
+        what the script prints before it opens its own log; by `log_pattern`."""
+
+    def log_pattern(self, path: str, *, is_array: bool = False) -> str:
+        """A path in the form that the scheduler takes for the log of a job; with `is_array`, one for each of
+        its elements, by `element_logs`."""
+        return path
+
+    def element_logs(self, path: str, index: int) -> tuple[str, ...]:
+        """The files that an array's element, counted from 0, may have for a log with this path."""
+        return ()
 
     @abstractmethod
     def job_id(self, outcome: Outcome) -> str:

@@ -1,32 +1,69 @@
 # shellcheck shell=bash disable=SC2034,SC2154
 # A command on every node, where nodes are reached one by one.
-# Expects: $hosts, $features; on_host of the scheduler.
+# Expects: $hosts, $BAREBOAT_CONTROL; on_host of the scheduler.
+
+# Seconds for a node's part after SIGTERM: 23 until SIGKILL, and the way of the signal's file to the node. What
+# started it there may wait for a dead node for hours.
+ends_within_s=60
 
 on_each_node() {
-  local script=$1 how=$2 number code=0 status children=()
+  local script=$1 how=$2 number status ended code=0 deadline='' children=()
   shift 2
+  exec {ended}<> <(:) # each part's number and exit code
   for number in "${!hosts[@]}"; do
     (
       exec < /dev/null
       if [ "$number" -eq 0 ]; then
         bash "$script" "$how" 0 "$@"
       else
-        ! has hand_on || exec < <(hand_on)
         on_host "${hosts[number]}" bash "$script" "$how" "$number" "$@"
       fi
-      status=$?
-      [ "$status" -eq 0 ] || pass_on TERM # otherwise the others would wait for this node forever
-      exit "$status"
+      echo "$number $?" >&"$ended"
     ) &
-    children+=("$!")
+    children[number]=$!
   done
-  for number in "${children[@]}"; do
-    wait "$number" || {
-      status=$?
-      [ "$code" -ne 0 ] || code=$status
-    }
+  while [ "${#children[@]}" -gt 0 ] && [ "$SECONDS" -lt "${deadline:-$((SECONDS + 1))}" ]; do
+    read_end || continue
+    unset "children[number]"
+    [ "$status" -ne 0 ] || continue
+    [ "$how" != --node ] || ! is_lost "$number" || echo "${hosts[number]}" >> "$BAREBOAT_CONTROL/lost"
+    [ "$code" -eq 0 ] || continue
+    code=$status deadline=$((SECONDS + ends_within_s))
+    pass_on TERM # otherwise the others would wait for this node forever
+  done
+  exec {ended}>&-
+  for number in "${!children[@]}"; do
+    [ "$how" != --node ] || echo "${hosts[number]}" >> "$BAREBOAT_CONTROL/lost"
+    end_tree "${children[number]}"
   done
   return "$code"
+}
+
+read_end() { # of the next part that ends: $number and $status. Fails after two seconds without one
+  local other
+  read -r -t 2 -u "$ended" number status && return 0
+  for other in "${!children[@]}"; do # one that was killed reports nothing
+    kill -0 "${children[other]}" 2> /dev/null && continue
+    read -r -t 0.2 -u "$ended" number status || number=$other status=137
+    return 0
+  done
+  return 1
+}
+
+is_lost() { # $1: a node whose part began and did not come to its end. Its files may appear late
+  local file=$BAREBOAT_CONTROL/ends.$1 looks
+  for ((looks = 0; looks < 25; looks++)); do
+    [ -e "$file" ] && [ ! -s "$file" ] || return 1
+    sleep 0.2
+    : > "$BAREBOAT_CONTROL/look" && rm "$BAREBOAT_CONTROL/look"
+  done
+}
+
+end_tree() { # $1: a process; it and all below it
+  local below
+  read -r below 2> /dev/null < "/proc/$1/task/$1/children"
+  kill -KILL "$1" 2> /dev/null
+  for below in $below; do end_tree "$below"; done
 }
 
 pass_on() { echo "$1" >> "$BAREBOAT_CONTROL/signals"; }

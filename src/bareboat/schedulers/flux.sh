@@ -13,7 +13,7 @@ on_each_node() {
 
 # The job is a Flux of its own, which ends with it: its parent queues the job again.
 again() { # $@: the script's own arguments; a point of a sweep is a job of its own, and they identify it
-  flux --parent batch --output="${BAREBOAT_CONTROL%/*}/output.log" "$script" "$@"
+  flux --parent batch --output="${BAREBOAT_CONTROL%/*}/scheduler.log" "$script" "$@"
 }
 
 on_host() { # $1: the node; the rest is the command

@@ -164,16 +164,6 @@ class GridEngine(Scheduler):
                 )
         return None
 
-    def warnings(self, job: Job, site: Site) -> tuple[str, ...]:
-        found = super().warnings(job, site)
-        if not job.environment_from:
-            return found
-        names = ", ".join(job.environment_from)
-        return (
-            *found,
-            f"Grid Engine shows the values of {names} to every user while the job exists (qstat -j)",
-        )
-
     def directives(self, job: Job, site: Site) -> tuple[str, ...]:
         scheduling = job.scheduling
         facts = site.scheduler(self.NAME)
@@ -198,8 +188,6 @@ class GridEngine(Scheduler):
         ):
             if value is not None:
                 options.append(f"{flag} {value}")
-        if job.environment_from:  # with their values where qsub is called
-            options.append("-v " + ",".join(job.environment_from))
         if scheduling.after:
             options.append("-hold_jid " + ",".join(scheduling.after))
         if (address := mail_to(job)) is not None:
@@ -214,6 +202,12 @@ class GridEngine(Scheduler):
 
     def submit(self, script: str, log: str) -> tuple[str, ...]:
         return ("qsub", "-terse", "-o", log, script)
+
+    def log_pattern(self, path: str, *, is_array: bool = False) -> str:
+        return f"{path}.$TASK_ID" if is_array else path
+
+    def element_logs(self, path: str, index: int) -> tuple[str, ...]:
+        return (f"{path}.{index + 1}",)
 
     def job_id(self, outcome: Outcome) -> str:
         if not outcome.ok:

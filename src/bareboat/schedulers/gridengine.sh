@@ -22,7 +22,7 @@ again() { # prints the ID under which the job, or the array's element, continues
   set -- -hold_jid "$JOB_ID"
   # An element does not wait for this job either: that would be for all elements.
   [ "${element:-undefined}" = undefined ] || set -- -t "$element"
-  if number=$(qsub -terse "$@" -o "${BAREBOAT_CONTROL%/*}/output.log" "$script"); then
+  if number=$(qsub -terse "$@" -o "${BAREBOAT_CONTROL%/*}/scheduler.log" "$script"); then
     [ "$1" = -hold_jid ] || number=${number%%.*}.$element
     echo "$number"
   else

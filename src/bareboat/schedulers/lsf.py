@@ -173,6 +173,12 @@ class LSF(Scheduler):
     def submit(self, script: str, log: str) -> tuple[str, ...]:
         return ("bsub", "-o", log)
 
+    def log_pattern(self, path: str, *, is_array: bool = False) -> str:
+        return f"{path}.%I" if is_array else path
+
+    def element_logs(self, path: str, index: int) -> tuple[str, ...]:
+        return (f"{path}.{index + 1}",)
+
     def job_id(self, outcome: Outcome) -> str:
         if not outcome.ok:
             raise PlanError("LSF rejected the job", context=output_tail(outcome), remedy="bqueues")

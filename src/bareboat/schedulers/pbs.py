@@ -173,10 +173,7 @@ class PBS(Scheduler):
         found = super().warnings(job, site)
         if job.sweep is not UNSET and not job.scheduling.requeue and self._flavour_at(site) == "pro":
             found += ("PBS accepts only sweeps with requeue = true: a point that loses its node runs again",)
-        if not job.environment_from or self._flavour_at(site) == "front":
-            return found
-        names = ", ".join(job.environment_from)
-        return (*found, f"PBS may show the values of {names} to other users while the job exists (qstat -f)")
+        return found
 
     def directives(self, job: Job, site: Site) -> tuple[str, ...]:
         flavour = self._flavour_at(site)
@@ -207,8 +204,6 @@ class PBS(Scheduler):
         if (address := mail_to(job)) is not None:
             options.append("-m ae")
             options += [f"-M {address}"] if address else []
-        if job.environment_from and flavour != "front":  # sbatch, which it calls, passes everything on
-            options.append("-v " + ",".join(job.environment_from))
         if flavour != "front":
             # Professional accepts only arrays that may run again.
             again = scheduling.requeue or (flavour == "pro" and elements is not None)
@@ -221,6 +216,13 @@ class PBS(Scheduler):
     def submit(self, script: str, log: str) -> tuple[str, ...]:
         return ("qsub", "-j", "oe", "-o", log, script)  # Slurm's front end ignores -j in #PBS lines
 
+    def log_pattern(self, path: str, *, is_array: bool = False) -> str:
+        return f"{path}.^array_index^" if is_array else path
+
+    def element_logs(self, path: str, index: int) -> tuple[str, ...]:
+        # Torque does not replace the pattern, and adds the number.
+        return (f"{path}.{index}", f"{path}.^array_index^-{index}")
+
     def job_id(self, outcome: Outcome) -> str:
         if not outcome.ok:
             raise rejected(self.TITLE, outcome, _REJECTIONS)
@@ -232,7 +234,18 @@ class PBS(Scheduler):
         # 17[3].server: an element; -t with the array's own ID reports all of them.
         asked = dict.fromkeys(re.sub(r"\[\d+\]", "[]", job_id) for job_id in job_ids)
         apart = ("-t",) if any("[]" in number for number in asked) else ()
-        live = Query(("qstat", *apart, "-f", *asked), _entries, _odd)
+
+        def now(outcome: Outcome) -> tuple[QueueEntry, ...]:
+            # Without a history, which is the default of OpenPBS, the server forgets a job at its end.
+            gone = {_number(name) for name in re.findall(_UNKNOWN, outcome.stdout + outcome.stderr)}
+            lost = [
+                QueueEntry(job_id=job_id, state=JobState.LOST, reason="it keeps no history of ended jobs")
+                for job_id in job_ids
+                if _number(job_id) in gone
+            ]
+            return (*_entries(outcome), *lost)
+
+        live = Query(("qstat", *apart, "-f", *asked), now, _odd)
         if not any("." in number for number in asked):  # of Slurm's front end, whose qstat has no -x
             return (live,)
         return live, Query(("qstat", "-x", *apart, "-f", *asked), _entries)
@@ -369,8 +382,15 @@ def _resources_pro(job: Job) -> Iterator[str]:
     yield "-l place=scatter" + (":excl" if job.scheduling.exclusive else "")
 
 
+#: A server's message about a job that it does not know; about one that has ended, it says so.
+_UNKNOWN = r"Unknown Job Id(?: Error)? (\d[\w\[\].-]{0,250})"
 #: The servers' messages about unknown jobs.
 _FORGOTTEN = r"unknown job|has finished|not found|no such job"
+
+
+def _number(job_id: str) -> str:
+    """The number of a job or of an element's array, without the server."""
+    return re.sub(r"\[\d*\]", "[]", job_id.partition(".")[0])
 
 
 def _odd(outcome: Outcome) -> list[str]:

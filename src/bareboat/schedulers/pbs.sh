@@ -10,18 +10,55 @@ hosts() {
   fi
 }
 
+# A job's PATH has PBS's commands only where the site's login scripts add them.
+begin_scheduler() {
+  local conf=${PBS_CONF_FILE:-/etc/pbs.conf} line
+  command -v qsub > /dev/null || [ ! -r "$conf" ] || while IFS= read -r line; do
+    [[ $line != PBS_EXEC=* ]] || PATH+=:${line#*=}/bin
+  done < "$conf"
+}
+
 on_host() { # $1: the node; the rest is the command
   local host=$1
   shift
   if [ -n "${SLURM_JOB_ID:-}" ]; then
     srun --nodes=1 --ntasks=1 --nodelist="$host" --overlap --mpi=none "$@"
   elif command -v pbs_tmrsh > /dev/null; then
-    pbs_tmrsh "$host" "$@"
+    as_task pbs_tmrsh "$host" -- "$@"
   elif command -v pbsdsh > /dev/null; then
-    pbsdsh -h "$host" "$@"
+    as_task pbsdsh -h "$host" -- "$@"
   else
     ssh -o BatchMode=yes "$host" "$(printf '%q ' "$@")"
   fi
+}
+
+# PBS keeps the output of a task on another node until the job's end, for its own file. The task of a run writes
+# it to a file, which is copied to the log as it grows.
+as_task() { # $@: the words that start a task on a node, --, and its command
+  local starter=() file task status said line position=0
+  while [ "$1" != -- ]; do
+    starter+=("$1")
+    shift
+  done
+  shift
+  if [ -z "${BAREBOAT_CONTROL:-}" ]; then # what a launcher started there sends the output of ranks itself
+    "${starter[@]}" "$@"
+    return "$?"
+  fi
+  file=$BAREBOAT_CONTROL/said.$BASHPID
+  : > "$file" && exec {said}< "$file" || return 3
+  # shellcheck disable=SC2016
+  "${starter[@]}" bash -c 'exec >> "$0" 2>&1 && exec "$@"' "$file" "$@" &
+  task=$!
+  tail -c +1 -f -s 0.5 --pid="$task" <&"$said"
+  wait "$task"
+  status=$?
+  # A network file system shows all of it to those who open it now.
+  while read -r line; do [[ $line != pos:* ]] || position=${line#*:}; done < "/proc/$BASHPID/fdinfo/$said"
+  tail -c "+$((position + 1))" "$file"
+  exec {said}<&-
+  rm -f "$file"
+  return "$status"
 }
 
 again() { # prints the ID under which the job, or the array's element, continues
@@ -35,7 +72,7 @@ again() { # prints the ID under which the job, or the array's element, continues
     [ -z "$index" ] || set -- -t "$index"
     # Professional accepts no array of one element, except by a step that leaves one.
     [ -z "${PBS_ARRAY_INDEX:-}" ] || set -- -J "$index-$((index + 1)):2"
-    number=$(qsub -j oe -o "${BAREBOAT_CONTROL%/*}/output.log" "$@" "$script") &&
+    number=$(qsub -j oe -o "${BAREBOAT_CONTROL%/*}/scheduler.log" "$@" "$script") &&
       echo "${number/\[\]/[$index]}"
   fi
 }

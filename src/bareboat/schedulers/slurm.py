@@ -195,14 +195,18 @@ class Slurm(Scheduler):
         if scheduling.warning_s:
             options.append(f"--signal=B:USR1@{scheduling.warning_s}")  # B: to the script, which passes it on
         options.append("--open-mode=append")
-        if job.environment_from:
-            options.append("--export=ALL")
         if (elements := array_range(job)) is not None:
             options.append(f"--array={elements}" + (f"%{max_concurrent(job)}" if max_concurrent(job) else ""))
         return tuple(f"#SBATCH {option}" for option in (*options, *scheduling.options))
 
     def submit(self, script: str, log: str) -> tuple[str, ...]:
-        return ("sbatch", "--parsable", f"--output={log.replace('%', '%%')}", script)
+        return ("sbatch", "--parsable", f"--output={log}", script)
+
+    def log_pattern(self, path: str, *, is_array: bool = False) -> str:
+        return path.replace("%", "%%") + (".%a" if is_array else "")
+
+    def element_logs(self, path: str, index: int) -> tuple[str, ...]:
+        return (f"{path}.{index}",)
 
     def job_id(self, outcome: Outcome) -> str:
         if not outcome.ok:

@@ -44,10 +44,12 @@ def run(context: Context) -> int:
         older_than_days=options.older_than,
         build_cache=options.build_cache,
     )
+    from bareboat.runs import removal
+
+    if not options.dry_run:
+        removal.remove_values(context.store)
     runs = []
     if options.runs_older_than is not None:
-        from bareboat.runs import removal
-
         old = removal.older_than(context.store, options.runs_older_than)
         runs = removal.remove(context.store, old, dry_run=options.dry_run)
     freed = [Freed(kind="run", name=each.run_id, amount=each.amount) for each in runs]

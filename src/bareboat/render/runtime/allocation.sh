@@ -8,8 +8,10 @@ main() {
   [ "${1:-}" != --here ] || exit 0
   need_study
   is_newest || exit 0
+  keep_log
   read -r BAREBOAT_HOST < /proc/sys/kernel/hostname
   begin_run
+  read_environment # for the arms
   # A run is complete when its directory has its number: by one rename, after its last arm.
   complete=$BAREBOAT_CONTROL/runs work=$BAREBOAT_CONTROL/work.$BAREBOAT_JOB.$starts
   [ -d "$complete" ] || (umask 077 && mkdir "$complete") || exit 3
@@ -46,6 +48,7 @@ is_newest() { # whether no newer job was submitted for these runs
 finish() { # $1: exit code
   rm -rf "$work"
   [ "$1" -eq 70 ] || leave_images
+  case $1 in 70 | 129 | 130 | 143) ;; *) rm -f "$BAREBOAT_CONTROL/environment" ;; esac # it may start again
   printf '%s %(%s)T\n' "$1" -1 > "$BAREBOAT_CONTROL/exit_code"
   exit "$1"
 }

@@ -17,6 +17,12 @@ node_facts() {
   printf 'libc %s\n' "$(getconf GNU_LIBC_VERSION)"
 }
 
+# All starts append to one file, at once. What a scheduler writes itself goes to a file of its own: some write it
+# when the job has ended, and overwrite what an earlier start or another element of an array left.
+keep_log() {
+  exec >> "${BAREBOAT_CONTROL%/*}/output.log" 2>&1 || exit 3
+}
+
 begin_run() {
   local begun
   [ -d "$BAREBOAT_CONTROL" ] || (umask 077 && mkdir -p "$BAREBOAT_CONTROL") || exit 3
@@ -25,7 +31,7 @@ begin_run() {
   mapfile -t begun < "$BAREBOAT_CONTROL/starts"
   starts=${#begun[@]}
   if [ "$starts" -gt 1 ]; then
-    rm -f "$BAREBOAT_CONTROL"/{exits,ends,over,limits}.* "$BAREBOAT_CONTROL"/{exit_code,signals}
+    rm -f "$BAREBOAT_CONTROL"/{exits,ends,over,limits,said}.* "$BAREBOAT_CONTROL"/{exit_code,signals,lost}
     [ ! -d "$BAREBOAT_CONTROL/logs" ] || mv "$BAREBOAT_CONTROL/logs" "$BAREBOAT_CONTROL/logs.$((starts - 1))"
     [ ! -d "$BAREBOAT_CONTROL/usage" ] || mv "$BAREBOAT_CONTROL/usage" "$BAREBOAT_CONTROL/usage.$((starts - 1))"
     # A later start trusts nothing that containers wrote, and follows no link of theirs.

@@ -77,16 +77,20 @@ run_first() { # $@: the script's arguments
   ! has watching || end_watching
   if has fabric; then end_fabric; fi
   find_first_failure
+  report_lost
   ! has requeue || requeue "$@"
   finish "$code"
 }
 
 run_node() {
+  ends=$BAREBOAT_CONTROL/ends.$BAREBOAT_HOST # one node, one file
+  [ "$part" = --rank ] || ends=$BAREBOAT_CONTROL/ends.$BAREBOAT_NODE
+  : >> "$ends" # it began
   at_exit leave_node
   ! has signals_by_file || watch_signals
   stop_by stop_node
   trap '' QUIT # Ctrl-\ is for the program, which may continue
-  ! has hand_on || take_variables
+  ! has environment_from || read_environment
   need_all
   ! has delivery || use_image
   ! has interface || find_interface
@@ -112,11 +116,17 @@ begin_job() {
     begin_point
     ! has rungs || (umask 077 && cp "${BAREBOAT_CONTROL%/points/*}"/rung.*.sh "$BAREBOAT_CONTROL")
   fi
+  ! has log || keep_log
   begin_run
+  if has log && [ "$starts" -gt 1 ]; then
+    printf 'bareboat: start %s on %s\n' "$starts" "$BAREBOAT_HOST" # what is above belongs to earlier starts
+  fi
+  ! has environment_from || read_environment_first
 }
 
 # $1: exit code; kept in a file, because schedulers forget it. Readers wait until the line is complete.
 finish() {
+  ! has environment_from || remove_environment "$1"
   printf '%s %(%s)T\n' "$1" -1 > "$BAREBOAT_CONTROL/exit_code"
   exit "$1"
 }
@@ -136,8 +146,13 @@ pass_on() { # a signal from the scheduler, for the ranks on all nodes
 }
 
 stop() { # $1: exit code
+  local tenths
   trap '' TERM INT HUP USR1
-  pass_on TERM
+  pass_on TERM &
+  for ((tenths = 0; tenths < 600; tenths++)); do # a lost node does not answer
+    kill -0 "$!" 2> /dev/null || break
+    sleep 0.1
+  done
   finish "$1"
 }
 
@@ -188,19 +203,28 @@ make_secret() {
   ) || finish 3
 }
 
-hand_on() { # variables for a node that is reached without them; an empty name marks the end
-  local name
-  for name in "${environment_from[@]}" ''; do
-    printf '%s\0%s\0' "$name" "${name:+${!name}}"
-  done 2> /dev/null
+check_starts() { # a job that loses its nodes is not restarted forever
+  [ "$(count_losses)" -lt 2 ] || end_losses
 }
 
-check_starts() { # a job that loses its nodes is not restarted forever
-  local agains=()
+count_losses() { # the starts before this one that the job did not request, and those after a loss that it saw
+  local agains=() losses=()
   [ ! -e "$BAREBOAT_CONTROL/agains" ] || mapfile -t agains < "$BAREBOAT_CONTROL/agains"
-  [ "$((starts - ${#agains[@]}))" -gt 2 ] || return 0
+  [ ! -e "$BAREBOAT_CONTROL/losses" ] || mapfile -t losses < "$BAREBOAT_CONTROL/losses"
+  echo "$((starts - 1 - ${#agains[@]} + ${#losses[@]}))"
+}
+
+end_losses() {
   printf 'bareboat: this job lost its nodes twice; it is not started a third time\n' >&2
   finish 70
+}
+
+report_lost() { # where the scheduler's snippet saw it; the other ranks' exit codes follow from it
+  local lost
+  [ -s "$BAREBOAT_CONTROL/lost" ] || return 0
+  mapfile -t lost < "$BAREBOAT_CONTROL/lost"
+  printf 'bareboat: a node was lost: %s\n' "${lost[*]}" >&2
+  code=70
 }
 
 warn_later() { # SIGUSR1 before the end of the job's time, if the scheduler does not send it
@@ -257,22 +281,28 @@ all_ended() { # $1: the files with a line per end, $2: of how many. Another node
 }
 
 requeue() { # $@: the script's arguments
-  # 75 (EX_TEMPFAIL): the job has saved its state and continues later.
-  [ "$code" -eq 75 ] || return 0
-  printf 'bareboat: the job requests a restart: requeueing it\n' >&2
+  if [ -s "$BAREBOAT_CONTROL/lost" ]; then
+    [ "$(count_losses)" -lt 1 ] || end_losses
+    printf 'bareboat: requeueing the job\n' >&2
+  elif [ "$code" -eq 75 ]; then # EX_TEMPFAIL: the job has saved its state and continues later
+    printf 'bareboat: the job requests a restart: requeueing it\n' >&2
+  else
+    return 0
+  fi
   # Also where a further way started the ranks.
   script=$BAREBOAT_CONTROL/job.sh
   # The scheduler may send them to requeue it; they do not end the run.
   trap '' TERM INT HUP
   if again "$@" > "$BAREBOAT_CONTROL/again"; then
+    [ "$code" -eq 75 ] || echo "$starts" >> "$BAREBOAT_CONTROL/losses"
     tail -n 1 "$BAREBOAT_CONTROL/again" >> "$BAREBOAT_CONTROL/agains"
-    exit "${AGAIN:-75}"
+    exit "${AGAIN:-$code}"
   fi
 }
 
 # -- every node ------------------------------------------------------------------------------------
 
-leave_node() { status=$? && echo "$status" >> "$BAREBOAT_CONTROL/ends.$BAREBOAT_HOST"; }
+leave_node() { status=$? && echo "$status" >> "$ends"; }
 
 end_node() { # whose exit code ends the other nodes' parts
   echo "$code" >> "$BAREBOAT_CONTROL/over.$BAREBOAT_NODE"
@@ -313,18 +343,6 @@ watch_signals() { # from the first node through a file, for a scheduler that sta
     done
   ) < /dev/null > /dev/null 2>&1 &
   at_exit "kill $!"
-}
-
-take_variables() { # on a node that was reached without the job's environment: by a pipe from the first node
-  local name value
-  for name in "${environment_from[@]}"; do
-    if [ "$BAREBOAT_NODE" -eq 0 ] || [ -n "${!name+set}" ]; then continue; fi
-    while IFS= read -r -t 30 -d '' name && [ -n "$name" ] && IFS= read -r -t 30 -d '' value; do
-      export "$name=$value"
-    done
-    break
-  done
-  [ "$BAREBOAT_NODE" -eq 0 ] || exec < /dev/null
 }
 
 read_secret() { # not exported: only processes of the launcher get it

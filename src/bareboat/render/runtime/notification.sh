@@ -1,17 +1,15 @@
 # shellcheck shell=bash disable=SC2034,SC2154
 # The first node: the user's command for the end of the run.
-# Expects: $notification, $notification_folder, $notification_points; $BAREBOAT_RUN, $BAREBOAT_CONTROL; at_exit.
+# Expects: $notification, $notification_folder; $BAREBOAT_RUN, $BAREBOAT_CONTROL; at_exit; of a sweep is_last_point.
 
 # Its exit code does not change the run's; it is kept separately.
 notify() {
-  local run=$BAREBOAT_RUN code state=failed kept=$BAREBOAT_CONTROL top ended file answer
+  local run=$BAREBOAT_RUN code state=failed kept=$BAREBOAT_CONTROL top file answer
   read -r code _ 2> /dev/null < "$BAREBOAT_CONTROL/exit_code" || return 0 # requeued: it has not ended
   trap '' TERM INT HUP USR1
-  if [ "$notification_points" -gt 0 ]; then # of a sweep: for the last point that ends
+  if has sweep; then # for the last point that ends
     top=${BAREBOAT_CONTROL%/points/*} run=${BAREBOAT_RUN%.*}
-    mkdir -p "$top/ended/${BAREBOAT_RUN##*.}" || return 0
-    ended=("$top"/ended/*)
-    [ "${#ended[@]}" -ge "$notification_points" ] && mkdir "$top/notified" 2> /dev/null || return 0
+    is_last_point && mkdir "$top/notified" 2> /dev/null || return 0
     kept=$top code=0
     for file in "$top"/points/*/control/exit_code; do
       read -r answer _ < "$file"

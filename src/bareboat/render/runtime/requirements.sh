@@ -14,12 +14,12 @@ need_program() {
   exit 127
 }
 
-need_variables() { # those that are passed on by name: no file contains their values
+need_variables() { # those that are passed on by name
   local name
   for name in "${environment_from[@]}"; do
     [ -n "${!name+set}" ] && continue
     printf 'bareboat: the environment variable %s is not set%s\n  try: %s\n' "$name" "$HERE" \
-      "export $name before you run or submit the job" >&2
+      "export $name; for a script that you submit yourself, also the scheduler's option that passes it on" >&2
     exit 3
   done
 }

@@ -2,7 +2,7 @@
 # A shell in the container of a job that runs on this node: bash SCRIPT RUN CONTROL.
 # Expects: $environment_from, shell_command; common.sh.
 
-take_variables_of_job() { # those passed on by name: the job's processes have the values, no file does
+take_variables_of_job() { # those passed on by name: the job's processes have the values
   local pid entry name
   unset "${environment_from[@]}"
   for pid in $(grep -lszxF "BAREBOAT_RUN=$BAREBOAT_RUN" /proc/[0-9]*/environ | tr -dc '0-9\n'); do

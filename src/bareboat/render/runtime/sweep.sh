@@ -1,6 +1,6 @@
 # shellcheck shell=bash disable=SC2034,SC2154
 # The script of a sweep runs one of its points.
-# Expects: $sweep_name, $sweep_names, $BAREBOAT_RUN, $BAREBOAT_CONTROL; common.sh.
+# Expects: $sweep_name, $sweep_names, $sweep_points, $BAREBOAT_RUN, $BAREBOAT_CONTROL; common.sh.
 
 need_point() {
   [[ $BAREBOAT_RUN =~ \.[0-9]+$ ]] && return 0
@@ -9,9 +9,8 @@ need_point() {
   exit 3
 }
 
-begin_point() { # on the first node: this point's own directory, with its output and its copy of the script
+begin_point() { # on the first node: this point's own directory, with its copy of the script
   (umask 077 && mkdir -p "$BAREBOAT_CONTROL") || exit 3
-  exec >> "${BAREBOAT_CONTROL%/*}/output.log" 2>&1
   script=${BAREBOAT_CONTROL%/points/*}/job.sh
   [ ! -e "$script" ] || (umask 077 && cp "$script" "$BAREBOAT_CONTROL")
 }
@@ -28,4 +27,11 @@ set_sweep_values() { # a line of the table, below the names; separated by bars, 
   for name in "${sweep_names[@]}"; do
     printf -v "$name" %b "${!name}"
   done
+}
+
+is_last_point() { # whether all points have come to their end, this one included
+  local top=${BAREBOAT_CONTROL%/points/*} ended
+  mkdir -p "$top/ended/${BAREBOAT_RUN##*.}" || return 1
+  ended=("$top"/ended/*)
+  [ "${#ended[@]}" -ge "$sweep_points" ]
 }

@@ -1,0 +1,107 @@
+"""A node that is lost: what started its part is not awaited without a limit, and the job starts again."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from tools import tool
+
+from bareboat import render
+from bareboat.schedulers import by_host
+
+#: A part on c2, in the words of the remote starter: what it leaves in the run's directory, and how it ends.
+FAILS = 'echo 5 > "$BAREBOAT_CONTROL/ends.1"; return 5'
+HANGS = ': > "$BAREBOAT_CONTROL/ends.1"; bash -c "sleep 300 & wait"'
+BREAKS = ': > "$BAREBOAT_CONTROL/ends.1"; return 255'
+REFUSED = "return 255"
+ENDS = 'echo 0 > "$BAREBOAT_CONTROL/ends.1"'
+SLOW = f"while [ ! -e $BAREBOAT_CONTROL/signals ]; do sleep 0.1; done; sleep 1; {FAILS}"
+KILLED = 'kill -KILL "$BASHPID"'
+
+
+def on_each_node(folder: Path, first: int, second: str) -> tuple[int, str, bool]:
+    """The exit code, the lost nodes, and whether SIGTERM was passed on; c1's part exits with `first`."""
+    (folder / "job.sh").write_text(f"echo {first} > $BAREBOAT_CONTROL/ends.0; exit {first}\n")
+    text = (
+        f"set -u\nexport BAREBOAT_CONTROL={folder}\nhosts=(c1 c2)\n{by_host.on_each_node()}\n"
+        "ends_within_s=3\n"
+        f"on_host() {{ {second}; }}\non_each_node {folder}/job.sh --node run\n"
+    )
+    done = subprocess.run([tool("bash"), "-c", text], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr) == ("", "")
+    lost = folder / "lost"
+    return done.returncode, lost.read_text() if lost.exists() else "", (folder / "signals").exists()
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "found"),
+    [
+        (0, ENDS, (0, "", False)),
+        (0, FAILS, (5, "", True)),
+        (7, SLOW, (7, "", True)),
+        (7, HANGS, (7, "c2\n", True)),
+        (0, BREAKS, (255, "c2\n", True)),
+        (0, REFUSED, (255, "", True)),
+        (0, KILLED, (137, "", True)),
+    ],
+    ids=["both end", "fails", "ends after SIGTERM", "hangs", "connection breaks", "never began", "killed"],
+)
+def test_parts_on_nodes(first: int, second: str, found: tuple[int, str, bool], tmp_path: Path) -> None:
+    began = time.monotonic()
+    assert on_each_node(tmp_path, first, second) == found
+    assert time.monotonic() - began < 20
+    left = subprocess.run(["pgrep", "-f", "sleep 300 & wait"], capture_output=True, text=True, check=False)
+    assert left.stdout == ""
+
+
+FIRST = """
+set -u
+features=' requeue ' code={code} starts={starts} script=old BAREBOAT_CONTROL={folder}
+{pieces}
+again() {{ echo 18; }}
+pass_on() {{ :; }}
+report_lost
+requeue
+finish "$code"
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "starts", "lost", "agains", "losses", "found"),
+    [
+        (1, 1, "c2\n", "", "", (70, "18\n", "1\n", "requeueing the job")),
+        (1, 2, "c2\n", "18\n", "1\n", (70, "18\n", "1\n", "lost its nodes twice")),
+        # After starts that the job requested, and after one that the scheduler repeated.
+        (1, 3, "c2\n", "18\n19\n", "", (70, "18\n19\n18\n", "3\n", "requeueing the job")),
+        (1, 2, "c2\n", "", "", (70, "", "", "lost its nodes twice")),
+        (1, 1, "", "", "", (1, "", "", "")),
+        (75, 1, "", "", "", (75, "18\n", "", "the job requests a restart")),
+    ],
+)
+def test_a_job_that_lost_a_node_starts_again_once(
+    code: int,
+    starts: int,
+    lost: str,
+    agains: str,
+    losses: str,
+    found: tuple[int, str, str, str],
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    for name, text in (("lost", lost), ("agains", agains), ("losses", losses)):
+        if text:
+            (tmp_path / name).write_text(text)
+    pieces = render.subject("common") + render.subject("cluster")
+    text = FIRST.format(code=code, starts=starts, folder=tmp_path, pieces=pieces)
+    done = subprocess.run([tool("bash"), "-c", text], capture_output=True, text=True, timeout=60, check=False)
+    expected_code, expected_agains, expected_losses, words = found
+    assert done.returncode == expected_code
+    assert words in done.stderr
+    assert ("a node was lost: c2" in done.stderr) == bool(lost)
+    for name, expected in (("agains", expected_agains), ("losses", expected_losses)):
+        path = tmp_path / name
+        assert (path.read_text() if path.exists() else "") == expected
+    is_over = (tmp_path / "exit_code").exists()
+    assert is_over == (words in ("", "lost its nodes twice"))
