@@ -110,6 +110,19 @@ def read(tmp_path: Path, text: str) -> list[Block]:
     return documented.blocks(page)
 
 
+@pytest.mark.parametrize("page", documented.pages(), ids=lambda page: page.name)
+def test_code_fits_80_columns(page: Path) -> None:
+    """The site cuts off what is longer. Output of programs and diagrams may be wider: they are wrapped."""
+    long = [
+        f"{block}: {line}"
+        for block in documented.blocks(page)
+        if block.language in ("sh", "toml", "python")
+        for line in block.body.splitlines()
+        if len(line) > 80
+    ]
+    assert long == []
+
+
 def test_a_block_has_its_attributes_its_line_and_its_text(tmp_path: Path) -> None:
     text = "# x\n\n1. y\n\n   ```sh on=slurm needs=apptainer\n   true\n     two\n   ```\n"
     (block,) = read(tmp_path, text)
