@@ -6,6 +6,7 @@ import math
 import random
 from typing import Any
 
+import builders
 import msgspec
 from builders import fake_digest, make_image, make_job, make_site, make_study
 
@@ -89,3 +90,37 @@ def keep(store: Store, matrix: Matrix, records: list[list[Record]]) -> None:
             folder.mkdir(exist_ok=True)
             name = prove.file_names(study)[[arm.name for arm in study.arms].index(record.arm)]
             (folder / f"{name}.json").write_bytes(codec.to_json(record))
+
+
+def make_three(runs: int = 10) -> tuple[Matrix, list[Study], list[list[Record]]]:
+    """A study of a metered job with three arms at one point: the second is as fast as bare metal, and the
+    third is slower."""
+    names = ("bare metal", "bubblewrap", "apptainer")
+    prove_request = ProveRequest(repeats=runs)
+    pair = make_study(metered=True, runs=runs, job=make_job(prove=prove_request))
+    matrix = make_matrix(
+        id="digits-20261120-101500", name="digits", arms=names, factors=(), points=((),), metrics=(),
+        contrasts=(Contrast(baseline=0, contender=1), Contrast(baseline=0, contender=2)),
+        prove=prove_request, repeats=runs,
+    )  # fmt: skip
+    arms = tuple(
+        Arm(name=name, engine=engine, plan_digest=fake_digest(digit), image_digest=pair.image.digest,
+            script=pair.arms[min(place, 1)].script)
+        for place, (name, engine, digit) in enumerate(
+            zip(names, ("native", "bubblewrap", "apptainer"), "def", strict=True)
+        )
+    )  # fmt: skip
+    study = msgspec.structs.replace(pair, id=matrix.point_id(0), arms=arms, point=0)
+    records = []
+    for place, ratio in ((1, 0.998), (2, 0.93)):
+        for record in builders.make_records(pair, ratio=ratio):
+            is_contender = record.arm == pair.arms[1].name
+            if is_contender or place == 1:
+                number = place if is_contender else 0
+                records.append(
+                    msgspec.structs.replace(
+                        record, study=study.id, arm=names[number], plan_digest=arms[number].plan_digest,
+                        position=2 if number == 2 else record.position,
+                    )
+                )  # fmt: skip
+    return matrix, [study], [records]

@@ -145,7 +145,7 @@ for (const table of document.querySelectorAll("table.sortable")) {
 
 _STYLE = """
 :root { --ink:#1c2329; --muted:#5b6670; --rule:#dfe4e8; --page:#f4f6f8; --card:#fff;
-  --equivalent:#17694a; --different:#8f2d66; --undecided:#59626b; --warning:#8a4b00;
+  --equivalent:#17694a; --different:#8f2d66; --better:#0b5f8a; --undecided:#59626b; --warning:#8a4b00;
   --band:#e6ebf0; --axis:#9aa4ad; --stripe:#f4f6f8; --block:#6b5b95; --arm-1:#0072b2; --arm-2:#d55e00 }
 * { box-sizing:border-box }
 body { margin:0; background:var(--page); color:var(--ink);
@@ -164,6 +164,7 @@ article { margin:18px 0 72px }
 .masonry { columns:2; column-gap:18px } .masonry > * { break-inside:avoid; margin-bottom:18px }
 .verdict { border-top:6px solid var(--tone); display:flex; flex-direction:column; gap:14px }
 .equivalent { --tone:var(--equivalent) } .different, .training-diverged { --tone:var(--different) }
+.better { --tone:var(--better) }
 .undecided { --tone:var(--undecided) }
 .word { font-size:2.1rem; line-height:1.1; font-weight:700; color:var(--tone); margin:0 }
 .big { font-size:1.75rem; font-weight:600; margin:0; line-height:1.25; font-variant-numeric:tabular-nums }
@@ -193,12 +194,15 @@ th button::after { content:"\\00a0\\2195"; opacity:.45 }
 th[aria-sort=ascending] button::after { content:"\\00a0\\2191"; opacity:1 }
 th[aria-sort=descending] button::after { content:"\\00a0\\2193"; opacity:1 }
 tr:has(.first) { background:color-mix(in srgb, var(--rule) 40%, transparent) }
+.stack { display:flex; flex-direction:column; gap:18px } .stack > .card { flex:1 }
+.stack .word { font-size:1.5rem } .definitions { margin-top:18px }
+.definitions .facts { columns:2; column-gap:28px } .definitions .facts > div { break-inside:avoid }
 .facts { margin:0 } .card .facts > div { display:grid; grid-template-columns:9.5em minmax(0,1fr); gap:10px;
   padding:3px 0; font-size:.9rem }
 .card dt { color:var(--muted) } .card dd { margin:0; overflow-wrap:anywhere }
 .notes { margin:0; padding-left:1.2em } .notes li { margin:4px 0 }
 details { background:var(--card); border:1px solid var(--rule); border-radius:8px; margin-top:10px }
-summary { cursor:pointer; padding:11px 16px; font-weight:600 }
+summary { cursor:pointer; padding:11px 16px; font-weight:600; overflow-wrap:anywhere }
 details td, details th { white-space:nowrap }
 details > .table { border-width:1px 0 0; border-radius:0 }
 pre { margin:0; padding:14px 16px; overflow-x:auto; font:12.5px/1.5 ui-monospace,Menlo,Consolas,monospace;
@@ -206,6 +210,7 @@ pre { margin:0; padding:14px 16px; overflow-x:auto; font:12.5px/1.5 ui-monospace
 .card > pre { border-top:0; padding:0 }
 code { font:.9em ui-monospace,Menlo,Consolas,monospace; overflow-wrap:anywhere }
 footer { color:var(--muted); font-size:.84rem; padding-bottom:32px }
+@media screen and (max-width:820px) { .definitions .facts { columns:1 } }
 @media screen and (max-width:820px) { .grid { grid-template-columns:minmax(0,1fr) } .masonry { columns:1 } }
 @media screen and (max-width:520px) { header, main, footer { padding-left:12px; padding-right:12px }
   .card, figure { padding:14px 12px } .word { font-size:1.8rem } .big { font-size:1.4rem }
@@ -220,14 +225,14 @@ footer { color:var(--muted); font-size:.84rem; padding-bottom:32px }
   td.n > span { text-align:right }
   tbody th, details th { white-space:normal; overflow-wrap:anywhere } }
 @media screen and (prefers-color-scheme:dark) { :root { --ink:#e7ebee; --muted:#a3adb6; --rule:#343c44;
-  --page:#14181b; --card:#1d2227; --equivalent:#6fd3a8; --different:#f09cc6; --undecided:#c2cad1;
-  --warning:#f0b775; --band:#2b333b; --axis:#6b7680; --stripe:#23292f; --block:#a99bd6; --arm-1:#4aa8e0;
-  --arm-2:#f58a3c } }
+  --page:#14181b; --card:#1d2227; --equivalent:#6fd3a8; --different:#f09cc6; --better:#7cc4ea;
+  --undecided:#c2cad1; --warning:#f0b775; --band:#2b333b; --axis:#6b7680; --stripe:#23292f; --block:#a99bd6;
+  --arm-1:#4aa8e0; --arm-2:#f58a3c } }
 @page { size:A4; margin:12mm } @page wide { size:A4 landscape; margin:12mm }
 @media print { :root { color-scheme:light; font-size:11.5px } body { background:#fff; font-size:1rem }
   header, main, footer { max-width:none; padding:0 } header { padding-top:0 } h3 { margin:16px 0 8px }
   h2, h3, h4, .caption, summary { break-after:avoid } article { margin:8px 0 }
-  article + article { break-before:page } .masonry { column-gap:12px }
+  article + article { break-before:page } .part + .part { break-before:auto } .masonry { column-gap:12px }
   .masonry > * { margin-bottom:12px } .masonry > .card { break-inside:auto }
   figure, .verdict, tr, .facts > div { break-inside:avoid } .table, details { overflow:visible }
   .card, figure { padding:9px 11px } .scroll { overflow:visible }
@@ -236,8 +241,13 @@ footer { color:var(--muted); font-size:.84rem; padding-bottom:32px }
   thead th, thead th.n, details thead th { white-space:normal; overflow-wrap:normal }
   .raw, main:has(.raw) + footer { page:wide }
   .raw table { font-size:.78rem } .raw thead th { font-size:.74rem }
-  .raw th, .raw td { padding:2px 4px } details { border:0; margin-top:12px }
-  summary { list-style:none; padding:6px 0 }
+  .raw th, .raw td { padding:1px 4px } .raw details:first-of-type tbody * { white-space:nowrap }
+  details { border:0; margin-top:12px }
+  .card .facts > div { font-size:.8rem; padding:1px 0 } figcaption { font-size:.78rem }
+  .definitions { margin-top:8px } .definitions .facts { columns:3 }
+  .definitions .facts > div { grid-template-columns:7em minmax(0,1fr) } .notes li { margin:1px 0 }
+  .script pre { display:none } .script summary { font-weight:400; font-size:.8rem; padding:2px 0 }
+  details.script { margin-top:2px } summary { list-style:none; padding:6px 0 }
   details::details-content { content-visibility:visible; display:block; height:auto; opacity:1 }
   pre { white-space:pre-wrap; overflow-wrap:anywhere; font-size:.8rem; overflow:visible }
   th button::after { content:"" } }

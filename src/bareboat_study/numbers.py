@@ -38,11 +38,48 @@ def bytes_unit(values: Iterable[float]) -> tuple[float, str]:
     return (2.0**30, "GiB") if max(values, default=0) >= 4 * 2**30 else (2.0**20, "MiB")
 
 
+def scaled_unit(values: Iterable[float], unit: str) -> tuple[float, str]:
+    """The divisor and the name of the unit that suits the largest of these values: "ns/sample" for
+    "s/sample"."""
+    if unit in ("B", "bytes"):
+        return bytes_unit(values)
+    if unit.partition("/")[0] in _WITH_PREFIXES:
+        largest = max(values, default=0)
+        for factor, prefix in _PREFIXES:
+            if largest >= factor:
+                return factor, f"{prefix}{unit}"
+    return 1.0, unit
+
+
+#: Units that get a prefix where a value is small.
+_WITH_PREFIXES = ("s", "J")
+#: From here on, columns have an exponent.
+_LARGE = 1e8
+_PREFIXES = ((1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"))
+
+
 def unit_of(metric: Metric) -> tuple[float, str]:
     """The divisor and the name of the unit in which the metric is shown."""
-    if metric.unit in ("B", "bytes"):
-        return bytes_unit((*metric.baseline, *metric.contender))
-    return 1.0, metric.unit
+    return scaled_unit((*metric.baseline, *metric.contender), metric.unit)
+
+
+def quantity(value: float, unit: str) -> str:
+    """A value with its unit where that has a prefix: `163 ns` of `s/sample`; of other units alone."""
+    if unit == "bytes":
+        return f"{value / 2**20:,.1f} MiB"
+    if unit.partition("/")[0] not in _WITH_PREFIXES:
+        return digits(value) if value < _LARGE else f"{value:.4g}"
+    scale, name = scaled_unit((value,), unit)
+    short = name.partition("/")[0]
+    return f"{value / scale:,.1f} {short}" if scale < 1 else f"{digits(value)} {short}"
+
+
+def with_unit(name: str, unit: str) -> str:
+    """The name of a metric with the part of the unit that its values lack."""
+    first, _, per = unit.partition("/")
+    if first in _WITH_PREFIXES or unit in ("bytes", ""):
+        return f"{name} per {per}" if per else name
+    return f"{name}, {unit}"
 
 
 def digits(value: float) -> str:

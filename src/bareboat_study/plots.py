@@ -14,7 +14,6 @@ from typing import Any
 
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
-from scipy.special import stdtrit
 
 from bareboat.model import Record, Study
 from bareboat_study import bands
@@ -26,7 +25,6 @@ from bareboat_study.drawing import (
     BAND,
     BLOCK,
     INK,
-    MUTED,
     Drawing,
     arm_legend,
     label,
@@ -40,7 +38,7 @@ from bareboat_study.drawing import (
     titled,
 )
 from bareboat_study.measures import Metric
-from bareboat_study.numbers import bytes_unit, interval_text, percent
+from bareboat_study.numbers import bytes_unit, percent
 from bareboat_study.statistics import geometric_mean
 from bareboat_study.windows import Pair, step_s
 
@@ -73,36 +71,6 @@ def number(value: float) -> str:
 # The figures.
 
 
-def forest(study: Study, analysis: Analysis) -> Drawing:
-    """One row per metric, the primary first: ratio, interval, the line at 1 and the margin as a band."""
-    metrics = sorted(analysis.metrics, key=lambda metric: not metric.primary)
-    comparison = analysis.comparison
-    half = _forest_reach(analysis)
-
-    def draw(figure: Figure) -> None:
-        axes = figure.add_subplot()
-        axes.axvspan(*margin_logs(comparison.margin), color=BAND, lw=0)
-        axes.axvline(0, color=INK, lw=0.9)
-        for row, metric in enumerate(metrics):
-            _forest_row(axes, metric, -float(row), half)
-        axes.set(xlim=(-half, half), ylim=(-len(metrics) + 0.35, 0.62), yticks=[])
-        axes.spines["left"].set_visible(False)
-        axes.grid(visible=False)
-        ratio_axis(axes.xaxis, -half, half)
-        axes.set_xlabel(label(f"{study.arms[1].name} / {study.arms[0].name}", 60))
-
-    caption = (
-        f"Ratio with its {percent(comparison.confidence)} confidence interval, one value per run; the "
-        f"shaded band is the margin of ±{comparison.margin * 100:g} %. The first row gives the verdict: "
-        f"equivalent when its thick part, the {percent(2 * comparison.confidence - 1)} interval of the two "
-        "one-sided tests, lies in the band. An arrow: the interval extends beyond the axis."
-    )
-    height_in = 0.62 + 0.43 * len(metrics)
-    return Drawing(
-        name="ratios", title="Ratio of every metric", caption=caption, draw=draw, height_in=height_in
-    )
-
-
 def figures(study: Study, analysis: Analysis) -> tuple[Drawing, ...]:
     """All figures below the verdict that the records have the data for."""
     runs = analysis.pairs
@@ -118,48 +86,6 @@ def figures(study: Study, analysis: Analysis) -> tuple[Drawing, ...]:
     if not sampled and any(r.memory for r in every):
         drawn.append(_memory(study, runs))
     return tuple(drawing for drawing in (*drawn, *sampled) if drawing is not None)
-
-
-def _forest_reach(analysis: Analysis) -> float:
-    """Half the width of the axis, in log ratio: the primary's interval and the margin always fit, the others
-    only where they do not compress these."""
-
-    def extent(metric: Metric) -> float:
-        return max(abs(safe_log(metric.comparison.low)), abs(safe_log(metric.comparison.high)))
-
-    margin = max(map(abs, margin_logs(analysis.comparison.margin)))
-    least = max(2 * margin, 1.1 * extent(analysis.primary))
-    return max([least, *(1.1 * e for e in map(extent, analysis.metrics) if e <= 3 * least)])
-
-
-def _forest_row(axes: Any, metric: Metric, y: float, half: float) -> None:
-    c = metric.comparison
-    low, middle, high = (safe_log(value) for value in (c.low, c.ratio, c.high))
-    weight = "bold" if metric.primary else "normal"
-    sense = "higher" if metric.higher_is_better else "lower"
-    beside = axes.get_yaxis_transform()
-    name = axes.annotate(label(metric.name, 26), (0, y + 0.33), xycoords=beside, va="center", weight=weight)
-    axes.annotate(
-        f"{sense} is better", (1, 0.5), xycoords=name, xytext=(7, 0), textcoords="offset points",
-        color=MUTED, size="small", va="center",
-    )  # fmt: skip
-    axes.text(1, y + 0.33, interval_text(metric), transform=beside, ha="right", va="center", weight=weight)
-    axes.plot([low, high], [y, y], color=INK, lw=1.2, solid_capstyle="butt")
-    if metric.primary:
-        inner = (high - low) / 2 * _one_sided_share(c.freedom, c.confidence)
-        axes.plot([middle - inner, middle + inner], [y, y], color=INK, lw=3.4, solid_capstyle="butt")
-    if abs(middle) <= half:
-        axes.plot(middle, y, marker="D", ms=7 if metric.primary else 5, mec=INK,
-                  mfc=INK if metric.primary else "white", zorder=4)  # fmt: skip
-    for beyond, edge, marker in ((low < -half, -half, "<"), (high > half, half, ">")):
-        if beyond:
-            axes.plot(edge, y, marker=marker, ms=6, color=INK, clip_on=False, zorder=5)
-
-
-def _one_sided_share(freedom: float, confidence: float) -> float:
-    """The width of TOST's interval relative to the two-sided one with this confidence."""
-    one_sided, two_sided = (stdtrit(freedom, p) for p in (confidence, (1 + confidence) / 2))
-    return float(one_sided / two_sided)
 
 
 def _windows(study: Study, runs: Sequence[Pair]) -> Drawing:

@@ -11,13 +11,14 @@ import statistics as descriptive
 from collections.abc import Iterable, Sequence
 
 from bareboat.model import Record, Study
+from bareboat_base import digests
 from bareboat_base.page import Markup, document, facts, join, table, tag
-from bareboat_study import quick
+from bareboat_study import definitions, forest, quick, verdicts
 from bareboat_study.analysis import Analysis, Goal
 from bareboat_study.drawing import Drawing, label, plot
 from bareboat_study.measures import Metric
 from bareboat_study.numbers import digits, interval_text, lowest, p_value, percent, size, unit_of
-from bareboat_study.plots import PHASES, figures, forest, throughputs
+from bareboat_study.plots import PHASES, figures, throughputs
 from bareboat_study.statistics import Verdict
 
 _NONE = "none"
@@ -57,13 +58,38 @@ def page(title: str, content: Markup, versions: Sequence[str], runs: Sequence[st
     return document(title, join(body), runs=runs)
 
 
-def articles(studies: Sequence[Compared], names: Sequence[str] = ()) -> list[Markup]:
-    """A section for each study: its verdict, figures, facts and raw data. `names`: headings other than the
-    job's name."""
+def articles(studies: Sequence[Compared]) -> list[Markup]:
+    """A section for each study: its verdict, figures, facts and raw data."""
     return [
-        _article(study, records, analysis, prefix=f"study-{place}", name=_name(names, place, study))
+        _article(study, records, analysis, prefix=f"study-{place}")
         for place, (study, records, analysis) in enumerate(studies, start=1)
     ]
+
+
+def comparisons(studies: Sequence[Compared], names: Sequence[str], *, metrics: bool) -> list[Markup]:
+    """A section for each comparison of one study: its verdict and figures, and its `metrics`. The study's own
+    page has the rest, once."""
+    found = []
+    for place, (name, (study, _, analysis)) in enumerate(zip(names, studies, strict=False), start=1):
+        prefix = f"study-{place}"
+        table_of = (tag("h3", "Every metric"), _metrics(study, analysis)) if metrics else ()
+        parts = (_heading(study, analysis, prefix), *table_of, _goals(analysis.goals),
+                 _figures(study, analysis, prefix))  # fmt: skip
+        found.append(tag("article", tag("h2", name), *parts, id=prefix, class_="part"))
+    return found
+
+
+def facts_of(study: Study, analysis: Analysis) -> Markup:
+    """The machine, the image, the job and the design."""
+    cards = (_machine(study), _image(study), _job(study), _design(study, analysis))
+    return join((tag("h3", "Machine, image and design"), tag("div", *cards, class_="masonry")))
+
+
+def raw_data(study: Study, records: Sequence[Record], pairs: Sequence[tuple[str, Study, Analysis]]) -> Markup:
+    """Every value, the layers, and the scripts of all arms of the study. `pairs`: comparisons, by name."""
+    ordered = sorted(records, key=lambda r: (not r.warm_up, r.run, r.position, r.arm))
+    parts = [tag("h3", "Raw data and scripts"), *_details(study, ordered, pairs)]
+    return tag("div", *parts, class_="raw")
 
 
 def all_studies(studies: Sequence[Compared], names: Sequence[str] = ()) -> Markup:
@@ -89,31 +115,32 @@ def _name(names: Sequence[str], place: int, study: Study) -> str:
     return names[place - 1] if names else study.job.name
 
 
-def _article(
-    study: Study, records: Sequence[Record], analysis: Analysis, *, prefix: str, name: str
-) -> Markup:
-    ordered = sorted(records, key=lambda r: (not r.warm_up, r.run, r.position, r.arm))
+def _article(study: Study, records: Sequence[Record], analysis: Analysis, *, prefix: str) -> Markup:
     return tag(
         "article",
-        tag("h2", name),
+        tag("h2", study.job.name),
         tag("p", f"{study.created_at} on {study.site.hostname} · study {study.id}", class_="sub"),
-        tag(
-            "div",
-            _verdict(analysis),
-            figure(forest(study, analysis), prefix),
-            class_="grid",
-        ),
+        _heading(study, analysis, prefix),
         tag("h3", "Every metric"),
         _metrics(study, analysis),
+        metric_texts(study, analysis),
         _goals(analysis.goals),
         notes_card(analysis.notes),
-        tag("h3", "Figures"),
-        tag("div", *(figure(each, prefix) for each in figures(study, analysis)), class_="masonry"),
-        tag("h3", "Machine, image and design"),
-        tag("div", _machine(study), _image(study), _job(study), _design(study, analysis), class_="masonry"),
-        tag("div", tag("h3", "Raw data and scripts"), *_details(study, ordered, analysis), class_="raw"),
+        _figures(study, analysis, prefix),
+        facts_of(study, analysis),
+        raw_data(study, records, [("", study, analysis)]),
         id=prefix,
     )
+
+
+def _heading(study: Study, analysis: Analysis, prefix: str) -> Markup:
+    drawn = figure(forest.of_metrics(study, analysis), prefix)
+    return tag("div", _verdict(analysis), drawn, class_="grid")
+
+
+def _figures(study: Study, analysis: Analysis, prefix: str) -> Markup:
+    drawn = (figure(each, prefix) for each in figures(study, analysis))
+    return join((tag("h3", "Figures"), tag("div", *drawn, class_="masonry")))
 
 
 def figure(drawing: Drawing, prefix: str) -> Markup:
@@ -148,7 +175,7 @@ def _verdict(analysis: Analysis) -> Markup:
         tiles.append(("runs for 80 % power", f"{c.enough_runs}, if the arms do not differ"))
     return tag(
         "section",
-        tag("p", analysis.word, class_="word"),
+        tag("p", verdicts.headline(analysis.word, metric), class_="word"),
         tag(
             "p",
             interval_text(metric),
@@ -158,8 +185,14 @@ def _verdict(analysis: Analysis) -> Markup:
         tag("p", analysis.sentence, class_="sentence"),
         *(tag("p", warning, class_="warning") for warning in analysis.warnings),
         tag("dl", *(tag("div", tag("dt", name), tag("dd", value)) for name, value in tiles), class_="tiles"),
-        class_=f"card verdict {_TONES.get(analysis.word, 'undecided')}",
+        class_=f"card verdict {tone(analysis)}",
     )
+
+
+def tone(analysis: Analysis) -> str:
+    """The class of the verdict's colour; a difference for the better has its own."""
+    found = _TONES.get(analysis.word, "undecided")
+    return "better" if found == "different" and verdicts.is_better(analysis.primary) else found
 
 
 def _metrics(study: Study, analysis: Analysis) -> Markup:
@@ -175,13 +208,29 @@ def _metrics(study: Study, analysis: Analysis) -> Markup:
     return table(caption, head, [_metric_row(analysis, metric) for metric in metrics], texts=3)
 
 
+def metric_texts(study: Study, analysis: Analysis) -> Markup:
+    """What each metric is."""
+    metrics = sorted(analysis.metrics, key=lambda metric: not metric.primary)
+    texts = [
+        (definitions.title(metric, analysis.pairs), definitions.text(metric, analysis.pairs, study.metrics))
+        for metric in metrics
+    ]
+    return tag("div", facts("What each metric is", texts), class_="definitions")
+
+
 def _metric_row(analysis: Analysis, metric: Metric) -> tuple[str, ...]:
     scale, unit = unit_of(metric)
     kind = "primary metric" if metric.primary else "secondary metric"
     sense = "higher is better" if metric.higher_is_better else "lower is better"
     word = analysis.word_of(metric)
     return (
-        join((metric.name, tag("small", sense))),
+        join(
+            (
+                definitions.title(metric, analysis.pairs),
+                tag("small", sense),
+                *(tag("small", text) for text in (definitions.order_text(metric),) if text),
+            )
+        ),
         join((tag("b", word, class_="first") if metric.primary else word, tag("small", kind))),
         unit,
         *(digits(mean / scale) for mean in (metric.baseline_mean, metric.contender_mean)),
@@ -297,16 +346,22 @@ def _job(study: Study) -> Markup:
 # The details.
 
 
-def _details(study: Study, records: Sequence[Record], analysis: Analysis) -> Iterable[Markup]:
+def _details(
+    study: Study, records: Sequence[Record], pairs: Sequence[tuple[str, Study, Analysis]]
+) -> Iterable[Markup]:
     yield _fold("Raw values of every run, warm-ups included", _runs_table(records))
-    yield _fold("The metrics, pair by pair", _pairs_table(study, analysis))
+    for name, pair, analysis in pairs:
+        of = f" of {name}" if name else ""
+        yield _fold(f"The metrics{of}, pair by pair", _pairs_table(pair, analysis))
     yield _fold("The layers of the image", _layers_table(study))
     for arm in study.arms:
-        yield _fold(f"The script of {arm.name}", tag("pre", arm.script, tabindex="0"))
+        text = tag("pre", arm.script, tabindex="0")
+        digest = digests.of(arm.script.encode("utf-8", "replace"))
+        yield _fold(f"The script of {arm.name}: {digest}", text, class_="script")
 
 
-def _fold(title: str, content: Markup) -> Markup:
-    return tag("details", tag("summary", title), content)
+def _fold(title: str, content: Markup, class_: str | None = None) -> Markup:
+    return tag("details", tag("summary", title), content, class_=class_)
 
 
 def _runs_table(records: Sequence[Record]) -> Markup:

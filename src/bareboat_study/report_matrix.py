@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from bareboat.model import Matrix, Record, Study
 from bareboat_base.page import Markup, join, table, tag
-from bareboat_study import findings, overview, report, series_plots
+from bareboat_study import definitions, findings, forest, overview, report, series_plots, verdicts
 from bareboat_study.analysis import Analysis
 from bareboat_study.drawing import Drawing, label
 from bareboat_study.findings import ContrastFinding, PointFinding, StudyFindings
-from bareboat_study.numbers import digits, percent
+from bareboat_study.measures import Metric
+from bareboat_study.numbers import digits, interval_text, percent, unit_of
 from bareboat_study.published import Beside, Figures
 from bareboat_study.report import Compared
 
@@ -77,13 +80,16 @@ def render(shown: StudyReport) -> str:
     sections = shown.compared if len(shown.compared) <= MOST_SECTIONS else ()
     names = _names(shown.found)
     drawn = [report.figure(each, "all") for each in shown.figures]
+    is_one_point = len(shown.matrix.points) == 1
+    has_arms = is_one_point and len(sections) > 1
     parts = (
-        _answer(shown),
-        tag("h3", "All points") if drawn else "",
+        _answer(shown, names, has_arms=has_arms),
+        tag("h3", "All points") if drawn and not is_one_point else "",
         tag("div", *drawn, class_="masonry") if drawn else "",
         _published(shown.beside) if shown.beside else "",
-        report.all_studies(sections, names) if len(sections) > 1 else _all_points(shown),
-        *report.articles(sections, names if len(sections) > 1 else ()),
+        _listed(shown, sections, names),
+        *report.comparisons(sections, names, metrics=not has_arms),
+        _facts_and_data(shown, names) if shown.compared else "",
     )
     matrix = shown.matrix
     title = f"{matrix.name}: {' and '.join(matrix.arms[:2])}" if len(matrix.arms) == 2 else matrix.name
@@ -91,7 +97,68 @@ def render(shown: StudyReport) -> str:
     return report.page(title, join(parts), [matrix.bareboat_version], runs)
 
 
-def _answer(shown: StudyReport) -> Markup:
+def _listed(shown: StudyReport, sections: Sequence[Compared], names: Sequence[str]) -> Markup:
+    """A row for each comparison, where their figure does not show them."""
+    if len(sections) < 2:
+        return _all_points(shown)
+    return report.all_studies(sections, names) if len(shown.matrix.points) > 1 else Markup("")
+
+
+def _arms(shown: StudyReport) -> Markup:
+    """Every metric of every arm, with its ratio in each comparison of the arm."""
+    arms = shown.matrix.arms
+    by_contender = [(shown.matrix.arms.index(study.arms[1].name), study, analysis)
+                    for study, _, analysis in shown.compared]  # fmt: skip
+    known = by_contender[0][2]
+    rows = []
+    for metric in sorted(known.metrics, key=lambda each: not each.primary):
+        scale, unit = unit_of(metric)
+        cells = [_values(arm, metric, scale, by_contender) for arm in range(len(arms))]
+        sense = "higher is better" if metric.higher_is_better else "lower is better"
+        title = definitions.title(metric, known.pairs)
+        rows.append((join((title, tag("small", sense))), unit, *cells))
+    caption = (
+        f"Geometric means over the runs; below, the ratio in each comparison with its "
+        f"{percent(shown.matrix.prove.confidence)} interval. Only the first row is tested."
+    )
+    head = ("metric", "unit", *(label(arm, 40) for arm in arms))
+    return join((tag("h3", "Every arm"), table(caption, head, rows, texts=2)))
+
+
+def _values(
+    arm: int, metric: Metric, scale: float, compared: Sequence[tuple[int, Study, Analysis]]
+) -> Markup:
+    """An arm's mean, and its ratios."""
+    mean, ratios = None, []
+    for contender, study, analysis in compared:
+        own = next((each for each in analysis.metrics if each.name == metric.name), None)
+        names = [each.name for each in study.arms]
+        if own is None:
+            continue
+        if arm == contender:
+            mean = own.contender_mean if mean is None else mean
+            ratios.append(tag("small", f"{interval_text(own)} of {label(names[0], 24)}"))
+        elif arm == 0 and mean is None:
+            mean = own.baseline_mean
+    return join((_NONE if mean is None else digits(mean / scale), *ratios))
+
+
+def _facts_and_data(shown: StudyReport, names: Sequence[str]) -> Markup:
+    """The machine, the image and the design of the first point, and the raw values of all."""
+    study, _, analysis = shown.compared[0]
+    whole = msgspec.structs.replace(study, arms=shown.studies[0].arms)
+    records = [record for own in shown.records for record in own]
+    pairs = [(name, each, found) for name, (each, _, found) in zip(names, shown.compared, strict=True)][
+        :MOST_SECTIONS
+    ]
+    return tag(
+        "article",
+        report.facts_of(whole, analysis),
+        report.raw_data(whole, records, pairs),
+    )
+
+
+def _answer(shown: StudyReport, names: Sequence[str], *, has_arms: bool) -> Markup:
     """The sentences, what was pooled, and what failed."""
     found = shown.found
     pooled = [
@@ -119,14 +186,59 @@ def _answer(shown: StudyReport) -> Markup:
         "article",
         tag("h2", found.study),
         tag("p", f"{shown.matrix.created_at} on {site.hostname} ({machine})", class_="sub"),
-        *(tag("p", sentence, class_="sentence") for sentence in found.sentences),
+        _verdicts(shown, names),
         tag("p", left, class_="warning") if left else "",
+        _arms(shown) if has_arms else "",
         table("Pooled over the points", head, pooled, texts=2) if pooled else "",
         table("Failed runs, in no number", ("point", "arm", "run", "exit code", "reason"), failed, texts=2)
         if failed
         else "",
-        report.notes_card(found.notes),
+        report.metric_texts(*shown.compared[0][::2]) if shown.compared else "",
+        report.notes_card(_notes(shown)),
     )
+
+
+def _notes(shown: StudyReport) -> list[str]:
+    """Those of the study and of its comparisons; with the arms where they are not those of all."""
+    found = dict.fromkeys(shown.found.notes)
+    every = [analysis.notes for _, _, analysis in shown.compared]
+    is_small = len(every) <= MOST_SECTIONS and len(shown.matrix.points) == 1
+    for study, _, analysis in shown.compared:
+        for note in analysis.notes:
+            is_common = all(note in notes for notes in every)
+            if is_common or is_small:
+                arms = "" if is_common else f"{study.arms[1].name} / {study.arms[0].name}: "
+                found.setdefault(arms + note)
+    return list(found)
+
+
+def _verdicts(shown: StudyReport, names: Sequence[str]) -> Markup:
+    """The answer of each contrast; at one point, with its verdict in a few words, beside their ratios."""
+    found = shown.found
+    if len(shown.matrix.points) > 1 or len(names) != len(found.contrasts):
+        return join(tag("p", sentence, class_="sentence") for sentence in found.sentences)
+    cards = [
+        tag(
+            "section",
+            tag("h4", name),
+            tag("p", verdicts.headline(analysis.word, analysis.primary), class_="word"),
+            tag("p", sentence, class_="sentence"),
+            *(tag("p", warning, class_="warning") for warning in analysis.warnings),
+            class_=f"card verdict {report.tone(analysis)}",
+        )
+        for name, sentence, (_, _, analysis) in zip(names, found.sentences, shown.compared, strict=True)
+    ]
+    if len(cards) == 1:
+        return cards[0]
+    analyses = [analysis for _, _, analysis in shown.compared]
+    drawing = forest.of_comparisons(list(zip(_short(shown, names), analyses, strict=True)))
+    return tag("div", tag("div", *cards, class_="stack"), report.figure(drawing, "all"), class_="grid")
+
+
+def _short(shown: StudyReport, names: Sequence[str]) -> Sequence[str]:
+    """The contenders' names, where all have the same baseline."""
+    arms = [tuple(arm.name for arm in study.arms) for study, _, _ in shown.compared]
+    return [names[1] for names in arms] if len({baseline for baseline, _ in arms}) == 1 else names
 
 
 def _all_points(shown: StudyReport) -> Markup:

@@ -8,6 +8,7 @@ from typing import Any
 
 from bareboat_study.findings import ContrastFinding, PointFinding, ScalingFinding, StudyFindings
 from bareboat_study.measures import Metric
+from bareboat_study.numbers import quantity, with_unit
 from bareboat_study.pooling import Pooled
 from bareboat_study.statistics import Verdict
 
@@ -17,13 +18,16 @@ _SHORT = {Verdict.DIVERGED: "diverged", None: ""}
 
 
 def lines(found: StudyFindings) -> Iterator[str]:
-    """The tables, below the answer."""
+    """The tables of a study of several points, below the answer, and the rest."""
     for contrast in found.contrasts:
-        yield ""
-        if len(contrast.points) == 1:
-            yield from _metrics(contrast)
-        else:
+        if len(contrast.points) > 1:
+            yield ""
             yield from table(contrast, found.metric, found.unit)
+    yield from rest(found)
+
+
+def rest(found: StudyFindings) -> Iterator[str]:
+    """The scaling, the failed runs, and how the verdicts are corrected."""
     for each in found.scalings:
         yield ""
         yield from _scaling(each)
@@ -41,22 +45,9 @@ def _head(label: str, contrast: ContrastFinding) -> str:
     return f"  {_cut(label, 20):<20} {arms[0]:>11} {arms[1]:>11}  ratio  interval"
 
 
-def _metrics(contrast: ContrastFinding) -> Iterator[str]:
-    """Every metric of a study with one point."""
-    (point,) = contrast.points
-    if point.analysis is None:
-        yield f"  {contrast.contender} / {contrast.baseline}: {point.reason}"
-        return
-    yield _head("", contrast)
-    for metric in point.analysis.metrics:
-        verdict = point.verdict if metric.primary else None
-        unit = f", {metric.unit}" if metric.unit not in ("bytes", "s", "") else ""
-        yield from _row(metric.name + unit, metric, verdict)
-
-
 def table(contrast: ContrastFinding, metric: str, unit: str, places: str = "points") -> Iterator[str]:
     """The primary metric at every point, and pooled."""
-    yield _head(metric + (f", {unit}" if unit not in ("bytes", "s", "") else ""), contrast)
+    yield _head(with_unit(metric, unit), contrast)
     for point in contrast.points:
         if point.analysis is None:
             yield f"  {point.label}: {point.reason}"
@@ -81,7 +72,7 @@ def _row(label: str, metric: Metric, verdict: Verdict | None) -> Iterator[str]:
         yield f"  {label}"
         label = ""
     compared = metric.comparison
-    means = [_quantity(mean, metric.unit) for mean in (metric.baseline_mean, metric.contender_mean)]
+    means = [quantity(mean, metric.unit) for mean in (metric.baseline_mean, metric.contender_mean)]
     word = _SHORT.get(verdict, str(verdict))
     yield (
         f"  {label:<20} {means[0]:>11} {means[1]:>11}  {_ratio(compared.ratio)}  "
@@ -116,15 +107,6 @@ def _failures(found: StudyFindings) -> Iterator[str]:
         yield f"  run {each.run} of {each.arm}{where}: {each.reason}"
     if len(found.failures) > _MOST_FAILURES:
         yield f"  … and {len(found.failures) - _MOST_FAILURES} more; --json lists all"
-
-
-def _quantity(value: float, unit: str) -> str:
-    if unit == "bytes":
-        return f"{value / 2**20:,.1f} MiB"
-    if unit == "s" and value < 1:
-        return f"{value * 1000:,.1f} ms"
-    suffix = " s" if unit == "s" else ""
-    return (f"{value:,.0f}" if 1000 <= value < 1e8 else f"{value:.4g}") + suffix
 
 
 def _ratio(value: float) -> str:

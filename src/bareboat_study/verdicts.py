@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 from bareboat_study.statistics import LEAST_RUNS, Comparison, Verdict
+
+if TYPE_CHECKING:
+    from bareboat_study.measures import Metric
 
 #: Larger changes are given as a factor.
 _MOST_PERCENT = 300.0
@@ -26,6 +30,26 @@ def sentence(found: Comparison, *, metric: str, baseline: str, contender: str, l
             )
         case _:
             return f"{found.verdict} at {margin}: {of}; {_more(found)}"
+
+
+def headline(word: str, metric: Metric) -> str:
+    """The verdict of a metric in a few words; of a difference its size and direction."""
+    found = metric.comparison
+    if word != Verdict.DIFFERENT.value:
+        return word
+    return f"{word}: {_size(found.ratio)} {_sense(metric)}"
+
+
+def is_better(metric: Metric) -> bool:
+    """Whether the contender's value is the better one."""
+    return (metric.comparison.ratio > 1) == metric.higher_is_better
+
+
+def _sense(metric: Metric) -> str:
+    is_speed = metric.unit.endswith("/s")
+    if is_speed or metric.unit.partition("/")[0] == "s":
+        return "faster" if (metric.comparison.ratio > 1) == is_speed else "slower"
+    return "higher" if metric.comparison.ratio > 1 else "lower"
 
 
 def incomplete(done: int, planned: int, *, is_limit: bool = False) -> str:

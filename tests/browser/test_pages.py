@@ -14,10 +14,14 @@ pytest.importorskip("matplotlib")
 
 from builders import make_analysis, make_records, make_study
 from chromium import show
+from matrices import make_three
 from tools import tool
 
 from bareboat.model import Decision, MemorySample
+from bareboat_base import digests
+from bareboat_study import findings
 from bareboat_study.report import render_report
+from bareboat_study.report_matrix import StudyReport, compared, render
 from bareboat_study.report_run import RunReport, render_run
 from bareboat_study.report_sweep import render_sweep
 
@@ -32,6 +36,13 @@ def study_page() -> str:
     study = make_study(metered=True, runs=RUNS)
     records = make_records(study, windows=40)
     return render_report([(study, records, make_analysis(study, records))])
+
+
+def three_page() -> str:
+    matrix, studies, records = make_three()
+    found = findings.find(matrix, studies, records)
+    made = compared(matrix, studies, found, records)
+    return render(StudyReport(matrix=matrix, studies=studies, found=found, records=records, compared=made))
 
 
 def run_page() -> str:
@@ -63,7 +74,7 @@ def sweep_page() -> str:
     return render_sweep("grid-1", "grid", "python train.py --lr '{lr}'", head, rows, 3)
 
 
-PAGES = {"study": study_page, "run": run_page, "sweep": sweep_page}
+PAGES = {"study": study_page, "three": three_page, "run": run_page, "sweep": sweep_page}
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +91,7 @@ def ask(browser: Any, page: Path, width: int, script: str, *, is_dark: bool = Fa
     return browser.execute_script(f"const w = window, d = document; {script}")
 
 
-@pytest.mark.parametrize("width", [1400, 420])
+@pytest.mark.parametrize("width", [1400, 800, 420])
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_fits_and_asks_nobody(browser: Any, pages: Path, name: str, width: int) -> None:
     found = ask(
@@ -101,6 +112,29 @@ def test_a_page_fits_and_asks_nobody(browser: Any, pages: Path, name: str, width
     assert found["cut"] == []
     assert found["asked"] == []
     assert found["title"] != "gone"
+
+
+@pytest.mark.parametrize("width", [1400, 420])
+def test_the_answer_comes_first_and_the_raw_values_last(browser: Any, pages: Path, width: int) -> None:
+    for name, wanted in {
+        "study": ["equivalent", "Every metric", "What each metric is", "Figures",
+                  "Machine, image and design", "Raw data and scripts"],
+        "three": ["equivalent", "different", "Ratio of every comparison", "Every arm", "What each metric is",
+                  "Notes", "Figures", "Machine, image and design", "Raw data and scripts"],
+    }.items():  # fmt: skip
+        tops = ask(
+            browser, pages / f"{name}.html", width,
+            """
+            const tops = {};
+            for (const e of d.querySelectorAll(".word, h3, h4")) {
+              const text = e.textContent.split(":")[0];
+              tops[text] = tops[text] ?? e.getBoundingClientRect().top + w.scrollY;
+            }
+            return tops;
+            """,
+        )  # fmt: skip
+        heights = [tops[each] for each in wanted if each != "Ratio of every comparison" or width < 800]
+        assert heights == sorted(heights), tops
 
 
 def test_a_table_becomes_a_list_on_a_telephone(browser: Any, pages: Path) -> None:
@@ -190,8 +224,8 @@ def test_print_loses_nothing(browser: Any, pages: Path, name: str) -> None:
         for metric in analysis.metrics:
             assert whole.count(f"{metric.comparison.high:.3f}"[:5]) >= 1
         for arm in study.arms:
-            for line in arm.script.splitlines():
-                assert re.sub(r"\s+", "", line) in whole
+            assert re.sub(r"\s+", "", f"{arm.name}: {digests.of(arm.script.encode())}") in whole
+            assert re.sub(r"\s+", "", arm.script.splitlines()[-1]) not in whole
         for wanted in (
             "ratio[interval]",
             "warm-up0",
@@ -199,7 +233,10 @@ def test_print_loses_nothing(browser: Any, pages: Path, name: str) -> None:
             study.image.layers[0].comment.replace(" ", ""),
         ):
             assert wanted in whole
-        assert len(text) <= 8
+        assert len(text) <= 6
+    if name == "three":
+        assert whole.count("Themachine") == 1
+        assert len(text) <= 10
     if name == "run":
         assert TAIL.replace(" ", "") in whole
         assert "folded" in whole

@@ -15,12 +15,15 @@ pytest.importorskip("matplotlib")
 
 import msgspec
 from builders import make_records, make_study
+from matrices import make_three
 
 from bareboat.cli import console
 from bareboat.cli.report_run import _lines
 from bareboat.cli.report_sweep import fitted
-from bareboat.cli.report_text import SIGNS, study_text
+from bareboat.cli.report_text import SIGNS, comparison_lines, study_text
+from bareboat.cli.study_result import study_lines
 from bareboat.model import Arm, Record, Study, Window, kept_result
+from bareboat_study import findings
 from bareboat_study.analysis import Analysis, analyse
 
 SCREENS = Path(__file__).parent / "report"
@@ -114,6 +117,21 @@ def test_the_screen_is_as_agreed(name: str, width: int, request: pytest.FixtureR
         kept.parent.mkdir(exist_ok=True)
         kept.write_text(found)
     assert found == kept.read_text()
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_three_arms_are_shown_as_two_are(width: int, request: pytest.FixtureRequest) -> None:
+    matrix, studies, records = make_three()
+    shown = "\n".join(study_lines(findings.find(matrix, studies, records), width, None)) + "\n"
+    assert max(map(len, shown.splitlines())) <= width
+    kept = SCREENS / f"three-arms-{width}.txt"
+    if request.config.getoption("--update-golden"):
+        kept.write_text(shown)
+    assert shown == kept.read_text()
+    (contrast, _) = findings.find(matrix, studies, records).contrasts
+    point = contrast.points[0]
+    assert point.analysis is not None
+    assert "\n".join(comparison_lines(point.study, point.analysis, width)) in shown
 
 
 @pytest.mark.parametrize("name", CASES)

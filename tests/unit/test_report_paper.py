@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from bareboat.cli.report_export import FORMATS, study_files
 from bareboat.model import Record, Study
-from bareboat_study import drawing, method, plots, report_paper, report_tables
+from bareboat_study import drawing, forest, method, plots, report_paper, report_tables
 from bareboat_study.analysis import Analysis
 from bareboat_study.report_values import (
     as_csv,
@@ -124,7 +124,7 @@ def test_figures_are_vector_graphics_of_the_width_of_a_column(
     case: tuple[Study, tuple[Record, ...], Analysis],
 ) -> None:
     study, _, analysis = case
-    for each in (plots.forest(study, analysis), *plots.figures(study, analysis)):
+    for each in (forest.of_metrics(study, analysis), *plots.figures(study, analysis)):
         for size in (drawing.COLUMN, drawing.FULL):
             svg = drawing.vector(each, "svg", size).decode()
             assert float(re.search(r'<svg[^>]* width="([\d.]+)pt"', svg)[1]) == pytest.approx(size[0] * 72)

@@ -160,7 +160,7 @@ def study_files(
 def _of_study(
     study: Study, records: Sequence[Record], analysis: Analysis, formats: Sequence[str]
 ) -> dict[str, bytes]:
-    from bareboat_study import method, plots, report_paper, report_tables
+    from bareboat_study import forest, method, plots, report_paper, report_tables
 
     texts: dict[str, str] = {}
     if "csv" in formats:
@@ -171,7 +171,9 @@ def _of_study(
         texts["bareboat.bib"] = method.bibtex(study.bareboat_version, study.created_at)
     if "markdown" in formats:
         texts["report.md"] = report_paper.markdown_report(study, analysis)
-    drawn = [plots.forest(study, analysis), *plots.figures(study, analysis)] if _DRAWN & set(formats) else []
+    drawn = []
+    if _DRAWN & set(formats):
+        drawn = [forest.of_metrics(study, analysis), *plots.figures(study, analysis)]
     return as_files(texts, {each.name: each for each in drawn}, formats)
 
 

@@ -149,7 +149,7 @@ def _measured(record: Record | None) -> Iterator[tuple[str, str]]:
             f"at most {record.peak_memory_bytes / 2**20:,.1f} MiB" + (f"  {curve}" if curve else ""),
         )
     for name, value in record.results.items():
-        yield name, str(value)
+        yield name, f"{float(value):.6g}"
 
 
 def _curve(samples: Sequence[MemorySample]) -> str:
@@ -224,7 +224,9 @@ def _report(
         is_good=None if status.exit_code is None else status.exit_code == 0,
         cause=status.reason,
         facts=[(name, one_line(text, limit=_MOST_TEXT)) for name, text in shown if name not in left_out],
-        results=[(name, str(value)) for name, value in record.results.items()] if record is not None else [],
+        results=[(name, f"{float(value):.6g}") for name, value in record.results.items()]
+        if record is not None
+        else [],
         decisions=plan.decisions if plan is not None else (),
         times=_times(status, record, logs),
         memory=record.memory if record is not None else (),

@@ -6,7 +6,8 @@ import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from bareboat_study.numbers import digits, ratio_and_bounds
+from bareboat_study import definitions
+from bareboat_study.numbers import quantity, ratio_and_bounds, with_unit
 
 if TYPE_CHECKING:
     from bareboat.model import Study
@@ -32,28 +33,46 @@ def study_text(
 ) -> str:
     """The verdict, the metrics and the goals. `width`: of the terminal; None keeps each sentence on a line.
     `paint`: for a terminal, text and colour -> coloured text; the verdict then has its symbol."""
-    lines = _verdict(analysis, width, paint)
-    lines += ["", *_table(study, analysis, width)]
-    lines += _wrapped(NOTE, width)
-    for goal in analysis.goals:
-        lines += _wrapped(_goal(goal, len(analysis.primary.baseline)), width)
+    lines = comparison_lines(study, analysis, width, paint)
+    lines += wrapped(NOTE, width)
+    lines += goal_lines(analysis, width)
     return "\n".join(lines)
 
 
-def _verdict(analysis: Analysis, width: int | None, paint: Callable[[str, str], str] | None) -> list[str]:
-    texts = [analysis.sentence, *analysis.warnings]
+def goal_lines(analysis: Analysis, width: int | None) -> list[str]:
+    """The results that every run had to reach."""
+    runs = len(analysis.primary.baseline)
+    return [line for goal in analysis.goals for line in wrapped(_goal(goal, runs), width)]
+
+
+def comparison_lines(
+    study: Study,
+    analysis: Analysis,
+    width: int | None,
+    paint: Callable[[str, str], str] | None = None,
+    *,
+    sentence: str = "",
+) -> list[str]:
+    """The verdict and the metrics of two arms. `sentence`: the verdict's, if not that of the analysis."""
+    texts = [sentence or analysis.sentence, *analysis.warnings]
+    return [*_verdict(texts, analysis.word, width, paint), "", *_table(study, analysis, width)]
+
+
+def _verdict(
+    texts: Sequence[str], word: str, width: int | None, paint: Callable[[str, str], str] | None
+) -> list[str]:
     if paint is None:
-        return [line for text in texts for line in _wrapped(text, width)]
-    symbol, colour = SIGNS[analysis.word]
-    first, *rest = _wrapped(f"{symbol} {texts[0]}", width)
+        return [line for text in texts for line in wrapped(text, width)]
+    symbol, colour = SIGNS[word]
+    first, *rest = wrapped(f"{symbol} {texts[0]}", width)
     verdict, colon, more = first.partition(":")
     lines = [paint(paint(verdict, "1"), colour) + colon + more, *rest]
     for warning in texts[1:]:
-        lines += [paint(line, "33") for line in _wrapped(f"! {warning}", width)]
+        lines += [paint(line, "33") for line in wrapped(f"! {warning}", width)]
     return lines
 
 
-def _wrapped(text: str, width: int | None) -> list[str]:
+def wrapped(text: str, width: int | None) -> list[str]:
     if width is None:
         return [text]
     lines = textwrap.wrap(
@@ -80,13 +99,14 @@ def _table(study: Study, analysis: Analysis, width: int | None) -> list[str]:
 
 def _row(analysis: Analysis, metric: Metric, *, is_short: bool) -> list[str]:
     values = [quantity(mean, metric.unit) for mean in (metric.baseline_mean, metric.contender_mean)]
-    name, word = metric.name, analysis.word_of(metric)
+    name, word = definitions.title(metric, analysis.pairs), analysis.word_of(metric)
     if is_short:
         name = name.removeprefix("throughput, ")
+        name = name if metric.unit.endswith("/s") else with_unit(name, metric.unit)
         values = [f"{value}/s" if metric.unit.endswith("/s") else value for value in values]
         word = _SHORT.get(word, word)
-    elif metric.unit not in ("bytes", "s"):
-        name += f", {metric.unit}"
+    else:
+        name = with_unit(name, metric.unit)
     ratio, low, high = ratio_and_bounds(metric.comparison)
     return [name, *values, ratio, f"[{low}, {high}]", word]
 
@@ -104,18 +124,10 @@ def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
 
 def _folded(analysis: Analysis, metric: Metric, names: Sequence[str], width: int) -> Iterator[str]:
     name, *values, ratio, interval, word = _row(analysis, metric, is_short=False)
-    yield from _wrapped(f"{name}: {word}" if word else name, width)
+    yield from wrapped(f"{name}: {word}" if word else name, width)
     parts = [f"{arm} {value}" for arm, value in zip(names, values, strict=True)]
     for part in [*parts, f"ratio {ratio} {interval}"]:
-        yield from (f"  {line}" for line in _wrapped(part, width - 2))
-
-
-def quantity(value: float, unit: str) -> str:
-    if unit == "bytes":
-        return f"{value / 2**20:,.1f} MiB"
-    if unit == "s" and value < 1:
-        return f"{value * 1000:,.1f} ms"
-    return digits(value) + (" s" if unit == "s" else "")
+        yield from (f"  {line}" for line in wrapped(part, width - 2))
 
 
 def _goal(goal: Goal, runs: int) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,8 @@ from bareboat.model import Matrix
 from bareboat_base.errors import UsageError
 
 if TYPE_CHECKING:
+    from bareboat_study.analysis import Analysis
+    from bareboat_study.findings import StudyFindings
     from bareboat_study.report_matrix import StudyReport
 
 
@@ -53,9 +56,7 @@ def _report(context: Context, shown: StudyReport, request: Request) -> int:
     elif context.options.json:
         console.result_json(text.values(result) | {"published": shown.beside})
     else:
-        for sentence in result.sentences:
-            console.result(console.bold(sentence))
-        for line in text.lines(result):
+        for line in study_lines(result, console.width(), console.paint if sys.stdout.isatty() else None):
             console.result(line)
         if shown.beside:
             console.result("")
@@ -67,6 +68,33 @@ def _report(context: Context, shown: StudyReport, request: Request) -> int:
             console.result(f"\nreport: {where}")
     unmeasured = any(each.analysis is None for contrast in result.contrasts for each in contrast.points)
     return 1 if unmeasured and not result.missing else 0
+
+
+def study_lines(
+    found: StudyFindings, width: int | None, paint: Callable[[str, str], str] | None
+) -> Iterator[str]:
+    """The answer and the tables; at one point as of two arms, comparison by comparison."""
+    from bareboat.cli import report_text
+    from bareboat_study import text
+
+    if any(len(contrast.points) > 1 for contrast in found.contrasts):
+        for sentence in found.sentences:
+            yield from map(console.bold, report_text.wrapped(sentence, width))
+        yield from text.lines(found)
+        return
+    known: list[Analysis] = []
+    for contrast, sentence in zip(found.contrasts, found.sentences, strict=True):
+        (point,) = contrast.points
+        if point.analysis is None:
+            yield from report_text.wrapped(sentence, width)
+            continue
+        known.append(point.analysis)
+        yield from report_text.comparison_lines(point.study, point.analysis, width, paint, sentence=sentence)
+        yield ""
+    if known:
+        yield from report_text.wrapped(report_text.NOTE, width)
+        yield from dict.fromkeys(line for each in known for line in report_text.goal_lines(each, width))
+    yield from text.rest(found)
 
 
 def _shown(context: Context, found: Matrix) -> StudyReport:
@@ -88,7 +116,7 @@ def _shown(context: Context, found: Matrix) -> StudyReport:
 
 def _files(shown: StudyReport, formats: Sequence[str]) -> dict[str, bytes]:
     """File name -> content."""
-    from bareboat_study import method, plots, report_matrix, report_matrix_tables
+    from bareboat_study import forest, method, plots, report_matrix, report_matrix_tables
 
     texts: dict[str, str] = {}
     if "csv" in formats:
@@ -105,6 +133,6 @@ def _files(shown: StudyReport, formats: Sequence[str]) -> dict[str, bytes]:
     drawn = {each.name: each for each in shown.figures}
     if len(shown.matrix.points) == 1:
         for number, (study, _, analysis) in enumerate(shown.compared, start=1):
-            for each in (plots.forest(study, analysis), *plots.figures(study, analysis)):
+            for each in (forest.of_metrics(study, analysis), *plots.figures(study, analysis)):
                 drawn[f"{each.name}-{number}"] = each
     return report_export.as_files(texts, drawn, formats)

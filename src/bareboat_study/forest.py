@@ -1,0 +1,151 @@
+"""Forest plots: a row for each ratio, with its name left of the axis and its numbers right of it."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from matplotlib.figure import Figure
+from scipy.special import stdtrit
+
+from bareboat.model import Study
+from bareboat_study.analysis import Analysis
+from bareboat_study.drawing import BAND, INK, MUTED, Drawing, label, margin_logs, ratio_axis, safe_log
+from bareboat_study.measures import Metric
+from bareboat_study.numbers import interval_text, percent
+from bareboat_study.statistics import Estimate, Verdict
+
+#: Characters of a line of a name, and of the whole name.
+_NAME_LINE, _NAME = 17, 34
+_ROW_IN, _HEAD_IN = 0.34, 0.3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """`decides`: whether a verdict follows from it; its interval then has a thick part, that of the test of
+    equivalence. `filled`: its diamond."""
+
+    name: str
+    metric: Metric
+    decides: bool
+    filled: bool
+
+    @property
+    def logs(self) -> tuple[float, float, float]:
+        found = self.metric.comparison
+        return safe_log(found.low), safe_log(found.ratio), safe_log(found.high)
+
+
+def of_metrics(study: Study, analysis: Analysis) -> Drawing:
+    """A row for each metric of two arms: first the one that decides, then those for information."""
+    metrics = sorted(analysis.metrics, key=lambda metric: not metric.primary)
+    rows = [
+        Row(name=metric.name, metric=metric, decides=metric.primary, filled=metric.primary)
+        for metric in metrics
+    ]
+    c = analysis.comparison
+    caption = (
+        f"Ratio with its {percent(c.confidence)} confidence interval, one value per run; the shaded band is "
+        f"the margin of ±{c.margin * 100:g} %. {_thick(c.confidence)} {_BEYOND}"
+    )
+    axis = f"{study.arms[1].name} / {study.arms[0].name}"
+    return _drawing("ratios", "Ratio of every metric", caption, axis, rows, c.margin)
+
+
+def of_comparisons(found: Sequence[tuple[str, Analysis]]) -> Drawing:
+    """A row for each comparison of two arms, by the primary metric."""
+    rows = [
+        Row(name=name, metric=each.primary, decides=True, filled=each.verdict in (Verdict.EQUIVALENT,))
+        for name, each in found
+    ]
+    c, metric = found[0][1].comparison, found[0][1].primary
+    sense = "higher" if metric.higher_is_better else "lower"
+    caption = (
+        f"Ratio of the {metric.name} in each comparison with its {percent(c.confidence)} interval; {sense} "
+        f"is better. Filled: equivalent within ±{c.margin * 100:g} %, the shaded band. "
+        f"{_thick(c.confidence)} {_BEYOND}"
+    )
+    title = "Ratio of every comparison"
+    return _drawing("comparisons", title, caption, f"ratio of the {metric.name}", rows, c.margin)
+
+
+_BEYOND = "An arrow: the interval extends beyond the axis."
+
+
+def _thick(confidence: float) -> str:
+    return (
+        f"Thick: the {percent(2 * confidence - 1)} interval of the two one-sided tests; equivalent when it "
+        "lies in the band."
+    )
+
+
+def _drawing(name: str, title: str, caption: str, axis: str, rows: Sequence[Row], margin: float) -> Drawing:
+    bounds = margin_logs(margin)
+    reach = _reach(rows, bounds[1])
+    first = next((number for number, row in enumerate(rows) if not row.decides), len(rows))
+    has_groups = 0 < first < len(rows)
+    # The rows for information are below a heading of their own.
+    places = [-float(number) - has_groups * (1 if number < first else 2) for number in range(len(rows))]
+
+    def draw(figure: Figure) -> None:
+        axes: Any = figure.add_subplot()
+        axes.axvspan(*bounds, color=BAND, lw=0)
+        axes.axvline(0, color=INK, lw=0.9)
+        for row, y in zip(rows, places, strict=True):
+            _draw_row(axes, row, y, reach)
+        if has_groups:
+            for text, y in (("decides", 0.0), ("for information", places[first] + 1)):
+                axes.annotate(
+                    text, (0, y), xycoords=axes.get_yaxis_transform(), xytext=(-4, 0),
+                    textcoords="offset points", ha="right", va="center", color=MUTED, size="small",
+                )  # fmt: skip
+        names = ["\n".join(textwrap.wrap(label(row.name, _NAME), _NAME_LINE)) for row in rows]
+        axes.set_yticks(places, names)
+        axes.tick_params(axis="y", length=0, labelcolor=INK)
+        for text, row in zip(axes.get_yticklabels(), rows, strict=True):
+            text.set_weight("bold" if row.decides else "normal")
+        axes.set(xlim=(-reach, reach), ylim=(places[-1] - 0.6, 0.6))
+        axes.spines["left"].set_visible(False)
+        axes.grid(visible=False)
+        ratio_axis(axes.xaxis, -reach, reach)
+        axes.set_xlabel(label(axis, 60))
+
+    height_in = 0.62 + _ROW_IN * len(rows) + 2 * _HEAD_IN * has_groups
+    return Drawing(name=name, title=title, caption=caption, draw=draw, height_in=height_in)
+
+
+def _reach(rows: Sequence[Row], bound: float) -> float:
+    """Half the width of the axis, in log ratio: the intervals that decide and the margin always fit, the
+    others only where they do not compress these."""
+    extents = [(max(abs(low), abs(high)), row.decides) for row in rows for low, _, high in (row.logs,)]
+    least = max([2 * bound, *(1.1 * extent for extent, decides in extents if decides)])
+    return max([least, *(1.1 * extent for extent, _ in extents if 1.1 * extent <= 3 * least)])
+
+
+def _draw_row(axes: Any, row: Row, y: float, reach: float) -> None:
+    low, middle, high = row.logs
+    axes.plot([max(low, -reach), min(high, reach)], [y, y], color=INK, lw=1.2, solid_capstyle="butt")
+    if row.decides:
+        inner = (high - low) / 2 * _one_sided_share(row.metric.comparison)
+        ends = [max(middle - inner, -reach), min(middle + inner, reach)]
+        axes.plot(ends, [y, y], color=INK, lw=3.4, solid_capstyle="butt")
+    # A ratio beyond the axis is at its edge, beside the arrow.
+    at = min(max(middle, -0.93 * reach), 0.93 * reach)
+    axes.plot(at, y, marker="D", ms=7 if row.decides else 5, mec=INK,
+              mfc=INK if row.filled else "white", zorder=4)  # fmt: skip
+    for is_beyond, edge, marker in ((low < -reach, -reach, "<"), (high > reach, reach, ">")):
+        if is_beyond:
+            axes.plot(edge, y, marker=marker, ms=6, color=INK, clip_on=False, zorder=5)
+    axes.annotate(
+        interval_text(row.metric), (1, y), xycoords=axes.get_yaxis_transform(), xytext=(8, 0),
+        textcoords="offset points", va="center", weight="bold" if row.decides else "normal",
+    )  # fmt: skip
+
+
+def _one_sided_share(found: Estimate) -> float:
+    """The width of TOST's interval relative to the two-sided one with this confidence."""
+    confidence = found.confidence
+    one_sided, two_sided = (stdtrit(found.freedom, p) for p in (confidence, (1 + confidence) / 2))
+    return float(one_sided / two_sided)
