@@ -60,9 +60,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(context: Context) -> int:
     if context.options.script and context.options.json:
         raise UsageError("--script and --json cannot be used together", remedy="remove one of them")
-    if context.options.sites:
-        from bareboat.cli import plan_sites
-
     if context.options.why and (context.options.script or context.options.json):
         flag = "--script" if context.options.script else "--json"
         raise UsageError(f"--why and {flag} cannot be used together", remedy="remove one of them")
