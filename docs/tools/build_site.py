@@ -22,17 +22,18 @@ SOURCE = ROOT / "build" / "site-source"
 #: Section -> pages, in the order of the navigation. A page that does not exist is left out.
 SECTIONS = {
     "Start": ("tutorial", "gallery", "examples"),
-    "How to": (
-        "clusters", "images", "building", "gpus", "frameworks", "architectures", "studies", "reports",
-        "reproduction", "administrators",
+    "Run on a cluster": (
+        "clusters", "job-file", "frameworks", "launchers", "mpi", "gpus", "fabric", "engines",
+        "architectures", "administrators",
     ),
-    "Reference": (
-        "reference/commands", "job-file", "reference/keys", "reference/settings", "reference/exit-codes",
-        "python-api", "reference/python", "engines", "launchers", "lint",
+    "Images": ("images", "building", "lint"),
+    "Measure": ("verdict", "studies", "reports", "measurement", "performance", "published"),
+    "Reproduce a run": ("reproduction",),
+    "Look up": (
+        "reference/commands", "reference/keys", "reference/settings", "reference/exit-codes", "python-api",
+        "reference/python",
     ),
-    "Background": (
-        "measurement", "performance", "mpi", "fabric", "security", "comparison", "published", "papers",
-    ),
+    "Background": ("security", "comparison", "papers"),
     "Project": (
         "architecture", "decisions/index", "testing", "contributing", "security-policy", "changelog",
         "history/index",

@@ -1,0 +1,85 @@
+"""What the tutorial says in prose is what happens."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import documented
+import pytest
+
+pytest.importorskip("matplotlib")
+
+from builders import make_analysis, make_records, make_site, make_study
+
+from bareboat.cli import console, doctor, report
+from bareboat.cli.report_text import study_text
+from bareboat.model import ProveRequest
+from bareboat_study.statistics import Verdict
+
+PAGE = documented.ROOT / "docs/tutorial.md"
+TEXT = " ".join(PAGE.read_text().split())
+FILES = {block.file: block.body for block in documented.blocks(PAGE) if block.file}
+NUMBERS = {2: "two", 3: "three", 5: "five", 6: "six"}
+ENDED = (Verdict.EQUIVALENT, Verdict.DIFFERENT, Verdict.UNDECIDED, Verdict.TOO_NOISY)
+
+
+def test_the_numbers_of_runs_processes_and_points_are_those_of_the_files() -> None:
+    job, sweep = tomllib.loads(FILES["train.toml"]), tomllib.loads(FILES["rates.toml"])
+    repeats = job["prove"]["repeats"]
+    assert f"{NUMBERS[repeats + 1]} times with the warm-up" in TEXT
+    assert f"{NUMBERS[repeats].title()} repeats are often too few" in TEXT
+    ranks = job["topology"]["ranks_per_node"]
+    assert f"Now {NUMBERS[ranks]} processes run" in TEXT
+    assert f"with {NUMBERS[len(sweep['sweep']['rate'])]} points" in TEXT
+    nodes = int(re.findall(r"submit -N (\d+) train.toml", TEXT)[0])
+    assert f"requests {NUMBERS[nodes]} nodes" in TEXT
+    assert f"rank {nodes * ranks - 1} of {nodes * ranks}:" in TEXT
+
+
+def test_the_margin_and_the_turns_are_the_defaults() -> None:
+    prove = ProveRequest()
+    assert f"take turns of {prove.window_s:g} s" in TEXT
+    assert f"the margin of {prove.margin * 100:g} %" in TEXT
+
+
+@pytest.mark.parametrize("page", ["tutorial.md", "verdict.md"])
+def test_the_verdicts_are_those_of_the_program(page: str) -> None:
+    rows = re.findall(r"^\| (\w[\w ]*?) \|", (PAGE.parent / page).read_text(), re.MULTILINE)
+    at = rows.index("verdict")
+    assert rows[at + 1 : at + 1 + len(ENDED)] == [str(each) for each in ENDED]
+    assert "one of four" in TEXT
+
+
+def test_the_first_line_of_a_result_is_the_verdict_and_the_last_one_the_page(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    study = make_study(metered=True)
+    records = make_records(study)
+    analysis = make_analysis(study, records)
+    shown = study_text(study, analysis, None)
+    assert shown.startswith(f"{analysis.word} within")
+    assert "The first line of the result is the verdict" in TEXT
+    assert shown.splitlines()[-1].startswith("goal ")
+    assert "and a line for each goal. The last line names the page" in TEXT
+    lines: list[str] = []
+    monkeypatch.setattr(console, "result", lines.append)
+    options = type("Options", (), {"json": False})()
+    report.show(type("Context", (), {"options": options})(), [(study, records, analysis)], "report.html")
+    assert "\n".join(lines).strip().splitlines()[-1] == "report: report.html"
+
+
+def test_doctor_begins_with_what_is_ready() -> None:
+    assert "Its first lines say what is ready" in TEXT
+    assert doctor._text(make_site(), []).startswith("ready: ")
+
+
+def test_the_examples_of_the_page_of_verdicts_are_sentences_of_the_program() -> None:
+    """They are lines of the golden report of three arms, or of an undecided one."""
+    golden = Path(__file__).parents[1] / "golden/report"
+    known = " ".join(" ".join(path.read_text().split()) for path in golden.glob("*-80.txt"))
+    blocks = [each for each in documented.blocks(PAGE.parent / "verdict.md") if "output" in each.words]
+    assert len(blocks) == 3
+    for block in blocks:
+        assert " ".join(block.body.split()) in known, block.body
