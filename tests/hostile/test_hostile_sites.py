@@ -179,7 +179,7 @@ def test_left_to_itself_bareboat_takes_what_works_and_says_why(
         for name in names:
             tool(name)
     there = node(forbids)
-    plan = there.bareboat("plan", there.job())
+    plan = there.bareboat("plan", "-v", there.job())
     assert re.search(rf"^ *engine +{chosen}$", plan.stdout, re.MULTILINE), plan.stdout + plan.stderr
     assert reason in plan.stdout
     done = there.bareboat("run", there.job())

@@ -24,7 +24,6 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     program = tmp_path / "bin/bwrap"
     program.write_text("#!/bin/sh\n")
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
-    monkeypatch.setattr(kept, "_machine", kept._machine.__wrapped__)
     return Store(tmp_path / "store")
 
 
@@ -66,48 +65,48 @@ def change(tmp_path: Path, **changes: float) -> None:
 
 
 def test_they_are_kept(store: Store, tmp_path: Path) -> None:
-    assert kept.look(store, "bubblewrap") is None
-    kept.keep(store, "bubblewrap", facts(tmp_path))
-    assert kept.look(store, "bubblewrap") == facts(tmp_path)
-    assert kept.look(store, "apptainer") is None
+    assert kept.look(store, "bubblewrap", kept.machine()) is None
+    kept.keep(store, "bubblewrap", facts(tmp_path), kept.machine())
+    assert kept.look(store, "bubblewrap", kept.machine()) == facts(tmp_path)
+    assert kept.look(store, "apptainer", kept.machine()) is None
 
 
 @pytest.mark.parametrize("happens", [replaced, added, removed, aged, of_the_future, damaged])
 def test_they_end_with_what_they_depend_on(
     store: Store, tmp_path: Path, happens: Callable[[Path], None]
 ) -> None:
-    kept.keep(store, "bubblewrap", facts(tmp_path))
-    assert kept.look(store, "bubblewrap") is not None
+    kept.keep(store, "bubblewrap", facts(tmp_path), kept.machine())
+    assert kept.look(store, "bubblewrap", kept.machine()) is not None
     happens(tmp_path)
-    assert kept.look(store, "bubblewrap") is None
+    assert kept.look(store, "bubblewrap", kept.machine()) is None
 
 
 @pytest.mark.parametrize("name", ["APPTAINER_CACHEDIR", "PATH", "XDG_RUNTIME_DIR", "LD_LIBRARY_PATH", "HOME"])
 def test_they_end_with_a_variable_that_engines_read(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    kept.keep(store, "bubblewrap", facts(tmp_path))
+    kept.keep(store, "bubblewrap", facts(tmp_path), kept.machine())
     monkeypatch.setenv("SHLVL", "7")
-    assert kept.look(store, "bubblewrap") is not None
+    assert kept.look(store, "bubblewrap", kept.machine()) is not None
     monkeypatch.setenv(name, "/another")
-    assert kept.look(store, "bubblewrap") is None
+    assert kept.look(store, "bubblewrap", kept.machine()) is None
 
 
 def test_they_end_with_a_limit_of_the_user(store: Store, tmp_path: Path) -> None:
-    kept.keep(store, "bubblewrap", facts(tmp_path))
+    kept.keep(store, "bubblewrap", facts(tmp_path), kept.machine())
     before = resource.getrlimit(resource.RLIMIT_CORE)
     resource.setrlimit(resource.RLIMIT_CORE, (before[0] + 1 if before[0] == 0 < before[1] else 0, before[1]))
     try:
         changed = resource.getrlimit(resource.RLIMIT_CORE) != before
-        assert (kept.look(store, "bubblewrap") is None) is changed
+        assert (kept.look(store, "bubblewrap", kept.machine()) is None) is changed
     finally:
         resource.setrlimit(resource.RLIMIT_CORE, before)
 
 
 def test_an_engine_that_does_not_work_is_tried_again(store: Store, tmp_path: Path) -> None:
-    kept.keep(store, "bubblewrap", facts(tmp_path))
-    kept.keep(store, "bubblewrap", facts(tmp_path, works=False))
-    assert kept.look(store, "bubblewrap") is None
+    kept.keep(store, "bubblewrap", facts(tmp_path), kept.machine())
+    kept.keep(store, "bubblewrap", facts(tmp_path, works=False), kept.machine())
+    assert kept.look(store, "bubblewrap", kept.machine()) is None
     assert not store.engine_facts("bubblewrap").exists()
 
 
@@ -118,7 +117,7 @@ def test_a_thorough_probe_finds_out_again(
     monkeypatch.setattr(machine, "probe_engine", lambda name, _: probed.append(name) or facts(tmp_path))
     host = RealHost(tmp_path)
     for thorough in (False, False, True, False):
-        machine._engine(store, host, "bubblewrap", thorough=thorough)
+        machine._engine(store, host, kept.machine(), "bubblewrap", thorough=thorough)
     assert probed == ["bubblewrap"] * 2
 
 
@@ -129,5 +128,5 @@ def test_a_store_that_cannot_be_written_keeps_nothing(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Store, "write", full)
-    kept.keep(store, "bubblewrap", facts(tmp_path))
-    assert kept.look(store, "bubblewrap") is None
+    kept.keep(store, "bubblewrap", facts(tmp_path), kept.machine())
+    assert kept.look(store, "bubblewrap", kept.machine()) is None

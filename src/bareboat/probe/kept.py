@@ -9,7 +9,6 @@ found out again by doctor, and after a run that failed.
 from __future__ import annotations
 
 import contextlib
-import functools
 import hashlib
 import os
 import resource
@@ -54,8 +53,8 @@ class Kept(Struct, frozen=True):
     facts: tuple[EngineFacts, ...]
 
 
-def look(store: Store, name: str) -> tuple[EngineFacts, ...] | None:
-    """The engine's facts, if they are still true."""
+def look(store: Store, name: str, machine: str) -> tuple[EngineFacts, ...] | None:
+    """The engine's facts, if they are still true. `machine`: its present state."""
     path = store.engine_facts(name)
     if not path.is_file():
         return None
@@ -64,14 +63,14 @@ def look(store: Store, name: str) -> tuple[EngineFacts, ...] | None:
     except BareboatError:  # it is written again
         return None
     fresh = 0 <= time.time() - kept.at_s < _OLDEST_S
-    return kept.facts if fresh and kept.key == _key(store, name, kept.facts) else None
+    return kept.facts if fresh and kept.key == _key(store, name, kept.facts, machine) else None
 
 
-def keep(store: Store, name: str, facts: tuple[EngineFacts, ...]) -> None:
-    """Keep the facts of an engine that works."""
+def keep(store: Store, name: str, facts: tuple[EngineFacts, ...], machine: str) -> None:
+    """Keep the facts of an engine that works, found out in this state of the machine."""
     with contextlib.suppress(BareboatError, OSError):  # a full disk: the next command asks again
         if any(each.works for each in facts):
-            kept = Kept(_key(store, name, facts), time.time(), facts)
+            kept = Kept(_key(store, name, facts, machine), time.time(), facts)
             store.write(store.engine_facts(name), codec.to_json(kept))
         else:
             drop(store, name)
@@ -83,22 +82,22 @@ def drop(store: Store, name: str) -> None:
         store.engine_facts(name).unlink(missing_ok=True)
 
 
-def _key(store: Store, name: str, facts: tuple[EngineFacts, ...]) -> str:
+def _key(store: Store, name: str, facts: tuple[EngineFacts, ...], machine: str) -> str:
     own = sys.modules[type(registry.engine(name)).__module__].__file__ or ""
     programs = [each.path for each in facts if each.path]
-    parts = [_machine(), *map(_state, (own, *programs, str(store.tools)))]
+    parts = [machine, *map(_state, (own, *programs, str(store.tools)))]
     with contextlib.suppress(OSError):
         mount = mount_of(str(store.root))
         parts += [str(store.root), mount.kind, *mount.options]
     return hashlib.sha256("\0".join(parts).encode(errors="surrogateescape")).hexdigest()
 
 
-@functools.cache
-def _machine() -> str:
-    return "\n".join(_of_machine())
+def machine() -> str:
+    """The present state of what all engines depend on: this process, its user and the kernel."""
+    return "\n".join(_parts())
 
 
-def _of_machine() -> Iterator[str]:
+def _parts() -> Iterator[str]:
     yield str((os.getresuid(), os.getresgid(), sorted(os.getgroups())))
     settings = (*(path for path, _, _ in SWITCHES), YAMA, "/proc/sys/kernel/random/boot_id")
     for path in (*settings, "/proc/self/uid_map", "/proc/self/gid_map", "/proc/self/attr/current"):

@@ -72,7 +72,8 @@ def probe(store: Store, needs: Needs | None = None, *, thorough: bool = False) -
             if thorough:
                 pool.submit(host.trials.answers)
             seen_schedulers = pool.map(lambda name: probe_scheduler(name, host), queues)
-            seen_engines = pool.map(partial(_engine, store, host, thorough=thorough), names)
+            state = kept.machine()
+            seen_engines = pool.map(partial(_engine, store, host, state, thorough=thorough), names)
             no_mpis: tuple[MpiFacts, ...] = ()
             mpis_of = partial(probe_mpis, host, remarks) if needs.mpis else lambda: no_mpis
             seen_mpis = pool.submit(attempt, "MPI", mpis_of, no_mpis, remarks)
@@ -130,12 +131,15 @@ def probe(store: Store, needs: Needs | None = None, *, thorough: bool = False) -
     )
 
 
-def _engine(store: Store, host: RealHost, name: str, *, thorough: bool) -> tuple[EngineFacts, ...]:
-    """The engine's facts: those of an earlier command where they are still true, unless all is probed."""
-    if not thorough and (known := kept.look(store, name)) is not None:
+def _engine(
+    store: Store, host: RealHost, state: str, name: str, *, thorough: bool
+) -> tuple[EngineFacts, ...]:
+    """The engine's facts: those of an earlier command where they are still true, unless all is probed.
+    `state`: of the machine."""
+    if not thorough and (known := kept.look(store, name, state)) is not None:
         return known
     found = probe_engine(name, host)
-    kept.keep(store, name, found)
+    kept.keep(store, name, found, state)
     return found
 
 
