@@ -101,7 +101,7 @@ def test_horovod_for_tensorflow_is_compiled_in_the_image_and_trains_on_two_nodes
         remedy = re.search("`pip (download .*) --dest DIR (.*)`", refused.stderr)
         assert remedy is not None, refused.stderr
         _run(TENSORFLOW / "bin" / "pip", *shlex.split(remedy[1]), "--dest", brought, *shlex.split(remedy[2]))
-        before = slurm.login(["bareboat", "plan", "--prepare", job], cwd=folder)
+        before = slurm.login(["bareboat", "plan", "-v", "--prepare", job], cwd=folder)
         assert "openmpi 5.0.11, horovod 0.28.1 on image" in before.stdout
         assert "compiled in the image" in before.stdout
         assert "srun --mpi=pmix" in before.stdout
@@ -109,7 +109,7 @@ def test_horovod_for_tensorflow_is_compiled_in_the_image_and_trains_on_two_nodes
     _assert_one_model(by_srun)
     # Without a word to pip: nothing is made any more.
     _assert_one_model(run_job(slurm, job, "--launcher", "mpirun"))
-    after = slurm.login(["bareboat", "plan", job], cwd=folder)
+    after = slurm.login(["bareboat", "plan", "-v", job], cwd=folder)
     assert "to be made first" not in after.stdout
     shutil.rmtree(slurm.home / ".local" / "share" / "bareboat")
 

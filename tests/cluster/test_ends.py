@@ -95,7 +95,7 @@ def test_slurm(slurm: Cluster, tmp_path: Path, python: Path) -> None:
     for run, (*_, words) in expected.items():
         assert re.search(words, told[run][3]), told[run]
     desk.wait(first)
-    plan = desk.bareboat("plan", "--scheduler", "slurm", desk.folder / "memory.toml").stdout
+    plan = desk.bareboat("plan", "-v", "--scheduler", "slurm", desk.folder / "memory.toml").stdout
     assert "1.6 GB for each rank" in plan
     assert "DefMemPerCPU=1500" in plan
 

@@ -91,7 +91,7 @@ def bare_torch(slurm: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
 def test_horovod_through_a_site_layer(slurm: Cluster, bare_torch: Path) -> None:
     """The image has neither Horovod nor MPI, and stays so; what the job asks for is put on it once."""
     job = write_job(slurm, "layered", bare_torch, TRAIN_HOROVOD, more='site_layer = ["horovod"]')
-    before = slurm.login(["bareboat", "plan", "--prepare", job], cwd=job.parent)
+    before = slurm.login(["bareboat", "plan", "-v", "--prepare", job], cwd=job.parent)
     assert "openmpi 5.0.11, horovod 0.28.1 on image" in before.stdout
     assert "srun --mpi=pmix" in before.stdout
     for options in ((), ("--launcher", "mpirun")):
@@ -99,7 +99,7 @@ def test_horovod_through_a_site_layer(slurm: Cluster, bare_torch: Path) -> None:
         assert ended.code == 0, ended.log
         for rank in range(4):
             assert f"trained {rank} 4 {rank % 2} True mpi" in ended.log, ended.log
-    after = slurm.login(["bareboat", "plan", job], cwd=job.parent)
+    after = slurm.login(["bareboat", "plan", "-v", job], cwd=job.parent)
     assert "to be made first" not in after.stdout
     images = slurm.login(["bareboat", "image", "ls"]).stdout
     assert images.count("-openmpi-5.0.11-horovod-0.28.1-") == 1, images
@@ -192,6 +192,6 @@ def test_lightning_and_accelerate_know_the_ranks_on_cpus(slurm: Cluster) -> None
     for rank in range(4):
         assert f"lightning {rank} 4" in ended.log, ended.log
         assert f"accelerate {rank} 4" in ended.log, ended.log
-    plan = slurm.login(["bareboat", "plan", job], cwd=job.parent).stdout
+    plan = slurm.login(["bareboat", "plan", "-v", job], cwd=job.parent).stdout
     assert "ACCELERATE_USE_CPU=true" in plan
     assert "PL_TRAINER_DEVICES=2, PL_TRAINER_NUM_NODES=2" in plan

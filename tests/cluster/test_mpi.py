@@ -138,7 +138,7 @@ def test_an_image_is_started_by_a_pmi_that_both_know(slurm: Cluster, name: str, 
     ended = run_job(slurm, job, "--engine", engine)
     assert ended.code == 0, ended.log
     assert hellos(ended, 6) == set(range(6)), ended.log
-    plan = slurm.login(["bareboat", "plan", job, "--engine", engine], cwd=job.parent).stdout
+    plan = slurm.login(["bareboat", "plan", "-v", job, "--engine", engine], cwd=job.parent).stdout
     pmi = "pmi2" if name.startswith("mpich") else "pmix"
     assert f"srun --mpi={pmi}" in plan
 
@@ -220,7 +220,7 @@ def test_an_image_without_an_mpi_gets_the_hosts(slurm: Cluster, without_mpi: str
     assert ended.code == 0, ended.log
     assert hellos(ended, 4) == set(range(4)), ended.log
     assert ended.log.count("Open MPI v4.1.4") == 4
-    plan = slurm.login(["bareboat", "plan", job, "--engine", engine], cwd=job.parent).stdout
+    plan = slurm.login(["bareboat", "plan", "-v", job, "--engine", engine], cwd=job.parent).stdout
     assert "the host's library in the image: srun --mpi=pmix passed the MPI check here on " in plan
 
 
@@ -299,7 +299,7 @@ def test_a_c_program_in_an_image_without_mpi4py(
     assert ended.code == 0, ended.log
     assert hellos(ended, 4) == set(range(4)), ended.log
     assert ended.log.count("Open MPI v5.0.") == 4
-    plan = slurm.login(["bareboat", "plan", job], cwd=job.parent).stdout
+    plan = slurm.login(["bareboat", "plan", "-v", job], cwd=job.parent).stdout
     assert "hello uses OpenMPI 5.0.11; the scheduler's direct start: srun --mpi=pmix" in plan
     assert "passed the MPI check here on " in plan
 
@@ -341,18 +341,18 @@ def test_on_a_site_with_a_broken_plugin_the_first_job_of_an_image_succeeds(
     # Another image: what is the site's fault is known, and why is said.
     other = write_job(without_pmix, "broken-too", python("openmpi-5.0.11"), HELLO, nodes=2)
     why = "srun --mpi=pmix: it starts no rank on this site: srun: error: mpi/pmix_v4"
-    assert why in without_pmix.login(["bareboat", "plan", other], cwd=other.parent).stdout
+    assert why in without_pmix.login(["bareboat", "plan", "-v", other], cwd=other.parent).stdout
     second = run_job(without_pmix, other)
     assert second.code == 0, second.log
     assert hellos(second, 4) == set(range(4)), second.log
     assert "started no rank" not in second.log
     # It is also found by asking a node, before any job.
     without_pmix.login("bareboat doctor --fresh", check=False)
-    assert why not in without_pmix.login(["bareboat", "plan", other], cwd=other.parent).stdout
+    assert why not in without_pmix.login(["bareboat", "plan", "-v", other], cwd=other.parent).stdout
     said = without_pmix.login("bareboat doctor --compute", check=False).stdout
     assert "srun --mpi=pmix cannot start processes on the compute node: srun: error: mpi/pmix_v4" in said
     assert "srun --mpi=pmi2 starts nothing" not in said
-    assert why in without_pmix.login(["bareboat", "plan", other], cwd=other.parent).stdout
+    assert why in without_pmix.login(["bareboat", "plan", "-v", other], cwd=other.parent).stdout
 
 
 # -- what goes wrong -------------------------------------------------------------------------------
@@ -373,13 +373,13 @@ def test_singletons_are_caught_before_the_first_step(slurm: Cluster) -> None:
     assert "the ranks did not find each other; the job is not started" in ended.log
     assert "hello" not in ended.log
     # The next plan knows; for this job only, whose setting was the reason.
-    again = slurm.login(["bareboat", "plan", job], cwd=job.parent).stdout
+    again = slurm.login(["bareboat", "plan", "-v", job], cwd=job.parent).stdout
     # How many could say so before srun ended them, differs.
     assert re.search(r"its MPI check failed here: \d of 4 ranks were singletons", again)
     assert f"run {ended.run_id}" in again
     assert "mpiexec (Hydra) 5.0.2: its MPI check failed here" in again, "it was tried next, in the same job"
     assert "MPI check results" in slurm.login(["bareboat", "doctor", "--fresh"]).stderr
-    anew = slurm.login(["bareboat", "plan", job], cwd=job.parent).stdout
+    anew = slurm.login(["bareboat", "plan", "-v", job], cwd=job.parent).stdout
     assert "its MPI check failed here" not in anew
     assert "srun, outside the container" in anew
 

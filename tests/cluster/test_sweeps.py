@@ -168,6 +168,6 @@ def test_points_bring_the_image_prove_their_ranks_and_are_watched(desk: Desk) ->
         assert {each["how"] for each in brought} <= {"unpacked", "found"}
     stacks = desk.store / "runs" / sweep / "points" / "1" / "control" / "stacks"
     assert all("wait_for_ever" in (stacks / str(rank)).read_text() for rank in range(2))
-    assert "passed the MPI check here" in desk.bareboat("plan", job).stdout
+    assert "passed the MPI check here" in desk.bareboat("plan", "-v", job).stdout
     desk.up.wait(lambda: not desk.left(works) + desk.left(hangs), "no process left on any node")
     desk.up.wait(lambda: not on_nodes(desk.up), "no image left on any node")

