@@ -360,7 +360,7 @@ def _explained(store: Store, submission: Submission, entry: QueueEntry | None) -
         code = CODES[JobState.CANCELLED]  # whichever signal the scheduler used
     ended_at = int(time.time())
     end = find_end(store, submission, code, ended_at, began, entry=entry, left=False)
-    if is_gone and not cancelled:  # only the files of the run tell why
+    if is_gone and not cancelled:  # only the files of the run show why
         code = CODES.get(end.state, 1)
     store.write(folder / "end.json", codec.to_json(end))
     store.write(folder / "exit_code", f"{code} {ended_at}\n".encode())

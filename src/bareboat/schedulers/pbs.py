@@ -382,7 +382,7 @@ def _resources_pro(job: Job) -> Iterator[str]:
     yield "-l place=scatter" + (":excl" if job.scheduling.exclusive else "")
 
 
-#: A server's message about a job that it does not know; about one that has ended, it says so.
+#: A server's message about a job that it does not know. Of one that has ended, the message names the end.
 _UNKNOWN = r"Unknown Job Id(?: Error)? (\d[\w\[\].-]{0,250})"
 #: The servers' messages about unknown jobs.
 _FORGOTTEN = r"unknown job|has finished|not found|no such job"
