@@ -136,6 +136,8 @@ def _mpi(launcher: str, scheduler: str = "slurm", nodes: int = 2, **asked: Any) 
     facts = SchedulerFacts(name="slurm", version="1", mpi_plugins=("none", "pmi2", "pmix", "pmix_v4"))
     host = msgspec.structs.replace(OPENMPI, version="5.0.3", launcher="/opt/sw/bin/mpirun", prefix="/opt/sw")
     site = make_site(schedulers=(facts,), mpis=(host,), other_tools={"ssh": "/usr/bin/ssh"})
+    if scheduler == "flux":
+        site = msgspec.structs.replace(site, schedulers=(SchedulerFacts(name="flux", version="1"),))
     if "engine" in asked:
         site = msgspec.structs.replace(site, engines=(_facts_of(asked["engine"]),))
     job = make_job(
@@ -241,6 +243,7 @@ CASES: dict[str, Callable[[], Plan | str]] = {
     "slurm-nccl-fabric": lambda: _fabric("ranks", "require"),
     "slurm-srun": lambda: _mpi("srun"),
     "slurm-mpirun": lambda: _mpi("mpirun"),
+    "flux-mpirun": lambda: _mpi("mpirun", "flux"),
     "local-mpirun": lambda: _mpi("mpirun", "local", 1),
     "slurm-image-mpirun": lambda: _mpi("image-mpirun"),
     "slurm-horovod": lambda: _mpi("horovod"),

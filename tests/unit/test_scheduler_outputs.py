@@ -294,6 +294,15 @@ def test_a_dependency_of_flux_that_can_never_be_satisfied() -> None:
     assert entry.reason == "dependency after-success=ƒBWjafFxK can never be satisfied"
 
 
+@pytest.mark.parametrize(
+    ("state", "info", "reason"),
+    [("SCHED", "eta:3.2m", ""), ("SCHED", "eta:now", ""), ("SCHED", "held", "held"), ("RUN", "c[1-2]", "")],
+)
+def test_the_reason_of_flux_does_not_change_with_each_query(state: str, info: str, reason: str) -> None:
+    (entry,) = entries(Flux(), f"ƒ1|{state}|||{info}|False||||||\n").values()
+    assert entry.reason == reason
+
+
 def test_a_separator_in_the_note_of_flux() -> None:
     line = "ƒ1|INACTIVE|FAILED|c1|c1|True|exec|0|a|b|Exit 1|1|256\n"
     (entry,) = entries(Flux(), line).values()

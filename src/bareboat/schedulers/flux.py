@@ -208,14 +208,22 @@ def _entries(outcome: Outcome) -> tuple[QueueEntry, ...]:
         QueueEntry(
             job_id=job["id"],
             state=_state(job),
-            reason=job["exception.note"]
-            or job["inactive_reason" if job["state"] == "INACTIVE" else "contextual_info"],
+            reason=_reason(job),
             nodes=job["nodelist"],
             exit_code=number_or_none(job["returncode"]),
         )
         for line in outcome.stdout.splitlines()
         if (job := _fields(line)) is not None
     )
+
+
+def _reason(job: dict[str, str]) -> str:
+    """The contextual information is the nodes of a running job, and an estimate that changes with each query
+    for one that waits for resources."""
+    if job["exception.note"] or job["state"] == "INACTIVE":
+        return job["exception.note"] or job["inactive_reason"]
+    waits = _state(job) is JobState.PENDING and not job["contextual_info"].startswith("eta:")
+    return job["contextual_info"] if waits else ""
 
 
 def _state(job: dict[str, str]) -> JobState:
