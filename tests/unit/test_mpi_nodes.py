@@ -38,6 +38,12 @@ def test_the_launcher_reaches_a_node_by_the_script(launcher: str, tmp_path: Path
     assert lead(tmp_path, _CALLS[launcher]) == "c2:1|b c|"
 
 
+def test_a_daemon_finds_an_agent_on_its_node(tmp_path: Path) -> None:
+    assert lead(tmp_path, '"$OMPI_MCA_plm_rsh_agent" c2 "echo -mca agent \\"$OMPI_MCA_plm_rsh_agent\\""') == (
+        "c2:-mca agent /bin/true\n"
+    )
+
+
 def test_the_launcher_gets_the_nodes_and_nothing_is_left(tmp_path: Path) -> None:
     shown = lead(tmp_path, 'cat "$OMPI_MCA_orte_default_hostfile" "$PRTE_MCA_prte_default_hostfile" '
                            '"$HYDRA_HOST_FILE"; echo "$HYDRA_HOST_FILE"')  # fmt: skip

@@ -12,12 +12,12 @@ launcher_settings=(
 
 lead_launcher() {
   local directory name value
-  # OpenMPI splits the agent's path at blanks, and only this node reads it.
+  # OpenMPI splits the agent's path at blanks.
   directory=$(TMPDIR='' mktemp -d "/tmp/bareboat-XXXXXXXX") || finish 3
   at_exit "rm -rf $directory"
   printf "%s slots=$ranks_per_node\n" "${hosts[@]}" > "$directory/hosts"
   printf "%s:$ranks_per_node\n" "${hosts[@]}" > "$directory/hydra_hosts"
-  printf '#!/bin/bash\nexec bash %q --reach "$@"\n' "$script" > "$directory/agent"
+  printf '#!/bin/bash\nexec bash %q --reach "$0" "$@"\n' "$script" > "$directory/agent"
   chmod 700 "$directory/agent"
   for name in "${launcher_settings[@]}"; do
     case $name in
@@ -31,12 +31,15 @@ lead_launcher() {
   done
 }
 
-reach() { # $@: as for ssh: options, the node, and the words of a command for its shell
-  while [[ ${1:-} == -* ]]; do shift; done
-  local host=$1 pid
+reach() { # $1: the agent; the rest as for ssh: options, the node, and the words of a command for its shell
+  local agent=$1 host pid command
   shift
+  while [[ ${1:-} == -* ]]; do shift; done
+  host=$1
+  shift
+  command=${*//"$agent"//bin/true} # ORTE's daemons require an agent on their node, and never use it
   mapfile -t hosts < <(hosts)
-  on_host "$host" /bin/sh -c "$*" < /dev/null &
+  on_host "$host" /bin/sh -c "$command" < /dev/null &
   pid=$!
   trap 'kill "$pid" 2> /dev/null' TERM INT HUP
   wait "$pid"
