@@ -8,7 +8,7 @@ from typing import Any
 
 import builders
 import msgspec
-from builders import fake_digest, make_image, make_job, make_site, make_study
+from builders import fake_digest, make_image, make_job, make_layout, make_site, make_study
 
 from bareboat.model import Arm, Contrast, Matrix, MetricRequest, ProveRequest, Record, Study
 from bareboat_base import codec
@@ -71,7 +71,7 @@ def make_records(
                         study=study.id, run=run, arm=arm.name, warm_up=run == 0, position=position,
                         started_at=template.created_at, exit_code=0, wall_s=1.0, plan_digest=arm.plan_digest,
                         image_digest=None, site_digest=fake_digest("5"), peak_memory_bytes=10**8,
-                        results={"speed": speed},
+                        results={"speed": speed}, layout=make_layout(),
                     )
                 )  # fmt: skip
         found.append(own)

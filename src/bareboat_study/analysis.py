@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from bareboat.model import Record, Study
 from bareboat_base.errors import UsageError
-from bareboat_study import arm_differences, measures, sequential, validity, verdicts, windows
+from bareboat_study import arm_differences, layouts, measures, sequential, validity, verdicts, windows
 from bareboat_study.measures import Inference, Metric
 from bareboat_study.statistics import Comparison, Verdict
 from bareboat_study.validity import Censored
@@ -54,7 +54,8 @@ class Analysis:
     """The analysis of a study's records. `pairs`: the measured runs, of which every number is made.
     `warnings`: what makes the verdict doubtful. `corrected`: one of several comparisons. `done` and
     `planned`: runs. `censored`: failed runs. `is_bound`: whether the records show that the design was fixed
-    before them. `looks`: how often the design tests the data."""
+    before them. `looks`: how often the design tests the data. `between`: the deviation between layouts of
+    files in the page cache that the intervals of speeds contain."""
 
     study: str
     pairs: tuple[Pair, ...]
@@ -71,6 +72,7 @@ class Analysis:
     censored: Censored | None = None
     is_bound: bool = False
     looks: int = 1
+    between: float = 0.0
 
     @property
     def verdict(self) -> Verdict:
@@ -165,6 +167,7 @@ def analyse(
         censored=validity.censored(study, records),
         is_bound=validity.is_bound(study, records),
         looks=len(sequential.looks(study.job.prove.repeats)) if sequential.is_sequential(study) else 1,
+        between=inference.between,
     )
     return replace(found, sentence=outcome(study, found))
 
@@ -174,6 +177,7 @@ def _inference(study: Study, pairs: Sequence[Pair]) -> Inference:
         margin=study.job.prove.margin,
         confidence=sequential.confidence(study),
         orders=measures.orders(pairs),
+        between=layouts.deviation(study, pairs),
     )
 
 
@@ -240,7 +244,12 @@ def outcome(study: Study, found: Analysis) -> str:
     """The verdict in a sentence; without one, why."""
     names = [arm.name for arm in study.arms]
     numbers = verdicts.sentence(
-        found.comparison, metric=found.primary.name, baseline=names[0], contender=names[1], looks=found.looks
+        found.comparison,
+        metric=found.primary.name,
+        baseline=names[0],
+        contender=names[1],
+        looks=found.looks,
+        between=found.between,
     )
     diverged = "; ".join(divergence_text(study, each) for each in found.diverged)
     if not found.is_complete:
@@ -370,3 +379,4 @@ def _notes(study: Study, pairs: Sequence[Pair], metered: bool, declared: bool, s
             "metric decides nothing."
         )
     yield arm_differences.sentence(study)
+    yield layouts.note(study, pairs)

@@ -61,10 +61,14 @@ class LiveArm:
     curves: dict[str, Curve] = field(default_factory=dict)
     fault: BareboatError | None = None
     scheduled_as: tuple[str, ...] = ()
+    #: The files of which its processes execute code, in a warm-up.
+    executed: set[str] | None = None
 
     def sample_memory(self, kind: str) -> None:
         at_s = (time.monotonic_ns() - self.live.spawned_ns) / 1e9
         self.memory.append(MemorySample(at_s=at_s, bytes=self.live.memory_bytes(kind)))
+        if self.executed is not None:
+            self.executed |= self.live.executed_files()
 
     @property
     def meter_folder(self) -> Path:

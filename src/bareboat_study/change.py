@@ -13,8 +13,8 @@ from bareboat_study.analysis import Analysis
 from bareboat_study.measures import Metric
 from bareboat_study.statistics import Comparison, Verdict, compare_means, geometric_mean, verdict_of
 
-#: The deviation of the true log ratio of two arms from one study to the next, which no run of a study shows:
-#: above all, how the pages of a copy lie in the page cache (docs/measurement.md).
+#: The deviation of the true log ratio of two arms from one study to the next, which no run of a study shows,
+#: where each run has new layouts of files in the page cache: an assumption (docs/measurement.md).
 BETWEEN_STUDIES = 0.005
 
 #: Baseline, contender, and the point.
@@ -24,11 +24,12 @@ Place = tuple[str, str, str]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effects:
     """The primary metric of two arms at a point: contender / baseline in each run. `diverged`: whether their
-    training did."""
+    training did. `layouts`: the deviation between layouts that no run shows."""
 
     metric: str
     ratios: tuple[float, ...]
     diverged: bool = False
+    layouts: float = 0.0
 
     @property
     def logs(self) -> list[float]:
@@ -86,7 +87,11 @@ def between(
             diverged.append(place)
             continue
         compared = compare_means(
-            own.logs, other.logs, margin=margin, confidence=confidence, between=BETWEEN_STUDIES
+            own.logs,
+            other.logs,
+            margin=margin,
+            confidence=confidence,
+            between=between_studies(own.layouts, other.layouts),
         )
         made.append(
             Change(
@@ -112,6 +117,12 @@ def between(
         other_metric=tuple(other_metric),
         diverged=tuple(diverged),
     )
+
+
+def between_studies(*layouts: float) -> float:
+    """The deviation of each of several studies, in the root mean square. `layouts`: that between layouts,
+    where a study kept its own."""
+    return math.sqrt(sum(max(each, BETWEEN_STUDIES) ** 2 for each in layouts) / len(layouts))
 
 
 def of_metrics(
@@ -144,7 +155,7 @@ def of_metrics(
             _balanced(other[key]),
             margin=margin,
             confidence=confidence,
-            between=BETWEEN_STUDIES,
+            between=between_studies(first.between, second.between),
         )
         made.append(
             Change(

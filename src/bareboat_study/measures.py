@@ -59,17 +59,29 @@ class Metric:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inference:
-    """How the runs are judged. `orders[i]`: whether the contender started second in run i."""
+    """How the runs are judged. `orders[i]`: whether the contender started second in run i. `between`: the
+    deviation of the true log ratio of a speed that no run of the study shows."""
 
     margin: float
     confidence: float
     orders: tuple[bool, ...]
+    between: float = 0.0
 
-    def judge(self, effects: Sequence[float]) -> Comparison:
-        return compare(effects, margin=self.margin, confidence=self.confidence, orders=self.orders)
+    def judge(self, effects: Sequence[float], unit: str) -> Comparison:
+        return compare(
+            effects,
+            margin=self.margin,
+            confidence=self.confidence,
+            orders=self.orders,
+            between=self._between(unit),
+        )
 
-    def estimate(self, effects: Sequence[float]) -> Estimate:
-        return estimate(effects, confidence=self.confidence, orders=self.orders)
+    def estimate(self, effects: Sequence[float], unit: str) -> Estimate:
+        return estimate(effects, confidence=self.confidence, orders=self.orders, between=self._between(unit))
+
+    def _between(self, unit: str) -> float:
+        # How the pages lie changes no amount of memory.
+        return 0.0 if unit == "bytes" else self.between
 
 
 def make(
@@ -103,14 +115,14 @@ def make(
         baseline_mean=means[0],
         contender_mean=means[1],
         effects=effects,
-        comparison=inference.judge(effects) if primary else inference.estimate(effects),
+        comparison=inference.judge(effects, unit) if primary else inference.estimate(effects, unit),
         blocks=blocks,
     )
 
 
 def as_secondary(metric: Metric, inference: Inference) -> Metric:
     """The metric without tests."""
-    return replace(metric, primary=False, comparison=inference.estimate(metric.effects))
+    return replace(metric, primary=False, comparison=inference.estimate(metric.effects, metric.unit))
 
 
 def built_in(

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from bareboat.model import Image, Matrix, Site, Study
+from bareboat.model import Image, Layout, Matrix, Site, Study
 from bareboat.model.matrix import shown
 from bareboat_base.printable import counted, plain
 from bareboat_study import allocation
@@ -85,6 +85,7 @@ def _of_pair(study: Study, analysis: Analysis, style: _Style) -> Iterator[str]:
     if not analysis.is_complete:
         yield "The study is incomplete, so it has no verdict yet."
     yield from _order(study, style)
+    yield from _layouts([analysis])
     yield from _waits([analysis])
     yield (
         f"Ratios are geometric means over the {c.runs} runs, with {style.escape(percent(c.confidence))} "
@@ -122,6 +123,7 @@ def _of_matrix(matrix: Matrix, points: Sequence[Study], found: StudyFindings, st
         )
     yield from _order(first, style)
     analyses = [each.analysis for c in found.contrasts for each in c.points if each.analysis is not None]
+    yield from _layouts(analyses)
     yield from _waits(analyses)
     if found.failures:
         yield _failed(len(found.failures))
@@ -222,6 +224,22 @@ def _order(study: Study, style: _Style) -> Iterator[str]:
         "The throughput of an arm in a run is its samples over the total time of all steps of its windows, "
         "and the value of a run is the log ratio of the throughputs of two arms."
     )
+
+
+def _layouts(analyses: Sequence[Analysis]) -> Iterator[str]:
+    """How the files of the arms lay in memory."""
+    kept = [each for each in analyses if each.between]
+    if kept:
+        where = "" if len(kept) == len(analyses) else f" of {len(kept)} of {len(analyses)} comparisons"
+        yield (
+            f"The intervals of speeds{where} contain a deviation of {kept[0].between:.0%} between layouts of "
+            "files in the page cache, which was assumed, because the layouts were the same in all runs."
+        )
+    elif any(isinstance(record.layout, Layout) for each in analyses for record in each.pairs[0]):
+        yield (
+            "Before each run, the files that the arms execute were evicted from the page cache and read "
+            "again in order, so that the layouts of both arms in memory were new in each run."
+        )
 
 
 def _waits(analyses: Sequence[Analysis]) -> Iterator[str]:

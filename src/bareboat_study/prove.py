@@ -14,14 +14,14 @@ import msgspec
 from msgspec import UNSET
 
 from bareboat import registry, render
-from bareboat.model import Arm, Image, Job, Plan, Record, Site, Study
+from bareboat.model import Arm, Image, Job, Layout, Plan, Record, Site, Study
 from bareboat.runs import directory, provenance, usage
 from bareboat_base import __version__, codec
 from bareboat_base.clock import utc_now
 from bareboat_base.errors import RunError, StoreError, UsageError
 from bareboat_base.files import untrusted
 from bareboat_images.store import LIST_RUNS, Store
-from bareboat_study import quick, sequential, turns, validity
+from bareboat_study import layouts, quick, redrawing, sequential, turns, validity
 from bareboat_study.arms import Design, failed_record
 from bareboat_study.runs import do_run
 
@@ -227,8 +227,11 @@ def measure(
     warm-up. `keep_logs`: the arms' output, too.
     """
     began = time.monotonic()
+    if run > 0 and layouts.is_redrawing(study):
+        say("reading the arms' files into the page cache")
+    drawn = redrawing.redraw(store, study, run)
     with store.scratch(own=True) as scratch:
-        records, design = do_run(
+        records, design, executed = do_run(
             study,
             run,
             design=_design(study),
@@ -239,6 +242,10 @@ def measure(
             keep_failures=keep_failures,
         )
         study = _with_design(store, study, design)
+        if executed:
+            redrawing.keep_files(store, study, executed)
+        if drawn is not None:
+            records = tuple(map(_with_layout, records, drawn))
         done = scratch / "done"
         done.mkdir()
         for index, (name, record) in enumerate(zip(file_names(study), records, strict=True)):
@@ -251,6 +258,10 @@ def measure(
         write_took_s(done, time.monotonic() - began)
         store.publish(done, _run_folder(store, study, run))
     return study
+
+
+def _with_layout(record: Record, layout: Layout) -> Record:
+    return msgspec.structs.replace(record, layout=layout)
 
 
 def write_took_s(done: Path, seconds: float) -> None:

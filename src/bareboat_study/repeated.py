@@ -11,15 +11,17 @@ from bareboat.model import Contrast, Record, Study
 from bareboat_base.errors import UsageError
 from bareboat_study import text
 from bareboat_study.analysis import Analysis
-from bareboat_study.change import BETWEEN_STUDIES
+from bareboat_study.change import BETWEEN_STUDIES, between_studies
 from bareboat_study.findings import ContrastFinding, PointFinding, pooled_of, sentence
+from bareboat_study.layouts import DEVIATION
 from bareboat_study.pooling import LEAST_POINTS, Pooled
 
 _NOTE = (
     "Pooled: the mean over the studies by a random-effects model (REML, interval of Hartung and Knapp, never "
-    f"narrower than the normal one). tau is the deviation of the true ratios between studies, at least "
-    f"{BETWEEN_STUDIES:.1%}. No verdict below {LEAST_POINTS} studies. The verdicts of single studies are not "
-    "corrected for their number."
+    "narrower than the normal one). tau is the deviation of the true ratios between studies, at least "
+    f"{BETWEEN_STUDIES:.1%}, and {DEVIATION:.0%} where the layouts of files in the page cache were kept. No "
+    f"verdict below {LEAST_POINTS} studies. The verdicts of single studies are not corrected for their "
+    "number."
 )
 
 
@@ -54,6 +56,7 @@ def pool(found: Sequence[tuple[Study, Sequence[Record], Analysis]]) -> Repeated:
     study, _, analysis = found[0]
     prove, primary = study.job.prove, analysis.primary
     measured = [each for _, _, each in found if not each.diverged]
+    between = between_studies(*(each.between for each in measured)) if measured else 0.0
     metrics = []
     for metric in analysis.metrics:
         same = [
@@ -62,10 +65,7 @@ def pool(found: Sequence[tuple[Study, Sequence[Record], Analysis]]) -> Repeated:
             for each in one.metrics
             if (each.name, each.unit) == (metric.name, metric.unit)
         ]
-        if (
-            len(same) == len(measured)
-            and (pooled := pooled_of(same, prove, between=BETWEEN_STUDIES)) is not None
-        ):
+        if len(same) == len(measured) and (pooled := pooled_of(same, prove, between=between)) is not None:
             metrics.append(
                 PooledMetric(metric=metric.name, unit=metric.unit, primary=metric is primary, pooled=pooled)
             )

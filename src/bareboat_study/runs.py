@@ -38,8 +38,9 @@ def do_run(
     scripts: dict[str, Path],
     say: Callable[[str], None],
     keep_failures: bool = False,
-) -> tuple[tuple[Record, ...], Design]:
-    """Run all arms once. `design` is None for the first run, which determines it.
+) -> tuple[tuple[Record, ...], Design, list[set[str]]]:
+    """Run all arms once. `design` is None for the first run, which determines it. The third result: the files
+    that each arm executed, in a warm-up.
 
     Raises RunError when an arm fails, with its last output; no process of the run is left then.
     `keep_failures`: a run that failed is recorded with its reason instead.
@@ -59,8 +60,8 @@ def do_run(
     except RunError as error:
         if not keep_failures or design is None:
             raise
-        return tuple(failed_record(study, run, arm, error) for arm in study.arms), design
-    return records, found
+        return tuple(failed_record(study, run, arm, error) for arm in study.arms), design, []
+    return records, found, [arm.executed for arm in done if arm.executed is not None]
 
 
 def _all_arms(
@@ -175,7 +176,8 @@ def _started(
         )
         started_at = utc_now()
         try:
-            yield LiveArm(arm, live, gate, folder, position, started_at, reader)
+            executed: set[str] | None = set() if run == 0 else None
+            yield LiveArm(arm, live, gate, folder, position, started_at, reader, executed=executed)
         finally:
             live.stop()
 

@@ -115,7 +115,7 @@ class Comparison(Estimate):
 @dataclass(frozen=True, slots=True)
 class _Mean:
     """A mean log ratio with its standard error. `order`: half the difference of the two orders, which has the
-    same error; None where it is not estimated."""
+    error `order_error`; None where it is not estimated."""
 
     value: float
     error: float
@@ -123,6 +123,7 @@ class _Mean:
     deviation: float
     runs: int
     order: float | None = None
+    order_error: float = 0.0
 
 
 def geometric_mean(values: Sequence[float]) -> float:
@@ -168,17 +169,25 @@ def order_weights(orders: Sequence[bool] | None, runs: int) -> list[float]:
 
 
 def estimate(
-    log_ratios: Sequence[float], *, confidence: float, orders: Sequence[bool] | None = None
+    log_ratios: Sequence[float],
+    *,
+    confidence: float,
+    orders: Sequence[bool] | None = None,
+    between: float = 0.0,
 ) -> Estimate:
     """The ratio with its interval, of a metric that decides no verdict. Arguments and errors as `compare`."""
     _level(confidence)
-    mean = _mean_of(log_ratios, orders)
-    half_width = _t_quantile(0.5 + confidence / 2, mean.freedom) * mean.error
-    return Estimate(runs=mean.runs, confidence=confidence, **_interval(mean, half_width))
+    mean = _with_between(_mean_of(log_ratios, orders), between)
+    return Estimate(runs=mean.runs, confidence=confidence, **_interval(mean, confidence))
 
 
 def compare(
-    log_ratios: Sequence[float], *, margin: float, confidence: float, orders: Sequence[bool] | None = None
+    log_ratios: Sequence[float],
+    *,
+    margin: float,
+    confidence: float,
+    orders: Sequence[bool] | None = None,
+    between: float = 0.0,
 ) -> Comparison:
     """Judge a study from `log_ratios`, the log(contender / baseline) of each measured run.
 
@@ -187,14 +196,16 @@ def compare(
     arms are equivalent when the 90 % interval lies between the bounds. Equivalence is tested first: a
     difference that is proven, and proven to be smaller than the margin, is equivalence. `orders[i]`: whether
     the contender started second in run i; the effect of the order is then estimated, and taken out.
+    `between`: the deviation of the true log ratio that all runs of the study have in common, taken as known.
 
     Raises UsageError for fewer than 2 runs, a value that is not finite, or a setting out of range.
     Source: Schuirmann (1987), Journal of Pharmacokinetics and Biopharmaceutics 15, 657-680.
     """
     _bound_and_level(margin, confidence)
-    mean = _mean_of(log_ratios, orders)
+    mean = _with_between(_mean_of(log_ratios, orders), between)
     judged = _judged(mean, margin=margin, confidence=confidence)
-    if judged.verdict not in OPEN or mean.runs < LEAST_RUNS:
+    # More runs do not reduce a deviation that they have in common.
+    if judged.verdict not in OPEN or mean.runs < LEAST_RUNS or between:
         return judged
     enough = runs_needed(
         mean=0.0,
@@ -231,10 +242,22 @@ def _mean_of(log_ratios: Sequence[float], orders: Sequence[bool] | None) -> _Mea
     deviation = math.sqrt(sum(squares) / (runs - 2))
     error = deviation * math.sqrt(1 / len(groups[0]) + 1 / len(groups[1])) / 2
     value = math.fsum(w * x for w, x in zip(weights, log_ratios, strict=True))
-    return _Mean(value, error, runs - 2, deviation, runs, order=(moments[1][0] - moments[0][0]) / 2)
+    order = (moments[1][0] - moments[0][0]) / 2
+    return _Mean(value, error, runs - 2, deviation, runs, order=order, order_error=error)
 
 
-def _interval(mean: _Mean, half_width: float) -> dict[str, Any]:
+def _with_between(mean: _Mean, between: float) -> _Mean:
+    """The mean with the error of a deviation that is taken as known: only the other part of the variance is
+    estimated, and has degrees of freedom (Satterthwaite)."""
+    if not between:
+        return mean
+    total = math.hypot(mean.error, between)
+    freedom = min(_MANY, mean.freedom * (total / mean.error) ** 4) if mean.error else _MANY
+    return dataclasses.replace(mean, error=total, freedom=freedom)
+
+
+def _interval(mean: _Mean, confidence: float) -> dict[str, Any]:
+    half_width = _t_quantile(0.5 + confidence / 2, mean.freedom) * mean.error
     found = {
         "freedom": mean.freedom,
         "ratio": exp(mean.value),
@@ -242,6 +265,8 @@ def _interval(mean: _Mean, half_width: float) -> dict[str, Any]:
         "high": exp(mean.value + half_width),
     }
     if mean.order is not None:
+        # What all runs have in common is in both orders.
+        half_width = _t_quantile(0.5 + confidence / 2, mean.runs - 2) * mean.order_error
         found |= {
             "order": exp(mean.order),
             "order_low": exp(mean.order - half_width),
@@ -276,21 +301,14 @@ def compare_means(
     # The shares of the whole cannot underflow, as the squares of the parts can.
     shares = [part / sum(parts) for part in parts] if error else [1.0, 0.0]
     freedom = 1 / sum(share**2 / (len(each) - 1) for share, each in zip(shares, (first, second), strict=True))
-    total = math.hypot(error, between * math.sqrt(2))
-    # The deviation between studies is taken as known: only the runs' part of the variance is estimated.
-    if error and between:
-        freedom *= (total / error) ** 4
-    elif between:
-        freedom = _MANY
-    found = _Mean(mean, total, min(freedom, _MANY), total, min(len(first), len(second)))
-    return _judged(found, margin=margin, confidence=confidence)
+    found = _Mean(mean, error, min(freedom, _MANY), error, min(len(first), len(second)))
+    return _judged(_with_between(found, between * math.sqrt(2)), margin=margin, confidence=confidence)
 
 
 def _judged(found: _Mean, *, margin: float, confidence: float) -> Comparison:
     """Judge an estimate of the log of a ratio by its standard error."""
-    bound, alpha = _bound_and_level(margin, confidence)
+    bound, _ = _bound_and_level(margin, confidence)
     mean, error, freedom = found.value, found.error, found.freedom
-    half_width = _t_quantile(1 - alpha / 2, freedom) * error
     equivalence_p = max(upper_tail(mean + bound, error, freedom), upper_tail(bound - mean, error, freedom))
     difference_p = min(1.0, 2 * upper_tail(abs(mean), error, freedom))
     judged = Comparison(
@@ -300,7 +318,7 @@ def _judged(found: _Mean, *, margin: float, confidence: float) -> Comparison:
         equivalence_p=equivalence_p,
         difference_p=difference_p,
         verdict=Verdict.UNDECIDED,
-        **_interval(found, half_width),
+        **_interval(found, confidence),
     )
     return dataclasses.replace(judged, verdict=verdict_of(judged, equivalence_p, difference_p))
 

@@ -38,6 +38,11 @@ def windows(study: Study, run: int, block: int) -> tuple[int, ...]:
     return _order(study, f"windows/{run}", block)
 
 
+def layouts(study: Study, run: int) -> tuple[int, ...]:
+    """The order in which the files of the arms are read before a run."""
+    return _order(study, "layouts", run - 1)
+
+
 def _order(study: Study, what: str, place: int) -> tuple[int, ...]:
     """A row of a Latin square, whose arms and rows are drawn for every `arms` places."""
     arms = len(study.arms)

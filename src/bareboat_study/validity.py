@@ -39,6 +39,7 @@ def design_digest(study: Study) -> str:
             "command": study.job.command,
             "arms": [(arm.name, arm.plan_digest) for arm in study.arms],
         }
+        | ({"layout": prove.layout} if prove.layout == "kept" else {})
     )
 
 

@@ -14,8 +14,11 @@ if TYPE_CHECKING:
 _MOST_PERCENT = 300.0
 
 
-def sentence(found: Comparison, *, metric: str, baseline: str, contender: str, looks: int = 1) -> str:
-    """The verdict in one sentence, with its numbers. `looks`: at the data, that the design allows."""
+def sentence(
+    found: Comparison, *, metric: str, baseline: str, contender: str, looks: int = 1, between: float = 0.0
+) -> str:
+    """The verdict in one sentence, with its numbers. `looks`: at the data, that the design allows.
+    `between`: the deviation that all runs have in common."""
     margin = f"{found.margin * 100:g} %"
     runs = f"{found.runs} runs" + (f", at one of {looks} looks" if looks > 1 else "")
     of = f"{metric} of {contender} / {baseline} is {found.ratio:.4f}, {interval(found)}, {runs}"
@@ -29,7 +32,7 @@ def sentence(found: Comparison, *, metric: str, baseline: str, contender: str, l
                 f"(p = {found.difference_p:.2g})"
             )
         case _:
-            return f"{found.verdict} at {margin}: {of}; {_more(found)}"
+            return f"{found.verdict} at {margin}: {of}; {_more(found, between)}"
 
 
 def headline(word: str, metric: Metric) -> str:
@@ -85,7 +88,7 @@ def _size(ratio: float) -> str:
     return f"{percent:.1f} %" if percent >= 1 else f"{percent:.2g} %"
 
 
-def _more(found: Comparison) -> str:
+def _more(found: Comparison, between: float) -> str:
     """What would make a new study decide."""
     if found.verdict is Verdict.TOO_NOISY:
         times = found.half_widths_of_margin
@@ -93,6 +96,11 @@ def _more(found: Comparison) -> str:
         return f"the interval is {text} as wide as the margin; use an idle machine, or a larger margin"
     if found.runs < LEAST_RUNS:
         return f"{found.runs} runs are too few to decide; use at least {LEAST_RUNS}, better 10"
+    if between:
+        return (
+            f"the interval contains a deviation of {between:.0%} between layouts of files in the page cache, "
+            "which more repeats do not reduce"
+        )
     if found.enough_runs is None:
         return "no reasonable number of repeats would be enough at this margin"
     return f"if the arms do not differ, a new study of {found.enough_runs} runs decides with a power of 80 %"

@@ -269,7 +269,7 @@ def _study_to_resume(context: Context) -> Study:
 
 
 def _show(context: Context, job: Job, plans: tuple[Plan, Plan]) -> None:
-    from bareboat_study import sequential, turns
+    from bareboat_study import layouts, sequential, turns
 
     if context.options.json:
         console.result_json([render.shown(plan) for plan in plans])
@@ -284,7 +284,10 @@ def _show(context: Context, job: Job, plans: tuple[Plan, Plan]) -> None:
         *early, last = sequential.looks(prove.repeats)
         ends = ", ".join(map(str, early)) or last
         runs = f"at most {last} measured runs; it ends after {ends} if decided then"
-    console.result(f"would do 1 warm-up and {runs}; margin {prove.margin:.1%}, {turns.seed_text(prove.seed)}")
+    console.result(
+        f"would do 1 warm-up and {runs}; margin {prove.margin:.1%}, {turns.seed_text(prove.seed)}, "
+        f"{layouts.request_text(prove, is_queued=False)}"
+    )
 
 
 def _measure(context: Context, study: Study) -> int:

@@ -183,7 +183,7 @@ def _check_unchanged(context: Context, found: Matrix) -> None:
 
 def _show(context: Context, request: StudyRequest, cells: list[list[Cell]], site: Site) -> None:
     """The design, and the plan of each arm at the first point."""
-    from bareboat_study import turns
+    from bareboat_study import layouts, turns
 
     prove = request.prove
     rows = [[plan for plan, _ in row] for row in cells]
@@ -221,9 +221,10 @@ def _show(context: Context, request: StudyRequest, cells: list[list[Cell]], site
         amount = f"1 warm-up, then as many repeats as fit into {prove.within_s:g} s"
     else:
         amount = f"1 warm-up and {prove.repeats} repeats: {(prove.repeats + 1) * points * arms} runs"
+    drawn = layouts.request_text(prove, is_queued=registry.is_queued(rows[0][0].job.scheduler))
     console.result(
         f"would do, for {counted(points, 'point')} and {arms} arms: {amount}; "
-        f"margin {prove.margin:.1%}, {turns.seed_text(prove.seed)}\n"
+        f"margin {prove.margin:.1%}, {turns.seed_text(prove.seed)}, {drawn}\n"
         "the time is known after the warm-up: bareboat prove --resume --dry-run"
     )
 

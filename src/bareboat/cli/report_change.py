@@ -105,6 +105,7 @@ def _effects(context: Context, found: Matrix) -> list[tuple[Place, Effects]]:
             Effects(
                 metric=point.analysis.primary.name,
                 diverged=bool(point.analysis.diverged),
+                layouts=point.analysis.between,
                 ratios=tuple(map(math.exp, point.analysis.primary.effects)),
             ),
         )

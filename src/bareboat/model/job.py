@@ -86,7 +86,8 @@ class ProveRequest(Struct, frozen=True, kw_only=True):
     the environment on bare metal, the same in a container, and the image in a container. `scaling`: the
     factor that counts the workers. `quick`: at most `repeats` runs, as many as fit into about a minute.
     `until_decided`: at most `repeats` runs; the study ends early at one of a few looks that its design fixes.
-    `seed`: of the order of the arms; unset: drawn for each study.
+    `seed`: of the order of the arms; unset: drawn for each study. `layout`: "kept" leaves the arms' files in
+    the page cache as they are; unset: they are read anew before each run.
     """
 
     repeats: int = 10
@@ -102,6 +103,7 @@ class ProveRequest(Struct, frozen=True, kw_only=True):
     attribution: bool | UnsetType = UNSET
     scaling: str | UnsetType = UNSET
     quick: bool | UnsetType = UNSET
+    layout: str | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         for name in ("repeats", "margin", "confidence", "window_s"):
@@ -116,6 +118,12 @@ class ProveRequest(Struct, frozen=True, kw_only=True):
             )
         if self.within_s is not UNSET:
             check("prove.within_s", self.within_s)
+        if self.layout not in (UNSET, "redrawn", "kept"):
+            raise UsageError(
+                f'prove.layout is {self.layout!r}; it must be "redrawn" or "kept"',
+                key="prove.layout",
+                remedy='set layout = "redrawn" under [prove], or remove it',
+            )
         for name in ("baseline_python", "scaling"):
             if (text := getattr(self, name)) is not UNSET:
                 check_name(f"prove.{name}", text, key=f"prove.{name}")

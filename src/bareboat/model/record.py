@@ -151,6 +151,18 @@ class Health(Struct, frozen=True, kw_only=True):
     marks: tuple[str, ...] = ()
 
 
+class Layout(Struct, frozen=True, kw_only=True):
+    """A new layout of an arm's files in the page cache, before a run: the files that the arm executes and
+    their bytes; those of files that the other arms do not have, and what of these could not be evicted; the
+    seconds that reading took."""
+
+    files: int
+    bytes: int
+    own_bytes: int
+    stayed_bytes: int
+    took_s: float
+
+
 class Record(Struct, frozen=True, kw_only=True):
     """What one arm did in one run: raw samples, never only a mean. Immutable once written. `diverged`:
     results that are not finite -> the first training step with this."""
@@ -212,6 +224,8 @@ class Record(Struct, frozen=True, kw_only=True):
     #: Whose clock the steps have: "rank 0" (earlier versions), "latest rank" (ranks that keep step), or
     #: "sum of rates" (independent ranks); empty without a meter.
     clock: str = "rank 0"
+    #: Unset where the files stayed in the page cache as they were.
+    layout: Layout | UnsetType = UNSET
 
 
 class Arm(Struct, frozen=True, kw_only=True):

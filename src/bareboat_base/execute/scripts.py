@@ -28,6 +28,7 @@ from bareboat_base.execute.processes import (
     scheduling,
 )
 from bareboat_base.execute.tools import which
+from bareboat_base.files.page_cache import executed_files
 from bareboat_base.marks import RUN_VARIABLE
 
 #: The program that follows a run's processes.
@@ -190,6 +191,10 @@ class Live:
         users; the kernel walks the page tables, about a millisecond each) or "rss" (quick)."""
         read = pss_bytes if kind == "pss" else rss_bytes
         return sum(read(pid) for pid in processes_of(self.run_id))
+
+    def executed_files(self) -> set[str]:
+        """The files of which the run's processes execute code now, by paths that this process can open."""
+        return executed_files(processes_of(self.run_id))
 
     def scheduled_as(self) -> tuple[str, ...]:
         """How the kernel schedules the run's processes and its engine's helpers: the distinct settings."""

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from bareboat_base.errors import UsageError
+from bareboat_study.layouts import of_lock
 from bareboat_study.reproduction.document import Curve, LockedStudy, Results
 
 #: The relative difference that counts as equal, unless the user gives another.
@@ -158,6 +159,8 @@ def _curve(name: str, first: Curve, second: Curve, allowed: Tolerances) -> Compa
 def of_studies(first: LockedStudy, second: LockedStudy) -> list[Compared]:
     """Compare each metric's ratio of contender to baseline: the ratio of the ratios, its interval, and an
     equivalence test at the study's margin."""
+    from bareboat_study.change import between_studies  # here, because curves need no numpy
+
     found = [
         Compared(
             item="verdict", first=first.verdict, second=second.verdict,
@@ -181,6 +184,7 @@ def of_studies(first: LockedStudy, second: LockedStudy) -> list[Compared]:
             _effects(
                 f"{own.name}: contender / baseline", own.effects, other.effects,
                 margin=first.margin, confidence=first.confidence, judged=own.primary,
+                between=between_studies(*(of_lock(each.has_new_layouts) for each in (first, second))),
             )
         )  # fmt: skip
     return found
@@ -194,13 +198,14 @@ def _effects(
     margin: float,
     confidence: float,
     judged: bool,
+    between: float,
 ) -> Compared:
     from bareboat_study.statistics import Verdict, compare_means
 
     shown = [f"{math.exp(math.fsum(each) / len(each)):.4f}" for each in (first, second)]
     if min(len(first), len(second)) < 2:
         return Compared(item=item, first=shown[0], second=shown[1], equal=None, text="fewer than 2 runs")
-    found = compare_means(first, second, margin=margin, confidence=confidence)
+    found = compare_means(first, second, margin=margin, confidence=confidence, between=between)
     equal = {Verdict.EQUIVALENT: True, Verdict.DIFFERENT: False}.get(found.verdict)
     return Compared(
         item=item,

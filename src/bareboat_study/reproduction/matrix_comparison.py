@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from bareboat.model.matrix import point_text
 from bareboat_base.printable import one_line
-from bareboat_study import change
+from bareboat_study import change, layouts
 from bareboat_study.change import Effects, Place
 from bareboat_study.reproduction.comparison import Compared, Tolerances
 from bareboat_study.reproduction.document import LockedMatrix, PairResult, Values
@@ -65,9 +65,10 @@ def label(matrix: LockedMatrix, point: int) -> str:
     return one_line(point_text(matrix.factors, matrix.points[point]), limit=200)
 
 
-def effects(values: Values) -> Effects:
+def effects(values: Values, *, between: float = 0.0) -> Effects:
     return Effects(
         metric=values.name,
+        layouts=between,
         ratios=tuple(b / a for a, b in zip(values.baseline, values.contender, strict=True)),
     )
 
@@ -84,7 +85,7 @@ def _ratios(first: LockedMatrix, second: LockedMatrix) -> Iterator[Compared]:
     found = results(first), results(second)
     sides = [
         [
-            (place, effects(pair.primary))
+            (place, effects(pair.primary, between=layouts.of_lock(pair.has_new_layouts)))
             for place, pair in each.items()
             if pair.primary is not None and not pair.has_diverged
         ]
