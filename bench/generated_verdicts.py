@@ -1,6 +1,7 @@
 """How often is the verdict wrong, over generated studies whose true ratio is known?
 
     python bench/generated_verdicts.py --json before.json     # continues a file that has some of the rows
+    python bench/generated_verdicts.py --redraws --json after.json  # studies redraw layouts before each run
     python bench/generated_verdicts.py --table before.json [after.json]
 
 The same seed gives every analysis the same studies. No machine is measured.
@@ -53,10 +54,12 @@ class Row:
     runs: float
 
 
-def judge(scenario: Scenario, generator: np.random.Generator, number: int) -> tuple[Judgement, float]:
+def judge(
+    scenario: Scenario, generator: np.random.Generator, number: int, redraws: bool
+) -> tuple[Judgement, float]:
     """One verdict, and the true ratio of the studies that it is about."""
     made = [
-        make(scenario.process, generator, number=number * scenario.studies + part)
+        make(scenario.process, generator, number=number * scenario.studies + part, redraws=redraws)
         for part in range(scenario.studies)
     ]
     truth = math.prod(true for _, _, true in made) ** (1 / len(made))
@@ -75,9 +78,11 @@ def _changed(made: Sequence[Made]) -> float:
     return made[1][2] / made[0][2]
 
 
-def row(scenario: Scenario, verdicts: int, seed: int) -> Row:
+def row(scenario: Scenario, verdicts: int, seed: int, redraws: bool) -> Row:
     seeds = np.random.SeedSequence([seed, zlib.crc32(scenario.name.encode())]).spawn(verdicts)
-    judged = [judge(scenario, np.random.default_rng(each), number) for number, each in enumerate(seeds)]
+    judged = [
+        judge(scenario, np.random.default_rng(each), number, redraws) for number, each in enumerate(seeds)
+    ]
     between = 1.0 if scenario.kind is Kind.CHANGE else scenario.process.true_ratio
     known = [(found, truth) for found, truth in judged if math.isfinite(found.low)]
     logs = [math.log(found.ratio) for found, _ in known]
@@ -105,7 +110,7 @@ def row(scenario: Scenario, verdicts: int, seed: int) -> Row:
     )
 
 
-def measure(path: Path, verdicts: int, seed: int, only: str) -> None:
+def measure(path: Path, verdicts: int, seed: int, only: str, redraws: bool) -> None:
     """Add the rows that the file lacks."""
     data = json.loads(path.read_text()) if path.exists() else {}
     rows = {each["name"]: each for each in data.get("rows", ())}
@@ -114,10 +119,11 @@ def measure(path: Path, verdicts: int, seed: int, only: str) -> None:
             continue
         rows[scenario.name] = {
             key: round(value, 6) if isinstance(value, float) else value
-            for key, value in asdict(row(scenario, verdicts, seed)).items()
+            for key, value in asdict(row(scenario, verdicts, seed, redraws)).items()
         }
         content = {
-            "command": f"python bench/generated_verdicts.py --verdicts {verdicts} --seed {seed}",
+            "command": "python bench/generated_verdicts.py"
+            f"{' --redraws' * redraws} --verdicts {verdicts} --seed {seed}",
             "commit": data.get("commit") or _commit(),
             "margin": MARGIN,
             "confidence": CONFIDENCE,
@@ -192,9 +198,12 @@ def main() -> int:
     parser.add_argument("--verdicts", type=int, default=1000, help="verdicts in each scenario")
     parser.add_argument("--seed", type=int, default=SEED, help="equal seeds give equal studies")
     parser.add_argument("--only", default="", help="scenarios whose name has this text")
+    parser.add_argument(
+        "--redraws", action="store_true", help="the studies redraw the layouts of files before each run"
+    )
     arguments = parser.parse_args()
     if arguments.json is not None:
-        measure(arguments.json, arguments.verdicts, arguments.seed, arguments.only)
+        measure(arguments.json, arguments.verdicts, arguments.seed, arguments.only, arguments.redraws)
     if arguments.table:
         print(table(arguments.table))
     return 0

@@ -133,13 +133,17 @@ class Drawn:
     true_ratio: float
 
 
-def draw(process: Process, generator: np.random.Generator) -> Drawn:
-    """One study of runs 1, 2, …; the warm-up is not drawn."""
+def draw(process: Process, generator: np.random.Generator, *, redraws: bool = False) -> Drawn:
+    """One study of runs 1, 2, …; the warm-up is not drawn.
+
+    `redraws`: the design of the study redraws how the copy lies in memory before each run, so that each run
+    has a deviation of its own, and the true ratio is that of a copy of median speed. Otherwise all runs have
+    the same, and the true ratio is that of this copy."""
     size, machine, effects = process.size, process.machine, process.effects
     shape = (size.runs, size.blocks, 2)
     second = _second(process, generator)
     places = _places(size, generator)
-    copy = float(generator.normal(0, effects.copy_deviation))
+    copy = generator.normal(0, effects.copy_deviation, size.runs if redraws else 1)[:, None]
 
     log_cpu = _noise(machine.process_deviation, (size.runs, 1, 2), generator)
     log_cpu = log_cpu + _noise(machine.window_deviation, shape, generator)
@@ -166,7 +170,7 @@ def draw(process: Process, generator: np.random.Generator) -> Drawn:
         places=places,
         second=second,
         import_s=imports * np.where(second, process.order.import_factor, 1.0),
-        true_ratio=process.true_ratio * math.exp(copy),
+        true_ratio=process.true_ratio * (1.0 if redraws else math.exp(copy.item())),
     )
 
 

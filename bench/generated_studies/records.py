@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from bareboat.model import Arm, Image, Job, Phases, ProveRequest, Record, Site, Study, Window
+from bareboat.model import Arm, Image, Job, Layout, Phases, ProveRequest, Record, Site, Study, Window
 from generated_studies.process import CONTENDER, Drawn, Process, draw
 
 MARGIN = 0.02
@@ -15,22 +15,26 @@ CONFIDENCE = 0.95
 THREADS = 4
 ARMS = ("bare metal", "container")
 _ENGINES = ("native", "bubblewrap")
+_LAYOUT = Layout(files=100, bytes=500_000_000, own_bytes=500_000_000, stayed_bytes=0, took_s=0.5)
 _AT = "2026-01-01T00:00:00Z"
 
 #: A study, its records, and its true ratio with its own copy.
 Made = tuple[Study, tuple[Record, ...], float]
 
 
-def make(process: Process, generator: np.random.Generator, *, number: int = 0) -> Made:
-    """A complete study with its warm-up. `number`: tells studies of one scenario apart."""
+def make(process: Process, generator: np.random.Generator, *, number: int = 0, redraws: bool = False) -> Made:
+    """A complete study with its warm-up. `number`: tells studies of one scenario apart. `redraws`: the design
+    redraws the copies before each run, and the records show it."""
     study = _study(process, number)
-    drawn = draw(process, generator)
+    drawn = draw(process, generator, redraws=redraws)
     peaks = 6e8 * np.exp(generator.normal(0, 0.003, (process.size.runs, 2)))
     measured = [
         _record(study, drawn, run, arm, int(peaks[run, arm]))
         for run in range(process.size.runs)
         for arm in np.argsort(drawn.second[run]).tolist()
     ]
+    if redraws:
+        measured = [msgspec.structs.replace(record, layout=_LAYOUT) for record in measured]
     warm_up = [_warm_up(record) for record in measured[:2]]
     return study, (*warm_up, *measured), drawn.true_ratio
 
