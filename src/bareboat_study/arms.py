@@ -61,14 +61,22 @@ class LiveArm:
     curves: dict[str, Curve] = field(default_factory=dict)
     fault: BareboatError | None = None
     scheduled_as: tuple[str, ...] = ()
-    #: The files of which its processes execute code, in a warm-up.
-    executed: set[str] | None = None
+    #: The files of which its processes execute code, in a warm-up, and how many of their bytes they use.
+    executed: dict[str, int] | None = None
 
     def sample_memory(self, kind: str) -> None:
         at_s = (time.monotonic_ns() - self.live.spawned_ns) / 1e9
         self.memory.append(MemorySample(at_s=at_s, bytes=self.live.memory_bytes(kind)))
         if self.executed is not None:
-            self.executed |= self.live.executed_files()
+            self._note_use(self.executed)
+
+    def _note_use(self, executed: dict[str, int]) -> None:
+        """Keep which files the arm uses after its start."""
+        if len(self.memory) == 1:
+            self.live.forget_use()
+        elif len(self.memory).bit_count() == 1:  # rarely, because it takes as long as a window
+            found = self.live.executed_files()
+            executed |= {path: max(used, executed.get(path, 0)) for path, used in found.items()}
 
     @property
     def meter_folder(self) -> Path:

@@ -103,6 +103,6 @@ def _why_kept(study: Study, layouts: Sequence[Sequence[Layout]]) -> str:
     shares = [max(each.stayed_bytes / max(each.own_bytes, 1) for each in arm) for arm in layouts]
     arm = shares.index(max(shares))
     return (
-        f"{shares[arm]:.0%} of the files of {study.arms[arm].name} cannot be evicted: other programs have "
-        "mapped them, they are in memory (tmpfs), or they belong to another user"
+        f"{shares[arm]:.0%} of the files of {study.arms[arm].name} cannot be evicted; other programs have "
+        "mapped them, or they are in memory (tmpfs)"
     )

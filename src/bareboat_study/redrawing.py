@@ -12,9 +12,10 @@ the free memory allows. Which arm is read first is balanced over the runs.
 from __future__ import annotations
 
 import contextlib
+import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from bareboat.model import Layout, Study
 from bareboat_base import codec
@@ -23,11 +24,25 @@ from bareboat_images.store import Store
 from bareboat_study import layouts, turns
 
 _FILE = "executed.json"
+#: The share of the bytes that an arm uses whose files are read again.
+_MOST_USED = 0.95
+
+#: Device and inode: what tells files apart, whatever their names.
+_Identity = tuple[int, int]
 
 
-def keep_files(store: Store, study: Study, files: Sequence[Iterable[str]]) -> None:
-    """Write which files each arm executed in the warm-up."""
-    store.write(store.run(study.id) / _FILE, codec.to_json([sorted(each) for each in files]))
+def keep_files(store: Store, study: Study, files: Sequence[Mapping[str, int]]) -> None:
+    """Write which files each arm executed in the warm-up, and how many of their bytes it used."""
+    store.write(store.run(study.id) / _FILE, codec.to_json(files))
+
+
+class _File(NamedTuple):
+    """A file of an arm. `is_chosen`: it is read again."""
+
+    path: str
+    size: int
+    used: int
+    is_chosen: bool
 
 
 def redraw(store: Store, study: Study, run: int) -> list[Layout] | None:
@@ -36,56 +51,63 @@ def redraw(store: Store, study: Study, run: int) -> list[Layout] | None:
     path = store.run(study.id) / _FILE
     if run == 0 or not layouts.is_redrawing(study) or not path.exists():
         return None
-    files = [_by_identity(each) for each in store.read(path, list[list[str]])]
+    files = [_files(each) for each in store.read(path, list[dict[str, int]])]
     common = set.intersection(*map(set, files)) if files else set()
-    stayed = {}
+    stayed: dict[_Identity, float] = {}
     for arm in files:
-        for key, name in arm.items():
-            if key not in stayed:
-                stayed[key] = _evicted(name)
+        for key, file in arm.items():
+            if file.is_chosen and key not in stayed:
+                stayed[key] = _share_that_stays(file.path)
     seconds = _read(files, turns.layouts(study, run))
     return [
         Layout(
-            files=len(arm),
-            bytes=sum(stayed[key][0] for key in arm),
-            own_bytes=sum(stayed[key][0] for key in arm if key not in common),
-            stayed_bytes=sum(stayed[key][1] for key in arm if key not in common),
+            files=sum(file.is_chosen for file in arm.values()),
+            bytes=sum(file.size for file in arm.values() if file.is_chosen),
+            own_bytes=sum(file.used for key, file in arm.items() if key not in common),
+            stayed_bytes=sum(
+                round(file.used * stayed.get(key, 1.0)) for key, file in arm.items() if key not in common
+            ),
             took_s=took_s,
         )
         for arm, took_s in zip(files, seconds, strict=True)
     ]
 
 
-def _by_identity(paths: Sequence[str]) -> dict[tuple[int, int], str]:
-    found = {key: path for path in paths if (key := page_cache.identity(path)) is not None}
-    return dict(sorted(found.items(), key=lambda each: each[1]))
+def _files(used: Mapping[str, int]) -> dict[_Identity, _File]:
+    """The files of an arm that are still there. Those are chosen of which it uses the largest share, until
+    they have nearly all bytes that it uses: a library of which it uses a page is left as it is."""
+    found = []
+    for path in used:
+        with contextlib.suppress(OSError):
+            status = os.stat(path)
+            key = status.st_dev, status.st_ino
+            found.append((key, path, status.st_size, min(used[path], status.st_size)))
+    found.sort(key=lambda each: (-each[3] / max(each[2], 1), each[1]))
+    files, covered = {}, 0
+    for key, path, size, own in found:
+        is_chosen = covered < _MOST_USED * sum(used.values())
+        files[key] = _File(path, size, own, is_chosen)
+        covered += own
+    return files
 
 
-def _evicted(path: str) -> tuple[int, int]:
+def _share_that_stays(path: str) -> float:
     try:
         return page_cache.evict(path)
     except OSError:
-        size = _size(path)
-        return size, size
+        return 1.0
 
 
-def _size(path: str) -> int:
-    try:
-        return Path(path).stat().st_size
-    except OSError:
-        return 0
-
-
-def _read(files: Sequence[Mapping[tuple[int, int], str]], order: Sequence[int]) -> list[float]:
+def _read(files: Sequence[Mapping[_Identity, _File]], order: Sequence[int]) -> list[float]:
     """Read each arm's files, and those of several arms once. Returns the seconds of each arm."""
     took = [0.0] * len(files)
-    done: set[tuple[int, int]] = set()
+    done: set[_Identity] = set()
     for arm in order:
         began = time.monotonic()
-        for key, path in files[arm].items():
-            if key not in done:
+        for key, file in files[arm].items():
+            if file.is_chosen and key not in done:
                 with contextlib.suppress(OSError):
-                    page_cache.read_in_order(path)
+                    page_cache.read_in_order(file.path)
         done.update(files[arm])
         took[arm] = time.monotonic() - began
     return took

@@ -38,7 +38,7 @@ def do_run(
     scripts: dict[str, Path],
     say: Callable[[str], None],
     keep_failures: bool = False,
-) -> tuple[tuple[Record, ...], Design, list[set[str]]]:
+) -> tuple[tuple[Record, ...], Design, list[dict[str, int]]]:
     """Run all arms once. `design` is None for the first run, which determines it. The third result: the files
     that each arm executed, in a warm-up.
 
@@ -176,7 +176,7 @@ def _started(
         )
         started_at = utc_now()
         try:
-            executed: set[str] | None = set() if run == 0 else None
+            executed: dict[str, int] | None = {} if run == 0 else None
             yield LiveArm(arm, live, gate, folder, position, started_at, reader, executed=executed)
         finally:
             live.stop()

@@ -14,7 +14,7 @@ import pytest
 from processes import bareboat, environment, left_after
 from trainings import make_small_environment, write_job, write_training
 
-from bareboat.model import Record, Study
+from bareboat.model import Layout, Record, Study
 from bareboat_images.store import Store
 from bareboat_study import analysis, prove
 
@@ -67,7 +67,9 @@ def test_a_metered_job_is_compared_in_turns_and_reported(place: Path, work: Path
         for window in record.windows:
             # More processor time than time would be counted of other processes.
             assert 0 < window.cpu_s < sum(window.step_s[window.settle :]) + 0.01
+        assert isinstance(record.layout, Layout) is not record.warm_up
         if not record.warm_up:
+            assert record.layout.files > 0
             assert all(len(w.step_s) == study.steps_per_window for w in record.windows)
             assert study.steps_per_window is not None
             assert len(record.windows) == (300 - 1) // study.steps_per_window

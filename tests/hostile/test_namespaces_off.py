@@ -163,8 +163,9 @@ def test_without_user_namespaces_and_ptrace_fakechroot_runs_the_same_job_and_the
     assert "user namespaces are switched off: user.max_user_namespaces=0" in plan
     for mode in ("P1", "P2"):
         refused = as_ordinary_user(
-            _OFF, "plan", "-v", "--engine", f"udocker:{mode}", job, cwd=tmp_path, programs=programs, ptrace=False
-        )
+            _OFF, "plan", "-v", "--engine", f"udocker:{mode}", job, cwd=tmp_path, programs=programs,
+            ptrace=False,
+        )  # fmt: skip
         assert refused.returncode == 3
         assert (
             f"the engine udocker:{mode} cannot run here: "

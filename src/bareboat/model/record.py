@@ -152,9 +152,9 @@ class Health(Struct, frozen=True, kw_only=True):
 
 
 class Layout(Struct, frozen=True, kw_only=True):
-    """A new layout of an arm's files in the page cache, before a run: the files that the arm executes and
-    their bytes; those of files that the other arms do not have, and what of these could not be evicted; the
-    seconds that reading took."""
+    """A new layout of an arm's files in the page cache, before a run: the files that were read again and
+    their bytes; the bytes that the arm uses of files that the other arms do not have, and how many of these
+    stayed in the cache; the seconds that reading took."""
 
     files: int
     bytes: int
