@@ -682,6 +682,14 @@ def test_an_environment_that_a_mount_would_hide_is_put_back_from_the_image() -> 
     assert "/home/ada/digits" in decision(made, "environment").reason
 
 
+@pytest.mark.parametrize("prefix", ["/home/ada/digits/.venv", "/home/ada/env", "/tmp/env"])
+def test_a_mount_of_the_environment_over_itself_runs_it_in_place(prefix: str) -> None:
+    image = make_image(prefixes=(Prefix(path=prefix, layer=fake_digest("c")),))
+    made = planned(make_job(mounts=(Mount(source=prefix, target=prefix),)), image)
+    assert [each for each in binds(made.command) if each[2] == prefix] == [("--ro-bind", prefix, prefix)]
+    assert decision(made, "environment").choice == f"{prefix} of the host, in place"
+
+
 def test_an_environment_that_nothing_hides_is_left_alone() -> None:
     made = planned(make_job(mounts=(Mount(source="/x", target="/envelope"),)))
     assert "environment" not in [d.subject for d in made.decisions]

@@ -72,6 +72,15 @@ def make_container(
     asked = [mount.target for mount in mounts]
     environments = []
     for prefix in image.prefixes:
+        if any(mount.target == prefix.path for mount in job.mounts):
+            environments.append(
+                Decision(
+                    subject="environment",
+                    choice=f"{prefix.path} of the host, in place",
+                    reason="the job mounts it over the image's copy",
+                )
+            )
+            continue
         hidden = [path for path in (*asked, *scratch) if lies_under(prefix.path, path)]
         if hidden:
             tree = rootfs.layers[prefix.layer] if job.writable else root
