@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import UNSET, UnsetType
 
 from bareboat import registry
-from bareboat.model import Layout, ProveRequest, Record, Study
+from bareboat.model import Job, Layout, ProveRequest, Record, Study
 
 if TYPE_CHECKING:
     from bareboat_study.windows import Pair
@@ -17,6 +18,11 @@ KEPT = "kept"
 #: The deviation of the true log ratio of two arms with files of their own from one layout to the next: an
 #: assumption where a study does not redraw them (docs/measurement.md).
 DEVIATION = 0.01
+#: Keys of a job that change no file that it executes, and those of which a part does.
+_NO_FILES = frozenset(
+    ("name", "prove", "engine", "topology", "walltime_s", "scheduling", "seccomp", "notify")
+) | {"command", "environment"}
+_NAMES_FILES = re.compile(r"PATH|^LD_|^PYTHON|^VIRTUAL_ENV$|^CONDA")
 #: The share of an arm's files that may stay in the cache: what other programs have mapped, too.
 _MOST_STAYED = 0.1
 
@@ -40,7 +46,17 @@ def reads_same_files(study: Study) -> bool:
     first, second = study.arms
     if first.plan_digest == second.plan_digest:
         return True
-    return first.engine == second.engine and first.image_digest == second.image_digest
+    if study.jobs is UNSET or first.engine != second.engine or first.image_digest != second.image_digest:
+        return False
+    one, other = (_files_of(job) for job in study.jobs)
+    return one == other
+
+
+def _files_of(job: Job) -> list[object]:
+    """What decides which files a job executes, besides its engine and its image."""
+    kept = [getattr(job, name) for name in Job.__struct_fields__ if name not in _NO_FILES]
+    variables = {name: value for name, value in job.environment.items() if _NAMES_FILES.search(name)}
+    return [*kept, job.command[:1], variables]
 
 
 def is_redrawn(pairs: Sequence[Pair]) -> bool:

@@ -81,9 +81,17 @@ def test_arms_that_execute_the_same_files_have_no_layout_of_their_own() -> None:
     same_tree = tuple(
         Arm(name=n, engine="bubblewrap", plan_digest=fake_digest(n), script="") for n in ("a", "b")
     )
-    for arms in (equal, same_tree):
-        study = make_study(arms=arms)
-        assert analysis.analyse(study, kept(make_records(study))).between == 0
+    threads = make_job(environment={"OMP_NUM_THREADS": "2"})
+    other = make_job(environment={"LD_LIBRARY_PATH": "/opt/lib"})
+    for arms, jobs, between in (
+        (equal, UNSET, 0),
+        (same_tree, (make_job(), threads), 0),
+        (same_tree, UNSET, layouts.DEVIATION),
+        (same_tree, (make_job(), other), layouts.DEVIATION),
+        (same_tree, (make_job(), make_job(command=("/copy/bin/python",))), layouts.DEVIATION),
+    ):
+        study = make_study(arms=arms, jobs=jobs)
+        assert analysis.analyse(study, kept(make_records(study))).between == between
 
 
 def test_changes_between_studies_count_layouts_that_were_kept() -> None:
