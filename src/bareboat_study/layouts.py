@@ -42,7 +42,7 @@ def is_redrawing(study: Study) -> bool:
 
 
 def reads_same_files(study: Study) -> bool:
-    """Whether both arms execute the same files, so that no layout tells them apart."""
+    """Whether both arms execute the same files, so that they have one layout."""
     first, second = study.arms
     if first.plan_digest == second.plan_digest:
         return True

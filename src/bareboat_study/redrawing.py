@@ -1,4 +1,4 @@
-"""The layouts of the arms' files in the page cache, drawn anew before each run.
+"""The layouts of the arms' files in the page cache, drawn again before each run.
 
 How the pages of a program lie in memory changes its speed by about a percent, and they stay for as long as a
 study takes: with other files in each arm, a difference of the layouts would look like one of the arms. So the
@@ -27,7 +27,7 @@ _FILE = "executed.json"
 #: The share of the bytes that an arm uses whose files are read again.
 _MOST_USED = 0.95
 
-#: Device and inode: what tells files apart, whatever their names.
+#: Device and inode: the identity of a file, whatever its name.
 _Identity = tuple[int, int]
 
 

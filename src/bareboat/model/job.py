@@ -87,7 +87,7 @@ class ProveRequest(Struct, frozen=True, kw_only=True):
     factor that counts the workers. `quick`: at most `repeats` runs, as many as fit into about a minute.
     `until_decided`: at most `repeats` runs; the study ends early at one of a few looks that its design fixes.
     `seed`: of the order of the arms; unset: drawn for each study. `layout`: "kept" leaves the arms' files in
-    the page cache as they are; unset: they are read anew before each run.
+    the page cache as they are; unset: they are read again before each run.
     """
 
     repeats: int = 10

@@ -107,7 +107,7 @@ def _translated(path: str, mounts: Sequence[_Mount], own: Sequence[_Mount]) -> I
 
 
 def identity(path: str) -> tuple[int, int] | None:
-    """What tells files apart, whatever their names; None for a file that is gone."""
+    """The identity of a file, whatever its name; None for a file that is gone."""
     try:
         status = os.stat(path)
     except OSError:
