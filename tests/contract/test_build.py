@@ -686,6 +686,14 @@ def test_add_takes_a_commit_of_a_repository(builds: Builds, tmp_path: Path) -> N
         daemon.wait()
 
 
+def test_an_image_may_have_settings_only(builds: Builds) -> None:
+    image = builds.image("FROM scratch\nENV A=1\nLABEL b=c\n", {}, "-t", "settings")
+    assert [layer.unpacked_bytes for layer in image.layers] == [0]
+    assert image.environment["A"] == "1"
+    assert "1" in builds.bareboat("image", "show", "settings").out
+    builds.image("FROM settings\nCOPY f /f\n", {"f": "1"})
+
+
 @pytest.mark.parametrize("overlay", [True, False])
 def test_the_umask_changes_no_image(tmp_path: Path, overlay: bool) -> None:
     """Neither modes in a layer, nor those that a command sees."""

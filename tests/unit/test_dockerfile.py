@@ -211,6 +211,31 @@ def test_a_wrong_instruction_is_refused_by_line(text: str, said: str, remedy: st
     assert remedy in error.remedy
 
 
+@pytest.mark.parametrize(
+    ("text", "line", "said", "remedy"),
+    [
+        ("RUN cat << 'EOF' > /a\nhello\nEOF", 3, "unknown instruction 'HELLO'", "no blank after <<: <<EOF"),
+        ("CMD <<EOF\nls\nEOF", 3, "unknown instruction 'LS'", "CMD takes no heredoc"),
+        ("RUN cat <<EOF\nls\nEOF\nLS", 5, "unknown instruction 'LS'", "use one of"),
+        ("# caf\udce9\nLABEL a=caf\udce9", 3, "not UTF-8", "iconv -f latin1"),
+        ("ARG ${x}-y=1", 2, "'-y' is not a name", ""),
+    ],
+)
+def test_what_is_easily_mistaken_is_explained(text: str, line: int, said: str, remedy: str) -> None:
+    head = "ARG x\n" if text.startswith("ARG") else "FROM a\n"
+    error = refused(head + text + "\nFROM a\n")
+    assert (error.line, said in error.message, remedy in error.remedy) == (line, True, True), error
+
+
+def test_the_name_of_an_argument_may_be_in_a_variable() -> None:
+    """With an empty one nothing is declared, as in BuildKit."""
+    found = recipe("ARG x=NAME\nARG ${x}=1\nARG ${y}=2\nFROM a:${NAME}\nARG ${z}\n", OTHER="1")
+    assert found.stages[0].base == "a:1"
+    assert found.arguments["NAME"] == "1"
+    assert "" not in found.arguments
+    assert found.unused == ()  # the last ARG may be its name
+
+
 # Stages.
 
 STAGES = """

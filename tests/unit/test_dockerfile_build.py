@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from bareboat_base.errors import ImageError
 from bareboat_base.seccomp import program
-from bareboat_images.builder import config, layer, sandbox
+from bareboat_images.builder import checks, config, copying, layer, sandbox
 from bareboat_images.builder.copying import mode_change
 from bareboat_images.builder.places import PlaceError, find_user, locate
 from bareboat_images.builder.sandbox import Bind, Sandbox
@@ -104,9 +104,36 @@ def test_users(view: View) -> None:
     assert numbers("app:staff") == (5, 50, "/home/app")
     assert numbers("1:2") == (1, 2, "/")
     assert find_user(View([]), "root").uid == 0
-    for text in ("nobody", "app:none", ""):
+    for text in ("nobody", "app:none", "", "2147483648", "1:4294967295", "99999999999"):
         with pytest.raises(PlaceError):
             find_user(view, text)
+
+
+@pytest.mark.parametrize(
+    ("step", "message"),
+    [
+        ("COPY --chown=1:3000000000 a /a", "3000000000 is no user or group ID: the largest is 2147483647"),
+        ("USER 4294967295", "4294967295 is no user or group ID"),
+        ("RUN echo " + "a" * (1 << 17), "an argument of 131,077 bytes; the limit is 131,071"),
+        ('RUN ["a", "' + "a" * (1 << 17) + '"]', "an argument of 131,072 bytes"),
+        ("RUN <<EOF\n" + "a" * (1 << 17) + "\nEOF", "an argument of 131,073 bytes"),
+    ],
+)
+def test_what_no_step_can_do_is_refused_before_the_first(step: str, message: str) -> None:
+    found = stages.read(f"FROM base\n{step}\n", given={}, builtin={})
+    with pytest.raises(RecipeError, match=message) as caught:
+        checks.check(found.stages[0], found.escape)
+    assert caught.value.line == 2
+    good = stages.read("FROM base\nUSER 2147483647:$G\nCOPY --chown=a:b c d\n", given={}, builtin={})
+    checks.check(good.stages[0], good.escape)
+
+
+def test_a_link_of_the_system_is_not_removed_for_a_copied_directory() -> None:
+    link = os.stat_result((stat.S_IFLNK | 0o777, *[0] * 9))
+    error = copying._in_the_way("/bin", "a directory", link)
+    assert "the image has a link there" in error.message
+    assert error.remedy.endswith("COPY SOURCE/bin/ /bin/")
+    assert "RUN rm" in copying._in_the_way("/bin", "a directory").remedy
 
 
 def test_a_layer_unpacks_to_the_tree_that_it_was_made_of(tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bareboat_images.builder import config, copying
+from bareboat_base import execution
+from bareboat_images.builder import config, copying, places
 from bareboat_images.recipe.instructions import Instruction
 from bareboat_images.recipe.stages import Stage, expanded
 
@@ -28,6 +29,7 @@ def check(stage: Stage, escape: str) -> None:
     for step in stage.steps:
         for text in _expanded_texts(step):
             expanded(step, text, _Anything(), escape)
+        _check_ids(step, escape)
         if step.name == "HEALTHCHECK":
             config.applied(config.Config(), step, step.args, {})
         elif step.name in ("EXPOSE", "STOPSIGNAL"):
@@ -41,8 +43,26 @@ def check(stage: Stage, escape: str) -> None:
                     copying.mode_change(mode)
                 except ValueError as error:
                     raise step.fault(str(error), remedy="--chmod=755, or: --chmod=u=rwX,go=rX") from None
-        elif step.name == "RUN" and _is_plain(step.flag("network") or "", escape):
-            network(step, step.flag("network") or "default")
+        elif step.name == "RUN":
+            if _is_plain(step.flag("network") or "", escape):
+                network(step, step.flag("network") or "default")
+            _check_size(step)
+
+
+def _check_ids(step: Instruction, escape: str) -> None:
+    owner = step.args[0] if step.name == "USER" else step.flag("chown") or ""
+    if not _is_plain(owner, escape):
+        return
+    for text in owner.split(":", 1):
+        if (wrong := places.number_fault(text.strip())) is not None:
+            raise step.fault(wrong, remedy="use a smaller number, or a name of /etc/passwd or /etc/group")
+
+
+def _check_size(step: Instruction) -> None:
+    """A RUN is one argument of a shell, and Linux limits its size."""
+    words = step.args if step.is_json or not step.heredocs else [each.data for each in step.heredocs]
+    if (wrong := execution.fault(words)) is not None:
+        raise step.fault(f"it {wrong}", remedy="write a script: COPY script.sh /tmp/, RUN sh /tmp/script.sh")
 
 
 def network(step: Instruction, name: str) -> str:

@@ -195,12 +195,12 @@ class Copier:
         made = self._tree.state(goal)
         if made is not None:
             if not stat.S_ISDIR(made.st_mode):
-                raise _in_the_way(goal, "a directory")
+                raise _in_the_way(goal, "a directory", made)
             if keeps:
                 return
         found = self._existing(goal)
         if found is not None and not stat.S_ISDIR(found.st_mode):
-            raise _in_the_way(goal, "a directory")
+            raise _in_the_way(goal, "a directory", found)
         if made is None:
             self._tree.make_folder(goal)
         if found is not None and keeps:
@@ -219,13 +219,13 @@ class Copier:
                 continue
             made = self._tree.state(path)
             if made is not None and not stat.S_ISDIR(made.st_mode):
-                raise _in_the_way(path, "a directory")
+                raise _in_the_way(path, "a directory", made)
             self._folders.add(path)
             if made is not None:
                 continue
             found = self._existing(path)
             if found is not None and not stat.S_ISDIR(found.st_mode):
-                raise _in_the_way(path, "a directory")
+                raise _in_the_way(path, "a directory", found)
             self._tree.make_folder(path)
             if found is None:
                 self._own(path)
@@ -273,7 +273,13 @@ def _copy(given: int, made: int, check: Callable[[], None]) -> int:
     return done
 
 
-def _in_the_way(path: str, what: str) -> ImageError:
+def _in_the_way(path: str, what: str, state: os.stat_result | None = None) -> ImageError:
+    """`state`: of what is there. A link of the system, such as /bin, must stay: programs need it."""
+    if state is not None and stat.S_ISLNK(state.st_mode):
+        return ImageError(
+            f"{path} cannot become {what}: the image has a link there",
+            remedy=f"copy into the directory that it leads to: COPY SOURCE{path}/ {path}/",
+        )
     return ImageError(
         f"{path} cannot become {what}: the image has something else there",
         remedy="copy to another path, or remove it first: RUN rm …",

@@ -26,6 +26,8 @@ class Place(Struct, frozen=True, kw_only=True):
 
 #: Other systems have similarly small limits (NGROUPS_MAX).
 _MOST_GROUPS = 64
+#: Docker's and Podman's; 2^32 - 1 would mean "no change" to the kernel.
+LARGEST_ID = 2**31 - 1
 
 
 class PlaceError(ValueError):
@@ -85,13 +87,23 @@ class User(Struct, frozen=True, kw_only=True):
     name: str = "root"
 
 
+def number_fault(text: str) -> str | None:
+    """Why a text is no ID although it has digits only, as Docker reads them; None: it is one, or a name."""
+    if not (text.isascii() and text.isdigit()) or (len(text) <= 10 and int(text) <= LARGEST_ID):
+        return None
+    return f"{text[:40]} is no user or group ID: the largest is {LARGEST_ID}"
+
+
 def find_user(view: View, text: str) -> User:
     """The user of `USER NAME[:GROUP]`, from /etc/passwd and /etc/group of the tree. Raises PlaceError for an
     unknown name."""
     wanted, _, group = text.partition(":")
     rows = _table(view, "/etc/passwd", 7)
     found = None
-    if wanted.isascii() and wanted.isdigit() and len(wanted) <= 10:
+    for each in (wanted, group):
+        if (fault := number_fault(each)) is not None:
+            raise PlaceError(fault)
+    if wanted.isascii() and wanted.isdigit():
         uid = int(wanted)
         row = next((row for row in rows if row[2] == wanted), None)
         # Without a line in /etc/passwd, the group ID is the user ID.
@@ -113,7 +125,7 @@ def find_user(view: View, text: str) -> User:
         raise PlaceError(f"the line of the user {wanted[:40]!r} in the image's /etc/passwd has a NUL byte")
     if not group:
         return found
-    if group.isascii() and group.isdigit() and len(group) <= 10:
+    if group.isascii() and group.isdigit():
         gid = int(group)
     else:
         line = next((row for row in _table(view, "/etc/group", 3) if row[0] == group), None)
@@ -138,4 +150,5 @@ def _table(view: View, path: str, columns: int) -> Sequence[list[str]]:
 
 
 def _number(text: str, otherwise: int) -> int:
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= 10 else otherwise
+    valid = text.isascii() and text.isdigit() and number_fault(text) is None
+    return int(text) if valid else otherwise

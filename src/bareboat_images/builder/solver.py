@@ -10,7 +10,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 import msgspec
 
 from bareboat_base import architectures, execute
-from bareboat_base.errors import ImageError, UsageError
+from bareboat_base.errors import UsageError
 from bareboat_images import lease
 from bareboat_images.builder import bases, checks, config
 from bareboat_images.builder.options import Built, Machine, Options, Reporter
@@ -80,7 +80,10 @@ def build(store: Store, options: Options, machine: Machine, reporter: Reporter) 
     with store.scratch() as scratch:
         work = Work(store, scratch, options, machine, reporter, moment)
         done = _build_stages(work, recipe, target)
-        image = _image(work, done[target.number])
+        state = done[target.number]
+        if not state.rootfs.layers:
+            state = Builder(work, recipe, target, done).with_empty_layer(state)
+        image = _image(work, state)
     lease.clear(store.lease("any").parent, "build-")
     warnings = tuple(f"build argument {name} is not used: no ARG declares it" for name in recipe.unused)
     return Built(image=image, steps=work.steps, cached=work.cached, warnings=warnings)
@@ -218,12 +221,6 @@ def _check_machine(work: Work, stage: Stage, image: Image) -> None:
 def _image(work: Work, state: State) -> Image:
     """Store the image of a stage."""
     store, layers = work.store, state.rootfs.layers
-    if not layers:
-        raise ImageError(
-            "the image has no layers: nothing was copied or run",
-            context=work.options.name,
-            remedy="FROM scratch needs a COPY or an ADD",
-        )
     created = work.moment or state.config.created or _iso(int(time.time()))
     data = state.config.document(layers, architecture=architectures.oci(work.machine.name), created=created)
     described = export.join(layers, config=data)

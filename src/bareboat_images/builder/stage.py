@@ -28,7 +28,7 @@ from bareboat_images.recipe import expansion, lines, mounts
 from bareboat_images.recipe.faults import RecipeError
 from bareboat_images.recipe.ignore import Ignored
 from bareboat_images.recipe.instructions import Instruction, trigger
-from bareboat_images.recipe.stages import PROXIES, Recipe, Stage, expanded
+from bareboat_images.recipe.stages import PROXIES, Recipe, Stage, argument_name, expanded
 
 
 class State(Struct, frozen=True):
@@ -143,12 +143,13 @@ class Builder:
     def _argument(self, step: Instruction, state: State) -> State:
         arguments = dict(state.arguments)
         given = self._work.options.arguments
-        for name, default in step.pairs:
+        for written, default in step.pairs:
+            values = {**arguments, **state.config.environment}
+            if (name := argument_name(step, written, values, self._recipe.escape)) is None:
+                continue
             value = given.get(name)
             if value is None and default is not None:
-                value = expanded(
-                    step, default, {**arguments, **state.config.environment}, self._recipe.escape
-                )
+                value = expanded(step, default, values, self._recipe.escape)
             if value is None:
                 value = self._recipe.arguments.get(name)
             if value is not None:
@@ -334,8 +335,10 @@ class Builder:
         by: str,
         *,
         user: User | None = None,
+        keeps_empty: bool = False,
     ) -> State:
-        """The state with the step's layer, taken from the cache or made now."""
+        """The state with the step's layer, taken from the cache or made now. `keeps_empty`: also one without
+        files."""
         work = self._work
         text = _one_line(step)
         work.reporter.begin(self._title, text)
@@ -344,7 +347,7 @@ class Builder:
         def produce(folder: Path) -> tuple[Record, StoredLayer | None]:
             owners = make(folder)
             created = work.moment or utc_now()
-            if is_empty(folder / "tree"):
+            if not keeps_empty and is_empty(folder / "tree"):
                 discard(folder)
                 return Record(created=created, step=text), None
             from bareboat_images.builder.layer import Rules, finish
@@ -376,6 +379,17 @@ class Builder:
                 f"the image has more than {_MOST_LAYERS} layers", remedy="join steps: RUN a && b"
             )
         return replace(state, rootfs=state.rootfs.above(layer), config=made)
+
+    def with_empty_layer(self, state: State) -> State:
+        """The state with a layer without files, for an image of settings only: other tools refuse images
+        without layers."""
+        key = key_of("empty", below=(), newest=self._newest, machine=self._work.machine.name)
+
+        def make(folder: Path) -> Mapping[bytes, Owner]:
+            (folder / "tree").mkdir(parents=True)
+            return {}
+
+        return self._layer(self._stage.start, state, key, make, "empty layer", keeps_empty=True)
 
     def _owner(self, state: State, owners: Mapping[bytes, Owner], user: User | None):  # type: ignore[no-untyped-def]
         known = self._work.owners(state.rootfs)

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from bareboat_base.nearest import nearest
 from bareboat_images.recipe import words
 from bareboat_images.recipe.faults import RecipeError
-from bareboat_images.recipe.lines import Heredoc, Line, one
+from bareboat_images.recipe.lines import TAKES_HEREDOCS, Heredoc, Line, one
 
 #: Instruction -> its flags; True for boolean flags, which need no value.
 FLAGS: dict[str, dict[str, bool]] = {
@@ -76,15 +76,28 @@ class Instruction(Struct, frozen=True, kw_only=True):
         return RecipeError(f"{self.name}: {message}", line=self.line, text=first, remedy=remedy)
 
 
-def parse(line: Line, escape: str) -> Instruction:
-    """Parse one instruction. Raises RecipeError for an unknown or malformed one."""
+#: `<<` that begins no heredoc: with white space after it, or of an instruction that takes none.
+_NO_HEREDOC = re.compile(r"<<-?(\s*)[\"']?([A-Za-z_]\w*)")
+
+
+def parse(line: Line, escape: str, before: Line | None = None) -> Instruction:
+    """Parse one instruction. `before`: the one before it, which may be the reason why this is none. Raises
+    RecipeError for an unknown or malformed one."""
+    if any("\udc80" <= char <= "\udcff" for char in line.text):
+        raise RecipeError(
+            "the instruction is not UTF-8",
+            line=line.number,
+            text=line.text.partition("\n")[0],
+            remedy="convert the file: iconv -f latin1 -t utf-8 Dockerfile > Dockerfile.utf8",
+        )
     if line.word not in INSTRUCTIONS:
         likely = nearest(line.word, INSTRUCTIONS)
         raise RecipeError(
             f"unknown instruction {line.word[:40]!r}",
             line=line.number,
             text=line.text.partition("\n")[0],
-            remedy=f"write {likely}" if likely else f"use one of {', '.join(INSTRUCTIONS)}",
+            remedy=(_heredoc_remedy(before) if before is not None else "")
+            or (f"write {likely}" if likely else f"use one of {', '.join(INSTRUCTIONS)}"),
         )
     bare = Instruction(name=line.word, line=line.number, last=line.last, text=line.text)
     rest = line.rest
@@ -95,6 +108,16 @@ def parse(line: Line, escape: str) -> Instruction:
     elif rest.startswith("--") and line.word not in (*_COMMANDS, "ENV", "LABEL", "MAINTAINER"):
         raise bare.fault(f"it takes no flags, and has {rest.split()[0][:40]}", remedy="remove the flag")
     return _Parser(bare, rest, escape, line.heredocs, flags).run()
+
+
+def _heredoc_remedy(before: Line) -> str:
+    """How to write the heredoc that an instruction seems to begin; empty where it seems to begin none."""
+    found = _NO_HEREDOC.search(before.rest)
+    if found is None or before.heredocs:
+        return ""
+    if before.word not in TAKES_HEREDOCS:
+        return f"{before.word} takes no heredoc: COPY <<{found[2]} /FILE, and use the file"
+    return f"line {before.number}: a heredoc has no blank after <<: <<{found[2]}" if found[1] else ""
 
 
 def _check_flags(bare: Instruction, flags: tuple[tuple[str, str | None], ...]) -> None:
@@ -239,8 +262,8 @@ class _Parser:
             if word.startswith("#"):  # the rest is a comment, which BuildKit declares as further arguments
                 break
             name, equals, value = word.partition("=")
-            if not name or not name.replace("_", "a").isalnum() or name[0].isdigit():
-                raise self._bare.fault(f"{name[:40]!r} is not a name", remedy=_EXAMPLES["ARG"])
+            if "$" not in name:  # else checked once its variables have values
+                check_argument(self._bare, name)
             found.append((name, value if equals else None))
         return self._made(pairs=tuple(found))
 
@@ -292,6 +315,12 @@ class _Parser:
             word="CMD", rest=rest.strip(), number=self._bare.line, last=self._bare.last, text=self._bare.text
         )
         return self._made(args=("CMD",), inner=parse(line, self._escape))
+
+
+def check_argument(step: Instruction, name: str) -> None:
+    """Raise RecipeError for what is no name of an ARG."""
+    if not name or not name.replace("_", "a").isalnum() or name[0].isdigit():
+        raise step.fault(f"{name[:40]!r} is not a name", remedy=_EXAMPLES["ARG"])
 
 
 def trigger(text: str, number: int) -> Instruction:

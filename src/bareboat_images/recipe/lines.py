@@ -18,7 +18,7 @@ LARGEST_BYTES = 4 << 20
 _DIRECTIVE = re.compile(r"#\s*([a-zA-Z][a-zA-Z0-9]*)\s*=\s*(.+?)\s*")
 _KNOWN = ("syntax", "escape", "check")
 _HEREDOC = re.compile(r"(\d*)<<(-?)([^<]*)")
-_TAKES_HEREDOCS = ("RUN", "COPY", "ADD")
+TAKES_HEREDOCS = ("RUN", "COPY", "ADD")
 _MOST_LINES = 100_000
 
 
@@ -149,7 +149,7 @@ def _openings(line: Line, escape: str) -> Iterator[Heredoc]:
     word, rest = line.word, line.rest
     if word == "ONBUILD":
         word, _, rest = rest.partition(" ")
-    if word.upper() not in _TAKES_HEREDOCS or "<<" not in rest:
+    if word.upper() not in TAKES_HEREDOCS or "<<" not in rest:
         return
     try:
         if json_list(rest) is not None:

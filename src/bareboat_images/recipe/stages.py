@@ -13,7 +13,7 @@ from bareboat_base.nearest import nearest
 from bareboat_base.printable import one_line
 from bareboat_images.recipe import expansion, lines, mounts
 from bareboat_images.recipe.faults import RecipeError
-from bareboat_images.recipe.instructions import Instruction, parse
+from bareboat_images.recipe.instructions import Instruction, check_argument, parse
 
 _STAGE_NAME = re.compile(r"[a-z][a-z0-9-_.]*")
 _LONGEST_TRIGGER = 4000
@@ -164,11 +164,13 @@ def _read(text: str, given: Mapping[str, str], builtin: Mapping[str, str]) -> Re
     arguments: dict[str, str] = dict(builtin)
     stages: list[tuple[Instruction, list[Instruction]]] = []
     declared: set[str] = set()
-    for line in found.lines:
-        step = parse(line, found.escape)
+    for before, line in zip((None, *found.lines), found.lines, strict=False):
+        step = parse(line, found.escape, before)
         inner = step.inner if step.name == "ONBUILD" and step.inner is not None else step
         if inner.name == "ARG":
             declared.update(name for name, _ in inner.pairs)
+            if any("$" in name for name, _ in inner.pairs):
+                declared.update(given)  # it may declare any
         if inner.name == "RUN":
             mounts.read(inner, lambda text: text)
         if step.name == "FROM":
@@ -180,7 +182,9 @@ def _read(text: str, given: Mapping[str, str], builtin: Mapping[str, str]) -> Re
                 "it comes before the first FROM", remedy="begin with FROM; only ARG may come before it"
             )
         else:
-            for name, default in step.pairs:
+            for written, default in step.pairs:
+                if (name := argument_name(step, written, values, found.escape)) is None:
+                    continue
                 value = given.get(name)
                 if value is None and default is not None:
                     value = expanded(step, default, values, found.escape)
@@ -219,6 +223,15 @@ def _stage(
         raise start.fault(f"the name {name} is reserved", remedy="FROM debian:12 AS build")
     platform = expanded(start, start.flag("platform") or "", values, escape)
     return Stage(number=number, name=name, base=base, platform=platform, start=start, steps=tuple(steps))
+
+
+def argument_name(step: Instruction, written: str, values: Mapping[str, str], escape: str) -> str | None:
+    """The name that an ARG declares; None for one whose variables are empty. Raises RecipeError."""
+    name = expanded(step, written, values, escape) if "$" in written else written
+    if not name:
+        return None
+    check_argument(step, name)
+    return name
 
 
 def expanded(step: Instruction, text: str, values: Mapping[str, str], escape: str) -> str:
