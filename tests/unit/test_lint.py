@@ -366,3 +366,44 @@ def test_the_directory_of_a_clone_with_a_depth_is_not_its_depth() -> None:
     found = findings("FROM debian:12.7\nRUN git clone --depth 1 https://x.org/a.git /root/a\n")
     assert any("clones to /root/a" in each.message for each in found)
     assert any("git clones https://x.org/a.git without" in each.message for each in found)
+
+
+# Branches and definition files.
+
+
+@pytest.mark.parametrize(
+    ("script", "tripped"),
+    [
+        ('if [ "$MPI" = openmpi ]; then ./c && {open}; else {mpich}; fi', False),
+        ("if a; then {open}; elif b; then {mpich}; fi", False),
+        ("case $A in a) {open} ;; b) {mpich};; esac", False),
+        ("if a; then if b; then {open}; fi; else {mpich}; fi", False),
+        ("if {open}; then true; else {mpich}; fi", True),
+        ("if a; then {open}; fi; if b; then {mpich}; fi", True),
+        ("if a; then {open}; fi && {mpich}", True),
+        ("case $A in a) {open} ;; esac; {mpich}", True),
+    ],
+)
+def test_mpis_in_exclusive_branches_are_one(script: str, tripped: bool) -> None:
+    installs = {"open": "apt-get install -y libopenmpi-dev", "mpich": "apt-get install -y libmpich-dev"}
+    run = script.format(**installs)
+    assert ("BB1403" in codes(f"FROM debian:12.7\nRUN {run}\n")) is tripped
+    assert ("BB1403" in codes(f"FROM debian:12.7\nRUN <<E\n{run}\nE\n")) is tripped
+
+
+def test_the_version_of_a_python_that_uv_installs_is_no_package() -> None:
+    assert "BB1603" not in codes("FROM debian:12.7\nRUN uv python install 3.12\n")
+    assert "BB1603" in codes("FROM debian:12.7\nRUN uv pip install numpy\n")
+
+
+def test_a_definition_file_is_checked_and_never_edited() -> None:
+    text = (
+        "Bootstrap: docker\nFrom: debian:12.7\n\n%environment\n  export API_TOKEN=abcdefghij\n\n"
+        "%post\n  apt-get update\n  if a; then apt-get install -y libopenmpi-dev\n"
+        "  else apt-get install -y mpich\n  fi\n"
+    )
+    found = findings(text)
+    lines = {each.code: each.line for each in found}
+    assert (lines["BB1001"], lines["BB1703"]) == (7, 5)
+    assert "BB1403" not in lines
+    assert not any(each.edits for each in found)

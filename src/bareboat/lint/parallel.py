@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 
@@ -13,14 +14,17 @@ from bareboat.model.fabric import Network
 from bareboat.mpi.ladder import abi, library_of, mpi_site_of, needs_mpi, walk
 from bareboat.mpi.rules import Layout, major
 from bareboat_images.lint.image import ImageSubject
-from bareboat_images.lint.recipe import RecipeSubject
+from bareboat_images.lint.recipe import RecipeSubject, Step
 from bareboat_images.lint.rule import Hit, Rule, Severity
+from bareboat_images.lint.shell import Command
 from bareboat_images.model import MpiFamily, Pmi
 
 _OLD = re.compile(
     r"openmpi-(?P<version>[1-3]\.\d+(?:\.\d+)?)|open-mpi/ompi/archive/(?:refs/tags/)?v(?P<tag>[1-3]\.\d+)"
 )
 #: Two nodes with two ranks each, as in the MPI check.
+_MOST_INSTALLS = 100
+_INSTALL_NOTHING = frozenset({"[", "[[", "test", "echo", "printf", "export", "case"})
 _LAYOUT = Layout(nodes=2, ranks_per_node=2, container_per_rank=True)
 
 
@@ -93,21 +97,31 @@ def _several(subject: ImageSubject) -> Iterator[Hit]:
 def _several_recipe(subject: RecipeSubject) -> Iterator[Hit]:
     from bareboat_images.lint import managers
 
-    found: dict[str, int] = {}
+    found: dict[str, list[tuple[Step, Command]]] = {}
     for step in subject.runs():
         for command in step.commands:
+            if command.program in _INSTALL_NOTHING:
+                continue
             install = managers.find(command)
             named = managers.packages(install) if install is not None else command.plain[1:]
             for each in named:
                 name = re.split(r"[=<>~!\[@]", each)[0].lower()
                 if re.fullmatch(r"(?:lib)?openmpi(?:-bin|-dev|-devel)?|openmpi\d?", name):
-                    found.setdefault("OpenMPI", step.line)
+                    found.setdefault("OpenMPI", []).append((step, command))
                 elif re.fullmatch(r"(?:lib)?mpich(?:-dev|-devel)?|impi[-_]rt|intel-mpi|mvapich2?", name):
-                    found.setdefault("an MPI of MPICH's kind", step.line)
-    if len(found) > 1:
-        yield Hit(
-            message=f"installs {' and '.join(found)}", line=max(found.values()), last=max(found.values())
+                    found.setdefault("an MPI of MPICH's kind", []).append((step, command))
+    if len(found) < 2:
+        return
+    # In different branches of an `if`, one MPI is installed.
+    lines = [
+        max(first.line, second.line)
+        for (first, one), (second, other) in itertools.product(
+            *(each[:_MOST_INSTALLS] for each in found.values())
         )
+        if first is not second or not one.excludes(other)
+    ]
+    if lines:
+        yield Hit(message=f"installs {' and '.join(found)}", line=min(lines), last=min(lines))
 
 
 def _advice(subject: ImageSubject) -> tuple[Advice, ...]:

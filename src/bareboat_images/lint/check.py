@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Iterable, Mapping
 
 from bareboat_base.printable import one_line
@@ -33,6 +34,7 @@ def recipe(
             continue
         for hit in rule.recipe(subject):
             if rule.code not in subject.ignored.get(hit.line, ()):
+                hit = dataclasses.replace(hit, edits=()) if subject.is_definition else hit
                 found.append(finding(rule, hit, instruction=text.get(hit.line, "")))
     return sorted(dict.fromkeys(found), key=lambda each: each.order)
 

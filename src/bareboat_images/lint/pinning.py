@@ -81,6 +81,8 @@ def _unpinned(command: Command, *, system: bool) -> tuple[str, ...]:
     manager = next((each for each in managers.MANAGERS if command.program in each.programs), None)
     if manager is None or manager.system is not system or manager.name not in _PINNED:
         return ()
+    if manager.name == "uv" and command.plain[:1] == ("python",):
+        return ()  # its argument is the version
     verbs = _INSTALLS.get(manager.name, manager.verbs)
     plain = command.plain[1:] if command.plain[:1] in (("pip",), ("env",)) else command.plain
     verb = next((each for each in plain[:2] if each in verbs), None)

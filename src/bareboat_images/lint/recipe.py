@@ -12,7 +12,7 @@ from bareboat_images.lint import shell
 from bareboat_images.lint.machine import Machine
 from bareboat_images.lint.rule import Edit
 from bareboat_images.lint.shell import Command, Script, Word
-from bareboat_images.recipe import mounts, stages
+from bareboat_images.recipe import definition, mounts, stages
 from bareboat_images.recipe.faults import RecipeError
 from bareboat_images.recipe.instructions import Instruction
 from bareboat_images.recipe.stages import Recipe, Stage
@@ -81,8 +81,9 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecipeSubject:
-    """A Dockerfile. `ignore`: the text of its .dockerignore, None without one; `site`: where the image will
-    run, None when unknown; `triggers`: base images -> their ONBUILD triggers, None when unknown."""
+    """A Dockerfile or a definition file, which no edit corrects. `ignore`: the text of its .dockerignore,
+    None without one; `site`: where the image will run, None when unknown; `triggers`: base images -> their
+    ONBUILD triggers, None when unknown."""
 
     name: str
     text: str
@@ -93,6 +94,7 @@ class RecipeSubject:
     ignore: str | None = None
     site: Machine | None = None
     triggers: Mapping[str, tuple[str, ...] | None] = field(default_factory=dict)
+    is_definition: bool = False
 
     def runs(self, *, ships: bool = True) -> Iterator[Step]:
         """The RUN steps; with `ships`, those whose layers are in the image."""
@@ -134,9 +136,13 @@ def read(
     text: str, *, name: str, machine_arguments: Mapping[str, str], ignore: str | None = None,
     site: Machine | None = None,
 ) -> RecipeSubject:  # fmt: skip
-    """Parse a Dockerfile for the rules. `text`: with LF line ends, without a byte order mark. Raises
-    RecipeError."""
-    recipe = stages.read(text, given={}, builtin=machine_arguments, name=name)
+    """Parse a Dockerfile or a definition file for the rules. `text`: with LF line ends, without a byte order
+    mark. Raises RecipeError."""
+    is_definition = definition.is_definition(text)
+    if is_definition:
+        recipe = definition.read(text, given={}, name=name)
+    else:
+        recipe = stages.read(text, given={}, builtin=machine_arguments, name=name)
     shipping = _shipping(recipe)
     steps: list[Step] = []
     state: dict[str, tuple[Mapping[str, str], str, str, bool]] = {}
@@ -153,7 +159,9 @@ def read(
                 environment=environment,
                 user=user,
                 workdir=workdir,
-                script=_script(instruction, text, starts, recipe.escape)
+                script=_of_section(instruction)
+                if is_definition
+                else _script(instruction, text, starts, recipe.escape)
                 if is_shell or instruction.is_json
                 else Script(()),
                 mounted=_mounted(instruction, environment),
@@ -178,7 +186,7 @@ def read(
         state[stage.title] = environment, user, workdir, is_shell
     return RecipeSubject(
         name=name, text=text, recipe=recipe, steps=tuple(steps), starts=starts, ignored=_ignored(text, steps),
-        ignore=ignore, site=site,
+        ignore=ignore, site=site, is_definition=is_definition,
     )  # fmt: skip
 
 
@@ -316,6 +324,14 @@ def _row_starts(text: str) -> list[int]:
     found = [0]
     found.extend(match.end() for match in re.finditer("\n", text))
     return found
+
+
+def _of_section(instruction: Instruction) -> Script:
+    """The commands of a section of a definition file, which cannot be edited."""
+    if instruction.name == "RUN" and instruction.heredocs:
+        content = instruction.heredocs[0].content
+        return shell.parse(content, -1, is_lines=True) if _is_shell(content) else Script(())
+    return _listed(instruction) if instruction.name == "RUN" and instruction.is_json else Script(())
 
 
 def _script(instruction: Instruction, text: str, starts: list[int], escape: str) -> Script:

@@ -46,12 +46,19 @@ class Word:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """One simple command. `after`: the operator after it; `outputs`: files to which it redirects output."""
+    """One simple command. `after`: the operator after it; `outputs`: files to which it redirects output.
+    `branches`: the `if` and `case` around it, outermost first, each with the number of its branch."""
 
     words: tuple[Word, ...]
     assignments: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     after: str = ""
+    branches: tuple[tuple[int, int], ...] = ()
+
+    def excludes(self, other: Command) -> bool:
+        """Whether at most one of two commands of a script runs: they are in different branches."""
+        own, its = dict(self.branches), dict(other.branches)
+        return any(own[each] != its[each] for each in own.keys() & its.keys())
 
     @property
     def program(self) -> str:
@@ -132,6 +139,9 @@ class _Lexer:
         self.last = 0
         self.closed = True
         self._inner: list[tuple[str, int]] = []
+        #: The open `if` and `case`, each with the number of its branch; negative in a condition.
+        self._branches: list[tuple[int, int]] = []
+        self._opened = 0
 
     def run(self, depth: int) -> Iterator[Command]:
         text = self._text
@@ -154,9 +164,14 @@ class _Lexer:
                     self.last = self._at
                 continue
             if words:
-                made = Command(words=tuple(words), outputs=tuple(outputs), after=operator or "")
+                branches = self._around([word.value for word in words])
+                made = Command(
+                    words=tuple(words), outputs=tuple(outputs), after=operator or "", branches=branches
+                )
                 yield from _commands(made, depth, self._escape)
                 words, outputs = [], []
+            if operator == ";;":
+                self._enter_branch()
             inner, self._inner = self._inner, []
             if depth < _DEEPEST:
                 for piece, _ in inner:
@@ -168,6 +183,28 @@ class _Lexer:
             if operator == ")":
                 self.last = self._at
             self.closed = operator in (")", ";", "\n") if operator else True
+
+    def _around(self, values: list[str]) -> tuple[tuple[int, int], ...]:
+        """The branches around a command, after the keywords that it begins with."""
+        for value in values:
+            if value in ("if", "case"):
+                self._opened += 1
+                self._branches.append((self._opened, -1 if value == "if" else 1))
+            elif value in ("then", "else"):
+                self._enter_branch()
+            elif value == "elif" and self._branches:
+                of, number = self._branches[-1]
+                self._branches[-1] = of, -number
+            elif value in ("fi", "esac"):
+                del self._branches[-1:]
+            if value not in _KEYWORDS:
+                break
+        return tuple((of, number) for of, number in self._branches if number > 0)
+
+    def _enter_branch(self) -> None:
+        if self._branches:
+            of, number = self._branches[-1]
+            self._branches[-1] = of, abs(number) + 1
 
     def _skip_space(self) -> None:
         text = self._text

@@ -151,12 +151,7 @@ def _file(text: str, context: Context) -> Path | None:
             f"{text[:200]} is a directory without a Dockerfile",
             remedy="name a Dockerfile, or an image of the store",
         )
-    if path.name.endswith((".sif", ".simg", ".sqsh", ".squashfs", ".tar", ".tar.gz", ".tgz", ".def")):
-        if path.name.endswith(".def"):
-            raise UsageError(
-                f"{text[:200]} is an Apptainer definition, which is not supported",
-                remedy="lint the image that it builds: bareboat image pull FILE.sif --name NAME",
-            )
+    if path.name.endswith((".sif", ".simg", ".sqsh", ".squashfs", ".tar", ".tar.gz", ".tgz")):
         return None
     return path
 
@@ -233,17 +228,23 @@ def _recipe(context: Context, path: Path, ignored: frozenset[str]) -> tuple[list
         for name, triggers in subject(text).triggers.items()
         if triggers is None
     ]
+    if options.fix and subject(text).is_definition:
+        raise UsageError(
+            f"--fix corrects a Dockerfile, and {str(path)[:200]!r} is a definition file",
+            remedy=f"bareboat image lint {shlex.quote(str(path))[:200]}",
+        )
     if options.fix:
         text, done = fix.fixed(text, lambda each: check.recipe(subject(each), rules=RULES, ignore=ignored))
         _write(context, path, raw, written, text, done)
         own = check.recipe(subject(text), rules=RULES, ignore=ignored)
     others: list[Finding] = []
-    program = None if options.no_hadolint else hadolint.find()
+    is_read = not options.no_hadolint and not subject(text).is_definition
+    program = hadolint.find() if is_read else None
     if program is not None and not options.dry_run:
         heredocs = [step.last for step in subject(text).steps if step.instruction.heredocs]
         found = hadolint.run(program, text, heredocs=heredocs)
         others = [each for each in found if each.code not in ignored]
-    elif not options.no_hadolint and program is None:
+    elif is_read and program is None:
         notes.append(f"hadolint is not installed; only Bareboat's rules were checked: {hadolint.INSTALL}")
     return check.together(own, others), notes
 
