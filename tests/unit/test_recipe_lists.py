@@ -252,18 +252,32 @@ def test_r_and_julia() -> None:
 @pytest.mark.parametrize(
     ("line", "left"),
     [
-        ("-e .", "an editable install"),
         ("--editable=../x", "an editable install"),
+        ("./../x", "a path"),
         ("-r more.txt", "another file"),
         ("-c constraints.txt", "another file"),
         ("--find-links /home/ada/wheels", "a directory of this machine"),
-        ("./wheels/x-1.0-py3-none-any.whl", "a path"),
+        ("wheels/x-1.0-py3-none-any.whl", "a path"),
         ("x @ file:///home/ada/x", "a path of this machine"),
         ("!!!", "not a valid requirement"),
     ],
 )
 def test_what_an_image_cannot_be_given(line: str, left: str) -> None:
     assert left in python_lists.requirements(f"numpy==1\n{line}\n").left_out[0]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [".", ".[test]", "-e .", "-e .[test,docs]", "--editable=./part", "./wheels/x-1.0-py3-none-any.whl"],
+)
+def test_packages_of_the_project_are_copied_into_the_image(line: str) -> None:
+    """With the list alone, pip finds no project there."""
+    found = lists.read("requirements.txt", f"numpy==1\n{line}\n", "")
+    assert (found.left_out, found.packages) == ((), {"numpy": "1"})
+    written = text(found)
+    assert "COPY . /app/\n" in written
+    assert "COPY requirements.txt" not in written
+    assert "COPY . " not in text(lists.read("requirements.txt", "numpy==1\n", ""))
 
 
 @pytest.mark.parametrize(

@@ -225,11 +225,15 @@ def _requirements(wanted: Wanted, listed: Listed) -> Installation:
     else:
         why = f"{listed.file} has no digests: `uv pip compile --generate-hashes` adds them."
         command = f"{_env_pip()} -r {shlex.quote(listed.file)}"
+    if listed.builds:
+        why = f"{listed.file} installs packages of the project. {why}"
     steps = (
         _venv(wanted),
         Workdir(path=APP),
         *CERTIFICATES,
-        Copy(files=(listed.file,), target=f"{APP}/{listed.file}", why=(why,)),
+        Copy(files=(".",), target=f"{APP}/", why=(why,))
+        if listed.builds
+        else Copy(files=(listed.file,), target=f"{APP}/{listed.file}", why=(why,)),
         Run(commands=(command,), network=True),
         *_added(wanted),
         _path(),

@@ -136,10 +136,17 @@ def requirements(text: str) -> Listed:
     left_out: list[str] = []
     hashed, git = False, False
     unhashed: list[str] = []
+    builds = False
     for line in _logical_lines(text):
-        if option := _OPTION.match(line):
+        option = _OPTION.match(line)
+        editable = option is not None and option[1] in ("-e", "--editable")
+        if _is_in_project((option[2] or "") if option and editable else line):
+            builds = True
+            unhashed.append(line)
+            continue
+        if option:
             left_out += _of_option(option[1], (option[2] or "").strip())
-            git = git or (option[1] in ("-e", "--editable") and "git+" in line)
+            git = git or (editable and "git+" in line)
             continue
         head = re.split(r"\s--(?:hash|config-settings|global-option)", line, maxsplit=1)[0].strip()
         has_hash = "--hash" in line
@@ -173,12 +180,18 @@ def requirements(text: str) -> Listed:
         )
     return Listed(
         kind="requirements", packages=packages, hashed=hashed,
-        needs_git=git, left_out=unique(left_out), text=text,
+        needs_git=git, left_out=unique(left_out), text=text, builds=builds,
     )  # fmt: skip
 
 
+def _is_in_project(line: str) -> bool:
+    """Whether a line installs from a path of the project: `.`, `.[test]`, `./part`."""
+    place = re.match(r"(\.(?:/[\w./+-]*)?)(\[[\w, .-]*\])?(?=$|\s)", line.strip())
+    return place is not None and ".." not in place[1].split("/")
+
+
 def _unread(head: str) -> str:
-    if re.match(r"(\.{0,2}/|[\w.-]+/|\.$)", head) or head.endswith((".whl", ".tar.gz", ".zip")):
+    if re.match(r"(\.{0,2}/|[\w.-]+/|\.)", head) or head.endswith((".whl", ".tar.gz", ".zip")):
         return f"{one_line(head)}: a path"
     return f"{one_line(head)}: not a valid requirement"
 
