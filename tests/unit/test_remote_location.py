@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bareboat.cli.main import main
+from bareboat.session import builds
 from bareboat_base.errors import UsageError
+from bareboat_images.registry.access import Access, remote_options
 from bareboat_images.registry.location import mirror_url, parse_url, registry_url
 
 
@@ -96,3 +101,24 @@ def test_any_location_is_a_url_or_refused(text: str) -> None:
     assert str(found).isprintable()
     assert "@" not in found.host
     assert parse_url(str(found)) == found
+
+
+def test_plain_http_of_a_build_holds_for_the_registries_of_its_recipe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All but Docker Hub, which has TLS."""
+    reached: list[Access] = []
+
+    def build(_session: object, _options: object, reach: Access, *_: object, **_more: object) -> None:
+        reached.append(reach)
+        raise UsageError("stop", remedy="here")
+
+    monkeypatch.setattr(builds, "build", build)
+    monkeypatch.setenv("BAREBOAT_STORE", str(tmp_path / "store"))
+    (tmp_path / "Dockerfile").write_text("FROM registry.example:5000/base:1\n")
+    for flags, plain in (([], False), (["--plain-http"], True)):
+        assert main(["image", "build", *flags, "-t", "x", str(tmp_path)]) == 2
+        (reach,) = reached
+        assert remote_options("registry.example:5000", reach).plain_http is plain
+        assert not remote_options("docker.io", reach).plain_http
+        reached.clear()

@@ -16,11 +16,12 @@ if TYPE_CHECKING:
 
 
 class Access(Struct, frozen=True, kw_only=True):
-    """How this site's registries are reached. `plain_http`: registries without TLS; `mirrors`: registry ->
-    mirrors tried before it; `policy`: a signature policy instead of the user's or the machine's; `say`
-    reports delays."""
+    """How this site's registries are reached. `plain_http`: those without TLS; `is_plain`: all but Docker
+    Hub have none; `mirrors`: registry -> mirrors tried before it; `policy`: a signature policy instead of the
+    user's or the machine's; `say` reports delays."""
 
     plain_http: frozenset[str] = frozenset()
+    is_plain: bool = False
     ca_file: str | None = None
     mirrors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     policy: str | None = None
@@ -67,11 +68,12 @@ def _listed(text: str) -> list[str]:
 
 def remote_options(registry: str, access: Access) -> Options:
     """The options for one registry, with this process's proxies and credentials."""
+    from bareboat_images.registry.location import DOCKER_HUB
     from bareboat_images.registry.options import Options
 
     return Options(
         environment=os.environ,
-        plain_http=registry in access.plain_http,
+        plain_http=registry in access.plain_http or (access.is_plain and registry != DOCKER_HUB),
         ca_file=access.ca_file,
         mirrors=access.mirrors.get(registry, ()),
         say=access.say,

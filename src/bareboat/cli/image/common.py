@@ -58,12 +58,14 @@ def add_image(parser: argparse.ArgumentParser, *, many: bool = False) -> None:
 
 
 def access(context: Context, registry: str) -> Access:
-    """How to reach registries: flags override settings. `registry`: the one that --plain-http applies to."""
+    """How to reach registries: flags override settings. `registry`: the one that --plain-http applies to; ""
+    for all registries of a recipe."""
     from msgspec.structs import replace
 
     found = images.access(context.session)
     if context.options.without_tls:
-        found = replace(found, plain_http=found.plain_http | {registry})
+        plain = {"plain_http": found.plain_http | {registry}} if registry else {"is_plain": True}
+        found = replace(found, **plain)
     return found
 
 
