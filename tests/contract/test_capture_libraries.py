@@ -11,6 +11,7 @@ from environments import Captured, make_environment, run_in, site_packages
 from tools import tool
 
 from bareboat.captures import capture, look_up
+from bareboat.captures.command import CapturedCommand
 from bareboat.model import CaptureRequest
 from bareboat_images.store import Store
 
@@ -141,3 +142,55 @@ def test_a_damaged_memory_of_a_capture_is_forgotten(environment: Path, store: St
     second, made = capture(request, store)
     assert made
     assert second == first
+
+
+# The command of a job: a layer above the environment.
+
+
+def compile_program(path: Path, library: Path, exits: int = 0) -> Path:
+    """A program that prints what the library answers."""
+    source = (
+        "#include <stdio.h>\nint answer(void); "
+        f'int main(void) {{ printf("%d\\n", answer()); return {exits}; }}'
+    )
+    path.parent.mkdir(exist_ok=True)
+    found = [f"-L{library.parent}", f"-l{library.stem.removeprefix('lib')}"]
+    command = [tool("gcc"), "-xc", "-", "-o", str(path), *found, f"-Wl,-rpath,{library.parent}"]
+    subprocess.run(command, input=source, text=True, check=True)
+    return path
+
+
+def test_a_command_is_a_layer_above_its_environment(environment: Path, store: Store) -> None:
+    """Of a program in a mounted directory, the libraries only: another build of it changes no image."""
+    top = environment.parent
+    compile_library(top / "lib/libown.so", 7)
+    work = top / "work"
+    program = compile_program(work / "heat", top / "lib/libown.so")
+    request = CaptureRequest(python=str(environment / "bin/python"))
+    base, _ = capture(request, store)
+    shown = CapturedCommand(str(program), (str(work),), is_shown=True)
+    assert "libraries" in str(look_up(request, store, shown))
+    image, made = capture(request, store, command=shown)
+    assert made
+    assert image.layers[:-1] == base.layers
+    assert look_up(request, store, shown) == image
+    outcome = run_in(Captured(environment, store, image), str(program), workdir=work)
+    assert outcome.stdout == "7\n", outcome.stderr
+    view = store.view(image)
+    assert (view.find(str(top / "lib/libown.so")) is not None, view.find(str(program))) == (True, None)
+    compile_program(program, top / "lib/libown.so", exits=3)
+    assert capture(request, store, command=shown) == (image, False)
+    compile_library(top / "lib/libown.so", 8)
+    again, made = capture(request, store, command=shown)
+    assert (made, again.layers[:-1]) == (True, base.layers)
+    copied, _ = capture(request, store, command=CapturedCommand(str(program), (), is_shown=False))
+    assert store.view(copied).is_file(str(program))
+    assert copied.layers[:-1] == base.layers
+
+
+def test_a_command_whose_files_are_in_the_environment_adds_nothing(environment: Path, store: Store) -> None:
+    request = CaptureRequest(python=str(environment / "bin/python"))
+    base, _ = capture(request, store)
+    command = CapturedCommand(tool("env"), (), is_shown=False)
+    assert look_up(request, store, command) == base
+    assert capture(request, store, command=command) == (base, False)

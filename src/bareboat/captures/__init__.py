@@ -26,6 +26,7 @@ from bareboat_images.progress import Progress
 from bareboat_images.store import Store
 
 if TYPE_CHECKING:
+    from bareboat.captures.command import CapturedCommand
     from bareboat.captures.libraries import Inventory
 
 #: Increase it when the same environment would give a different image.
@@ -35,7 +36,26 @@ _MUCH_CUDA = 100e6
 
 
 def capture(
-    request: CaptureRequest, store: Store, *, fresh: bool = False, progress: Progress = lambda *_: None
+    request: CaptureRequest,
+    store: Store,
+    *,
+    command: CapturedCommand | None = None,
+    fresh: bool = False,
+    progress: Progress = lambda *_: None,
+) -> tuple[Image, bool]:
+    """Capture an environment, and the command that is not part of it; return the image and whether it was
+    made now. Raises what `_environment` raises."""
+    image, made = _environment(request, store, fresh=fresh, progress=progress)
+    if command is None:
+        return image, made
+    from bareboat.captures.command import extended
+
+    image, is_extended = extended(image, command, store, progress)
+    return image, made or is_extended
+
+
+def _environment(
+    request: CaptureRequest, store: Store, *, fresh: bool, progress: Progress
 ) -> tuple[Image, bool]:
     """Capture an environment; return the image and whether it was made now.
 
@@ -74,7 +94,7 @@ def capture(
     return image, True
 
 
-def look_up(request: CaptureRequest, store: Store) -> Image | str:
+def look_up(request: CaptureRequest, store: Store, command: CapturedCommand | None = None) -> Image | str:
     """The image of the current environment if it was captured before; otherwise a description of what a
     capture would do. Writes nothing.
 
@@ -84,6 +104,10 @@ def look_up(request: CaptureRequest, store: Store) -> Image | str:
     interpreter = ask(choose(request.python))
     collection = sources_of(interpreter, request).collection
     known = _known(store, _fingerprint(interpreter, collection, request))
+    if known is not None and command is not None:
+        from bareboat.captures import command as commands
+
+        return commands.look_up(known, command, store)
     if known is not None:
         return known
     size_bytes = sum(item.size for item in collection.items.values())

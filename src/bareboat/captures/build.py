@@ -25,40 +25,60 @@ def build(found: Inventory, store: Store, progress: Progress) -> Image:
         layers: list[Layer] = []
         copied = 0
         for part in Part:
-            made, copied = _build_layer(found, part, scratch, copied, progress)
-            # Protects the layer from garbage collection during the capture.
-            with open(scratch / "claims", "a") as claims:
-                claims.write(made.diff_id + "\n")
-            stored = StoredLayer(
-                diff_id=made.diff_id,
-                size_bytes=made.size_bytes,
-                unpacked_bytes=made.unpacked_bytes,
-                inodes=made.inodes,
+            made, copied = _build_layer(
+                found.collection, part, part.name.lower(), scratch, (copied, found.size_bytes), progress
             )
-            store.publish_layer(scratch / made.comment, stored)
+            publish(made, scratch, store)
             layers.append(made)
         return _join(found, tuple(layers), store)
 
 
+def publish(made: Layer, scratch: Path, store: Store) -> None:
+    """Store a layer that was built below `scratch`."""
+    # Protects the layer from garbage collection during the capture.
+    with open(scratch / "claims", "a") as claims:
+        claims.write(made.diff_id + "\n")
+    stored = StoredLayer(
+        diff_id=made.diff_id,
+        size_bytes=made.size_bytes,
+        unpacked_bytes=made.unpacked_bytes,
+        inodes=made.inodes,
+    )
+    store.publish_layer(scratch / made.comment, stored)
+
+
+def build_layer(collection: Collection, scratch: Path, name: str, progress: Progress) -> Layer:
+    """Copy and hash a collection of one part as one layer below `scratch`."""
+    part = next(iter(collection.items.values())).part
+    total = sum(item.size for item in collection.items.values())
+    return _build_layer(collection, part, name, scratch, (0, total), progress)[0]
+
+
 def _build_layer(
-    found: Inventory, part: Part, scratch: Path, copied: int, progress: Progress
+    collection: Collection,
+    part: Part,
+    name: str,
+    scratch: Path,
+    done: tuple[int, int],
+    progress: Progress,
 ) -> tuple[Layer, int]:
-    """Copy and hash one part below `scratch`; return the layer and the bytes copied so far."""
-    name = part.name.lower()
+    """Copy and hash one part below `scratch`; return the layer and the bytes copied so far. `done`: of so
+    many."""
+    copied, total = done
     tree = str(scratch / name / "tree")
     os.makedirs(tree)
     unpacked = 0
     inodes = 1  # the top directory
-    for path, item in _with_parents(found.collection, part):
-        size = _put(tree, path, item, found.collection)
+    for path, item in _with_parents(collection, part):
+        size = _put(tree, path, item, collection)
         copied += item.size
         if size is None:
             continue
         unpacked += size
         inodes += 1
         if inodes % 200 == 0:
-            progress("copying", copied, found.size_bytes)
-    progress(f"hashing layer {name}", copied, found.size_bytes)
+            progress("copying", copied, total)
+    progress(f"hashing layer {name}", copied, total)
     _set_times(tree)
     diff_id, size_bytes = layer.digest_tree(tree)
     made = Layer(diff_id=diff_id, size_bytes=size_bytes, unpacked_bytes=unpacked, inodes=inodes, comment=name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bareboat.captures import mpi
@@ -13,6 +13,7 @@ from bareboat.captures.interpreter import Interpreter
 from bareboat.captures.sources import Sources
 from bareboat_base import architectures
 from bareboat_base.elf import binary, loader
+from bareboat_base.paths import lies_in
 
 #: Loaded by name at run time, so no file lists them as needed: thread cancellation and name services.
 #: The others are parts of glibc that files mounted from the host need: the GPU driver, an MPI.
@@ -52,12 +53,43 @@ def with_libraries(interpreter: Interpreter, sources: Sources, *, cuda: bool = T
         path = here.find(soname)
         if path is not None:
             collection.add(path, Part.SYSTEM)
+    needs = close(collection, here)
+    collection.check_readable()
+    if not cuda:
+        leave_out(collection, here, _programs(collection, set()))
+    for path, part in sources.roots:
+        collection.gather(path, part)  # a venv's `python` was first added to the interpreter's layer
+    usual = architectures.library_folders(os.uname().machine)
+    extra = tuple(folder for folder in needs.folders.searched() if folder not in usual)
+    return Inventory(
+        interpreter=interpreter,
+        collection=collection,
+        roots=sources.roots,
+        unresolved=tuple(sorted(needs.unresolved)),
+        library_folders=extra,
+        program_folders=sources.programs,
+        variables=sources.variables,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """The directories in which needed libraries were found, and those that were not found."""
+
+    folders: Folders
+    unresolved: set[str]
+
+
+def close(
+    collection: Collection, here: loader.Loader, seeds: Sequence[str] = (), mounted: Sequence[str] = ()
+) -> Needs:
+    """Add the libraries that the collected files and the `seeds`, which are not added, need. `mounted`:
+    directories whose files are not added, because the container shows them."""
     present = {os.path.basename(path) for path in collection.items}
     seen: set[str] = set()
-    folders = _Folders()
-    unresolved: set[str] = set()
+    found_in = Needs(Folders(), set())
     # Twice for an MPI: its plugins, which no file lists as needed, need libraries too.
-    while pending := _programs(collection, seen):
+    while pending := [*(seed for seed in seeds if seed not in seen), *_programs(collection, seen)]:
         while pending:
             path = pending.pop()
             if path in seen:
@@ -72,36 +104,24 @@ def with_libraries(interpreter: Interpreter, sources: Sources, *, cuda: bool = T
                 if found is None:
                     # Another module has often loaded it before, from a path of its own.
                     if os.path.basename(soname) not in present:
-                        unresolved.add(soname)
+                        found_in.unresolved.add(soname)
+                    continue
+                if any(lies_in(os.path.realpath(found), each) for each in mounted):
+                    pending.append(os.path.realpath(found))
                     continue
                 real = collection.add(found, Part.SYSTEM)
                 if real not in seen:
                     pending.append(real)
                 if "/" not in soname and collection.items.get(real, NOTHING).part == Part.SYSTEM:
                     by_name = not any(search) or here.find(soname) == found
-                    folders.add(soname, found, real, by_name=by_name)
+                    found_in.folders.add(soname, found, real, by_name=by_name)
         for path in [place for library in sorted(seen) for place in mpi.runtime(library)]:
             collection.add(path, Part.SYSTEM)
         collection.follow_links()
-    collection.check_readable()
-    if not cuda:
-        leave_out(collection, here, _programs(collection, set()))
-    for path, part in sources.roots:
-        collection.gather(path, part)  # a venv's `python` was first added to the interpreter's layer
-    usual = architectures.library_folders(os.uname().machine)
-    extra = tuple(folder for folder in folders.searched() if folder not in usual)
-    return Inventory(
-        interpreter=interpreter,
-        collection=collection,
-        roots=sources.roots,
-        unresolved=tuple(sorted(unresolved)),
-        library_folders=extra,
-        program_folders=sources.programs,
-        variables=sources.variables,
-    )
+    return found_in
 
 
-class _Folders:
+class Folders:
     """Directories of libraries. The image's LD_LIBRARY_PATH contains only those that are right for all files:
     it overrides RUNPATH, by which two files may find two libraries with one name."""
 
@@ -117,6 +137,11 @@ class _Folders:
         self._files.setdefault(soname, set()).add(real)
         if by_name:
             self._by_name.add(folder)
+
+    @property
+    def by_name(self) -> list[str]:
+        """Those that only LD_LIBRARY_PATH or ld.so.cache name."""
+        return sorted(self._by_name)
 
     def searched(self) -> list[str]:
         several = {soname for soname, files in self._files.items() if len(files) > 1}

@@ -16,6 +16,7 @@ from bareboat_base import digests
 from bareboat_base.errors import PlanError, UsageError
 
 if TYPE_CHECKING:
+    from bareboat.captures.command import CapturedCommand
     from bareboat.captures.interpreter import Interpreter
     from bareboat.model import CaptureRequest, Image, Job, Site
     from bareboat.session import Session
@@ -78,12 +79,12 @@ def _prepare(session: Session, job: Job, purpose: Purpose, site: Site) -> Prepar
     if session.looks:
         from bareboat.captures import look_up
 
-        seen = look_up(with_program(job), session.store)
+        seen = look_up(job.capture, session.store, _command(job))
         if not isinstance(seen, str):
             return Prepared(job, site, layers.with_site_layer(session, job, seen, site, node), node)
         described = layers.described_with_site_layer(session, job, described, site, node)
         return Prepared(job, site, described, node, (seen,))
-    image, made = capture(session, with_program(job))
+    image, made = capture(session, job.capture, _command(job))
     if made:
         session.reporter.note(
             f"captured the environment: {digests.short(image.digest)}, {image.size_bytes / 1e6:,.0f} MB, "
@@ -92,13 +93,15 @@ def _prepare(session: Session, job: Job, purpose: Purpose, site: Site) -> Prepar
     return Prepared(job, site, layers.with_site_layer(session, job, image, site, node), node)
 
 
-def capture(session: Session, request: CaptureRequest, *, fresh: bool = False) -> tuple[Image, bool]:
-    """The environment as an image, and whether it was stored now: it is not where it is unchanged. `fresh`:
-    read all files again."""
+def capture(
+    session: Session, request: CaptureRequest, command: CapturedCommand | None = None, *, fresh: bool = False
+) -> tuple[Image, bool]:
+    """The environment with the command as an image, and whether it was stored now: it is not where it is
+    unchanged. `fresh`: read all files again."""
     from bareboat.captures import capture
 
     try:
-        return capture(request, session.store, fresh=fresh, progress=session.reporter.bytes)
+        return capture(request, session.store, command=command, fresh=fresh, progress=session.reporter.bytes)
     finally:
         session.reporter.end()
 
@@ -202,22 +205,23 @@ def _located(job: Job, path: str) -> Job:
     return msgspec.structs.replace(job, command=(os.path.abspath(found), *job.command[1:]))
 
 
-def with_program(job: Job) -> CaptureRequest:
-    """What the job captures: with a command outside of the Python environment and of what is mounted."""
+def _command(job: Job) -> CapturedCommand | None:
+    """The command, if it is outside of the Python environment. Of one in a mounted directory, its libraries
+    count."""
+    from bareboat.captures.command import CapturedCommand
     from bareboat.plan.container import lies_under
     from bareboat_base import execute
 
     program = job.command[0] if job.command else ""
     if not _is_included(program):
-        return job.capture
+        return None
     found = execute.which(os.path.join(job.workdir or "", program) if "/" in program else program)
     if found is None:
-        return job.capture
+        return None
     found = os.path.abspath(found)
-    mounted = (job.workdir, *(mount.source for mount in job.mounts))
-    if "/" in program and any(each and lies_under(found, each) for each in mounted):
-        return job.capture
-    return msgspec.structs.replace(job.capture, include=(*job.capture.include, found))
+    shown = tuple(each for each in (job.workdir, *(mount.source for mount in job.mounts)) if each)
+    is_shown = "/" in program and any(lies_under(found, each) for each in shown)
+    return CapturedCommand(found, shown, is_shown)
 
 
 def _is_included(program: str) -> bool:

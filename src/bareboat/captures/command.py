@@ -1,0 +1,157 @@
+"""The program of a job that is no part of its captured environment: a layer of its own above it.
+
+The layer has what the environment lacks: the program, unless the container shows it, and its libraries. So
+another program captures no environment again, and one whose files are all there adds nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import msgspec
+
+from bareboat.captures import facts, programs
+from bareboat.captures.collect import Collection, Item, Part
+from bareboat.captures.libraries import Needs, close
+from bareboat.model import Image, Layer, StoredCapture
+from bareboat_base import architectures, codec
+from bareboat_base.elf import loader
+from bareboat_images.inside.survey import COMPILERS
+from bareboat_images.layers.view import View
+from bareboat_images.progress import Progress
+from bareboat_images.store import Store
+from bareboat_images.transfer import export
+
+#: Increase it when the same files would give a different image.
+_FORMAT = "1"
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedCommand:
+    """A program by its path. `shown`: directories that the container shows; `is_shown`: the program is in one
+    of them, so that only its libraries are added."""
+
+    path: str
+    shown: tuple[str, ...]
+    is_shown: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Added:
+    """What the layer has: `collection`, all of one part; and what the program needs."""
+
+    collection: Collection
+    needs: Needs
+
+    def key(self, image: Image) -> str:
+        lines = [
+            f"{path}\0{item.kind}\0{item.mode:o}\0{item.size}\0{item.mtime_ns}\0{item.link}"
+            for path, item in sorted(self.collection.items.items())
+        ]
+        folders = self.needs.folders.by_name
+        return codec.digest([_FORMAT, image.digest, [os.fsencode(line).hex() for line in lines], folders])
+
+
+def look_up(image: Image, command: CapturedCommand, store: Store) -> Image | str:
+    """The image with the command if it is in the store; otherwise a description of what would be added."""
+    added = _added(image, command, store)
+    if not added.collection.items:
+        return image
+    known = store.captured(added.key(image))
+    if known is not None and store.has_image(known.digest):
+        return store.image(known.digest)
+    items = added.collection.items.values()
+    return (
+        f"add {os.path.basename(command.path)} and its libraries to the captured environment: "
+        f"{sum(item.size for item in items) / 1e6:,.1f} MB in {len(items):,} files and directories"
+    )
+
+
+def extended(image: Image, command: CapturedCommand, store: Store, progress: Progress) -> tuple[Image, bool]:
+    """The environment's image with the command, and whether it was made now."""
+    added = _added(image, command, store)
+    if not added.collection.items:
+        return image, False
+    key = added.key(image)
+    known = store.captured(key)
+    if known is not None and store.has_image(known.digest):
+        return store.image(known.digest), False
+    from bareboat.captures.build import build_layer, publish
+
+    size_bytes = sum(item.size for item in added.collection.items.values())
+    store.check_room(
+        needed_bytes=size_bytes + 16 * 2**20,
+        needed_inodes=len(added.collection.items) + 64,
+        what="the command and its libraries",
+    )
+    with store.scratch() as scratch:
+        layer = build_layer(added.collection, scratch, "command", progress)
+        publish(layer, scratch, store)
+        found = _joined(image, command, added, store, layer)
+    store.remember_capture(key, StoredCapture(digest=found.digest))
+    return found, True
+
+
+def _added(image: Image, command: CapturedCommand, store: Store) -> _Added:
+    collection = Collection()
+    seeds = []
+    if command.is_shown:
+        seeds.append(os.path.realpath(command.path))
+    else:
+        for path in programs.find((command.path,))[0]:
+            collection.add(path, Part.PACKAGES)
+    here = loader.of_machine(os.environ.get("LD_LIBRARY_PATH", ""))
+    needs = close(collection, here, seeds, command.shown)
+    collection.check_readable()
+    view = View([store.layer(each.diff_id) for each in image.layers])
+    kept = Collection()
+    for path, item in collection.items.items():
+        if view.find(path) is None:
+            kept.items[path] = item._replace(part=Part.PACKAGES)
+    for path in list(kept.items):
+        _keep_parents(path, kept, view)
+    kept.left_out = collection.left_out
+    return _Added(kept, needs)
+
+
+def _keep_parents(path: str, kept: Collection, view: View) -> None:
+    """Give the directories above a path the modes that they have in the environment."""
+    while (path := os.path.dirname(path)) not in ("/", ""):
+        found = view.find(path)
+        if found is not None and found.node.kind == "folder" and path not in kept.items:
+            mode = os.stat(found.node.places[0]).st_mode & 0o7777
+            kept.items[path] = Item(Part.PACKAGES, "folder", mode)
+
+
+def _joined(image: Image, command: CapturedCommand, added: _Added, store: Store, layer: Layer) -> Image:
+    layers = (*image.layers, layer)
+    items = added.collection.items
+    environment = dict(image.environment)
+    usual = architectures.library_folders(os.uname().machine)
+    folders = [each for each in environment.get("LD_LIBRARY_PATH", "").split(":") if each]
+    folders += [each for each in added.needs.folders.by_name if each not in (*usual, *folders)]
+    if folders:
+        environment["LD_LIBRARY_PATH"] = ":".join(folders)
+    name = os.path.basename(command.path)
+    described = export.metadata(layers, machine=os.uname().machine, environment=environment)
+    has_mpi = any(os.path.basename(path).startswith("libmpi") for path in items)
+    more = {}
+    if has_mpi:
+        trees = [store.layer(each.diff_id) for each in layers]
+        more = facts.searched(trees, environment, mpi=True, cuda=image.cuda)
+    found = msgspec.structs.replace(
+        image,
+        digest=described.manifest_digest,
+        layers=layers,
+        environment=environment,
+        unresolved_libraries=tuple(sorted({*image.unresolved_libraries, *added.needs.unresolved})),
+        notes=(*image.notes, *added.collection.left_out),
+        compiler=image.compiler or name in COMPILERS,
+        lacks={package: program for package, program in image.lacks.items() if program != name},
+        **more,
+    )
+    store.put_image(
+        found, manifest=described.manifest, config=described.config, config_digest=described.config_digest
+    )
+    return found
