@@ -140,3 +140,15 @@ def test_a_server_without_a_history_forgets_a_job_at_its_end() -> None:
     assert list(first.odd(outcome(running, stderr, 153))) == []
     torque = pbs.queries(["17.srv"])[0].parse(outcome("", "qstat: Unknown Job Id Error 17.srv\n", 153))
     assert [entry.state for entry in torque] == [JobState.LOST]
+
+
+def test_a_log_with_other_characters_than_ascii_is_relative() -> None:
+    """OpenPBS 23.06: qsub: illegal -o value."""
+    assert pbs.submit("/s/job.sh", "/s/log") == ("qsub", "-j", "oe", "-o", "/s/log", "/s/job.sh")
+    words = ("env", "-C", "/störe/run", "qsub", "-j", "oe", "-o", "log", "/störe/run/job.sh")
+    assert pbs.submit("/störe/run/job.sh", "/störe/run/log") == words
+
+
+def test_a_value_with_a_blank_is_one_word_of_its_directive() -> None:
+    job = make_job(scheduling=Scheduling(account="my project", partition="long"))
+    assert {'#PBS -A "my project"', "#PBS -q long"} <= set(directives("pro", job))

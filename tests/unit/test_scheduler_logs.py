@@ -13,7 +13,7 @@ from tools import tool
 
 from bareboat import registry
 from bareboat.cli import main
-from bareboat.model import JobState, SchedulerFacts, Topology
+from bareboat.model import JobState, SchedulerFacts, Scheduling, Topology
 from bareboat.model.sweep import Sweep
 from bareboat.plan import plan
 from bareboat.runs import creation, state, submission
@@ -141,3 +141,25 @@ def test_a_job_that_pbs_has_forgotten_ended_as_its_own_files_say(
     assert status.over
     if status.state is JobState.FAILED and not code:
         assert "it keeps no history of ended jobs" in status.reason
+
+
+def test_a_forgotten_job_that_never_started_waited_for_a_run_that_failed(
+    store: Store, run: str, tmp_path: Path
+) -> None:
+    qstat = tmp_path / "bin/qstat"
+    qstat.write_text("#!/bin/sh\necho 'qstat: Unknown Job Id 18.login' >&2\nexit 153\n")
+    qstat.chmod(0o755)
+    made = msgspec.structs.replace(submission.read(store, run), scheduler="pbs", job_id="17.login")
+    creation.keep_job_id(store, registry.scheduler("pbs"), made)
+    (store.run(run) / "control/exit_code").write_text("7 160\n")
+    site = make_site(schedulers=(SchedulerFacts(name="pbs", version="1", settings={"flavour": "pro"}),))
+    job = make_job(
+        scheduler="pbs", engine="native", workdir=str(tmp_path), topology=Topology(), command=("true",),
+        scheduling=Scheduling(after=("17.login",)),
+    )  # fmt: skip
+    later = creation.begin(store, plan(job, None, None, site), site)
+    later = msgspec.structs.replace(later, job_id="18.login")
+    creation.keep_job_id(store, registry.scheduler("pbs"), later)
+    (status,) = state.look(store, [later.run_id])
+    assert status.state is JobState.DEPENDENCY
+    assert f"it waited for {run}, whose exit code is 7" in status.reason

@@ -156,7 +156,7 @@ def test_an_element_of_each_scheduler_knows_itself_and_goes_on_later_by_itself(
     assert log.read_text().startswith("c d\n")
     assert [start.job_id for start in state.starts(store, point)] == [job_id]
     script = submission.control_folder(store, point) / "job.sh"
-    told = words.replace("LOG", str(log.with_name("scheduler.log"))).replace("SCRIPT", str(script))
+    told = words.replace("LOG", "scheduler.log").replace("SCRIPT", str(script))
     assert not told or asked(tmp_path, words.split()[0]) == [told]
     assert (submission.control_folder(store, point) / "agains").read_text() == f"{later}\n"
 

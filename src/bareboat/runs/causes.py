@@ -54,7 +54,7 @@ _STATES = {cause: state for state, cause in _CAUSES.items()}
 _FIRST = re.compile(r"bareboat: rank (\d+) ended first, with exit code \d+; its last output:")
 #: What launchers and frameworks write before the lines of a rank: ours, PyTorch's, and those of
 #: `srun --label`, `torchrun --tee` and `mpirun --tag-output`.
-_PREFIX = re.compile(r"(?:\[rank ?\d+\]:? |\[[a-z]+\d+\]: ?|\d+: |\[\d+,\d+\]<std(?:out|err)>: ?)+")
+_PREFIX = re.compile(r"\A(?:\[rank ?\d+\]:? |\[[a-z]+\d+\]: ?|\d+: |\[\d+,\d+\]<std(?:out|err)>: ?)+")
 _RAISED = re.compile(r"([A-Za-z_][\w.]*)(?::\s(.*))?")
 #: What launchers raise because a rank failed.
 _SECONDARY = ("ChildFailedError", "CalledProcessError")

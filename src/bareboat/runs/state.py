@@ -18,7 +18,7 @@ from bareboat import registry
 from bareboat.hostlist import shortened
 from bareboat.model import End, JobStart, JobState, QueueEntry, Record, Straggler, Submission
 from bareboat.model.end import HUNG
-from bareboat.runs import causes, clusters, directory, environment, supervisor
+from bareboat.runs import causes, clusters, directory, environment, prerequisites, supervisor
 from bareboat.runs.progress import look_for_straggler
 from bareboat.runs.submission import control_folder, is_job_id, output_log, read, scheduler_logs
 from bareboat.runs.supervisor import Presence
@@ -337,7 +337,7 @@ def _explained(store: Store, submission: Submission, entry: QueueEntry | None) -
     cancelled = os.path.lexists(folder / "cancelled")
     is_gone = entry is not None and entry.state is JobState.LOST
     is_late = began and (entry is not None or cancelled)
-    deadline = time.monotonic() + (_SETTLE_S if is_late or is_gone else 0.0)
+    deadline = time.monotonic() + (_SETTLE_S if is_late or (is_gone and not cancelled) else 0.0)
     while (status := from_files(store, submission)) is None and time.monotonic() < deadline:
         time.sleep(0.2)
     if status is not None:
@@ -349,6 +349,8 @@ def _explained(store: Store, submission: Submission, entry: QueueEntry | None) -
         return Status(
             submission=submission, state=JobState.UNKNOWN, exit_code=None, starts=began, reason=reason
         )
+    if entry is not None and is_gone and not began and (words := prerequisites.failed(store, submission)):
+        entry = QueueEntry(job_id=entry.job_id, state=JobState.DEPENDENCY, reason=words)
     if cancelled and (entry is None or entry.state in (JobState.COMPLETED, JobState.LOST)):
         # Some forget a job that never ran, others report it as completed.
         entry = QueueEntry(job_id="", state=JobState.CANCELLED)

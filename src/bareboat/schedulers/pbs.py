@@ -188,9 +188,9 @@ class PBS(Scheduler):
         elif scheduling.reservation is not None:
             options.append(f"-W x=FLAGS:ADVRES:{scheduling.reservation}")
         if queue is not None:
-            options.append(f"-q {queue}")
+            options.append(f"-q {_word(queue)}")
         if scheduling.account is not None:
-            options.append(f"-A {scheduling.account}")
+            options.append(f"-A {_word(scheduling.account)}")
         if scheduling.qos is not None:
             options.append(f"-l qos={scheduling.qos}")
         elements = array_range(job)
@@ -214,7 +214,10 @@ class PBS(Scheduler):
         return tuple(lines)
 
     def submit(self, script: str, log: str) -> tuple[str, ...]:
-        return ("qsub", "-j", "oe", "-o", log, script)  # Slurm's front end ignores -j in #PBS lines
+        folder, _, name = log.rpartition("/")
+        # OpenPBS refuses other characters in -o, but not in the directory to which the path is relative.
+        where, log = ((), log) if log.isascii() else (("env", "-C", folder), name)
+        return (*where, "qsub", "-j", "oe", "-o", log, script)  # Slurm's front end ignores -j in #PBS lines
 
     def log_pattern(self, path: str, *, is_array: bool = False) -> str:
         return f"{path}.^array_index^" if is_array else path
@@ -265,6 +268,11 @@ class PBS(Scheduler):
 
     def cancel(self, job_id: str) -> tuple[str, ...]:
         return ("qdel", job_id)
+
+
+def _word(text: str) -> str:
+    """A value in a directive, which PBS splits at blanks outside of quotes."""
+    return f'"{text}"' if " " in text and '"' not in text else text
 
 
 def _flavour(text: str) -> tuple[str, str]:

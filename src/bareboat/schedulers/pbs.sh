@@ -72,7 +72,8 @@ again() { # prints the ID under which the job, or the array's element, continues
     [ -z "$index" ] || set -- -t "$index"
     # Professional accepts no array of one element, except by a step that leaves one.
     [ -z "${PBS_ARRAY_INDEX:-}" ] || set -- -J "$index-$((index + 1)):2"
-    number=$(qsub -j oe -o "${BAREBOAT_CONTROL%/*}/scheduler.log" "$@" "$script") &&
+    # Relative: OpenPBS refuses a path that is not ASCII.
+    number=$(cd "${BAREBOAT_CONTROL%/*}" && qsub -j oe -o scheduler.log "$@" "$script") &&
       echo "${number/\[\]/[$index]}"
   fi
 }
