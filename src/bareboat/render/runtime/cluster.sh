@@ -84,7 +84,7 @@ run_first() { # $@: the script's arguments
 
 run_node() {
   ends=$BAREBOAT_CONTROL/ends.$BAREBOAT_HOST # one node, one file
-  [ "$part" = --rank ] || ends=$BAREBOAT_CONTROL/ends.$BAREBOAT_NODE
+  [ "$part" != --node ] || ends=$BAREBOAT_CONTROL/ends.$BAREBOAT_NODE
   : >> "$ends" # it began
   at_exit leave_node
   ! has signals_by_file || watch_signals
