@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 import reference_pages
+import search_index
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -72,6 +73,7 @@ def main(output: Path) -> int:
         check=False,
     )
     if done.returncode == 0:
+        search_index.write(output)
         print(f"open {output / 'index.html'}")
     return done.returncode
 

@@ -15,6 +15,7 @@ html_theme = "furo"
 html_title = f"Bareboat {release}"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
+html_js_files = ["search.js"]
 html_copy_source = False
 html_show_sourcelink = False
 html_last_updated_fmt = None

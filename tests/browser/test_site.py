@@ -87,6 +87,33 @@ def test_search_finds_pages_without_a_network(browser: Any, site: Path, words: s
     )
 
 
+@pytest.mark.parametrize(
+    ("words", "address", "excerpt"),
+    [
+        ("--why", "reference/bareboat-plan.html", "reasons of one decision"),
+        ("ranks_per_node", "reference/keys.html", "processes"),
+        ("too noisy", "verdict.html", "too noisy"),
+    ],
+)
+def test_search_shows_keys_flags_and_sections_with_excerpts(
+    browser: Any, site: Path, words: str, address: str, excerpt: str
+) -> None:
+    show(browser, site / "index.html")
+    browser.get(f"{(site / 'search.html').as_uri()}?q={words}")
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    def results(shown: Any) -> list[list[str]]:
+        script = "return [...document.querySelectorAll('.search.found li')].map("
+        script += "(e) => [e.querySelector('a').href, e.querySelector('p').textContent])"
+        return shown.execute_script(script)  # type: ignore[no-any-return]
+
+    found = WebDriverWait(browser, 30).until(results)
+    ours = [text for link, text in found[:12] if address in link]
+    assert ours, found
+    assert any(excerpt in text for text in ours), ours
+    assert all("#" in link for link, _ in found)
+
+
 PAGES = (
     "index",
     "tutorial",
