@@ -123,14 +123,21 @@ OwnMetrics = Callable[[Sequence[Pair], Inference], tuple[list[Metric], list[str]
 
 
 def analyse(
-    study: Study, records: Sequence[Record], *, slope: float | None = None, own: OwnMetrics | None = None
+    study: Study,
+    records: Sequence[Record],
+    *,
+    slope: float | None = None,
+    own: OwnMetrics | None = None,
+    design: str = "",
 ) -> Analysis:
     """Compare the arms. Warm-ups and runs without both arms are excluded.
 
     `slope`: what a wait costs, where all arms of a point have it in common. `own`: the metrics that the study
-    declares, the primary one first. Raises UsageError with fewer than two complete runs.
+    declares, the primary one first. `design`: the digest of the design of the study with all of its arms, if
+    it has more than these two. Raises UsageError with fewer than two complete runs.
     """
     every = measured_pairs(study, records)
+    design = design or validity.design_digest(study)
     if len(every) < 2:
         raise UsageError(
             f"study {study.id} has {len(every)} complete run{'' if len(every) == 1 else 's'}; "
@@ -160,12 +167,12 @@ def analyse(
             *left_out,
         ),
         diverged=diverged,
-        warnings=tuple(_warnings(study, records, pairs, metrics)),
+        warnings=tuple(_warnings(study, records, pairs, metrics, design)),
         done=done,
         planned=judged or study.job.prove.repeats,
         is_complete=is_complete,
         censored=validity.censored(study, records),
-        is_bound=validity.is_bound(study, records),
+        is_bound=validity.is_bound(design, records),
         looks=len(sequential.looks(study.job.prove.repeats)) if sequential.is_sequential(study) else 1,
         between=inference.between,
     )
@@ -278,13 +285,13 @@ def divergence_text(study: Study, found: Divergence) -> str:
 
 
 def _warnings(
-    study: Study, records: Sequence[Record], pairs: Sequence[Pair], metrics: Sequence[Metric]
+    study: Study, records: Sequence[Record], pairs: Sequence[Pair], metrics: Sequence[Metric], design: str
 ) -> Iterator[str]:
     names = [arm.name for arm in study.arms]
     yield from _hidden(study, pairs, metrics)
     if (failed := validity.censored(study, records)) is not None:
         yield f"Runs that failed are in no number; {failed.text(names)}"
-    if changed := validity.changed_runs(study, records):
+    if changed := validity.changed_runs(design, records):
         runs = ", ".join(map(str, changed[:5])) + ("…" if len(changed) > 5 else "")
         yield f"The design was changed after these runs were measured: {runs}"
     samples = [sorted({pair[arm].samples_per_step or 1.0 for pair in pairs}) for arm in (0, 1)]

@@ -179,7 +179,8 @@ def _point(
     view, own = pair_of(matrix, contrast, study, records)
     label = matrix.point_text(point)
     try:
-        found = analyse(view, own, slope=_slope(matrix, study, records))
+        slope = _slope(matrix, study, records)
+        found = analyse(view, own, slope=slope, design=validity.design_digest(study))
     except UsageError as error:
         complete = len(analysis.measured_pairs(view, own))
         reason = error.message
@@ -202,12 +203,16 @@ def _slope(matrix: Matrix, study: Study, records: Sequence[Record]) -> float | N
     return measures.slope_of(pairs)
 
 
-def analyse(study: Study, records: Sequence[Record], *, slope: float | None = None) -> Analysis:
-    """Compare two arms, by the study's own metrics first. Raises UsageError with fewer than two complete
-    runs."""
+def analyse(
+    study: Study, records: Sequence[Record], *, slope: float | None = None, design: str = ""
+) -> Analysis:
+    """Compare two arms, by the study's own metrics first. `design`: as for `analysis.analyse`.
+
+    Raises UsageError with fewer than two complete runs.
+    """
     primary = primary_of(study.metrics)
     if primary is None:
-        return analysis.analyse(study, records, slope=slope)
+        return analysis.analyse(study, records, slope=slope, design=design)
     declared = sorted((m for m in study.metrics if not m.is_curve), key=lambda metric: metric is not primary)
 
     def own(pairs: Sequence[Pair], inference: Inference) -> tuple[list[Metric], list[str]]:
@@ -228,7 +233,7 @@ def analyse(study: Study, records: Sequence[Record], *, slope: float | None = No
         notes = [f"Not compared, because a value is not a number above 0: {', '.join(missing)}."]
         return [metric for metric in made if metric is not None], notes if missing else []
 
-    return analysis.analyse(study, records, slope=slope, own=own)
+    return analysis.analyse(study, records, slope=slope, own=own, design=design)
 
 
 def _result(record: Record, metric: MetricRequest) -> float:

@@ -90,17 +90,15 @@ def runs_done(study: Study, records: Sequence[Record]) -> int:
     return sum(names <= each for each in arms.values())
 
 
-def is_bound(study: Study, records: Sequence[Record]) -> bool:
+def is_bound(design: str, records: Sequence[Record]) -> bool:
     """Whether every measured record shows that this design was fixed before it."""
-    expected = design_digest(study)
     own = [record.design for record in records if not record.warm_up]
-    return bool(own) and all(each == expected for each in own)
+    return bool(own) and all(each == design for each in own)
 
 
-def changed_runs(study: Study, records: Sequence[Record]) -> list[int]:
+def changed_runs(design: str, records: Sequence[Record]) -> list[int]:
     """The measured runs with another design than the study has now."""
-    expected = design_digest(study)
-    return sorted({each.run for each in records if not each.warm_up and each.design not in ("", expected)})
+    return sorted({each.run for each in records if not each.warm_up and each.design not in ("", design)})
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,14 +10,14 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from matrices import SPEED, keep, make_matrix, make_points, make_records
+from matrices import SPEED, keep, make_matrix, make_points, make_records, make_three
 
 from bareboat.cli import run_list, study_result
 from bareboat.model import Contrast, Matrix, MetricRequest, ProveRequest, Record, Study, Topology
 from bareboat_base import codec
 from bareboat_base.errors import UsageError
 from bareboat_images.store import Store
-from bareboat_study import blocks, findings, listing, report_matrix, text
+from bareboat_study import blocks, findings, listing, report_matrix, text, validity
 from bareboat_study.report_matrix import StudyReport
 from bareboat_study.statistics import Verdict
 
@@ -365,3 +365,18 @@ def test_the_list_of_runs_has_the_verdict_of_a_study_of_several_points(tmp_path:
     mixed = [*equal[:3], *slower[3:]]
     listing.keep_verdict(store, findings.find(matrix, studies, mixed))
     assert run_list.row(listing.look(store, matrix.id))[3] == "6 verdicts"
+
+
+def test_the_design_of_three_arms_is_that_of_their_study() -> None:
+    """Each pair of arms was compared by a design of two, so the page said that it had changed."""
+    matrix, studies, records = make_three(4)
+    design = validity.design_digest(studies[0])
+    own = [msgspec.structs.replace(each, design="" if each.warm_up else design) for each in records[0]]
+    for contrast in findings.find(matrix, studies, [own]).contrasts:
+        (point,) = contrast.points
+        assert point.analysis is not None
+        assert (point.analysis.is_bound, point.analysis.warnings) == (True, ())
+    own[-1] = msgspec.structs.replace(own[-1], design="sha256:" + "0" * 64)
+    _, changed = findings.find(matrix, studies, [own]).contrasts
+    assert changed.points[0].analysis is not None
+    assert "after these runs were measured: 4" in changed.points[0].analysis.warnings[0]
