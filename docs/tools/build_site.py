@@ -91,7 +91,8 @@ def stage() -> None:
         _write(path, text, None)
     _write("examples.md", _examples(), None)
     first = SOURCE / "index.md"
-    first.write_text(re.sub(r'<img class="(\w+)" src="([^"]+)" alt="([^"]+)">', _image, first.read_text()))
+    pictures = r'<img class="([\w -]+)" src="([^"]+)" alt="([^"]+)">'
+    first.write_text(re.sub(pictures, _image, first.read_text()))
     shutil.copytree(DOCS / "pictures", SOURCE / "pictures")
     with (SOURCE / "index.md").open("a", encoding="utf-8") as index:
         index.write(_navigation())

@@ -46,6 +46,10 @@ class BareboatError(Exception):
         remedy = f"try: {self.remedy}" if self.remedy else ""
         return [text for text in (self.context, remedy) if text]
 
+    def _render_traceback_(self) -> list[str]:
+        """What a notebook shows instead of the frames of this program (IPython calls it)."""
+        return [f"{type(self).__name__}: {self.message}", *self.__notes__]
+
 
 class UsageError(BareboatError):
     """The command line, a job file or a setting is wrong; nothing was done. `key`: the job file's key, with

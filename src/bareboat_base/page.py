@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
+import re
 from collections.abc import Iterable, Sequence
 
 from bareboat_base import __version__
@@ -89,6 +90,11 @@ def facts(title: str, pairs: Iterable[tuple[str, str]]) -> Markup:
     """A card with a definition list; empty facts are omitted."""
     rows = (tag("div", tag("dt", name), tag("dd", value)) for name, value in pairs if value)
     return tag("section", tag("h4", title), tag("dl", *rows, class_="facts"), class_="card")
+
+
+def in_notebook(shown: str) -> str:
+    """The same in a notebook, whose own style would align every cell to the right."""
+    return re.sub(r"<(t[dh])\b", r'<\1 style="text-align:left"', shown)
 
 
 def document(title: str, body: Markup, *, runs: Iterable[str] = (), script: str = "") -> str:

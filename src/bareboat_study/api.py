@@ -83,7 +83,7 @@ class Study:
         return render_report([(self._study, self.records, self.analysis)])
 
     def _repr_html_(self) -> str:
-        from bareboat_base.page import escape, table, tag
+        from bareboat_base.page import escape, in_notebook, table, tag
 
         found = self.analysis
         rows = [
@@ -99,7 +99,7 @@ class Study:
         shown = table(
             f"{arms[1].name} against {arms[0].name}", ("metric", "ratio", "interval", "verdict"), rows
         )
-        return tag("p", tag("b", escape(self.sentence))) + shown
+        return in_notebook(tag("p", tag("b", escape(self.sentence))) + shown)
 
 
 def prove(session: Session, prepared: Prepared) -> Study:

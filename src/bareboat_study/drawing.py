@@ -130,16 +130,18 @@ def safe_log(ratio: float) -> float:
     return math.log(min(max(ratio, 1e-12), 1e12))
 
 
-def ratio_axis(axis: Any, low: float, high: float) -> None:
-    """Tick a log-ratio axis at round ratios, 1 always among them."""
+def ratio_axis(axis: Any, low: float, high: float, *, most: int = 9) -> None:
+    """Tick a log-ratio axis at round ratios, 1 always among them; more than `most` labels would touch."""
     first, last = math.exp(low), math.exp(high)
     if last / first > 4:
-        least, most = math.log2(first), math.log2(last)
-        every = math.ceil((most - least) / 9)  # more labels would touch
-        ticks = [2.0 ** (k * every) for k in range(math.ceil(least / every), math.floor(most / every) + 1)]
+        lowest, highest = math.log2(first), math.log2(last)
+        every = math.ceil((highest - lowest) / most)
+        ticks = [
+            2.0 ** (k * every) for k in range(math.ceil(lowest / every), math.floor(highest / every) + 1)
+        ]
     else:
         steps = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
-        step = next((s for s in steps if (last - first) / s <= 9), 0.5)
+        step = next((s for s in steps if (last - first) / s <= most), 0.5)
         ticks = [k * step for k in range(math.ceil(first / step), math.floor(last / step) + 1)]
     axis.set_major_locator(FixedLocator([math.log(tick) for tick in ticks]))
     axis.set_major_formatter(FixedFormatter([f"{tick:.5g}" for tick in ticks]))

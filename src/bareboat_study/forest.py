@@ -18,8 +18,10 @@ from bareboat_study.numbers import interval_text, percent
 from bareboat_study.statistics import Estimate, Verdict
 
 #: Characters of a line of a name, and of the whole name.
-_NAME_LINE, _NAME = 17, 34
+_NAME_LINE, _NAME = 19, 38
 _ROW_IN, _HEAD_IN = 0.34, 0.3
+#: The axis is narrow, between names and numbers.
+_TICKS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,13 +105,13 @@ def _drawing(name: str, title: str, caption: str, axis: str, rows: Sequence[Row]
                 )  # fmt: skip
         names = ["\n".join(textwrap.wrap(label(row.name, _NAME), _NAME_LINE)) for row in rows]
         axes.set_yticks(places, names)
-        axes.tick_params(axis="y", length=0, labelcolor=INK)
+        axes.tick_params(axis="y", length=0, pad=7, labelcolor=INK)
         for text, row in zip(axes.get_yticklabels(), rows, strict=True):
             text.set_weight("bold" if row.decides else "normal")
         axes.set(xlim=(-reach, reach), ylim=(places[-1] - 0.6, 0.6))
         axes.spines["left"].set_visible(False)
         axes.grid(visible=False)
-        ratio_axis(axes.xaxis, -reach, reach)
+        ratio_axis(axes.xaxis, -reach, reach, most=_TICKS)
         axes.set_xlabel(label(axis, 60))
 
     height_in = 0.62 + _ROW_IN * len(rows) + 2 * _HEAD_IN * has_groups

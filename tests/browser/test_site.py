@@ -171,3 +171,13 @@ def test_the_recording_and_the_picture_are_shown(browser: Any, site: Path) -> No
     )
     assert len(sizes) == 2
     assert all(size > 300 for size in sizes)
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_the_picture_of_the_report_is_dark_in_the_dark(browser: Any, site: Path, dark: bool) -> None:
+    show(browser, site / "index.html", dark=dark)
+    shown = browser.execute_script(
+        "return [...document.querySelectorAll('img.report')].filter((e) => e.offsetParent)"
+        ".map((e) => [e.src.split('/').pop(), e.naturalWidth])"
+    )
+    assert shown == [["report-dark.png" if dark else "report.png", 1200]]

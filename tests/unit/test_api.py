@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import subprocess
 import sys
 import traceback
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from builders import fake_digest
+from builders import fake_digest, make_records, make_study
 
 import bareboat
 from bareboat.api.keys import JobKeys, nested
+from bareboat.api.run import Run
 from bareboat.model import Job, Scheduling, Submission, Topology
 from bareboat.runs import interaction
 from bareboat_base import codec
+from bareboat_base.errors import UsageError
 from bareboat_images.store import Store
 
 
@@ -233,3 +237,27 @@ def test_arguments_of_a_run_are_checked() -> None:
     for call in (lambda: run.wait("x"), lambda: run.wait(float("nan")), lambda: run.log(rank="x")):  # type: ignore[arg-type]
         with pytest.raises(bareboat.BareboatError, match="it must be a"):
             call()
+
+
+def test_displays_of_a_notebook_are_aligned_to_the_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The notebook's own style aligns cells to the right."""
+    study = make_study(metered=True)
+    records = make_records(study)
+    shown = records[1]._repr_html_()
+    assert "peak memory" in shown
+    assert "MiB (PSS)" in shown
+    assert "test_accuracy" in shown
+    run = Run(Store(Path("/nowhere")), "train-1", {"lr": "0.1"})
+    status = SimpleNamespace(state=SimpleNamespace(value="failed"), exit_code=3, reason="<b>why</b>")
+    monkeypatch.setattr(Run, "status", lambda _self: status)
+    html = run._repr_html_()
+    assert [each in html for each in ("failed", ">3<", "&lt;b&gt;why", "0.1", "<b>")] == [True] * 4 + [False]
+    for each in (shown, html):
+        cells = re.findall(r"<t[dh]\b[^>]*", each)
+        assert cells
+        assert all('style="text-align:left"' in cell for cell in cells)
+
+
+def test_an_error_in_a_notebook_is_its_message_context_and_remedy() -> None:
+    error = UsageError("a mistake", context="job.toml, line 3", remedy="remove it")
+    assert error._render_traceback_() == ["UsageError: a mistake", "job.toml, line 3", "try: remove it"]

@@ -244,7 +244,7 @@ class Plan:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        from bareboat_base.page import table, tag
+        from bareboat_base.page import in_notebook, table, tag
 
         rows = [
             (
@@ -256,4 +256,4 @@ class Plan:
             for each in self.decisions
         ]
         shown = table("Plan", ("", "choice", "because", "rejected"), rows, texts=4)
-        return shown + "".join(tag("p", f"warning: {warning}") for warning in self.warnings)
+        return in_notebook(shown + "".join(tag("p", f"warning: {warning}") for warning in self.warnings))

@@ -52,6 +52,21 @@ class Run:
     def __repr__(self) -> str:
         return f"Run({self.id!r})"
 
+    def _repr_html_(self) -> str:
+        """In a notebook: the run as it is now."""
+        from bareboat_base.page import in_notebook, table
+
+        found = self.status()
+        code = "" if found.exit_code is None else str(found.exit_code)
+        rows = [
+            ("state", found.state.value),
+            ("exit code", code),
+            ("reason", found.reason),
+            *self.values.items(),
+        ]
+        shown = table(f"Run {self.id}", ("", ""), [row for row in rows if row[1]], texts=2)
+        return in_notebook(shown)
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Run) and (self._store.root, self.id) == (other._store.root, other.id)
 

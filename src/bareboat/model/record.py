@@ -227,6 +227,21 @@ class Record(Struct, frozen=True, kw_only=True):
     #: Unset where the files stayed in the page cache as they were.
     layout: Layout | UnsetType = UNSET
 
+    def _repr_html_(self) -> str:
+        """In a notebook: the main values, and the results of the program."""
+        from bareboat_base.page import in_notebook, table
+
+        rows = [
+            ("exit code", str(self.exit_code)),
+            ("ended because", self.ended_because),
+            ("wall time", f"{self.wall_s:.4g} s"),
+            ("ranks", str(self.world_size)),
+            ("peak memory", f"{self.peak_memory_bytes / 2**20:,.1f} MiB ({self.memory_kind.upper()})"),
+            *((name, f"{float(value):.6g}") for name, value in self.results.items()),
+        ]
+        caption = f"{self.arm}, run {self.run} of {self.study}" if self.arm else self.study
+        return in_notebook(table(caption, ("", ""), [row for row in rows if row[1]], texts=2))
+
 
 class Arm(Struct, frozen=True, kw_only=True):
     """One side of a comparison: its name, its plan and its script. `image_digest`: unset where the study's
