@@ -4,8 +4,8 @@
 set -u
 unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 
-features=' one_world output requeue sealed watching world ' start=nodes ranks_per_node=2 world_size=2
-run_apart=user rung=1 requested=(0 0 0 0) run_name=digits--2-ranks
+features=' discarded one_world output requeue sealed watching world ' start=nodes ranks_per_node=2
+world_size=2 run_apart=user rung=1 requested=(0 0 0 0) run_name=digits--2-ranks
 
 requirements() {
   need /scratch/ada/bareboat/layers/sha256/bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb\

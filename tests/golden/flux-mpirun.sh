@@ -9,7 +9,7 @@
 set -u
 unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 
-features=' mpi_check mpi_nodes names requeue sealed signals_by_file watching world ' start=program
+features=' discarded mpi_check mpi_nodes names requeue sealed signals_by_file watching world ' start=program
 ranks_per_node=2 world_size=4 run_apart=user rung=1 requested=(4 0 0 0) launch='mpirun (PRRTE) 5.0.3'
 rank_says=bareboat-rank BAREBOAT_NODES=2 BAREBOAT_JOB="${FLUX_ENCLOSING_ID:-${FLUX_JOB_ID:-$$}}"
 

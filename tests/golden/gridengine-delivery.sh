@@ -17,8 +17,8 @@
 set -u
 unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 
-features=' delivery interface modules names output requeue sealed signals_by_file warning watchi'\
-'ng world '
+features=' delivery discarded interface modules names output requeue sealed signals_by_file warn'\
+'ing watching world '
 start=ranks ranks_per_node=2 world_size=4 run_apart=user rung=1 requested=(4 1 0 68719476736)
 site_modules=(cuda/12.4) image_archive=/scratch/ada/bareboat/packed/image.tar
 image_name=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa

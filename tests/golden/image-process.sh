@@ -4,7 +4,7 @@
 set -u
 unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 
-features=' names requeue sealed ' start=nodes ranks_per_node=1 world_size=1 run_apart=user rung=1
+features=' discarded names requeue sealed ' start=nodes ranks_per_node=1 world_size=1 run_apart=user rung=1
 requested=(0 0 0 0) run_name=digits
 
 requirements() {

@@ -4,8 +4,8 @@
 set -u
 unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 
-features=' mpi_check names requeue sealed watching world ' start=program ranks_per_node=2 world_size=2
-run_apart=user rung=1 requested=(0 0 0 0) launch='mpirun (PRRTE) 5.0.3' rank_says=bareboat-rank
+features=' discarded mpi_check names requeue sealed watching world ' start=program ranks_per_node=2
+world_size=2 run_apart=user rung=1 requested=(0 0 0 0) launch='mpirun (PRRTE) 5.0.3' rank_says=bareboat-rank
 run_name=digits
 
 requirements() {

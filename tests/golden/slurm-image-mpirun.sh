@@ -11,7 +11,7 @@
 set -u
 unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 
-features=' requeue sealed secret ' start=nodes ranks_per_node=2 world_size=4 run_apart=user rung=1
+features=' discarded requeue sealed secret ' start=nodes ranks_per_node=2 world_size=4 run_apart=user rung=1
 requested=(4 0 0 0) BAREBOAT_NODES=2 BAREBOAT_JOB="${SLURM_JOB_ID:-$$}"
 
 name_run() {

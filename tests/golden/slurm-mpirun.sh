@@ -11,8 +11,8 @@
 set -u
 unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 
-features=' mpi_check names requeue sealed watching world ' start=program ranks_per_node=2 world_size=4
-run_apart=user rung=1 requested=(4 0 0 0) launch='mpirun (PRRTE) 5.0.3' rank_says=bareboat-rank
+features=' discarded mpi_check names requeue sealed watching world ' start=program ranks_per_node=2
+world_size=4 run_apart=user rung=1 requested=(4 0 0 0) launch='mpirun (PRRTE) 5.0.3' rank_says=bareboat-rank
 BAREBOAT_NODES=2 BAREBOAT_JOB="${SLURM_JOB_ID:-$$}"
 
 name_run() {

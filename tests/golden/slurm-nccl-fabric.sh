@@ -11,8 +11,8 @@
 set -u
 unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 
-features=' fabric fabric_required fabric_watch interface names output requeue sealed watching wo'\
-'rld '
+features=' discarded fabric fabric_required fabric_watch interface names output requeue sealed w'\
+'atching world '
 start=ranks ranks_per_node=2 world_size=4 run_apart=user rung=1 requested=(1 1 0 0)
 fabric_there='InfiniBand (mlx5_0 at 200 Gb/s) and RoCE (mlx5_1 at 25 Gb/s)' fabric_tellers=4
 fabric_logs=(nccl) BAREBOAT_NODES=2 BAREBOAT_JOB="${SLURM_JOB_ID:-$$}"

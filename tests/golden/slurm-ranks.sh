@@ -19,9 +19,9 @@
 set -u
 unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 
-features=' interface modules names output requeue sealed watching world ' start=ranks ranks_per_node=2
-world_size=4 run_apart=user rung=1 requested=(4 1 0 68719476736) site_modules=(cuda/12.4) BAREBOAT_NODES=2
-BAREBOAT_JOB="${SLURM_JOB_ID:-$$}"
+features=' discarded interface modules names output requeue sealed watching world ' start=ranks
+ranks_per_node=2 world_size=4 run_apart=user rung=1 requested=(4 1 0 68719476736) site_modules=(cuda/12.4)
+BAREBOAT_NODES=2 BAREBOAT_JOB="${SLURM_JOB_ID:-$$}"
 
 name_run() {
   BAREBOAT_RUN="${1:-digits-$BAREBOAT_JOB}"

@@ -11,9 +11,9 @@
 set -u
 unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 
-features=' mpi_check names requeue sealed watching world ' start=program ranks_per_node=2 world_size=4
-run_apart=user rung=1 requested=(4 0 0 0) launch='srun --mpi=pmix' rank_says=bareboat-rank BAREBOAT_NODES=2
-BAREBOAT_JOB="${SLURM_JOB_ID:-$$}"
+features=' discarded mpi_check names requeue sealed watching world ' start=program ranks_per_node=2
+world_size=4 run_apart=user rung=1 requested=(4 0 0 0) launch='srun --mpi=pmix' rank_says=bareboat-rank
+BAREBOAT_NODES=2 BAREBOAT_JOB="${SLURM_JOB_ID:-$$}"
 
 name_run() {
   BAREBOAT_RUN="${1:-digits-$BAREBOAT_JOB}"

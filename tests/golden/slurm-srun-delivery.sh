@@ -11,7 +11,7 @@
 set -u
 unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 
-features=' delivery mpi_check names requeue sealed watching world ' start=program ranks_per_node=2
+features=' delivery discarded mpi_check names requeue sealed watching world ' start=program ranks_per_node=2
 world_size=4 run_apart=user rung=1 requested=(4 0 0 0) launch='srun --mpi=pmix' rank_says=bareboat-rank
 image_archive=/scratch/ada/bareboat/packed/image.tar
 image_name=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa

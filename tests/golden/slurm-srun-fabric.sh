@@ -10,8 +10,9 @@
 set -u
 unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 
-features=' fabric fabric_check interface mpi_check names requeue sealed watching world ' start=program
-ranks_per_node=2 world_size=4 run_apart=user rung=1 requested=(1 0 0 0) launch='srun --mpi=pmix'
+features=' discarded fabric fabric_check interface mpi_check names requeue sealed watching world'\
+' '
+start=program ranks_per_node=2 world_size=4 run_apart=user rung=1 requested=(1 0 0 0) launch='srun --mpi=pmix'
 rank_says=bareboat-rank fabric_there='InfiniBand (mlx5_0 at 200 Gb/s) and RoCE (mlx5_1 at 25 Gb/s)'
 fabric_tellers=1 fabric_logs=() BAREBOAT_NODES=2 BAREBOAT_JOB="${SLURM_JOB_ID:-$$}"
 

@@ -4,7 +4,7 @@
 set -u
 unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 
-features=' interface names output requeue sealed sweep watching world ' start=ranks ranks_per_node=2
+features=' discarded interface names output requeue sealed sweep watching world ' start=ranks ranks_per_node=2
 world_size=2 run_apart=user rung=1 requested=(0 0 0 0) sweep_names=(BAREBOAT_SWEEP_LR BAREBOAT_SWEEP_SEED)
 run_name=digits
 

@@ -10,8 +10,9 @@
 set -u
 unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 
-features=' interface log names output requeue sealed signals_by_file sweep watching world ' start=ranks
-ranks_per_node=2 world_size=4 run_apart=user rung=1 requested=(1 0 0 0)
+features=' discarded interface log names output requeue sealed signals_by_file sweep watching wo'\
+'rld '
+start=ranks ranks_per_node=2 world_size=4 run_apart=user rung=1 requested=(1 0 0 0)
 sweep_names=(BAREBOAT_SWEEP_LR BAREBOAT_SWEEP_SEED) sweep_name=digits sweep_points=6 BAREBOAT_NODES=2
 BAREBOAT_JOB="${PBS_JOBID:-${SLURM_JOB_ID:-$$}}"
 

@@ -14,9 +14,11 @@
 set -u
 unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 
-features=' interface modules names output requeue sealed signals_by_file warning watching world ' start=nodes
-ranks_per_node=2 world_size=4 run_apart=user rung=1 requested=(4 1 0 68719476736) site_modules=(cuda/12.4)
-warning_after_s=5100 BAREBOAT_NODES=2 BAREBOAT_JOB="${PBS_JOBID:-${SLURM_JOB_ID:-$$}}"
+features=' discarded interface modules names output requeue sealed signals_by_file warning watch'\
+'ing world '
+start=nodes ranks_per_node=2 world_size=4 run_apart=user rung=1 requested=(4 1 0 68719476736)
+site_modules=(cuda/12.4) warning_after_s=5100 BAREBOAT_NODES=2
+BAREBOAT_JOB="${PBS_JOBID:-${SLURM_JOB_ID:-$$}}"
 
 name_run() {
   BAREBOAT_RUN="${1:-digits-$BAREBOAT_JOB}"

@@ -4,9 +4,9 @@
 set -u
 unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 
-features=' names requeue sealed watchdog watching ' start=nodes ranks_per_node=1 world_size=1 run_apart=user
-rung=1 requested=(0 0 0 0) quiet_limit_s=600 look_s=10 units=1 unit_ranks=1 mixed_output='' by_lines=''
-py_spy=/opt/tools/py-spy hung_code=71 run_name=digits
+features=' discarded names requeue sealed watchdog watching ' start=nodes ranks_per_node=1 world_size=1
+run_apart=user rung=1 requested=(0 0 0 0) quiet_limit_s=600 look_s=10 units=1 unit_ranks=1 mixed_output=''
+by_lines='' py_spy=/opt/tools/py-spy hung_code=71 run_name=digits
 
 requirements() {
   need /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\

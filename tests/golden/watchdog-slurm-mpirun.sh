@@ -10,7 +10,7 @@
 set -u
 unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 
-features=' mpi_check names requeue sealed watchdog watching world ' start=program ranks_per_node=2
+features=' discarded mpi_check names requeue sealed watchdog watching world ' start=program ranks_per_node=2
 world_size=4 run_apart=user rung=1 requested=(1 0 0 0) launch='mpirun (ORTE) 4.1.4' rank_says=bareboat-rank
 quiet_limit_s=600 look_s=10 units=4 unit_ranks=1 mixed_output='' by_lines=1 py_spy=/opt/tools/py-spy
 hung_code=71 BAREBOAT_NODES=2 BAREBOAT_JOB="${SLURM_JOB_ID:-$$}"

@@ -10,9 +10,9 @@
 set -u
 unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 
-features=' interface names output requeue sealed watchdog watching world ' start=ranks ranks_per_node=2
-world_size=4 run_apart=user rung=1 requested=(1 0 0 0) quiet_limit_s=600 look_s=10 units=2 unit_ranks=2
-mixed_output='' by_lines='' py_spy=/opt/tools/py-spy hung_code=71 BAREBOAT_NODES=2
+features=' discarded interface names output requeue sealed watchdog watching world ' start=ranks
+ranks_per_node=2 world_size=4 run_apart=user rung=1 requested=(1 0 0 0) quiet_limit_s=600 look_s=10 units=2
+unit_ranks=2 mixed_output='' by_lines='' py_spy=/opt/tools/py-spy hung_code=71 BAREBOAT_NODES=2
 BAREBOAT_JOB="${SLURM_JOB_ID:-$$}"
 
 name_run() {

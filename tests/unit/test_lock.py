@@ -516,6 +516,19 @@ def test_what_a_script_starts_ranks_by(
     assert code.facts(job_in(project, *command), "/home/ada").starter == found
 
 
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("open('/tmp/out.bin', 'wb')", ("/tmp/out.bin", "go.py")),
+        ("save('~/results/a.pt')", ("~/results/a.pt", "go.py")),
+        ("open('out.bin'); x = '/tmp'; y = '/data/x'", UNSET),
+    ],
+)
+def test_paths_that_a_container_discards(project: Path, text: str, found: object) -> None:
+    (project / "go.py").write_text(text + "\n")
+    assert code.facts(job_in(project, "python", "go.py"), "/home/ada").scratch == found
+
+
 # --- paths that are elsewhere -------------------------------------------------------------------------------
 
 

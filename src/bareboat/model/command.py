@@ -122,9 +122,12 @@ class CodeFacts(Struct, frozen=True, kw_only=True):
     """What the job's code and working directory show before the start. `compiles`: the code compiles C while
     it runs. `outside`: existing paths of this machine outside the working directory, each with what leads
     there. `submits`: a scheduler's command that the code starts, with the file that does. `starter`: a
-    program that starts ranks, with the shell script that starts it, or the Python file that names it."""
+    program that starts ranks, with the shell script that starts it, or the Python file that names it.
+    `scratch`: a path that the code names in a directory that is discarded with the container, with the
+    file."""
 
     compiles: bool = False
     outside: tuple[tuple[str, str], ...] = ()
     submits: tuple[str, str] | None = None
     starter: tuple[str, str] | UnsetType = UNSET
+    scratch: tuple[str, str] | UnsetType = UNSET

@@ -34,6 +34,12 @@ def unseen(job: Job, code: CodeFacts) -> tuple[str, ...]:
         for path, reason in code.outside
         if not any(lies_in(path, place) for place in shown)
     ]
+    if code.scratch is not UNSET and not any(lies_in(code.scratch[0], place) for place in shown):
+        path, file = code.scratch
+        hidden.append(
+            f"{file} names {path}: what the job writes there is discarded with the container; write to the "
+            "working directory, or to a directory under mounts"
+        )
     if code.submits is not None:
         command, file = code.submits
         hidden.append(

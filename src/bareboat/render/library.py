@@ -58,6 +58,7 @@ def of_job(plan: Plan, scheduler: Scheduler, features: Features) -> Library:
         "world",
         "fabric",
         "notification",
+        "discarded",
     )
     subjects += [each for each in optional if each in features]
     if {"local_run", "delivery"} & {*subjects}:

@@ -34,6 +34,8 @@ def features(plan: Plan, scheduler: Scheduler, place: Place | None) -> Features:
     job, scheduling = plan.job, plan.job.scheduling
     found = {
         "delivery": plan.delivery is not UNSET,
+        # Not in a study: the arms must not differ.
+        "discarded": engine_of(plan).CONTAINS and place != GIVEN,
         "environment_from": bool(job.environment_from),
         "interface": "BAREBOAT_INTERFACE" in plan.prelude + words.text_of(plan.command),
         "log": not scheduler.IS_LOCAL and (job.sweep is not UNSET or (place is not None and place.log)),

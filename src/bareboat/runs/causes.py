@@ -10,6 +10,8 @@ import re
 import signal
 from dataclasses import dataclass
 
+import msgspec
+
 from bareboat.model import Cause, End, JobState, QueueEntry
 from bareboat.schedulers import Scheduler
 from bareboat_base.printable import one_line
@@ -69,6 +71,10 @@ _SAYS = (
 )
 #: The line with which the job script begins a later start.
 _START = r"bareboat: start \d+ on \S+$"
+_MISSING = re.compile(
+    r"(?:No such file or directory|does not exist|cannot open|[Nn]ot found)[^'\"]{0,40}"
+    r"['\"]([^'\"\s][^'\"]{0,4000})['\"]"
+)
 #: The number of last lines searched for a reason.
 _LAST_LINES = 5
 #: Exit codes of the job script -> their meaning.
@@ -215,6 +221,19 @@ def _exception(lines: list[str]) -> str | None:
             if raised is not None and raised[1].rpartition(".")[2] not in _SECONDARY:
                 found = line
     return found
+
+
+def missing_path(end: End) -> str | None:
+    """The file that a program did not find, by its exception."""
+    found = _MISSING.search(end.text) if end.cause is Cause.EXCEPTION else None
+    return None if found is None else found[1]
+
+
+def with_path_outside(end: End, path: str) -> End:
+    """The same end of a run in a container. `path`: the missing file, which exists on the host."""
+    return msgspec.structs.replace(
+        end, key="mounts", remedy=f'mounts = ["{path}"]: it exists on this machine, and not in the container'
+    )
 
 
 def _by_signal(number: int, evidence: Evidence, said: str) -> tuple[Cause, str]:

@@ -39,6 +39,8 @@ _COMPILES = re.compile(
 _PATHS = re.compile(r"""["']((?:~/|/|\.\./)[^"'\s:*?{}$%]{2,300})["']""")
 _SUBMITS = re.compile(r"""["'](sbatch|qsub|bsub|flux batch|flux submit)["' ]""")
 _OF_SHELL = re.compile(r"#![^\n]*\b(?:ba|da|k|z)?sh\b")
+#: Paths in quotes in directories that containers discard: of the home, those that this machine lacks.
+_SCRATCH = re.compile(r"""["']((?:~|/tmp|/var/tmp)/[^"'\s:*?{}$%]{1,300})["']""")
 #: Directories that a container has itself, also where this machine has the path.
 _OF_CONTAINERS = re.compile(r"/(usr|bin|sbin|lib\w*|etc|proc|sys|dev|run|boot|tmp|var|opt|root)(/.*)?")
 _MOST_PATHS = 5
@@ -52,6 +54,7 @@ def facts(job: Job, home: str) -> CodeFacts:
     folder = Path(os.path.realpath(job.workdir))
     named = {word: "the command names it" for word in job.command if word.startswith(("/", "../"))}
     submits = None
+    scratch: tuple[str, str] | UnsetType = UNSET
     starter = _starter_of_script(folder, job)
     for path in itertools.islice(_used(folder, job), _MOST_FILES):
         if not path.endswith(".py"):
@@ -65,6 +68,9 @@ def facts(job: Job, home: str) -> CodeFacts:
             submits = match[1], path
         if starter is UNSET and (name := starting.starter_in_python(text)) is not None:
             starter = name, path
+        for word in _SCRATCH.findall(text):
+            if scratch is UNSET and not (word[0] == "~" and os.path.exists(os.path.expanduser(word))):
+                scratch = word, path
         for word in _PATHS.findall(text):
             named.setdefault(word, f"{path} names it")
     outside = {
@@ -80,7 +86,11 @@ def facts(job: Job, home: str) -> CodeFacts:
         if _OF_CONTAINERS.fullmatch(full) is None and _is_outside(full, folder, home):
             outside.setdefault(full, reason)
     return CodeFacts(
-        compiles=compiles, outside=tuple(outside.items())[:_MOST_PATHS], submits=submits, starter=starter
+        compiles=compiles,
+        outside=tuple(outside.items())[:_MOST_PATHS],
+        submits=submits,
+        starter=starter,
+        scratch=scratch,
     )
 
 

@@ -430,6 +430,10 @@ def find_end(
         )
     )
     assert end is not None  # the code is not 0
+    if submission.image_digest is not None and (path := causes.missing_path(end)) is not None:
+        full = os.path.realpath(os.path.join(_workdir(store, run_id), os.path.expanduser(path)))
+        if os.path.exists(full):
+            return causes.with_path_outside(end, one_line(full, limit=4096))
     return end
 
 
@@ -440,3 +444,14 @@ def _tail(*paths: Path) -> str:
         with contextlib.suppress(OSError):
             found.append(untrusted.read_tail(path, limit=_LOG_BYTES).decode(errors="replace"))
     return "\n".join(found)
+
+
+def _workdir(store: Store, run_id: str) -> str:
+    """The job's working directory on the host; "/" where it is unknown."""
+    try:
+        plan = codec.from_json(
+            (directory.text(store.run(run_id) / "plan.json") or "{}").encode(), dict, what=""
+        )
+        return str(plan["job"]["workdir"] or "/")
+    except (StoreError, KeyError, TypeError):
+        return "/"

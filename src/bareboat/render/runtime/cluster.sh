@@ -78,6 +78,7 @@ run_first() { # $@: the script's arguments
   if has fabric; then end_fabric; fi
   find_first_failure
   report_lost
+  ! has discarded || tell_discarded
   ! has requeue || requeue "$@"
   finish "$code"
 }
@@ -105,7 +106,7 @@ run_node() {
     nodes) run_once job ;;
   esac
   ! has output || end_node
-  [ "$code" -eq 0 ] || end_run
+  if [ "$code" -eq 0 ]; then end_left; else end_run; fi
   exit "$code"
 }
 

@@ -71,10 +71,12 @@ run_once() { # the command, once on this node or for this rank. $1: job or check
   if has output; then follow_ranks; elif has watchdog; then keep_output "$silence/$unit"; fi
   ! has sealed || seal_environment
   start_command "$1"
+  ! has discarded || [ "$1" = check ] || start_keeping
   ! has sealed || exec {sealed}<&-
   if ! has output && has watchdog; then exec 3>&- 4>&-; fi
   wait "$child"
   code=$?
+  ! has discarded || stop_keeping
   if has output; then followed; elif has watchdog; then output_kept; fi
   ! has watching || stop_watching
 }

@@ -51,10 +51,11 @@ main() { # $1: the run's mark; or --rank RUN CONTROL RUN_DIR PORT WHAT, from the
   if [ "$start" = program ]; then start_program "$@"; else start_ranks; fi
   ! has watching || end_watching
   if [ "$start" = program ] || has output; then find_first_failure; fi
+  ! has discarded || [ -z "${BAREBOAT_CONTROL:-}" ] || tell_discarded
   if [ "$code" -eq 0 ]; then
     read -r left 2> /dev/null < "/proc/$$/task/$$/children"
   fi
   # Processes that the command left behind end with the run.
-  if [ "$code" -ne 0 ] || [ -n "$left" ]; then end_run; fi
+  if [ "$code" -ne 0 ] || [ -n "$left" ]; then end_run; else end_left; fi
   exit "$code"
 }

@@ -87,6 +87,10 @@ end_run() { # SIGTERM to the processes, wait up to 10 s, then SIGKILL
   gone run_pids 100
 }
 
+end_left() { # after a success: processes that outlived what started them, such as daemons
+  [ -z "$(marked_pids)" ] || end_run
+}
+
 marked_pids() {
   carriers "BAREBOAT_RUN=$BAREBOAT_RUN"
 }

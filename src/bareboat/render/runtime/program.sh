@@ -14,7 +14,14 @@ run_rank() { # the rank of this part: $what is job or check
       ! has names || rank_names
       echo "${RANK:-?} $rank_code"
     ) >> "$BAREBOAT_CONTROL/exits.$BAREBOAT_HOST"
+  [ "$what" = check ] || [ "$rank_code" -ne 0 ] || others_run || end_left
   exit "$rank_code"
+}
+
+others_run() { # whether other ranks of this node still run, by the lines of those that ended
+  local ended
+  mapfile -t ended < "$BAREBOAT_CONTROL/exits.$BAREBOAT_HOST"
+  [ "${#ended[@]}" -lt "$ranks_per_node" ]
 }
 
 # Before the first step: a wrong MPI starts N jobs of one rank each. If so, the next launcher is tried in this

@@ -59,6 +59,7 @@ run_ranks() {
     children+=("$!")
   done
   exec 6>&-
+  ! has discarded || start_keeping
   code=0
   for child in "${children[@]}"; do
     wait "$child" || {
@@ -66,6 +67,7 @@ run_ranks() {
       [ "$code" -ne 0 ] || code=$status
     }
   done
+  ! has discarded || stop_keeping
   # The last lines; processes that hold a rank's output after its end are not waited for.
   read -r -t 1 -u 5
   exec 5<&-

@@ -1,0 +1,84 @@
+"""What a run leaves at its end: no daemon, and a word about files that its container discards."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from environments import make_environment
+from processes import command
+
+WRITES = """\
+import os, time
+time.sleep(0.5)
+for path in map(os.path.expanduser, ("/tmp/result.bin", "~/kept.txt", "~/.cache/x", "here.txt")):
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    open(path, "w").write("x" * (5000 if path.startswith("/tmp") else 10))
+"""
+#: In a session of its own, and a child of nobody.
+DAEMON = """\
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        open("daemon", "w").write(str(os.getpid()))
+        os.closerange(0, 100)
+        time.sleep(300)
+    os._exit(0)
+os.wait()
+time.sleep(0.5)
+"""
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_environment(tmp_path_factory.mktemp("small") / "environment")
+
+
+def write(folder: Path, python: Path, script: str) -> None:
+    (folder / "script.py").write_text(script)
+    (folder / "job.toml").write_text(f'command = ["{python}", "script.py"]\n[capture]\npython = "{python}"\n')
+
+
+def run(folder: Path, python: Path, script: str, *options: str) -> subprocess.CompletedProcess[str]:
+    write(folder, python, script)
+    words = command("run", "--store", python.parents[2] / "store", *options, "job.toml")
+    return subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False, timeout=120)
+
+
+def test_files_that_vanish_with_the_container_are_named(tmp_path: Path, python: Path) -> None:
+    done = run(tmp_path, python, WRITES, "--engine", "bubblewrap")
+    home = os.path.expanduser("~")
+    found = f"2 files (5.0 kB) discarded with the container: /tmp/result.bin (5.0 kB), {home}/kept.txt (10 B)"
+    assert (done.returncode, f"bareboat: {found}\n" in done.stderr) == (0, True), done.stderr
+    assert "try: write to the working directory, or to a directory under mounts" in done.stderr
+    assert (tmp_path / "here.txt").exists()
+    quiet = run(tmp_path, python, "import time; time.sleep(0.3)", "--engine", "bubblewrap")
+    assert "discarded" not in quiet.stderr, quiet.stderr
+
+
+def test_a_daemon_ends_with_a_script_that_succeeds(tmp_path: Path, python: Path) -> None:
+    """Without Bareboat, as in a scheduler's job."""
+    write(tmp_path, python, DAEMON)
+    words = command("plan", "--script", "--engine", "native", "--store", tmp_path / "store", "job.toml")
+    script = subprocess.run(words, cwd=tmp_path, capture_output=True, check=True).stdout
+    done = subprocess.run(["bash"], input=script, cwd=tmp_path, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    daemon = Path(f"/proc/{(tmp_path / 'daemon').read_text()}/cmdline")
+    assert not daemon.exists() or not daemon.read_bytes()  # a zombie has none
+
+
+@pytest.mark.parametrize("name", ["data/data.csv", "{folder}/data.csv", "{folder}/none.csv"])
+def test_a_file_of_the_host_that_the_container_lacks_is_named(
+    tmp_path: Path, python: Path, name: str
+) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "data.csv").write_text("1\n")
+    (tmp_path / "work" / "data").symlink_to(tmp_path)
+    script = f"open({name.format(folder=tmp_path)!r})"
+    done = run(tmp_path / "work", python, script, "--engine", "bubblewrap", "--json")
+    remedy = f'mounts = ["{tmp_path}/data.csv"]: it exists on this machine, and not in the container'
+    assert json.loads(done.stdout)["end"]["remedy"] == ("" if "none" in name else remedy)
