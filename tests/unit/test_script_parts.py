@@ -286,3 +286,15 @@ def test_a_run_by_hand_keeps_its_script_where_nobody_can_exchange_it(tmp_path: P
             env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=20, check=False,
         )  # fmt: skip
         assert (done.stdout, done.stderr) == (expected, "")
+
+
+# -- the parts of the script -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("part", ["--bring", "--leave"])
+def test_a_part_that_copies_the_image_needs_no_number_of_its_node(part: str, tmp_path: Path) -> None:
+    stubs = 'set_rank_logs() { :; }\nneed_all() { :; }\nuse_image() { echo "$part"; exit 0; }\n'
+    pieces = render.subject("common") + render.subject("cluster") + stubs
+    said = bash(f"features=' delivery ' rung=1 start=program\n{pieces}\nmain {part} 0 run {tmp_path} 1")
+    assert said.decode() == f"{part}\n"
+    assert len(list(tmp_path.glob("ends.*"))) == 1
