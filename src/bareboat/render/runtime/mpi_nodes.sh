@@ -17,6 +17,7 @@ lead_launcher() {
   at_exit "rm -rf $directory"
   printf "%s slots=$ranks_per_node\n" "${hosts[@]}" > "$directory/hosts"
   printf "%s:$ranks_per_node\n" "${hosts[@]}" > "$directory/hydra_hosts"
+  # shellcheck disable=SC2016 # the agent expands them
   printf '#!/bin/bash\nexec bash %q --reach "$0" "$@"\n' "$script" > "$directory/agent"
   chmod 700 "$directory/agent"
   for name in "${launcher_settings[@]}"; do
