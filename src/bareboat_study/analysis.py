@@ -55,7 +55,7 @@ class Analysis:
     `warnings`: what makes the verdict doubtful. `corrected`: one of several comparisons. `done` and
     `planned`: runs. `censored`: failed runs. `is_bound`: whether the records show that the design was fixed
     before them. `looks`: how often the design tests the data. `between`: the deviation between layouts of
-    files in the page cache that the intervals of speeds contain."""
+    files in the page cache that the interval of the primary metric contains."""
 
     study: str
     pairs: tuple[Pair, ...]
@@ -174,7 +174,7 @@ def analyse(
         censored=validity.censored(study, records),
         is_bound=validity.is_bound(design, records),
         looks=len(sequential.looks(study.job.prove.repeats)) if sequential.is_sequential(study) else 1,
-        between=inference.between,
+        between=inference.between_of(metrics[0].effects, metrics[0].unit),
     )
     return replace(found, sentence=outcome(study, found))
 

@@ -116,6 +116,8 @@ def _why_kept(study: Study, layouts: Sequence[Sequence[Layout]]) -> str:
         return f'prove.layout = "{KEPT}"'
     if not all(layouts):
         return "not recorded"
+    if not all(each.files for arm in layouts for each in arm):
+        return "the warm-up was too short to see which they are"
     shares = [max(each.stayed_bytes / max(each.own_bytes, 1) for each in arm) for arm in layouts]
     arm = shares.index(max(shares))
     return (

@@ -24,6 +24,9 @@ TYPICAL = "throughput, typical windows"
 SETTLED = "throughput, settled steps"
 WAITS = "slowdown by waits"
 
+#: Units of quantities that do not depend on how the pages of a program lie.
+_AMOUNTS = ("bytes", "%")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
@@ -73,15 +76,17 @@ class Inference:
             margin=self.margin,
             confidence=self.confidence,
             orders=self.orders,
-            between=self._between(unit),
+            between=self.between_of(effects, unit),
         )
 
     def estimate(self, effects: Sequence[float], unit: str) -> Estimate:
-        return estimate(effects, confidence=self.confidence, orders=self.orders, between=self._between(unit))
+        return estimate(
+            effects, confidence=self.confidence, orders=self.orders, between=self.between_of(effects, unit)
+        )
 
-    def _between(self, unit: str) -> float:
-        # How the pages lie changes no amount of memory.
-        return 0.0 if unit == "bytes" else self.between
+    def between_of(self, effects: Sequence[float], unit: str) -> float:
+        """`between` for a metric: 0 for what is no speed or time: an amount, or a value that never varies."""
+        return 0.0 if unit in _AMOUNTS or min(effects) == max(effects) else self.between
 
 
 def make(

@@ -19,7 +19,7 @@ from bareboat.model import Arm, ProveRequest, Record, Study
 from bareboat_base.errors import UsageError
 from bareboat_base.files import page_cache
 from bareboat_images.store import Store
-from bareboat_study import analysis, change, layouts, method, redrawing, turns, validity
+from bareboat_study import analysis, change, layouts, measures, method, redrawing, turns, validity
 from bareboat_study.reproduction import comparison
 from bareboat_study.statistics import Verdict
 
@@ -257,3 +257,11 @@ def test_files_that_are_gone_are_left_out(store: Store, tmp_path: Path) -> None:
     found = redrawing.redraw(store, study, 1)
     assert found is not None
     assert [each.files for each in found] == [0, 0]
+
+
+def test_a_value_that_never_varies_is_no_speed() -> None:
+    inference = measures.Inference(margin=0.02, confidence=0.95, orders=(True, False) * 3, between=0.01)
+    assert inference.between_of([0.0] * 6, "images/s") == 0
+    assert inference.between_of([0.0, 0.1] * 3, "images/s") == 0.01
+    assert inference.between_of([0.0, 0.1] * 3, "bytes") == 0
+    assert inference.judge([0.0] * 6, "images/s").verdict is Verdict.EQUIVALENT
