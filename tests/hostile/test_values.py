@@ -112,6 +112,7 @@ def test_flags_beside_resume(capsys: pytest.CaptureFixture[str], home: Path) -> 
     for flags in (["--seed", str(seed + 1)], ["--repeats", "77"], ["--engine", "podman"],
                   ["--image", "other"], ["--writable"], ["--policy", "x"], ["--require-digest"],
                   ["--python", "other"],
+                  ["--qos", "high"], ["--delivery", "node"], ["--quick"],
                   ["--env-from", "SECRET"], ["--", "other"]):  # fmt: skip
         lines = refused(capsys, *resume, *flags)
         assert f"cannot change the study {study.id}" in lines[0]

@@ -9,7 +9,7 @@ import os
 import msgspec
 
 from bareboat import registry, render
-from bareboat.cli import console
+from bareboat.cli import console, study_flags
 from bareboat.cli.command_line import amount, number
 from bareboat.cli.common import (
     Context,
@@ -20,7 +20,7 @@ from bareboat.cli.common import (
     add_job,
     add_scheduling,
 )
-from bareboat.cli.job import TOPOLOGY, check_waits, note_ignored, plan_text, read_job
+from bareboat.cli.job import check_waits, note_ignored, plan_text, read_job
 from bareboat.cli.study_progress import StudyProgress
 from bareboat.model import Job, Plan, Study
 from bareboat.session import Purpose, planning, preparation
@@ -130,7 +130,8 @@ def run(context: Context) -> int:
         )
     if options.resume:
         study = _study_to_resume(context)
-        _check_unchanged(options, study)
+        design = study_flags.designed(study.job, seed=study.order_seed, env_from=options.env_from or [])
+        study_flags.refuse_changes(options, study.id, design)
         preparation.check_variables(context.session, study.job)
     else:
         session = context.session
@@ -219,42 +220,6 @@ def _designed(context: Context, job: Job) -> Job:
     if options.repeats is not None:
         raise UsageError("--quick and --repeats cannot be used together", remedy="remove one of them")
     return msgspec.structs.replace(job, prove=msgspec.structs.replace(job.prove, quick=True))
-
-
-def _check_unchanged(options: argparse.Namespace, study: Study) -> None:
-    """Raise UsageError for a flag that would change a study's design, which is fixed."""
-    job = study.job
-    designed = {
-        "engine": job.engine,
-        "launcher": job.launcher,
-        "image": job.image,
-        "form": job.form,
-        "writable": job.writable,
-        "python": job.capture.python,
-        "command": list(job.command),
-        **{name: getattr(job.topology, name) for name in TOPOLOGY},
-        "time": job.walltime_s,
-        "mem": job.scheduling.mem_per_node_bytes,
-        "partition": job.scheduling.partition,
-        "account": job.scheduling.account,
-        "env_from": [name for name in options.env_from or () if name in job.environment_from],
-        "quick": job.prove.quick is True,
-        "until_decided": job.prove.until_decided is True,
-        "seed": study.order_seed,
-        **{name: getattr(job.prove, name) for name in ("repeats", "margin", "confidence")},
-    }
-    for name in (*designed, "policy", "require_digest"):
-        asked = getattr(options, name)
-        if name == "python" and asked:
-            asked = os.path.abspath(asked)
-        if asked is None or asked is False or asked in ([], designed.get(name)):
-            continue
-        flag = "-- COMMAND" if name == "command" else f"--{name.replace('_', '-')}"
-        was = f"it has {name} = {designed[name]}" if name in designed else "its images were checked before"
-        raise UsageError(
-            f"{flag} cannot change the study {study.id}: {was}",
-            remedy=f"remove {flag}, or remove --resume to start a new study",
-        )
 
 
 def _study_to_resume(context: Context) -> Study:

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET
 
 from bareboat import registry, render
-from bareboat.cli import console
+from bareboat.cli import console, study_flags
 from bareboat.cli.common import Context
 from bareboat.cli.job import check_waits, note_ignored, plan_text, read_job, with_flags
 from bareboat.model import Matrix
@@ -25,14 +25,6 @@ if TYPE_CHECKING:
     from bareboat.model import Job, Site
     from bareboat_study.matrix import Cell
     from bareboat_study.studyfile import StudyRequest
-
-#: The flags that would change a design, which is fixed.
-_DESIGN = (
-    "repeats", "margin", "confidence", "seed", "engine", "launcher", "image", "python", "writable", "form",
-    "nodes", "ranks_per_node", "cpus_per_rank", "gpus_per_rank", "time", "mem", "partition", "account",
-    "env_from", "policy", "require_digest", "scheduler", "qos", "reservation", "constraint", "delivery",
-    "node_scratch",
-)  # fmt: skip
 
 
 def request_of(context: Context) -> StudyRequest | None:
@@ -148,32 +140,17 @@ def resume(context: Context, found: Matrix) -> int:
 
 
 def _check_unchanged(context: Context, found: Matrix) -> None:
-    """Raise UsageError for a flag that would change the design. The same values again change nothing."""
+    """Raise UsageError for a flag that would change the design."""
     from bareboat_study import matrix
 
     options = context.options
     job = matrix.points(context.store, found)[0].job
-    same: dict[str, object] = {
-        "scheduler": job.scheduler,
-        "python": job.capture.python,
-        "image": job.image,
-        "seed": found.order_seed,
-    }
-    same |= {name: getattr(found.prove, name) for name in ("repeats", "margin", "confidence")}
-    queued = registry.is_queued(job.scheduler)
-    for name in _DESIGN:
-        asked = getattr(options, name, None)
-        if name == "time" and queued:  # of the next jobs
-            continue
-        if name == "python" and asked:
-            asked = os.path.abspath(asked)
-        if asked is None or asked is False or asked in ([], same.get(name)):
-            continue
-        flag = f"--{name.replace('_', '-')}"
-        raise UsageError(
-            f"{flag} cannot change the study {found.id}, whose design is fixed",
-            remedy=f"remove {flag}, or remove --resume to start a new study",
-        )
+    design = study_flags.designed(job, seed=found.order_seed, env_from=options.env_from or [])
+    design |= {name: getattr(found.prove, name) for name in ("repeats", "margin", "confidence")}
+    # Of the command the points have their own; the time is that of the next jobs.
+    free = ("command", "time") if registry.is_queued(job.scheduler) else ("command",)
+    design |= {name: getattr(options, name) for name in free}
+    study_flags.refuse_changes(options, found.id, design)
     if options.within is not None and found.repeats is not None:
         raise UsageError(
             f"--within cannot change the study {found.id}: it has {found.repeats} repeats",
