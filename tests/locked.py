@@ -115,7 +115,7 @@ def make_locked_study(*, shift: float = 0.0, noise: float = 0.004, runs: int = 1
         margin=0.02,
         confidence=0.95,
         samples_digest=fake_digest("e"),
-        has_new_layouts=True,
+        layout_deviation=0.0,
         samples=(
             Samples(
                 name="throughput", unit="samples/s", baseline=(100.0,) * runs, contender=(100.0,) * runs,
@@ -169,7 +169,7 @@ def make_locked_matrix(
         "sentences": ("speed of sif / bare: equivalent within 2 % at 2 of 2 points",),
         "compared": tuple(
             PairResult(
-                contrast=0, point=point, verdict="equivalent", has_new_layouts=True,
+                contrast=0, point=point, verdict="equivalent", layout_deviation=0.0,
                 metrics=(
                     Values(
                         name="speed", unit="images/s", higher_is_better=True, primary=True,

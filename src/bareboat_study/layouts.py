@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -23,8 +24,8 @@ _NO_FILES = frozenset(
     ("name", "prove", "engine", "topology", "walltime_s", "scheduling", "seccomp", "notify")
 ) | {"command", "environment"}
 _NAMES_FILES = re.compile(r"PATH|^LD_|^PYTHON|^VIRTUAL_ENV$|^CONDA")
-#: The share of an arm's files that may stay in the cache: what other programs have mapped, too.
-_MOST_STAYED = 0.1
+#: A smaller share that stays in the cache is none.
+_LEAST_KEPT = 0.01
 
 
 def request_text(prove: ProveRequest, *, is_queued: bool) -> str:
@@ -59,68 +60,70 @@ def _files_of(job: Job) -> list[object]:
     return [*kept, job.command[:1], variables]
 
 
-def is_redrawn(pairs: Sequence[Pair]) -> bool:
-    """Whether both arms had a new layout in every run."""
-    return all(_has_new_layout(record) for pair in pairs for record in pair)
+def kept_shares(pairs: Sequence[Pair]) -> tuple[float, float]:
+    """Of what each arm uses of files of its own, the share whose layout was not redrawn: the mean over the
+    runs, baseline first."""
+    baseline, contender = (math.fsum(_kept_share(pair[arm]) for pair in pairs) / len(pairs) for arm in (0, 1))
+    return baseline, contender
 
 
-def _has_new_layout(record: Record) -> bool:
+def _kept_share(record: Record) -> float:
     found = record.layout
-    return (
-        isinstance(found, Layout)
-        and found.files > 0
-        and found.stayed_bytes <= _MOST_STAYED * max(found.own_bytes, 1)
-    )
-
-
-def recorded(between: float) -> bool | UnsetType:
-    """Whether no layout was kept, as locks have it."""
-    return UNSET if between else True
-
-
-def of_lock(has_new_layouts: bool | UnsetType) -> float:
-    """The deviation between layouts that no run of a locked study shows."""
-    return 0.0 if has_new_layouts is True else DEVIATION
+    if not isinstance(found, Layout) or not found.files:
+        return 1.0
+    return found.stayed_bytes / found.own_bytes if found.own_bytes else 0.0
 
 
 def deviation(study: Study, pairs: Sequence[Pair]) -> float:
-    """The deviation of the true log ratio that no run of this study shows."""
-    return 0.0 if reads_same_files(study) or is_redrawn(pairs) else DEVIATION
+    """The deviation of the true log ratio that no run of this study shows. Each byte that an arm uses has the
+    same part in the variance, and both arms have half of it."""
+    if reads_same_files(study):
+        return 0.0
+    share = math.fsum(kept_shares(pairs)) / 2
+    return DEVIATION * math.sqrt(share) if share > _LEAST_KEPT else 0.0
+
+
+def of_lock(recorded: float | UnsetType) -> float:
+    """The deviation between layouts that no run of a locked study shows; of a file that anybody may have
+    written, so within its range."""
+    return DEVIATION if recorded is UNSET else min(max(recorded, 0.0), DEVIATION)
+
+
+def text(between: float) -> str:
+    """The deviation that an interval contains."""
+    return f"a deviation of {between * 100:.2g} % between layouts of files in the page cache"
 
 
 def note(study: Study, pairs: Sequence[Pair]) -> str:
     """What the study did about the layouts of its arms' files, and what it means for the interval."""
     if reads_same_files(study):
         return "Both arms execute the same files, so the layout of files in the page cache is the same."
+    between = deviation(study, pairs)
+    follows = f"So every interval of a speed contains {text(between)}, an assumption." if between else ""
     known = [[pair[arm].layout for pair in pairs] for arm in (0, 1)]
-    layouts = [[each for each in arm if isinstance(each, Layout)] for arm in known]
-    if is_redrawn(pairs):
-        sizes = [max(each.bytes for each in arm) / 1e6 for arm in layouts]
-        seconds = max(a.took_s + b.took_s for a, b in zip(*layouts, strict=True))
-        return (
-            "Before each run, the files that the arms execute left the page cache and were read again in "
-            f"order ({sizes[0]:.0f} MB of {study.arms[0].name}, {sizes[1]:.0f} MB of {study.arms[1].name}; "
-            f"at most {seconds:.1f} s), so that both arms have new and equally good layouts in memory."
-        )
+    layouts = [[each for each in arm if isinstance(each, Layout) and each.files] for arm in known]
+    if not all(len(arm) == len(pairs) for arm in layouts):
+        why = _why_kept(study, any(isinstance(each, Layout) for arm in known for each in arm))
+        return f"The layouts of the arms' files in the page cache stayed as they were: {why}. {follows}"
+    sizes = [max(each.bytes for each in arm) / 1e6 for arm in layouts]
+    seconds = max(a.took_s + b.took_s for a, b in zip(*layouts, strict=True))
+    redrawn = (
+        "Before each run, the files that the arms execute left the page cache and were read again in order "
+        f"({sizes[0]:.0f} MB of {study.arms[0].name}, {sizes[1]:.0f} MB of {study.arms[1].name}; at most "
+        f"{seconds:.1f} s), so that both arms have new and equally good layouts in memory."
+    )
+    if not between:
+        return redrawn
+    shares = [f"{each:.0%} of {arm.name}" for each, arm in zip(kept_shares(pairs), study.arms, strict=True)]
     return (
-        f"The layouts of the arms' files in the page cache stayed as they were: {_why_kept(study, layouts)}. "
-        f"So every interval of a speed contains a deviation of {DEVIATION:.0%} between layouts, which is an "
-        "assumption."
+        f"{redrawn} What other programs have mapped, too, or is in memory (tmpfs), stayed where it was: "
+        f"{' and '.join(shares)}. {follows}"
     )
 
 
-def _why_kept(study: Study, layouts: Sequence[Sequence[Layout]]) -> str:
+def _why_kept(study: Study, is_recorded: bool) -> str:
     if registry.is_queued(study.job.scheduler):
         return "jobs of a scheduler do not redraw them"
     if study.job.prove.layout == KEPT:
         return f'prove.layout = "{KEPT}"'
-    if not all(layouts):
-        return "not recorded"
-    if not all(each.files for arm in layouts for each in arm):
-        return "the warm-up was too short to see which they are"
-    shares = [max(each.stayed_bytes / max(each.own_bytes, 1) for each in arm) for arm in layouts]
-    arm = shares.index(max(shares))
-    return (
-        f"{shares[arm]:.0%} of the files of {study.arms[arm].name} cannot be evicted; other programs have "
-        "mapped them, or they are in memory (tmpfs)"
-    )
+    return "the warm-up was too short to see which they are" if is_recorded else "not recorded"

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from bareboat.model import Image, Layout, Matrix, Site, Study
 from bareboat.model.matrix import shown
 from bareboat_base.printable import counted, plain
-from bareboat_study import allocation
+from bareboat_study import allocation, layouts
 from bareboat_study.analysis import Analysis
 from bareboat_study.findings import StudyFindings
 from bareboat_study.measures import ADJUSTED
@@ -228,17 +228,18 @@ def _order(study: Study, style: _Style) -> Iterator[str]:
 
 def _layouts(analyses: Sequence[Analysis]) -> Iterator[str]:
     """How the files of the arms lay in memory."""
-    kept = [each for each in analyses if each.between]
-    if kept:
-        where = "" if len(kept) == len(analyses) else f" of {len(kept)} of {len(analyses)} comparisons"
-        yield (
-            f"The intervals of speeds{where} contain a deviation of {kept[0].between:.0%} between layouts of "
-            "files in the page cache, which was assumed, because the layouts were the same in all runs."
-        )
-    elif any(isinstance(record.layout, Layout) for each in analyses for record in each.pairs[0]):
+    if any(isinstance(record.layout, Layout) for each in analyses for record in each.pairs[0]):
         yield (
             "Before each run, the files that the arms execute were evicted from the page cache and read "
             "again in order, so that the layouts of both arms in memory were new in each run."
+        )
+    kept = [each for each in analyses if each.between]
+    if kept:
+        where = "" if len(kept) == len(analyses) else f" of {len(kept)} of {len(analyses)} comparisons"
+        most = layouts.text(max(each.between for each in kept))
+        yield (
+            f"The intervals of speeds{where} contain {'at most ' if len(kept) > 1 else ''}{most}, which was "
+            "assumed for the files whose layouts were the same in all runs."
         )
 
 

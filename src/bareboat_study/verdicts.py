@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from bareboat_study import layouts
 from bareboat_study.statistics import LEAST_RUNS, Comparison, Verdict
 
 if TYPE_CHECKING:
@@ -97,10 +98,7 @@ def _more(found: Comparison, between: float) -> str:
     if found.runs < LEAST_RUNS:
         return f"{found.runs} runs are too few to decide; use at least {LEAST_RUNS}, better 10"
     if between:
-        return (
-            f"the interval contains a deviation of {between:.0%} between layouts of files in the page cache, "
-            "which more repeats do not reduce"
-        )
+        return f"the interval contains {layouts.text(between)}, which more repeats do not reduce"
     if found.enough_runs is None:
         return "no reasonable number of repeats would be enough at this margin"
     return f"if the arms do not differ, a new study of {found.enough_runs} runs decides with a power of 80 %"

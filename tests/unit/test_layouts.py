@@ -54,10 +54,10 @@ def test_a_kept_layout_is_named_in_verdict_notes_and_method() -> None:
     records = make_records(study, ratio=0.985)
     old = analysis.analyse(study, kept(records))
     assert old.verdict is Verdict.UNDECIDED
-    assert "a deviation of 1% between layouts" in old.sentence
+    assert "a deviation of 1 % between layouts" in old.sentence
     assert "a new study of" not in old.sentence
     assert any("not recorded. So every interval" in note for note in old.notes)
-    assert "deviation of 1% between layouts" in method.of_pair(study, old)
+    assert "deviation of 1 % between layouts" in method.of_pair(study, old)
     redrawn = analysis.analyse(study, records)
     assert redrawn.verdict in (Verdict.EQUIVALENT, Verdict.DIFFERENT)
     assert any(note.startswith("Before each run, the files") for note in redrawn.notes)
@@ -72,8 +72,11 @@ def test_pages_that_others_have_mapped_keep_a_layout() -> None:
         for record in make_records(study)
     ]
     found = analysis.analyse(study, records)
-    assert found.between == layouts.DEVIATION
-    assert any("40% of the files of container cannot be evicted" in note for note in found.notes)
+    assert layouts.kept_shares(found.pairs) == pytest.approx((0, 200 / 496))
+    assert found.between == pytest.approx(layouts.DEVIATION * math.sqrt(100 / 496))
+    (note,) = (each for each in found.notes if "40% of container. So every interval" in each)
+    assert "0% of bare metal" in note
+    assert "contain a deviation of 0.45 % between layouts" in method.of_pair(study, found)
 
 
 def test_arms_that_execute_the_same_files_have_no_layout_of_their_own() -> None:
@@ -116,7 +119,7 @@ def test_a_replayed_study_counts_the_deviation_between_studies() -> None:
     second = make_locked_study(noise=0.0005, shift=0.005)
     _, found = comparison.of_studies(first, second)
     assert found.equal is not False
-    old = msgspec.structs.replace(second, has_new_layouts=UNSET)
+    old = msgspec.structs.replace(second, layout_deviation=UNSET)
     _, wide = comparison.of_studies(first, old)
     assert wide.text != found.text
 
@@ -137,10 +140,9 @@ def test_the_order_of_reads_is_balanced() -> None:
     assert all(sorted(pair) == [(0, 1), (1, 0)] for pair in zip(orders[::2], orders[1::2], strict=True))
 
 
-def test_a_lock_records_that_layouts_were_new() -> None:
-    assert layouts.recorded(0.0) is True
-    assert layouts.of_lock(True) == 0
-    assert layouts.of_lock(layouts.recorded(0.01)) == layouts.DEVIATION
+def test_a_lock_records_the_deviation() -> None:
+    assert layouts.of_lock(UNSET) == layouts.DEVIATION
+    assert [layouts.of_lock(each) for each in (-1.0, 0.0, 0.004, 5.0)] == [0, 0, 0.004, layouts.DEVIATION]
 
 
 # --------------------------------------------------------------------------------------------------

@@ -184,7 +184,7 @@ def of_studies(first: LockedStudy, second: LockedStudy) -> list[Compared]:
             _effects(
                 f"{own.name}: contender / baseline", own.effects, other.effects,
                 margin=first.margin, confidence=first.confidence, judged=own.primary,
-                between=between_studies(*(of_lock(each.has_new_layouts) for each in (first, second))),
+                between=between_studies(*(of_lock(each.layout_deviation) for each in (first, second))),
             )
         )  # fmt: skip
     return found

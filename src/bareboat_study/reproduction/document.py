@@ -143,8 +143,8 @@ class Samples(Struct, frozen=True, kw_only=True):
 
 
 class LockedStudy(Struct, frozen=True, kw_only=True):
-    """The verdict of a study. `samples_digest`: of all of its records. `has_new_layouts`: no layout of
-    files in the page cache was kept for the whole study; unset: some were, or it is not recorded."""
+    """The verdict of a study. `samples_digest`: of all of its records. `layout_deviation`: that
+    between layouts of files in the page cache that no run shows; unset: not recorded."""
 
     arms: tuple[str, ...]
     sentence: str
@@ -153,7 +153,7 @@ class LockedStudy(Struct, frozen=True, kw_only=True):
     confidence: float
     samples_digest: str
     samples: tuple[Samples, ...] = ()
-    has_new_layouts: bool | UnsetType = UNSET
+    layout_deviation: float | UnsetType = UNSET
 
 
 class Cell(Struct, frozen=True, kw_only=True):
@@ -181,8 +181,8 @@ class Values(Struct, frozen=True, kw_only=True):
 
 class PairResult(Struct, frozen=True, kw_only=True):
     """Two arms at a point, by their numbers. Without metrics they were not compared, for the `reason`.
-    `verdict`: of the primary metric, corrected for the number of comparisons. `has_new_layouts`: as that of a
-    `LockedStudy`."""
+    `verdict`: of the primary metric, corrected for the number of comparisons. `layout_deviation`: as that of
+    a `LockedStudy`."""
 
     contrast: int
     point: int
@@ -190,7 +190,7 @@ class PairResult(Struct, frozen=True, kw_only=True):
     reason: str = ""
     has_diverged: bool = False
     metrics: tuple[Values, ...] = ()
-    has_new_layouts: bool | UnsetType = UNSET
+    layout_deviation: float | UnsetType = UNSET
 
     @property
     def primary(self) -> Values | None:

@@ -22,7 +22,7 @@ from bareboat_base.errors import StoreError, UsageError
 from bareboat_base.files import untrusted
 from bareboat_base.printable import one_line
 from bareboat_images.store import Store
-from bareboat_study import layouts, matching
+from bareboat_study import matching
 from bareboat_study.reproduction import data, images, machines, secrets
 from bareboat_study.reproduction.document import (
     MOST_BYTES,
@@ -179,7 +179,7 @@ class Maker:
                     margin=judged.comparison.margin,
                     confidence=judged.comparison.confidence,
                     samples_digest=codec.digest(records),
-                    has_new_layouts=layouts.recorded(judged.between),
+                    layout_deviation=judged.between,
                     samples=tuple(
                         Samples(
                             name=each.name,

@@ -85,7 +85,7 @@ def _ratios(first: LockedMatrix, second: LockedMatrix) -> Iterator[Compared]:
     found = results(first), results(second)
     sides = [
         [
-            (place, effects(pair.primary, between=layouts.of_lock(pair.has_new_layouts)))
+            (place, effects(pair.primary, between=layouts.of_lock(pair.layout_deviation)))
             for place, pair in each.items()
             if pair.primary is not None and not pair.has_diverged
         ]

@@ -14,7 +14,6 @@ from bareboat_base import codec
 from bareboat_base.errors import UsageError
 from bareboat_base.printable import counted, one_line
 from bareboat_images.store import Store
-from bareboat_study import layouts
 from bareboat_study.reproduction import images
 from bareboat_study.reproduction.document import Cell, Failed, LockedMatrix, PairResult, Values
 
@@ -121,7 +120,7 @@ def _pair(number: int, found: PointFinding) -> PairResult:
         point=found.point,
         verdict=analysed.verdict.value,
         has_diverged=bool(analysed.diverged),
-        has_new_layouts=layouts.recorded(analysed.between),
+        layout_deviation=analysed.between,
         metrics=tuple(
             Values(
                 name=each.name,

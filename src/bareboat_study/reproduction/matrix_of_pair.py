@@ -35,7 +35,7 @@ def as_matrix(lock: Lock, study: LockedStudy) -> Lock:
         point=0,
         verdict=study.verdict,
         has_diverged=study.verdict == Verdict.DIVERGED,
-        has_new_layouts=study.has_new_layouts,
+        layout_deviation=study.layout_deviation,
         metrics=tuple(
             Values(
                 name=each.name,
