@@ -330,7 +330,8 @@ def test_studies_are_compared_by_interval_and_equivalence_test() -> None:
     assert study_result(0.0, 0.004, runs=1) is None
 
 
-def test_the_interval_is_welchs() -> None:
+def test_the_interval_is_welchs_without_a_deviation_between_studies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bareboat_study.change.BETWEEN_STUDIES", 0.0)
     stats = pytest.importorskip("scipy.stats")
     first, second = make_locked_study(noise=0.01), make_locked_study(shift=0.003, noise=0.02, runs=14)
     text = of_studies(first, second)[-1].text
