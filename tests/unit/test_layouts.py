@@ -112,13 +112,13 @@ def test_changes_between_studies_count_layouts_that_were_kept() -> None:
 
 
 def test_a_replayed_study_counts_the_deviation_between_studies() -> None:
-    """A difference of 0.5 % is not called one between two studies, which differ by as much themselves."""
+    """Two ratios that differ by 1.3 % are not proven equal within 2 % by the noise of their runs."""
     from locked import make_locked_study
 
     first = make_locked_study(noise=0.0005)
-    second = make_locked_study(noise=0.0005, shift=0.005)
+    second = make_locked_study(noise=0.0005, shift=0.013)
     _, found = comparison.of_studies(first, second)
-    assert found.equal is not False
+    assert found.equal is None
     old = msgspec.structs.replace(second, layout_deviation=UNSET)
     _, wide = comparison.of_studies(first, old)
     assert wide.text != found.text
