@@ -97,16 +97,15 @@ def test_a_page_is_the_report_of_the_study_and_not_of_its_points(
         assert capsys.readouterr().err.strip().partition(" write")[0] == said
 
 
-def test_a_tracker_gets_the_runs_of_every_point(store: Store, tmp_path, monkeypatch, capsys) -> None:
-    from bareboat_study import report_tracking
+def test_tensorboard_gets_the_runs_of_every_point(store: Store, tmp_path, monkeypatch, capsys) -> None:
+    from bareboat_study import tensorboard
 
     written = []
-    monkeypatch.setattr(report_tracking, "check", lambda _tracker: None)
-    monkeypatch.setattr(report_tracking, "write", lambda _tracker, runs, _folder: written.extend(runs))
+    monkeypatch.setattr(tensorboard, "check", lambda: None)
+    monkeypatch.setattr(tensorboard, "write", lambda runs, _folder: written.extend(runs))
     keep_study(store, FIRST)
     assert main(["report", FIRST.id, "--tensorboard", str(tmp_path / "board")]) == 0
     assert len(written) == 3 * 2 * 7
-    assert written[-1].group == FIRST.id
     assert written[-1].parameters == {"model": "vgg16", "batch": "64", "arm": "sif", "run": "6"}
     assert "42 runs" in capsys.readouterr().err
 
