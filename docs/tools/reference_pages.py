@@ -77,15 +77,15 @@ def _keys_page() -> str:
         " them. [The job file](../job-file.md) explains the keys; sizes and times"
         " [may have units](../job-file.md#sizes-and-times).",
         "",
-        "| key | type and allowed values | default | meaning |",
-        "|---|---|---|---|",
     ]
-    for key in reference.job_keys():
-        meaning = meanings.get(key.name, "")
-        allowed = key.allowed.removeprefix("a whole number ").removeprefix("a number, ")
-        kind = _cell(", ".join(filter(None, (key.kind, allowed.removeprefix("a number ")))))
-        lines.append(f"| {_code(key.name)} | {kind} | {key.default} | {meaning} |")
-    return "\n".join([*lines, ""])
+    for table, keys in itertools.groupby(reference.job_keys(), lambda key: key.name.rpartition(".")[0]):
+        lines += [f"## [{table}]" if table else "## Without a table", ""]
+        for key in keys:
+            allowed = key.allowed.removeprefix("a whole number ").removeprefix("a number, ")
+            kind = ", ".join(filter(None, (key.kind, allowed.removeprefix("a number "))))
+            lines += [f"### {_code(key.name)}", "", f"{kind}; default: {key.default}", ""]
+            lines += [meanings.get(key.name, ""), ""]
+    return "\n".join(lines)
 
 
 def key_meanings(page: str) -> dict[str, str]:
