@@ -109,11 +109,11 @@ def job_of(
         )
     points = _sweep(file)
     workdir = _workdir(file, folder)
-    if workdir is not None and not os.path.isdir(workdir):
+    if workdir is not None and (fault := _workdir_fault(workdir)) is not None:
         raise UsageError(
-            f"the working directory {workdir} does not exist",
+            f"the working directory {workdir} {fault[0]}",
             context=file.at("workdir") if "workdir" in values else file.name,
-            remedy=f"mkdir -p {shlex.quote(workdir)}, or correct workdir",
+            remedy=f"{fault[1]}, or correct workdir",
         )
     try:
         command = words_of(values["command"], file, "command") if "command" in values else ()
@@ -353,6 +353,16 @@ def _resolved(folder: Path, path: str) -> str:
 def _program(folder: Path, name: str) -> str:
     """A program given as a path is relative to the job file; a bare name is looked up on PATH later."""
     return _resolved(folder, name) if "/" in name else name
+
+
+def _workdir_fault(path: str) -> tuple[str, str] | None:
+    """Why a command cannot run in a directory, as the end of a sentence, and the remedy; None: it can."""
+    quoted = shlex.quote(path)
+    if os.path.isdir(path):
+        return None if os.access(path, os.X_OK) else ("cannot be entered", f"chmod u+rx {quoted}")
+    if os.path.exists(path):
+        return "is a file", f"ls -l {quoted}"
+    return "does not exist", f"mkdir -p {quoted}"
 
 
 def _node_scratch(path: str) -> str | UnsetType:

@@ -690,3 +690,17 @@ def test_the_job_file_of_the_working_directory_is_taken(bareboat: Bareboat) -> N
     said = bareboat("plan")
     refused(said, "is not taken unless it is named")
     assert "try: bareboat plan job.toml" in said.err
+
+
+def test_no_engine_is_blamed_for_the_umask_or_an_empty_path(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mask = os.umask(0o777)
+    try:
+        assert main(["doctor"]) == 2
+    finally:
+        os.umask(mask)
+    assert "the umask 0777 takes new files away from you" in capsys.readouterr().err
+    monkeypatch.setenv("PATH", "")
+    assert main(["plan", "--", "/bin/true"]) == 2
+    assert "PATH is empty" in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -632,3 +633,16 @@ def test_no_command_after_the_dashes_is_refused(folder: Path, command: list[str]
 def test_a_command_whose_script_is_missing_is_refused(folder: Path) -> None:
     with pytest.raises(UsageError, match=r"gone.py not found"):
         job_of_command(["python", "gone.py"], settings(folder), workdir=str(folder))
+
+
+def test_a_working_directory_that_is_none_is_called_what_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "shut").mkdir()
+    real = os.access
+    # Root may enter every directory.
+    monkeypatch.setattr(os, "access", lambda path, mode: "shut" not in str(path) and real(path, mode))
+    for name, fault in (("file", "is a file"), ("shut", "cannot be entered"), ("none", "does not exist")):
+        with pytest.raises(UsageError, match=f"the working directory {tmp_path}/{name} {fault}"):
+            read(tmp_path, f'command = ["true"]\nworkdir = "{tmp_path}/{name}"\n')

@@ -80,6 +80,7 @@ def main(argv: list[str]) -> int:
     store = None
     try:
         options = _parse(argv)
+        _check_surroundings()
         console.set_quiet(options.quiet)
         if options.verbose:
             logging.getLogger("bareboat").setLevel(logging.DEBUG)
@@ -136,6 +137,20 @@ def main(argv: list[str]) -> int:
             )
         )
         return 70
+
+
+def _check_surroundings() -> None:
+    """Raise UsageError for what would make every engine fail, and is no fault of an engine."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    if mask & 0o700:
+        raise UsageError(
+            f"the umask {mask:04o} takes new files away from you, too", remedy="umask 0022   # or 0077"
+        )
+    if os.environ.get("PATH") == "":
+        raise UsageError(
+            "PATH is empty: no program of this machine can be found", remedy="export PATH=/usr/bin:/bin"
+        )
 
 
 def entry() -> None:
