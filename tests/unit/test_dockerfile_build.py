@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import stat
 import struct
 import tarfile
+import time
 from io import BytesIO
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -16,7 +19,7 @@ from hypothesis import strategies as st
 
 from bareboat_base.errors import ImageError
 from bareboat_base.seccomp import program
-from bareboat_images.builder import checks, config, copying, layer, sandbox
+from bareboat_images.builder import checks, config, copying, downloads, layer, sandbox
 from bareboat_images.builder.copying import mode_change
 from bareboat_images.builder.places import PlaceError, find_user, locate
 from bareboat_images.builder.sandbox import Bind, Sandbox
@@ -273,3 +276,18 @@ def test_a_volume_without_a_path_is_refused() -> None:
     with pytest.raises(RecipeError, match="volume's path is empty") as caught:
         config.applied(config.scratch(), stage.steps[0], ("/a", ""), {})
     assert caught.value.line == 2
+
+
+def test_a_silent_server_does_not_delay_the_end_of_a_stopped_build(tmp_path: Path) -> None:
+    class Stopped(Exception):
+        pass
+
+    def stopped() -> None:
+        if time.monotonic() > began + 0.5:
+            raise Stopped
+
+    work = SimpleNamespace(check_stopped=stopped, reporter=SimpleNamespace(bytes=lambda *_: None))
+    began = time.monotonic()
+    with socket.create_server(("127.0.0.1", 0)) as server, pytest.raises(Stopped):
+        downloads._fetch(work, f"http://127.0.0.1:{server.getsockname()[1]}/x", tmp_path / "x")  # type: ignore[arg-type]
+    assert time.monotonic() - began < 10

@@ -9,6 +9,7 @@ import os
 import posixpath
 import shutil
 import ssl
+import threading
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -23,6 +24,8 @@ from bareboat_images.builder.work import Work
 from bareboat_images.recipe.instructions import Instruction
 
 _CHUNK = 1 << 20
+#: Interval of checks whether the build was stopped.
+_LOOK_S = 0.1
 _LARGEST_DOWNLOAD = 64 << 30
 _TIMEOUT_S = 60.0
 _GIT_S = 3600.0
@@ -69,6 +72,27 @@ def _digest(path: Path, like: str) -> str:
 
 
 def _fetch(work: Work, url: str, path: Path) -> None:
+    """Download in a thread of its own, which is left alone when the build is stopped: a server that sends
+    nothing must not delay the answer to Ctrl-C."""
+    ended: list[BaseException | None] = []
+
+    def receive() -> None:
+        try:
+            _receive(work, url, path)
+            ended.append(None)
+        except BaseException as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=receive, daemon=True, name="download")
+    thread.start()
+    while thread.is_alive():
+        thread.join(_LOOK_S)
+        work.check_stopped()
+    if ended[0] is not None:
+        raise ended[0]
+
+
+def _receive(work: Work, url: str, path: Path) -> None:
     done = 0
     try:
         request = urllib.request.Request(url, headers={"User-Agent": "bareboat"})
