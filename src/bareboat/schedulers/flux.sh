@@ -16,6 +16,9 @@ again() { # $@: the script's own arguments; a point of a sweep is a job of its o
   flux --parent batch --output="${BAREBOAT_CONTROL%/*}/scheduler.log" "$script" "$@"
 }
 
+# Flux starts a job that has lost a node no second time. If it is not the first one, the script goes on.
+find_lost() { flux hostlist --expand --delimiter='\n' --minus instance avail | grep . > "$BAREBOAT_CONTROL/lost"; }
+
 on_host() { # $1: the node; the rest is the command
   local rank
   rank=$(flux hostlist --find="$1" instance) || return 1

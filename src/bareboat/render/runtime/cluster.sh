@@ -46,6 +46,7 @@ main() {
 }
 
 run_first() { # $@: the script's arguments
+  script_arguments=("$@")
   if [ "$rung" -eq 1 ]; then
     begin_job
   else
@@ -154,7 +155,12 @@ stop() { # $1: exit code
     kill -0 "$!" 2> /dev/null || break
     sleep 0.1
   done
-  finish "$1"
+  code=$1
+  if declare -F find_lost > /dev/null; then # the scheduler ends the job because of it
+    report_lost
+    ! has requeue || requeue "${script_arguments[@]}"
+  fi
+  finish "$code"
 }
 
 pass_signals_on() {
@@ -222,6 +228,7 @@ end_losses() {
 
 report_lost() { # where the scheduler's snippet saw it; the other ranks' exit codes follow from it
   local lost
+  [ "$code" -eq 0 ] || [ "$BAREBOAT_NODES" -eq 1 ] || ! declare -F find_lost > /dev/null || find_lost
   [ -s "$BAREBOAT_CONTROL/lost" ] || return 0
   mapfile -t lost < "$BAREBOAT_CONTROL/lost"
   printf 'bareboat: a node was lost: %s\n' "${lost[*]}" >&2
