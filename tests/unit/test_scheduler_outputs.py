@@ -303,6 +303,12 @@ def test_the_reason_of_flux_does_not_change_with_each_query(state: str, info: st
     assert entry.reason == reason
 
 
+def test_the_loss_of_the_first_node_of_a_flux_job() -> None:
+    line = "ƒ5hsApJ3|INACTIVE|FAILED|c[1-2]|c[1-2]|True|exec|0|node failure on c1 (rank 1)|x|137|35072\n"
+    (entry,) = entries(Flux(), line).values()
+    assert (entry.state, entry.reason) == (JobState.NODE_FAIL, "node failure on c1 (rank 1)")
+
+
 def test_a_separator_in_the_note_of_flux() -> None:
     line = "ƒ1|INACTIVE|FAILED|c1|c1|True|exec|0|a|b|Exit 1|1|256\n"
     (entry,) = entries(Flux(), line).values()

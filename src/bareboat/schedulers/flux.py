@@ -234,6 +234,8 @@ def _state(job: dict[str, str]) -> JobState:
             return JobState.PENDING
         case "INACTIVE":
             by_exception = _ENDED_BY.get(job["exception.type"])
+            if job["exception.note"].startswith("node failure on "):  # of the first node: type exec
+                by_exception = JobState.NODE_FAIL
             return by_exception or _RESULTS.get(job["result"], JobState.UNKNOWN)
         case _:
             return JobState.UNKNOWN

@@ -16,8 +16,12 @@ again() { # $@: the script's own arguments; a point of a sweep is a job of its o
   flux --parent batch --output="${BAREBOAT_CONTROL%/*}/scheduler.log" "$script" "$@"
 }
 
-# Flux starts a job that has lost a node no second time. If it is not the first one, the script goes on.
-find_lost() { flux hostlist --expand --delimiter='\n' --minus instance avail | grep . > "$BAREBOAT_CONTROL/lost"; }
+# Flux starts a job that has lost a node no second time. If it is not the first one, the job runs on. The nodes of
+# a job that is cancelled, or at its time limit, leave one after another, and it is no longer in the state RUN.
+find_lost() {
+  [ "$(flux --parent jobs --no-header --format='{state}' "$BAREBOAT_JOB" 2> /dev/null)" = RUN ] || return 0
+  flux hostlist --expand --delimiter='\n' --minus instance avail | grep . > "$BAREBOAT_CONTROL/lost"
+}
 
 on_host() { # $1: the node; the rest is the command
   local rank
