@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
 from bareboat.runs import allocation
 from bareboat.schedulers.flux import Flux
 
@@ -35,3 +41,14 @@ def test_hosts_that_a_command_prints_are_counted() -> None:
     assert allocation._count_hosts(("printf", "c1\\nc2\\nc2\\n")) == 2
     assert allocation._count_hosts(("false",)) == 1
     assert allocation._count_hosts("") == 1
+
+
+@pytest.mark.parametrize(("state", "lost"), [("RUN", "c2\n"), ("CLEANUP", ""), ("", "")])
+def test_nodes_that_leave_a_cancelled_job_are_not_lost(state: str, lost: str, tmp_path: Path) -> None:
+    flux = f'flux() {{ case "$*" in *" jobs "*) echo "{state}" ;; hostlist*avail) echo c2 ;; esac; }}\n'
+    subprocess.run(
+        ["bash", "-c", f"{flux}{Flux().snippet()}\nfind_lost"], check=True, timeout=20,
+        env={"PATH": os.environ["PATH"], "BAREBOAT_JOB": "ƒ1", "BAREBOAT_CONTROL": str(tmp_path)},
+    )  # fmt: skip
+    file = tmp_path / "lost"
+    assert (file.read_text() if file.exists() else "") == lost

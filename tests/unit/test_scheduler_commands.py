@@ -229,7 +229,8 @@ def started(scheduler: Scheduler, tmp_path: Path, tools: Sequence[str], **variab
         + scheduler.snippet()
         + '\nfeatures=" "\n! declare -F begin_scheduler > /dev/null || begin_scheduler\n'
         "mapfile -t hosts < <(hosts)\nhosts=(c1 c2)\n"
-        'on_each_node "$script" --node RUN CONTROL\nagain RUN > /dev/null\n'
+        'on_each_node "$script" --node RUN CONTROL\nagain RUN > /dev/null\non_host c2 true\n'
+        "! declare -F find_lost > /dev/null || find_lost\n"
     )
     environment = {
         "PATH": f"{bin_dir}:/usr/bin:/bin", "LOG": str(log), "BAREBOAT_NODES": "2", "BAREBOAT_JOB": "17",

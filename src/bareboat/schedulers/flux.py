@@ -59,7 +59,7 @@ class Flux(Scheduler):
     TITLE = "Flux"
     SIGNALS_BY_FILE = True
     MORE_MEMORY = ("topology.nodes", "more nodes under [topology]: Flux gives memory with them")
-    UNTESTED = "no test runs a real Flux; the output of flux-core 0.88 is parsed in tests"
+    UNTESTED = "no test runs a real Flux; driven by hand on flux-core 0.88, whose output is parsed in tests"
     JOB_ID = '"${FLUX_ENCLOSING_ID:-${FLUX_JOB_ID:-$$}}"'
     JOB_ID_FORM = r"([ƒf][1-9A-HJ-NP-Za-km-z]{1,20}|\d{1,20})"
     JOB_VARIABLE = "FLUX_JOB_ID"

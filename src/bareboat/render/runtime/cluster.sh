@@ -228,7 +228,7 @@ end_losses() {
 
 report_lost() { # where the scheduler's snippet saw it; the other ranks' exit codes follow from it
   local lost
-  [ "$code" -eq 0 ] || [ "$BAREBOAT_NODES" -eq 1 ] || ! declare -F find_lost > /dev/null || find_lost
+  if declare -F find_lost > /dev/null && [ "$BAREBOAT_NODES" -gt 1 ] && [ "$code" -ne 0 ]; then find_lost; fi
   [ -s "$BAREBOAT_CONTROL/lost" ] || return 0
   mapfile -t lost < "$BAREBOAT_CONTROL/lost"
   printf 'bareboat: a node was lost: %s\n' "${lost[*]}" >&2
