@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+from pathlib import Path
+
 import pytest
 from builders import make_job, make_site
 
@@ -47,3 +51,21 @@ def test_slots_are_ranks() -> None:
 def test_what_it_does_not_have_is_refused(table: dict[str, object]) -> None:
     site = make_site(schedulers=(SchedulerFacts(name="flux", version="0.60"),))
     assert flux.objection(make_job(scheduling=Scheduling(**table)), site) is not None  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("code", "signals"), [(0, None), (6, "TERM\n")])
+def test_only_a_part_that_fails_ends_the_others(code: int, signals: str | None, tmp_path: Path) -> None:
+    """By default, Flux ends a job when its parts end more than some seconds apart."""
+    (tmp_path / "job.sh").write_text(f"exit {code}\n")
+    fake = (
+        'flux() { [[ " $* " == *" -o exit-timeout=none "* ]] || exit 99; '
+        'while [ "$1" != bash ]; do shift; done; "$@"; }'
+    )
+    done = subprocess.run(
+        ["bash", "-c", f"set -u\n{fake}\n{Flux().snippet()}\non_each_node {tmp_path}/job.sh --node RUN"],
+        env={"PATH": os.environ["PATH"], "BAREBOAT_NODES": "2", "BAREBOAT_CONTROL": str(tmp_path)},
+        timeout=20, check=False,
+    )  # fmt: skip
+    assert done.returncode == code
+    file = tmp_path / "signals"
+    assert (file.read_text() if file.exists() else None) == signals

@@ -1,14 +1,18 @@
-# shellcheck shell=bash disable=SC2034,SC2154
+# shellcheck shell=bash disable=SC2016,SC2034,SC2154
 # Flux: the nodes, a command on each, and requeueing.
 # Expects: $BAREBOAT_NODES, $BAREBOAT_CONTROL, $script.
 
 hosts() { flux hostlist --expand --delimiter='\n' local; }
 
+# By itself, Flux ends a job whose parts end some seconds apart, and kills the other parts of one that fails. So a
+# part that fails sends the others SIGTERM ($0: the file with signals).
+flux_part='trap : TERM INT HUP; "$@" || { status=$?; echo TERM >> "$0"; exit "$status"; }'
+
 on_each_node() {
   local script=$1 how=$2
   shift 2
-  flux run --nodes="$BAREBOAT_NODES" --ntasks="$BAREBOAT_NODES" --exclusive --quiet -o exit-timeout=5s \
-    bash "$script" "$how" FLUX_TASK_RANK "$@"
+  flux run --nodes="$BAREBOAT_NODES" --ntasks="$BAREBOAT_NODES" --exclusive --quiet -o exit-timeout=none \
+    bash -c "$flux_part" "$BAREBOAT_CONTROL/signals" bash "$script" "$how" FLUX_TASK_RANK "$@"
 }
 
 # The job is a Flux of its own, which ends with it: its parent queues the job again.
