@@ -223,7 +223,7 @@ def _answer_a_node(content: bytes, *, proved: bool) -> None:
         ):
             # One call, which is not made again.
             with mock.patch.object(relay, "_PATIENCE_S", -1.0):
-                code = relay._obey(Namespace(node=1, master=_HOST, port=_PORT), SECRET)
+                code = relay._obey(Namespace(node=1, master=_HOST, port=_PORT), SECRET, "/")
             if code not in (0, 1):
                 raise Finding(f"a node ends with {code}")
         if started and not proved:

@@ -57,7 +57,7 @@ class Nodes:
                 **os.environ, "NODE": f"c{node + 1}", "PATIENCE": str(patience), "BAREBOAT_RUN": "a-run",
                 "BAREBOAT_SECRET": secret,
             },
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         self.started.append(process)
         return process
@@ -103,6 +103,16 @@ def test_the_launchers_ssh_runs_a_command_on_the_other_node(nodes: Nodes) -> Non
     lead = nodes.start(0, 2, *start, "sh", "-c", "echo job; exit 7", launcher=len(start))
     other = nodes.start(1, 2, "-")
     assert said(lead)[:2] == (7, "c1:2,c2:2 c1,c2\njob\n")
+    assert said(other)[:2] == (0, "daemon on c2\n")
+
+
+def test_a_daemon_does_not_read_the_profile_of_the_working_directory(nodes: Nodes) -> None:
+    """OpenMPI's line for its "ssh" does, where the user's shell is sh."""
+    (nodes.folder / ".profile").write_text("NODE=profile\n")
+    start = mpirun("( test ! -r ./.profile || . ./.profile; echo daemon on $NODE )")
+    lead = nodes.start(0, 2, *start, "sh", "-c", "echo job", launcher=len(start))
+    other = nodes.start(1, 2, "-")
+    assert said(lead)[0] == 0
     assert said(other)[:2] == (0, "daemon on c2\n")
 
 

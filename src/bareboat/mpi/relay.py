@@ -148,12 +148,12 @@ def _follow(options: "Any") -> int:
     try:
         # ORTE's daemons require the "ssh" too, although they never use it.
         _write_agent(folder)
-        return _obey(options, secret)
+        return _obey(options, secret, folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _obey(options: "Any", secret: bytes) -> int:
+def _obey(options: "Any", secret: bytes, folder: str) -> int:
     hello = {"node": options.node, "host": socket.gethostname()}
     line = join(secret, options.master, options.port, _PATIENCE_S, hello)
     children: dict[int, subprocess.Popen[bytes]] = {}
@@ -165,9 +165,11 @@ def _obey(options: "Any", secret: bytes) -> int:
             return 0 if message is not None else 1
         if "start" in message:
             number = message["start"]
-            # Like sshd: the words are one line for a shell.
+            # Like sshd: the words are one line for a shell. OpenMPI's line reads ./.profile: with that of the
+            # home the ranks would have another PATH than those of the first node.
             child = subprocess.Popen(
                 ["/bin/sh", "-c", " ".join(message.get("words", []))],
+                cwd=folder,
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
                 env=_unmarked(),
