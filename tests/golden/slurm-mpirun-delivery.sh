@@ -7,7 +7,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher mpirun, scheduler slurm
-# Written by Bareboat 0.1.0, plan sha256:f3dbac840c6b. It needs bash, but no Bareboat.
+# Written by Bareboat 0.1.0, plan sha256:e352961309d0. It needs bash, but no Bareboat.
 set -u
 unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 
@@ -50,7 +50,7 @@ program() { # starts the ranks
 seal_environment() {
   seal --setenv BAREBOAT_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
     --setenv HOME /home/ada --setenv LANG C.UTF-8 --setenv LOGNAME ada \
-    --setenv OMPI_MCA_btl_vader_single_copy_mechanism none --setenv OMPI_MCA_schizo '^orte' \
+    --setenv OMPI_MCA_btl_vader_single_copy_mechanism none --setenv OMPI_MCA_schizo '^orte,slurm' \
     --setenv OMP_NUM_THREADS 1 --setenv PATH /env/bin:/usr/bin --setenv PMIX_MCA_gds hash \
     --setenv PMIX_MCA_psec native --setenv PYTHONNOUSERSITE 1 --setenv TZ Europe/Rome --setenv USER ada
 }

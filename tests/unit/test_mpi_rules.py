@@ -100,7 +100,7 @@ def test_openmpi_5_starts_an_older_library_when_that_is_told_to_ask_pmix(library
     for in_slurm in (False, True):
         verdict = judge(launcher(WHEEL_5, in_slurm=in_slurm), library, HERE)
         assert verdict.works
-        assert variables(verdict)["OMPI_MCA_schizo"] == "^orte"
+        assert variables(verdict)["OMPI_MCA_schizo"] == "^orte,slurm"
 
 
 def test_an_old_bundled_pmix_is_told_what_every_server_has() -> None:

@@ -224,8 +224,8 @@ _NO_MUNGE = Setting(
 )
 _ASK_PMIX = Setting(
     name="OMPI_MCA_schizo",
-    value="^orte",
-    reason="else OpenMPI 4 takes ranks that ORTE did not start for singletons, without a word",
+    value="^orte,slurm",
+    reason="else OpenMPI 4 takes ranks that neither ORTE nor srun started for singletons, without a word",
 )
 _PLAIN_COLLECTIVES = Setting(
     name="OMPI_MCA_coll",
