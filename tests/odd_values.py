@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zlib
+
 ODD = {
     "ODD_BACKSLASH": "pa\\ss\\",
     "ODD_SINGLE": "a'b'c",
@@ -23,9 +25,11 @@ ODD = {
     "ODD_LONG": "x" * 100_000,
 }
 
-#: A program that writes, for each of them, its bytes in hexadecimal digits.
+#: A program that writes, for each of them, its bytes compressed and in hexadecimal digits: longer lines of
+#: several nodes would mix.
 SHOW = (
-    "import os, sys; sys.stdout.write(''.join(name.decode() + ' ' + value.hex() + chr(10) "
+    "import os, sys, zlib; "
+    "sys.stdout.write(''.join(name.decode() + ' ' + zlib.compress(value).hex() + chr(10) "
     "for name, value in sorted(os.environb.items()) if name.startswith(b'ODD_')))"
 )
 
@@ -34,4 +38,7 @@ def shown(output: str) -> dict[str, str]:
     """The values that `SHOW` printed; a rank's lines may begin with its number."""
     words = (line.split(" ") for line in output.splitlines() if "ODD_" in line)
     pairs = ([*line, ""][[word[:4] for word in line].index("ODD_") :] for line in words)
-    return {name: bytes.fromhex(digits).decode(errors="surrogateescape") for name, digits, *_ in pairs}
+    return {
+        name: zlib.decompress(bytes.fromhex(digits)).decode(errors="surrogateescape")
+        for name, digits, *_ in pairs
+    }
