@@ -86,7 +86,9 @@ class Desk:
         more = 'launcher = "ranks"'
         if self.scheduler == "gridengine":
             return self.job(name, command, ranks_per_node=1, cpus_per_rank=4, more=more)
-        more += "\n[scheduling]\nmem_per_node_bytes = 16_000_000_000"
+        # Torque's is that of the whole job, which Slurm's front end for it takes for a node's.
+        memory_bytes = 16_000_000_000 // (3 if self.scheduler == "pbs" else 1)
+        more += f"\n[scheduling]\nmem_per_node_bytes = {memory_bytes}"
         return self.job(name, command, ranks_per_node=1, cpus_per_rank=2, more=more)
 
     def submit(self, *arguments: str | Path) -> str:

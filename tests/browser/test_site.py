@@ -169,7 +169,7 @@ def test_the_recording_and_the_picture_are_shown(browser: Any, site: Path) -> No
     sizes = browser.execute_script(
         "return [...document.querySelectorAll('img.recording, img.report')].map(i => i.naturalWidth)"
     )
-    assert len(sizes) == 2
+    assert len(sizes) == 3  # the picture is there in light and dark
     assert all(size > 300 for size in sizes)
 
 

@@ -50,7 +50,13 @@ def result(desk: Desk) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def curve(slurm_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> list[float]:
-    """The losses of the same training by six ranks on one machine."""
+    return local_curve(slurm_cluster, tmp_path_factory, ranks=6)
+
+
+def local_curve(
+    slurm_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory, *, ranks: int
+) -> list[float]:
+    """The losses of the same training by as many ranks on one machine."""
     pytest.importorskip("torch")
     folder = slurm_cluster.home / tmp_path_factory.mktemp("local").name
     folder.mkdir()
@@ -62,7 +68,7 @@ def curve(slurm_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> l
         folder=folder,
     )
     shutil.copy(LAB / "training.py", folder)
-    job = desk.job("local", ["python", "training.py", "."], nodes=1, ranks_per_node=6)
+    job = desk.job("local", ["python", "training.py", "."], nodes=1, ranks_per_node=ranks)
     desk.bareboat("run", job)
     found = result(desk)
     assert found["shown"] == [4] * 240
@@ -126,19 +132,19 @@ def test_the_example_trains_on_three_nodes(desk: Desk) -> None:
 
 @pytest.mark.slow
 def test_a_killed_node_costs_no_sample_and_the_record_has_both_starts(
-    training: Desk, curve: list[float]
+    training: Desk, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     desk = training
-    job = desk.job("lost", ["python", "training.py", ".", "--wait-at", "10"], nodes=2, ranks_per_node=3)
+    job = desk.job("lost", ["python", "training.py", ".", "--wait-at", "10"], nodes=2, ranks_per_node=2)
     run = desk.submit(job)
-    desk.up.wait(lambda: desk.log(run).count("waits") == 6, "six ranks at the tenth step")
+    desk.up.wait(lambda: desk.log(run).count("waits") == 4, "four ranks at the tenth step")
     second = desk.status(run)["hosts"]
     desk.up.kill_node("c2" if "2" in second else "c1")
     log = desk.wait(run)
     found = result(desk)
     assert found["from"] == [0, 8] or found["from"][-1] == 8, log
     assert found["shown"] == [4] * 240
-    assert is_same(found["losses"], curve)
+    assert is_same(found["losses"], local_curve(desk.up, tmp_path_factory, ranks=4))
     record = desk.record(run)
     assert (record["exit_code"], len(record["starts"])) == (0, 2)
     assert len(list((desk.store / "runs" / run).glob("record*.json"))) == 1
@@ -223,7 +229,8 @@ def test_the_job_outlives_who_waits_for_it(small: Desk) -> None:
 
 @pytest.mark.parametrize("engine", ["bubblewrap", "apptainer", "native"])
 def test_attach_opens_a_shell_in_the_job_s_container(small: Desk, engine: str) -> None:
-    """With its image, mounts, variables and secrets, which no file has, and the terminal's TERM."""
+    """With its image, mounts, variables and secrets, and the terminal's TERM. Only a private file has the
+    secrets, for another start of the job."""
     mounts = "" if engine == "native" else 'mounts = ["/etc/hostname:/etc/where"]'
     more = f'engine = "{engine}"\nenvironment_from = ["API_TOKEN"]\n{mounts}\n'
     more += '[environment]\nCOLOUR = "dark green"\n'
@@ -245,9 +252,14 @@ def test_attach_opens_a_shell_in_the_job_s_container(small: Desk, engine: str) -
     assert line in attach.stdout, attach.stdout
     assert (engine == "native") == ("No such file" in attach.stdout), attach.stdout
     folder = small.store / "runs" / run
-    assert b"s3cret" not in b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
+    private = folder / "control" / "environment"
+    assert [path for path in folder.rglob("*") if path.is_file() and b"s3cret" in path.read_bytes()] == [
+        private
+    ]
+    assert private.stat().st_mode & 0o777 == 0o600
     small.bareboat("cancel", run)
     small.wait(run, code=143)
+    assert not private.exists()
 
 
 def test_run_uses_the_nodes_of_the_job_that_it_is_called_in(small: Desk) -> None:

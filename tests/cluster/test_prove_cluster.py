@@ -155,7 +155,7 @@ def test_a_node_killed_in_the_middle_costs_no_run_and_doubles_none(desk: Desk) -
 
 @pytest.mark.parametrize("desk", ["slurm"], indirect=True)
 def test_whoever_follows_the_study_may_be_killed_and_the_job_cancelled(desk: Desk) -> None:
-    file = study_file(desk, seconds=0.4, nodes=1, repeats=6)
+    file = study_file(desk, seconds=1.5, nodes=1, repeats=6)
     following = desk.start("prove", "--scheduler", "slurm", file)
     desk.up.wait(lambda: (desk.store / "runs").exists() and complete_of_any(desk) >= 1, "a complete run")
     for process in desk.up.processes("login"):

@@ -67,7 +67,8 @@ class Node:
         )
         traps = "trap 'exit 143' TERM\n"
         head += f"exit_commands= features= start={'program' if start is Start.PROGRAM else 'nodes'}\n"
-        functions = map(render.subject, ("common", "cluster", "delivery"))
+        head += "ends=$BAREBOAT_CONTROL/ends.$BAREBOAT_HOST\n"
+        functions = map(render.subject, ("common", "private", "cluster", "delivery"))
         use = "at_exit leave_node\nuse_image\n"
         return head + traps + "\n".join([*values(delivery), *functions, use]) + body
 

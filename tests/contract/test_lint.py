@@ -277,7 +277,7 @@ def test_a_directory_stands_for_its_dockerfile(builds: Builds, dockerfile: Path)
         (("Dockerfile", "--for", "wrong.json"), "wrong type"),
         (("missing/Dockerfile",), "not found"),
         (("empty",), "directory without a Dockerfile"),
-        (("image.def",), "Apptainer definition"),
+        (("image.def",), "the header has no From"),
         (("Dockerfile", "--json", "--format", "sarif"), "cannot be used together"),
     ],
 )

@@ -107,7 +107,7 @@ run_node() {
     nodes) run_once job ;;
   esac
   ! has output || end_node
-  if [ "$code" -eq 0 ]; then end_left; else end_run; fi
+  if [ "$code" -ne 0 ]; then end_run; else others_here || end_left; fi
   exit "$code"
 }
 

@@ -1,6 +1,7 @@
 # shellcheck shell=bash disable=SC2034,SC2154
 # Find the run's processes on this node, and end them.
-# Expects: $BAREBOAT_RUN, and $run_apart: what encloses them so that none can leave (user, tracer, or none).
+# Expects: $BAREBOAT_RUN, $BAREBOAT_CONTROL, $BAREBOAT_HOST; $run_apart: what encloses them so that none can
+# leave (user, tracer, or none).
 
 # A process can lose the mark: by overwriting its environment (setproctitle), or through env -i. So the run's
 # processes are those that carry it, all descendants of them or of this script, and all that share an
@@ -85,6 +86,14 @@ end_run() { # SIGTERM to the processes, wait up to 10 s, then SIGKILL
   fi
   signal_to KILL run_pids
   gone run_pids 100
+}
+
+others_here() { # whether other parts of the job run on this host, by the files of limits.sh
+  local file
+  for file in "$BAREBOAT_CONTROL/limits.$BAREBOAT_HOST".*; do
+    [ "${file##*.}" = "$$" ] || ! kill -0 "${file##*.}" 2> /dev/null || return 0
+  done
+  return 1
 }
 
 end_left() { # after a success: processes that outlived what started them, such as daemons
