@@ -79,6 +79,7 @@ def test_what_a_container_leaves_is_neither_run_nor_followed(
     (tmp_path / "work").mkdir()
     command = f'cd "$BAREBOAT_RUN_DIR" && set -- {name} {mine} {free}\n{{ {WAYS[way]}; }} 2>/dev/null; exit 0'
     folder = tmp_path / "run"
+    folder.mkdir()
     script = tmp_path / "job.sh"
     made = planned(captured, here, tmp_path / "work", command)
     script.write_bytes(os.fsencode(render.script(made, render.Place("bad", str(folder)), alone=True)))

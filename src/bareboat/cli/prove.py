@@ -134,13 +134,14 @@ def run(context: Context) -> int:
         study_flags.refuse_changes(options, study.id, design)
         preparation.check_variables(context.session, study.job)
     else:
+        if not options.dry_run:
+            check_library()  # before an environment is captured
         session = context.session
         prepared = preparation.prepare(session, _designed(context, read_job(context)), Purpose.PROVE)
         plans = planning.arms(session, prepared)
         if options.dry_run:
             _show(context, prepared.job, plans)
             return 0
-        check_library()
         study = prove.design_study(context.store, prepared.job, plans, prepared.image, prepared.site)
     if options.dry_run:
         missing = prove.missing_runs(context.store, study)

@@ -252,7 +252,7 @@ def script_of(command: Sequence[str]) -> str | None:
 def _starter(words: Sequence[str]) -> tuple[str, list[str]] | None:
     """The starter's name and the words after it."""
     base = os.path.basename(words[0]) if words else ""
-    if base == "accelerate" and words[1:2] == ["launch"]:
+    if base == "accelerate" and tuple(words[1:2]) == ("launch",):
         return "accelerate launch", list(words[2:])
     if re.fullmatch(r"mpi(run|exec)\.\w+", base):  # mpirun.openmpi, mpiexec.hydra
         return base.partition(".")[0], list(words[1:])
