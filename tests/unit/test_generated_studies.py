@@ -94,8 +94,8 @@ def test_records_are_those_of_a_whole_study() -> None:
 def test_equal_seeds_give_equal_rows(bench: Any) -> None:
     scenarios = {each.name: each for each in bench.SCENARIOS}
     assert len(scenarios) == len(bench.SCENARIOS)
-    assert bench.row(scenarios["null"], 3, 1) == bench.row(scenarios["null"], 3, 1)
-    assert bench.row(scenarios["null"], 3, 1) != bench.row(scenarios["null"], 3, 2)
+    assert bench.row(scenarios["null"], 3, 1, False) == bench.row(scenarios["null"], 3, 1, False)
+    assert bench.row(scenarios["null"], 3, 1, False) != bench.row(scenarios["null"], 3, 2, False)
 
 
 def test_a_scenario_at_the_margin_is_at_the_margin(bench: Any) -> None:

@@ -177,7 +177,7 @@ def test_notes_fold_between_words(around: Path) -> None:
 
 def test_cancel_terminates_it_and_says_so(started: subprocess.Popen[bytes]) -> None:
     assert status()["state"] == "running"
-    assert bareboat("cancel", "-q").returncode == 0
+    assert bareboat("cancel", status()["run_id"]).returncode == 0
     assert started.wait(20) == 143
     found = status()
     assert (found["state"], found["exit_code"]) == ("cancelled", 143)
@@ -189,7 +189,7 @@ def test_until_the_run_ends_its_status_says_that_it_was_cancelled(around: Path) 
     process = subprocess.Popen(words(*native("sh", "-c", script)), stdout=subprocess.DEVNULL, stderr=-1)
     until((around / "ready").exists)
     assert status()["reason"] == ""
-    assert bareboat("cancel", "-q").returncode == 0
+    assert bareboat("cancel", status()["run_id"]).returncode == 0
     found = status()
     assert (found["state"], found["reason"]) == ("running", "cancellation requested")
     (around / "go").touch()
@@ -229,7 +229,7 @@ def test_attach_opens_a_shell_in_it_and_leaves_it_alone(
         assert f"in-42 {around}" in shown
     assert started.poll() is None
     assert status()["state"] == "running"
-    bareboat("cancel", "-q")
+    bareboat("cancel", status()["run_id"])
     started.wait(20)
     refused = bareboat("attach")
     assert refused.returncode == 1
