@@ -15,7 +15,6 @@ from bareboat_base.execute.signals import interrupts_held as interrupts_held
 from bareboat_base.execute.signals import interrupts_left_to_child as interrupts_left_to_child
 from bareboat_base.execute.signals import termination_raised as termination_raised
 from bareboat_base.execute.step import Data as Data
-from bareboat_base.execute.step import Descriptor as Descriptor
 from bareboat_base.execute.step import Word as Word
 from bareboat_base.execute.step import run_shell as run_shell
 from bareboat_base.execute.step import run_step as run_step

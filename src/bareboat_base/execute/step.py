@@ -39,13 +39,7 @@ class Data(Struct, frozen=True):
     content: bytes
 
 
-class Descriptor(Struct, frozen=True):
-    """An argument that is the number of this open descriptor, which the command inherits."""
-
-    number: int
-
-
-Word = str | Data | Descriptor
+Word = str | Data
 
 
 def run_step(
@@ -146,15 +140,10 @@ def _described(argv: Sequence[Word]) -> Iterator[tuple[list[str], tuple[int, ...
     """The arguments as text, with files in memory for their data, and the descriptors of those."""
     words: list[str] = []
     opened: list[int] = []
-    given: list[int] = []
     try:
         for word in argv:
             if isinstance(word, str):
                 words.append(word)
-                continue
-            if isinstance(word, Descriptor):
-                words.append(str(word.number))
-                given.append(word.number)
                 continue
             descriptor = os.memfd_create("bareboat-step", os.MFD_CLOEXEC)
             opened.append(descriptor)
@@ -163,7 +152,7 @@ def _described(argv: Sequence[Word]) -> Iterator[tuple[list[str], tuple[int, ...
                 view = view[os.write(descriptor, view) :]
             os.lseek(descriptor, 0, os.SEEK_SET)
             words.append(str(descriptor))
-        yield words, (*opened, *given)
+        yield words, tuple(opened)
     finally:
         for descriptor in opened:
             os.close(descriptor)

@@ -24,8 +24,6 @@ class Place(Struct, frozen=True, kw_only=True):
     missing: tuple[str, ...] = ()
 
 
-#: Other systems have similarly small limits (NGROUPS_MAX).
-_MOST_GROUPS = 64
 #: Docker's and Podman's; 2^32 - 1 would mean "no change" to the kernel.
 LARGEST_ID = 2**31 - 1
 
