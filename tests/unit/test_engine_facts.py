@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from bareboat.model import EngineFacts
-from bareboat.probe import kept, machine
+from bareboat.probe import engine_facts, machine
 from bareboat.probe.host import RealHost
 from bareboat_base import codec
 from bareboat_images.store import Store
@@ -47,7 +47,7 @@ def removed(tmp_path: Path) -> None:
 
 
 def aged(tmp_path: Path) -> None:
-    change(tmp_path, at_s=time.time() - 2 * kept._OLDEST_S)
+    change(tmp_path, at_s=time.time() - 2 * engine_facts._OLDEST_S)
 
 
 def of_the_future(tmp_path: Path) -> None:
@@ -60,53 +60,53 @@ def damaged(tmp_path: Path) -> None:
 
 def change(tmp_path: Path, **changes: float) -> None:
     path = Store(tmp_path / "store").engine_facts("bubblewrap")
-    found = codec.from_json(path.read_bytes(), kept.Kept, what="facts")
+    found = codec.from_json(path.read_bytes(), engine_facts._Stored, what="facts")
     path.write_bytes(codec.to_json(msgspec.structs.replace(found, **changes)))
 
 
 def test_they_are_kept(store: Store, tmp_path: Path) -> None:
-    assert kept.look(store, "bubblewrap", kept.machine()) is None
-    kept.keep(store, "bubblewrap", facts(tmp_path), kept.machine())
-    assert kept.look(store, "bubblewrap", kept.machine()) == facts(tmp_path)
-    assert kept.look(store, "apptainer", kept.machine()) is None
+    assert engine_facts.read(store, "bubblewrap", engine_facts.state(store)) is None
+    engine_facts.write(store, "bubblewrap", facts(tmp_path), engine_facts.state(store))
+    assert engine_facts.read(store, "bubblewrap", engine_facts.state(store)) == facts(tmp_path)
+    assert engine_facts.read(store, "apptainer", engine_facts.state(store)) is None
 
 
 @pytest.mark.parametrize("happens", [replaced, added, removed, aged, of_the_future, damaged])
 def test_they_end_with_what_they_depend_on(
     store: Store, tmp_path: Path, happens: Callable[[Path], None]
 ) -> None:
-    kept.keep(store, "bubblewrap", facts(tmp_path), kept.machine())
-    assert kept.look(store, "bubblewrap", kept.machine()) is not None
+    engine_facts.write(store, "bubblewrap", facts(tmp_path), engine_facts.state(store))
+    assert engine_facts.read(store, "bubblewrap", engine_facts.state(store)) is not None
     happens(tmp_path)
-    assert kept.look(store, "bubblewrap", kept.machine()) is None
+    assert engine_facts.read(store, "bubblewrap", engine_facts.state(store)) is None
 
 
 @pytest.mark.parametrize("name", ["APPTAINER_CACHEDIR", "PATH", "XDG_RUNTIME_DIR", "LD_LIBRARY_PATH", "HOME"])
 def test_they_end_with_a_variable_that_engines_read(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    kept.keep(store, "bubblewrap", facts(tmp_path), kept.machine())
+    engine_facts.write(store, "bubblewrap", facts(tmp_path), engine_facts.state(store))
     monkeypatch.setenv("SHLVL", "7")
-    assert kept.look(store, "bubblewrap", kept.machine()) is not None
+    assert engine_facts.read(store, "bubblewrap", engine_facts.state(store)) is not None
     monkeypatch.setenv(name, "/another")
-    assert kept.look(store, "bubblewrap", kept.machine()) is None
+    assert engine_facts.read(store, "bubblewrap", engine_facts.state(store)) is None
 
 
 def test_they_end_with_a_limit_of_the_user(store: Store, tmp_path: Path) -> None:
-    kept.keep(store, "bubblewrap", facts(tmp_path), kept.machine())
+    engine_facts.write(store, "bubblewrap", facts(tmp_path), engine_facts.state(store))
     before = resource.getrlimit(resource.RLIMIT_CORE)
     resource.setrlimit(resource.RLIMIT_CORE, (before[0] + 1 if before[0] == 0 < before[1] else 0, before[1]))
     try:
         changed = resource.getrlimit(resource.RLIMIT_CORE) != before
-        assert (kept.look(store, "bubblewrap", kept.machine()) is None) is changed
+        assert (engine_facts.read(store, "bubblewrap", engine_facts.state(store)) is None) is changed
     finally:
         resource.setrlimit(resource.RLIMIT_CORE, before)
 
 
 def test_an_engine_that_does_not_work_is_tried_again(store: Store, tmp_path: Path) -> None:
-    kept.keep(store, "bubblewrap", facts(tmp_path), kept.machine())
-    kept.keep(store, "bubblewrap", facts(tmp_path, works=False), kept.machine())
-    assert kept.look(store, "bubblewrap", kept.machine()) is None
+    engine_facts.write(store, "bubblewrap", facts(tmp_path), engine_facts.state(store))
+    engine_facts.write(store, "bubblewrap", facts(tmp_path, works=False), engine_facts.state(store))
+    assert engine_facts.read(store, "bubblewrap", engine_facts.state(store)) is None
     assert not store.engine_facts("bubblewrap").exists()
 
 
@@ -117,7 +117,7 @@ def test_a_thorough_probe_finds_out_again(
     monkeypatch.setattr(machine, "probe_engine", lambda name, _: probed.append(name) or facts(tmp_path))
     host = RealHost(tmp_path)
     for thorough in (False, False, True, False):
-        machine._engine(store, host, kept.machine(), "bubblewrap", thorough=thorough)
+        machine._engine(store, host, engine_facts.state(store), "bubblewrap", thorough=thorough)
     assert probed == ["bubblewrap"] * 2
 
 
@@ -128,5 +128,5 @@ def test_a_store_that_cannot_be_written_keeps_nothing(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Store, "write", full)
-    kept.keep(store, "bubblewrap", facts(tmp_path), kept.machine())
-    assert kept.look(store, "bubblewrap", kept.machine()) is None
+    engine_facts.write(store, "bubblewrap", facts(tmp_path), engine_facts.state(store))
+    assert engine_facts.read(store, "bubblewrap", engine_facts.state(store)) is None

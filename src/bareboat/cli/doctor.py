@@ -128,8 +128,6 @@ def _export(context: Context, path: Path, facts: Mapping[str, Site]) -> None:
 
 def _compare(context: Context, login: Site, exported: Path | None) -> int:
     """Print the login node and a compute node side by side; 0 when jobs can run on the compute node."""
-    import msgspec
-
     from bareboat.model import Job, Scheduling
     from bareboat.probe import compute
     from bareboat.runs.programs import moved, provide
@@ -152,11 +150,12 @@ def _compare(context: Context, login: Site, exported: Path | None) -> int:
         node = compute.look(context.store, job, login, moved=moved(login, provided), say=context.progress.say)
     finally:
         context.progress.end()
+    facts = {"login": login, "compute": node}
     if exported is not None:
-        _export(context, exported, {"login": login, "compute": node})
+        _export(context, exported, facts)
     works = not node.unseen and any(e.works and e.name != registry.BARE_METAL for e in node.engines)
     if context.options.json:
-        console.result_json({"login": msgspec.to_builtins(login), "compute": msgspec.to_builtins(node)})
+        console.result_json(facts)
     else:
         console.result(_side_by_side(login, node))
     return 0 if works else 3

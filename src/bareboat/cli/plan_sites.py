@@ -31,34 +31,31 @@ def run(context: Context) -> int:
         console.result_json([_document(each) for each in outlooks])
     else:
         console.result(folded(_text(outlooks), console.width()))
-    return 0 if all(each.error is None for each in outlooks) else PlanError.code
+    return PlanError.code if any(isinstance(each.result, PlanError) for each in outlooks) else 0
 
 
-def _result(outlook: Outlook) -> str:
-    if outlook.plan is None:
-        return "refused"
-    count = len(outlook.plan.warnings)
-    return f"runs with {count} warning{'' if count == 1 else 's'}" if count else "runs"
-
-
-def _how(outlook: Outlook) -> str:
-    plan = outlook.plan
-    if plan is None:
-        return outlook.error.message if outlook.error is not None else ""
-    scheduler = registry.scheduler(plan.scheduler)
+def _row(outlook: Outlook) -> tuple[str, str, str]:
+    result = outlook.result
+    if isinstance(result, PlanError):
+        return outlook.site, "refused", result.message.splitlines()[0]
+    count = len(result.warnings)
+    scheduler = registry.scheduler(result.scheduler)
     where = "on its own" if scheduler.IS_LOCAL else f"under {scheduler.TITLE}"
-    return f"{plan.engine}, started by {plan.launcher}, {where}"
+    return (
+        outlook.site,
+        f"runs with {count} warning{'' if count == 1 else 's'}" if count else "runs",
+        f"{result.engine}, started by {result.launcher}, {where}",
+    )
 
 
 def _text(outlooks: list[Outlook]) -> str:
-    rows = [("site", "result", "how, or why not")]
-    rows += [(each.site, _result(each), _how(each).splitlines()[0]) for each in outlooks]
-    lines = [console.table(rows)]
+    lines = [console.table([("site", "result", "how, or why not"), *map(_row, outlooks)])]
     for each in outlooks:
-        notes = [f"  warning: {warning}" for warning in each.plan.warnings] if each.plan is not None else []
-        if each.error is not None:
-            notes = [f"  {each.error.context}"] if each.error.context else []
-            notes += [f"  try: {each.error.remedy}"] if each.error.remedy else []
+        if isinstance(each.result, PlanError):
+            notes = [f"  {each.result.context}"] if each.result.context else []
+            notes += [f"  try: {each.result.remedy}"] if each.result.remedy else []
+        else:
+            notes = [f"  warning: {warning}" for warning in each.result.warnings]
         if notes:
             lines += ["", console.bold(each.site), *notes]
     return "\n".join(lines)
@@ -67,13 +64,10 @@ def _text(outlooks: list[Outlook]) -> str:
 def _document(outlook: Outlook) -> dict[str, Any]:
     from bareboat import render
 
-    plan, error = outlook.plan, outlook.error
-    return {
-        "site": outlook.site,
-        "runs": plan is not None,
-        "warnings": [] if plan is None else list(plan.warnings),
-        "reason": None if error is None else error.message,
-        "context": (error.context or None) if error is not None else None,
-        "remedy": (error.remedy or None) if error is not None else None,
-        "plan": None if plan is None else render.shown(plan),
-    }
+    result = outlook.result
+    if isinstance(result, PlanError):
+        about = {"reason": result.message, "context": result.context or None, "remedy": result.remedy or None}
+        return {"site": outlook.site, "runs": False, "warnings": [], **about, "plan": None}
+    about = dict.fromkeys(("reason", "context", "remedy"))
+    warnings = list(result.warnings)
+    return {"site": outlook.site, "runs": True, "warnings": warnings, **about, "plan": render.shown(result)}

@@ -159,6 +159,11 @@ class Site(Struct, frozen=True, kw_only=True):
     def scheduler(self, name: str) -> SchedulerFacts | None:
         return next((facts for facts in self.schedulers if facts.name == name), None)
 
+    @property
+    def working_scheduler(self) -> str | None:
+        """The name of the first scheduler that works."""
+        return next((facts.name for facts in self.schedulers if facts.works), None)
+
     def engine(self, name: str) -> EngineFacts | None:
         """The first working engine of this name, or of this NAME:MODE, else the first that does not work,
         else None."""

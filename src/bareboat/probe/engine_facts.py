@@ -44,7 +44,7 @@ _VARIABLES = (
 )  # fmt: skip
 
 
-class Kept(Struct, frozen=True):
+class _Stored(Struct, frozen=True):
     """An engine's facts. `key`: a digest of what they depend on; `at_s`: when they were found out, in seconds
     since 1970."""
 
@@ -53,51 +53,47 @@ class Kept(Struct, frozen=True):
     facts: tuple[EngineFacts, ...]
 
 
-def look(store: Store, name: str, machine: str) -> tuple[EngineFacts, ...] | None:
-    """The engine's facts, if they are still true. `machine`: its present state."""
+def read(store: Store, name: str, state: str) -> tuple[EngineFacts, ...] | None:
+    """The engine's facts, if they are still true in this state of the machine."""
     path = store.engine_facts(name)
     if not path.is_file():
         return None
     try:
-        kept = store.read(path, Kept)
+        stored = store.read(path, _Stored)
     except BareboatError:  # it is written again
         return None
-    fresh = 0 <= time.time() - kept.at_s < _OLDEST_S
-    return kept.facts if fresh and kept.key == _key(store, name, kept.facts, machine) else None
+    fresh = 0 <= time.time() - stored.at_s < _OLDEST_S
+    return stored.facts if fresh and stored.key == _key(store, name, stored.facts, state) else None
 
 
-def keep(store: Store, name: str, facts: tuple[EngineFacts, ...], machine: str) -> None:
-    """Keep the facts of an engine that works, found out in this state of the machine."""
+def write(store: Store, name: str, facts: tuple[EngineFacts, ...], state: str) -> None:
+    """Store the facts of an engine that works, found out in this state of the machine; forget those of one
+    that does not."""
+    path = store.engine_facts(name)
     with contextlib.suppress(BareboatError, OSError):  # a full disk: the next command asks again
         if any(each.works for each in facts):
-            kept = Kept(_key(store, name, facts, machine), time.time(), facts)
-            store.write(store.engine_facts(name), codec.to_json(kept))
+            store.write(path, codec.to_json(_Stored(_key(store, name, facts, state), time.time(), facts)))
         else:
-            drop(store, name)
+            path.unlink(missing_ok=True)
 
 
-def drop(store: Store, name: str) -> None:
-    """Forget the facts of an engine."""
-    with contextlib.suppress(OSError):
-        store.engine_facts(name).unlink(missing_ok=True)
-
-
-def _key(store: Store, name: str, facts: tuple[EngineFacts, ...], machine: str) -> str:
+def _key(store: Store, name: str, facts: tuple[EngineFacts, ...], state: str) -> str:
     own = sys.modules[type(registry.engine(name)).__module__].__file__ or ""
     programs = [each.path for each in facts if each.path]
-    parts = [machine, *map(_state, (own, *programs, str(store.tools)))]
-    with contextlib.suppress(OSError):
-        mount = mount_of(str(store.root))
-        parts += [str(store.root), mount.kind, *mount.options]
+    parts = [state, *map(_file, (own, *programs, str(store.tools)))]
     return hashlib.sha256("\0".join(parts).encode(errors="surrogateescape")).hexdigest()
 
 
-def machine() -> str:
-    """The present state of what all engines depend on: this process, its user and the kernel."""
-    return "\n".join(_parts())
+def state(store: Store) -> str:
+    """The present state of what all engines depend on: this process, its user, the kernel, and the file
+    system of the store."""
+    return "\n".join(_parts(store))
 
 
-def _parts() -> Iterator[str]:
+def _parts(store: Store) -> Iterator[str]:
+    with contextlib.suppress(OSError):
+        mount = mount_of(str(store.root))
+        yield str((str(store.root), mount.kind, mount.options))
     yield str((os.getresuid(), os.getresgid(), sorted(os.getgroups())))
     settings = (*(path for path, _, _ in SWITCHES), YAMA, "/proc/sys/kernel/random/boot_id")
     for path in (*settings, "/proc/self/uid_map", "/proc/self/gid_map", "/proc/self/attr/current"):
@@ -109,7 +105,7 @@ def _parts() -> Iterator[str]:
     yield str([resource.getrlimit(vars(resource)[f"RLIMIT_{each}"]) for each in _LIMITS])
     yield str(sorted((key, value) for key, value in os.environ.items() if key.startswith(_VARIABLES)))
     for path in (*map(os.path.expanduser, _FILES), *os.environ.get("PATH", "").split(":")):
-        yield _state(path)
+        yield _file(path)
 
 
 def _text(path: str) -> str:
@@ -120,7 +116,7 @@ def _text(path: str) -> str:
         return str(error.errno)
 
 
-def _state(path: str) -> str:
+def _file(path: str) -> str:
     """What changes when a file is replaced, or an entry of a directory. Of the root and of device files only
     what they are: others change their times."""
     try:

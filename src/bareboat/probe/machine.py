@@ -14,7 +14,7 @@ from bareboat.engines import Apart
 from bareboat.gpu import find, kernels
 from bareboat.model import EngineFacts, FileSystem, GpuDriver, MpiFacts, Site
 from bareboat.plan.watchdog import PY_SPY
-from bareboat.probe import kept, mpi_library, permits, processor
+from bareboat.probe import engine_facts, mpi_library, permits, processor
 from bareboat.probe.attempts import attempt
 from bareboat.probe.engines import probe_engine
 from bareboat.probe.fabrics import probe_network
@@ -72,7 +72,7 @@ def probe(store: Store, needs: Needs | None = None, *, thorough: bool = False) -
             if thorough:
                 pool.submit(host.trials.answers)
             seen_schedulers = pool.map(lambda name: probe_scheduler(name, host), queues)
-            state = kept.machine()
+            state = engine_facts.state(store)
             seen_engines = pool.map(partial(_engine, store, host, state, thorough=thorough), names)
             no_mpis: tuple[MpiFacts, ...] = ()
             mpis_of = partial(probe_mpis, host, remarks) if needs.mpis else lambda: no_mpis
@@ -136,10 +136,10 @@ def _engine(
 ) -> tuple[EngineFacts, ...]:
     """The engine's facts: those of an earlier command where they are still true, unless all is probed.
     `state`: of the machine."""
-    if not thorough and (known := kept.look(store, name, state)) is not None:
+    if not thorough and (known := engine_facts.read(store, name, state)) is not None:
         return known
     found = probe_engine(name, host)
-    kept.keep(store, name, found, state)
+    engine_facts.write(store, name, found, state)
     return found
 
 

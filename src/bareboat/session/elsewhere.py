@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from bareboat import registry
-from bareboat.session import images, layers, variants
+from bareboat.session import images, layers, sites, variants
 from bareboat_base.errors import PlanError
 
 if TYPE_CHECKING:
@@ -18,11 +18,10 @@ if TYPE_CHECKING:
 
 
 class Outlook(Struct, frozen=True, kw_only=True):
-    """What a site would do with a job: run it by `plan`, or refuse it with `error`."""
+    """What a site would do with a job: run it by a plan, or refuse it with an error."""
 
     site: str
-    plan: Plan | None = None
-    error: PlanError | None = None
+    result: Plan | PlanError
 
 
 def look(session: Session, job: Job, facts: Facts) -> Outlook:
@@ -30,10 +29,10 @@ def look(session: Session, job: Job, facts: Facts) -> Outlook:
     registry.load_plugins()
     try:
         # It is the load when the facts were collected, not that of the job.
-        login = msgspec.structs.replace(facts.login, load_1min=0.0)
-        return Outlook(site=facts.title, plan=_plan(session, job, login, facts.node))
+        login = msgspec.structs.replace(facts.login or sites.probe(session), load_1min=0.0)
+        return Outlook(site=facts.title, result=_plan(session, job, login, facts.node))
     except PlanError as error:
-        return Outlook(site=facts.title, error=error)
+        return Outlook(site=facts.title, result=error)
 
 
 def _plan(session: Session, job: Job, login: Site, node: Site | None) -> Plan:
@@ -42,8 +41,7 @@ def _plan(session: Session, job: Job, login: Site, node: Site | None) -> Plan:
     from bareboat.runs import code
 
     if job.scheduler is None:
-        working = next((each.name for each in login.schedulers if each.works), None)
-        job = msgspec.structs.replace(job, scheduler=working)
+        job = msgspec.structs.replace(job, scheduler=login.working_scheduler)
     if not registry.is_queued(job.scheduler):
         node = None
     job = variants.settle(session, job, login, node)

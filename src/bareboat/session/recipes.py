@@ -250,7 +250,8 @@ def site_of(session: Session, text: str) -> TargetSite:
         node = sites.compute_node(session, _job_here(session, login), login)
         title = "this machine"
     else:
-        title, login, node = sites.named(session, text)
+        title, known, node = sites.named(session, text)
+        login = known or sites.probe(session)
     return TargetSite(title=title, login=login, node=node or login, probed_node=node is not None)
 
 
@@ -258,12 +259,11 @@ def _job_here(session: Session, login: Site) -> Any:
     from bareboat.model import Job, Scheduling
 
     settings = session.settings
-    working = next((each.name for each in login.schedulers if each.works), None)
     return Job(
         name="init",
         command=("true",),
         workdir="/",
-        scheduler=settings["scheduler"] or working,
+        scheduler=settings["scheduler"] or login.working_scheduler,
         scheduling=Scheduling(partition=settings["partition"]),
     )
 

@@ -26,10 +26,11 @@ _EXPORT = "bareboat doctor --compute --export SITE.json   # on the site"
 
 
 class Facts(NamedTuple):
-    """A site as its doctor saw it: where jobs are submitted, and a compute node where one was probed."""
+    """A site as its doctor saw it: where jobs are submitted (None: this machine), and a compute node where
+    one was probed."""
 
     title: str
-    login: Site
+    login: Site | None
     node: Site | None
 
 
@@ -110,7 +111,7 @@ def scheduler_here(site: Site) -> str:
             "no scheduler found on this machine",
             remedy="log in to the cluster, or run the job on this machine: bareboat run",
         )
-    return next((each for each in site.schedulers if each.works), site.schedulers[0]).name
+    return site.working_scheduler or site.schedulers[0].name
 
 
 def planned_for(session: Session, job: Job, site: Site) -> tuple[Job, Site]:
@@ -119,8 +120,7 @@ def planned_for(session: Session, job: Job, site: Site) -> tuple[Job, Site]:
     from bareboat.runs import allocation
 
     if job.scheduler is None and allocation.find(session.environment) is None:
-        working = next((each.name for each in site.schedulers if each.works), None)
-        return msgspec.structs.replace(job, scheduler=working), site
+        return msgspec.structs.replace(job, scheduler=site.working_scheduler), site
     if not registry.is_queued(job.scheduler):
         return job, site
     facts = site.scheduler(job.scheduler)
@@ -141,7 +141,7 @@ def named(session: Session, text: str) -> Facts:
         raise UsageError(f"--for is {shown}: not the name of a site", remedy="--for here, or --for SITE.json")
     stored = session.store.site(text)
     if "/" not in text and not text.endswith(".json") and stored.exists():
-        return Facts(text, probe(session), session.store.read(stored, Site))
+        return Facts(text, None, session.store.read(stored, Site))
     for path in (Path(text), Path(f"{text}.json")):
         if os.path.lexists(path):
             return read_facts(path)
