@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 
 ODD = {
@@ -36,9 +37,7 @@ SHOW = (
 
 def shown(output: str) -> dict[str, str]:
     """The values that `SHOW` printed; a rank's lines may begin with its number."""
-    words = (line.split(" ") for line in output.splitlines() if "ODD_" in line)
-    pairs = ([*line, ""][[word[:4] for word in line].index("ODD_") :] for line in words)
     return {
         name: zlib.decompress(bytes.fromhex(digits)).decode(errors="surrogateescape")
-        for name, digits, *_ in pairs
+        for name, digits in re.findall(r"\b(ODD_\w+) ([0-9a-f]+)", output)
     }

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from cluster_jobs import LAB, run_job, write_job
 from clusters import Cluster
+from worlds import STARTS_RANKS
 
 TORCH = LAB / "frameworks" / "lightning" / "bin" / "python"
 MPI = LAB / "mpi" / "debian" / "bin" / "python"
@@ -63,19 +64,10 @@ def test_only_ranks_that_are_no_world_are_told_of(slurm: Cluster) -> None:
         assert told["world_mark"] == record["world_mark"]
 
 
-#: As `torchrun --nproc-per-node 2` inside of the program: the rank's variables are replaced.
-INNER = """\
-import os, subprocess, sys, time
-if len(sys.argv) == 1:
-    names = [os.environ | {"RANK": str(n), "WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "x"} for n in range(2)]
-    ranks = [subprocess.Popen([sys.executable, __file__, "rank"], env=each) for each in names]
-    raise SystemExit(max(each.wait() for each in ranks))
-time.sleep(6)
-"""
-
-
 def test_a_program_that_starts_ranks_on_each_node_does_not_succeed(slurm: Cluster) -> None:
-    job = write_job(slurm, "several", Path("/usr/bin/python3"), INNER, ranks=1, more='engine = "native"')
+    job = write_job(
+        slurm, "several", Path("/usr/bin/python3"), STARTS_RANKS, ranks=1, more='engine = "native"'
+    )
     ended = run_job(slurm, job)
     mark = "2 worlds, each with a rank 0 of 2: the program started ranks itself in each of 2 ranks"
     assert (ended.code, mark in ended.log) == (3, True), ended.log

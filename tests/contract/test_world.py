@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from processes import command
+from worlds import STARTS_RANKS
 
 PYTHON = Path("/opt/bareboat-lab/mpi/debian/bin/python")
 ALONE = r"2 ranks, and no connection between them was seen in the first \d+ s: each may be a singleton"
@@ -34,23 +35,14 @@ else:
             time.sleep(0.1)
 time.sleep(13)
 """
-#: As `torchrun --nproc-per-node 2` inside of the program: the rank's variables are replaced.
-INNER = """\
-import os, subprocess, sys, time
-if len(sys.argv) == 1:
-    names = [os.environ | {"RANK": str(n), "WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "x"} for n in range(2)]
-    ranks = [subprocess.Popen([sys.executable, __file__, "rank"], env=each) for each in names]
-    raise SystemExit(max(each.wait() for each in ranks))
-time.sleep(6)
-"""
 MPI = "import time\nfrom mpi4py import MPI\nassert MPI.COMM_WORLD.size == 2\ntime.sleep(5)\n"
 CASES = {
     "apart": ("ranks", APART),
     "together": ("ranks", f"UNMARKED = False\n{MEET}"),
     "unmarked": ("ranks", f"UNMARKED = True\n{MEET}"),
     "mpi": ("mpirun", MPI),
-    "several": ("", INNER),
-    "meant": ("ranks", INNER),
+    "several": ("", STARTS_RANKS),
+    "meant": ("ranks", STARTS_RANKS),
 }
 
 

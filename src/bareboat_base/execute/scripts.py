@@ -28,7 +28,6 @@ from bareboat_base.execute.processes import (
     scheduling,
 )
 from bareboat_base.execute.tools import which
-from bareboat_base.files.page_cache import executed_files, forget_use
 from bareboat_base.marks import RUN_VARIABLE
 
 #: The program that follows a run's processes.
@@ -195,11 +194,15 @@ class Live:
     def executed_files(self) -> dict[str, int]:
         """The files of which the run's processes execute code, by paths that this process can open, and how
         many of their bytes a process used since `forget_use`."""
-        return executed_files(processes_of(self.run_id))
+        from bareboat_base.files import page_cache  # here, because every start imports this module
+
+        return page_cache.executed_files(processes_of(self.run_id))
 
     def forget_use(self) -> None:
         """Make the kernel forget which pages of files the run's processes have used."""
-        forget_use(processes_of(self.run_id))
+        from bareboat_base.files import page_cache
+
+        page_cache.forget_use(processes_of(self.run_id))
 
     def scheduled_as(self) -> tuple[str, ...]:
         """How the kernel schedules the run's processes and its engine's helpers: the distinct settings."""

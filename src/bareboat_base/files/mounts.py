@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from bareboat_base.files import kinds
@@ -29,13 +29,20 @@ def mount_of(path: str) -> Mount:
 
 def _table() -> str:
     try:
-        with open("/proc/self/mountinfo", errors="surrogateescape") as stream:
-            return stream.read()
+        return table_of("self")
     except OSError:
         return ""
 
 
-class _Line(NamedTuple):
+def table_of(pid: str) -> str:
+    """The table that a process sees. Raises OSError."""
+    with open(f"/proc/{pid}/mountinfo", errors="surrogateescape") as stream:
+        return stream.read()
+
+
+class Line(NamedTuple):
+    """A line of the table."""
+
     device: str
     root: str
     point: str
@@ -44,7 +51,7 @@ class _Line(NamedTuple):
     source: str
 
 
-def _lines(mountinfo: str) -> Iterator[_Line]:
+def lines(mountinfo: str) -> Iterator[Line]:
     """Each line that is understood; a later one lies over an earlier one at the same place.
 
     Source: proc_pid_mountinfo(5).
@@ -54,13 +61,13 @@ def _lines(mountinfo: str) -> Iterator[_Line]:
         fields, more = before.split(" "), after.split(" ")
         if dash and len(fields) >= 6 and len(more) >= 2:
             options = [*fields[5].split(","), *(more[2].split(",") if len(more) > 2 else ())]
-            yield _Line(fields[2], _unescaped(fields[3]), _unescaped(fields[4]), options, more[0],
+            yield Line(fields[2], _unescaped(fields[3]), _unescaped(fields[4]), options, more[0],
                         _unescaped(more[1]))  # fmt: skip
 
 
-def _holding(mountinfo: str, path: str) -> _Line | None:
+def _holding(table: Iterable[Line], path: str) -> Line | None:
     best = None
-    for line in _lines(mountinfo):
+    for line in table:
         if _below(path, line.point) is not None and (best is None or len(line.point) >= len(best.point)):
             best = line
     return best
@@ -76,7 +83,7 @@ def existing(path: str) -> str:
 
 def find_mount(mountinfo: str, path: str) -> Mount:
     """The mount that holds a path (real, absolute)."""
-    found = _holding(mountinfo, path)
+    found = _holding(lines(mountinfo), path)
     if found is None:
         return Mount(point="", source="", kind="unknown", options=())
     options = tuple(each for each in dict.fromkeys(found.options) if each in _PERMITS)
@@ -90,12 +97,18 @@ def names_of(path: str) -> tuple[str, ...]:
 
 def find_names(mountinfo: str, path: str) -> tuple[str, ...]:
     """Like `names_of`, for this table."""
+    table = list(lines(mountinfo))
+    return names_among(table, path, table)
+
+
+def names_among(theirs: Iterable[Line], path: str, own: Iterable[Line]) -> tuple[str, ...]:
+    """A path in one table and the names of its file in another, under mounts of the same file system."""
     found = [path]
-    holds = _holding(mountinfo, path)
+    holds = _holding(theirs, path)
     if holds is not None:
         inner = _below(path, holds.point)
         whole = (holds.root.rstrip("/") + f"/{inner}").rstrip("/") or "/"
-        for line in _lines(mountinfo):
+        for line in own:
             if line.device == holds.device and (rest := _below(whole, line.root)) is not None:
                 found.append((line.point.rstrip("/") + f"/{rest}").rstrip("/") or "/")
     return tuple(dict.fromkeys(found))

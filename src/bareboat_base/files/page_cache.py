@@ -12,9 +12,9 @@ import contextlib
 import ctypes
 import mmap
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from pathlib import PurePosixPath
-from typing import NamedTuple
+from collections.abc import Iterable
+
+from bareboat_base.files import mounts
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p)
@@ -24,25 +24,18 @@ _PIECE = 1 << 24
 _SAMPLE = 32
 
 
-class _Mount(NamedTuple):
-    """A line of proc_pid_mountinfo(5)."""
-
-    device: str
-    root: str
-    point: str
-
-
 def executed_files(pids: Iterable[int]) -> dict[str, int]:
     """The files of which these processes execute code, by paths that this process can open, and how many of
     their bytes a process used since `forget_use`. Files that this process cannot open, such as those of a
     FUSE mount of the container, are left out."""
     found: dict[str, int] = {}
-    own = _mounts("self")
+    own = list(mounts.lines(mounts.table_of("self")))
     for pid in pids:
         with contextlib.suppress(OSError):
-            mounts = _mounts(str(pid))
+            theirs = list(mounts.lines(mounts.table_of(str(pid))))
             for (path, inode), used in _used_bytes(pid).items():
-                for openable in _openable(path, inode, mounts, own):
+                openable = _openable(mounts.names_among(theirs, path, own), inode)
+                if openable is not None:
                     found[openable] = max(used, found.get(openable, 0))
     return found
 
@@ -73,46 +66,13 @@ def _used_bytes(pid: int) -> dict[tuple[str, int], int]:
     return {key: found.get(key, 0) for key in executed}
 
 
-def _mounts(pid: str) -> list[_Mount]:
-    with open(f"/proc/{pid}/mountinfo", encoding="utf-8", errors="surrogateescape") as stream:
-        words = [line.split() for line in stream]
-    return [_Mount(each[2], _unescaped(each[3]), _unescaped(each[4])) for each in words]
-
-
-def _unescaped(text: str) -> str:
-    for code, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
-        text = text.replace(code, character)
-    return text
-
-
-def _openable(path: str, inode: int, mounts: Sequence[_Mount], own: Sequence[_Mount]) -> Iterator[str]:
-    """The path of a file of another mount namespace in this one, if it is there."""
-    for candidate in (path, *_translated(path, mounts, own)):
+def _openable(names: Iterable[str], inode: int) -> str | None:
+    """The name by which this process can open a file."""
+    for name in names:
         with contextlib.suppress(OSError):
-            if os.stat(candidate).st_ino == inode:
-                yield candidate
-                return
-
-
-def _translated(path: str, mounts: Sequence[_Mount], own: Sequence[_Mount]) -> Iterator[str]:
-    below = [each for each in mounts if PurePosixPath(path).is_relative_to(each.point)]
-    if not below:
-        return
-    # The last of several at one point covers the others.
-    mount = max(reversed(below), key=lambda each: len(each.point))
-    inside = PurePosixPath(mount.root) / PurePosixPath(path).relative_to(mount.point)
-    for each in own:
-        if each.device == mount.device and inside.is_relative_to(each.root):
-            yield str(PurePosixPath(each.point) / inside.relative_to(each.root))
-
-
-def identity(path: str) -> tuple[int, int] | None:
-    """The identity of a file, whatever its name; None for a file that is gone."""
-    try:
-        status = os.stat(path)
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
+            if os.stat(name).st_ino == inode:
+                return name
+    return None
 
 
 def evict(path: str) -> float:

@@ -74,22 +74,21 @@ def _digest(path: Path, like: str) -> str:
 def _fetch(work: Work, url: str, path: Path) -> None:
     """Download in a thread of its own, which is left alone when the build is stopped: a server that sends
     nothing must not delay the answer to Ctrl-C."""
-    ended: list[BaseException | None] = []
+    errors: list[BaseException] = []
 
     def receive() -> None:
         try:
             _receive(work, url, path)
-            ended.append(None)
         except BaseException as error:
-            ended.append(error)
+            errors.append(error)
 
     thread = threading.Thread(target=receive, daemon=True, name="download")
     thread.start()
     while thread.is_alive():
         thread.join(_LOOK_S)
         work.check_stopped()
-    if ended[0] is not None:
-        raise ended[0]
+    if errors:
+        raise errors[0]
 
 
 def _receive(work: Work, url: str, path: Path) -> None:

@@ -18,8 +18,7 @@ class Options(Struct, frozen=True, kw_only=True):
 
     `dockerfile`: its text; `name`: its path as the user wrote it. `secrets`: id -> content; `sockets`: id ->
     the socket of an SSH agent. `epoch`: the latest time of files in new layers, in seconds since 1970; None
-    keeps times. `shell`: open one if a RUN fails. `ids`: RUN has the user's subordinate IDs. `command`:
-    builds the image again.
+    keeps times. `shell`: open one if a RUN fails. `command`: builds the image again.
     """
 
     dockerfile: str

@@ -85,9 +85,13 @@ class User(Struct, frozen=True, kw_only=True):
     name: str = "root"
 
 
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()
+
+
 def number_fault(text: str) -> str | None:
     """Why a text is no ID although it has digits only, as Docker reads them; None: it is one, or a name."""
-    if not (text.isascii() and text.isdigit()) or (len(text) <= 10 and int(text) <= LARGEST_ID):
+    if not _is_number(text) or (len(text) <= 10 and int(text) <= LARGEST_ID):
         return None
     return f"{text[:40]} is no user or group ID: the largest is {LARGEST_ID}"
 
@@ -101,7 +105,7 @@ def find_user(view: View, text: str) -> User:
     for each in (wanted, group):
         if (fault := number_fault(each)) is not None:
             raise PlaceError(fault)
-    if wanted.isascii() and wanted.isdigit():
+    if _is_number(wanted):
         uid = int(wanted)
         row = next((row for row in rows if row[2] == wanted), None)
         # Without a line in /etc/passwd, the group ID is the user ID.
@@ -123,7 +127,7 @@ def find_user(view: View, text: str) -> User:
         raise PlaceError(f"the line of the user {wanted[:40]!r} in the image's /etc/passwd has a NUL byte")
     if not group:
         return found
-    if group.isascii() and group.isdigit():
+    if _is_number(group):
         gid = int(group)
     else:
         line = next((row for row in _table(view, "/etc/group", 3) if row[0] == group), None)

@@ -48,8 +48,7 @@ class Work:
         reporter: Reporter,
         moment: str,
     ) -> None:
-        """`moment`: the creation time of the image and its history; empty for the current time. `ids`: the
-        user's subordinate IDs, if RUN has them."""
+        """`moment`: the creation time of the image and its history; empty for the current time."""
         self.store = store
         self.scratch = scratch
         self.options = options

@@ -152,6 +152,11 @@ def read(
         new: tuple[Mapping[str, str], str, str, bool] = {}, "", "/", True
         environment, user, workdir, is_shell = state.get(base.title, new) if base else new
         for instruction in stage.steps:
+            script = Script(())
+            if is_definition:
+                script = _of_section(instruction)
+            elif is_shell or instruction.is_json:
+                script = _script(instruction, text, starts, recipe.escape)
             made = Step(
                 number=len(steps),
                 stage=stage,
@@ -159,11 +164,7 @@ def read(
                 environment=environment,
                 user=user,
                 workdir=workdir,
-                script=_of_section(instruction)
-                if is_definition
-                else _script(instruction, text, starts, recipe.escape)
-                if is_shell or instruction.is_json
-                else Script(()),
+                script=script,
                 mounted=_mounted(instruction, environment),
                 ships=stage.number in shipping,
             )

@@ -75,15 +75,14 @@ class Paths:
 
     def site(self, name: str) -> Path:
         """The facts about a compute node, by scheduler and partition."""
-        return self.own / "sites" / (re.sub(r"[^A-Za-z0-9._-]", "-", name) + ".json")
+        return self._facts("sites", name)
 
     def engine_facts(self, name: str) -> Path:
         """What is known of an engine on this machine; machines may share a home directory."""
-        return (
-            self.own
-            / "engines"
-            / (re.sub(r"[^A-Za-z0-9._-]", "-", f"{os.uname().nodename}-{name}") + ".json")
-        )
+        return self._facts("engines", f"{os.uname().nodename}-{name}")
+
+    def _facts(self, room: str, name: str) -> Path:
+        return self.own / room / (re.sub(r"[^A-Za-z0-9._-]", "-", name) + ".json")
 
     def host_library(self, key: str) -> Path:
         return self.own / "host-libraries" / f"{key}.json"
