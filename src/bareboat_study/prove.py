@@ -21,7 +21,7 @@ from bareboat_base.clock import utc_now
 from bareboat_base.errors import RunError, StoreError, UsageError
 from bareboat_base.files import untrusted
 from bareboat_images.store import LIST_RUNS, Store
-from bareboat_study import layouts, quick, redrawing, sequential, turns, validity
+from bareboat_study import quick, redrawing, sequential, turns, validity
 from bareboat_study.arms import Design, failed_record
 from bareboat_study.runs import do_run
 
@@ -227,9 +227,7 @@ def measure(
     warm-up. `keep_logs`: the arms' output, too.
     """
     began = time.monotonic()
-    if run > 0 and layouts.is_redrawing(study):
-        say("reading the arms' files into the page cache")
-    drawn = redrawing.redraw(store, study, run)
+    drawn = redrawing.redraw(store, study, run, say=say)
     with store.scratch(own=True) as scratch:
         records, design, executed = do_run(
             study,

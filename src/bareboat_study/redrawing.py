@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from bareboat.model import Layout, Study
@@ -45,12 +45,15 @@ class _File(NamedTuple):
     is_chosen: bool
 
 
-def redraw(store: Store, study: Study, run: int) -> list[Layout] | None:
+def redraw(
+    store: Store, study: Study, run: int, *, say: Callable[[str], None] = lambda _: None
+) -> list[Layout] | None:
     """Draw new layouts of the files of all arms, before a run. Returns that of each arm; None for a warm-up,
     and where the study keeps its layouts."""
     path = store.run(study.id) / _FILE
     if run == 0 or not layouts.is_redrawing(study) or not path.exists():
         return None
+    say("reading the arms' files into the page cache")
     files = [_files(each) for each in store.read(path, list[dict[str, int]])]
     common = set.intersection(*map(set, files)) if files else set()
     stayed: dict[_Identity, float] = {}
@@ -83,9 +86,9 @@ def _files(used: Mapping[str, int]) -> dict[_Identity, _File]:
             key = status.st_dev, status.st_ino
             found.append((key, path, status.st_size, min(used[path], status.st_size)))
     found.sort(key=lambda each: (-each[3] / max(each[2], 1), each[1]))
-    files, covered = {}, 0
+    files, covered, limit = {}, 0, _MOST_USED * sum(used.values())
     for key, path, size, own in found:
-        is_chosen = covered < _MOST_USED * sum(used.values())
+        is_chosen = covered < limit
         files[key] = _File(path, size, own, is_chosen)
         covered += own
     return files
@@ -106,8 +109,8 @@ def _read(files: Sequence[Mapping[_Identity, _File]], order: Sequence[int]) -> l
         began = time.monotonic()
         for key, file in files[arm].items():
             if file.is_chosen and key not in done:
+                done.add(key)
                 with contextlib.suppress(OSError):
                     page_cache.read_in_order(file.path)
-        done.update(files[arm])
         took[arm] = time.monotonic() - began
     return took

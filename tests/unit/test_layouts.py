@@ -256,6 +256,24 @@ def test_a_run_gets_new_layouts(store: Store, tmp_path: Path, monkeypatch: pytes
     assert redrawing.redraw(store, keeping, 1) is None
 
 
+def test_a_file_that_one_arm_uses_a_little_is_read_for_the_other(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever arm is read first: it was evicted."""
+    study = make_study()
+    store.run(study.id).mkdir(parents=True)
+    own, shared = tmp_path / "own.so", tmp_path / "shared.so"
+    own.write_bytes(bytes(MIB))
+    shared.write_bytes(bytes(8 * MIB))
+    redrawing.keep_files(store, study, [{str(own): MIB, str(shared): 4096}, {str(shared): 8 * MIB}])
+    for run in range(1, 5):
+        read: list[str] = []
+        monkeypatch.setattr(page_cache, "read_in_order", read.append)
+        assert redrawing.redraw(store, study, run) is not None
+        assert sorted(read) == [str(own), str(shared)]
+    assert {turns.layouts(study, run)[0] for run in range(1, 5)} == {0, 1}
+
+
 def test_files_that_are_gone_are_left_out(store: Store, tmp_path: Path) -> None:
     study: Study = make_study()
     store.run(study.id).mkdir(parents=True)
