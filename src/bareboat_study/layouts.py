@@ -11,6 +11,7 @@ from msgspec import UNSET, UnsetType
 
 from bareboat import registry
 from bareboat.model import Job, Layout, ProveRequest, Record, Study
+from bareboat_study import arm_differences
 
 if TYPE_CHECKING:
     from bareboat_study.windows import Pair
@@ -30,23 +31,21 @@ _LEAST_KEPT = 0.01
 
 def request_text(prove: ProveRequest, *, is_queued: bool) -> str:
     """What a study does about layouts, for its plan."""
-    if prove.layout == KEPT:
-        return "layouts in the page cache kept"
-    if is_queued:
-        return "layouts in the page cache kept (jobs of a scheduler do not redraw them)"
+    if why := _why_kept(prove, is_queued=is_queued):
+        return "layouts in the page cache kept" + (f" ({why})" if prove.layout != KEPT else "")
     return "layouts in the page cache redrawn before each run"
 
 
 def is_redrawing(study: Study) -> bool:
     """Whether the study is to redraw layouts."""
-    return study.job.prove.layout != KEPT and not registry.is_queued(study.job.scheduler)
+    return not _why_kept(study.job.prove, is_queued=registry.is_queued(study.job.scheduler))
 
 
 def reads_same_files(study: Study) -> bool:
     """Whether both arms execute the same files, so that they have one layout."""
-    first, second = study.arms
-    if first.plan_digest == second.plan_digest:
+    if arm_differences.is_same(study):
         return True
+    first, second = study.arms
     if study.jobs is UNSET or first.engine != second.engine or first.image_digest != second.image_digest:
         return False
     one, other = (_files_of(job) for job in study.jobs)
@@ -58,6 +57,11 @@ def _files_of(job: Job) -> list[object]:
     kept = [getattr(job, name) for name in Job.__struct_fields__ if name not in _NO_FILES]
     variables = {name: value for name, value in job.environment.items() if _NAMES_FILES.search(name)}
     return [*kept, job.command[:1], variables]
+
+
+def is_redrawn(record: Record) -> bool:
+    """Whether files of the arm were read again before the run."""
+    return isinstance(record.layout, Layout) and record.layout.files > 0
 
 
 def kept_shares(pairs: Sequence[Pair]) -> tuple[float, float]:
@@ -103,7 +107,12 @@ def note(study: Study, pairs: Sequence[Pair]) -> str:
     known = [[pair[arm].layout for pair in pairs] for arm in (0, 1)]
     layouts = [[each for each in arm if isinstance(each, Layout) and each.files] for arm in known]
     if not all(len(arm) == len(pairs) for arm in layouts):
-        why = _why_kept(study, any(isinstance(each, Layout) for arm in known for each in arm))
+        is_recorded = any(isinstance(each, Layout) for arm in known for each in arm)
+        why = (
+            _why_kept(study.job.prove, is_queued=registry.is_queued(study.job.scheduler))
+            or (is_recorded and "the warm-up was too short to see which they are")
+            or "not recorded"
+        )
         return f"The layouts of the arms' files in the page cache stayed as they were: {why}. {follows}"
     sizes = [max(each.bytes for each in arm) / 1e6 for arm in layouts]
     seconds = max(a.took_s + b.took_s for a, b in zip(*layouts, strict=True))
@@ -121,9 +130,8 @@ def note(study: Study, pairs: Sequence[Pair]) -> str:
     )
 
 
-def _why_kept(study: Study, is_recorded: bool) -> str:
-    if registry.is_queued(study.job.scheduler):
-        return "jobs of a scheduler do not redraw them"
-    if study.job.prove.layout == KEPT:
+def _why_kept(prove: ProveRequest, *, is_queued: bool) -> str:
+    """Why a study does not redraw layouts; empty where it does."""
+    if prove.layout == KEPT:
         return f'prove.layout = "{KEPT}"'
-    return "the warm-up was too short to see which they are" if is_recorded else "not recorded"
+    return "jobs of a scheduler do not redraw them" if is_queued else ""

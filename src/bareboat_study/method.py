@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from bareboat.model import Image, Layout, Matrix, Site, Study
+from bareboat.model import Image, Matrix, Site, Study
 from bareboat.model.matrix import shown
 from bareboat_base.printable import counted, plain
 from bareboat_study import allocation, layouts
@@ -228,7 +228,7 @@ def _order(study: Study, style: _Style) -> Iterator[str]:
 
 def _layouts(analyses: Sequence[Analysis]) -> Iterator[str]:
     """How the files of the arms lay in memory."""
-    if any(isinstance(record.layout, Layout) for each in analyses for record in each.pairs[0]):
+    if any(layouts.is_redrawn(record) for each in analyses for record in each.pairs[0]):
         yield (
             "Before each run, the files that the arms execute were evicted from the page cache and read "
             "again in order, so that the layouts of both arms in memory were new in each run."
