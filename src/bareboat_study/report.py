@@ -20,6 +20,7 @@ from bareboat_study.measures import Metric
 from bareboat_study.numbers import digits, interval_text, lowest, p_value, percent, size, unit_of
 from bareboat_study.plots import PHASES, figures, throughputs
 from bareboat_study.statistics import Verdict
+from bareboat_study.windows import Pair
 
 _NONE = "none"
 HEADING = "What was measured"
@@ -218,19 +219,19 @@ def metric_texts(study: Study, analysis: Analysis) -> Markup:
     return tag("div", facts("What each metric is", texts), class_="definitions")
 
 
+def metric_name(metric: Metric, pairs: Sequence[Pair], note: str = "") -> Markup:
+    """The name of a metric, and below it its better direction and a note."""
+    sense = "higher is better" if metric.higher_is_better else "lower is better"
+    small = [tag("small", text) for text in (sense, note) if text]
+    return join((definitions.title(metric, pairs), *small))
+
+
 def _metric_row(analysis: Analysis, metric: Metric) -> tuple[str, ...]:
     scale, unit = unit_of(metric)
     kind = "primary metric" if metric.primary else "secondary metric"
-    sense = "higher is better" if metric.higher_is_better else "lower is better"
     word = analysis.word_of(metric)
     return (
-        join(
-            (
-                definitions.title(metric, analysis.pairs),
-                tag("small", sense),
-                *(tag("small", text) for text in (definitions.order_text(metric),) if text),
-            )
-        ),
+        metric_name(metric, analysis.pairs, definitions.order_text(metric)),
         join((tag("b", word, class_="first") if metric.primary else word, tag("small", kind))),
         unit,
         *(digits(mean / scale) for mean in (metric.baseline_mean, metric.contender_mean)),

@@ -9,7 +9,7 @@ import msgspec
 
 from bareboat.model import Matrix, Record, Study
 from bareboat_base.page import Markup, join, table, tag
-from bareboat_study import definitions, findings, forest, overview, report, series_plots, verdicts
+from bareboat_study import findings, forest, overview, report, series_plots, verdicts
 from bareboat_study.analysis import Analysis
 from bareboat_study.drawing import Drawing, label
 from bareboat_study.findings import ContrastFinding, PointFinding, StudyFindings
@@ -107,16 +107,12 @@ def _listed(shown: StudyReport, sections: Sequence[Compared], names: Sequence[st
 def _arms(shown: StudyReport) -> Markup:
     """Every metric of every arm, with its ratio in each comparison of the arm."""
     arms = shown.matrix.arms
-    by_contender = [(shown.matrix.arms.index(study.arms[1].name), study, analysis)
-                    for study, _, analysis in shown.compared]  # fmt: skip
-    known = by_contender[0][2]
+    known = shown.compared[0][2]
     rows = []
     for metric in sorted(known.metrics, key=lambda each: not each.primary):
         scale, unit = unit_of(metric)
-        cells = [_values(arm, metric, scale, by_contender) for arm in range(len(arms))]
-        sense = "higher is better" if metric.higher_is_better else "lower is better"
-        title = definitions.title(metric, known.pairs)
-        rows.append((join((title, tag("small", sense))), unit, *cells))
+        cells = [_values(arm, metric, scale, shown.compared) for arm in arms]
+        rows.append((report.metric_name(metric, known.pairs), unit, *cells))
     caption = (
         f"Geometric means over the runs; below, the ratio in each comparison with its "
         f"{percent(shown.matrix.prove.confidence)} interval. Only the first row is tested."
@@ -125,21 +121,18 @@ def _arms(shown: StudyReport) -> Markup:
     return join((tag("h3", "Every arm"), table(caption, head, rows, texts=2)))
 
 
-def _values(
-    arm: int, metric: Metric, scale: float, compared: Sequence[tuple[int, Study, Analysis]]
-) -> Markup:
+def _values(arm: str, metric: Metric, scale: float, compared: Sequence[Compared]) -> Markup:
     """An arm's mean, and its ratios."""
     mean, ratios = None, []
-    for contender, study, analysis in compared:
+    for study, _, analysis in compared:
         own = next((each for each in analysis.metrics if each.name == metric.name), None)
-        names = [each.name for each in study.arms]
         if own is None:
             continue
+        baseline, contender = (each.name for each in study.arms)
+        if mean is None:
+            mean = {baseline: own.baseline_mean, contender: own.contender_mean}.get(arm)
         if arm == contender:
-            mean = own.contender_mean if mean is None else mean
-            ratios.append(tag("small", f"{interval_text(own)} of {label(names[0], 24)}"))
-        elif arm == 0 and mean is None:
-            mean = own.baseline_mean
+            ratios.append(tag("small", f"{interval_text(own)} of {label(baseline, 24)}"))
     return join((_NONE if mean is None else digits(mean / scale), *ratios))
 
 
