@@ -439,3 +439,16 @@ def test_a_rank_of_which_nothing_is_kept(store: Store, capsys: pytest.CaptureFix
     for follow in ((), ("-f",)):
         assert main(["logs", *follow, "--rank", "1", "--store", str(store.root), run]) == 2
         assert "no output of rank 1 was kept" in capsys.readouterr().err
+
+
+def test_the_plan_of_a_point_is_that_of_its_sweep(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for name in ("one-20250101-000000", "grid-20250101-000000"):
+        folder = store.run(name)
+        folder.mkdir(parents=True)
+        (folder / "plan.json").write_text(
+            '{"job": {"workdir": "/work", "scheduling": {"after": ["7"]}, "more": 1}}'
+        )
+    for name in ("one-20250101-000000", "grid-20250101-000000", "grid-20250101-000000.3"):
+        job = submission.planned_job(store, name)
+        assert (job.workdir, job.scheduling.after) == ("/work", ("7",))

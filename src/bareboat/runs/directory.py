@@ -71,6 +71,12 @@ def ended(path: Path) -> tuple[int, int] | None:
     return None if found[2] is None else (int(found[1]), int(found[2]))
 
 
+def exit_of(folder: Path) -> tuple[int, int] | None:
+    """The exit code of a run and its time: from its job script, or from Bareboat in its place. None before
+    the end. Raises DamagedRunError."""
+    return ended(control(folder) / "exit_code") or ended(folder / "exit_code")
+
+
 def world_mark(folder: Path) -> str:
     """In what groups the ranks of a run may be, which should be one world; "" without a sign of it."""
     said = text(control(folder) / "world" / "apart", limit=4096)

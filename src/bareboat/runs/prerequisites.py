@@ -2,46 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from msgspec import Struct
-
 from bareboat.model import Submission
 from bareboat.runs import directory, submission
 from bareboat_base.errors import StoreError
 from bareboat_images.store import Store
 
 
-class _Scheduling(Struct):
-    after: tuple[str, ...] = ()
-
-
-class _Job(Struct):
-    scheduling: _Scheduling
-
-
-class _Plan(Struct):
-    job: _Job
-
-
 def failed(store: Store, made: Submission) -> str:
     """A run of this store that the job depended on and that did not succeed, in words; "" for none."""
     try:
-        after = store.read(store.run(made.run_id) / "plan.json", _Plan).job.scheduling.after
+        after = submission.planned_job(store, made.run_id).scheduling.after
         for run_id in submission.submitted(store) if after else ():
             other = submission.read(store, run_id)
             if other.scheduler != made.scheduler or other.job_id not in after:
                 continue
             for folder in (store.run(run_id), *sorted(store.run(run_id).glob("points/*"))):
-                if (code := _exit_code(folder)) not in (None, 0):
-                    return f"it waited for {run_id}, whose exit code is {code}"
+                if (end := directory.exit_of(folder)) is not None and end[0]:
+                    return f"it waited for {run_id}, whose exit code is {end[0]}"
     except StoreError:  # a damaged run is reported as itself
         pass
     return ""
-
-
-def _exit_code(folder: Path) -> int | None:
-    for path in (directory.control(folder) / "exit_code", folder / "exit_code"):
-        if (found := directory.ended(path)) is not None:
-            return found[0]
-    return None

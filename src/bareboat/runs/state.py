@@ -20,7 +20,14 @@ from bareboat.model import End, JobStart, JobState, QueueEntry, Record, Straggle
 from bareboat.model.end import HUNG
 from bareboat.runs import causes, clusters, directory, environment, prerequisites, supervisor
 from bareboat.runs.progress import look_for_straggler
-from bareboat.runs.submission import control_folder, is_job_id, output_log, read, scheduler_logs
+from bareboat.runs.submission import (
+    control_folder,
+    is_job_id,
+    output_log,
+    planned_job,
+    read,
+    scheduler_logs,
+)
 from bareboat.runs.supervisor import Presence
 from bareboat.schedulers.tool_output import odd_lines
 from bareboat_base import codec, execute
@@ -205,35 +212,32 @@ def unreadable(run_id: str, error: StoreError) -> Status:
 def from_files(store: Store, submission: Submission) -> Status | None:
     """The end of the run as written by the job script, or by Bareboat in its place."""
     folder = store.run(submission.run_id)
-    control = directory.control(folder)
-    for path in (control / "exit_code", folder / "exit_code"):
-        if (told := directory.ended(path)) is None:
-            continue
-        number, ended_at = told
-        end = _kept_end(folder)
-        # For runs from before end.json existed.
-        because = one_line(directory.text(folder / "ended_because") or "", limit=_MOST_REASON)
-        if not because and number == HUNG and (hang := _hang(store, submission.run_id)):
-            because = f"hung: {hang}"
-        if end is not None and number:
-            state, because = end.state, end.words
-        elif because:
-            state = next((s for s in JobState if because.startswith(s.value)), JobState.FAILED)
-        elif number in (143, 130):
-            state = JobState.CANCELLED
-        else:
-            state = JobState.COMPLETED if number == 0 else JobState.FAILED
-        return Status(
-            submission=submission,
-            state=state,
-            exit_code=number,
-            ended_at_epoch_s=ended_at,
-            starts=starts(store, submission.run_id),
-            reason=because,
-            nodes=shortened(_nodes(store, submission)),
-            end=end if number else None,
-        )
-    return None
+    if (told := directory.exit_of(folder)) is None:
+        return None
+    number, ended_at = told
+    end = _kept_end(folder)
+    # For runs from before end.json existed.
+    because = one_line(directory.text(folder / "ended_because") or "", limit=_MOST_REASON)
+    if not because and number == HUNG and (hang := _hang(store, submission.run_id)):
+        because = f"hung: {hang}"
+    if end is not None and number:
+        state, because = end.state, end.words
+    elif because:
+        state = next((s for s in JobState if because.startswith(s.value)), JobState.FAILED)
+    elif number in (143, 130):
+        state = JobState.CANCELLED
+    else:
+        state = JobState.COMPLETED if number == 0 else JobState.FAILED
+    return Status(
+        submission=submission,
+        state=state,
+        exit_code=number,
+        ended_at_epoch_s=ended_at,
+        starts=starts(store, submission.run_id),
+        reason=because,
+        nodes=shortened(_nodes(store, submission)),
+        end=end if number else None,
+    )
 
 
 def _kept_end(folder: Path) -> End | None:
@@ -449,9 +453,6 @@ def _tail(*paths: Path) -> str:
 def _workdir(store: Store, run_id: str) -> str:
     """The job's working directory on the host; "/" where it is unknown."""
     try:
-        plan = codec.from_json(
-            (directory.text(store.run(run_id) / "plan.json") or "{}").encode(), dict, what=""
-        )
-        return str(plan["job"]["workdir"] or "/")
-    except (StoreError, KeyError, TypeError):
+        return planned_job(store, run_id).workdir or "/"
+    except StoreError:
         return "/"

@@ -42,6 +42,30 @@ _MOST_RANKS = 10_000_000
 _MOST_JOB_ID = 256
 
 
+class _Scheduling(msgspec.Struct, frozen=True):
+    after: tuple[str, ...] = ()
+
+
+class _Job(msgspec.Struct):
+    workdir: str | None = None
+    scheduling: _Scheduling = _Scheduling()
+
+
+class _Plan(msgspec.Struct):
+    job: _Job
+
+
+def plan_file(store: Store, run_id: str) -> Path:
+    """The plan of a run; of a point, that of its sweep."""
+    folder = store.run(run_id)
+    return (folder.parents[1] if folder.parent.name == "points" else folder) / "plan.json"
+
+
+def planned_job(store: Store, run_id: str) -> _Job:
+    """What is read of a run's job in its plan. Raises StoreError."""
+    return store.read(plan_file(store, run_id), _Plan).job
+
+
 def control_folder(store: Store, run_id: str) -> Path:
     return directory.control(store.run(run_id))
 

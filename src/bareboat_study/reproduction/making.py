@@ -107,11 +107,8 @@ class Maker:
                 else f"bareboat status {run_id}",
             )
         record = records[0]
-        folder = self.store.run(run_id)
         point = sweeps.of_point(self.store, run_id)
-        place = folder / "plan.json"
-        if not os.path.lexists(place) and point is not None:
-            place = self.store.run(run_id.rpartition(".")[0]) / "plan.json"
+        place = submission.plan_file(self.store, run_id)
         found = provenance.read(self.store, run_id)
         lacks = _lacks(found)
         plan = self.store.read(place, _KeptPlan) if os.path.lexists(place) else None
