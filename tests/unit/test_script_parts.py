@@ -278,8 +278,11 @@ def test_a_run_by_hand_keeps_its_script_where_nobody_can_exchange_it(tmp_path: P
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o777)
     (tmp_path / "own").mkdir(mode=0o700)
+    (tmp_path / "link").symlink_to("own")
     parts = [library.subject(name) for name in ("private", "local_run")]
-    for name, expected in (("open", "/tmp"), ("own", f"{tmp_path}/own"), ("", "/tmp")):
+    for name, expected in (
+        ("open", "/tmp"), ("own", f"{tmp_path}/own"), ("link", f"{tmp_path}/own"), ("", "/tmp"),
+    ):  # fmt: skip
         environment = {"PATH": os.environ["PATH"], "TMPDIR": f"{tmp_path}/{name}" if name else "open"}
         done = subprocess.run(
             ["bash", "-uc", "\n".join([*parts, "temporary_directory"])],

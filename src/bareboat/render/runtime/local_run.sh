@@ -15,9 +15,13 @@ set_run_directory() {
 }
 
 temporary_directory() { # where nobody else can put another script in the place of this one
-  local place seen
+  local place real seen
   for place in "${TMPDIR:-/tmp}" /tmp /var/tmp; do
-    case $place in /*) others_rename "$place" || break ;; esac
+    case $place in /*) ;; *) continue ;; esac
+    if real=$(cd -- "$place" 2> /dev/null && pwd -P) && ! others_rename "$real"; then
+      place=$real
+      break
+    fi
   done
   printf '%s' "$place"
 }
