@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from locked import make_code, make_file, make_lock, make_locked_image, make_locked_study, make_results
 from msgspec import UNSET
 
+from bareboat.model.job import Mount
 from bareboat.runs import code, repository
 from bareboat_base.errors import UsageError
 from bareboat_study import matching, patterns
@@ -527,6 +528,18 @@ def test_what_a_script_starts_ranks_by(
 def test_paths_that_a_container_discards(project: Path, text: str, found: object) -> None:
     (project / "go.py").write_text(text + "\n")
     assert code.facts(job_in(project, "python", "go.py"), "/home/ada").scratch == found
+
+
+def test_paths_in_the_working_directory_and_in_mounts_are_not_discarded(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(project.parent))
+    (project / "go.py").write_text(f"save('~/{project.name}/a.pt'); save('/tmp/shown/b'); save('~/out/c')\n")
+    job = job_in(project, "python", "go.py")
+    assert code.facts(job, "/home/ada").scratch == ("/tmp/shown/b", "go.py")
+    mounts = (Mount(source="/scratch", target="/tmp/shown", writable=True),)
+    mounts += (Mount(source=f"{project.parent}/out", target="/out", writable=True),)
+    assert code.facts(msgspec.structs.replace(job, mounts=mounts), "/home/ada").scratch is UNSET
 
 
 # --- paths that are elsewhere -------------------------------------------------------------------------------

@@ -68,9 +68,8 @@ def facts(job: Job, home: str) -> CodeFacts:
             submits = match[1], path
         if starter is UNSET and (name := starting.starter_in_python(text)) is not None:
             starter = name, path
-        for word in _SCRATCH.findall(text):
-            if scratch is UNSET and not (word[0] == "~" and os.path.exists(os.path.expanduser(word))):
-                scratch = word, path
+        if scratch is UNSET and (word := _discarded(text, folder, job)) is not None:
+            scratch = word, path
         for word in _PATHS.findall(text):
             named.setdefault(word, f"{path} names it")
     outside = {
@@ -92,6 +91,20 @@ def facts(job: Job, home: str) -> CodeFacts:
         starter=starter,
         scratch=scratch,
     )
+
+
+def _discarded(text: str, folder: Path, job: Job) -> str | None:
+    """The first path that the code names and the container discards: outside of the working directory and of
+    all mounts, and no file of the home that is there."""
+    mounted = [place for mount in job.mounts for place in (mount.source, mount.target)]
+    places = [str(folder), *([job.workdir] if job.workdir else ()), *mounted]
+    for word in _SCRATCH.findall(text):
+        full = os.path.normpath(os.path.expanduser(word))
+        if not any(lies_in(full, place) for place in places) and not (
+            word[0] == "~" and os.path.exists(full)
+        ):
+            return str(word)
+    return None
 
 
 def _starter_of_script(folder: Path, job: Job) -> tuple[str, str] | UnsetType:
