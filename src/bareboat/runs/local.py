@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable
@@ -135,7 +136,8 @@ def _run(store: Store, plan: Plan, made: Submission, script: Path, streams: Stre
     found = records.record(store, ended, measured)
     assert found is not None
     if found.exit_code:  # it may be the engine: the next command starts it once before
-        store.engine_facts(plan.engine.partition(":")[0]).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            store.engine_facts(plan.engine.partition(":")[0]).unlink(missing_ok=True)
     if not made.points and plan.job.sweep is UNSET:
         notification.send(
             store, plan, made.run_id, found.end.state if found.end else JobState.COMPLETED, found.exit_code
