@@ -50,13 +50,14 @@ def admit(root: Path, environment: Mapping[str, str], default: Callable[[], Path
             )
         root = own
     found = list(ownership.doubts(root))
-    try:
-        state = os.stat(root)
-    except OSError:
-        state = None
     check_place(root)
-    if found and not _agreed(root, found, state, environment):
-        raise _refused(root, found, state)
+    if found:
+        try:
+            state = os.stat(root)
+        except OSError:
+            state = None
+        if not _agreed(root, found, state, environment):
+            raise _refused(root, found, state)
     return root
 
 

@@ -249,10 +249,10 @@ def _warn_of_misspelt(environment: Mapping[str, str]) -> None:
     """Name variables that are nearly a setting's: they would have no effect."""
     names = [name.upper() for name in KNOWN]
     for variable in environment:
-        prefix, _, rest = variable.partition("BAREBOAT_")
-        if prefix or not rest or rest in names:
+        name = variable.removeprefix("BAREBOAT_")
+        if name in (variable, "", *names):
             continue
-        if (near := nearest(rest, names, likeness=0.8)) is not None:
+        if (near := nearest(name, names, likeness=0.8)) is not None:
             log.warning(
                 "the environment variable %s has no effect; did you mean BAREBOAT_%s?",
                 one_line(variable),

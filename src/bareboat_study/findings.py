@@ -161,7 +161,7 @@ def _in_all_arms(study: Study, own: Sequence[Record], records: Sequence[Record])
     kept = []
     for record in own:
         found = blocks.get(record.run, [])
-        if record.warm_up or record.exit_code or record.ended_because:
+        if record.warm_up or not validity.ended_well(record):
             kept.append(record)
         elif len(found) == len(names):
             shared = set.intersection(*found)
@@ -389,7 +389,7 @@ def _failures(matrix: Matrix, records: Sequence[Sequence[Record]]) -> list[Failu
         )
         for point, own in enumerate(records)
         for record in own
-        if record.ended_because or record.exit_code
+        if not validity.ended_well(record)
     ]
 
 

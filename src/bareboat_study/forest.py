@@ -59,7 +59,7 @@ def of_metrics(study: Study, analysis: Analysis) -> Drawing:
 def of_comparisons(found: Sequence[tuple[str, Analysis]]) -> Drawing:
     """A row for each comparison of two arms, by the primary metric."""
     rows = [
-        Row(name=name, metric=each.primary, decides=True, filled=each.verdict in (Verdict.EQUIVALENT,))
+        Row(name=name, metric=each.primary, decides=True, filled=each.verdict is Verdict.EQUIVALENT)
         for name, each in found
     ]
     c, metric = found[0][1].comparison, found[0][1].primary

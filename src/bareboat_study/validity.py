@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from bareboat.model import Record, Study
 from bareboat_base import codec
 from bareboat_base.printable import one_line
+from bareboat_study import layouts
 
 #: The exit code of an arm that was stopped because another one failed: that of SIGTERM.
 STOPPED = 143
@@ -39,8 +40,13 @@ def design_digest(study: Study) -> str:
             "command": study.job.command,
             "arms": [(arm.name, arm.plan_digest) for arm in study.arms],
         }
-        | ({"layout": prove.layout} if prove.layout == "kept" else {})
+        | ({"layout": layouts.KEPT} if prove.layout == layouts.KEPT else {})
     )
+
+
+def ended_well(record: Record) -> bool:
+    """Whether the arm ended with exit code 0 and was not stopped."""
+    return not record.exit_code and not record.ended_because
 
 
 def damage(study: Study, record: Record, arm: str, run: int | None) -> str | None:
@@ -50,7 +56,7 @@ def damage(study: Study, record: Record, arm: str, run: int | None) -> str | Non
     if (record.study, record.arm, record.run) != expected:
         named = f"{one_line(record.arm, limit=40)} in run {record.run} of {one_line(record.study, limit=60)}"
         return f"is the record of {named}"
-    if record.exit_code or record.ended_because:
+    if not ended_well(record):
         return None
     if not (math.isfinite(record.wall_s) and record.wall_s > 0):
         return f"has a wall time of {record.wall_s:g} s"
@@ -65,7 +71,7 @@ def repeated(records: Sequence[Record]) -> tuple[Record, Record] | None:
     """Two records of different runs that are one measurement; None: there are none."""
     seen: dict[tuple[object, ...], Record] = {}
     for record in records:
-        if record.exit_code or record.ended_because:
+        if not ended_well(record):
             continue
         results = tuple(sorted(record.results.items()))
         key = (record.arm, record.started_at, record.wall_s, record.windows, results)
@@ -77,7 +83,7 @@ def repeated(records: Sequence[Record]) -> tuple[Record, Record] | None:
 
 def measured(records: Sequence[Record]) -> list[Record]:
     """The records of runs that ended well, without warm-ups."""
-    return [each for each in records if not each.warm_up and not each.exit_code and not each.ended_because]
+    return [each for each in records if not each.warm_up and ended_well(each)]
 
 
 def runs_done(study: Study, records: Sequence[Record]) -> int:

@@ -67,7 +67,7 @@ def _environment(
     interpreter = ask(choose(request.python))
     sources = sources_of(interpreter, request)
     fingerprint = _fingerprint(interpreter, sources.collection, request)
-    known = None if fresh else _known(store, fingerprint)
+    known = None if fresh else stored(store, fingerprint)
     if known is not None:
         return known, False
     # Imported here, because an environment that is in the store needs none of them.
@@ -103,17 +103,16 @@ def look_up(request: CaptureRequest, store: Store, command: CapturedCommand | No
     """
     interpreter = ask(choose(request.python))
     collection = sources_of(interpreter, request).collection
-    known = _known(store, _fingerprint(interpreter, collection, request))
-    if known is not None and command is not None:
+    known = stored(store, _fingerprint(interpreter, collection, request))
+    if known is not None:
+        if command is None:
+            return known
         from bareboat.captures import command as commands
 
         return commands.look_up(known, command, store)
-    if known is not None:
-        return known
-    size_bytes = sum(item.size for item in collection.items.values())
     text = (
-        f"capture the environment: about {size_bytes / 1e6:,.0f} MB in {len(collection.items):,} files and "
-        "directories, and the shared libraries that they need"
+        f"capture the environment: about {collection.size_bytes / 1e6:,.0f} MB in {len(collection.items):,} "
+        "files and directories, and the shared libraries that they need"
     )
     cuda_bytes = cuda.size_bytes(collection)
     if cuda_bytes < _MUCH_CUDA or request.cuda is not UNSET:
@@ -166,7 +165,7 @@ def describe_of(interpreter: Interpreter) -> Image:
     )
 
 
-def _known(store: Store, fingerprint: str) -> Image | None:
+def stored(store: Store, fingerprint: str) -> Image | None:
     """The image of an earlier capture, if its files from outside of the environment are unchanged."""
     capture = store.captured(fingerprint)
     if capture is None or not store.has_image(capture.digest):
@@ -204,9 +203,5 @@ def _fingerprint(interpreter: Interpreter, collection: Collection, request: Capt
     for path in ("/etc/ld.so.cache", "/etc/ld.so.conf"):
         if os.path.exists(path):
             hashed.update(f"{path} {os.stat(path).st_mtime_ns}\n".encode())
-    lines = [
-        f"{path}\0{item.kind}\0{item.mode:o}\0{item.size}\0{item.mtime_ns}\0{item.link}\n"
-        for path, item in collection.items.items()
-    ]
-    hashed.update(os.fsencode("".join(sorted(lines))))
+    hashed.update(os.fsencode("".join(f"{each}\n" for each in collection.states())))
     return "sha256:" + hashed.hexdigest()

@@ -50,8 +50,7 @@ def publish(made: Layer, scratch: Path, store: Store) -> None:
 def build_layer(collection: Collection, scratch: Path, name: str, progress: Progress) -> Layer:
     """Copy and hash a collection of one part as one layer below `scratch`."""
     part = next(iter(collection.items.values())).part
-    total = sum(item.size for item in collection.items.values())
-    return _build_layer(collection, part, name, scratch, (0, total), progress)[0]
+    return _build_layer(collection, part, name, scratch, (0, collection.size_bytes), progress)[0]
 
 
 def _build_layer(

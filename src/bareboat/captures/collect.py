@@ -100,6 +100,17 @@ class Collection:
             home = os.path.dirname(home)
             self._too_wide.add(home)
 
+    @property
+    def size_bytes(self) -> int:
+        return sum(item.size for item in self.items.values())
+
+    def states(self) -> list[str]:
+        """What changes when a path does, each with its path, sorted by it."""
+        return sorted(
+            f"{path}\0{item.kind}\0{item.mode:o}\0{item.size}\0{item.mtime_ns}\0{item.link}"
+            for path, item in self.items.items()
+        )
+
     def write(self, path: str, data: bytes, part: Part = Part.SYSTEM) -> None:
         """Add a file that Bareboat writes, unless its path was collected."""
         self.items.setdefault(path, Item(part, "file", 0o644, len(data), data=data))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from bareboat.captures import facts, programs
+from bareboat.captures import facts, programs, stored
 from bareboat.captures.collect import Collection, Item, Part
 from bareboat.captures.libraries import Needs, close
 from bareboat.model import Image, Layer, StoredCapture
@@ -45,10 +45,7 @@ class _Added:
     needs: Needs
 
     def key(self, image: Image) -> str:
-        lines = [
-            f"{path}\0{item.kind}\0{item.mode:o}\0{item.size}\0{item.mtime_ns}\0{item.link}"
-            for path, item in sorted(self.collection.items.items())
-        ]
+        lines = self.collection.states()
         folders = self.needs.folders.by_name
         return codec.digest([_FORMAT, image.digest, [os.fsencode(line).hex() for line in lines], folders])
 
@@ -58,13 +55,12 @@ def look_up(image: Image, command: CapturedCommand, store: Store) -> Image | str
     added = _added(image, command, store)
     if not added.collection.items:
         return image
-    known = store.captured(added.key(image))
-    if known is not None and store.has_image(known.digest):
-        return store.image(known.digest)
-    items = added.collection.items.values()
+    if (known := stored(store, added.key(image))) is not None:
+        return known
     return (
         f"add {os.path.basename(command.path)} and its libraries to the captured environment: "
-        f"{sum(item.size for item in items) / 1e6:,.1f} MB in {len(items):,} files and directories"
+        f"{added.collection.size_bytes / 1e6:,.1f} MB in {len(added.collection.items):,} files and "
+        "directories"
     )
 
 
@@ -74,14 +70,12 @@ def extended(image: Image, command: CapturedCommand, store: Store, progress: Pro
     if not added.collection.items:
         return image, False
     key = added.key(image)
-    known = store.captured(key)
-    if known is not None and store.has_image(known.digest):
-        return store.image(known.digest), False
+    if (known := stored(store, key)) is not None:
+        return known, False
     from bareboat.captures.build import build_layer, publish
 
-    size_bytes = sum(item.size for item in added.collection.items.values())
     store.check_room(
-        needed_bytes=size_bytes + 16 * 2**20,
+        needed_bytes=added.collection.size_bytes + 16 * 2**20,
         needed_inodes=len(added.collection.items) + 64,
         what="the command and its libraries",
     )

@@ -37,7 +37,7 @@ class Inventory:
 
     @property
     def size_bytes(self) -> int:
-        return sum(item.size for item in self.collection.items.values())
+        return self.collection.size_bytes
 
     @property
     def inodes(self) -> int:

@@ -9,6 +9,7 @@ from bareboat.cli import console
 from bareboat.cli.folding import folded
 from bareboat.cli.job import read_job
 from bareboat_base.errors import PlanError, UsageError
+from bareboat_base.printable import counted
 
 if TYPE_CHECKING:
     from bareboat.cli.common import Context
@@ -43,7 +44,7 @@ def _row(outlook: Outlook) -> tuple[str, str, str]:
     where = "on its own" if scheduler.IS_LOCAL else f"under {scheduler.TITLE}"
     return (
         outlook.site,
-        f"runs with {count} warning{'' if count == 1 else 's'}" if count else "runs",
+        f"runs with {counted(count, 'warning')}" if count else "runs",
         f"{result.engine}, started by {result.launcher}, {where}",
     )
 
@@ -52,8 +53,7 @@ def _text(outlooks: list[Outlook]) -> str:
     lines = [console.table([("site", "result", "how, or why not"), *map(_row, outlooks)])]
     for each in outlooks:
         if isinstance(each.result, PlanError):
-            notes = [f"  {each.result.context}"] if each.result.context else []
-            notes += [f"  try: {each.result.remedy}"] if each.result.remedy else []
+            notes = [f"  {note}" for note in each.result.__notes__]
         else:
             notes = [f"  warning: {warning}" for warning in each.result.warnings]
         if notes:

@@ -128,14 +128,14 @@ def run(context: Context) -> int:
         raise UsageError(
             "--within is for study files: with [arms], [sweep] or [metrics]", remedy="use --repeats N"
         )
+    if not options.dry_run:
+        check_library()  # before an environment is captured
     if options.resume:
         study = _study_to_resume(context)
         design = study_flags.designed(study.job, seed=study.order_seed, env_from=options.env_from or [])
         study_flags.refuse_changes(options, study.id, design)
         preparation.check_variables(context.session, study.job)
     else:
-        if not options.dry_run:
-            check_library()  # before an environment is captured
         session = context.session
         prepared = preparation.prepare(session, _designed(context, read_job(context)), Purpose.PROVE)
         plans = planning.arms(session, prepared)
@@ -152,7 +152,6 @@ def run(context: Context) -> int:
         else:
             console.result(f"{study.id} is complete; its result: bareboat report {study.id}")
         return 0
-    check_library()
     return _measure(context, study)
 
 

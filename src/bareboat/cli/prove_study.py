@@ -103,6 +103,8 @@ def run(context: Context, request: StudyRequest, published: str | None) -> int:
             console.note(f"warning: {text}")
     from bareboat_study import planning as studies
 
+    if not options.dry_run and not options.no_wait:
+        check_library()  # before an environment is captured
     cells, site = studies.cells(context.session, request)
     for first, second in studies.equal_arms(request, cells):
         console.note(f"the arms {first!r} and {second!r} have the same plan: this measures the method (A/A)")
@@ -111,10 +113,7 @@ def run(context: Context, request: StudyRequest, published: str | None) -> int:
         return 0
     if not registry.is_queued(request.jobs[0][-1].scheduler):
         check_waits(options)
-        check_library()
         return _measure(context, matrix.design(context.store, request, cells, site, published))
-    if not options.no_wait:
-        check_library()
     return _follow(context, matrix.design(context.store, request, cells, site, published), new=True)
 
 

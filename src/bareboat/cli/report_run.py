@@ -148,8 +148,11 @@ def _measured(record: Record | None) -> Iterator[tuple[str, str]]:
             "memory",
             f"at most {record.peak_memory_bytes / 2**20:,.1f} MiB" + (f"  {curve}" if curve else ""),
         )
-    for name, value in record.results.items():
-        yield name, f"{float(value):.6g}"
+    yield from _results(record)
+
+
+def _results(record: Record | None) -> list[tuple[str, str]]:
+    return [(name, f"{float(value):.6g}") for name, value in record.results.items()] if record else []
 
 
 def _curve(samples: Sequence[MemorySample]) -> str:
@@ -224,9 +227,7 @@ def _report(
         is_good=None if status.exit_code is None else status.exit_code == 0,
         cause=status.reason,
         facts=[(name, one_line(text, limit=_MOST_TEXT)) for name, text in shown if name not in left_out],
-        results=[(name, f"{float(value):.6g}") for name, value in record.results.items()]
-        if record is not None
-        else [],
+        results=_results(record),
         decisions=plan.decisions if plan is not None else (),
         times=_times(status, record, logs),
         memory=record.memory if record is not None else (),

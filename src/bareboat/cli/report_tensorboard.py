@@ -14,6 +14,7 @@ from bareboat.cli.common import Context
 from bareboat_base.clock import epoch_s
 from bareboat_base.errors import UsageError
 from bareboat_base.files import failures, outputs
+from bareboat_base.printable import counted
 
 if TYPE_CHECKING:
     from bareboat.model import Record, Study
@@ -59,7 +60,7 @@ def write(context: Context, runs: Sequence[str]) -> None:
     with failures.at(path):
         path.mkdir(exist_ok=True)
         tensorboard.write(found, path)
-    count = f"{len(found)} run{'' if len(found) == 1 else 's'}"
+    count = counted(len(found), "run")
     if not context.options.quiet:
         console.note(f"TensorBoard: {count} in {path}; show: tensorboard --logdir {shlex.quote(str(path))}")
 

@@ -93,7 +93,7 @@ def _run_in_allocation(context: Context, plan: Plan, site: Site) -> int:
     if context.options.json:
         console.result_json(as_json(record))
     elif not context.options.quiet:
-        for mark in () if record.health is UNSET else record.health.marks:
+        for mark in record.health_marks:
             console.note(f"warning: {mark}")
         because = f", {record.ended_because}" if record.ended_because else ""
         console.note(f"run {record.study}: exit code {record.exit_code}{because} after {record.wall_s:.1f} s")

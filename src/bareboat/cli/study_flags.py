@@ -51,8 +51,8 @@ def designed(job: Job, *, seed: int, env_from: list[str]) -> dict[str, object]:
 
 
 def refuse_changes(options: argparse.Namespace, study: str, design: Mapping[str, object]) -> None:
-    """Raise UsageError for a flag that would change a study's design. `design`: the value of each flag; the
-    same value again changes nothing, and neither does a flag that the design does not have."""
+    """Raise UsageError for a flag that would change a study's design. `design`: the value of each flag, and
+    the same value again is accepted; a flag that it lacks is refused."""
     for name in _DESIGN:
         requested = getattr(options, name)
         if name == "python" and requested:

@@ -36,10 +36,7 @@ def as_json(record: Record) -> dict[str, Any]:
 
 def marks(record: Record) -> list[str]:
     """The warnings that a run's end shows."""
-    from msgspec import UNSET
-
-    health = () if record.health is UNSET else record.health.marks
-    return [mark for mark in (record.fabric_mark, record.world_mark, *health) if mark]
+    return [mark for mark in (record.fabric_mark, record.world_mark, *record.health_marks) if mark]
 
 
 def until_over(context: Context, run_id: str) -> int:

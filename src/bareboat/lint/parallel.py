@@ -22,9 +22,10 @@ from bareboat_images.model import MpiFamily, Pmi
 _OLD = re.compile(
     r"openmpi-(?P<version>[1-3]\.\d+(?:\.\d+)?)|open-mpi/ompi/archive/(?:refs/tags/)?v(?P<tag>[1-3]\.\d+)"
 )
-#: Two nodes with two ranks each, as in the MPI check.
+#: More than real Dockerfiles have; further pairs of them are not compared.
 _MOST_INSTALLS = 100
 _INSTALL_NOTHING = frozenset({"[", "[[", "test", "echo", "printf", "export", "case"})
+#: Two nodes with two ranks each, as in the MPI check.
 _LAYOUT = Layout(nodes=2, ranks_per_node=2, container_per_rank=True)
 
 

@@ -227,6 +227,11 @@ class Record(Struct, frozen=True, kw_only=True):
     #: Unset where the files stayed in the page cache as they were.
     layout: Layout | UnsetType = UNSET
 
+    @property
+    def health_marks(self) -> tuple[str, ...]:
+        """What the ranks could not use as the job requested it."""
+        return () if self.health is UNSET else self.health.marks
+
     def _repr_html_(self) -> str:
         """In a notebook: the main values, and the results of the program."""
         from bareboat_base.page import in_notebook, table

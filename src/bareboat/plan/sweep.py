@@ -62,7 +62,7 @@ def warnings(job: Job) -> tuple[str, ...]:
     texts = (*job.command, *job.environment.values())
     parts = [part for text in texts for part in sweeps.parse(text, job.sweep.names)]
     used = {part.name for part in parts if not isinstance(part, str)}
-    if used & {sweeps.INDEX, *job.sweep.names} == {sweeps.INDEX}:
+    if used == {sweeps.INDEX}:
         return ()  # the program finds its values by the number
     return tuple(
         f"the command has no {{{name}}}: the program gets its values as {sweeps.variable(name)} only; if it "

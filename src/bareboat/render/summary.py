@@ -55,14 +55,17 @@ def _without(plan: Plan, hides: Callable[[str], bool]) -> Plan:
     )
 
 
+def _remarks(plan: Plan) -> list[str]:
+    return [*(f"  {note}" for note in plan.notes), *(f"  warning: {each}" for each in plan.warnings)]
+
+
 def brief(plan: Plan) -> str:
     """A line for each decision with the first part of its reason, and where the rest is."""
     lines = [_title(plan), ""]
     width = max(len(decision.subject) for decision in plan.decisions)
     for decision in plan.decisions:
         lines.append(f"  {decision.subject:<{width}}  {decision.choice}: {_short(decision.reason)}")
-    lines += [f"  {note}" for note in plan.notes]
-    lines += [f"  warning: {warning}" for warning in plan.warnings]
+    lines += _remarks(plan)
     if plan.missing is not UNSET:
         lines += ["", *(f"first, run and submit will {_short(each)}" for each in plan.missing)]
     rejected = [each.subject for each in plan.decisions if each.rejected]
@@ -112,8 +115,7 @@ def text(plan: Plan) -> str:
         lines += _decision(decision, width)
     if plan.otherwise:
         lines.append(f"  if its MPI check fails in the job: {', then '.join(map(launch_of, plan.otherwise))}")
-    lines += [f"  {note}" for note in plan.notes]
-    lines += [f"  warning: {warning}" for warning in plan.warnings]
+    lines += _remarks(plan)
     if plan.missing is not UNSET:
         lines += ["", "  first, run and submit will", *(f"    {each}" for each in plan.missing)]
         lines += ["", "no plan digest before that"]

@@ -166,7 +166,7 @@ def _of_last_start(evidence: Evidence, log: str) -> list[str]:
     lines = log.splitlines()
     if evidence.starts == 1:
         return lines
-    notices = [_START, *filter(None, (evidence.scheduler.RESTART,))]
+    notices = [each for each in (_START, evidence.scheduler.RESTART) if each]
     old = [number for number, line in enumerate(lines) if any(re.match(each, line) for each in notices)]
     return lines[old[-1] + 1 :] if old else []
 

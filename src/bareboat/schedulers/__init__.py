@@ -213,7 +213,9 @@ class Scheduler(Backend):
         `on_each_node SCRIPT HOW ARGUMENT…` runs `bash SCRIPT HOW NUMBER ARGUMENT…` on every node and fails as
         soon as one does; `on_host HOST WORD…`, if there is one, runs a command on one node; `again`, given
         the script's own arguments, puts the job (or the array's element) back into the queue and prints its
-        number there; it may set AGAIN, the code that the script must end with then."""
+        number there; it may set AGAIN, the code that the script must end with then. `find_lost`, if there is
+        one, writes the names of lost nodes to $BAREBOAT_CONTROL/lost; `begin_scheduler`, if there is one,
+        prepares the first node."""
 
     # -- its commands
 

@@ -222,13 +222,14 @@ def _recipe(context: Context, path: Path, ignored: frozenset[str]) -> tuple[list
     def subject(text: str) -> RecipeSubject:
         return _subject(context, text, path, site, ignore)
 
-    own = check.recipe(subject(text), rules=RULES, ignore=ignored)
+    recipe = subject(text)
+    own = check.recipe(recipe, rules=RULES, ignore=ignored)
     notes = [
         f"{name[:200]} is not in the store: instructions that it adds to the build (ONBUILD) are unknown"
-        for name, triggers in subject(text).triggers.items()
+        for name, triggers in recipe.triggers.items()
         if triggers is None
     ]
-    if options.fix and subject(text).is_definition:
+    if options.fix and recipe.is_definition:
         raise UsageError(
             f"--fix corrects a Dockerfile, and {str(path)[:200]!r} is a definition file",
             remedy=f"bareboat image lint {shlex.quote(str(path))[:200]}",
@@ -236,12 +237,13 @@ def _recipe(context: Context, path: Path, ignored: frozenset[str]) -> tuple[list
     if options.fix:
         text, done = fix.fixed(text, lambda each: check.recipe(subject(each), rules=RULES, ignore=ignored))
         _write(context, path, raw, written, text, done)
-        own = check.recipe(subject(text), rules=RULES, ignore=ignored)
+        recipe = subject(text)
+        own = check.recipe(recipe, rules=RULES, ignore=ignored)
     others: list[Finding] = []
-    is_read = not options.no_hadolint and not subject(text).is_definition
+    is_read = not options.no_hadolint and not recipe.is_definition
     program = hadolint.find() if is_read else None
     if program is not None and not options.dry_run:
-        heredocs = [step.last for step in subject(text).steps if step.instruction.heredocs]
+        heredocs = [step.last for step in recipe.steps if step.instruction.heredocs]
         found = hadolint.run(program, text, heredocs=heredocs)
         others = [each for each in found if each.code not in ignored]
     elif is_read and program is None:

@@ -48,7 +48,7 @@ is_newest() { # whether no newer job was submitted for these runs
 finish() { # $1: exit code
   rm -rf "$work"
   [ "$1" -eq 70 ] || leave_images
-  case $1 in 70 | 129 | 130 | 143) ;; *) rm -f "$BAREBOAT_CONTROL/environment" ;; esac # it may start again
+  may_start_again "$1" || rm -f "$BAREBOAT_CONTROL/environment"
   printf '%s %(%s)T\n' "$1" -1 > "$BAREBOAT_CONTROL/exit_code"
   exit "$1"
 }

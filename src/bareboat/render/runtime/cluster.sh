@@ -79,7 +79,7 @@ run_first() { # $@: the script's arguments
   if has fabric; then end_fabric; fi
   find_first_failure
   report_lost
-  ! has discarded || tell_discarded
+  ! has discarded || report_discarded
   ! has requeue || requeue "$@"
   finish "$code"
 }
@@ -98,8 +98,10 @@ run_node() {
   ! has interface || find_interface
   ! has secret || read_secret
   ! has sweep || set_sweep_values
-  [ "$what" = check ] || start_sampler
-  [ "$what" = check ] || record_limits
+  if [ "$what" != check ]; then
+    start_sampler
+    record_limits
+  fi
   ! has watching || start_watching
   case $start in
     program) run_rank ;;

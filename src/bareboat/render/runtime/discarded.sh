@@ -2,8 +2,8 @@
 # What the ranks wrote to directories that vanish with their containers: how many files, and the largest.
 # Expects: $BAREBOAT_CONTROL, $BAREBOAT_HOST.
 
-# A helper opens the containers' directories in memory, overlays included, while the ranks run. Open directories outlive their
-# container, so that they can be searched when it has ended.
+# A helper opens the containers' directories in memory, overlays included, while the ranks run. Open directories
+# outlive their container, so that they can be searched when it has ended.
 start_keeping() { # beside the ranks of this part, once they are started
   [ -n "${BAREBOAT_CONTROL:-}" ] || return 0
   exec {keeping}> >(exec 7<&0 < /dev/null > /dev/null 2>&1 3>&- 4>&- 5>&- 6>&- && keep_directories "$$")
@@ -72,7 +72,7 @@ write_found() {
   done > "$BAREBOAT_CONTROL/discarded.$BAREBOAT_HOST.$1"
 }
 
-tell_discarded() { # in the first part: of all nodes
+report_discarded() { # in the first part: of all nodes
   local found files=("$BAREBOAT_CONTROL"/discarded.*)
   [ -e "${files[0]}" ] || return 0
   found=$(cat "${files[@]}" | LC_ALL=C tr -d '\000-\011\013-\037\177' | LC_ALL=C sort -rn | awk '

@@ -26,11 +26,15 @@ read_environment_first() { # removes the file if no other part and no other star
   fi
 }
 
+may_start_again() { # $1: the exit code: after a signal or the loss of a node
+  case $1 in 70 | 129 | 130 | 143) ;; *) return 1 ;; esac
+}
+
 # $1: the exit code. The file stays where the scheduler may start the job again, after a signal or the loss of a
 # node: then Bareboat removes it, when it finds that the run is over.
 remove_environment() {
   ! has meter || return 0
-  case $1 in 70 | 129 | 130 | 143) ! has requeue || return 0 ;; esac
+  if has requeue && may_start_again "$1"; then return 0; fi
   find_environment
   ! has sweep || is_last_point || return 0
   rm -f "$environment_file"

@@ -51,7 +51,7 @@ main() { # $1: the run's mark; or --rank RUN CONTROL RUN_DIR PORT WHAT, from the
   if [ "$start" = program ]; then start_program "$@"; else start_ranks; fi
   ! has watching || end_watching
   if [ "$start" = program ] || has output; then find_first_failure; fi
-  ! has discarded || [ -z "${BAREBOAT_CONTROL:-}" ] || tell_discarded
+  ! has discarded || [ -z "${BAREBOAT_CONTROL:-}" ] || report_discarded
   if [ "$code" -eq 0 ]; then
     read -r left 2> /dev/null < "/proc/$$/task/$$/children"
   fi

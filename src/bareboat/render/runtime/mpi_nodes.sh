@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2016,SC2034,SC2154
+# shellcheck shell=bash disable=SC2034,SC2154
 # The host's MPI launcher on several nodes: a launcher that does not support the scheduler gets a host file, and
 # this script in place of ssh.
 # Expects: $hosts, $ranks_per_node, $script, $BAREBOAT_CONTROL; at_exit; hosts and on_host of the scheduler.
