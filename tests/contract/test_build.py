@@ -20,12 +20,13 @@ from pathlib import Path
 
 import images
 import pytest
+import tars
 import zstandard
 from building import Builds, free_port, wait_for_port
 from tools import tool
 
 from bareboat.engines import bubblewrap
-from bareboat_images.builder import owners
+from bareboat_images.builder import metadata
 
 pytestmark = pytest.mark.usefixtures("_busybox")
 
@@ -400,11 +401,13 @@ def test_what_a_build_keeps_of_owners_is_what_its_layers_have(builds: Builds) ->
         "RUN mkdir /home && echo 1 > /home/f && ln /home/f /home/g && rm /d/f\n",
         {"d/e": "1", "d/f": "1"},
     )
-    kept = [owners.of_layer(builds.store, layer.diff_id) for layer in image.layers]
-    assert kept[-2] == {b"d": (5, 6), b"d/e": (5, 6), b"d/f": (5, 6)}
-    for path in (builds.store.builds() / "owners").iterdir():
+    kept = [metadata.of_layer(builds.store, layer.diff_id) for layer in image.layers]
+    assert {path: entry.owner for path, entry in kept[-2].items()} == dict.fromkeys(
+        (b"d", b"d/e", b"d/f"), (5, 6)
+    )
+    for path in (builds.store.builds() / "metadata").iterdir():
         path.unlink()
-    assert kept == [owners.of_layer(builds.store, layer.diff_id) for layer in image.layers]
+    assert kept == [metadata.of_layer(builds.store, layer.diff_id) for layer in image.layers]
 
 
 def test_bubblewrap_is_tried_once(builds: Builds, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -792,6 +795,41 @@ def test_a_copy_has_the_modes_of_buildkit(builds: Builds) -> None:
     assert said.code == 0
 
 
+_ODD = {"ro": 0o555, "own": 0o500, "group": 0o2775, "closed": 0o000, "passed": 0o111, "sticky": 0o3777}
+
+
+@pytest.mark.parametrize("overlay", [True, False])
+def test_directories_of_a_base_keep_their_modes(builds: Builds, tmp_path: Path, overlay: bool) -> None:
+    """What a step adds to a directory does not change it, nor does a copy of it from another stage."""
+    if not overlay:
+        (tmp_path / "sitecustomize.py").write_text(
+            "from bareboat_images.builder.run import Runner\nRunner._has_overlay = lambda self, *_: False\n"
+        )
+        builds.variables["PYTHONPATH"] = str(tmp_path)
+    entries = [
+        tars.folder(f"{name}/{inner}".encode(), mode) for name, mode in _ODD.items() for inner in ("", "in/")
+    ]
+    builds.foreign("odd", images.busybox(), tars.archive(*entries, tars.file(b"suid", b"1", mode=0o4755)))
+    image = builds.image("FROM odd\nCOPY --from=odd / /x/\nCOPY --from=odd /closed /group /y/\n", {})
+    copied = builds.tar(image, -2)
+    assert {name: copied[f"x/{name}"].mode for name in _ODD} == _ODD
+    assert copied["x/suid"].mode == 0o4755
+    assert builds.tar(image)["y/in"].mode == 0o2775  # of the last source that has it
+    image = builds.image(
+        "FROM odd\nRUN --mount=type=tmpfs,target=/own/mount for each in /*/in; do touch $each/new; done "
+        "&& chmod u+w /ro && touch /ro/new\n"
+        "COPY f /ro/in/\nCOPY f /closed/in/\nRUN stat -c %a /ro/in > /modes && rm -r /own/in\n",
+        {"f": "1"},
+    )
+    run, first, second, last = (builds.tar(image, number) for number in (-4, -3, -2, -1))
+    assert {name: run[f"{name}/in"].mode for name in _ODD} == _ODD
+    assert (run["ro"].mode, "own/mount" in run) == (0o755, False)
+    assert (first["ro"].mode, first["ro/in"].mode) == (0o755, 0o555)
+    assert (second["closed"].mode, second["closed/in"].mode) == (0, 0)
+    assert (last["own"].mode, "own/.wh.in" in last) == (0o500, True)
+    assert (builds.store.layer(image.layers[-1].diff_id) / "modes").read_text() == "555\n"
+
+
 def test_a_class_is_negated_by_a_caret_only(builds: Builds) -> None:
     files: Files = {"x1": "1", "a1": "1", "!1": "1"}
     builds.build("FROM base\nCOPY [!x]1 /d/\nRUN test -f /d/x1 -a -f /d/!1 -a ! -e /d/a1\n", files)
@@ -811,6 +849,11 @@ def test_a_socket_in_the_context_is_left_out(builds: Builds) -> None:
         finally:
             os.close(folder)
         builds.bareboat("image", "build", context)
+        for step in ("COPY s /x/", "COPY [s] /x/", "ADD s /x/", "RUN --mount=source=s,target=/s true"):
+            (context / "Dockerfile").write_text(f"FROM base\n{step}\n")
+            said = builds.bareboat("image", "build", context, code=2)
+            assert "'s' in the context" in said.err
+            assert "is a socket, which no image can hold" in said.err
 
 
 def test_a_definition_file_of_hpccm(builds: Builds) -> None:

@@ -66,7 +66,7 @@ def expected(theirs: dict[str, Any]) -> dict[str, Any]:
             case "-":
                 mode = entry["mode"] & 0o777 | 0o400
             case "d":
-                mode = entry["mode"] & 0o1777 | 0o700
+                mode = entry["mode"] & 0o1777 | 0o500
             case "p":
                 mode = entry["mode"] & 0o777 | 0o600
             case _:

@@ -357,10 +357,14 @@ def test_rights_of_the_user_are_not_given_away(site: Site) -> None:
         assert not (site.tree / name).lstat().st_mode & (stat.S_ISUID | stat.S_ISGID)
 
 
-def test_tree_can_be_removed_by_its_owner(site: Site) -> None:
-    site.unpack(archive(folder(b"d/", 0), folder(b"d/e/", 0o111), file(b"d/e/f", mode=0)))
+def test_tree_can_be_read_and_removed_by_its_owner(site: Site) -> None:
+    site.unpack(archive(folder(b"./", 0), folder(b"d/", 0), folder(b"d/e/", 0o111), file(b"d/e/f", mode=0)))
     for path in (site.tree / "d", site.tree / "d/e"):
-        assert path.stat().st_mode & 0o700 == 0o700
+        assert path.stat().st_mode & 0o700 == 0o500
+    assert (site.tree / "d/e/f").read_bytes() == b""
+    site.tree.rename(site.tree.with_name("aside"))  # into another directory only if its owner may write to it
+    remove_tree(site.tree.with_name("aside"))
+    assert not site.tree.with_name("aside").exists()
 
 
 @pytest.mark.parametrize("name", [b"", b".", b"/", b"./", b"//"])

@@ -21,6 +21,7 @@ from bareboat_base.errors import ImageError
 from bareboat_base.seccomp import program
 from bareboat_images.builder import checks, config, copying, downloads, layer, sandbox
 from bareboat_images.builder.copying import mode_change
+from bareboat_images.builder.metadata import Metadata
 from bareboat_images.builder.places import PlaceError, find_user, locate
 from bareboat_images.builder.sandbox import Bind, Sandbox
 from bareboat_images.layers.recipe import rebuild
@@ -154,10 +155,10 @@ def test_a_layer_unpacks_to_the_tree_that_it_was_made_of(tmp_path: Path) -> None
     os.chmod(tree / "d/f", 0o4755)
     os.chmod(tree / "d", 0o500)
     os.mknod(tree / "gone", stat.S_IFCHR, 0)
-    facts, owners = layer.finish(
+    facts, described = layer.finish(
         made, layer.Rules(owner=lambda path: (70_000_000, 5) if path == b"d/f" else (0, 0))
     )
-    assert owners == {b"d/f": (70_000_000, 5)}
+    assert described == {b"d/f": Metadata((70_000_000, 5), 0o4755), b"d/link": Metadata((0, 0), 0o4755)}
     data = BytesIO()
     assert rebuild(tree, made / "recipe", data.write) == facts.diff_id
     assert data.tell() == facts.size_bytes

@@ -220,7 +220,7 @@ def random_layer(chance: random.Random) -> bytes:
                 entries.append(file(name, b"%d" % chance.randrange(1000), mtime=chance.randrange(9999)))
             case 3:
                 entries.append(
-                    folder(name + b"/", chance.choice((0o700, 0o755, 0o1777)), chance.randrange(99))
+                    folder(name + b"/", chance.choice((0o555, 0o700, 0o755, 0o1777)), chance.randrange(99))
                 )
             case 4:
                 entries.append(symlink(name, chance.choice(WORDS)))

@@ -49,7 +49,7 @@ modes = st.sampled_from([0o644, 0o755, 0o600, 0o444])
 leaves = st.one_of(
     st.tuples(st.just("file"), modes, st.binary(max_size=40) | st.integers(510, 1030).map(bytes)),
     st.tuples(st.just("link"), (names | st.just("../" * 40 + "x" * 200)).filter(lambda target: target != "")),
-    st.tuples(st.just("folder"), st.sampled_from([0o755, 0o1777, 0o700])),
+    st.tuples(st.just("folder"), st.sampled_from([0o755, 0o1777, 0o700, 0o555])),
 )
 
 

@@ -118,6 +118,7 @@ def test_modes_do_not_depend_on_the_umask(target: Path, umask: int) -> None:
                 folder(b"tmp/", 0o1777),
                 folder(b"setgid/", 0o2775),
                 folder(b"closed.d/", 0o055),
+                folder(b"listed.d/", 0o555),
                 file(b"implied/x"),
                 tars.header(b"pipe", kind=b"6", mode=0o622),
             ),
@@ -130,7 +131,7 @@ def test_modes_do_not_depend_on_the_umask(target: Path, umask: int) -> None:
     }
     assert modes == {
         "open": 0o666, "closed": 0o400, "setuid": 0o755, "sticky": 0o644, "tmp": 0o1777, "setgid": 0o775,
-        "closed.d": 0o755, "implied": 0o755,
+        "closed.d": 0o555, "listed.d": 0o555, "implied": 0o755,
     }  # fmt: skip
     assert stat.S_ISFIFO((target / "pipe").lstat().st_mode)
     assert stat.S_IMODE(target.stat().st_mode) == 0o755

@@ -21,7 +21,7 @@ from bareboat_images.model import StoredLayer
 from bareboat_images.store import Store
 
 #: Part of every key. Increase it when steps produce different results than before.
-_VERSION = 3
+_VERSION = 4
 
 
 class Record(Struct, frozen=True, kw_only=True):

@@ -62,8 +62,6 @@ def entries(request: Request) -> Iterator[Entry]:
         for top in source.items:
             if _is_excluded(request, top.given, posixpath.basename(top.given)) and top.path:
                 continue
-            if stat.S_ISSOCK(top.state.st_mode):
-                continue
             yield source, top, top, ""
             if not top.is_folder:
                 continue
@@ -92,8 +90,8 @@ class Copier:
         self._request = request
         self._change = mode_change(request.chmod) if request.chmod else None
         self._links: dict[tuple[int, int], str] = {}
-        #: Directories with the mode and the time that they get at the end.
-        self._made: list[tuple[str, int, int]] = []
+        #: Directory -> the mode and the time that it gets at the end, parents first. The last source applies.
+        self._made: dict[str, tuple[int, int]] = {}
         #: Known directories of the tree; no entry replaces a directory.
         self._folders: set[str] = set()
         self.owners: dict[bytes, Owner] = {}
@@ -125,7 +123,7 @@ class Copier:
         self._stamp()
 
     def _stamp(self) -> None:
-        for path, mode, mtime_ns in reversed(self._made):
+        for path, (mode, mtime_ns) in reversed(self._made.items()):
             self._tree.change_folder(path, mode=mode, mtime_ns=mtime_ns)
 
     def _goal(self, target: str, is_folder: bool, source: Source, top: Item, inner: str) -> str:
@@ -141,7 +139,7 @@ class Copier:
         if item.is_folder:
             # BuildKit makes the target of a directory's content, and copies only what is in the directory.
             is_target = is_top and source.base is None
-            mode = 0o755 if is_target else self._mode(stat.S_IMODE(item.state.st_mode), is_folder=True)
+            mode = 0o755 if is_target else self._mode(item.mode, is_folder=True)
             self._folder(goal, mode, item.state.st_mtime_ns, keeps=is_top)
             return
         self._parents(goal)
@@ -155,7 +153,7 @@ class Copier:
             self._file(goal, item, source.files)
         elif stat.S_ISFIFO(state.st_mode):
             os.mkfifo(last, 0o600, dir_fd=folder)
-            os.chmod(last, self._mode(stat.S_IMODE(state.st_mode), is_folder=False), dir_fd=folder)
+            os.chmod(last, self._mode(item.mode, is_folder=False), dir_fd=folder)
         else:
             raise ImageError(
                 f"{item.path} in {name} is neither a file, a directory nor a link",
@@ -181,7 +179,7 @@ class Copier:
                 for key in os.listxattr(given.fileno()):
                     if key.startswith("user.") and not key.startswith("user.overlay."):
                         os.setxattr(made, key, os.getxattr(given.fileno(), key))
-                os.fchmod(made, self._mode(stat.S_IMODE(state.st_mode), is_folder=False))
+                os.fchmod(made, self._mode(item.mode, is_folder=False))
                 os.utime(made, ns=(state.st_mtime_ns, state.st_mtime_ns))
             finally:
                 os.close(made)
@@ -207,7 +205,7 @@ class Copier:
             mode, mtime_ns = stat.S_IMODE(found.st_mode), found.st_mtime_ns
         else:
             self._own(goal)
-        self._made.append((goal, mode | 0o700 if self._request.opens else mode, mtime_ns))
+        self._made[goal] = (mode | 0o700 if self._request.opens else mode, mtime_ns)
 
     def _parents(self, goal: str) -> None:
         """Make the parent directories of a path. Raises ImageError if one exists and is not a directory: a
@@ -229,9 +227,9 @@ class Copier:
             self._tree.make_folder(path)
             if found is None:
                 self._own(path)
-                self._made.append((path, 0o755, time.time_ns()))
+                self._made[path] = (0o755, time.time_ns())
             else:
-                self._made.append((path, stat.S_IMODE(found.st_mode) | 0o700, found.st_mtime_ns))
+                self._made[path] = (stat.S_IMODE(found.st_mode), found.st_mtime_ns)
 
     def _free(self, goal: str) -> tuple[int, str]:
         """Descriptor of the directory for a new file, and its name. Removes an earlier file of this step."""

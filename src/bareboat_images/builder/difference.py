@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from bareboat_images.builder.rootfs import Rootfs
 from bareboat_images.formats import flatten
-from bareboat_images.layers.copies import FOLDER, copy_entry
+from bareboat_images.layers.copies import FOLDER, copy_entry, make_writable
 from bareboat_images.layers.whiteouts import OPAQUE, OPAQUE_XATTR, WHITEOUT
 
 _State = tuple[int, int, int, int, int]
@@ -71,12 +71,9 @@ def collect(tree: Copied, upper: Path) -> None:
             if stat.S_ISDIR(after[path][0]):
                 with contextlib.suppress(FileNotFoundError):
                     state_ = os.lstat(path, dir_fd=source)
-                    os.utime(
-                        path,
-                        ns=(state_.st_mtime_ns, state_.st_mtime_ns),
-                        dir_fd=target,
-                        follow_symlinks=False,
-                    )
+                    times = (state_.st_mtime_ns, state_.st_mtime_ns)
+                    os.utime(path, ns=times, dir_fd=target, follow_symlinks=False)
+                    os.chmod(path, stat.S_IMODE(state_.st_mode), dir_fd=target)
     finally:
         os.close(source)
         os.close(target)
@@ -116,7 +113,7 @@ def _make(path: bytes, source: int, target: int) -> None:
         made = os.open(path, FOLDER, dir_fd=target)
         try:
             flatten.copy_metadata(given, made)
-            os.fchmod(made, os.fstat(made).st_mode & 0o7777 | 0o700)
+            make_writable(made)
         finally:
             os.close(given)
             os.close(made)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import posixpath
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -33,12 +33,13 @@ class UnmatchedError(NotFoundError):
 
 class Item(Struct, frozen=True):
     """One entry. `path`: below the source's root, links resolved; `real`: the path on this machine;
-    `given`: the path before links were followed; a copy has its last name."""
+    `given`: the path before links were followed; a copy has its last name; `mode`: as the layer has it."""
 
     path: str
     real: str
     state: os.stat_result
     given: str
+    mode: int
 
     @property
     def is_folder(self) -> bool:
@@ -49,14 +50,22 @@ class Files:
     """One source. `name`: for messages; `ignored`: excluded paths. Links are followed inside the source."""
 
     def __init__(
-        self, layers: Sequence[Path], *, name: str, ignored: Ignored | None = None, is_stored: bool = False
+        self,
+        layers: Sequence[Path],
+        *,
+        name: str,
+        ignored: Ignored | None = None,
+        is_stored: bool = False,
+        modes: Mapping[str, int] | None = None,
     ) -> None:
-        """`is_stored`: the layers belong to the store and do not change."""
+        """`is_stored`: the layers belong to the store and do not change; `modes`: path -> mode, where the
+        layer's tree has another."""
         self.name = name
         self.is_stored = is_stored
         self.layers = tuple(layers)
         self._view = View(layers)
         self._ignored = ignored or Ignored(())
+        self._modes = modes or {}
 
     def select(self, pattern: str) -> list[Item]:
         """The entries that match a source of COPY; links are followed. Raises NotFoundError."""
@@ -67,6 +76,11 @@ class Files:
             return [self._item("/", "")]
         found = self._matching(path) if has_wildcard(path) else [path]
         items = [item for each in found if (item := self._followed(each)) is not None]
+        sockets = [item for item in items if stat.S_ISSOCK(item.state.st_mode)]
+        items = [item for item in items if item not in sockets]
+        if sockets and not items:
+            error = UnmatchedError if has_wildcard(path) else NotFoundError
+            raise error(f"{sockets[0].path!r} in {self.name} is a socket, which no image can hold")
         if not items and has_wildcard(path):
             raise UnmatchedError(f"{pattern[:80]!r}: not found in {self.name}")
         if not items:
@@ -185,9 +199,10 @@ class Files:
     def _item_of(self, path: str, node: Node, given: str) -> Item:
         real = node.places[0]
         try:
-            return Item(path, real, os.lstat(real), given)
+            state = os.lstat(real)
         except FileNotFoundError:
             raise changed(path, self.name) from None
+        return Item(path, real, state, given, self._modes.get(path, stat.S_IMODE(state.st_mode)))
 
     def view(self) -> View:
         """The files as one tree, without exclusions."""
@@ -211,8 +226,7 @@ class Digester:
 
     def describe(self, item: Item, files: Files) -> list[object]:
         """The properties of an entry that are part of a key; its times are not."""
-        state = item.state
-        mode = stat.S_IMODE(state.st_mode)
+        state, mode = item.state, item.mode
         if stat.S_ISLNK(state.st_mode):
             return ["link", read_link(item, files)]
         if stat.S_ISDIR(state.st_mode):

@@ -20,8 +20,10 @@ from bareboat_base import digests
 from bareboat_base.errors import ImageError
 from bareboat_base.files import untrusted
 from bareboat_base.printable import file_name
+from bareboat_images.builder.metadata import Metadata, metadata
 from bareboat_images.builder.places import Owner
 from bareboat_images.layers import recipe as recipes
+from bareboat_images.layers.copies import tree_mode
 from bareboat_images.layers.whiteouts import (
     OPAQUE,
     OPAQUE_XATTR,
@@ -44,10 +46,12 @@ _PYC = struct.Struct("<4sIII")
 
 
 class Rules(Struct, frozen=True, kw_only=True):
-    """How the tar describes files. `owner`: path in the layer -> owner; `newest`: later times are replaced by
+    """How the tar describes files. `owner`: path in the layer -> owner; `mode`: path of a directory and its
+    mode in the tree -> its mode; `newest`: later times are replaced by
     this one, in seconds since 1970; None keeps all times; `check` raises when the build was stopped."""
 
     owner: Callable[[bytes], Owner] = lambda _path: (0, 0)
+    mode: Callable[[bytes, int], int] = lambda _path, mode: mode
     newest: int | None = None
     check: Callable[[], None] = lambda: None
 
@@ -61,10 +65,10 @@ class _Entry(Struct):
     children: list[_Entry] = field(default_factory=list)
 
 
-def finish(made: Path, rules: Rules) -> tuple[StoredLayer, Mapping[bytes, Owner]]:
+def finish(made: Path, rules: Rules) -> tuple[StoredLayer, Mapping[bytes, Metadata]]:
     """Make the tree `made/tree` a layer: write `made/recipe`, and set modes and times in the tree as
-    unpacking the tar would. Returns the layer's facts and the owners of files that root does not own. Raises
-    OSError, and ImageError for files that a layer cannot hold."""
+    unpacking the tar would. Returns the layer's facts and what its tree cannot have. Raises OSError, and
+    ImageError for files that a layer cannot hold."""
     tree = os.fsencode(made / "tree")
     entries = list(_entries(tree, rules))
     if rules.newest is not None:
@@ -72,21 +76,22 @@ def finish(made: Path, rules: Rules) -> tuple[StoredLayer, Mapping[bytes, Owner]
     writer = _Writer(tree, made / "recipe", rules.check)
     try:
         for entry in entries:
-            writer.add(entry, rules.owner(entry.path))
+            writer.add(entry, rules)
         facts = writer.finish()
     finally:
         writer.close()
     for entry in reversed(entries):  # adding to a directory changes its time
         full = os.path.join(tree, entry.path)
         if stat.S_ISDIR(entry.state.st_mode):
-            os.chmod(full, stat.S_IMODE(entry.state.st_mode) & 0o1777 | 0o700)
+            mode = tree_mode(entry.state.st_mode, is_folder=True)
+            os.chmod(full, mode if entry.path else mode | 0o700)
         elif stat.S_ISREG(entry.state.st_mode):
-            mode = stat.S_IMODE(entry.state.st_mode)
-            if mode != (mode & 0o777 | 0o400):
-                os.chmod(full, mode & 0o777 | 0o400)
+            mode = tree_mode(entry.state.st_mode, is_folder=False)
+            if mode != stat.S_IMODE(entry.state.st_mode):
+                os.chmod(full, mode)
         if not is_whiteout(entry.state):
             os.utime(full, ns=(entry.mtime * 10**9, entry.mtime * 10**9), follow_symlinks=False)
-    return facts, writer.owners
+    return facts, writer.metadata
 
 
 def _entries(tree: bytes, rules: Rules) -> Iterator[_Entry]:
@@ -201,12 +206,13 @@ class _Writer:
         self._inodes = 1
         self._stackable = True
         self._first_names: dict[tuple[int, int], bytes] = {}
-        #: Path -> owner, for owners other than root.
-        self.owners: dict[bytes, Owner] = {}
+        #: Path -> what the tree cannot have.
+        self.metadata: dict[bytes, Metadata] = {}
 
-    def add(self, entry: _Entry, owner: Owner) -> None:
+    def add(self, entry: _Entry, rules: Rules) -> None:
         """Add one entry of the tree."""
         state, path, mode = entry.state, entry.path, stat.S_IMODE(entry.state.st_mode)
+        owner = rules.owner(path)
         self._inodes += bool(path)
         if is_whiteout(state):
             parent, _, base = path.rpartition(b"/")
@@ -214,6 +220,7 @@ class _Writer:
             return
         if stat.S_ISDIR(state.st_mode):
             if path:
+                mode = mode if entry.is_opaque else rules.mode(path, mode)
                 self._head(path + b"/", tarreader.FOLDER, entry, owner, mode=mode)
             else:
                 self._stackable = False  # overlayfs merges the roots of layers, even opaque ones
@@ -288,8 +295,8 @@ class _Writer:
         size: int = 0,
         link: bytes = b"",
     ) -> None:
-        if owner != (0, 0):
-            self.owners[entry.path] = owner
+        if (known := metadata(kind, mode, owner)) is not None:
+            self.metadata[entry.path] = known
         self._put(
             tarwriter.header(
                 name,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import posixpath
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -29,6 +31,9 @@ from bareboat_images.recipe.faults import RecipeError
 from bareboat_images.recipe.ignore import Ignored
 from bareboat_images.recipe.instructions import Instruction, trigger
 from bareboat_images.recipe.stages import PROXIES, Recipe, Stage, argument_name, expanded
+
+if TYPE_CHECKING:
+    from bareboat_images.builder.metadata import Metadata
 
 
 class State(Struct, frozen=True):
@@ -265,10 +270,11 @@ class Builder:
             return work.context(step)
         stage = self._recipe.source(self._stage, name)
         if stage is not None:
-            return Files(self._done[stage.number].rootfs.trees, name=f"stage {stage.title}", is_stored=True)
-        image = work.image(step, name)
-        trees = [work.store.layer(layer.diff_id) for layer in image.layers]
-        return Files(trees, name=f"image {name}", is_stored=True)
+            rootfs, name = self._done[stage.number].rootfs, f"stage {stage.title}"
+        else:
+            rootfs, name = Rootfs(work.store, work.image(step, name).layers), f"image {name}"
+        modes = {os.fsdecode(path): known.mode for path, known in work.metadata(rootfs).items()}
+        return Files(rootfs.trees, name=name, is_stored=True, modes=modes)
 
     def _copy(self, step: Instruction, state: State) -> State:
         *given, last = (self._expand(step, each, state) for each in step.args)
@@ -351,13 +357,17 @@ class Builder:
                 discard(folder)
                 return Record(created=created, step=text), None
             from bareboat_images.builder.layer import Rules, finish
-            from bareboat_images.builder.owners import keep as keep_owners
+            from bareboat_images.builder.metadata import keep
 
+            known = work.metadata(state.rootfs)
             rules = Rules(
-                owner=self._owner(state, owners, user), newest=self._newest, check=work.check_stopped
+                owner=self._owner(state, owners, user, known),
+                mode=lambda path, mode: known[path].mode_of_folder(mode) if path in known else mode,
+                newest=self._newest,
+                check=work.check_stopped,
             )
-            facts, kept = finish(folder, rules)
-            keep_owners(work.store, facts.diff_id, kept)
+            facts, described = finish(folder, rules)
+            keep(work.store, facts.diff_id, described)
             return Record(created=created, diff_id=facts.diff_id, step=text), facts
 
         record, facts, cached = work.step(key, produce, self._title)
@@ -391,20 +401,22 @@ class Builder:
 
         return self._layer(self._stage.start, state, key, make, "empty layer", keeps_empty=True)
 
-    def _owner(self, state: State, owners: Mapping[bytes, Owner], user: User | None):  # type: ignore[no-untyped-def]
-        known = self._work.owners(state.rootfs)
-
+    @staticmethod
+    def _owner(
+        state: State, owners: Mapping[bytes, Owner], user: User | None, known: Mapping[bytes, Metadata]
+    ) -> Callable[[bytes], Owner]:
         def owner(path: bytes) -> Owner:
             if (found := owners.get(path)) is not None:
                 return found
+            below = known[path].owner if path in known else (0, 0)
             if user is None or (user.uid, user.gid) == (0, 0):
-                return known.get(path, (0, 0))
+                return below
             name = "/" + path.decode(errors="surrogateescape")
             try:
                 node = locate(state.rootfs.view, name, last_link=False).node
             except PlaceError:  # a parent was not a directory before the step
                 node = None
-            return (user.uid, user.gid) if node is None else known.get(path, (0, 0))
+            return (user.uid, user.gid) if node is None else below
 
         return owner
 

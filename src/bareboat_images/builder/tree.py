@@ -9,7 +9,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from bareboat_images.layers.copies import FOLDER
+from bareboat_images.layers.copies import FOLDER, writable
 from bareboat_images.layers.whiteouts import is_opaque
 
 
@@ -71,7 +71,8 @@ class Tree:
     def make_folder(self, path: str) -> None:
         """Make a directory; its parent must exist."""
         folder, name = self.at(path)
-        os.mkdir(name, 0o700, dir_fd=folder)
+        with writable(folder):
+            os.mkdir(name, 0o700, dir_fd=folder)
 
     def link(self, first: str, path: str) -> None:
         """Make a hard link `path` to the file `first`."""
@@ -113,12 +114,13 @@ class Tree:
         with contextlib.suppress(OSError):
             folder, name = self.at(path)
             state = os.lstat(name, dir_fd=folder)
-            if stat.S_ISDIR(state.st_mode):
-                os.rmdir(name, dir_fd=folder)
-            elif stat.S_ISREG(state.st_mode) and state.st_size == 0:
-                os.unlink(name, dir_fd=folder)
-            else:
-                return False
+            with writable(folder):
+                if stat.S_ISDIR(state.st_mode):
+                    os.rmdir(name, dir_fd=folder)
+                elif stat.S_ISREG(state.st_mode) and state.st_size == 0:
+                    os.unlink(name, dir_fd=folder)
+                else:
+                    return False
             return True
         return False
 

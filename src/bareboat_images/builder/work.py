@@ -24,6 +24,7 @@ from bareboat_images.recipe.instructions import Instruction
 from bareboat_images.store import Store
 
 if TYPE_CHECKING:
+    from bareboat_images.builder.metadata import Metadata
     from bareboat_images.builder.run import Command, Runner
 
 #: Makes a layer's tree in a directory; returns path -> owner for files that root does not own.
@@ -67,7 +68,7 @@ class Work:
         self._runner: Runner | None = None
         self._context: Files | None = None
         self._images: dict[str, Image] = {}
-        self._owners: dict[str, Mapping[bytes, Owner]] = {}
+        self._metadata: dict[str, Mapping[bytes, Metadata]] = {}
 
     def check_stopped(self) -> None:
         """Raise Stopped if another stage failed."""
@@ -175,20 +176,20 @@ class Work:
             self.reporter.warn(f"{error.message}; a shell in its tree follows, exit ends the build")
         return True
 
-    def owners(self, rootfs: Rootfs) -> Mapping[bytes, Owner]:
-        """Path -> owner for files of the layers that root does not own."""
-        found: dict[bytes, Owner] = {}
+    def metadata(self, rootfs: Rootfs) -> Mapping[bytes, Metadata]:
+        """Path -> what the trees of the layers cannot have."""
+        found: dict[bytes, Metadata] = {}
         for layer in rootfs.layers:
             with self._lock:
-                known = self._owners.get(layer.diff_id)
+                known = self._metadata.get(layer.diff_id)
             if known is None:
-                from bareboat_images.builder import owners
+                from bareboat_images.builder import metadata
 
-                known = owners.of_layer(self.store, layer.diff_id)
+                known = metadata.of_layer(self.store, layer.diff_id)
                 with self._lock:
-                    self._owners[layer.diff_id] = known
+                    self._metadata[layer.diff_id] = known
             tree = os.fsencode(self.store.layer(layer.diff_id))
-            for path in list(found):  # replaced in this layer by a file of root
+            for path in list(found):  # replaced in this layer by an entry without metadata
                 if path not in known and os.path.lexists(os.path.join(tree, path)):
                     del found[path]
             found.update(known)

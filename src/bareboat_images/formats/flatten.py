@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bareboat_base.host_files import Mount
-from bareboat_images.layers.copies import FOLDER, copy_entry
+from bareboat_images.layers.copies import FOLDER, copy_entry, make_writable
 from bareboat_images.layers.places import make_mount_points
 from bareboat_images.layers.whiteouts import OPAQUE, OVERLAY_XATTRS, WHITEOUT, is_opaque, is_whiteout
 from bareboat_images.model import Image
@@ -125,7 +125,7 @@ def _relink_folder(descriptor: int, folder: str) -> list[str]:
             continue
         if not changed:
             changed = True
-            os.fchmod(descriptor, stat.S_IMODE(state.st_mode) | stat.S_IRWXU)
+            make_writable(descriptor)
         os.unlink(name, dir_fd=descriptor)
         try:
             os.symlink(wanted, name, dir_fd=descriptor)
@@ -203,6 +203,7 @@ class _Adding:
                 else:
                     files.append(name)
         if not is_new:
+            make_writable(made)
             if opaque:
                 hidden = os.listdir(made)
             for name in hidden:
@@ -292,6 +293,7 @@ def _remove(folder_fd: int, name: str) -> None:
     for folder in folders:  # grows during the loop
         descriptor = os.open(folder, FOLDER, dir_fd=folder_fd)
         try:
+            make_writable(descriptor)
             with os.scandir(descriptor) as found:
                 for entry in found:
                     if entry.is_dir(follow_symlinks=False):

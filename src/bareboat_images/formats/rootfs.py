@@ -26,6 +26,7 @@ from bareboat_base.files import untrusted
 from bareboat_base.files.root import Root
 from bareboat_base.paths import DEFAULT_PATH
 from bareboat_base.printable import one_line
+from bareboat_images.layers.copies import tree_mode
 from bareboat_images.oci.manifest import OCI_CONFIG, OCI_LAYER, document, make_manifest
 from bareboat_images.oci.source import Blob, Descriptor, Document, Joined, LocalSource
 from bareboat_images.recipe.environment import evaluated
@@ -234,14 +235,13 @@ def tar_of(folder: str, left_out: set[str], *, name: str, max_ratio: float = MAX
         full = os.path.join(folder, path)
         header = functools.partial(tarwriter.header, mtime=int(state.st_mtime_ns // 10**9))
         if stat.S_ISDIR(state.st_mode):
-            mode = stat.S_IMODE(state.st_mode) & 0o1777 | 0o700
-            yield header(raw + b"/", tarreader.FOLDER, mode=mode)
+            yield header(raw + b"/", tarreader.FOLDER, mode=tree_mode(state.st_mode, is_folder=True))
         elif stat.S_ISLNK(state.st_mode):
             yield header(raw, tarreader.SYMLINK, mode=0o777, link=os.fsencode(os.readlink(full)))
         elif not stat.S_ISREG(state.st_mode):
             left_out.add(f"/{_shown(path)}: not a file, directory or symbolic link")
         else:
-            mode = stat.S_IMODE(state.st_mode) & 0o777 | 0o400
+            mode = tree_mode(state.st_mode, is_folder=False)
             if state.st_nlink > 1:
                 same = first_names.setdefault((state.st_dev, state.st_ino), raw)
                 if same != raw:

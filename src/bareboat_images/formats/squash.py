@@ -231,8 +231,8 @@ def _own(tree: str) -> None:
     while folders:
         folder = folders.pop()
         mode = stat.S_IMODE(os.lstat(folder).st_mode)
-        if mode & 0o700 != 0o700:
-            os.chmod(folder, mode | 0o700)
+        if mode & 0o500 != 0o500:
+            os.chmod(folder, mode | 0o500)
         with os.scandir(folder) as found:
             for entry in found:
                 if entry.is_dir(follow_symlinks=False):

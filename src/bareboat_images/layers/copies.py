@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import stat
+from collections.abc import Iterator
 
 from bareboat_base.files import untrusted
 
@@ -13,6 +14,31 @@ NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _MIB = 1 << 20
+
+
+def tree_mode(mode: int, *, is_folder: bool) -> int:
+    """The mode that an entry of a layer has in its tree: without privileges, and readable for its owner. The
+    owner may lack the right to write to a directory; what adds to it or removes it takes that first."""
+    return mode & 0o1777 | 0o500 if is_folder else mode & 0o777 | 0o400
+
+
+def make_writable(folder: int) -> None:
+    """Let the owner of an open directory add and remove entries."""
+    mode = stat.S_IMODE(os.fstat(folder).st_mode)
+    if mode & stat.S_IRWXU != stat.S_IRWXU:
+        os.fchmod(folder, mode | stat.S_IRWXU)
+
+
+@contextlib.contextmanager
+def writable(folder: int) -> Iterator[None]:
+    """Make an open directory writable inside the context, then restore its mode."""
+    mode = stat.S_IMODE(os.fstat(folder).st_mode)
+    make_writable(folder)
+    try:
+        yield
+    finally:
+        if mode & stat.S_IRWXU != stat.S_IRWXU:
+            os.fchmod(folder, mode)
 
 
 def copy_entry(source_fd: int, source: bytes, target_fd: int, target: bytes) -> int:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from bareboat_base.files.links import MOST_LINKS, follow
 from bareboat_base.files.root import Root
 from bareboat_base.host_files import Mount
 from bareboat_base.paths import lies_in
+from bareboat_images.layers.copies import FOLDER, writable
 from bareboat_images.layers.view import View
 
 #: While bubblewrap mounts, the host's root is here, in a directory beside the image's root: a link that leads
@@ -128,13 +128,11 @@ def _make(place: Path, mount: Mount, *, is_folder: bool) -> None:
 @contextlib.contextmanager
 def _writable(folder: Path) -> Iterator[None]:
     """Make the directory writable inside the context, whatever its mode; then restore mode and time."""
-    state = folder.stat()
-    mode = stat.S_IMODE(state.st_mode)
-    if not mode & stat.S_IWUSR:
-        folder.chmod(mode | stat.S_IRWXU)
+    descriptor = os.open(folder, FOLDER)
+    state = os.fstat(descriptor)
     try:
-        yield
+        with writable(descriptor):
+            yield
+        os.utime(descriptor, ns=(state.st_atime_ns, state.st_mtime_ns))
     finally:
-        if not mode & stat.S_IWUSR:
-            folder.chmod(mode)
-        os.utime(folder, ns=(state.st_atime_ns, state.st_mtime_ns))
+        os.close(descriptor)

@@ -16,7 +16,7 @@ from typing import NoReturn
 from isal import isal_zlib
 
 from bareboat_base.printable import file_name
-from bareboat_images.layers.copies import FOLDER, copy_entry
+from bareboat_images.layers.copies import FOLDER, copy_entry, tree_mode
 from bareboat_images.layers.folders import ENTRYS_FAULT, FULL, Folders
 from bareboat_images.layers.whiteouts import AUFS, OPAQUE, OVERLAY_XATTRS, WHITEOUT, is_whiteout
 from bareboat_images.tar import reader as tarreader
@@ -133,11 +133,11 @@ class Tree(Folders):
                 os.chmod(base, permissions, dir_fd=self.here_fd)
 
     def _write_folder(self, entry: Entry, path: bytes) -> None:
-        # Group and others as in the layer; the owner must be able to remove the directory.
-        mode = entry.mode & 0o1777 | 0o700
+        mode = tree_mode(entry.mode, is_folder=True)
         if not path:
             self._root_stamped = True
-            self._stamps.add(b"", mode, entry.mtime_ns)
+            # Only a directory that its owner may write to can get another parent directory.
+            self._stamps.add(b"", mode | 0o700, entry.mtime_ns)
             real = b""
         else:
             parent, _, base = path.rpartition(b"/")

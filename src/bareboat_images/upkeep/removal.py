@@ -350,7 +350,12 @@ def _sweep_own(store: Store, images: Iterable[Image], now_ns: int, *, dry_run: b
 
 def _sweep_builds(store: Store, now_ns: int, *, everything: bool, dry_run: bool) -> list[Freed]:
     """Remove the build cache, cache mounts and downloads: all, or those unused for `_BUILDS_KEPT_DAYS`."""
-    kinds = {"steps": "build step", "mounts": "cache mount", "downloads": "download", "owners": "build step"}
+    kinds = {
+        "steps": "build step",
+        "mounts": "cache mount",
+        "downloads": "download",
+        "metadata": "build step",
+    }
     freed = []
     for name, kind in kinds.items():
         folder = store.builds() / name

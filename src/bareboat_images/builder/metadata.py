@@ -1,37 +1,60 @@
-"""The owners of a layer's files, read from the layer's recipe: the files in the store have one owner.
+"""Owners and modes of a layer's entries, read from the layer's recipe: the files in the store have one owner,
+who can read all of them, and no privileges.
 
-A file that a step changes keeps its owner of the layers below.
+What a step changes keeps the owner that it has in the layers below; a directory also keeps its mode.
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
+import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import cast
+
+from msgspec import Struct
 
 from bareboat_base import codec, digests
 from bareboat_base.errors import StoreError
 from bareboat_images.builder.places import Owner
 from bareboat_images.layers import recipe as recipes
+from bareboat_images.layers.copies import tree_mode
 from bareboat_images.store import Store
+from bareboat_images.tar import reader as tarreader
 
 _CHUNK = 1 << 20
 
 
-def of_layer(store: Store, diff_id: str) -> Mapping[bytes, Owner]:
-    """Path -> owner, for files that root does not own. Root owns all files of a layer without a recipe."""
+class Metadata(Struct, frozen=True):
+    """What the tar of a layer says of an entry, and its tree cannot have."""
+
+    owner: Owner
+    mode: int
+
+    def mode_of_folder(self, mode: int) -> int:
+        """The mode of a directory that a step copied to its layer, and that has this mode in its tree."""
+        return self.mode if tree_mode(self.mode, is_folder=True) == mode else mode
+
+
+def metadata(kind: bytes, mode: int, owner: Owner) -> Metadata | None:
+    """The metadata of an entry; None if its tree has all of it. `kind`: the type in the tar."""
+    is_complete = kind == tarreader.SYMLINK or tree_mode(mode, is_folder=kind == tarreader.FOLDER) == mode
+    return None if is_complete and owner == (0, 0) else Metadata(owner, mode)
+
+
+def of_layer(store: Store, diff_id: str) -> Mapping[bytes, Metadata]:
+    """Path -> metadata, for entries whose tree lacks some. A layer without a recipe has none."""
     path = _path(store, diff_id)
     with contextlib.suppress(StoreError, OSError, ValueError):
-        read = store.read(path, dict[str, tuple[int, int]])
-        return {name.encode(errors="surrogateescape"): owner for name, owner in read.items()}
+        read = store.read(path, dict[str, Metadata])
+        return {name.encode(errors="surrogateescape"): known for name, known in read.items()}
     import tarfile
 
     recipe = store.recipe(diff_id)
     if not recipe.exists():
         return {}
-    found: dict[bytes, Owner] = {}
+    found: dict[bytes, Metadata] = {}
     stream = io.BufferedReader(
         cast(io.RawIOBase, _Stream(recipes.headers(store.layer(diff_id), recipe))), _CHUNK
     )
@@ -41,8 +64,9 @@ def of_layer(store: Store, diff_id: str) -> Mapping[bytes, Owner]:
     ):
         for member in archive:
             name = member.name.encode(errors="surrogateescape").removeprefix(b"./").lstrip(b"/")
-            if (member.uid, member.gid) != (0, 0):
-                found[name] = (member.uid, member.gid)
+            known = metadata(member.type, stat.S_IMODE(member.mode), (member.uid, member.gid))
+            if known is not None:
+                found[name] = known
             else:
                 found.pop(name, None)
             archive.members = []  # type: ignore[attr-defined]  # it would keep them all
@@ -50,14 +74,14 @@ def of_layer(store: Store, diff_id: str) -> Mapping[bytes, Owner]:
     return found
 
 
-def keep(store: Store, diff_id: str, owners: Mapping[bytes, Owner]) -> None:
-    """Store the owners for `of_layer`."""
-    named = {name.decode(errors="surrogateescape"): owner for name, owner in owners.items()}
+def keep(store: Store, diff_id: str, found: Mapping[bytes, Metadata]) -> None:
+    """Store the metadata for `of_layer`."""
+    named = {name.decode(errors="surrogateescape"): known for name, known in found.items()}
     store.write(_path(store, diff_id), codec.to_json(named))
 
 
 def _path(store: Store, diff_id: str) -> Path:
-    return store.builds() / "owners" / f"{digests.hexed(diff_id)}.json"
+    return store.builds() / "metadata" / f"{digests.hexed(diff_id)}.json"
 
 
 class _Stream(io.RawIOBase):
