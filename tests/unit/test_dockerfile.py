@@ -215,6 +215,15 @@ def test_a_wrong_instruction_is_refused_by_line(text: str, said: str, remedy: st
     ("text", "line", "said", "remedy"),
     [
         ("RUN cat << 'EOF' > /a\nhello\nEOF", 3, "unknown instruction 'HELLO'", "no blank after <<: <<EOF"),
+        (
+            "RUN cat << EOF > /a\nENV A=1\nRUN b\nEOF",
+            5,
+            "unknown instruction 'EOF'",
+            "line 2: a heredoc has no",
+        ),
+        ("CMD <<EOF\nENV A=1\nEOF", 4, "unknown instruction 'EOF'", "CMD takes no heredoc"),
+        ("COPY a <<EOF\nls\nEOF", 2, "its destination is a heredoc", "COPY <<EOF /DIRECTORY/FILE"),
+        ("COPY <<EOF\nls\nEOF", 2, "it requires a source and a destination", "COPY"),
         ("CMD <<EOF\nls\nEOF", 3, "unknown instruction 'LS'", "CMD takes no heredoc"),
         ("RUN cat <<EOF\nls\nEOF\nLS", 5, "unknown instruction 'LS'", "use one of"),
         ("# caf\udce9\nLABEL a=caf\udce9", 3, "not UTF-8", "iconv -f latin1"),

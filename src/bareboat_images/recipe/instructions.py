@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 
 from msgspec import Struct, field
 
 from bareboat_base.nearest import nearest
 from bareboat_images.recipe import words
 from bareboat_images.recipe.faults import RecipeError
-from bareboat_images.recipe.lines import TAKES_HEREDOCS, Heredoc, Line, one
+from bareboat_images.recipe.lines import TAKES_HEREDOCS, Heredoc, Line, one, opening
 
 #: Instruction -> its flags; True for boolean flags, which need no value.
 FLAGS: dict[str, dict[str, bool]] = {
@@ -80,14 +81,14 @@ class Instruction(Struct, frozen=True, kw_only=True):
 _NO_HEREDOC = re.compile(r"<<-?(\s*)[\"']?([A-Za-z_]\w*)")
 
 
-def parse(line: Line, escape: str, before: Line | None = None) -> Instruction:
-    """Parse one instruction. `before`: the one before it, which may be the reason why this is none. Raises
+def parse(line: Line, escape: str, before: Sequence[Line] = ()) -> Instruction:
+    """Parse one instruction. `before`: those before it, which may be the reason why this is none. Raises
     RecipeError for an unknown or malformed one."""
     if any("\udc80" <= char <= "\udcff" for char in line.text):
         raise RecipeError(
             "the instruction is not UTF-8",
             line=line.number,
-            text=line.text.partition("\n")[0],
+            text=line.text.partition("\n")[0].encode(errors="surrogateescape").decode("latin-1"),
             remedy="convert the file: iconv -f latin1 -t utf-8 Dockerfile > Dockerfile.utf8",
         )
     if line.word not in INSTRUCTIONS:
@@ -96,7 +97,7 @@ def parse(line: Line, escape: str, before: Line | None = None) -> Instruction:
             f"unknown instruction {line.word[:40]!r}",
             line=line.number,
             text=line.text.partition("\n")[0],
-            remedy=(_heredoc_remedy(before) if before is not None else "")
+            remedy=_heredoc_remedy(line, before)
             or (f"write {likely}" if likely else f"use one of {', '.join(INSTRUCTIONS)}"),
         )
     bare = Instruction(name=line.word, line=line.number, last=line.last, text=line.text)
@@ -110,14 +111,18 @@ def parse(line: Line, escape: str, before: Line | None = None) -> Instruction:
     return _Parser(bare, rest, escape, line.heredocs, flags).run()
 
 
-def _heredoc_remedy(before: Line) -> str:
-    """How to write the heredoc that an instruction seems to begin; empty where it seems to begin none."""
-    found = _NO_HEREDOC.search(before.rest)
-    if found is None or before.heredocs:
-        return ""
-    if before.word not in TAKES_HEREDOCS:
-        return f"{before.word} takes no heredoc: COPY <<{found[2]} /FILE, and use the file"
-    return f"line {before.number}: a heredoc has no blank after <<: <<{found[2]}" if found[1] else ""
+def _heredoc_remedy(line: Line, before: Sequence[Line]) -> str:
+    """How to write the heredoc that the last instruction seems to begin, or that the unknown `line` seems to
+    end; empty where there is none."""
+    for at, earlier in enumerate(reversed(before)):
+        found = _NO_HEREDOC.search(earlier.rest)
+        if found is None or earlier.heredocs or (at > 0 and line.text != found[2]):
+            continue
+        if earlier.word not in TAKES_HEREDOCS:
+            return f"{earlier.word} takes no heredoc: COPY <<{found[2]} /FILE, and use the file"
+        if found[1]:
+            return f"line {earlier.number}: a heredoc has no blank after <<: <<{found[2]}"
+    return ""
 
 
 def _check_flags(bare: Instruction, flags: tuple[tuple[str, str | None], ...]) -> None:
@@ -272,6 +277,10 @@ class _Parser:
         if len(made.args) < 2:
             raise self._bare.fault(
                 "it requires a source and a destination", remedy=_EXAMPLES[self._bare.name]
+            )
+        if not made.is_json and (begun := opening(made.args[-1], self._escape)) is not None:
+            raise self._bare.fault(
+                "its destination is a heredoc", remedy=f"{self._bare.name} <<{begun.name} /DIRECTORY/FILE"
             )
         if not made.is_json and any(re.search(r"\s", each) for each in made.args):
             raise self._bare.fault(

@@ -164,8 +164,8 @@ def _read(text: str, given: Mapping[str, str], builtin: Mapping[str, str]) -> Re
     arguments: dict[str, str] = dict(builtin)
     stages: list[tuple[Instruction, list[Instruction]]] = []
     declared: set[str] = set()
-    for before, line in zip((None, *found.lines), found.lines, strict=False):
-        step = parse(line, found.escape, before)
+    for number, line in enumerate(found.lines):
+        step = parse(line, found.escape, found.lines[:number])
         inner = step.inner if step.name == "ONBUILD" and step.inner is not None else step
         if inner.name == "ARG":
             declared.update(name for name, _ in inner.pairs)
