@@ -7,10 +7,11 @@ import os
 import re
 import shlex
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from bareboat import registry
+from bareboat import registry, starting
 from bareboat.engines import LOADER, STARTERS
-from bareboat.model import Executable, Job, Site
+from bareboat.model import Executable, Job, Missing, Site
 from bareboat.model.command import Word
 from bareboat.plan import sweep
 from bareboat.plan.process import command_of, image_workdir
@@ -49,8 +50,12 @@ def look(store: Store, image: Image, site: Site, job: Job) -> Executable | None:
         return unknown
     machine = site.architecture
     found = resolve(word, sight, path=path, workdir=workdir, machine=machine)
-    if contains and isinstance(found, Program) and _is_static(found):
-        lacks = (*lacks, LOADER)
+    missing: tuple[Missing, ...] = ()
+    if contains and isinstance(found, Program):
+        lacks = (*lacks, LOADER) if _is_static(found) else lacks
+        around = _environment(job, image)
+        if image.digest and around is not None:
+            missing = _missing(words, found, sight, _Around(around, path, workdir, machine))
     match found:
         case None:
             return unknown
@@ -70,9 +75,50 @@ def look(store: Store, image: Image, site: Site, job: Job) -> Executable | None:
         case Program() if contains and (unseen := _unseen_script(words, sight, job, workdir)) is not None:
             return unseen
         case Program(mounted=True, place=place) if contains or "/" in word:
-            return Executable(word=word, place=place, lacks=lacks)
+            return Executable(word=word, place=place, lacks=lacks, missing=missing)
         case _:
-            return Executable(word=word, lacks=lacks)
+            return Executable(word=word, lacks=lacks, missing=missing)
+
+
+class _Around(NamedTuple):
+    environment: dict[str, str]
+    path: str
+    workdir: str
+    machine: str
+
+
+def _environment(job: Job, image: Image) -> dict[str, str] | None:
+    """The variables of the command; None if its library path is known at the start only."""
+    fixed = sweep.fixed_environment(job)
+    if "LD_LIBRARY_PATH" in {*job.environment, *job.environment_from} - fixed.keys():
+        return None
+    return {**image.environment, **fixed}
+
+
+def _missing(words: Sequence[Word], found: Program, sight: Sight, around: _Around) -> tuple[Missing, ...]:
+    """The libraries that the program needs and the container lacks, and those of MPI that a script loads."""
+    environment, path, workdir, machine = around
+    if any(isinstance(word, str) and word.startswith("LD_LIBRARY_PATH=") for word in words):
+        return ()
+    plain = starting.program([word if isinstance(word, str) else "" for word in words])
+    program: Program | Fault | None = found
+    if plain and plain[0] != words[0]:
+        program = resolve(plain[0], sight, path=path, workdir=workdir, machine=machine)
+    if not isinstance(program, Program):
+        return ()
+    name = os.path.basename(program.path)
+    if program.interpreter is not None:  # a script with a line #!
+        plain = (os.path.basename(program.interpreter.path), program.path, *plain[1:])
+        program = program.interpreter
+    if program.machine is None or name.startswith(("python", "pypy")):
+        return ()  # the image's Python was surveyed
+    from bareboat.deployment import libraries, modules
+
+    loaded = modules.find(
+        plain, program.path, sight, environment=environment, workdir=workdir, machine=machine
+    )
+    loader = libraries.ContainerLoader(sight, environment, workdir, machine)
+    return (*libraries.missing(program.path, program.place, loader), *loaded.missing)
 
 
 def _is_static(program: Program) -> bool:

@@ -12,8 +12,9 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from bareboat.deployment import modules
+from bareboat.deployment.libraries import ContainerLoader
 from bareboat_base.elf import binary
-from bareboat_base.elf.loader import Loader
 from bareboat_base.files import untrusted
 from bareboat_images.inside.command import Fault, Program, Sight, resolve
 from bareboat_images.model import Linked
@@ -80,7 +81,7 @@ class _Search:
     machine: str
     program: str = ""
     mpi: dict[str, None] | None = None
-    loader: Loader | None = None
+    loader: ContainerLoader | None = None
     looked_up: int = 0
     #: Libraries that were checked, for this program or an earlier one.
     seen: set[str] = field(default_factory=set)
@@ -126,10 +127,28 @@ class _Search:
         elif found.machine is None:
             self._text(_read(found.place), words[1:], depth)  # execvp(3) runs it with /bin/sh
         elif _INTERPRETERS.fullmatch(name):
-            self._give_up(name, "its programs may load an MPI by a module")
+            self._modules(found, words)
         elif not name.startswith(("python", "pypy")):
-            self.mpi = self._libraries(found)
+            self.mpi = self._libraries(found.path, found.place)
             self.program = name
+
+    def _modules(self, found: Program, words: tuple[str, ...]) -> None:
+        """The MPI libraries that a script of R or Julia loads."""
+        name = os.path.basename(found.path)
+        loaded = modules.find(
+            words,
+            found.path,
+            self.sight,
+            environment=self.environment,
+            workdir=self.workdir,
+            machine=self.machine,
+        )
+        self.loader = loaded.loader or self.loader
+        for file in loaded.files:
+            self.mpi = self._libraries(file.path, file.place)
+            self.program = name
+        if not self.mpi:
+            self._give_up(name, "its programs may load an MPI by a module")
 
     def _shell(self, words: tuple[str, ...], depth: int) -> None:
         rest = list(words[1:])
@@ -157,50 +176,32 @@ class _Search:
             whole = (each for word in words for each in (given if word in ("$@", "$*") else (word,)))
             self.command(tuple(whole), depth + 1)
 
-    def _libraries(self, program: Program) -> dict[str, None]:
-        """The MPI libraries that the program is linked to, directly or indirectly."""
-        pending = [program.place]
+    def _libraries(self, path: str, place: str) -> dict[str, None]:
+        """The MPI libraries that a file is linked to, directly or indirectly, or that it is."""
+        first = place
+        pending = [place]
         found: dict[str, None] = {}
         while pending and len(self.seen) < _MOST_LIBRARIES:
             place = pending.pop(0)
             with binary.opened(place) as elf:
-                if place == program.place and not elf.needed and any(map(elf.holds, _STATIC)):
+                if place == first and not elf.needed and any(map(elf.holds, _STATIC)):
                     found["a static MPI"] = None
-                for name in elf.needed:
+                own = (elf.soname,) if place == first and elf.soname is not None else ()
+                for name in (*own, *elf.needed):
                     if (mpi := _MPI.fullmatch(name)) is not None:
                         found[_OF_FAMILY.get(mpi["major"] or "", name)] = None
                     elif name not in self.seen:
                         self.seen.add(name)
-                        pending += self._library(name, program.path, elf.search_path)
+                        pending += self._library(name, path, elf.search_path)
         return found
 
     def _library(self, name: str, needed_by: str, search: binary.SearchPath) -> Iterator[str]:
         """The path where the loader would find a library, links resolved; nothing if it is not visible."""
         if self.loader is None:
-            asked = self.environment.get("LD_LIBRARY_PATH", "").split(":")
-            self.loader = Loader(
-                self.machine,
-                real=self._real,
-                library_path=":".join(os.path.join(self.workdir, each) for each in asked if each),
-                directories=self._folders(),
-            )
-        found = self.loader.find(name, needed_by, search)
-        node = self.sight.find(found) if found is not None else None
+            self.loader = ContainerLoader(self.sight, self.environment, self.workdir, self.machine)
+        node = self.loader.find(name, needed_by, search)
         if node is not None and node.place is not None:
             yield node.place
-
-    def _real(self, path: str) -> str | None:
-        node = self.sight.find(os.path.join(self.workdir, path))
-        return node.path if node is not None and node.kind == "file" and node.place is not None else None
-
-    def _folders(self) -> Iterator[str]:
-        for name in self.sight.names("/etc/ld.so.conf.d"):
-            node = self.sight.find(f"/etc/ld.so.conf.d/{name}")
-            if node is not None and node.kind == "file" and node.place is not None:
-                yield from (line.strip() for line in _read(node.place).splitlines() if line.startswith("/"))
-        for folder in ("/lib", "/usr/lib", "/usr/local/lib"):
-            yield f"{folder}/{self.machine}-linux-gnu"
-        yield from ("/lib64", "/usr/lib64", "/lib", "/usr/lib", "/usr/local/lib", "/usr/local/lib64")
 
     def _give_up(self, program: str, why: str) -> None:
         self.unknown = self.unknown or (os.path.basename(program), why)

@@ -102,11 +102,20 @@ class Command(Struct, frozen=True, kw_only=True):
     workdir: str = "/"
 
 
+class Missing(Struct, frozen=True, kw_only=True):
+    """A shared library that the container lacks, and the file in it that needs the library. `module`: of R or
+    Julia, which loads that file; without a library, the module itself is missing, and `needed_by` uses it."""
+
+    library: str
+    needed_by: str
+    module: str = ""
+
+
 class Executable(Struct, frozen=True, kw_only=True):
     """The program of a command's first word, resolved before the job starts. `code`: 127 or 126 where it
     cannot be executed, for the `reason`, which follows the word. `place`: the path of a host's file, existing
     or not. Not `known`: only the start will show. `lacks`: programs that engines need to start commands and
-    the image lacks; for a static program, the dynamic loader."""
+    the image lacks; for a static program, the dynamic loader. `missing`: libraries that the program needs."""
 
     word: str
     code: int = 0
@@ -116,6 +125,7 @@ class Executable(Struct, frozen=True, kw_only=True):
     place: str = ""
     known: bool = True
     lacks: tuple[str, ...] = ()
+    missing: tuple[Missing, ...] = ()
 
 
 class CodeFacts(Struct, frozen=True, kw_only=True):

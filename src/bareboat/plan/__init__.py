@@ -210,7 +210,7 @@ def _under(
         mpi_checks=mpi_checks,
     )
     launcher, launch, about_launcher = choose_launcher(resolved, around)
-    executable, starts_warnings = check_program(job, program, engine, gpu, scheduler)
+    executable, starts_warnings = check_program(job, program, engine, gpu, scheduler, launch.host_mpi)
     bound, about_mpi = bind(launch.host_mpi, rootfs)
     with of_the_engine():
         container, about_container = make_container(

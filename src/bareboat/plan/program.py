@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from msgspec import UNSET, UnsetType
 
+from bareboat import starting
 from bareboat.engines import LOADER, Engine
-from bareboat.model import Executable, Job
+from bareboat.model import Executable, Job, Missing, MpiFacts
 from bareboat.plan.gpus import Gpu
 from bareboat.schedulers import Scheduler
 from bareboat_base.errors import PlanError, ProgramError
+
+#: The exit code of the dynamic loader.
+_NOT_FOUND = 127
 
 
 def check_starters(program: Executable | None, engine: Engine) -> None:
@@ -29,7 +33,12 @@ def check_starters(program: Executable | None, engine: Engine) -> None:
 
 
 def check_program(
-    job: Job, program: Executable | None, engine: Engine, gpu: Gpu, scheduler: Scheduler
+    job: Job,
+    program: Executable | None,
+    engine: Engine,
+    gpu: Gpu,
+    scheduler: Scheduler,
+    host_mpi: MpiFacts | None,
 ) -> tuple[Executable | UnsetType, tuple[str, ...]]:
     """What each node must check before it starts the command (UNSET: nothing), and warnings.
 
@@ -40,7 +49,10 @@ def check_program(
     if gpu.driver is not None and any(file.name == program.word for file in gpu.driver.programs):
         return UNSET, ()  # the driver's own tools are mounted with it
     if not program.code:
-        return (program if program.place else UNSET), ()
+        missing = _missing(program, gpu, host_mpi) if engine.CONTAINS else ()
+        if any(not each.module for each in missing) and not (program.place and job.scheduling.after):
+            raise _lacking(job, program, [each for each in missing if not each.module])
+        return (program if program.place else UNSET), tuple(map(_unloadable, missing))
     if not scheduler.IS_LOCAL and "/" not in program.word and not engine.CONTAINS:
         return UNSET, (
             f'"{program.word}" {program.reason}; the job fails with exit code {program.code} '
@@ -54,3 +66,42 @@ def check_program(
         remedy=program.remedy,
         status=program.code,
     )
+
+
+def _missing(program: Executable, gpu: Gpu, host_mpi: MpiFacts | None) -> tuple[Missing, ...]:
+    """The libraries that the container lacks and does not get from the host."""
+    given = {file.name for file in gpu.driver.libraries} if gpu.driver is not None else set()
+    if host_mpi is not None and host_mpi.runtime is not None:
+        given |= {file.name for file in host_mpi.runtime.libraries}
+    return tuple(each for each in program.missing if each.library not in given)
+
+
+def _lacking(job: Job, program: Executable, missing: list[Missing]) -> ProgramError:
+    names = list(dict.fromkeys(each.library for each in missing))
+    shown = " and ".join(names) if len(names) < 3 else f"{', '.join(names[:4])}" + " …" * (len(names) > 4)
+    word = next(iter(starting.program(job.command)), program.word)
+    own = _name(word)
+    others = [each for each in missing if _name(each.needed_by) != own]
+    them = "them" if len(names) > 1 else "it"
+    remedy = f"use an image that has {them}: add what has {them} to its Dockerfile, then bareboat image build"
+    if job.image == "capture":
+        remedy = f'set programs = ["{word}"] under [capture], where this machine has {them}'
+    return ProgramError(
+        f'"{word}" requires {shown}, which the image does not have',
+        context="; ".join(f"{each.library} is required by {each.needed_by}" for each in others[:4]),
+        remedy=remedy,
+        status=_NOT_FOUND,
+    )
+
+
+def _unloadable(missing: Missing) -> str:
+    if not missing.library:
+        return f"the image has no {missing.module}, which {missing.needed_by} loads: use an image that has it"
+    return (
+        f"{missing.module} requires {missing.library}, which the image does not have ({missing.needed_by}): "
+        "use an image that has it"
+    )
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]

@@ -65,7 +65,7 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class _Node:
+class Node:
     """The entry at a path without links. `place`: None if it is unknown before the start."""
 
     path: str
@@ -74,7 +74,8 @@ class _Node:
     mounted: bool
 
 
-_UNKNOWN = "not known"
+#: The kind of an entry that only the start shows.
+UNKNOWN = "not known"
 
 
 class Sight:
@@ -98,12 +99,12 @@ class Sight:
         self._tree = None if tree is None else str(tree)
         self._mounts = {_normal(target): source for target, source in (mounts or {}).items()}
         self._kept = frozenset(map(_normal, kept)) - self._mounts.keys()
-        self._root = (self._at("/") if "/" in self._mounts else None) or _Node("/", "folder", None, False)
+        self._root = (self._at("/") if "/" in self._mounts else None) or Node("/", "folder", None, False)
 
-    def find(self, path: str) -> _Node | None:
+    def find(self, path: str) -> Node | None:
         """The entry at an absolute path, links followed; None if it does not exist."""
         met = {"/": self._root}
-        unknown: list[_Node] = []
+        unknown: list[Node] = []
 
         def target(step: str) -> str | None:
             here = met[os.path.dirname(step)]
@@ -111,7 +112,7 @@ class Sight:
             if found is None or found.kind == "link":
                 return _target(found) if found is not None else ""
             met[step] = found
-            if found.kind == _UNKNOWN:
+            if found.kind == UNKNOWN:
                 unknown.append(found)
                 return ""
             return None
@@ -146,7 +147,7 @@ class Sight:
             path = os.path.dirname(path)
         return path
 
-    def _at(self, path: str) -> _Node | None:
+    def _at(self, path: str) -> Node | None:
         """The entry at a path whose parents are not links."""
         if path == "/" and "/" not in self._mounts:
             return self._root
@@ -154,46 +155,46 @@ class Sight:
         if target in self._mounts:
             place = self.source(path)
             if place is None:
-                return _Node(path, _UNKNOWN, None, mounted=True)
+                return Node(path, UNKNOWN, None, mounted=True)
             return _on_host(path, place, is_mount=path == target) or self._made(path)
         if self._tree is not None:
             return _on_host(path, self._tree + path, is_mounted=False) or self._made(path)
         parent, _, name = path.rpartition("/")
         node = self._view.names(parent or "/").get(name)
         if node is not None:
-            return _Node(path, node.kind, node.places[0], mounted=False)
+            return Node(path, node.kind, node.places[0], mounted=False)
         if (parent or "/") in self._view.unreadable:
-            return _Node(path, _UNKNOWN, None, mounted=False)
+            return Node(path, UNKNOWN, None, mounted=False)
         return self._made(path)
 
-    def _made(self, path: str) -> _Node | None:
+    def _made(self, path: str) -> Node | None:
         """A directory that is made for a mount below it."""
         below = any(place.startswith(f"{path}/") for place in (*self._mounts, *self._kept))
-        return _Node(path, "folder", None, mounted=False) if below else None
+        return Node(path, "folder", None, mounted=False) if below else None
 
 
 def _normal(path: str) -> str:
     return os.path.normpath("/" + path.lstrip("/"))
 
 
-def _target(node: _Node) -> str:
+def _target(node: Node) -> str:
     try:
         return os.readlink(node.place) if node.place is not None else ""
     except OSError:
         return ""
 
 
-def _on_host(path: str, place: str, *, is_mount: bool = False, is_mounted: bool = True) -> _Node | None:
+def _on_host(path: str, place: str, *, is_mount: bool = False, is_mounted: bool = True) -> Node | None:
     """The entry at a path of this machine. Links in a mount's source are resolved, as by mount(2)."""
     try:
         mode = (os.stat if is_mount else os.lstat)(place).st_mode
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError:
-        return _Node(path, _UNKNOWN, None, is_mounted)
+        return Node(path, UNKNOWN, None, is_mounted)
     kinds = ((stat.S_ISDIR, "folder"), (stat.S_ISREG, "file"), (stat.S_ISLNK, "link"))
     kind = next((kind for is_kind, kind in kinds if is_kind(mode)), "other")
-    return _Node(path, kind, place, is_mounted)
+    return Node(path, kind, place, is_mounted)
 
 
 _Result = Program | Fault | None
@@ -218,7 +219,7 @@ class _Search:
             node = self.sight.find(candidate)
             if node is None:
                 continue
-            if node.kind == _UNKNOWN:
+            if node.kind == UNKNOWN:
                 return None
             found = self._judge(word, candidate, node, depth)
             if not isinstance(found, Fault):
@@ -233,7 +234,7 @@ class _Search:
         for folder in folders:
             yield os.path.join(self.workdir, folder, word)
 
-    def _judge(self, word: str, at: str, node: _Node, depth: int) -> _Result:
+    def _judge(self, word: str, at: str, node: Node, depth: int) -> _Result:
         """`at`: the path by which the file was found, for messages."""
         at = os.path.normpath(at)
         if node.kind == "folder":
@@ -307,7 +308,7 @@ class _Search:
             )
         return replace(program, script=words, interpreter=found)
 
-    def _not_executable(self, word: str, at: str, node: _Node) -> Fault:
+    def _not_executable(self, word: str, at: str, node: Node) -> Fault:
         assert node.place is not None
         where, remedy = f" in {self.sight.name}", "chmod +x it where the image is built"
         if node.mounted:
@@ -377,7 +378,7 @@ def _as_command(*words: str) -> str:
     return f"command = [{listed}], or -- {shlex.join(words)}"
 
 
-def _is_refused(node: _Node) -> bool:
+def _is_refused(node: Node) -> bool:
     """Whether execve(2) returns EACCES."""
     if node.kind != "file" or node.place is None:
         return True

@@ -1,0 +1,166 @@
+"""The libraries that a job's program needs and its image lacks, found before the start."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from builders import make_image, make_job, make_rootfs, make_site
+from elves import make_elf
+
+from bareboat.deployment import executable, linked
+from bareboat.engines.native import Native
+from bareboat.model import Executable, Job, Linked, Missing, Plan
+from bareboat.plan import plan
+from bareboat_base.errors import ProgramError
+from bareboat_images.inside.command import Sight
+from bareboat_images.store import Store
+
+ENVIRONMENT = {"PATH": "/usr/bin", "LD_LIBRARY_PATH": "/opt/lib"}
+R, JULIA = "/usr/lib/R/site-library", "/opt/julia/depot"
+TEXTS = {
+    "job.R": "# library(pbdMPI)\nsuppressMessages(library('Rmpi'))\n",
+    "own.R": ".libPaths('lib')\nlibrary(pbdMPI)\n",
+    "other.R": "pbdMPI::init()\n",
+    "job.jl": "using LinearAlgebra, MPI\nMPI.Init()\n",
+    "plain.jl": "using MPIReco\n",
+    "run.sh": "#!/bin/sh\nexport LD_LIBRARY_PATH=/x\n./heat\n",
+}
+
+
+@pytest.fixture
+def sight(tmp_path: Path) -> Sight:
+    elves = {
+        "usr/bin/whole": ["libc.so.6", "libpthread.so.0", "libcuda.so.1", "libopt.so.1", "libdeep.so.2"],
+        "usr/bin/Rscript": ["libc.so.6"],
+        "usr/bin/julia": ["libc.so.6"],
+        **{f"usr/bin/{name}": ["libc.so.6"] for name in ("sh", "env", "nice")},
+        "usr/bin/python3": ["libnowhere.so.1"],
+        "opt/lib/libopt.so.1": ["libdeep.so.2"],
+        "opt/plug/libdeep.so.2": ["libgone.so.7"],
+        f"{R[1:]}/Rmpi/libs/Rmpi.so": ["libR.so", "libmpi.so.40"],
+        "usr/lib/R/lib/libR.so": [],
+    }
+    tree, work = tmp_path / "tree", tmp_path / "work"
+    for path, needed in elves.items():
+        (tree / path).parent.mkdir(parents=True, exist_ok=True)
+        (tree / path).write_bytes(make_elf(needed=needed))
+        (tree / path).chmod(0o755)
+    (tree / "bin").symlink_to("usr/bin")
+    (tree / "etc/ld.so.conf.d").mkdir(parents=True)
+    (tree / "etc/ld.so.conf.d/plug.conf").write_text("/opt/plug\n")
+    work.mkdir()
+    (work / "heat").write_bytes(make_elf(needed=["libgfortran.so.5", "libm.so.6"]))
+    for name, text in TEXTS.items():
+        (work / name).write_text(text)
+    for name in ("heat", "run.sh"):
+        (work / name).chmod(0o755)
+    return Sight([tree], mounts={"/work": str(work), "/run": None})
+
+
+def seen(
+    sight: Sight, monkeypatch: pytest.MonkeyPatch, *words: str, **changes: object
+) -> tuple[Missing, ...]:
+    monkeypatch.setattr(executable, "sight_of", lambda *_: sight)
+    image = make_image(**({"environment": ENVIRONMENT} | changes))
+    job = make_job(command=words, image="theirs", workdir="/work", engine="bubblewrap")
+    found = executable.look(Store(Path("/nowhere")), image, make_site(), job)
+    assert found is not None
+    assert not found.code
+    return found.missing
+
+
+@pytest.mark.parametrize("prefix", ["", "nice -n 3 ", "env A=1 "])
+def test_libraries_that_the_loader_does_not_find_are_named(
+    sight: Sight, monkeypatch: pytest.MonkeyPatch, prefix: str
+) -> None:
+    assert seen(sight, monkeypatch, *prefix.split(), "./heat") == (
+        Missing(library="libgfortran.so.5", needed_by="/work/heat"),
+    )
+    assert seen(sight, monkeypatch, *prefix.split(), "whole") == (
+        Missing(library="libgone.so.7", needed_by="/opt/plug/libdeep.so.2"),
+    )
+
+
+def test_nothing_is_said_where_only_the_start_shows_it(sight: Sight, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not seen(sight, monkeypatch, "python3", "job.py")
+    assert not seen(sight, monkeypatch, "./run.sh")
+    assert (
+        not seen(sight, monkeypatch, "env", "LD_LIBRARY_PATH=/x", "./heat")
+        if sight.find("/usr/bin/env")
+        else True
+    )
+    assert not seen(sight, monkeypatch, "./heat", environment=ENVIRONMENT | {"LD_LIBRARY_PATH": "/run/libs"})
+
+
+def test_the_mpi_that_a_script_of_r_loads(sight: Sight, monkeypatch: pytest.MonkeyPatch) -> None:
+    (found,) = seen(sight, monkeypatch, "Rscript", "job.R")
+    assert found == Missing(library="libmpi.so.40", needed_by=f"{R}/Rmpi/libs/Rmpi.so", module="Rmpi")
+    assert seen(sight, monkeypatch, "Rscript", "-e", "library(Rmpi)") == (found,)
+    assert not seen(sight, monkeypatch, "Rscript", "own.R")
+    assert seen(sight, monkeypatch, "Rscript", "other.R") == (
+        Missing(library="", needed_by="other.R", module="pbdMPI"),
+    )
+    uses = linked.look(
+        ["Rscript", "job.R"], sight, environment=ENVIRONMENT, workdir="/work", machine="x86_64"
+    )
+    assert uses == Linked(program="Rscript", mpi=("libmpi.so.40",))
+
+
+def test_the_mpi_that_a_script_of_julia_loads(
+    sight: Sight, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    depot = {**ENVIRONMENT, "JULIA_DEPOT_PATH": f"{JULIA}:"}
+    tree = tmp_path / "tree"
+    command = ("julia", "--project=.", "job.jl")
+
+    def missing() -> list[tuple[str, str, str]]:
+        again = Sight([tree], mounts={"/work": str(tmp_path / "work")})
+        found = seen(again, monkeypatch, *command, environment=depot)
+        return [(each.library, each.needed_by, each.module) for each in found]
+
+    assert not seen(sight, monkeypatch, "julia", "plain.jl", environment=depot)
+    assert not seen(sight, monkeypatch, *command)  # its packages may be anywhere
+    assert missing() == [("", "job.jl", "MPI.jl")]
+    (tree / JULIA[1:] / "packages/MPI").mkdir(parents=True)
+    assert missing() == [("libmpi.so", f"{JULIA}/packages/MPI", "MPI.jl")]
+    (tree / JULIA[1:] / "artifacts/abc/lib").mkdir(parents=True)
+    (tree / JULIA[1:] / "artifacts/abc/lib/libmpi.so").write_bytes(make_elf())
+    assert missing() == []
+    (tmp_path / "work/LocalPreferences.toml").write_text(
+        '[MPIPreferences]\nbinary = "system"\nlibmpi = "libmpi"\n'
+    )
+    assert missing() == [("libmpi", "/work/LocalPreferences.toml", "MPI.jl")]
+    (tree / "opt/lib/libmpi.so").write_bytes(make_elf(needed=["libopen-pal.so.40"]))
+    assert missing() == [("libopen-pal.so.40", "/opt/lib/libmpi.so", "MPI.jl")]
+
+
+# -- what the planner makes of it ------------------------------------------------------------------
+
+HEAT = Executable(word="./heat", missing=(Missing(library="libgfortran.so.5", needed_by="/work/heat"),))
+
+
+def planned(program: Executable, **changes: object) -> Plan:
+    image = make_image(frameworks={})
+    job: Job = make_job(command=("./heat",), **({"image": "theirs"} | changes))
+    return plan(job, image, make_rootfs(image), make_site(), program=program)
+
+
+def test_a_program_without_its_libraries_is_refused() -> None:
+    with pytest.raises(ProgramError) as caught:
+        planned(HEAT)
+    assert caught.value.message == '"./heat" requires libgfortran.so.5, which the image does not have'
+    assert caught.value.status == 127
+    assert "Dockerfile" in caught.value.remedy
+    with pytest.raises(ProgramError) as caught:
+        planned(HEAT, image="capture")
+    assert caught.value.remedy.startswith('set programs = ["./heat"] under [capture]')
+    assert planned(HEAT, engine=Native.NAME).warnings == planned(Executable(word="./heat")).warnings
+
+
+def test_a_module_without_its_library_is_a_warning() -> None:
+    rmpi = Missing(library="libmpi.so.40", needed_by=f"{R}/Rmpi/libs/Rmpi.so", module="Rmpi")
+    lost = Missing(library="", needed_by="job.jl", module="MPI.jl")
+    warnings = planned(Executable(word="Rscript", missing=(rmpi, lost))).warnings
+    assert any("Rmpi requires libmpi.so.40, which the image does not have" in each for each in warnings)
+    assert any("the image has no MPI.jl, which job.jl loads" in each for each in warnings)
