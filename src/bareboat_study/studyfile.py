@@ -95,6 +95,7 @@ def read_study(file: TomlFile, settings: Settings, *, image: str | None = None) 
         primary_of(metrics)
         factors, points = read_points(tables["sweep"])
         arms, contrasts = _arms(file, tables["arms"], values, prove)
+        _check_baseline(values.get("prove", {}), arms)
         if len(points) * len(arms) > MOST_CELLS:
             raise UsageError(
                 f"{len(points):,} points of {len(arms)} arms are more than {MOST_CELLS:,}",
@@ -220,6 +221,16 @@ def _on_bare_metal(
             "or set attribution = true under [prove]",
         )
     return {**keys, "image": "capture", "capture.python": prove.baseline_python}
+
+
+def _check_baseline(prove: dict[str, Any], arms: Sequence[ArmRequest]) -> None:
+    """Raise UsageError for an environment on bare metal that no arm uses."""
+    if "baseline_python" in prove and not any("capture.python" in arm.keys for arm in arms):
+        raise UsageError(
+            "baseline_python has no effect: no arm runs on bare metal instead of a pulled image",
+            key="prove.baseline_python",
+            remedy='remove it, or set image = "docker.io/…"; to capture another Python: capture.python',
+        )
 
 
 def _attribution(

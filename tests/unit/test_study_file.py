@@ -129,6 +129,10 @@ def test_bare_metal_needs_an_environment_for_a_pulled_image(tmp_path: Path) -> N
     found = read(tmp_path, text + ARMS + "[prove]\nbaseline_python = 'python3'\n")
     assert [job.image for job in found.jobs[0]] == ["capture", "debian:12"]
     assert found.jobs[0][0].capture.python == "python3"
+    bare = "command = ['true']\n" + ARMS + "[prove]\nbaseline_python = 'python3'\n"
+    refused(tmp_path, bare, "baseline_python has no effect", line=bare.count("\n"))
+    two = '[arms]\na = {engine = "podman"}\nb = {}\n[prove]\nbaseline_python = "python3"\n'
+    refused(tmp_path, text + two, "no arm runs on bare metal")
     containers = read(tmp_path, text + '[arms]\na = {engine = "podman"}\nb = {}\n')
     assert [job.image for job in containers.jobs[0]] == ["debian:12", "debian:12"]
     assert [job.engine for job in containers.jobs[0]] == ["podman", None]

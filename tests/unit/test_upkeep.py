@@ -154,6 +154,22 @@ def test_what_images_share_is_told_apart(store: Store) -> None:
     assert found.total.size_bytes == sum(part.size_bytes for part in parts)
 
 
+def test_what_cannot_be_read_is_named_by_du(store: Store) -> None:
+    kept, lost = put_layer(store, a="x" * 9000), put_layer(store, b="y" * 9000)
+    put_image(store, [kept, lost])
+    (store.root / "parts/closed").mkdir(parents=True)
+    closed = [store.layer_folder(lost.diff_id), store.root / "parts/closed"]
+    for folder in closed:
+        folder.chmod(0)
+    try:
+        found = upkeep.usage(store)
+    finally:
+        for folder in closed:
+            folder.chmod(0o700)
+    assert found.unreadable == tuple(sorted(map(str, closed)))
+    assert upkeep.usage(store).unreadable == ()
+
+
 def test_a_flat_tree_costs_only_its_folders(store: Store) -> None:
     image = put_image(store, [put_layer(store, a="x" * 9000), put_layer(store, b="y" * 9000)])
     make_flat(store, image)

@@ -118,17 +118,23 @@ def named(folder: Path) -> list[str]:
     return found
 
 
-def states(place: Path) -> Iterator[os.stat_result]:
-    """The status of everything below a directory. Entries that vanish meanwhile, or are unreadable, are
-    omitted."""
+def states(place: Path, unreadable: list[str]) -> Iterator[os.stat_result]:
+    """The status of everything below a directory. Entries that vanish meanwhile are omitted; directories that
+    cannot be read, too, and are added to `unreadable`."""
     pending = [str(place)]
     while pending:
-        with contextlib.suppress(OSError), os.scandir(pending.pop()) as entries:
-            for entry in entries:
-                with contextlib.suppress(OSError):
-                    yield entry.stat(follow_symlinks=False)
-                    if entry.is_dir(follow_symlinks=False):
-                        pending.append(entry.path)
+        folder = pending.pop()
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    with contextlib.suppress(FileNotFoundError):
+                        yield entry.stat(follow_symlinks=False)
+                        if entry.is_dir(follow_symlinks=False):
+                            pending.append(entry.path)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError:
+            unreadable.append(folder)
 
 
 def now_ns(store: Store) -> int:

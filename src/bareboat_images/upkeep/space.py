@@ -48,6 +48,7 @@ class Usage:
     """The disk space of the store, by purpose. `unused`: in layers of no image; see `collect_garbage`.
 
     `flat`: the space that flat trees add to the layers whose files they link; `total` counts nothing twice.
+    `unreadable`: directories whose content is not counted.
     """
 
     images: tuple[ImageUsage, ...]
@@ -60,6 +61,7 @@ class Usage:
     runs: Amount
     in_progress: Amount
     total: Amount
+    unreadable: tuple[str, ...]
 
 
 def usage(store: Store) -> Usage:
@@ -67,9 +69,11 @@ def usage(store: Store) -> Usage:
 
     Raises StoreError for directories that this user may not read.
     """
+    lost: list[str] = []
     with store.guarded():
         images, _ = contents.images(store)
-        amounts = {diff_id: layer_amount(store, diff_id) for diff_id in contents.named(store.root / "layers")}
+        named = contents.named(store.root / "layers")
+        amounts = {diff_id: layer_amount(store, diff_id, lost) for diff_id in named}
         users: dict[str, set[str]] = {}
         for image in images:
             for layer in image.layers:
@@ -93,11 +97,12 @@ def usage(store: Store) -> Usage:
                 )
             )
         layers = total(amounts.values())
-        flat = total(walked(store.root / name, linked=False) for name in ("flat", "roots", "relinked"))
-        packed = walked(store.root / "packed")
-        documents = total(walked(store.root / name) for name in _DOCUMENTS)
-        parts = walked(store.root / "parts")
-        runs = walked(store.root / "runs")
+        trees = ("flat", "roots", "relinked")
+        flat = total(walked(store.root / name, linked=False, unreadable=lost) for name in trees)
+        packed = walked(store.root / "packed", unreadable=lost)
+        documents = total(walked(store.root / name, unreadable=lost) for name in _DOCUMENTS)
+        parts = walked(store.root / "parts", unreadable=lost)
+        runs = walked(store.root / "runs", unreadable=lost)
         in_progress = walked(store.root / "tmp")
     return Usage(
         images=tuple(per_image),
@@ -110,6 +115,7 @@ def usage(store: Store) -> Usage:
         runs=runs,
         in_progress=in_progress,
         total=total((layers, flat, packed, documents, parts, runs, in_progress)),
+        unreadable=tuple(sorted(lost)),
     )
 
 
@@ -125,26 +131,27 @@ def shared_layers(store: Store, image: Image) -> tuple[Amount, tuple[str, ...]]:
     return total(layer_amount(store, diff_id) for diff_id in shared), tuple(sorted(called))
 
 
-def layer_amount(store: Store, diff_id: str) -> Amount:
-    """The space of a layer by its metadata; a damaged layer is walked."""
+def layer_amount(store: Store, diff_id: str, unreadable: list[str] | None = None) -> Amount:
+    """The space of a layer by its metadata; a damaged layer is walked. Directories that cannot be read are
+    added to `unreadable`."""
     folder = store.layer_folder(diff_id)
     try:
         facts = store.stored_layer(diff_id)
         beside = [entry.stat(follow_symlinks=False) for entry in os.scandir(folder) if entry.name != "tree"]
     except (StoreError, OSError):
-        return walked(folder)
+        return walked(folder, unreadable=unreadable)
     return Amount(
         size_bytes=facts.unpacked_bytes + sum(state.st_size for state in beside),
         inodes=facts.inodes + 2 + len(beside),  # including the layer's directory, and its tree's
     )
 
 
-def walked(place: Path, *, linked: bool = True) -> Amount:
+def walked(place: Path, *, linked: bool = True, unreadable: list[str] | None = None) -> Amount:
     """The space below a directory, each file once; without `linked`, files with several names are not
-    counted."""
+    counted. Directories that cannot be read are added to `unreadable`."""
     size_bytes = inodes = 0
     seen: set[tuple[int, int]] = set()
-    for state in contents.states(place):
+    for state in contents.states(place, [] if unreadable is None else unreadable):
         if stat.S_ISREG(state.st_mode):
             if state.st_nlink > 1:
                 if not linked or (state.st_dev, state.st_ino) in seen:

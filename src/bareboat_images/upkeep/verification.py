@@ -142,7 +142,7 @@ def _check_layer(store: Store, layer: Layer) -> LayerCheck:
 
 def _count(tree: Path) -> int:
     """The number of inodes of a tree, including its root directory."""
-    found = {(state.st_dev, state.st_ino) for state in contents.states(tree)}
+    found = {(state.st_dev, state.st_ino) for state in contents.states(tree, [])}
     return len(found) + 1
 
 

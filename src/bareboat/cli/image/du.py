@@ -44,6 +44,9 @@ def run(context: Context) -> int:
     )
     rows += [(name, _mb(each), f"{each.inodes:,}", "", "", "") for name, each in others]
     console.result(console.table(rows, right=(1, 2, 3, 4)))
+    if found.unreadable:
+        more = f" and {len(found.unreadable) - 1:,} more" if len(found.unreadable) > 1 else ""
+        console.warn(f"not counted, because you may not read it: {found.unreadable[0]}{more}")
     if found.unused.inodes:
         console.note("remove unused layers with: bareboat image gc")
     return 0
