@@ -123,6 +123,36 @@ def test_ctrl_backslash_reaches_the_program(
     assert b"quit\n" in kept(tmp_path)
 
 
+#: Prints how many times it was interrupted.
+INTERRUPTS = """
+import signal, time
+came = []
+signal.signal(signal.SIGINT, lambda *_: came.append(1))
+signal.signal(signal.SIGTERM, lambda *_: None)
+print("ready", flush=True)
+while not came:
+    time.sleep(0.02)
+time.sleep(0.5)
+print("interrupts", len(came), flush=True)
+"""
+
+
+@pytest.mark.parametrize("sender", ["terminal", "kill"])
+def test_each_interrupt_reaches_the_program_once(
+    sender: str,
+    desk: Callable[[list[str]], Desk],  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    shown = desk(run_words(tmp_path, sys.executable, "-c", INTERRUPTS))
+    shown.until(b"ready")
+    if sender == "terminal":
+        shown.type(b"\x03")
+    else:  # to Bareboat alone, although it is in the foreground
+        os.kill(os.tcgetpgrp(shown.master), signal.SIGINT)
+    shown.end()
+    assert b"interrupts 1\n" in kept(tmp_path)
+
+
 def test_a_repl_works_and_what_it_prints_is_kept(
     desk: Callable[[list[str]], Desk],  # noqa: F811
     python: Path,

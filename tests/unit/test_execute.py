@@ -332,8 +332,6 @@ def test_an_interrupt_is_left_to_the_job_and_not_hidden_from_it(
     monkeypatch.setattr(signals, "_is_in_foreground", lambda: True)
     before = signal.getsignal(signal.SIGINT)
     with execute.interrupts_left_to_child():
-        threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
-        time.sleep(0.2)
         live = execute.Live(
             script(tmp_path, marking("kill -INT $$; exit 5")), run_id=mark, environment=ENVIRONMENT
         )

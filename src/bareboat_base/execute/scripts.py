@@ -27,6 +27,7 @@ from bareboat_base.execute.processes import (
     rss_bytes,
     scheduling,
 )
+from bareboat_base.execute.signals import interrupts_let_through
 from bareboat_base.execute.tools import which
 from bareboat_base.marks import RUN_VARIABLE
 
@@ -72,6 +73,7 @@ class Live:
             _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
             # Inherited by bash: all that the run starts stays below its script, also daemons in new sessions.
             _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
+            interrupts_let_through()
             if os.getppid() != parent:  # the parent died before the line above
                 os._exit(1)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import os
 import signal
@@ -10,6 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from bareboat_base.errors import Terminated
 from bareboat_base.execute.processes import below, live_processes
+
+#: What a terminal sends for Ctrl-C and Ctrl-\.
+INTERRUPTS = (signal.SIGINT, signal.SIGQUIT)
 
 
 @contextlib.contextmanager
@@ -26,12 +30,26 @@ def termination_raised() -> Iterator[None]:
 @contextlib.contextmanager
 def interrupts_left_to_child() -> Iterator[None]:
     """Inside, Ctrl-C and Ctrl-\\ go to the job script, which shares our terminal; wait for it to clean up.
-    The same signals from a supervisor or a notebook come to this process alone, which passes them on."""
+    The same signals from a supervisor, a notebook or `kill` come to this process alone, which passes them on.
+    What is started inside needs `interrupts_let_through`."""
     if not _gets_signals():
         yield
         return
-    with _handled((signal.SIGINT, signal.SIGQUIT), _pass_on):
-        yield
+    receiver = _Receiver()
+    with _handled(INTERRUPTS, receiver.on_signal):
+        # Only a thread that waits for a signal learns its sender. (SIG_IGN would be inherited by the job.)
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTS)
+        receiver.start()
+        try:
+            yield
+        finally:
+            receiver.stop()
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def interrupts_let_through() -> None:
+    """In a process that was just forked: let the signals reach it that `interrupts_left_to_child` holds."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, INTERRUPTS)
 
 
 @contextlib.contextmanager
@@ -70,19 +88,45 @@ def _gets_signals() -> bool:
     return threading.current_thread() is threading.main_thread()
 
 
-def _pass_on(number: int, _frame: object) -> None:
-    """Send the signal to all processes that Ctrl-C would reach, if it did not come from there. Before the
-    first of them is started it stops this process. (SIG_IGN would be inherited by the job.)"""
-    if _is_in_foreground():
-        return
+class _Receiver(threading.Thread):
+    """Receives the signals that the main thread blocks, and passes on those that no terminal sent."""
+
+    def __init__(self) -> None:
+        super().__init__(name="interrupts", daemon=True)
+        self._is_alone = self._is_over = False
+
+    def run(self) -> None:
+        while True:
+            caught = signal.sigwaitinfo(INTERRUPTS)
+            if self._is_over and caught.si_pid == os.getpid():
+                return
+            # The kernel itself sends the signals of a terminal, to all processes of the foreground group.
+            if caught.si_code <= 0 and not _pass_on(caught.si_signo):
+                self._is_alone = True
+                _thread.interrupt_main()
+
+    def stop(self) -> None:
+        assert self.ident is not None
+        self._is_over = True
+        signal.pthread_kill(self.ident, signal.SIGINT)
+        self.join()
+
+    def on_signal(self, number: int, _frame: object) -> None:
+        """In the main thread. A library's thread, which blocks no signal, may get it instead of this one; then
+        the sender is unknown."""
+        if self._is_alone or not (_is_in_foreground() or _pass_on(number)):
+            raise KeyboardInterrupt
+
+
+def _pass_on(number: int) -> bool:
+    """Send the signal to all processes that Ctrl-C would reach; False before the first is started."""
     group, is_passed_on = os.getpgrp(), False
     for pid in below(os.getpid(), live_processes()):
         with contextlib.suppress(ProcessLookupError):
             if os.getpgid(pid) == group:
                 os.kill(pid, number)
                 is_passed_on = True
-    if not is_passed_on:
-        raise KeyboardInterrupt
+    return is_passed_on
 
 
 def _is_in_foreground() -> bool:

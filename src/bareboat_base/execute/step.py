@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from bareboat_base.errors import ToolError
 from bareboat_base.execute import tools
-from bareboat_base.execute.signals import interrupts_left_to_child
+from bareboat_base.execute.signals import interrupts_left_to_child, interrupts_let_through
 
 _CHUNK_BYTES = 1 << 16
 _LOOK_S = 0.2
@@ -109,7 +109,12 @@ def run_shell(argv: Sequence[Word], *, environment: Mapping[str, str]) -> int:
     with _described(argv) as (words, descriptors), interrupts_left_to_child():
         try:
             return subprocess.run(
-                words, env=dict(environment), pass_fds=descriptors, umask=_UMASK, check=False
+                words,
+                env=dict(environment),
+                pass_fds=descriptors,
+                umask=_UMASK,
+                preexec_fn=interrupts_let_through,
+                check=False,
             ).returncode
         except OSError as error:
             raise ToolError(f"{words[0]} cannot be started: {error.strerror}") from None

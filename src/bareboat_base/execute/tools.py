@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from bareboat_base.errors import ToolError, ToolTimeoutError
 from bareboat_base.execute.processes import KILL_GRACE_S, Process, below, kill_all, live_processes
-from bareboat_base.execute.signals import interrupts_left_to_child
+from bareboat_base.execute.signals import interrupts_left_to_child, interrupts_let_through
 from bareboat_base.outcome import Outcome
 from bareboat_base.printable import excerpt, one_line
 
@@ -371,7 +371,9 @@ def run_in_terminal(argv: Sequence[str], *, environment: Mapping[str, str] | Non
     log.debug("+ %s", shlex.join(argv))
     with interrupts_left_to_child():
         try:
-            code = subprocess.run(list(argv), env=environment, check=False).returncode
+            code = subprocess.run(
+                list(argv), env=environment, preexec_fn=interrupts_let_through, check=False
+            ).returncode
         except OSError as error:
             raise ToolError(f"{argv[0]} cannot be started: {error.strerror}") from None
     return code if code >= 0 else 128 - code
