@@ -130,7 +130,7 @@ def _walls(study: Study, runs: Sequence[Pair]) -> Drawing:
         axes = figure.add_subplot()
         run_axis(axes, [run[0].run for run in runs])
         for place, run in enumerate(runs):
-            walls = [record.wall_s for record in run]
+            walls = [record.wall_s or 0.0 for record in run]
             axes.plot([place - 0.14, place + 0.14], walls, color=AXIS, lw=0.9)
             for arm in (0, 1):
                 axes.plot(place - 0.14 + 0.28 * arm, walls[arm], ls="", ms=5.5, marker=ARM_MARKERS[arm],

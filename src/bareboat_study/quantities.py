@@ -12,7 +12,7 @@ from bareboat.model import Phases, Record
 def of_runs(metered: bool) -> list[tuple[str, str, Callable[[Record], float]]]:
     """The metrics besides throughput; the first is primary without a meter."""
     quantities: list[tuple[str, str, Callable[[Record], float]]] = [
-        ("wall time", "s", lambda record: record.wall_s),
+        ("wall time", "s", lambda record: record.wall_s or 0.0),
         ("peak memory", "bytes", lambda record: float(record.peak_memory_bytes)),
         ("CPU time", "s", lambda record: _total(record, "cpu_s")),
         ("peak GPU memory", "bytes", _peak_gpu_memory),

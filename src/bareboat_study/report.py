@@ -385,7 +385,7 @@ def _run_row(record: Record, phased: bool, windowed: bool, results: Sequence[str
         record.started_at,
         str(record.position),
         str(record.exit_code),
-        digits(record.wall_s),
+        _NONE if record.wall_s is None else digits(record.wall_s),
     ]
     if windowed:
         row += [str(len(record.windows)), digits(descriptive.median(speeds)) if speeds else _NONE]

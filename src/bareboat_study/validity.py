@@ -58,8 +58,8 @@ def damage(study: Study, record: Record, arm: str, run: int | None) -> str | Non
         return f"is the record of {named}"
     if not ended_well(record):
         return None
-    if not (math.isfinite(record.wall_s) and record.wall_s > 0):
-        return f"has a wall time of {record.wall_s:g} s"
+    if record.wall_s is None or not (math.isfinite(record.wall_s) and record.wall_s > 0):
+        return f"has a wall time of {record.wall_s or 0:g} s"
     for window in record.windows:
         valid = all(math.isfinite(step) and step >= 0 for step in window.step_s)
         if not valid or not math.fsum(window.step_s) > 0:

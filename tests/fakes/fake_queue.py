@@ -194,10 +194,11 @@ def flux(words):
         case ["jobs", "-n", "-o", _, *numbers]:
             for job in jobs(numbers):
                 code, nodes = state(job), "127.0.0.[1-2]"
-                fields = ["RUN", "", nodes, nodes, "", "", "", "", "", "", ""]
+                fields = ["RUN", "", nodes, nodes, "", "", "", "", "", "", "", "0.0"]
                 if code != "running":
                     result = "COMPLETED" if code == "0" else "FAILED"
                     fields = ["INACTIVE", result, nodes, nodes, "False", "", "", "", f"Exit {code}", code, ""]
+                    fields.append(f"{time.time():.6f}")
                 print("|".join([flux_id(job.name), *fields]))
         case ["cancel", *rest]:
             end(rest)

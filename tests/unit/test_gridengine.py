@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from builders import make_job, make_site
 
@@ -39,6 +41,15 @@ def outcome(stdout: str = "", stderr: str = "", code: int = 0) -> Outcome:
 def site(**settings: str) -> Site:
     facts = SchedulerFacts(name="gridengine", version="8.1.9", settings=settings)
     return make_site(schedulers=(facts,))
+
+
+@pytest.mark.parametrize("text", ["Fri Nov 27 04:48:35 2026", "11/27/2026 04:48:35.123", "-/-", ""])
+def test_the_end_of_a_job(text: str) -> None:
+    _, ended = gridengine.queries(["2"])
+    accounts = QACCT.format(number="2", failed="0", code="137") + f"end_time     {text}\n"
+    (entry,) = ended.parse(outcome(accounts))
+    at = time.mktime((2026, 11, 27, 4, 48, 35, 0, 0, -1))
+    assert entry.ended_at_epoch_s == (at if "04:48" in text else None)
 
 
 def test_what_the_queue_says() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -268,7 +270,8 @@ def test_a_flux_without_queues() -> None:
 
 
 def test_jobs_of_flux() -> None:
-    lines = "".join(f"{line}\n" for line in flux("jobs-mixed").splitlines() if line.count("|") == 11)
+    # Recorded without the time of the end, the last field.
+    lines = "".join(f"{line}|0.0\n" for line in flux("jobs-mixed").splitlines() if line.count("|") == 11)
     found = entries(Flux(), lines)
     assert len(found) == 23
     assert {number: found[number].state for number in ("ƒ92SV9Wzb", "ƒ91puSkib", "ƒ91HoBpkw")} == {
@@ -288,7 +291,7 @@ def test_jobs_of_flux() -> None:
 def test_a_dependency_of_flux_that_can_never_be_satisfied() -> None:
     line = next(line for line in flux("jobs-node-failure-dependency").splitlines() if "dependency" in line)
     number, state, result, nodes, kind, severity, note, reason, code = line.split("|")
-    fields = [number, state, result, nodes, "", "True", kind, severity, note, reason, code, "256"]
+    fields = [number, state, result, nodes, "", "True", kind, severity, note, reason, code, "256", "0.0"]
     (entry,) = entries(Flux(), "|".join(fields) + "\n").values()
     assert entry.state is JobState.DEPENDENCY
     assert entry.reason == "dependency after-success=ƒBWjafFxK can never be satisfied"
@@ -299,20 +302,20 @@ def test_a_dependency_of_flux_that_can_never_be_satisfied() -> None:
     [("SCHED", "eta:3.2m", ""), ("SCHED", "eta:now", ""), ("SCHED", "held", "held"), ("RUN", "c[1-2]", "")],
 )
 def test_the_reason_of_flux_does_not_change_with_each_query(state: str, info: str, reason: str) -> None:
-    (entry,) = entries(Flux(), f"ƒ1|{state}|||{info}|False||||||\n").values()
+    (entry,) = entries(Flux(), f"ƒ1|{state}|||{info}|False|||||||\n").values()
     assert entry.reason == reason
 
 
 def test_the_loss_of_the_first_node_of_a_flux_job() -> None:
-    line = "ƒ5hsApJ3|INACTIVE|FAILED|c[1-2]|c[1-2]|True|exec|0|node failure on c1 (rank 1)|x|137|35072\n"
+    line = "ƒ5hsApJ3|INACTIVE|FAILED|c[1-2]|c[1-2]|True|exec|0|node failure on c1 (rank 1)|x|137|35072|0.0\n"
     (entry,) = entries(Flux(), line).values()
     assert (entry.state, entry.reason) == (JobState.NODE_FAIL, "node failure on c1 (rank 1)")
 
 
 def test_a_separator_in_the_note_of_flux() -> None:
-    line = "ƒ1|INACTIVE|FAILED|c1|c1|True|exec|0|a|b|Exit 1|1|256\n"
+    line = "ƒ1|INACTIVE|FAILED|c1|c1|True|exec|0|a|b|Exit 1|1|256|1795716183.974799\n"
     (entry,) = entries(Flux(), line).values()
-    assert (entry.reason, entry.exit_code) == ("a|b", 1)
+    assert (entry.reason, entry.exit_code, entry.ended_at_epoch_s) == ("a|b", 1, 1795716183)
 
 
 def test_a_rejected_dependency_of_flux() -> None:
@@ -343,3 +346,12 @@ def test_the_reported_json_agrees_with_the_lines() -> None:
     results = {job["jobid"]: job["result"] for job in jobs}
     lines = [line.split("|") for line in flux("jobs-format").splitlines()]
     assert {number: result for number, _, result, *_ in lines}.items() <= results.items()
+
+
+def test_the_end_of_jobs_of_pbs() -> None:
+    (entry,) = entries(PBS(), pbs("qstat-x-f-kill9"), 1).values()
+    told = re.search(r"mtime = (.*)", pbs("qstat-x-f-kill9"))
+    assert told is not None
+    assert entry.ended_at_epoch_s == time.mktime(time.strptime(told[1]))
+    torque = "Job Id: 1.login\n    job_state = C\n    exit_status = 271\n    comp_time = 1795716183\n"
+    assert entries(PBS(), torque)["1.login"].ended_at_epoch_s == 1795716183

@@ -6,6 +6,7 @@ A fake: `squeue` and `sacct` print a file each, in Slurm's format. The real ones
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -233,6 +234,26 @@ def test_a_missing_code_is_explained_by_the_scheduler_once(
     records.record(store, status)
     says()
     assert state.look(store, [run])[0].exit_code == code
+
+
+@pytest.mark.parametrize("accounts", ["|2026-11-22T03:10:02", "|Unknown", ""])
+def test_the_end_of_a_job_that_was_killed_is_that_of_the_accounts(
+    store: Store, says: Says, accounts: str
+) -> None:
+    """And unknown without accounts: never when somebody first looked."""
+    began = int(time.mktime((2026, 11, 22, 3, 10, 0, 0, 0, -1)))
+    run = make(store, starts=f"{began} c1 17\n")
+    says(sacct=f"17|OUT_OF_MEMORY|None|c1{accounts}\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(state, "_SETTLE_S", 0.0)
+        (status,) = state.look(store, [run])
+    record = records.record(store, status)
+    assert record is not None
+    took_s = 2.0 if "T03" in accounts else None
+    assert (record.exit_code, record.wall_s) == (137, took_s)
+    says()
+    (kept,) = state.look(store, [run])
+    assert kept.ended_at_epoch_s == (began + 2 if took_s else None)
 
 
 def test_one_question_for_all_runs(store: Store, says: Says, tmp_path: Path) -> None:

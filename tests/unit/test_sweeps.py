@@ -287,7 +287,7 @@ def test_each_element_has_a_number(module: Any, job_id: str, first: str, cancell
 def test_sacct_tells_together_of_those_that_never_ran() -> None:
     _, ended = slurm.queries([f"17_{index}" for index in range(10)] + ["18"])
     assert "--jobs=17,18" in ended.argv
-    assert "--format=JobID,State,Reason,NodeList" in ended.argv
+    assert "--format=JobID,State,Reason,NodeList,End" in ended.argv
     found = states(ended, "17_1|FAILED|None|c1\n17_[2,4-6%3]|CANCELLED by 7|None|\n18|COMPLETED|None|c1\n")
     assert sorted(found) == ["17_1", "17_2", "17_4", "17_5", "17_6", "18"]
     assert found["17_5"] is JobState.CANCELLED

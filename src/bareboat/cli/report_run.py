@@ -139,7 +139,7 @@ def _measured(record: Record | None) -> Iterator[tuple[str, str]]:
     if record is None:
         return
     yield "started", record.started_at
-    yield "time", f"{record.wall_s:.1f} s"
+    yield "time", record.wall_text
     for each in record.deliveries:
         yield "image copy", f"{each.took_s} s on {each.node}: {each.how}"
     if record.peak_memory_bytes:
@@ -240,7 +240,7 @@ def _report(
 def _times(status: Status, record: Record | None, logs: Sequence[RankLog]) -> list[tuple[str, float]]:
     """The parts of the time between submission and end, as far as known; of the job's own time, what the
     meter of its first rank measured."""
-    if record is None or not status.starts:
+    if record is None or record.wall_s is None or not status.starts:
         return []
     began = status.starts[0].at_epoch_s
     queued = epoch_s(status.submission.submitted_at)

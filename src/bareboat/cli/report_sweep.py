@@ -179,7 +179,8 @@ def _rows(sweep: Sweep, points: list[_Point], metrics: list[str], *, exact: bool
         results: list[str] = [""] * len(metrics)
         if point.record is not None:
             wall_s = point.record.wall_s
-            ended = [str(point.record.exit_code), repr(wall_s) if exact else f"{wall_s:.1f}"]
+            took = "" if wall_s is None else repr(wall_s) if exact else f"{wall_s:.1f}"
+            ended = [str(point.record.exit_code), took]
             given = [point.record.results.get(name) for name in metrics]
             results = ["" if value is None else _result(value, exact=exact) for value in given]
         rows.append([str(point.index), *point.values.values(), point.state, *ended, *results])

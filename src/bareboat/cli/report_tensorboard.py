@@ -103,7 +103,8 @@ def _of_run(store: Store, run_id: str, *, parameters: dict[str, str]) -> Tracked
     logs = report_series.rank_logs(store.run(run_id), made.world_size)
     results = {} if record is None else {name: float(value) for name, value in record.results.items()}
     if record is not None:
-        results |= {"wall_s": record.wall_s, "exit_code": float(record.exit_code)}
+        results |= {"exit_code": float(record.exit_code)}
+        results |= {} if record.wall_s is None else {"wall_s": record.wall_s}
     return Tracked(
         name=run_id,
         began_s=epoch_s(record.started_at if record is not None else made.submitted_at),
@@ -120,7 +121,8 @@ def _of_record(study: Study, record: Record, *, parameters: dict[str, str]) -> T
     from bareboat_study.tensorboard import Tracked
 
     results = {name: float(value) for name, value in record.results.items()}
-    results |= {"wall_s": record.wall_s, "peak_memory_bytes": float(record.peak_memory_bytes)}
+    results |= {} if record.wall_s is None else {"wall_s": record.wall_s}
+    results |= {"peak_memory_bytes": float(record.peak_memory_bytes)}
     if record.phases is not None:
         results |= {name: getattr(record.phases, name) for name in Phases.__struct_fields__}
     number = "warm-up" if record.warm_up else f"run-{record.run}"

@@ -70,7 +70,7 @@ def run(context: Context) -> int:
         if record.straggler is not None:
             console.note(record.straggler.text)
         console.note(
-            f"run {record.study}: exit code {record.exit_code} after {record.wall_s:.1f} s; "
+            f"run {record.study}: exit code {record.exit_code} after {record.wall_text}; "
             f"record in {context.store.run(record.study)}"
         )
     return record.exit_code
@@ -96,7 +96,7 @@ def _run_in_allocation(context: Context, plan: Plan, site: Site) -> int:
         for mark in record.health_marks:
             console.note(f"warning: {mark}")
         because = f", {record.ended_because}" if record.ended_because else ""
-        console.note(f"run {record.study}: exit code {record.exit_code}{because} after {record.wall_s:.1f} s")
+        console.note(f"run {record.study}: exit code {record.exit_code}{because} after {record.wall_text}")
     return record.exit_code
 
 
@@ -115,10 +115,10 @@ def _run_sweep(context: Context, plan: Plan, points: Sweep, site: Site) -> int:
     if context.options.json:
         console.result_json([as_json(record) for record in records])
     elif not context.options.quiet:
-        rows = [("point", "exit", "s", "")]
+        rows = [("point", "exit", "time", "")]
         for index in range(len(points.points)):
             record = records[index] if index < len(records) else None
-            ended = ("not run", "") if record is None else (str(record.exit_code), f"{record.wall_s:.1f}")
+            ended = ("not run", "") if record is None else (str(record.exit_code), record.wall_text)
             rows.append((str(index), *ended, _shown(sweep.point_text(points, index))))
         console.note(console.table(rows, right=(0, 1, 2)))
         console.note(f"sweep {run_id}: exit code {code}; records in {context.store.run(run_id)}/points")

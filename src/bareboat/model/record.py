@@ -165,7 +165,8 @@ class Layout(Struct, frozen=True, kw_only=True):
 
 class Record(Struct, frozen=True, kw_only=True):
     """What one arm did in one run: raw samples, never only a mean. Immutable once written. `diverged`:
-    results that are not finite -> the first training step with this."""
+    results that are not finite -> the first training step with this. `wall_s`: None where nobody
+    knows when the run ended."""
 
     schema: int = 1
     study: str
@@ -175,7 +176,7 @@ class Record(Struct, frozen=True, kw_only=True):
     position: int
     started_at: str
     exit_code: int
-    wall_s: float
+    wall_s: float | None
     plan_digest: str
     image_digest: str | None
     site_digest: str
@@ -232,6 +233,10 @@ class Record(Struct, frozen=True, kw_only=True):
         """What the ranks could not use as the job requested it."""
         return () if self.health is UNSET else self.health.marks
 
+    @property
+    def wall_text(self) -> str:
+        return "unknown" if self.wall_s is None else f"{self.wall_s:.1f} s"
+
     def _repr_html_(self) -> str:
         """In a notebook: the main values, and the results of the program."""
         from bareboat_base.page import in_notebook, table
@@ -239,7 +244,7 @@ class Record(Struct, frozen=True, kw_only=True):
         rows = [
             ("exit code", str(self.exit_code)),
             ("ended because", self.ended_because),
-            ("wall time", f"{self.wall_s:.4g} s"),
+            ("wall time", self.wall_text),
             ("ranks", str(self.world_size)),
             ("peak memory", f"{self.peak_memory_bytes / 2**20:,.1f} MiB ({self.memory_kind.upper()})"),
             *((name, f"{float(value):.6g}") for name, value in self.results.items()),

@@ -35,8 +35,8 @@ class JobState(StrEnum):
 
 class QueueEntry(Struct, frozen=True, kw_only=True):
     """A scheduler's report about one job. `reason`: its own text, why the job waits or how it ended.
-    `signal`: the signal that terminated it, 0 when unknown. `exit_code`: that of the job script; None when
-    unknown."""
+    `signal`: the signal that terminated it, 0 when unknown. `exit_code`: that of the job script, and
+    `ended_at_epoch_s`: when the job ended, by the scheduler's accounts; None when unknown."""
 
     job_id: str
     state: JobState
@@ -44,6 +44,7 @@ class QueueEntry(Struct, frozen=True, kw_only=True):
     nodes: str = ""
     signal: int = 0
     exit_code: int | None = None
+    ended_at_epoch_s: int | None = None
 
 
 class Mark(Struct, frozen=True, kw_only=True):

@@ -60,8 +60,8 @@ def damaged(path: Path, error: OSError) -> DamagedRunError:
 
 
 def ended(path: Path) -> tuple[int, int] | None:
-    """The exit code and its time, in seconds since 1970, from a file; None before its line exists. Raises
-    DamagedRunError for anything else."""
+    """The exit code and its time, in seconds since 1970 and 0 where it is unknown, from a file; None before
+    its line exists. Raises DamagedRunError for anything else."""
     said = text(path, limit=4096)
     if not said or not said.strip("\0\n "):
         return None

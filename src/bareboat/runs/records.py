@@ -12,18 +12,18 @@ from bareboat.model import MemorySample, Record, Straggler, Usage
 from bareboat.runs import deliveries, directory, health, results, state, transports, usage
 from bareboat.runs.state import Status
 from bareboat_base import codec
-from bareboat_base.clock import moment
+from bareboat_base.clock import epoch_s, moment
 from bareboat_base.errors import StoreError
 from bareboat_images.store import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """What only the process that started the run could measure. `memory` and `peak_memory_bytes`: resident,
-    of all processes of the run."""
+    """What only the process that started the run could measure. `wall_s`: None where nobody knows when the
+    run ended. `memory` and `peak_memory_bytes`: resident, of all processes of the run."""
 
     started_at: str
-    wall_s: float
+    wall_s: float | None
     memory: tuple[MemorySample, ...]
     peak_memory_bytes: int
     load_1min: float
@@ -54,11 +54,12 @@ def record(store: Store, status: Status, measured: Measured | None = None) -> Re
     path = folder / "record.json"
     if os.path.lexists(path):
         return store.read(path, Record)
-    began = status.starts[0].at_epoch_s if status.starts else status.ended_at_epoch_s or 0
     if measured is None:
+        began = status.starts[0].at_epoch_s if status.starts else epoch_s(made.submitted_at)
+        ended_at = status.ended_at_epoch_s if status.starts else began
         measured = Measured(
             started_at=moment(began),
-            wall_s=float((status.ended_at_epoch_s or began) - began),
+            wall_s=None if ended_at is None else float(ended_at - began),
             memory=(),
             peak_memory_bytes=0,
             load_1min=0.0,

@@ -148,7 +148,7 @@ def of_this_machine(store: Store, made: Submission) -> Status:
             submission=made,
             state=record.end.state if record.end is not None else JobState.COMPLETED,
             exit_code=record.exit_code,
-            ended_at_epoch_s=epoch_s(record.started_at) + round(record.wall_s),
+            ended_at_epoch_s=epoch_s(record.started_at) + round(record.wall_s or 0),
             starts=(started_at(made, record.started_at),),
             reason=record.ended_because,
             straggler=record.straggler,
@@ -232,7 +232,7 @@ def from_files(store: Store, submission: Submission) -> Status | None:
         submission=submission,
         state=state,
         exit_code=number,
-        ended_at_epoch_s=ended_at,
+        ended_at_epoch_s=ended_at or None,
         starts=starts(store, submission.run_id),
         reason=because,
         nodes=shortened(_nodes(store, submission)),
@@ -364,12 +364,15 @@ def _explained(store: Store, submission: Submission, entry: QueueEntry | None) -
         code = entry.exit_code
     if cancelled and entry.state in (JobState.CANCELLED, JobState.FAILED):
         code = CODES[JobState.CANCELLED]  # whichever signal the scheduler used
-    ended_at = int(time.time())
+    # Not when somebody first asked: without accounts it is unknown.
+    ended_at = entry.ended_at_epoch_s
+    if ended_at is not None and began:  # the clocks of nodes differ
+        ended_at = max(ended_at, began[-1].at_epoch_s)
     end = find_end(store, submission, code, ended_at, began, entry=entry, left=False)
     if is_gone and not cancelled:  # only the files of the run show why
         code = CODES.get(end.state, 1)
     store.write(folder / "end.json", codec.to_json(end))
-    store.write(folder / "exit_code", f"{code} {ended_at}\n".encode())
+    store.write(folder / "exit_code", f"{code} {ended_at or 0}\n".encode())
     return Status(
         submission=submission, state=end.state, exit_code=code, starts=began, reason=end.words,
         ended_at_epoch_s=ended_at, nodes=shortened(_nodes(store, submission)), end=end,

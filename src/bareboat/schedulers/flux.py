@@ -43,6 +43,7 @@ _QUEUE = (
 _JOB = (
     "id", "state", "result", "nodelist", "contextual_info", "exception.occurred", "exception.type",
     "exception.severity", "exception.note", "inactive_reason", "returncode", "waitstatus",
+    "t_cleanup",
 )  # fmt: skip
 #: Patterns of what `flux batch` prints, and the remedies.
 _REJECTIONS = (
@@ -211,6 +212,8 @@ def _entries(outcome: Outcome) -> tuple[QueueEntry, ...]:
             reason=_reason(job),
             nodes=job["nodelist"],
             exit_code=number_or_none(job["returncode"]),
+            # "0.0" before the end.
+            ended_at_epoch_s=number_or_none(job["t_cleanup"].partition(".")[0]) or None,
         )
         for line in outcome.stdout.splitlines()
         if (job := _fields(line)) is not None

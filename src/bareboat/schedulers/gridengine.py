@@ -44,6 +44,7 @@ from bareboat.schedulers.requests import (
 from bareboat.schedulers.tool_output import (
     each_line,
     found_job_id,
+    moment,
     name_in,
     number,
     number_or_none,
@@ -56,6 +57,8 @@ from bareboat_base.errors import PlanError, ToolError
 from bareboat_base.printable import one_line
 
 #: https://gridscheduler.sourceforge.net/htmlman/htmlman1/qstat.html ("state")
+#: Of `end_time` in the accounts: 8.1.9 and its like, and Univa's.
+_TIMES = ("%a %b %d %H:%M:%S %Y", "%m/%d/%Y %H:%M:%S.%f", "%m/%d/%Y %H:%M:%S")
 _STATE = re.compile(r"[dEhrRsStTNwqPxcmoa]{1,12}")
 _MOST_NAMES = 10_000
 
@@ -280,7 +283,11 @@ class GridEngine(Scheduler):
             # "100 : assumedly after job": the job was killed by an unknown sender.
             reason = "" if failed == "0" else failed
             yield QueueEntry(
-                job_id=job_id, state=state, reason=reason, signal=int(code) - 128 if killed else 0
+                job_id=job_id,
+                state=state,
+                reason=reason,
+                signal=int(code) - 128 if killed else 0,
+                ended_at_epoch_s=moment(values.get("end_time", ""), *_TIMES),
             )
 
         # JOB.ELEMENT: each element is reported separately.

@@ -49,6 +49,7 @@ from bareboat.schedulers.requests import (
 from bareboat.schedulers.tool_output import (
     check_answered,
     found_job_id,
+    moment,
     name_in,
     number_or_none,
     odd_lines,
@@ -434,9 +435,17 @@ def _entries(outcome: Outcome) -> tuple[QueueEntry, ...]:
                 nodes=",".join(dict.fromkeys(hosts)),
                 signal=above if state.over and 0 < above <= 64 else 0,
                 exit_code=status if state.over and above < 0 else None,
+                ended_at_epoch_s=_ended_at(values) if state.over else None,
             )
         )
     return tuple(found)
+
+
+def _ended_at(values: dict[str, str]) -> int | None:
+    """`obittime` is Professional's, `comp_time` Torque's; versions of both without these keep the time of the
+    last change, which for a job that ended is its end."""
+    text = values.get("obittime") or values.get("comp_time") or values.get("mtime", "")
+    return number_or_none(text) or moment(text, "%a %b %d %H:%M:%S %Y")
 
 
 def _state(values: dict[str, str]) -> JobState:

@@ -44,6 +44,7 @@ from bareboat.schedulers.requests import (
 from bareboat.schedulers.tool_output import (
     each_line,
     found_job_id,
+    moment,
     name_in,
     number,
     number_or_none,
@@ -246,13 +247,13 @@ class Slurm(Scheduler):
             # All states: the controller knows a job's end for some minutes, the accounts later.
             Query(
                 ("squeue", "--noheader", "--me", "--states=all", *(["--array"] if arrays else []),
-                 "--format=%i|%T|%r|%N"),
+                 "--format=%i|%T|%r|%N|%e"),
                 live,
                 _odd,
             ),
             Query(
                 ("sacct", "--noheader", "--parsable2", "--allocations", f"--jobs={','.join(asked)}",
-                 f"--format={'JobID' if arrays else 'JobIDRaw'},State,Reason,NodeList"),
+                 f"--format={'JobID' if arrays else 'JobIDRaw'},State,Reason,NodeList,End"),
                 ended, _odd,
             ),
         )  # fmt: skip
@@ -424,7 +425,7 @@ def _elements(job_id: str, wanted: Collection[str]) -> list[str]:
 
 
 def _entry(line: str) -> QueueEntry:
-    number, state, reason, nodes = (*line.strip().split("|"), "", "", "")[:4]
+    number, state, reason, nodes, ended = (*line.strip().split("|"), "", "", "", "")[:5]
     word, _, who = state.partition(" ")  # "CANCELLED by 1000"
     if reason in ("None", ""):
         reason = f"{who} (user ID)" if re.fullmatch(r"by \d+", who) else ""
@@ -438,6 +439,8 @@ def _entry(line: str) -> QueueEntry:
         reason=reason,
         signal=int(raised[1]) if raised is not None else 0,
         nodes="" if nodes == "None assigned" else nodes,
+        # Of a job that runs, when its time limit will end it.
+        ended_at_epoch_s=moment(ended, "%Y-%m-%dT%H:%M:%S") if job_state.over else None,
     )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -89,6 +91,15 @@ def version_in(text: str, pattern: str = r"(\d[\w.+-]{0,40})") -> str:
     """The first group of the pattern's first match; "" without one."""
     found = re.search(pattern, text[:_MOST_VERSION])
     return found[1][:60] if found else ""
+
+
+def moment(text: str, *forms: str) -> int | None:
+    """A time that a scheduler's command prints, in this machine's time zone, in seconds since 1970. `forms`:
+    of `strptime`, the first that fits; None for other text."""
+    for form in forms:
+        with contextlib.suppress(ValueError, OverflowError):
+            return int(time.mktime(time.strptime(text, form)))
+    return None
 
 
 def pairs(text: str, separator: str | None = None) -> dict[str, str]:

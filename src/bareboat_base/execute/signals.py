@@ -112,8 +112,8 @@ class _Receiver(threading.Thread):
         self.join()
 
     def on_signal(self, number: int, _frame: object) -> None:
-        """In the main thread. A library's thread, which blocks no signal, may get it instead of this one; then
-        the sender is unknown."""
+        """In the main thread: for a signal that a library's thread got, which blocks none. Its sender is
+        unknown."""
         if self._is_alone or not (_is_in_foreground() or _pass_on(number)):
             raise KeyboardInterrupt
 
