@@ -21,6 +21,9 @@ SCRIPT = Path(__file__).parent / "lab" / "cluster" / "cluster.sh"
 #: What install-clusters.sh put aside.
 PREFIX = Path(os.environ.get("PREFIX", "/opt/bareboat-lab"))
 
+#: The system of the nodes: a tree that second-site.sh made; none: this machine's.
+TREE = os.environ.get("BAREBOAT_SITE_TREE", "")
+
 #: Seconds. Far above what anything takes here; a test that waits this long has failed.
 PATIENCE_S = 120.0
 
@@ -231,6 +234,7 @@ def bring_up(folder: Path, site: str = "slurm", nodes: int = 3, gpus: int = 2) -
         "--gpus",
         str(gpus),
         "--hold",
+        *(["--tree", TREE] if TREE else []),
     ]
     with tempfile.TemporaryFile("w+") as said:
         # stdin stays open: it is what holds the cluster.

@@ -6,9 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from clusters import Cluster, cluster
+from clusters import TREE, Cluster, cluster
 from environments import make_environment
 from installation import install
+
+import bareboat
+
+SOURCE = Path(bareboat.__file__).parents[1]
 
 
 @pytest.fixture(scope="session")
@@ -20,12 +24,27 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def slurm_cluster(tmp_path_factory: pytest.TempPathFactory, installed: Path) -> Iterator[Cluster]:
     with cluster(tmp_path_factory.mktemp("slurm"), "slurm") as up:
-        up.programs.append(installed)
+        up.programs.append(_installed_in_tree(up) if TREE else installed)
         yield up
+
+
+def _installed_in_tree(up: Cluster) -> Path:
+    """The same with the Python of another system, and the packages that it has for this checkout."""
+    folder = up.folder / "installed"
+    folder.mkdir()
+    program = folder / "bareboat"
+    program.write_text(
+        f"#!/usr/local/bareboat/bin/python\nimport sys\nsys.path.insert(0, {str(SOURCE)!r})\n"
+        "from bareboat.cli.main import entry\nsys.exit(entry())\n"
+    )
+    program.chmod(0o755)
+    return folder
 
 
 @pytest.fixture(scope="session")
 def gridengine_cluster(tmp_path_factory: pytest.TempPathFactory, installed: Path) -> Iterator[Cluster]:
+    if TREE:
+        pytest.skip(f"{TREE} has no Grid Engine")
     with cluster(tmp_path_factory.mktemp("gridengine"), "gridengine") as up:
         up.programs.append(installed)
         yield up
@@ -48,4 +67,6 @@ def gridengine(gridengine_cluster: Cluster) -> Iterator[Cluster]:
 @pytest.fixture(scope="session")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The interpreter of a small environment, of which compute nodes see nothing."""
+    if TREE:
+        pytest.skip("an environment of this machine is no environment of another system")
     return make_environment(tmp_path_factory.mktemp("small") / "environment")

@@ -2,7 +2,7 @@
 # A real cluster on one machine, brought up by an ordinary user: a login node and compute nodes, each with its
 # own network, hostname, process table, /tmp, /dev and sshd; one home folder for all of them.
 #
-#   cluster.sh up DIR [--site slurm|gridengine] [--nodes 3] [--gpus 2] [--hold]
+#   cluster.sh up DIR [--site slurm|gridengine] [--nodes 3] [--gpus 2] [--tree TREE] [--hold]
 #   cluster.sh login DIR [COMMAND…]         as you, on the login node (without a command: a shell)
 #   cluster.sh node DIR NODE [COMMAND…]     as you, on a compute node: c1, c2, c3
 #   cluster.sh root DIR NODE [COMMAND…]     as the cluster's root, on a node or on "login"
@@ -11,7 +11,8 @@
 #   cluster.sh down DIR                     everything is gone, the home folder stays
 #
 # DIR is new or empty. DIR/home is your home on the cluster, at the same path inside and outside; DIR/log has
-# the daemons' logs. --hold: the cluster ends when the standard input of `up` is closed by its last writer.
+# the daemons' logs. --tree: with the system in that directory (second-site.sh), of which the login node also shows
+# this checkout, and no node anything else of this machine. --hold: the cluster ends when the standard input of `up` is closed by its last writer.
 set -euo pipefail
 # What the nodes' root and its daemons write is read by you, and the other way round.
 umask 022
@@ -90,18 +91,19 @@ enter_as_user() { # NODE COMMAND…
 # --- up and down ------------------------------------------------------------------------------------------
 
 up() {
-  local site=slurm nodes=3 gpus=2 hold=
+  local site=slurm nodes=3 gpus=2 tree='' hold=
   while [ $# -gt 0 ]; do
     case $1 in
       --site) site=$2; shift ;;
       --nodes) nodes=$2; shift ;;
       --gpus) gpus=$2; shift ;;
+      --tree) tree=$(cd "$2" && pwd); shift ;;
       --hold) hold=1 ;;
       *) die "unknown argument: $1" "$here/cluster.sh help" ;;
     esac
     shift
   done
-  check "$site"
+  check "$site" "$tree"
   mkdir -p "$dir" || die "cannot make $dir"
   dir=$(cd "$dir" && pwd)
   case $dir in /run/* | /proc/* | /dev/*) die "$dir cannot be shared by the nodes" "cluster.sh up /tmp/cluster" ;; esac
@@ -115,24 +117,31 @@ up() {
   user=$(id -un) uid=$(id -u) gid=$(id -g)
   {
     printf 'LAB_USER=%q LAB_UID=%q LAB_GID=%q LAB_HOME=%q\n' "$user" "$uid" "$gid" "$dir/home"
-    printf 'LAB_SITE=%q LAB_NODES=%q LAB_GPUS=%q LAB_HOLD=%q\n' "$site" "$nodes" "$gpus" "$hold"
+    printf 'LAB_SITE=%q LAB_NODES=%q LAB_GPUS=%q LAB_HOLD=%q LAB_TREE=%q\n' \
+      "$site" "$nodes" "$gpus" "$hold" "$tree"
   } >"$dir/settings"
   if [ -n "$hold" ]; then exec 8<&0; else exec 8</dev/null; fi
   start_site "$uid" "$gid"
   wait_ready
 }
 
-check() { # SITE
+check() { # SITE TREE
   [ "$(id -u)" -ne 0 ] || die 'a cluster is brought up by an ordinary user, not by root' "su USER -c '$0 up …'"
-  local program programs=(unshare nsenter setpriv newuidmap newgidmap ip sshd ssh-keygen)
+  local program programs=(unshare nsenter setpriv newuidmap newgidmap) inside=(ip sshd ssh-keygen)
   case $1 in
-    slurm) programs+=(slurmctld slurmd slurmdbd munged mariadbd sacctmgr) ;;
-    gridengine) programs+=(sge_qmaster sge_execd qconf) ;;
+    slurm)
+      inside+=(slurmctld slurmd munged)
+      [ -n "$2" ] || inside+=(slurmdbd mariadbd sacctmgr) ;;
+    gridengine) inside+=(sge_qmaster sge_execd qconf) ;;
     *) die "unknown site: $1" 'cluster.sh up DIR --site slurm' ;;
   esac
   PATH=$PATH:/usr/sbin:/sbin
+  [ -n "$2" ] || programs+=("${inside[@]}")
   for program in "${programs[@]}"; do
     command -v "$program" >/dev/null || die "$program is not installed" "sudo $here/install-clusters.sh"
+  done
+  for program in ${2:+"${inside[@]}"}; do
+    compgen -G "$2/usr/*bin/$program" >/dev/null || die "$program is not in $2" "sudo $here/second-site.sh $2"
   done
   unshare -U true 2>/dev/null || die 'user namespaces are off on this machine' 'sysctl user.max_user_namespaces kernel.apparmor_restrict_unprivileged_userns'
   local file

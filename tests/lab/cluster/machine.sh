@@ -18,6 +18,26 @@ lab_folders() {
   mount -n --bind "$dir/nodes" /run/lab/up
 }
 
+# Another system's tree becomes the root. In it the cluster's directory and this checkout keep their paths.
+enter_tree() {
+  local path
+  mount -n --bind "$LAB_TREE" "$LAB_TREE"
+  cd "$LAB_TREE"
+  for path in home tmp var/tmp run; do mount -n -t tmpfs -o mode=755 tree "$path"; done
+  chmod 1777 tmp var/tmp
+  for path in "$dir" "$(cd "$here/../../.." && pwd)"; do
+    mkdir -p "./$path"
+    mount -n --bind "$path" "./$path"
+  done
+  mount -n --rbind /dev dev
+  mount -n --rbind /sys sys
+  mount -n -t proc proc proc
+  # The old root is mounted over the new one until it goes.
+  pivot_root . .
+  umount -n -l .
+  cd /
+}
+
 names() { seq -f 'c%.0f' "$LAB_NODES"; }
 
 run_of_machine() { # NAME

@@ -15,7 +15,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 init() {
   outer_pid >"$dir/pid"
-  mount -n -t proc proc /proc
+  if [ -n "$LAB_TREE" ]; then enter_tree; else mount -n -t proc proc /proc; fi
   lab_folders
   etc_of_site
   ip link add switch type bridge

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# A Slurm site with real accounting; sourced by site.sh and node.sh.
+# A Slurm site, with real accounting on this machine's system; sourced by site.sh and node.sh.
 # shellcheck disable=SC2154  # dir, names: the sourcing script's
 
 prefix=${PREFIX:-/opt/bareboat-lab}
@@ -11,7 +11,7 @@ site_prepare() {
   touch /run/lab/log/{munged,slurmdbd,slurmctld}.log
   configuration
   mount -n --bind /run/lab/etc/slurm /etc/slurm
-  hide_commands gridengine-client gridengine-common
+  [ -n "$LAB_TREE" ] || hide_commands gridengine-client gridengine-common
 }
 
 configuration() {
@@ -72,6 +72,9 @@ PartitionName=small Nodes=c1 MaxNodes=1 MaxTime=00:10:00 DefaultTime=00:05:00 St
 PartitionName=closed Nodes=c[1-$LAB_NODES] MaxTime=01:00:00 State=DOWN
 PartitionName=retired Nodes=c[1-$LAB_NODES] MaxTime=01:00:00 State=INACTIVE
 CONF
+  [ -z "$LAB_TREE" ] || sed -i '/^Accounting/d; /^Preempt/d' $etc/slurm.conf
+  # 22.05 does not know this plugin, and later versions use no other one without cgroups.
+  [ -z "$LAB_TREE" ] || echo CgroupPlugin=disabled >$etc/cgroup.conf
   (umask 077; cat >$etc/slurmdbd.conf) <<CONF
 AuthType=auth/munge
 DbdHost=login
@@ -90,7 +93,7 @@ site_login() {
   munged --force --key-file=/run/lab/munge.key --pid-file=/run/munge/pid --seed-file=/run/munge/seed \
     --log-file="/run/lab/log/munged.log"
   : >/run/lab/munge.up
-  accounting
+  [ -n "$LAB_TREE" ] || accounting
   slurmctld
 }
 
