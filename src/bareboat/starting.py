@@ -4,7 +4,7 @@ starts ranks itself."""
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 
@@ -27,21 +27,67 @@ _PREFIXES = {
     "timeout": _Prefix(("-k", "--kill-after", "-s", "--signal"), before=1),
     "taskset": _Prefix(before=1),
     "numactl": _Prefix(
-        ("-i", "--interleave", "-p", "--preferred", "-m", "--membind", "-N", "--cpunodebind", "-C",
-         "--physcpubind", "-P", "--preferred-many", "-w", "--weighted-interleave")
+        (
+            "-i",
+            "--interleave",
+            "-p",
+            "--preferred",
+            "-m",
+            "--membind",
+            "-N",
+            "--cpunodebind",
+            "-C",
+            "--physcpubind",
+            "-P",
+            "--preferred-many",
+            "-w",
+            "--weighted-interleave",
+        )
     ),
     "stdbuf": _Prefix(("-i", "--input", "-o", "--output", "-e", "--error")),
     "nohup": _Prefix(),
     "setsid": _Prefix(),
     "exec": _Prefix(("-a",)),
     "command": _Prefix(),
+    "prlimit": _Prefix(),
+    "hwloc-bind": _Prefix(before=1),
+    "tini": _Prefix(("-p", "-e")),
+    "dumb-init": _Prefix(("-r", "--rewrite")),
+    "strace": _Prefix(("-e", "-o", "-a", "-s", "-P", "-E", "-u", "-I", "-O", "-S", "-U", "-X", "-b")),
+    "nsys profile": _Prefix(
+        ("-o", "-t", "-s", "-c", "-d", "-e", "-w", "-x", "-y", "-f", "-n", "-b", "-p", "-k")
+    ),
+    "perf stat": _Prefix(("-e", "-o", "-r", "-x", "-I", "-C", "-G")),
+    "perf record": _Prefix(("-e", "-o", "-c", "-F", "-C", "-G", "-m")),
+}
+#: The same for managers of environments: the program is found in another one.
+#: https://docs.conda.io/projects/conda/en/stable/commands/run.html, https://docs.astral.sh/uv/reference/cli/
+_OF_CONDA = _Prefix(("-n", "--name", "-p", "--prefix", "--cwd", "-e", "--env", "-a", "--attach"))
+_ENVIRONMENTS = {
+    "conda run": _OF_CONDA,
+    "mamba run": _OF_CONDA,
+    "micromamba run": _Prefix((*_OF_CONDA.valued, "-r", "--root-prefix", "--label")),
+    "uv run": _Prefix(
+        ("-p", "--python", "--with", "--with-editable", "--with-requirements", "--extra", "--group",
+         "--only-group", "--package", "--project", "--directory", "--env-file", "--no-extra", "--no-group",
+         "--index", "--find-links", "-f", "--cache-dir", "--config-file", "-w")
+    ),
+    "pixi run": _Prefix(("-e", "--environment", "--manifest-path")),
+    "poetry run": _Prefix(("-C", "--directory", "-P", "--project")),
+    "pipenv run": _Prefix(),
+    "pdm run": _Prefix(("-p", "--project")),
+    "hatch run": _Prefix(),
+    "rye run": _Prefix(),
 }  # fmt: skip
 
 #: Programs that start ranks themselves, and the corresponding modules of Python.
-_STARTERS = "torchrun|accelerate launch|deepspeed|horovodrun|mpirun|mpiexec|orterun|prterun|srun|aprun|jsrun"
+_STARTERS = (
+    "torchrun|accelerate launch|deepspeed|horovodrun|fabric run|lightning run|colossalai run"
+    "|mpirun|mpiexec|orterun|prterun|srun|aprun|jsrun"
+)
 _MODULES = (
     r"torch\.distributed\.(?:run|launch)|accelerate\.commands\.launch|deepspeed\.launcher\.runner"
-    r"|horovod\.runner\.launch"
+    r"|horovod\.runner\.launch|lightning\.fabric\.cli"
 )
 _STARTER = re.compile(
     rf"(?:\S*/)?(?P<starter>(?:{_STARTERS})(?:\.(?:openmpi|hydra|mpich))?"
@@ -52,21 +98,27 @@ _OF_RANKS = re.compile(r"\$\{?(?:(?:LOCAL_|GROUP_)?RANK|(?:LOCAL_)?WORLD_SIZE|MA
 _SHELL = re.compile(r"(?:ba|da|a|k|z)?sh")
 #: Where a shell begins a command.
 _COMMANDS = re.compile(r"[;&|(){}\n]|\b(?:then|do|else|if|while|until)\b")
-_QUOTED_STARTER = re.compile(rf"""["'](?:[^"'\s]*/)?({_STARTERS})["' ]|["']-m["'],\s*["']({_MODULES})["']""")
+_QUOTED_STARTER = re.compile(
+    rf"""["'](?:[A-Z_]\w*=[^\s"']*\s+)*(?:[^"'\s]*/)?(?P<program>{_STARTERS})["' ]"""
+    rf"""|["']-m["'],\s*["'](?P<module>{_MODULES})["']"""
+    r"""|\b(?P<call>torch\.distributed\.(?:run|launcher)(?=\s+import\b)|elastic_launch|notebook_launcher)\b"""
+)
 
 
 def program(words: Sequence[str]) -> tuple[str, ...]:
     """The command without the programs in front of it that only change how it is started: of `env A=1 nice -n
     5 ./a`, `./a`."""
-    left = list(words)
-    while left and (prefix := _PREFIXES.get(_base(left[0]))) is not None:
-        left = _after(left[1:], prefix, is_env=_base(left[0]) == "env")
-    return tuple(left)
+    return _without(words, _PREFIXES)
+
+
+def target(words: Sequence[str]) -> tuple[str, ...]:
+    """The same without managers of environments, such as `conda run`."""
+    return _without(words, _PREFIXES | _ENVIRONMENTS)
 
 
 def script(words: Sequence[str]) -> str | None:
     """The file that the command may run as a shell script."""
-    left = program(words)
+    left = target(words)
     if not left:
         return None
     if not _SHELL.fullmatch(_base(left[0])):
@@ -77,7 +129,7 @@ def script(words: Sequence[str]) -> str | None:
 
 def starter(words: Sequence[str]) -> str | None:
     """The program by which the command starts ranks itself, as it is written."""
-    left = program(words)
+    left = target(words)
     if left and _SHELL.fullmatch(_base(left[0])):
         text = _text(left)
         return None if text is None else starter_in_shell(text)
@@ -94,15 +146,28 @@ def starter_in_shell(text: str) -> str | None:
             words = each.strip().lstrip("!").split()
             while words and re.fullmatch(r"[A-Za-z_]\w*=\S*", words[0]):
                 del words[0]
-            if (found := _STARTER.match(" ".join(program(words)))) is not None:
+            if (found := _STARTER.match(" ".join(target(words)))) is not None:
                 return found["starter"]
     return None
 
 
 def starter_in_python(text: str) -> str | None:
-    """The program that Python code names as one of the words of a command."""
+    """The program that Python code names as one of the words of a command, or the function that it uses."""
     found = _QUOTED_STARTER.search(text)
-    return None if found is None else found[1] or found[2]
+    return None if found is None else found[found.lastgroup or 0]
+
+
+def _without(words: Sequence[str], prefixes: Mapping[str, _Prefix]) -> tuple[str, ...]:
+    left = list(words)
+    while left:
+        one, two = _base(left[0]), " ".join((_base(left[0]), *left[1:2]))
+        if (prefix := prefixes.get(one)) is not None:
+            left = _after(left[1:], prefix, is_env=one == "env")
+        elif (prefix := prefixes.get(two)) is not None:
+            left = _after(left[2:], prefix, is_env=False)
+        else:
+            break
+    return tuple(left)
 
 
 def _base(word: str) -> str:

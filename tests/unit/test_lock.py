@@ -274,6 +274,17 @@ def test_a_module_is_found_by_its_name(project: Path) -> None:
     assert [file.path for file in found.files] == ["inner/part.py"]
 
 
+def test_packages_that_the_code_imports_are_known(project: Path) -> None:
+    lines = "import os, numpy.linalg as la\nfrom lightning.pytorch import Trainer\nfrom . import own\n"
+    (project / "inner" / "part.py").write_text(lines)
+    found = code.facts(job_in(project, "python", "train.py"), "/home/ada")
+    assert isinstance(found.imports, tuple)
+    assert {"os", "numpy", "lightning"} <= set(found.imports)
+    assert (found.uses("lightning"), found.uses("ray")) == (True, False)
+    unknown = code.facts(job_in(project, "sh", "-c", "true"), "/home/ada")
+    assert (unknown.imports, unknown.uses("ray")) == (UNSET, True)
+
+
 @pytest.mark.parametrize(
     ("source", "words", "found"),
     [
@@ -508,6 +519,10 @@ def test_an_image_needs_a_digest_or_none() -> None:
         ("go.py", "run([exe, '-m', 'torch.distributed.run'])\n", ("python", "go.py"),
          ("torch.distributed.run", "go.py")),
         ("go.py", "import torchrun\n", ("python", "go.py"), UNSET),
+        ("go.py", "os.system('A=1 torchrun train.py')\n", ("python", "go.py"), ("torchrun", "go.py")),
+        ("go.py", "from torch.distributed.run import main\n", ("python", "go.py"),
+         ("torch.distributed.run", "go.py")),
+        ("go.sh", "#!/bin/sh\nconda run -n a torchrun x\n", ("uv", "run", "./go.sh"), ("torchrun", "go.sh")),
     ],
 )  # fmt: skip
 def test_what_a_script_starts_ranks_by(

@@ -1131,10 +1131,24 @@ def test_of_programs_that_start_a_cluster_in_each_rank_the_plan_warns(
 
     assert told(("python", "train.py"))
     assert told(("python", "arrays.py"))
+    assert told(("python", "train.py"), code=CodeFacts(imports=("numpy", word)))
+    assert not told(("python", "train.py"), code=CodeFacts(imports=("numpy",)))
     assert not told(("sh", "-c", f"exec {word} start-all"))
     assert not any(call in each for each in on_two_nodes({package: "2.60"}).warnings), (
         "torchrun's have a world"
     )
+
+
+def test_of_lightnings_trainer_the_plan_warns_where_the_code_may_use_it() -> None:
+    def told(*imports: str) -> bool:
+        code = CodeFacts(imports=imports) if imports else _NO_CODE
+        made = on_two_nodes({"lightning": "2.6.6"}, code=code)
+        return any("Lightning's Trainer" in each for each in made.warnings)
+
+    assert told()
+    assert told("lightning", "torch")
+    assert told("pytorch_lightning")
+    assert not told("torch", "numpy")
 
 
 def test_srun_starts_programs_without_mpi_when_asked() -> None:
@@ -1168,6 +1182,12 @@ def test_srun_starts_programs_without_mpi_when_asked() -> None:
         ("torchrun", ("taskset", "-c", "0-1", "torchrun", "train.py")),
         ("torchrun", ("numactl", "-N", "0", "--membind=0", "torchrun", "train.py")),
         ("srun", ("srun", "-n", "2", "python", "train.py")),
+        ("torchrun", ("conda", "run", "--no-capture-output", "-n", "science", "torchrun", "train.py")),
+        ("torchrun", ("uv", "run", "--with", "torch", "env", "A=1", "torchrun", "train.py")),
+        ("torchrun", ("poetry", "run", "bash", "-c", "exec torchrun train.py")),
+        ("deepspeed", ("nsys", "profile", "-o", "out", "deepspeed", "train.py")),
+        ("fabric run", ("fabric", "run", "train.py")),
+        ("lightning run", ("lightning", "run", "model", "train.py")),
         ("torchrun", ("nohup", "nice", "sh", "-c", "A=1 timeout 60 torchrun train.py")),
         ("torchrun", ("sh", "-c", "if true; then torchrun train.py; fi")),
     ],
@@ -1194,6 +1214,8 @@ def test_a_script_that_starts_ranks_is_refused_or_named() -> None:
     [
         ("python", "train.py", "--launcher", "torchrun"),
         ("accelerate", "test"),
+        ("conda", "run", "-n", "torchrun", "python", "train.py"),
+        ("uv", "run", "train.py", "torchrun"),
         ("python", "-m", "torch.distributed.run_all"),
         ("sh", "-c", "exec torchrun --nnodes=$WORLD_SIZE --node-rank=$RANK train.py"),
         ("sh", "-c", "python train.py --with=deepspeed-config"),

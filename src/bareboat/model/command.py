@@ -134,10 +134,15 @@ class CodeFacts(Struct, frozen=True, kw_only=True):
     there. `submits`: a scheduler's command that the code starts, with the file that does. `starter`: a
     program that starts ranks, with the shell script that starts it, or the Python file that names it.
     `scratch`: a path that the code names in a directory that is discarded with the container, with the
-    file."""
+    file. `imports`: the packages that its Python files import; unset where none was read."""
 
     compiles: bool = False
     outside: tuple[tuple[str, str], ...] = ()
     submits: tuple[str, str] | None = None
     starter: tuple[str, str] | UnsetType = UNSET
     scratch: tuple[str, str] | UnsetType = UNSET
+    imports: tuple[str, ...] | UnsetType = UNSET
+
+    def uses(self, *packages: str) -> bool:
+        """Whether the code imports one of the packages; also where no code is known."""
+        return self.imports is UNSET or not set(packages).isdisjoint(self.imports)

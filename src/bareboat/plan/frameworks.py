@@ -80,7 +80,7 @@ def warnings(
         )
     if image is None or job.topology.world_size == 1:
         return
-    if on_cpus and any(name in image.frameworks for name in _LIGHTNING):
+    if on_cpus and any(name in image.frameworks for name in _LIGHTNING) and code.uses(*_LIGHTNING):
         yield (
             'on CPUs Lightning\'s Trainer(devices="auto") and devices=1 make each rank a world of its own: '
             f"leave devices out, or set devices={job.topology.ranks_per_node}"
@@ -89,7 +89,7 @@ def warnings(
         return
     words = set(re.split(r"\W+", " ".join(job.command)))
     for package, (name, call, word) in _CLUSTERS.items():
-        if package in image.frameworks and word not in words:
+        if package in image.frameworks and word not in words and code.uses(package, word):
             yield (
                 f"each of the {job.topology.world_size} ranks runs the command, and {call} starts a {name} "
                 "cluster in each: a job file for one cluster over all nodes is in docs/frameworks.md"

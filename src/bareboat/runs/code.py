@@ -56,6 +56,7 @@ def facts(job: Job, home: str) -> CodeFacts:
     submits = None
     scratch: tuple[str, str] | UnsetType = UNSET
     starter = _starter_of_script(folder, job)
+    imports: set[str] | None = None
     for path in itertools.islice(_used(folder, job), _MOST_FILES):
         if not path.endswith(".py"):
             continue
@@ -64,6 +65,7 @@ def facts(job: Job, home: str) -> CodeFacts:
         except OSError:
             continue
         compiles = compiles or _COMPILES.search(text) is not None
+        imports = (imports or set()) | _packages(text)
         if submits is None and (match := _SUBMITS.search(text)) is not None:
             submits = match[1], path
         if starter is UNSET and (name := starting.starter_in_python(text)) is not None:
@@ -90,7 +92,18 @@ def facts(job: Job, home: str) -> CodeFacts:
         submits=submits,
         starter=starter,
         scratch=scratch,
+        imports=UNSET if imports is None else tuple(sorted(imports)),
     )
+
+
+def _packages(text: str) -> set[str]:
+    """The packages that Python code imports by their names."""
+    names = [
+        name.strip().partition(" ")[0]
+        for source, _, modules in _IMPORT.findall(text)
+        for name in ([source] if source else modules.split(","))
+    ]
+    return {name.partition(".")[0] for name in names if name and not name.startswith(".")}
 
 
 def _discarded(text: str, folder: Path, job: Job) -> str | None:
@@ -117,7 +130,7 @@ def _starter_of_script(folder: Path, job: Job) -> tuple[str, str] | UnsetType:
         text = untrusted.read_text(folder / path, limit=_KEPT_FILE_BYTES)
     except OSError:
         return UNSET
-    is_shell = word != starting.program(job.command)[0] or _OF_SHELL.match(text) is not None
+    is_shell = word != starting.target(job.command)[0] or _OF_SHELL.match(text) is not None
     name = starting.starter_in_shell(text) if is_shell else None
     return UNSET if name is None else (name, path)
 

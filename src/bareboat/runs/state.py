@@ -357,7 +357,8 @@ def _explained(store: Store, submission: Submission, entry: QueueEntry | None) -
         entry = QueueEntry(job_id=entry.job_id, state=JobState.DEPENDENCY, reason=words)
     if cancelled and (entry is None or entry.state in (JobState.COMPLETED, JobState.LOST)):
         # Some forget a job that never ran, others report it as completed.
-        entry = QueueEntry(job_id="", state=JobState.CANCELLED)
+        at = None if entry is None else entry.ended_at_epoch_s
+        entry = QueueEntry(job_id="", state=JobState.CANCELLED, ended_at_epoch_s=at)
     assert entry is not None
     code = 128 + entry.signal if 0 < entry.signal <= 64 else CODES.get(entry.state, 1)
     if entry.state is JobState.FAILED and entry.exit_code and not entry.signal:
