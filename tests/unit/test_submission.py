@@ -5,7 +5,9 @@ A fake: `squeue` and `sacct` print a file each, in Slurm's format. The real ones
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +21,7 @@ from bareboat.model import JobState, SchedulerFacts, Submission, Topology
 from bareboat.plan import plan
 from bareboat.runs import clusters, creation, dependencies, interaction, records, state, submission, sweeps
 from bareboat_base.errors import BareboatError, PlanError, ToolError, UsageError
-from bareboat_images.store import Store
+from bareboat_images.store import Store, owner
 
 Says = Callable[..., None]
 
@@ -56,7 +58,7 @@ def asked(tmp_path: Path) -> list[str]:
 
 def make(
     store: Store, job_id: str | None = "17", *, starts: str = "", code: str = "", name: str = "train",
-    cluster: str = "",
+    cluster: str = "", submitter: str = "",
 ) -> str:  # fmt: skip
     run = store.new_run(name)
     folder = store.run(run)
@@ -65,7 +67,7 @@ def make(
     made = Submission(
         run_id=run, scheduler="slurm", job_id=job_id, name="train", nodes=2, world_size=4, engine="native",
         submitted_at="2026-11-22T03:00:00Z", plan_digest=fake_digest("1"), image_digest=None,
-        site_digest=fake_digest("2"), cluster=cluster,
+        site_digest=fake_digest("2"), cluster=cluster, submitter=submitter,
     )  # fmt: skip
     from bareboat_base import codec
 
@@ -131,6 +133,53 @@ def test_an_answer_nobody_understands_leaves_the_run_to_be_looked_for(
     assert "it returned no job ID" in status.reason
     with pytest.raises(ToolError, match="returned no job ID"):
         interaction.cancel(store, run)
+
+
+def test_a_run_is_pending_while_a_process_submits_it(store: Store, says: Says) -> None:
+    says(squeue="17|RUNNING|None|c1\n")
+    run = make(store, None, submitter=owner())
+    (status,) = state.look(store, [run])
+    assert (status.state, status.reason) == (
+        JobState.PENDING,
+        "being submitted: slurm has not returned a job ID yet",
+    )
+    with pytest.raises(BareboatError, match=f"{run} is being submitted") as caught:
+        interaction.cancel(store, run)
+    assert caught.value.remedy.startswith(f"bareboat cancel {run} ")
+    killed = make(store, None, submitter=re.sub(r"-\d+-\d+$", "-4194305-7", owner()))
+    (status,) = state.look(store, [killed])
+    assert (status.state, status.reason) == (
+        JobState.UNKNOWN,
+        "it is unknown whether slurm accepted the job: it returned no job ID",
+    )
+
+
+def test_a_job_without_an_id_is_found_by_the_id_that_its_script_wrote(
+    store: Store, says: Says, tmp_path: Path
+) -> None:
+    says(squeue="17|RUNNING|None|c1\n")
+    run = make(store, None, starts="100 c1 17\n")
+    (status,) = state.look(store, [run])
+    assert (status.state, status.nodes) == (JobState.RUNNING, "c1")
+    interaction.cancel(store, run)
+    assert "scancel 17" in (tmp_path / "asked").read_text()
+
+
+def test_the_process_that_submits_is_kept_until_there_is_a_job_id(
+    store: Store, says: Says, tmp_path: Path
+) -> None:
+    site = make_site(schedulers=(SchedulerFacts(name="slurm", version="1"),))
+    job = make_job(scheduler="slurm", engine="native", workdir=str(tmp_path), topology=Topology(nodes=2))
+    made = plan(job, None, None, site)
+    for answer in ("17", "thanks"):
+        says(sbatch=f"cat {store.root}/runs/*/submission.json > {tmp_path}/during; echo {answer}")
+        with contextlib.suppress(ToolError):
+            creation.submit(store, made, site)
+        during = json.loads((tmp_path / "during").read_text())
+        assert (during["job_id"], during["submitter"]) == (None, owner())
+        (run,) = submission.submitted(store)
+        assert submission.read(store, run).submitter == ""
+        store.discard(store.run(run))
 
 
 def test_a_run_of_another_cluster_is_no_job_of_this_one(store: Store, says: Says, tmp_path: Path) -> None:

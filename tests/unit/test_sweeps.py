@@ -22,7 +22,7 @@ from bareboat.model.sweep import Sweep
 from bareboat.plan import plan
 from bareboat.runs import creation, state, submission, sweeps
 from bareboat.session import sites
-from bareboat_base.errors import PlanError, ToolError, UsageError
+from bareboat_base.errors import BareboatError, PlanError, ToolError, UsageError
 from bareboat_images.store import Store
 
 flux, gridengine, lsf, pbs, slurm = map(registry.scheduler, ("flux", "gridengine", "lsf", "pbs", "slurm"))
@@ -100,7 +100,7 @@ def test_an_element_finds_its_point_and_keeps_to_its_folder(store: Store, tmp_pa
     environment = {"PATH": "/usr/bin:/bin", "SLURM_ARRAY_JOB_ID": "17", "SLURM_ARRAY_TASK_ID": "3"}
     done = subprocess.run([tool("bash"), script], env=environment, capture_output=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
-    (start,) = state.starts(store, f"{run}.3")
+    (start,) = submission.starts(store, f"{run}.3")
     assert start.job_id == "17_3"
     (status,) = state.look(store, [f"{run}.3"])
     assert (status.state, status.exit_code) == (JobState.COMPLETED, 0)
@@ -154,7 +154,7 @@ def test_an_element_of_each_scheduler_knows_itself_and_goes_on_later_by_itself(
     log = submission.output_log(store, point)
     assert (done.returncode, done.stdout, done.stderr) == (code, b"", b""), log.read_text()
     assert log.read_text().startswith("c d\n")
-    assert [start.job_id for start in state.starts(store, point)] == [job_id]
+    assert [start.job_id for start in submission.starts(store, point)] == [job_id]
     script = submission.control_folder(store, point) / "job.sh"
     told = words.replace("LOG", "scheduler.log").replace("SCRIPT", str(script))
     assert not told or asked(tmp_path, words.split()[0]) == [told]
@@ -234,6 +234,25 @@ def test_a_job_for_each_point_where_there_are_no_arrays(store: Store, says: Says
         submit(store, tmp_path, 3, scheduler="flux")
     assert caught.value.message.startswith("Flux rejected")
     assert [line.split()[3] for line in asked(tmp_path, "flux --root cancel")] == ["ƒ4Ab", "ƒ5Ab"]
+    (other,) = [name for name in submission.submitted(store) if name not in (run, *sweeps.points(store, run))]
+    (status,) = sweeps.look(store, [other])
+    assert status.reason == "3 of 3 done, 3 cancelled"
+
+
+def test_points_are_pending_while_the_sweep_is_submitted(store: Store, says: Says, tmp_path: Path) -> None:
+    """One job for each point: the others wait for the scheduler."""
+    says(flux=f'[ "$2" = batch ] || exit; n=$(wc -l < {tmp_path}/asked); '
+         f'[ "$n" != 2 ] || cp {store.root}/runs/*/submission.json {tmp_path}/during; '
+         'echo "ƒ${n}Ab"')  # fmt: skip
+    run = submit(store, tmp_path, 3, scheduler="flux")
+    assert submission.read(store, run).submitter == ""
+    (tmp_path / "during").replace(store.run(run) / "submission.json")
+    for index in (1, 2):
+        store.discard(store.run(f"{run}.{index}"))
+    (status,) = sweeps.look(store, [run])
+    assert [point.state for point in status.points[1:]] == [JobState.PENDING] * 2
+    with pytest.raises(BareboatError, match=f"{run} is being submitted"):
+        sweeps.cancel(store, run)
 
 
 def test_an_array_handed_over_while_its_user_interrupts_has_its_number(

@@ -36,7 +36,8 @@ class JobState(StrEnum):
 class QueueEntry(Struct, frozen=True, kw_only=True):
     """A scheduler's report about one job. `reason`: its own text, why the job waits or how it ended.
     `signal`: the signal that terminated it, 0 when unknown. `exit_code`: that of the job script, and
-    `ended_at_epoch_s`: when the job ended, by the scheduler's accounts; None when unknown."""
+    `ended_at_epoch_s`: when the job ended, by the scheduler's accounts; None when unknown. `stuck`: it is in
+    an error state, and does not start before somebody clears that."""
 
     job_id: str
     state: JobState
@@ -45,6 +46,7 @@ class QueueEntry(Struct, frozen=True, kw_only=True):
     signal: int = 0
     exit_code: int | None = None
     ended_at_epoch_s: int | None = None
+    stuck: bool = False
 
 
 class Mark(Struct, frozen=True, kw_only=True):
@@ -81,5 +83,7 @@ class Submission(Struct, frozen=True, kw_only=True):
     cluster: str = ""
     #: Of a run on this machine: its process of Bareboat (runs/supervisor.py).
     supervisor: str = ""
+    #: Of a run that is being submitted: the process that submits it (runs/supervisor.py).
+    submitter: str = ""
     #: Of a run on this machine: the streams that went to a terminal directly and were not kept.
     unkept: tuple[str, ...] = ()

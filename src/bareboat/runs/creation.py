@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import shlex
@@ -61,22 +62,34 @@ def _submit_sweep(store: Store, scheduler: Scheduler, plan: Plan, site: Site) ->
             with execute.interrupts_held(), store.guarded():
                 store.run(point).mkdir(parents=True)
                 job_id = give_to(scheduler, plan.job, script, pattern, point)
-                own = msgspec.structs.replace(made, run_id=point, points=0, job_id=job_id)
+                own = msgspec.structs.replace(made, run_id=point, points=0, job_id=job_id, submitter="")
                 keep_job_id(store, scheduler, own)
         except (KeyboardInterrupt, Terminated):
+            _end_submission(store, made)
             sweeps.cancel(store, run_id)
             raise
         except (PlanError, ToolError, StoreError) as error:
             if index == 0 and not isinstance(error, ToolError):
                 store.discard(folder)
                 raise
+            if isinstance(error, PlanError):
+                store.discard(store.run(point))
+            _end_submission(store, made)
             sweeps.cancel(store, run_id)
             raise error.but(
                 message=f"{error.message}; {index} of the {made.points} points were submitted "
                 "and are now cancelled"
             ) from None
+    _end_submission(store, made)
     mpi_checks.expect(store, plan, run_id, points=made.points)
-    return made
+    return msgspec.structs.replace(made, submitter="")
+
+
+def _end_submission(store: Store, made: Submission) -> None:
+    """Write that nobody submits the run any more. Without it, the end of this process shows that."""
+    with contextlib.suppress(StoreError):
+        ended = msgspec.structs.replace(made, submitter="")
+        store.write(store.run(made.run_id) / "submission.json", codec.to_json(ended))
 
 
 def begin(
@@ -161,6 +174,7 @@ def _describe(plan: Plan, site: Site, run_id: str) -> Submission:
         host=site.hostname,
         cluster=facts.settings.get(CLUSTER, "") if facts is not None else "",
         supervisor=owner() if here else "",
+        submitter="" if here else owner(),
     )
 
 
@@ -178,7 +192,10 @@ def _submit_script(
         except PlanError:
             store.discard(store.run(run_id))
             raise
-        submission = msgspec.structs.replace(submission, job_id=job_id)
+        except ToolError:
+            _end_submission(store, submission)
+            raise
+        submission = msgspec.structs.replace(submission, job_id=job_id, submitter="")
         with store.whole_run(run_id):
             keep_job_id(store, scheduler, submission)
         try:

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from bareboat import registry
 from bareboat.model import JobState, Submission
 from bareboat.runs import clusters, directory, environment, supervisor
-from bareboat.runs.state import Status, job_id_now, look
-from bareboat.runs.submission import SHELL, cancel_by, read
+from bareboat.runs.state import Status, look
+from bareboat.runs.submission import SHELL, cancel_by, job_id_now, read
 from bareboat.runs.supervisor import Presence
 from bareboat.schedulers import inherited
 from bareboat.schedulers.tool_output import output_tail
@@ -123,6 +123,7 @@ def cancel(store: Store, run_id: str) -> None:
     clusters.check(status.submission)
     job_id = job_id_now(store, status.submission)
     if job_id is None:
+        supervisor.check_submitted(status.submission)
         raise ToolError(status.reason, remedy="find the job in the queue by its name")
     with contextlib.suppress(StoreError):  # a full disk must not keep the job running
         store.write(store.run(run_id) / "cancelled", b"")

@@ -22,11 +22,12 @@ from bareboat.runs import causes, clusters, directory, environment, prerequisite
 from bareboat.runs.progress import look_for_straggler
 from bareboat.runs.submission import (
     control_folder,
-    is_job_id,
+    job_id_now,
     output_log,
     planned_job,
     read,
     scheduler_logs,
+    starts,
 )
 from bareboat.runs.supervisor import Presence
 from bareboat.schedulers.tool_output import odd_lines
@@ -53,8 +54,6 @@ _SETTLE_S = 10.0
 _MOST_REASON = 10_000
 #: The size of the output's end that is searched for the cause.
 _LOG_BYTES = 1 << 16
-#: EPOCH NODE JOB-ID
-_START = re.compile(r"(\d{1,11}) ([\w.-]{1,255}) ([\w.\[\]ƒ-]{1,256})", re.ASCII)
 _HOST = re.compile(r"[\w.-]{1,255}", re.ASCII)
 
 
@@ -287,28 +286,6 @@ def _is_recorded(store: Store, run_id: str) -> bool:
     return os.path.lexists(store.run(run_id) / "record.json")
 
 
-def job_id_now(store: Store, submission: Submission) -> str | None:
-    """The current job ID: where the scheduler cannot requeue, a job resubmits itself. Raises StoreError for
-    text that is not a job ID, since it becomes part of a command."""
-    path = control_folder(store, submission.run_id) / "agains"
-    words = (directory.text(path) or "").split()
-    if not words:
-        return submission.job_id
-    if not is_job_id(registry.scheduler(submission.scheduler), words[-1]):
-        raise directory.damaged(path, OSError(0, f"{one_line(words[-1], limit=40)!r} is not a job ID"))
-    return words[-1]
-
-
-def starts(store: Store, run_id: str) -> tuple[JobStart, ...]:
-    """The starts of a run; incomplete lines, for example from a full file system, are ignored."""
-    said = directory.text(control_folder(store, run_id) / "starts") or ""
-    return tuple(
-        JobStart(at_epoch_s=int(part[1]), node=part[2], job_id=part[3])
-        for line in said.splitlines()
-        if (part := _START.fullmatch(line)) is not None
-    )
-
-
 def ask(name: str, job_ids: list[str], deadline: execute.Deadline | None = None) -> dict[str, QueueEntry]:
     """What the scheduler reports about jobs. If some lines of its answer cannot be parsed, a job that is
     missing is unknown, not ended."""
@@ -347,6 +324,11 @@ def _explained(store: Store, submission: Submission, entry: QueueEntry | None) -
     if status is not None:
         return with_cause(store, status, entry)
     if entry is None and not cancelled:
+        if supervisor.is_submitting(submission):
+            return Status(
+                submission=submission, state=JobState.PENDING, exit_code=None,
+                reason=f"being submitted: {submission.scheduler} has not returned a job ID yet",
+            )  # fmt: skip
         reason = f"{submission.scheduler} no longer knows the job, and there is no exit code"
         if submission.job_id is None:
             reason = f"it is unknown whether {submission.scheduler} accepted the job: it returned no job ID"

@@ -24,7 +24,7 @@ from pathlib import Path
 import msgspec
 
 from bareboat import registry
-from bareboat.model import Outcome, Submission
+from bareboat.model import JobStart, Outcome, Submission
 from bareboat.runs import directory
 from bareboat.schedulers import Scheduler
 from bareboat_base import execute
@@ -40,6 +40,8 @@ NOTICE_S = 5.0
 #: More than any machine has; limits the length of lists.
 _MOST_RANKS = 10_000_000
 _MOST_JOB_ID = 256
+#: EPOCH NODE JOB-ID
+_START = re.compile(r"(\d{1,11}) ([\w.-]{1,255}) ([\w.\[\]ƒ-]{1,256})", re.ASCII)
 
 
 class _Scheduling(msgspec.Struct, frozen=True):
@@ -151,6 +153,32 @@ def _element(store: Store, run_id: str) -> Submission | None:
     if job_id is not None:
         job_id = registry.scheduler(whole.scheduler).element(job_id, int(number))
     return msgspec.structs.replace(whole, run_id=run_id, job_id=job_id, points=0)
+
+
+def job_id_now(store: Store, submission: Submission) -> str | None:
+    """The current job ID: where the scheduler cannot requeue, a job resubmits itself. Of a job whose
+    submission returned no ID, the one that its script wrote. Raises StoreError for text that is not a job ID,
+    since it becomes part of a command."""
+    path = control_folder(store, submission.run_id) / "agains"
+    words = (directory.text(path) or "").split()
+    if not words and submission.job_id is None and not submission.supervisor:
+        path = path.with_name("starts")
+        words = [start.job_id for start in starts(store, submission.run_id)]
+    if not words:
+        return submission.job_id
+    if not is_job_id(registry.scheduler(submission.scheduler), words[-1]):
+        raise directory.damaged(path, OSError(0, f"{one_line(words[-1], limit=40)!r} is not a job ID"))
+    return words[-1]
+
+
+def starts(store: Store, run_id: str) -> tuple[JobStart, ...]:
+    """The starts of a run; incomplete lines, for example from a full file system, are ignored."""
+    text = directory.text(control_folder(store, run_id) / "starts") or ""
+    return tuple(
+        JobStart(at_epoch_s=int(part[1]), node=part[2], job_id=part[3])
+        for line in text.splitlines()
+        if (part := _START.fullmatch(line)) is not None
+    )
 
 
 def find(store: Store, name: str, accepts: Callable[[str], bool] | None = None) -> str:

@@ -10,15 +10,23 @@ import contextlib
 import os
 import re
 import signal
+import time
 from enum import Enum, auto
 from pathlib import Path
 
+from bareboat.model import Submission
 from bareboat.runs import directory
+from bareboat_base.clock import epoch_s
+from bareboat_base.errors import BareboatError
 from bareboat_images.store import is_dead, owner, owner_of
 
 #: In a run's directory: the name of its job script's process.
 _FILE = "process"
 _NAME = re.compile(r"(?P<host>.+)-(?P<boot>[0-9a-f]*)-(?P<namespace>\d+)-(?P<pid>\d+)-\d+", re.ASCII)
+
+
+#: The time after which nobody on another machine still submits a run.
+_SUBMISSION_S = 600.0
 
 
 class Presence(Enum):
@@ -41,6 +49,23 @@ def presence(name: str) -> Presence:
     if found["namespace"] != here["namespace"]:
         return Presence.ELSEWHERE
     return Presence.GONE if is_dead(name) else Presence.HERE
+
+
+def is_submitting(made: Submission) -> bool:
+    """Whether a process submits the run now. One of another machine does so for some minutes at most."""
+    if made.job_id is not None or not made.submitter:
+        return False
+    where, age_s = presence(made.submitter), time.time() - epoch_s(made.submitted_at)
+    return where is Presence.HERE or (where is Presence.ELSEWHERE and age_s < _SUBMISSION_S)
+
+
+def check_submitted(made: Submission) -> None:
+    """Raise BareboatError for a run that is being submitted: it has no job ID to cancel."""
+    if is_submitting(made):
+        raise BareboatError(
+            f"{made.run_id} is being submitted: {made.scheduler} has not returned a job ID yet",
+            remedy=f"bareboat cancel {made.run_id}   # again when it has one, or Ctrl-C where you submit it",
+        )
 
 
 def write(folder: Path, pid: int) -> None:

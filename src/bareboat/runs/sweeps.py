@@ -17,7 +17,16 @@ from pathlib import Path
 from bareboat import registry
 from bareboat.model import JobState, Record
 from bareboat.model.sweep import Sweep
-from bareboat.runs import clusters, directory, environment, interaction, records, state, submission
+from bareboat.runs import (
+    clusters,
+    directory,
+    environment,
+    interaction,
+    records,
+    state,
+    submission,
+    supervisor,
+)
 from bareboat.runs.state import Status
 from bareboat.schedulers.tool_output import output_tail
 from bareboat_base.errors import StoreError, ToolError
@@ -154,10 +163,15 @@ def cancel(store: Store, run_id: str) -> None:
                 interaction.cancel(store, each.submission.run_id)
         return
     if made.job_id is None:
-        own = [p for p in points(store, run_id) if submission.is_submitted(store, p)]
+        supervisor.check_submitted(made)
+        names = points(store, run_id)
+        own = [name for name in names if submission.is_submitted(store, name)]
         # Without any, the array's job ID is unknown: the first point reports that.
         for name in own or [f"{run_id}.0"]:
             interaction.cancel(store, name)
+        for name in names if own else ():
+            if not store.run(name).exists():  # nobody has begun to submit it
+                store.write(store.run(name) / "cancelled", b"")
         environment.remove(store, store.run(run_id))
         return
     clusters.check(made)
@@ -167,7 +181,7 @@ def cancel(store: Store, run_id: str) -> None:
     for point in left:
         store.write(store.run(point.run_id) / "cancelled", b"")
     outcome = submission.cancel_by(scheduler.cancel(made.job_id))
-    moved = [point for point in left if state.job_id_now(store, point) != point.job_id]
+    moved = [point for point in left if submission.job_id_now(store, point) != point.job_id]
     for point in moved:
         interaction.cancel(store, point.run_id)
     if not outcome.ok:
