@@ -126,11 +126,13 @@ class Grammar:
 
 
 def jobs() -> Iterator[Job]:
-    """Jobs that use each key, and all of them."""
+    """Jobs that use each key, several of them, and values that a shell would split."""
     keys: tuple[dict[str, Any], ...] = (
         {}, {"partition": "p"}, {"account": "a"}, {"qos": "q"}, {"reservation": "r"}, {"constraint": "c"},
         {"exclusive": True}, {"requeue": False}, {"mem_per_node_bytes": 2**30}, {"after": ("1", "2")},
         {"warning_s": 60}, {"partition": "p", "after": ("1",), "exclusive": True},
+        {"partition": "a b"}, {"account": "my project"}, {"account": "ada's \\ # 1"}, {"qos": 'the "q"'},
+        {"reservation": "r s"}, {"constraint": "c and not d"},
     )  # fmt: skip
     sweep = Sweep(names=("x",), points=(("1",), ("2",)))
     for topology in (Topology(), Topology(nodes=2, ranks_per_node=2, cpus_per_rank=2, gpus_per_rank=1)):

@@ -337,7 +337,7 @@ def test_options_of_flux_jobs_are_those_of_its_usage() -> None:
 def test_an_option_of_flux_with_a_blank_is_quoted(flux_facts: SchedulerFacts) -> None:
     job = make_job(scheduling=Scheduling(constraint="host:c1 and not c2", after=("ƒA",)))
     lines = Flux().directives(job, make_site(schedulers=(flux_facts,)))
-    assert "#flux: '--requires=host:c1 and not c2'" in lines
+    assert '#flux: --requires="host:c1 and not c2"' in lines
     assert "#flux: --dependency=afterok:ƒA" in lines
 
 

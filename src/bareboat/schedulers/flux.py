@@ -8,13 +8,12 @@ The parsers are tested on the output of flux-core 0.88.
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 
 from bareboat import bash
 from bareboat.model import Job, JobState, Outcome, Partition, QueueEntry, Refusal, SchedulerFacts, Site
 from bareboat.schedulers import Allocation, Array, CommandRunner, CountHosts, Query, Scheduler
-from bareboat.schedulers.requests import gpus_per_node, job_name, mail_to, max_concurrent
+from bareboat.schedulers.requests import gpus_per_node, job_name, mail_to, max_concurrent, quoted
 from bareboat.schedulers.tool_output import (
     check_answered,
     each_line,
@@ -144,13 +143,13 @@ class Flux(Scheduler):
         if job.walltime_s is not None:
             options.append(f"--time-limit={job.walltime_s}s")
         if scheduling.partition is not None:
-            options.append(f"--queue={scheduling.partition}")
+            options.append(f"--queue={quoted(scheduling.partition)}")
         if scheduling.constraint is not None:
-            options.append(f"--requires={scheduling.constraint}")
+            options.append(f"--requires={quoted(scheduling.constraint)}")
         if scheduling.exclusive:
             options.append("--exclusive")
         options += [f"--dependency=afterok:{number}" for number in scheduling.after]
-        return tuple(f"#flux: {option}" for option in (*map(_quoted, options), *scheduling.options))
+        return tuple(f"#flux: {option}" for option in (*options, *scheduling.options))
 
     def submit(self, script: str, log: str) -> tuple[str, ...]:
         return (*_FLUX, "batch", f"--output={log}", script)
@@ -166,11 +165,6 @@ class Flux(Scheduler):
 
     def cancel(self, job_id: str) -> tuple[str, ...]:
         return (*_FLUX, "cancel", job_id)
-
-
-def _quoted(option: str) -> str:
-    """The option in a directive, which Flux splits as a shell does."""
-    return shlex.quote(option) if re.search(r"[\s'\"\\#]", option) else option
 
 
 def _partition(line: str, nodes: int | None) -> Partition | None:

@@ -37,6 +37,7 @@ from bareboat.schedulers.requests import (
     mail_to,
     max_concurrent,
     mebibytes,
+    quoted,
 )
 from bareboat.schedulers.tool_output import (
     check_answered,
@@ -159,7 +160,7 @@ class LSF(Scheduler):
             ("-U", scheduling.reservation),
         ):
             if value is not None:
-                options.append(f"{flag} {value}")
+                options.append(f"{flag} {quoted(value)}")
         if scheduling.exclusive:
             options.append("-x")
         if scheduling.after:

@@ -45,6 +45,7 @@ from bareboat.schedulers.requests import (
     mail_to,
     max_concurrent,
     mebibytes,
+    quoted,
 )
 from bareboat.schedulers.tool_output import (
     check_answered,
@@ -187,13 +188,13 @@ class PBS(Scheduler):
         if scheduling.reservation is not None and flavour == "pro":
             queue = scheduling.reservation  # a reservation is a queue there
         elif scheduling.reservation is not None:
-            options.append(f"-W x=FLAGS:ADVRES:{scheduling.reservation}")
+            options.append(f"-W {quoted(f'x=FLAGS:ADVRES:{scheduling.reservation}')}")
         if queue is not None:
-            options.append(f"-q {_word(queue)}")
+            options.append(f"-q {quoted(queue)}")
         if scheduling.account is not None:
-            options.append(f"-A {_word(scheduling.account)}")
+            options.append(f"-A {quoted(scheduling.account)}")
         if scheduling.qos is not None:
-            options.append(f"-l qos={scheduling.qos}")
+            options.append(f"-l {quoted(f'qos={scheduling.qos}')}")
         elements = array_range(job)
         if elements is not None and flavour != "front":
             if flavour == "pro" and elements == "0-0":
@@ -269,11 +270,6 @@ class PBS(Scheduler):
 
     def cancel(self, job_id: str) -> tuple[str, ...]:
         return ("qdel", job_id)
-
-
-def _word(text: str) -> str:
-    """A value in a directive, which PBS splits at blanks outside of quotes."""
-    return f'"{text}"' if " " in text and '"' not in text else text
 
 
 def _flavour(text: str) -> tuple[str, str]:
@@ -368,7 +364,7 @@ def _resources_torque(job: Job) -> Iterator[str]:
         words.append(f"gpus={gpus_per_node(job)}")
     if job.scheduling.constraint is not None:
         words.append(job.scheduling.constraint)
-    yield "-l " + ":".join(words)
+    yield "-l " + quoted(":".join(words))
     if job.scheduling.mem_per_node_bytes is not None:
         yield f"-l mem={mebibytes(job.scheduling.mem_per_node_bytes) * job.topology.nodes}mb"  # for the job
     if job.scheduling.exclusive:
@@ -387,7 +383,7 @@ def _resources_pro(job: Job) -> Iterator[str]:
         words.append(f"mem={mebibytes(job.scheduling.mem_per_node_bytes)}mb")
     if job.scheduling.constraint is not None:
         words.append(job.scheduling.constraint)
-    yield "-l " + ":".join(words)
+    yield "-l " + quoted(":".join(words))
     yield "-l place=scatter" + (":excl" if job.scheduling.exclusive else "")
 
 

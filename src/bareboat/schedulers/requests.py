@@ -15,6 +15,13 @@ def job_name(job: Job) -> str:
     return name if name[0].isalpha() else f"job-{name}"
 
 
+def quoted(text: str) -> str:
+    """The text as one word of a directive, which schedulers split at blanks outside of quotes."""
+    if not re.search(r"[\s'\"\\#]", text):
+        return text
+    return f"'{text}'" if '"' in text else f'"{text}"'
+
+
 def mail_to(job: Job) -> str | None:
     """The address for a mail at the job's end; "" is the user's own, None is no mail."""
     if job.notify is UNSET or not isinstance(job.notify, str):

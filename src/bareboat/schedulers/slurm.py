@@ -40,6 +40,7 @@ from bareboat.schedulers.requests import (
     mail_to,
     max_concurrent,
     mebibytes,
+    quoted,
 )
 from bareboat.schedulers.tool_output import (
     each_line,
@@ -181,9 +182,8 @@ class Slurm(Scheduler):
         if job.walltime_s is not None:
             options.append(f"--time={clock(-(-job.walltime_s // 60) * 60)}")  # Slurm counts minutes
         for name in ("partition", "account", "qos", "reservation", "constraint"):
-            value = getattr(scheduling, name)
-            if value is not None:
-                options.append(f"--{name}={value}")
+            if (value := getattr(scheduling, name)) is not None:
+                options.append(f"--{name}={quoted(value)}")
         if scheduling.exclusive:
             options.append("--exclusive")
         if scheduling.after:
