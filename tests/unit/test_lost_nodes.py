@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tools import tool
 
-from bareboat import render
+from bareboat import registry, render
 from bareboat.schedulers import by_host
 
 #: A part on c2, in the words of the remote starter: what it leaves in the run's directory, and how it ends.
@@ -19,15 +19,17 @@ BREAKS = ': > "$BAREBOAT_CONTROL/ends.1"; return 255'
 REFUSED = "return 255"
 ENDS = 'echo 0 > "$BAREBOAT_CONTROL/ends.1"'
 SLOW = f"while [ ! -e $BAREBOAT_CONTROL/signals ]; do sleep 0.1; done; sleep 1; {FAILS}"
+ONCE = '[ -e "$BAREBOAT_CONTROL/once" ] || echo c2; : > "$BAREBOAT_CONTROL/once"'
 KILLED = 'kill -KILL "$BASHPID"'
 
 
-def on_each_node(folder: Path, first: int, second: str) -> tuple[int, str, bool]:
-    """The exit code, the lost nodes, and whether SIGTERM was passed on; c1's part exits with `first`."""
+def on_each_node(folder: Path, first: int, second: str, down: str = "") -> tuple[int, str, bool]:
+    """The exit code, the lost nodes, and whether SIGTERM was passed on; c1's part exits with `first`. `down`:
+    what prints the nodes that are down."""
     (folder / "job.sh").write_text(f"echo {first} > $BAREBOAT_CONTROL/ends.0; exit {first}\n")
     text = (
         f"set -u\nexport BAREBOAT_CONTROL={folder}\nhosts=(c1 c2)\n{by_host.on_each_node()}\n"
-        "ends_within_s=3\n"
+        f"ends_within_s=3\nasks_every_s=1\nnodes_down() {{ {down or 'true'}; }}\n"
         f"on_host() {{ {second}; }}\non_each_node {folder}/job.sh --node run\n"
     )
     done = subprocess.run([tool("bash"), "-c", text], capture_output=True, text=True, timeout=60, check=False)
@@ -55,6 +57,46 @@ def test_parts_on_nodes(first: int, second: str, found: tuple[int, str, bool], t
     assert time.monotonic() - began < 20
     left = subprocess.run(["pgrep", "-f", "sleep 300 & wait"], capture_output=True, text=True, check=False)
     assert left.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("down", "second", "found"),
+    [
+        ("echo c1; echo c2", HANGS, (137, "c2\n", True)),
+        (ONCE, f"sleep 4; {ENDS}", (0, "", False)),
+        ("echo c22", f"sleep 4; {ENDS}", (0, "", False)),
+    ],
+    ids=["down", "down once", "another node"],
+)  # fmt: skip
+def test_a_part_on_a_node_that_is_down_is_not_awaited(
+    down: str, second: str, found: tuple[int, str, bool], tmp_path: Path
+) -> None:
+    """No rank has failed."""
+    assert on_each_node(tmp_path, 0, second, down) == found
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "tool_name", "text"),
+    [
+        ("pbs", "pbsnodes", "c1\n     Mom = c1\n     state = free\n     last_state_change_time = 1\n\n"
+         "c2\n     Mom = c2\n     state = state-unknown,down\n\nc3\n     state = down\n     comment = up\n\n"
+         "c4\n     state = offline\n"),
+        ("gridengine", "qselect", "main@c2\nlong@c3\n"),
+        ("lsf", "bhosts", "HOST_NAME STATUS JL/U MAX\nc1 ok - 4\nc2 unreach - 4\nc3 unavail - 4\n"),
+    ],
+)  # fmt: skip
+def test_the_nodes_that_a_scheduler_reports_as_down(
+    scheduler: str, tool_name: str, text: str, tmp_path: Path
+) -> None:
+    program = tmp_path / tool_name
+    program.write_text(f"#!/bin/sh\ncat <<'END'\n{text}END\n")
+    program.chmod(0o755)
+    body = f"{registry.scheduler(scheduler).snippet()}\nnodes_down c1 c2 c3 c4"
+    done = subprocess.run(
+        [tool("bash"), "-c", body], capture_output=True, text=True, check=True, timeout=60,
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+    )  # fmt: skip
+    assert done.stdout.split() == ["c2", "c3"]
 
 
 FIRST = """

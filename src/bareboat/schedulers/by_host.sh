@@ -1,13 +1,15 @@
 # shellcheck shell=bash disable=SC2034,SC2154
 # A command on every node, where nodes are reached one by one.
-# Expects: $hosts, $BAREBOAT_CONTROL; on_host of the scheduler.
+# Expects: $hosts, $BAREBOAT_CONTROL; on_host of the scheduler, and nodes_down if it has one.
 
 # Seconds for a node's part after SIGTERM: 23 until SIGKILL, and the way of the signal's file to the node. What
 # started it there may wait for a dead node for hours.
 ends_within_s=60
+# Seconds between two questions which nodes are down.
+asks_every_s=30
 
 on_each_node() {
-  local script=$1 how=$2 number status ended code=0 deadline='' children=()
+  local script=$1 how=$2 number status ended code=0 deadline='' children=() down=' ' asked=$SECONDS
   shift 2
   exec {ended}<> <(:) # each part's number and exit code
   for number in "${!hosts[@]}"; do
@@ -23,6 +25,7 @@ on_each_node() {
     children[number]=$!
   done
   while [ "${#children[@]}" -gt 0 ] && [ "$SECONDS" -lt "${deadline:-$((SECONDS + 1))}" ]; do
+    [ "$how" != --node ] || [ "$SECONDS" -lt "$((asked + asks_every_s))" ] || end_down
     read_end || continue
     unset "children[number]"
     [ "$status" -ne 0 ] || continue
@@ -48,6 +51,18 @@ read_end() { # of the next part that ends: $number and $status. Fails after two 
     return 0
   done
   return 1
+}
+
+# What started the part of a node that is down waits for it for minutes. The scheduler must report it twice.
+end_down() {
+  local before=$down number
+  declare -F nodes_down > /dev/null || return 0
+  down=" $(nodes_down "${hosts[@]}" 2> /dev/null | tr '\n' ' ') " asked=$SECONDS
+  for number in "${!children[@]}"; do
+    [ "$number" -gt 0 ] && [[ $before == *" ${hosts[number]} "* && $down == *" ${hosts[number]} "* ]] || continue
+    disown "${children[number]}" # bash reports no kill
+    end_tree "${children[number]}"
+  done
 }
 
 is_lost() { # $1: a node whose part began and did not come to its end. Its files may appear late

@@ -11,6 +11,8 @@ on_host() { # $1: the node; the rest is the command
   qrsh -inherit -nostdin "$host" "$@"
 }
 
+nodes_down() { timeout 20 qselect -qs u | awk -F @ 'NF == 2 { print $2 }'; }
+
 again() { # prints the ID under which the job, or the array's element, continues
   local element=${SGE_TASK_ID-} number
   if [ "$BAREBOAT_NODES" -eq 1 ]; then # 99: Grid Engine requeues a job with this exit code

@@ -10,4 +10,6 @@ on_host() { # $1: the node; the rest is the command
   blaunch -z "$host" "$@"
 }
 
+nodes_down() { timeout 20 bhosts -w "$@" | awk '$2 ~ /^unavail|^unreach/ { print $1 }'; }
+
 again() { brequeue "$BAREBOAT_JOB" > /dev/null && echo "$BAREBOAT_JOB"; }

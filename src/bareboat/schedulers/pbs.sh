@@ -32,6 +32,11 @@ on_host() { # $1: the node; the rest is the command
   fi
 }
 
+nodes_down() { # of these nodes, those that do not answer the server
+  [ -z "${SLURM_JOB_ID:-}" ] || return 0
+  timeout 20 pbsnodes "$@" | awk '/^[^ \t]/ { node = $1 } $1 == "state" && /[=,] *down/ { print node }'
+}
+
 # PBS keeps the output of a task on another node until the job's end, for its own file. The task of a run writes
 # it to a file, which is copied to the log as it grows.
 as_task() { # $@: the words that start a task on a node, --, and its command
