@@ -6,17 +6,18 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 import pytest
 from builders import make_job, make_site
 
-from bareboat.model import Partition, SchedulerFacts, Scheduling
+from bareboat.model import JobState, Partition, QueueEntry, SchedulerFacts, Scheduling
 from bareboat.plan import plan
 from bareboat.probe import compute
-from bareboat_base.errors import PlanError
+from bareboat.runs import state, submission
+from bareboat_base.errors import BareboatError, PlanError
 from bareboat_images.store import Store
 
 
@@ -85,3 +86,17 @@ def test_facts_are_kept_by_scheduler_and_partition(scheduler: str, partition: st
     )
     job = make_job(scheduler=scheduler, scheduling=Scheduling(partition=partition))
     assert compute.site_name(job, login) == name
+
+
+def test_a_probe_that_grid_engine_cannot_start_is_not_awaited(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = QueueEntry(job_id="9", state=JobState.PENDING, reason="state Eqw: qstat -j 9", stuck=True)
+    monkeypatch.setattr(compute, "_submit", lambda *_: "9")
+    monkeypatch.setattr(state, "ask", lambda *_: {"9": entry})
+    cancelled: list[Sequence[str]] = []
+    monkeypatch.setattr(submission, "cancel_by", cancelled.append)
+    with pytest.raises(BareboatError, match="does not start") as caught:
+        compute.look(store, make_job(scheduler="gridengine"), make_site(), moved={}, say=lambda _: None)
+    assert caught.value.context == "Grid Engine reports it in state Eqw: qstat -j 9"
+    assert cancelled == [("qdel", "9")]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
+import msgspec
 import pytest
 from builders import make_job, make_site
 
@@ -60,6 +62,7 @@ def test_what_the_queue_says() -> None:
     }  # fmt: skip
     assert found["2"].nodes == "c1"
     assert found["5"].reason == "state Eqw: qstat -j 5"
+    assert [entry.stuck for entry in found.values()] == [False, False, False, True]
     assert live.parse(outcome("")) == ()
 
 
@@ -139,3 +142,76 @@ def test_memory_and_gpus_are_counted_for_each_slot() -> None:
     assert "#$ -l gpu=1" in lines
     assert "#$ -hold_jid 3,4" in lines
     assert lines[-1] == "#$ -m e"
+
+
+QUEUES = """\
+qname                 main
+hostlist              @allhosts
+slots                 4,[c1=8],[@large=2]
+h_rt                  24:00:00,[c1=01:00:00]
+h_vmem                INFINITY
+
+qname                 long
+hostlist              c7
+slots                 1,[c7.site=2], \\
+                      [c8.site=3]
+h_rt                  INFINITY
+h_vmem                4G
+"""
+INSTANCES = "main@c1\nmain@c2\nlong@c2\nlong@c7.site\n"
+
+
+class Tools:
+    """A machine whose `qconf -sq` and `qselect` print these texts."""
+
+    def which(self, name: str) -> str | None:
+        return f"/usr/bin/{name}"
+
+    def run(self, argv: Sequence[str]) -> Outcome:
+        texts = {
+            "qconf -sql": "main\nlong\n",
+            "qconf -sq": QUEUES,
+            "qselect": INSTANCES,
+            "qstat -help": "SGE 8.1.9",
+        }
+        return outcome(texts.get(" ".join(argv[:2]), ""))
+
+    def run_all(self, questions: Sequence[Sequence[str]]) -> Sequence[Outcome]:
+        return [self.run(argv) for argv in questions]
+
+
+def test_what_the_queues_allow_is_read() -> None:
+    facts = gridengine.probe(Tools())
+    assert facts is not None
+    found = [(q.name, q.nodes, q.cpus_per_node, q.max_time_s) for q in facts.partitions]
+    assert found == [("main", 2, 8, 86400), ("long", 2, 3, None)]
+    assert [q.default_memory is not None for q in facts.partitions] == [False, True]
+    assert (facts.settings["hosts"], facts.remarks) == ("3", ())
+
+
+@pytest.mark.parametrize(
+    ("queue", "nodes", "cpus", "walltime_s", "reason"),
+    [
+        (None, 9, 1, 60, "the job requires 9 nodes; the queues of this cluster have 3"),
+        ("main", 3, 1, 60, "the job requires 3 nodes; the queue main allows 2"),
+        (None, 1, 12, 60,
+         "the job requires 12 CPUs per node; the queues of this cluster have 11 slots on a node"),
+        ("long", 1, 4, 60, "the job requires 4 CPUs per node; nodes of the queue long have 3"),
+        ("main", 1, 1, 86401, "the job requires 24:00:01; the queue main allows 24:00:00"),
+        # Together, two queues have what none of them has.
+        (None, 3, 1, 60, None), (None, 1, 11, 60, None), (None, 1, 1, 90000, None),
+    ],
+)  # fmt: skip
+def test_a_job_that_no_queue_can_start_is_refused(
+    queue: str | None, nodes: int, cpus: int, walltime_s: int, reason: str | None
+) -> None:
+    facts = gridengine.probe(Tools())
+    assert facts is not None
+    settings = {**facts.settings, "pe smp": "$pe_slots 999", "pe each1": "1 999"}
+    job = make_job(
+        topology=Topology(nodes=nodes, cpus_per_rank=cpus), walltime_s=walltime_s,
+        scheduling=Scheduling(partition=queue),
+    )  # fmt: skip
+    where = make_site(schedulers=(msgspec.structs.replace(facts, settings=settings),))
+    objection = gridengine.objection(job, where)
+    assert (objection.reason if objection is not None else None) == reason

@@ -147,7 +147,9 @@ def _compare(context: Context, login: Site, exported: Path | None) -> int:
         raise PlanError(objection.reason, remedy=objection.remedy)
     provided = provide(context.store, login)
     try:
-        node = compute.look(context.store, job, login, moved=moved(login, provided), say=context.progress.say)
+        node = compute.look(
+            context.store, job, login, moved=moved(login, provided), say=context.progress.say_state
+        )
     finally:
         context.progress.end()
     facts = {"login": login, "compute": node}

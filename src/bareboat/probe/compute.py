@@ -221,6 +221,12 @@ def _await(scheduler: Scheduler, number: str, folder: Path, say: Callable[[str],
         if (folder / "ready").exists():
             return True
         entry = state.ask(scheduler.NAME, [number]).get(number)
+        if entry is not None and entry.stuck:
+            raise BareboatError(
+                "the job that probes a compute node does not start",
+                context=f"{scheduler.TITLE} reports it in {entry.reason}",
+                remedy="bareboat doctor --compute   # in a directory that the nodes see",
+            )
         if entry is not None and entry.state is JobState.PENDING:
             say(f"job {number} is pending{f' ({entry.reason})' if entry.reason else ''}")
         else:

@@ -10,11 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from bareboat import bash
 from bareboat.model import (
-    DefaultMemory,
     Job,
     JobState,
     Outcome,
-    Partition,
     QueueEntry,
     Refusal,
     SchedulerFacts,
@@ -32,6 +30,15 @@ from bareboat.schedulers import (
     by_host,
 )
 from bareboat.schedulers.by_partition import MAX_ARRAY
+from bareboat.schedulers.gridengine_queues import (
+    default_memory_of,
+    hosts_of,
+    limits_of_queues,
+    queues_of,
+    seconds,
+    size,
+    too_much,
+)
 from bareboat.schedulers.requests import (
     array_range,
     cpus_per_node,
@@ -40,13 +47,13 @@ from bareboat.schedulers.requests import (
     mail_to,
     max_concurrent,
     mebibytes,
+    quoted,
 )
 from bareboat.schedulers.tool_output import (
     each_line,
     found_job_id,
     moment,
     name_in,
-    number,
     number_or_none,
     output_tail,
     pairs,
@@ -105,10 +112,10 @@ class GridEngine(Scheduler):
         remarks = unanswered(told, environments, complexes, configuration, counts)
         names = _names(queues.stdout, remarks)
         rules = _names(environments.stdout, remarks) if environments.ok else []
-        limited, *described = runner.run_all(
-            [("qconf", "-sq", ",".join(names)), *(("qconf", "-sp", name) for name in rules)]
+        limited, instances, *described = runner.run_all(
+            [("qconf", "-sq", ",".join(names)), ("qselect",), *(("qconf", "-sp", name) for name in rules)]
         )
-        remarks += unanswered(limited, *described)
+        remarks += unanswered(limited, instances, *described)
         for name, outcome in zip(rules, described, strict=True):
             shown = pairs(outcome.stdout)
             if (
@@ -120,14 +127,18 @@ class GridEngine(Scheduler):
             if re.search(rf"(?m)^{resource}\s", complexes.stdout):
                 settings["gpu"] = resource
                 break
+        if hosts := {host for each in hosts_of(instances.stdout).values() for host in each}:
+            settings["hosts"] = str(len(hosts))
         largest = re.search(r"(?m)^max_aj_tasks\s+(\d{1,12})$", configuration.stdout)
         if largest is not None and int(largest[1]):  # 0: no limit
             settings[MAX_ARRAY] = largest[1]
         return SchedulerFacts(
             name=self.NAME,
             version=version,
-            partitions=_queues(names, counts.stdout, _limits_of_queues(limited.stdout), remarks),
-            default_memory=_default_memory(complexes.stdout),
+            partitions=queues_of(
+                names, counts.stdout, limits_of_queues(limited.stdout, instances.stdout), remarks
+            ),
+            default_memory=default_memory_of(complexes.stdout),
             settings=settings,
             remarks=tuple(remarks),
         )
@@ -145,6 +156,8 @@ class GridEngine(Scheduler):
             return found
         facts = site.scheduler(self.NAME)
         assert facts is not None  # excluded by the objection
+        if job.scheduling.partition is None and (found := too_much(job, facts)) is not None:
+            return found
         if not _is_single(job) and _environment(job, facts) is None:
             rules = ", ".join(
                 f"{k[3:]} ({v.split(' ')[0]})" for k, v in facts.settings.items() if k[:3] == "pe "
@@ -190,7 +203,7 @@ class GridEngine(Scheduler):
             ("-ar", scheduling.reservation),
         ):
             if value is not None:
-                options.append(f"{flag} {value}")
+                options.append(f"{flag} {quoted(value)}")
         if scheduling.after:
             options.append("-hold_jid " + ",".join(scheduling.after))
         if (address := mail_to(job)) is not None:
@@ -253,7 +266,9 @@ class GridEngine(Scheduler):
                 if not _STATE.fullmatch(words[4]):
                     state = JobState.UNKNOWN
                 reason = f"state {words[4]}: qstat -j {words[0]}" if "E" in words[4] else ""
-                found.append(QueueEntry(job_id=job_id, state=state, reason=reason, nodes=nodes))
+                found.append(
+                    QueueEntry(job_id=job_id, state=state, reason=reason, nodes=nodes, stuck="E" in words[4])
+                )
             return tuple(found)
 
         def ended(outcome: Outcome) -> tuple[QueueEntry, ...]:
@@ -313,52 +328,6 @@ def _names(text: str, remarks: list[str]) -> list[str]:
     return each_line("qconf", text, lambda line: name_in(line.strip()), remarks)[:_MOST_NAMES]
 
 
-def _default_memory(complexes: str) -> DefaultMemory | None:
-    """The default memory from `qconf -sc`: what a consumable counts for each slot of a job that does not
-    request it. Columns: name, shortcut, type, relop, requestable, consumable, default, urgency."""
-    for line in complexes.splitlines():
-        words = line.split()
-        if len(words) == 8 and words[0] == "h_vmem" and words[5] in ("YES", "JOB") and _bytes(words[6]):
-            per = "job" if words[5] == "JOB" else "cpu"
-            return DefaultMemory(bytes=_bytes(words[6]), per=per, setting=f"h_vmem {words[6]}", virtual=True)
-    return None
-
-
-def _limits_of_queues(shown: str) -> dict[str, DefaultMemory]:
-    """The limits from `qconf -sq QUEUE,…`: h_vmem, the maximum for each process of a job."""
-    found = {}
-    for paragraph in re.split(r"(?m)^qname\s+", shown)[1:]:
-        limit = re.search(r"(?m)^h_vmem\s+([\w.]+)\s*$", paragraph)  # not [HOST=…], which differ
-        if limit is not None and _bytes(limit[1]):
-            name = paragraph.split(maxsplit=1)[0]
-            found[name] = DefaultMemory(
-                bytes=_bytes(limit[1]), per="cpu", setting=f"h_vmem {limit[1]} of the queue", virtual=True
-            )
-    return found
-
-
-def _queues(
-    names: Sequence[str], counts: str, limits: dict[str, DefaultMemory], remarks: list[str]
-) -> tuple[Partition, ...]:
-    """`qstat -g c`: CLUSTER QUEUE, CQLOAD, USED, RES, AVAIL, TOTAL, aoACDS, cdsuE, counted in slots."""
-    slots: dict[str, tuple[int, int]] = {}
-
-    def read(line: str) -> None:
-        words = line.split()
-        if line[0] != "-" and words[:2] != ["CLUSTER", "QUEUE"]:
-            slots[words[-8]] = (number(words[-3]), number(words[-1]))
-
-    each_line("qstat", counts, read, remarks)
-    return tuple(
-        Partition(
-            name=name,
-            up=name not in slots or slots[name][0] > slots[name][1],
-            default_memory=limits.get(name),
-        )
-        for name in names
-    )
-
-
 def _environment(job: Job, facts: SchedulerFacts | None) -> str | None:
     """The parallel environment with the job's slots: a fixed number per node, or all on one node."""
     wanted = cpus_per_node(job)
@@ -401,11 +370,11 @@ def _limit_reached(values: dict[str, str]) -> JobState | None:
     for name, state in (("rt", JobState.TIMEOUT), ("cpu", JobState.TIMEOUT)):
         spent = re.match(r"[0-9]{1,12}(\.[0-9]{0,6})?", used[name])
         for limit in (asked.get(f"h_{name}", ""), asked.get(f"s_{name}", "")):
-            if spent is not None and limit and float(spent[0]) >= _seconds(limit):
+            if spent is not None and limit and float(spent[0]) >= seconds(limit):
                 return state
-    peak = _bytes(values.get("maxvmem", ""))
+    peak = size(values.get("maxvmem", ""))
     for name in ("h_vmem", "s_vmem"):
-        limit_bytes = _bytes(asked.get(name, ""))
+        limit_bytes = size(asked.get(name, ""))
         # The accounts are written some time after the kill.
         if peak and limit_bytes and peak >= 0.95 * limit_bytes * _slots(values):
             return JobState.OUT_OF_MEMORY
@@ -414,25 +383,3 @@ def _limit_reached(values: dict[str, str]) -> JobState | None:
 
 def _slots(values: dict[str, str]) -> int:
     return number_or_none(values.get("slots", "")) or 1
-
-
-def _seconds(text: str) -> float:
-    """Seconds, or H:M:S; infinite for anything else."""
-    found = 0.0
-    for part in text.split(":"):
-        seconds = number_or_none(part)
-        if seconds is None:
-            return float("inf")
-        found = found * 60 + seconds
-    return found
-
-
-def _bytes(text: str) -> int:
-    """Grid Engine's sizes: 300M, 1.5G, 4.980MB, 0.000B; lower-case suffixes are powers of 1000. 0 for other
-    text."""
-    found = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{0,6})?)\s*([kKmMgGtT]?)B?", text.strip())
-    if found is None:
-        return 0
-    letter = found[2]
-    unit = (1024 if letter.isupper() else 1000) ** (" KMGT".index(letter.upper() or " "))
-    return int(float(found[1]) * unit)
