@@ -156,14 +156,16 @@ def _element(store: Store, run_id: str) -> Submission | None:
 
 
 def job_id_now(store: Store, submission: Submission) -> str | None:
-    """The current job ID: where the scheduler cannot requeue, a job resubmits itself. Of a job whose
-    submission returned no ID, the one that its script wrote. Raises StoreError for text that is not a job ID,
-    since it becomes part of a command."""
+    """The current job ID: where the scheduler cannot requeue, a job resubmits itself. The new job may start
+    before the old one has written the ID; and of a job whose submission returned no ID, the script wrote it.
+    Raises StoreError for text that is not a job ID, since it becomes part of a command."""
     path = control_folder(store, submission.run_id) / "agains"
     words = (directory.text(path) or "").split()
-    if not words and submission.job_id is None and not submission.supervisor:
-        path = path.with_name("starts")
-        words = [start.job_id for start in starts(store, submission.run_id)]
+    if not submission.supervisor:
+        began = [start.job_id for start in starts(store, submission.run_id)]
+        known = {*words, began[0] if began and submission.job_id is not None else None}
+        if began and began[-1] not in known:
+            path, words = path.with_name("starts"), began
     if not words:
         return submission.job_id
     if not is_job_id(registry.scheduler(submission.scheduler), words[-1]):
