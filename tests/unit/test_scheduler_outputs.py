@@ -355,3 +355,73 @@ def test_the_end_of_jobs_of_pbs() -> None:
     assert entry.ended_at_epoch_s == time.mktime(time.strptime(told[1]))
     torque = "Job Id: 1.login\n    job_state = C\n    exit_status = 271\n    comp_time = 1795716183\n"
     assert entries(PBS(), torque)["1.login"].ended_at_epoch_s == 1795716183
+
+
+# --------------------------------------------------------------------------------------------------
+# Outputs in other forms than Bareboat requests
+
+
+@pytest.mark.parametrize("name", ["qstat", "qstat-t", "qstat-u", "qstat-x", "qstat-f-F-json-running"])
+def test_a_table_or_json_of_openpbs_is_no_job_and_is_shown(name: str) -> None:
+    query = PBS().queries(["125.login"])[0]
+    (path,) = DATA.glob(f"openpbs-23.06.06-{name}.*")
+    answer = outcome(path.read_text(), argv=query.argv)
+    assert query.parse(answer) == ()
+    assert list(query.odd(answer)) == [line for line in answer.stdout.splitlines() if line.strip()]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["queue-list-color", "queue-list-format", "queue-list-noqueues-color", "queue-list-noqueues-format"],
+)
+def test_a_table_of_flux_is_no_queue_and_is_shown(name: str) -> None:
+    answers = {("flux", "version"): flux("version"), ("flux", "--root", "queue", "list"): flux(name),
+               ("flux", "--root", "resource", "list"): flux("resource-list")}  # fmt: skip
+    facts = Flux().probe(Tools(answers))
+    assert facts is not None
+    assert (facts.partitions, facts.settings) == ((), {})
+    lines = flux(name).splitlines()
+    shown = [remark for remark in facts.remarks if remark.startswith("flux printed a line that cannot be")]
+    assert len(shown) == min(3, len(lines))
+
+
+def test_openpbs_describes_its_queues_and_nodes_alike_everywhere(openpbs: SchedulerFacts) -> None:
+    """In `qmgr -c 'p s'` and `pbsnodes -F json` as in what is parsed."""
+    limits: dict[str, dict[str, str]] = {}
+    for line in pbs("qmgr-p-s").splitlines():
+        words = line.split()
+        if words[:2] == ["set", "queue"]:
+            limits.setdefault(words[2], {})[words[3]] = words[5]
+    assert list(limits) == [queue.name for queue in openpbs.partitions]
+    for queue in openpbs.partitions:
+        shown = limits[queue.name]
+        assert queue.up == (shown["enabled"] == shown["started"] == "True")
+        assert str(queue.max_nodes) == shown.get("resources_max.nodect", "None")
+        hours, minutes, seconds = map(int, shown.get("resources_max.walltime", "0:0:0").split(":"))
+        assert (queue.max_time_s or 0) == hours * 3600 + minutes * 60 + seconds
+    nodes = json.loads(pbs("pbsnodes-F-json"))["nodes"].values()
+    (queue, *_) = openpbs.partitions
+    assert queue.nodes == len(nodes)
+    assert queue.cpus_per_node == max(node["resources_available"]["ncpus"] for node in nodes)
+
+
+def test_flux_describes_its_queues_and_nodes_alike_everywhere(flux_facts: SchedulerFacts) -> None:
+    disabled = {line.partition(":")[0] for line in flux("queue-status").splitlines() if "is disabled" in line}
+    assert {queue.name for queue in flux_facts.partitions if not queue.up} == disabled
+    states = [line.split() for line in flux("resource-list").splitlines()[1:]]
+    assert flux_facts.settings["nodes"] == str(sum(int(words[1]) for words in states))
+
+
+def test_a_job_of_openpbs_that_can_never_start_shows_why() -> None:
+    (entry,) = entries(PBS(), pbs("qstat-f-never")).values()
+    assert entry.state is JobState.PENDING
+    assert entry.reason.startswith("Can Never Run")
+
+
+def test_each_file_is_parsed() -> None:
+    text = Path(__file__).read_text()
+    for path in DATA.glob("*[0-9]-*.*"):
+        name = path.stem.removeprefix("openpbs-23.06.06-").removeprefix("flux-0.88.0-")
+        assert f'"{name}"' in text or f'"{name.removeprefix("qstat-x-f-")}"' in text or path.name in text, (
+            name
+        )
