@@ -235,12 +235,17 @@ def test_odd_values_of_variables_reach_every_rank_of_every_start(desk: Desk) -> 
 
 @pytest.mark.one_in(3)
 def test_the_newest_run_is_the_one_that_was_submitted_last(desk: Desk) -> None:
-    """Also when `status` wrote the end of an older one down meanwhile."""
-    words = ["python", "-c", "print('first')"]
+    """Also when `status` wrote the end of an older one down meanwhile, which it waited for."""
+    words = ["sh", "-c", "until test -e go; do sleep 0.2; done"]
     first = desk.submit(desk.job("first", words, nodes=1, ranks_per_node=1))
-    words = ["python", "-c", "import time; time.sleep(15); print('second'); raise SystemExit(7)"]
-    second = desk.submit(desk.job("second", words, nodes=1, ranks_per_node=1))
+    words = ["python", "-c", "import time; time.sleep(8); print('second'); raise SystemExit(7)"]
+    after = f'[scheduling]\nafter = ["{first}"]'
+    second = desk.submit(desk.job("second", words, nodes=1, ranks_per_node=1, more=after))
+    desk.up.wait(lambda: desk.status(first)["starts"], "the first job's start")
+    assert desk.status(second)["state"] == "pending"
+    (desk.folder / "go").touch()
     desk.up.wait(lambda: desk.status(first)["exit_code"] == 0, "the first job's end")
+    assert desk.bareboat("logs", "-f", second).stdout == "second\n"
     waited = desk.bareboat("wait", code=7)
     assert f"run {second} (the newest)" in waited.stderr
     shown = desk.bareboat("logs")
