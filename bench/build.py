@@ -95,7 +95,7 @@ BUILDERS = (
         name="apptainer",
         program="apptainer",
         base="base",
-        prepare=lambda _tar, home: [*_bareboat("image", "convert", "base", f"sif:{home}/base.sif")],
+        prepare=lambda _tar, home: [*_bareboat("image", "save", "base", f"sif:{home}/base.sif")],
         build=lambda folder, _name, _cold: [
             "apptainer", "-q", "build", "--force", str(folder.parent / "built.sif"), str(folder / "app.def"),
         ],

@@ -123,7 +123,7 @@ def main() -> None:
         write("program.py", PROGRAM)
         lines = {"JUBE": write("matrix.xml", JUBE), "Bareboat": write("study.toml", STUDY)}
         store = ["--store", str(folder / "store")]
-        timed([bareboat, "capture", "--python", python, *store], folder)  # once for an environment
+        timed([bareboat, "image", "capture", "--python", python, *store], folder)  # once for an environment
         rows = []
         whole = {"JUBE": timed(["jube", "run", "matrix.xml", "-a", "-r"], folder)}
         own = {"JUBE": spent_s(log)}

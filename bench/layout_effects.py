@@ -66,7 +66,7 @@ class Experiment:
         opened = opening.open_session({}, folder=folder, environment=os.environ, reporter=_Silent())
         self.store: Store = opened.store
         shutil.copy(EXAMPLES / words[0], folder)
-        called = [BAREBOAT, "capture", "--json", "--python", f"{prefix}/bin/python"]
+        called = [BAREBOAT, "image", "capture", "--json", "--python", f"{prefix}/bin/python"]
         job = folder / "tree.toml"  # a run unpacks the image's tree
         job.write_text(self._head("tree", ["python", "-c", ""]))
         self._do("run", str(job))

@@ -105,7 +105,7 @@ def _settings_page() -> str:
         "",
         "A setting comes from a flag, its environment variable, the job file, the project's `bareboat.toml`,"
         " the site file, or its default, in this order. `bareboat config` shows each value and its source."
-        " A project's file may set those marked *consent* only after `bareboat trust`.",
+        " A project's file may set those marked *consent* only after `bareboat config trust`.",
         "",
         "| setting | environment variable | type | allowed | meaning | |",
         "|---|---|---|---|---|---|",

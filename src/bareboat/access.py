@@ -1,7 +1,7 @@
 """Who may use a store: its owner, or the members of a group that its owner named. Checked before each use.
 
 your own store      mode 0700; its content is trusted
-a group's store     made by `bareboat store --group GROUP DIR`: images for the group's members. Nothing in it
+a group's store     made by `bareboat config store --group GROUP DIR`: images for its members. Nothing in it
                     is executed outside of containers: runs, scripts, tools and facts about the cluster are in
                     each member's own store
 any other           refused: whoever can write to it decides what runs as this user
@@ -121,7 +121,7 @@ def _check_member(root: Path) -> None:
         raise StoreError(
             f"the group's store {root} has unsafe permissions",
             context=f"with mode {stat.S_IMODE(state.st_mode):o}, users other than its owner may change it",
-            remedy=f"ask {ownership.name_of(state.st_uid)} to repeat: bareboat store --group "
+            remedy=f"ask {ownership.name_of(state.st_uid)} to repeat: bareboat config store --group "
             f"{ownership.group_of(state.st_gid)} {shlex.quote(str(root))}",
         )
 
@@ -148,20 +148,22 @@ def _refused(root: Path, found: list[Doubt], state: os.stat_result | None) -> St
     if not found:  # of a user who may change every file anyway
         return StoreError(
             f"{root} belongs to {ownership.name_of(0 if state is None else state.st_uid)}, and is no store",
-            remedy="name your own store, or a project's settings: bareboat trust FILE | DIR",
+            remedy="name your own store, or a project's settings: bareboat config trust FILE | DIR",
         )
     doubt = found[-1]
     if state is not None and state.st_uid not in (0, os.geteuid()):
         remedy = (
             "choose a store of your own: --store DIR, or BAREBOAT_STORE=DIR; to share images: "
-            "bareboat store --group GROUP DIR"
+            "bareboat config store --group GROUP DIR"
         )
     elif doubt.place == real:
-        remedy = f"bareboat store --private {quoted}   # also removes files that others may have written"
+        remedy = (
+            f"bareboat config store --private {quoted}   # also removes files that others may have written"
+        )
     else:
         remedy = (
             f"{doubt.remedy}, or use another directory: --store DIR; if you trust all who can write there: "
-            f"bareboat trust {quoted}"
+            f"bareboat config trust {quoted}"
         )
     return StoreError(
         f"the store {root} is not used: others can change it, and so what runs as you",
@@ -186,7 +188,7 @@ def close(root: Path) -> None:
         return
     log.warning(
         "the store %s was open to other users; its mode is now 0700 (private); "
-        "to share images: bareboat store --group GROUP",
+        "to share images: bareboat config store --group GROUP",
         root,
     )
 
@@ -247,7 +249,7 @@ def make_private(root: Path) -> list[str]:
         raise _refused(root, list(ownership.doubts(root)), state)
     if not (root / "version").is_file() or is_group_store(root):
         raise StoreError(
-            f"{root} is not a store of your own", remedy="bareboat store   # shows which store is used"
+            f"{root} is not a store of your own", remedy="bareboat config store   # shows which store is used"
         )
     was_writable = ownership.doubt(root) is not None
     os.chmod(root, 0o700)

@@ -357,7 +357,7 @@ def _project_file(path: Path, environment: Mapping[str, str]) -> TomlFile | None
     doubt = ownership.doubt(path)
     if doubt is None:
         return TomlFile(path)
-    trust = f"bareboat trust {shlex.quote(str(path))}"
+    trust = f"bareboat config trust {shlex.quote(str(path))}"
     try:
         content = untrusted.read_bytes(os.path.realpath(path))
     except OSError as error:
@@ -407,7 +407,7 @@ def _check_agreed(
             f"{file.at(name)}: {name} = {one_line(str(file.values[name]))}" for name in in_force
         )
         + "\nA project's file may choose what runs on this machine only with your consent.",
-        remedy=f"bareboat trust {shlex.quote(str(file.path))}   # after reading it; repeat when they change",
+        remedy=f"bareboat config trust {shlex.quote(str(file.path))}   # after reading it, and after changes",
     )
 
 
@@ -430,6 +430,6 @@ def agree(path: Path, environment: Mapping[str, str]) -> dict[str, Any]:
 
 
 def user_site_file(environment: Mapping[str, str]) -> Path:
-    """Where `bareboat site add` writes."""
+    """Where `bareboat config site` writes."""
     home = environment.get("XDG_CONFIG_HOME") or os.path.join(environment.get("HOME", "/"), ".config")
     return Path(home) / "bareboat" / "site.toml"

@@ -1,4 +1,4 @@
-"""The user's consent, given by `bareboat trust` or when prompted; stored in the user's configuration
+"""The user's consent, given by `bareboat config trust` or when prompted; stored in the user's configuration
 directory.
 
 Consent covers a path and a digest of what was shown. After a change, for example by `git pull`, it is

@@ -42,6 +42,8 @@ _COUNT = 2**63 - 1  # the limit of JSON and other programs
 
 #: By the job file's key, or by the flag where there is no key.
 RANGES = {
+    "--ntasks": Range(1, 1_000_000, "1"),
+    "--gpus": Range(0, 1_000_000, "1"),
     "topology.nodes": Range(1, 1_000_000, "1"),
     "topology.ranks_per_node": Range(1, 10_000, "1"),
     "topology.cpus_per_rank": Range(1, 10_000, "1"),

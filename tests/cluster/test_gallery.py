@@ -1,5 +1,5 @@
-"""The examples of `bareboat new`, as their README says: copied, planned, and run with the real framework, on
-bare metal and in a container, and some on two nodes of a real Slurm."""
+"""The examples of `bareboat init --example`, as their README says: copied, planned, and run with the real
+framework, on bare metal and in a container, and some on two nodes of a real Slurm."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ class Copied:
         self.path = f"{home / 'bin'}:{up.path}"
         self.variables = {"VIRTUAL_ENV": str(home)}
         subprocess.run(["rm", "-rf", self.folder], check=True)
-        self("new", name, str(self.folder), cwd=up.home)
+        self("init", "--example", name, "-o", str(self.folder), cwd=up.home)
         if (self.folder / "Makefile").exists():
             up.login(["make"], cwd=self.folder)
 

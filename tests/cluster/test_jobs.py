@@ -354,9 +354,9 @@ def test_what_cannot_run_is_refused_with_a_remedy_and_leaves_nothing(
 
 
 def test_the_sites_settings_are_written_once_and_shared(small: Desk) -> None:
-    small.bareboat("site", "show", code=2)
-    small.bareboat("site", "add", "--partition", "small", "--account", "research")
-    shown = json.loads(small.bareboat("site", "show", "--json").stdout)
+    small.bareboat("config", "site", code=2)
+    small.bareboat("config", "site", "--partition", "small", "--account", "research")
+    shown = json.loads(small.bareboat("config", "site", "--json").stdout)
     assert shown == {"partition": "small", "account": "research"}
     job = small.job("sites", ["bash", "-c", "echo on $SLURM_JOB_PARTITION"], nodes=1, ranks_per_node=1)
     run = small.submit(job)
@@ -374,8 +374,8 @@ def test_the_sites_settings_are_written_once_and_shared(small: Desk) -> None:
         folder=small.folder / "colleague",
     )
     colleague.folder.mkdir()
-    colleague.bareboat("site", "add", file)
-    assert json.loads(colleague.bareboat("site", "show", "--json").stdout) == shown
+    colleague.bareboat("config", "site", file)
+    assert json.loads(colleague.bareboat("config", "site", "--json").stdout) == shown
 
 
 def test_doctor_tells_the_login_node_from_a_compute_node(small: Desk) -> None:

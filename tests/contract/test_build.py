@@ -547,7 +547,7 @@ def test_the_image_runs_is_verified_and_is_collected(builds: Builds) -> None:
     builds.bareboat("image", "verify", "app:1.0")
     assert "app:1.0" in builds.bareboat("image", "ls").out
     assert "built" in builds.bareboat("image", "show", "app:1.0").out
-    listed = builds.bareboat("image", "gc", "--dry-run").out
+    listed = builds.bareboat("image", "rm", "--unused", "--dry-run").out
     assert "layer" not in listed
     builds.bareboat("image", "rm", "app:1.0")
     again = json.loads(
@@ -563,8 +563,8 @@ def test_the_build_cache_can_be_removed(tmp_path: Path) -> None:
         builds.build("FROM base\nRUN --mount=type=cache,target=/c echo 1 > /x\n", {}, "--json").out
     )
     builds.bareboat("image", "rm", said["digest"])
-    planned = builds.bareboat("image", "gc", "--build-cache", "--dry-run").out
-    done = builds.bareboat("image", "gc", "--build-cache").out
+    planned = builds.bareboat("image", "rm", "--unused", "--build-cache", "--dry-run").out
+    done = builds.bareboat("image", "rm", "--unused", "--build-cache").out
     assert {line.split()[0] for line in planned.splitlines()} - {"would"} == {
         line.split()[0] for line in done.splitlines()
     } - {"freed"}
@@ -576,7 +576,7 @@ def test_the_build_cache_can_be_removed(tmp_path: Path) -> None:
 def test_podman_builds_on_the_image(builds: Builds, tmp_path: Path) -> None:
     """An archive of it is an image for others."""
     builds.build("FROM base\nRUN rm /etc/group && echo 2 > /two\n", {}, "-t", "other:1")
-    builds.bareboat("image", "convert", "other:1", f"oci-archive:{tmp_path}/other.tar")
+    builds.bareboat("image", "save", "other:1", f"oci-archive:{tmp_path}/other.tar")
     said = subprocess.run(
         [tool("skopeo"), "inspect", "--config", f"oci-archive:{tmp_path}/other.tar"],
         capture_output=True, text=True, check=True,

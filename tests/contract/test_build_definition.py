@@ -89,7 +89,7 @@ def test_a_second_build_comes_from_the_cache(builds: Builds, built: str) -> None
 
 def test_apptainer_runs_the_script_and_the_help(builds: Builds, built: str, tmp_path: Path) -> None:
     apptainer = tool("apptainer")
-    builds.bareboat("image", "convert", built, f"rootfs:{tmp_path}/app")
+    builds.bareboat("image", "save", built, f"rootfs:{tmp_path}/app")
     run = [apptainer, "run", "--userns", "--contain", "--cleanenv", str(tmp_path / "app"), "you"]
     said = subprocess.run(run, capture_output=True, text=True, check=False)
     assert (said.returncode, said.stdout) == (0, "hello world you\n"), said.stderr

@@ -226,7 +226,7 @@ def test_a_built_image_is_loaded_into_other_storages(
     builds: Builds, built: str, tmp_path: Path, peer: Peer
 ) -> None:
     archive = tmp_path / "image.tar"
-    builds.bareboat("image", "convert", built, f"docker-archive:{archive}")
+    builds.bareboat("image", "save", built, f"docker-archive:{archive}")
     shown = json.loads(peer("inspect", f"docker-archive:{archive}", program="skopeo"))
     theirs = [each.diff_id for each in builds.store.image(built).layers]
     assert shown["Layers"] == theirs
@@ -241,7 +241,7 @@ def test_a_built_image_is_loaded_into_other_storages(
     variables = dict(builds.variables)
     builds.variables.update(peer.environment)
     try:
-        said = builds.bareboat("image", "convert", built, "containers-storage:loaded:2")
+        said = builds.bareboat("image", "save", built, "containers-storage:loaded:2")
         assert said.out == "containers-storage:localhost/loaded:2\n"
         identity = peer("inspect", "--type", "image", "--format", "{{.FromImageID}}", "localhost/loaded:2")
         assert identity == entry["Config"].rpartition("/")[2]
@@ -251,7 +251,7 @@ def test_a_built_image_is_loaded_into_other_storages(
         builds.variables.clear()
         builds.variables.update(variables)
     for name in ("UPPER:1", "-x", "a b", "a:", "a//b", ":1"):
-        said = builds.bareboat("image", "convert", built, f"docker-daemon:{name}", code=UsageError.code)
+        said = builds.bareboat("image", "save", built, f"docker-daemon:{name}", code=UsageError.code)
         assert "is not a name for an image" in said.err
 
 
@@ -271,7 +271,7 @@ def test_a_docker_that_cannot_load_says_why(builds: Builds, built: str, tmp_path
     program.chmod(0o755)
     builds.variables["PATH"] = f"{tmp_path}:{os.environ['PATH']}"
     try:
-        said = builds.bareboat("image", "convert", built, "docker-daemon:x", code=ImageError.code)
+        said = builds.bareboat("image", "save", built, "docker-daemon:x", code=ImageError.code)
     finally:
         del builds.variables["PATH"]
     assert "docker load exited with code 1" in said.err

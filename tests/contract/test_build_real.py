@@ -74,7 +74,7 @@ def based(folder: Path, peer: Peer) -> Builds:
     )
     made = Builds(folder)
     made.bareboat("image", "pull", f"rootfs:{archive}", "--name", "base")
-    made.bareboat("image", "convert", "base", f"oci-archive:{folder}/base.oci")
+    made.bareboat("image", "save", "base", f"oci-archive:{folder}/base.oci")
     peer("tag", peer("pull", "--quiet", f"oci-archive:{folder}/base.oci"), "localhost/base:latest")
     archive.unlink()
     (folder / "base.oci").unlink()

@@ -105,7 +105,7 @@ def test_a_relative_path_of_the_interpreter_is_the_same_environment(store: Store
     absolute = make_environment(tmp_path / "environment")
     digests = set()
     for python in (str(absolute), os.path.relpath(absolute, tmp_path)):
-        code, out, err = bareboat("capture", "--python", python, store=store.root, cwd=tmp_path)
+        code, out, err = bareboat("image", "capture", "--python", python, store=store.root, cwd=tmp_path)
         assert code == 0, err
         digests.add(out.splitlines()[0])
     assert len(digests) == 1
@@ -392,7 +392,7 @@ def test_a_layer_that_was_changed_in_the_store_is_not_exported(tmp_path: Path) -
     target = tmp_path / "image.tar"
     with pytest.raises(StoreError, match="was changed in the store") as caught:
         export.save_archive(store, image, target, name="x")
-    assert caught.value.remedy == "bareboat capture --fresh"
+    assert caught.value.remedy == "bareboat image capture --fresh"
     assert [path.name for path in tmp_path.glob("image*")] == []
 
 

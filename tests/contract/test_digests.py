@@ -103,10 +103,10 @@ def test_an_image_is_brought_verified_saved_and_removed(
     other.folder.mkdir()
     assert image.digest in other("image", "load", tmp_path / "saved.tar")
 
-    other("image", "gc")
+    other("image", "rm", "--unused")
     assert f"images {image.digest}" in other.named()
     bareboat("image", "rm", short)
-    bareboat("image", "gc")
+    bareboat("image", "rm", "--unused")
     assert not {each for each in bareboat.named() if not each.startswith("blobs")}
     assert not any(bareboat.store.glob("parts/*/*"))
 
@@ -133,7 +133,7 @@ def test_an_image_is_converted_and_comes_back(
 ) -> None:
     image = digested.make(*tars, sha512=MIXES[mix])
     bareboat("image", "load", image.layout(tmp_path / "layout"))
-    bareboat("image", "convert", image.digest, f"oci-archive:{tmp_path / 'again.tar'}")
+    bareboat("image", "save", image.digest, f"oci-archive:{tmp_path / 'again.tar'}")
     other = Bareboat(tmp_path / "other")
     other.folder.mkdir()
     assert image.digest in other("image", "load", tmp_path / "again.tar")
@@ -181,6 +181,6 @@ def test_one_content_under_both_algorithms_is_two_images(
     bareboat("image", "load", two.layout(tmp_path / "two"))
     assert all(" sha512:" in each for each in bareboat.named() - before)
     bareboat("image", "rm", two.digest)
-    bareboat("image", "gc")
+    bareboat("image", "rm", "--unused")
     assert before <= bareboat.named()
     bareboat("image", "verify", one.digest)

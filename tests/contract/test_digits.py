@@ -26,7 +26,7 @@ def captured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("torch")
     pytest.importorskip("sklearn")
     store = tmp_path_factory.mktemp("digits") / "store"
-    code, _, err = bareboat("capture", store=store, cwd=store.parent)
+    code, _, err = bareboat("image", "capture", store=store, cwd=store.parent)
     assert code == 0, err
     return store
 

@@ -51,7 +51,7 @@ def test_the_last_name_of_an_image_is_not_lost_silently(builds: Builds) -> None:
 
 
 def test_the_history_has_each_step_with_its_layer(builds: Builds) -> None:
-    lines = builds.bareboat("image", "history", "app:one").out.splitlines()
+    lines = builds.bareboat("image", "show", "--history", "app:one").out.splitlines()
     assert lines[1].split() == ["layer", "size", "files", "date", "step"]
     steps = [line.split("  ")[-1].strip() for line in lines[2:-1]]
     assert steps[-4:] == [
@@ -60,21 +60,21 @@ def test_the_history_has_each_step_with_its_layer(builds: Builds) -> None:
     ]  # fmt: skip
     image = builds.store.image("app:one")
     assert lines[-1].startswith(f"{len(image.layers)} layers, ")
-    found = json.loads(builds.bareboat("image", "history", "app:one", "--json").out)
+    found = json.loads(builds.bareboat("image", "show", "--history", "app:one", "--json").out)
     assert [step["layer"] for step in found["steps"]][-4:] == [None, 3, 4, None]
     assert [each["diff_id"] for each in found["layers"]] == [layer.diff_id for layer in image.layers]
     assert [each["size_bytes"] for each in found["layers"]] == [layer.size_bytes for layer in image.layers]
 
 
 def test_the_tree_has_every_byte_once(builds: Builds) -> None:
-    found = json.loads(builds.bareboat("image", "tree", "app:one", "--json", "--depth", "9").out)
+    found = json.loads(builds.bareboat("image", "du", "app:one", "--json", "--depth", "9").out)
     tree = found["tree"]
     assert tree["size_bytes"] == sum(each["size_bytes"] for each in found["packages"])
     opt = next(each for each in tree["inside"] if each["path"] == "/opt")
     assert (opt["size_bytes"], opt["files"], opt["directories"]) == (4, 1, 1)
     srv = next(each for each in tree["inside"] if each["path"] == "/srv")
     assert (srv["size_bytes"], srv["files"]) == (3000, 1)
-    text = builds.bareboat("image", "tree", "app:one", "--all").out
+    text = builds.bareboat("image", "du", "app:one", "--all").out
     assert re.search(r"3\.0 kB +\d+% +1    srv\n", text)
     assert "no package" in text
 
@@ -103,10 +103,10 @@ def test_the_difference_is_what_the_recipes_differ_in(builds: Builds) -> None:
         (("tag", "app:one", "a/b"), 2, "not a valid image name"),
         (("tag", "app:one", "sha256:" + "a" * 64), 2, "not a valid image name"),
         (("tag", "app:one"), 2, "missing argument: NAME[:TAG]"),
-        (("history", "none"), 4, "not found"),
+        (("show", "--history", "none"), 4, "not found"),
         (("diff", "app:one", "none"), 4, "not found"),
         (("diff", "app:one"), 2, "missing argument: B"),
-        (("tree", "app:one", "--depth", "-1"), 2, "--depth"),
+        (("du", "app:one", "--depth", "-1"), 2, "--depth"),
     ],
 )
 def test_what_is_wrong_is_said(builds: Builds, arguments: tuple[str, ...], code: int, said: str) -> None:

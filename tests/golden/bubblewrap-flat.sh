@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits, 2 ranks: 1 node x 2 ranks; engine bubblewrap, launcher torchrun, scheduler local
-# Written by Bareboat 0.1.0, plan sha256:fdfc17acf1db. It needs bash, but no Bareboat.
+# Written by Bareboat 0.1.0, plan sha256:5e4f56934204. It needs bash, but no Bareboat.
 set -u
 unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 
@@ -9,7 +9,7 @@ world_size=2 run_apart=user rung=1 requested=(0 0 0 0) run_name=digits--2-ranks
 
 requirements() {
   need /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\
-aaaaaaaaaaaa 'a layer of the image' 'bareboat capture --fresh'
+aaaaaaaaaaaa 'a layer of the image' 'bareboat image capture --fresh'
   need /opt/bwrap 'the engine bubblewrap' 'bareboat doctor'
   need '/home/ada/my digits' 'the working directory' 'mkdir -p '"'"'/home/ada/my digits'"'"''
   need /data/digits 'the source of a mount' 'correct the mounts'

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits, 2 ranks: 1 node x 2 ranks; engine bubblewrap, launcher torchrun, scheduler local
-# Written by Bareboat 0.1.0, plan sha256:2089e0c75a14. It needs bash, but no Bareboat.
+# Written by Bareboat 0.1.0, plan sha256:94b4eea094e9. It needs bash, but no Bareboat.
 set -u
 unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 
@@ -9,9 +9,9 @@ world_size=2 run_apart=user rung=1 requested=(0 0 0 0) run_name=digits--2-ranks
 
 requirements() {
   need /scratch/ada/bareboat/layers/sha256/bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb\
-bbbbbbbbbbbbbb/tree 'a layer of the image' 'bareboat capture --fresh'
+bbbbbbbbbbbbbb/tree 'a layer of the image' 'bareboat image capture --fresh'
   need /scratch/ada/bareboat/layers/sha256/cccccccccccccccccccccccccccccccccccccccccccccccccc\
-cccccccccccccc/tree 'a layer of the image' 'bareboat capture --fresh'
+cccccccccccccc/tree 'a layer of the image' 'bareboat image capture --fresh'
   need /opt/bwrap 'the engine bubblewrap' 'bareboat doctor'
   need '/home/ada/my digits' 'the working directory' 'mkdir -p '"'"'/home/ada/my digits'"'"''
   need /data/digits 'the source of a mount' 'correct the mounts'

@@ -9,7 +9,7 @@
 #flux: --exclusive
 #flux: --dependency=afterok:17
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher torchrun, scheduler flux
-# Written by Bareboat 0.1.0, plan sha256:0f822a11ccf8. It needs bash, but no Bareboat.
+# Written by Bareboat 0.1.0, plan sha256:e1b505a5b50e. It needs bash, but no Bareboat.
 set -u
 unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 
@@ -25,7 +25,7 @@ name_run() {
 
 requirements() {
   need /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\
-aaaaaaaaaaaa 'a layer of the image' 'bareboat capture --fresh'
+aaaaaaaaaaaa 'a layer of the image' 'bareboat image capture --fresh'
   need /opt/bwrap 'the engine bubblewrap' 'bareboat doctor'
   need /home/ada/digits 'the working directory' \
     'submit from a directory on a file system that all nodes share'

@@ -13,7 +13,7 @@
 #$ -hold_jid 17
 #$ -r y
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher ranks, scheduler gridengine
-# Written by Bareboat 0.1.0, plan sha256:6a8856b5206a. It needs bash, but no Bareboat.
+# Written by Bareboat 0.1.0, plan sha256:12b3a3e724a2. It needs bash, but no Bareboat.
 set -u
 unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 
@@ -29,7 +29,7 @@ name_run() {
 
 requirements() {
   need /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\
-aaaaaaaaaaaa 'a layer of the image' 'bareboat capture --fresh'
+aaaaaaaaaaaa 'a layer of the image' 'bareboat image capture --fresh'
   need /opt/bwrap 'the engine bubblewrap' 'bareboat doctor'
   need /home/ada/digits 'the working directory' \
     'submit from a directory on a file system that all nodes share'

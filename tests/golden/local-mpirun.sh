@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits: 1 node x 2 ranks; engine bubblewrap, launcher mpirun, scheduler local
-# Written by Bareboat 0.1.0, plan sha256:1c5f83a2fc71. It needs bash, but no Bareboat.
+# Written by Bareboat 0.1.0, plan sha256:23ce3541e7df. It needs bash, but no Bareboat.
 set -u
 unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 
@@ -10,7 +10,7 @@ run_name=digits
 
 requirements() {
   need /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\
-aaaaaaaaaaaa 'a layer of the image' 'bareboat capture --fresh'
+aaaaaaaaaaaa 'a layer of the image' 'bareboat image capture --fresh'
   need /opt/bwrap 'the engine bubblewrap' 'bareboat doctor'
   need /home/ada/digits 'the working directory' 'mkdir -p /home/ada/digits'
   need /scratch/ada/store/programs/2262571a73a496c1 'the seccomp filter' 'bareboat plan JOB'

@@ -9,7 +9,7 @@
 #PBS -W depend=afterok:17
 #PBS -r y
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher torchrun, scheduler pbs
-# Written by Bareboat 0.1.0, plan sha256:fab01ad6ac21. It needs bash, but no Bareboat.
+# Written by Bareboat 0.1.0, plan sha256:49c74cfb5bf7. It needs bash, but no Bareboat.
 set -u
 unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 
@@ -26,7 +26,7 @@ name_run() {
 
 requirements() {
   need /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\
-aaaaaaaaaaaa 'a layer of the image' 'bareboat capture --fresh'
+aaaaaaaaaaaa 'a layer of the image' 'bareboat image capture --fresh'
   need /opt/bwrap 'the engine bubblewrap' 'bareboat doctor'
   need /home/ada/digits 'the working directory' \
     'submit from a directory on a file system that all nodes share'

@@ -7,7 +7,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine apptainer, launcher srun, scheduler slurm
-# Written by Bareboat 0.1.0, plan sha256:75f808deedee. It needs bash, but no Bareboat.
+# Written by Bareboat 0.1.0, plan sha256:b5a10f2baced. It needs bash, but no Bareboat.
 set -u
 unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 
@@ -22,7 +22,7 @@ name_run() {
 
 requirements() {
   need /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\
-aaaaaaaaaaaa 'a layer of the image' 'bareboat capture --fresh'
+aaaaaaaaaaaa 'a layer of the image' 'bareboat image capture --fresh'
   need /opt/bin/apptainer 'the engine apptainer' 'bareboat doctor'
   need /home/ada/digits 'the working directory' \
     'submit from a directory on a file system that all nodes share'

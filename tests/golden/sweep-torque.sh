@@ -6,7 +6,7 @@
 #PBS -t 0-5%2
 #PBS -r y
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher ranks, scheduler pbs
-# Written by Bareboat 0.1.0, plan sha256:567876d43dc3. It needs bash, but no Bareboat.
+# Written by Bareboat 0.1.0, plan sha256:89dfaded8eaf. It needs bash, but no Bareboat.
 set -u
 unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 
@@ -23,7 +23,7 @@ name_run() {
 
 requirements() {
   need /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\
-aaaaaaaaaaaa 'a layer of the image' 'bareboat capture --fresh'
+aaaaaaaaaaaa 'a layer of the image' 'bareboat image capture --fresh'
   need /opt/bwrap 'the engine bubblewrap' 'bareboat doctor'
   need /home/ada/digits 'the working directory' \
     'submit from a directory on a file system that all nodes share'

@@ -183,13 +183,13 @@ def test_what_the_user_types_is_read(builds: Builds) -> None:
     """A directory as the value of a build argument, an image file in the context, and a name in the store."""
     root = builds.folder / "root"
     if not root.exists():
-        builds.bareboat("image", "convert", "base", f"rootfs:{root}")
+        builds.bareboat("image", "save", "base", f"rootfs:{root}")
     text = "ARG BASE\nFROM ${BASE}\nRUN test -x /bin/busybox\n"
     builds.build(text, {}, "--build-arg", f"BASE=rootfs:{root}")
     definition = "Bootstrap: localimage\nFrom: {{ BASE }}\n%post\n    test -x /bin/busybox\n"
     builds.build(definition, {}, "--build-arg", f"BASE=rootfs:{root}")
     context = builds.context("FROM oci-archive:base.tar\nRUN test -x /bin/busybox\n")
-    builds.bareboat("image", "convert", "base", f"oci-archive:{context}/base.tar")
+    builds.bareboat("image", "save", "base", f"oci-archive:{context}/base.tar")
     builds.bareboat("image", "build", context)
     builds.bareboat("image", "pull", f"rootfs:{root}", "--name", "typed")
     builds.build("FROM typed AS tool\nFROM base\nCOPY --from=tool /bin/busybox /b\n")
@@ -197,9 +197,9 @@ def test_what_the_user_types_is_read(builds: Builds) -> None:
 
 def test_an_image_file_that_changed_is_read_again(builds: Builds) -> None:
     context = builds.context("FROM oci-archive:base.tar\nRUN test -e /mark\n")
-    builds.bareboat("image", "convert", "base", f"oci-archive:{context}/base.tar")
+    builds.bareboat("image", "save", "base", f"oci-archive:{context}/base.tar")
     builds.bareboat("image", "build", context, code=1)
     builds.build("FROM base\nRUN echo 1 > /mark\n", {}, "-t", "marked:1")
     (context / "base.tar").unlink()
-    builds.bareboat("image", "convert", "marked:1", f"oci-archive:{context}/base.tar")
+    builds.bareboat("image", "save", "marked:1", f"oci-archive:{context}/base.tar")
     builds.bareboat("image", "build", context)

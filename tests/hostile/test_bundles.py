@@ -513,7 +513,7 @@ def test_the_digest_stays_across_the_air_gap(
         # The image has no program; what /proc shows is not looked up before the start.
         (desk.folder / "job.toml").write_text(f'image = "{reference}"\ncommand = ["/proc/self/exe"]\n')
         desk("plan", "job.toml")
-        desk("image", "gc")
+        desk("image", "rm", "--unused")
         assert desk.found(reference) == found
         desk("image", "verify", reference)
         if desk is there:
@@ -542,14 +542,14 @@ def test_another_digest_is_written_only_when_it_is_asked_for(tmp_path: Path, reg
     here = Desk(tmp_path / "here")
     here("image", "pull", "--plain-http", f"{name}:1")
     target = f"oci-archive:{tmp_path / 'x.tar'}"
-    refused = here("image", "convert", f"{name}:1", target, "--no-fetch", code=6)
+    refused = here("image", "save", f"{name}:1", target, "--no-fetch", code=6)
     assert "digest cannot be kept" in refused.stderr
     assert "--rewrite" in refused.stderr
     assert not (tmp_path / "x.tar").exists()
-    said = here("image", "convert", f"{name}:1", target, "--rewrite")
+    said = here("image", "save", f"{name}:1", target, "--rewrite")
     assert f"the digest differs from {image.digest}" in said.stderr
     assert inspected(tmp_path / "x.tar") in said.stdout
-    here("image", "convert", f"{name}:1", target, "--plain-http")
+    here("image", "save", f"{name}:1", target, "--plain-http")
     assert inspected(tmp_path / "x.tar") == image.digest
     said = here("image", "save", f"{name}:1", tmp_path / "y.tar", "--rewrite")
     assert f"the digest differs from {image.digest}" in said.stderr
@@ -591,7 +591,7 @@ def test_kept_blobs_go_with_their_image(tmp_path: Path, registry: RealRegistry) 
     blob = here.store.blob(sha256(image.layers[0]))
     for path in here.store.root.glob("blobs/sha256/*"):
         os.utime(path, (0, 0))
-    here("image", "gc")
+    here("image", "rm", "--unused")
     assert blob.exists()
     assert here.store.blob(index).exists()
     here("image", "rm", f"{name}:1")

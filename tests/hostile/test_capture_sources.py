@@ -275,7 +275,7 @@ def test_what_cannot_be_read_is_refused_with_its_path(
     locked = data if make_unreadable == "include" else data / make_unreadable
     locked.chmod(0)
     try:
-        verb = ("capture", "--quiet", "--python", sys.executable, "--include", data)
+        verb = ("image", "capture", "--quiet", "--python", sys.executable, "--include", data)
         done = subprocess.run(
             [*ordinary(), *command(*verb)],
             env=environment_of(store.root),

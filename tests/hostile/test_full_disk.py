@@ -54,7 +54,7 @@ def in_small(
     )
 
 
-_CAPTURE = '"$PYTHON" -m bareboat capture --quiet --store "$1/store" --python "$2"; echo "exit $?"\n'
+_CAPTURE = '"$PYTHON" -m bareboat image capture --quiet --store "$1/store" --python "$2"; echo "exit $?"\n'
 #: The same, as when the room goes while the files are copied: nobody looked beforehand.
 _CAPTURE_UNCHECKED = """
 "$PYTHON" -c 'import sys
@@ -63,7 +63,7 @@ from bareboat.cli.main import main
 Store.check_room = lambda *_, **__: None
 sys.exit(main(sys.argv[1:]))' capture --quiet --store "$1/store" --python "$2"; echo "exit $?"
 """
-_CAPTURE_JSON = '"$PYTHON" -m bareboat capture --quiet --json --store "$1/store" --python "$2"\n'
+_CAPTURE_JSON = '"$PYTHON" -m bareboat image capture --quiet --json --store "$1/store" --python "$2"\n'
 _LIST = 'cd "$1/store" && find . -mindepth 1 -maxdepth 3 | sort\n'
 
 
@@ -185,7 +185,7 @@ def test_captures_that_are_killed_leave_no_visible_half(
 ) -> None:
     """SIGKILL, which nothing can catch, from the first thing that is written to the end."""
     chance = random.Random(1)
-    argv = command("capture", "--fresh", "--quiet", "--python", captured.python)
+    argv = command("image", "capture", "--fresh", "--quiet", "--python", captured.python)
     began = time.monotonic()
     subprocess.run(argv, env=environment(tmp_path / "other"), check=True, stdout=subprocess.DEVNULL)
     duration_s = time.monotonic() - began

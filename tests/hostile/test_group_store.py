@@ -122,10 +122,10 @@ def test_another_member_reads_images_and_collects_nothing_of_others(shared: Stor
     before = everything(shared.root)
     code, said = as_member(place, "image", "ls")
     assert (code, "app" in said) == (0, True), said
-    code, said = as_member(place, "image", "gc")
+    code, said = as_member(place, "image", "rm", "--unused")
     assert code == 0, said
     assert everything(shared.root) == before
-    code, said = as_member(place, "store")
+    code, said = as_member(place, "config", "store")
     assert (code, "image store of the group" in said) == (0, True), said
 
 

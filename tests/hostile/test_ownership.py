@@ -125,7 +125,7 @@ def test_another_user_s_project_file_above_the_directory_starts_nothing(
     assert not trace.exists(), trace.read_text()
     assert "bareboat.toml is ignored" in done.stderr
     assert "belongs to" in done.stderr
-    assert f"bareboat trust {shared}/bareboat.toml" in done.stderr
+    assert f"bareboat config trust {shared}/bareboat.toml" in done.stderr
     assert "evil" not in done.stdout
 
 
@@ -199,7 +199,7 @@ def test_a_cloned_repository_s_store_is_not_used_unasked(
     done = bareboat(*verb, folder=clone, home=home)
     assert not trace.exists(), trace.read_text()
     assert done.returncode == 2
-    assert f"try: bareboat trust {clone}/bareboat.toml" in done.stderr
+    assert f"try: bareboat config trust {clone}/bareboat.toml" in done.stderr
     assert done.stderr.count("try:") == 1
 
 
@@ -375,16 +375,20 @@ def test_agreements_are_the_user_s_alone_and_are_refused_from_others(tmp_path: P
 def test_trust_lists_keeps_and_forgets(tmp_path: Path, home: Path) -> None:
     (tmp_path / "bareboat.toml").write_text('ca_file = "x"\n')
     assert bareboat("config", folder=tmp_path, home=home).returncode == 2
-    said = bareboat("trust", "bareboat.toml", folder=tmp_path, home=home)
+    said = bareboat("config", "trust", "bareboat.toml", folder=tmp_path, home=home)
     assert (said.returncode, "ca_file = x" in said.stdout) == (0, True)
     assert bareboat("config", folder=tmp_path, home=home).returncode == 0
-    listed = bareboat("trust", "--json", folder=tmp_path, home=home)
+    listed = bareboat("config", "trust", "--json", folder=tmp_path, home=home)
     assert json.loads(listed.stdout) == [str(tmp_path / "bareboat.toml")]
-    assert bareboat("trust", "--forget", "bareboat.toml", folder=tmp_path, home=home).returncode == 0
+    assert (
+        bareboat("config", "trust", "--forget", "bareboat.toml", folder=tmp_path, home=home).returncode == 0
+    )
     assert bareboat("config", folder=tmp_path, home=home).returncode == 2
-    assert bareboat("trust", "--forget", "bareboat.toml", folder=tmp_path, home=home).returncode == 2
+    assert (
+        bareboat("config", "trust", "--forget", "bareboat.toml", folder=tmp_path, home=home).returncode == 2
+    )
     for wrong in ("nothing", "/dev/zero"):
-        assert bareboat("trust", wrong, folder=tmp_path, home=home).returncode == 2
+        assert bareboat("config", "trust", wrong, folder=tmp_path, home=home).returncode == 2
 
 
 # -- another user's store ------------------------------------------------------------------------------------
@@ -431,8 +435,8 @@ def test_a_store_that_all_may_write_is_refused_until_it_is_cleaned(
     store.chmod(mode)
     done = bareboat("doctor", "--store", store, folder=tmp_path, home=home)
     assert not trace.exists()
-    assert (done.returncode, f"try: bareboat store --private {store}" in done.stderr) == (4, True)
-    done = bareboat("store", "--private", store, folder=tmp_path, home=home)
+    assert (done.returncode, f"try: bareboat config store --private {store}" in done.stderr) == (4, True)
+    done = bareboat("config", "store", "--private", store, folder=tmp_path, home=home)
     assert done.returncode == 0, done.stderr
     assert "removed tools" in done.stdout
     assert stat.S_IMODE(store.stat().st_mode) == 0o700
@@ -450,9 +454,9 @@ def test_a_store_below_a_directory_that_all_may_write_needs_an_agreement(
     done = bareboat("image", "ls", "--store", store, folder=tmp_path, home=home)
     assert done.returncode == 4
     assert f"{project} is writable by every user" in done.stderr
-    assert f"bareboat trust {store}" in done.stderr
+    assert f"bareboat config trust {store}" in done.stderr
     store.mkdir()
-    assert bareboat("trust", store, folder=tmp_path, home=home).returncode == 0
+    assert bareboat("config", "trust", store, folder=tmp_path, home=home).returncode == 0
     assert bareboat("image", "ls", "--store", store, folder=tmp_path, home=home).returncode == 0
     # The agreement is to what was shown, and to no more.
     (project / "me").chmod(0o777)
@@ -503,7 +507,12 @@ def test_a_directory_that_is_no_store_keeps_its_mode_and_its_files(
     project = open_place / "project"
     (project / "tools").mkdir(parents=True)
     (project / "version").write_text("1.4.2\n")
-    for words in (["image", "ls"], ["capture"], ["store"], ["store", "--private", str(project)]):
+    for words in (
+        ["image", "ls"],
+        ["image", "capture"],
+        ["config", "store"],
+        ["config", "store", "--private", str(project)],
+    ):
         for mode in (0o777, 0o755):
             project.chmod(mode)
             done = bareboat(*words, folder=tmp_path, home=home, BAREBOAT_STORE=str(project))

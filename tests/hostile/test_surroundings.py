@@ -94,15 +94,16 @@ def test_no_file_of_the_store_gets_a_standard_descriptor(tmp_path: Path, closed:
 def test_a_working_directory_that_is_gone(tmp_path: Path) -> None:
     gone = "mkdir gone && cd gone && rmdir ../gone && "
     for words in (
-        "config", "doctor", "report", "image ls", "status", "config --store /tmp", "site add --partition x",
+        "config", "doctor", "report", "image ls", "status", "config --store /tmp",
+        "config site --partition x",
     ):  # fmt: skip
         assert shell(f"{gone} bareboat {words}", tmp_path).returncode == 0, words
     for words in (
         "run --engine native -- true",
         "plan --engine native -- true",
-        "trust x",
+        "config trust x",
         "image pull oci:x",
-        "capture --save x.tar",
+        "image capture --save x.tar",
         "report x -o x.html",
         "config --store x",
     ):
@@ -132,8 +133,8 @@ def test_a_working_directory_that_is_closed(tmp_path: Path) -> None:
         ("mkdir -p .config/bareboat; echo > .config/bareboat/site.toml; chmod 0 .config/bareboat/*", "config",
          "site.toml"),
         ("mkdir -p .config/bareboat && chmod 0 .config/bareboat", "config", "site.toml"),
-        ("mkdir .config && chmod 500 .config", "site add --partition x", ".config/bareboat"),
-        ("echo > .config", "site add --partition x", ".config"),
+        ("mkdir .config && chmod 500 .config", "config site --partition x", ".config/bareboat"),
+        ("echo > .config", "config site --partition x", ".config"),
         ("mkdir job.toml", "run job.toml", "job.toml"),
         ("ln -s job.toml job.toml", "run job.toml", "job.toml"),
         ("true", f"run {'x' * 300}.toml", "too long"),
@@ -148,7 +149,7 @@ def test_a_home_that_is_missing_or_read_only(tmp_path: Path) -> None:
     for home in ("/nonexistent", "$PWD/read-only"):
         script = f"mkdir -p read-only; chmod 500 read-only; export HOME={home}; unset XDG_CONFIG_HOME\n"
         assert shell(script + "bareboat config >/dev/null", tmp_path).returncode == 0
-        refused(shell(script + "bareboat site add --partition x", tmp_path), "permission")
+        refused(shell(script + "bareboat config site --partition x", tmp_path), "permission")
         assert shell(script + "bareboat run -q --engine native -- true", tmp_path).returncode == 0
 
 
@@ -184,11 +185,11 @@ def test_few_files_and_little_memory_are_enough_for_small_things(tmp_path: Path)
     [
         "prove --engine native -o {} -- true",
         "report none -o {}",
-        "capture --save {}",
+        "image capture --save {}",
         "image save none {}",
-        "image sbom none -o {}",
+        "image show --sbom spdx none -o {}",
         "image lint none -o {}",
-        "image convert none oci-archive:{}",
+        "image save none oci-archive:{}",
     ],
 )
 def test_outputs_are_checked_before_the_work(
@@ -212,7 +213,7 @@ def test_outputs_are_checked_before_the_work(
     assert not (tmp_path / "store").exists()
 
 
-@pytest.mark.parametrize("words", ["image pull oci:nowhere", "image load nowhere", "capture"])
+@pytest.mark.parametrize("words", ["image pull oci:nowhere", "image load nowhere", "image capture"])
 def test_a_name_is_checked_before_the_work(capsys: pytest.CaptureFixture[str], words: str) -> None:
     assert main([*words.split(), "--name", "a/b"]) == 2
     assert "'a/b' is not a valid image name" in capsys.readouterr().err

@@ -95,7 +95,7 @@ def test_settings(capsys: pytest.CaptureFixture[str], text: str, monkeypatch: py
     assert SETTINGS[text] in lines[0]
     assert "bareboat.toml, line " in lines[1]
     assert "tomllib" not in " ".join(lines)
-    assert refused(capsys, "site", "add", "bareboat.toml")
+    assert refused(capsys, "config", "site", "bareboat.toml")
     assert not list(Path.cwd().parent.glob(".config/bareboat/*"))
 
 

@@ -18,21 +18,23 @@ from stored import image_of
 
 from bareboat import config
 from bareboat.cli import console, doctor
+from bareboat.cli import job as job_flags
+from bareboat.cli.config import ACTIONS as CONFIG_ACTIONS
 from bareboat.cli.image import ACTIONS
 from bareboat.cli.main import GROUPS, VERBS, main
-from bareboat.cli.site import ACTIONS as SITE_ACTIONS
+from bareboat.cli.main import _parse as parse
 from bareboat.config import KNOWN
-from bareboat.model import EngineFacts, Image, SchedulerFacts, Site
+from bareboat.model import EngineFacts, Image, SchedulerFacts, Site, Topology
 from bareboat.session import sites
 from bareboat_base import __version__
 from bareboat_base.files import ownership
 from bareboat_images.store import Store
 
-#: Every command, as its words: the verbs, and the actions of `image`.
+#: Every command, as its words: the verbs, and the actions of `image` and `config`.
 COMMANDS = [
-    *((verb,) for verb in VERBS if verb not in ("image", "site")),
+    *((verb,) for verb in VERBS if verb != "image"),
     *(("image", action) for action in ACTIONS),
-    *(("site", action) for action in SITE_ACTIONS),
+    *(("config", action) for action in CONFIG_ACTIONS),
 ]
 HEAVY = {"numpy", "torch", "scipy", "matplotlib"}
 
@@ -144,8 +146,8 @@ def imported(output: bytes) -> set[str]:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--help"], ["--version"], ["config"], ["config", "--json"], ["prove", "--help"], ["capture", "--help"],
-     ["report"], ["plan", "gone.toml"]],
+    [["--help"], ["--version"], ["config"], ["config", "--json"], ["prove", "--help"],
+     ["image", "capture", "--help"], ["report"], ["plan", "gone.toml"]],
 )  # fmt: skip
 def test_what_needs_no_heavy_library_imports_none(arguments: list[str]) -> None:
     names = imported(subprocess_bareboat(*arguments).stderr)
@@ -168,6 +170,52 @@ def test_help_reads_no_settings_and_starts_no_process(arguments: list[str]) -> N
 
 # --------------------------------------------------------------------------------------------------
 # mistakes
+
+
+def test_the_command_line_stays_small_enough_to_remember() -> None:
+    assert len(VERBS) <= 18
+    leaves = [words for words in COMMANDS if words[0] != "config" or len(words) > 1]
+    assert len(leaves) + 1 <= 36  # `config` alone shows the settings
+
+
+@pytest.mark.parametrize(
+    ("flags", "topology"),
+    [
+        (("-n", "4"), (1, 4, 0)),
+        (("-N", "2", "-n", "6"), (2, 3, 0)),
+        (("--nproc-per-node", "4"), (1, 4, 0)),
+        (("-N", "2", "--ranks-per-node", "2", "--gpus", "8"), (2, 2, 2)),
+        (("--gpus", "0"), (1, 1, 0)),
+    ],
+)
+def test_the_flags_of_other_launchers_mean_the_same(
+    flags: tuple[str, ...], topology: tuple[int, int, int]
+) -> None:
+    options = parse(["run", *flags, "--", "true"])
+    given = job_flags._topology(Topology(), options)
+    assert (given.nodes, given.ranks_per_node, given.gpus_per_rank) == topology
+
+
+@pytest.mark.parametrize(
+    ("flags", "message", "remedy"),
+    [
+        (("-N", "2", "-n", "3"), "--ntasks is 3, which cannot be divided evenly over 2 nodes", "--ntasks 4"),
+        (("-n", "4", "--gpus", "2"), "--gpus is 2, which cannot be divided evenly over 4", "--gpus 4"),
+        (("-n", "4", "--nproc-per-node", "2"), "cannot be used together", "remove one of them"),
+        (("--gpus", "all"), "--gpus is 'all'; it must be a whole number", "--gpus 1"),
+    ],
+)
+def test_ranks_and_gpus_that_cannot_be_shared_are_refused(
+    bareboat: Bareboat, flags: tuple[str, ...], message: str, remedy: str
+) -> None:
+    said = bareboat("plan", "--engine", "native", *flags, "--", "true")
+    refused(said, message)
+    assert said.err.splitlines()[-1] == f"  try: {remedy}"
+
+
+def test_flags_of_every_command_may_stand_before_the_action_of_config(bareboat: Bareboat) -> None:
+    assert bareboat("config", "--json", "trust").out == "[]\n"
+    assert bareboat("config", "trust", "--json").out == "[]\n"
 
 
 def test_no_verb_is_refused(bareboat: Bareboat) -> None:
@@ -199,8 +247,8 @@ def test_an_unknown_verb_is_refused(bareboat: Bareboat, verb: str, remedy: str) 
 
 def needs(words: tuple[str, ...]) -> tuple[str, ...]:
     """As many words as the action wants; argparse asks for those before it looks at flags."""
-    two = {"push": ("a", "b"), "save": ("a", "b"), "convert": ("a", "b")}
-    none = {"ls": (), "du": (), "gc": ()}
+    two = {"push": ("a", "b"), "save": ("a", "b")}
+    none = {"ls": (), "du": (), "capture": ()}
     if words[0] == "image":
         return (two | none).get(words[-1], ("a",))
     return {"cancel": ("a",)}.get(words[0], ())
@@ -215,7 +263,7 @@ def test_an_unknown_flag_is_refused(bareboat: Bareboat, words: tuple[str, ...], 
 def test_an_unknown_action_is_refused(bareboat: Bareboat) -> None:
     refused(bareboat("image", "frobnicate"), "frobnicate")
     refused(bareboat("image"), "ACTION")
-    refused(bareboat("site", "frobnicate"), "frobnicate")
+    refused(bareboat("config", "frobnicate"), "frobnicate")
 
 
 @pytest.mark.parametrize("flag", [("-v",), ("--store", "elsewhere"), ("--bogus",)])
@@ -248,7 +296,7 @@ def test_neither_a_file_nor_a_command_is_refused(
     refused(bareboat(verb, *rest), message)
 
 
-@pytest.mark.parametrize("verb", ["doctor", "capture", "report", "config"])
+@pytest.mark.parametrize("verb", ["doctor", "status", "report", "config"])
 def test_a_command_for_a_verb_that_runs_none_is_refused(bareboat: Bareboat, verb: str) -> None:
     refused(bareboat(verb, "--", "true"), f"{verb} does not take a command after --")
 
@@ -375,7 +423,7 @@ def kept(store: Store) -> Image:
     return image
 
 
-@pytest.mark.parametrize("words", [("save", "small.tar"), ("convert", "rootfs:made")])
+@pytest.mark.parametrize("words", [("save", "small.tar"), ("save", "rootfs:made")])
 def test_certificates_are_read_although_no_registry_is_asked(
     bareboat: Bareboat, tmp_path: Path, words: tuple[str, str]
 ) -> None:
@@ -409,18 +457,18 @@ def test_a_dry_run_of_a_removal_removes_nothing(bareboat: Bareboat, tmp_path: Pa
 @pytest.mark.parametrize("place", ["file", "file/below"])
 def test_a_store_that_cannot_be_a_directory_is_refused(bareboat: Bareboat, place: str) -> None:
     Path("file").write_text("")
-    for words in (("store", place), ("image", "ls", "--store", place)):
+    for words in (("config", "store", place), ("image", "ls", "--store", place)):
         refused(bareboat(*words), f"{place} is not a directory", code=4)
 
 
 def test_a_site_gets_no_mode_that_an_engine_has_not(bareboat: Bareboat) -> None:
-    said = bareboat("site", "add", "--engine", "udocker:fast")
+    said = bareboat("config", "site", "--engine", "udocker:fast")
     refused(said, "the engine udocker has no mode 'fast'", code=3)
 
 
 @pytest.mark.parametrize("text", ["a" * 5000, "a\nb"])
 def test_a_setting_is_a_short_line(bareboat: Bareboat, text: str) -> None:
-    refused(bareboat("site", "add", "--account", text), "account ")
+    refused(bareboat("config", "site", "--account", text), "account ")
     refused(bareboat("config", "--store", "a\nb"), "store is 'a\\nb', with a control character")
 
 
@@ -556,17 +604,17 @@ def test_a_site_file_is_looked_at_before_it_is_taken_over(
     theirs = tmp_path / "theirs" / "site.toml"
     theirs.parent.mkdir()
     theirs.write_text('account = "research"\npartition = 3\n')
-    said = bareboat("site", "add", theirs)
+    said = bareboat("config", "site", theirs)
     refused(said, "partition is 3; it must be text in quotes")
     assert f"{theirs}, line 2" in said.err
     assert not (tmp_path / "config").exists()
     # A path in it is one of its folder.
     theirs.write_text('account = "research"\nstore = "images"\n')
     wanted = {"account": "research", "store": str(tmp_path / "theirs" / "images")}
-    assert object_of(bareboat("site", "add", "--dry-run", "--json", theirs)) == wanted
+    assert object_of(bareboat("config", "site", "--dry-run", "--json", theirs)) == wanted
     assert not (tmp_path / "config").exists()
-    assert bareboat("site", "add", theirs).code == 0
-    assert object_of(bareboat("site", "show", "--json")) == wanted
+    assert bareboat("config", "site", theirs).code == 0
+    assert object_of(bareboat("config", "site", "--json")) == wanted
 
 
 def test_site_add_keeps_the_machines_settings_and_shows_both(
@@ -576,11 +624,11 @@ def test_site_add_keeps_the_machines_settings_and_shows_both(
     machine = tmp_path / "etc-site.toml"
     machine.write_text('# of the centre\npartition = "main"\nrequire_digest = true\nseed = 3\n')
     monkeypatch.setattr(config, "SITE_FILE", machine)
-    assert bareboat("site", "add", "--partition", "gpu").code == 0
-    assert object_of(bareboat("site", "show", "--json")) == {
+    assert bareboat("config", "site", "--partition", "gpu").code == 0
+    assert object_of(bareboat("config", "site", "--json")) == {
         "partition": "gpu", "require_digest": True, "seed": 3,
     }  # fmt: skip
-    shown = bareboat("site", "show").out
+    shown = bareboat("config", "site").out
     assert f"# {tmp_path}/config/bareboat/site.toml\n" in shown
     assert f"# {machine}\n# of the centre\n" in shown
 
@@ -596,7 +644,7 @@ def test_what_site_add_writes_is_used_whatever_the_umask(
     before = os.umask(umask)
     try:
         for partition in ("main", "gpu"):
-            assert bareboat("site", "add", "--partition", partition).code == 0
+            assert bareboat("config", "site", "--partition", partition).code == 0
     finally:
         os.umask(before)
     file = config_home / "bareboat" / "site.toml"
@@ -604,9 +652,9 @@ def test_what_site_add_writes_is_used_whatever_the_umask(
     assert list(file.parent.iterdir()) == [file]
     assert object_of(bareboat("config", "--json"))["partition"]["value"] == "gpu"
     config_home.chmod(0o777)
-    refused(bareboat("site", "add", "--partition", "x"), "others may have written")
+    refused(bareboat("config", "site", "--partition", "x"), "others may have written")
     file.unlink()
-    refused(bareboat("site", "add", "--partition", "x"), "others could change it")
+    refused(bareboat("config", "site", "--partition", "x"), "others could change it")
 
 
 # --------------------------------------------------------------------------------------------------

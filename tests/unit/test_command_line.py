@@ -81,12 +81,13 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str, code: int = 2) -> l
          "bareboat image push digits registry.example.org/me/digits:1"),
         ("run --engine", "--engine has no value", "--engine NAME[:MODE]"),
         ("run --json=1", "--json takes no value", "bareboat run --json"),
-        ("store --group g --private", "--private and --group cannot be used together", "remove one of them"),
+        ("config store --group g --private", "--private and --group cannot be used together",
+         "remove one of them"),
         ("plan --script --json -- true", "--script and --json cannot be used together", "remove one of them"),
         ("prove --margin nan -- true", "--margin is 'nan'; it must be a number between 0 and 1",
          "--margin 0.02"),
         ("prove --seed 1e3 -- true", "--seed is '1e3'; it must be a whole number from 0 to", "--seed 1"),
-        ("image gc --older-than inf", "--older-than is 'inf'; it must be a number from 0 to 1,000,000",
+        ("image rm --unused --older-than inf", "--older-than is 'inf'; it must be a number from 0 to",
          "--older-than 30"),
         ("image pull x --max-entries 0", "--max-entries is '0'; it must be a whole number from 1",
          "--max-entries 10000000"),
@@ -103,7 +104,7 @@ def test_mistake(
     first, *rest = words.split()
     if (
         more
-        and first not in ("rnu", "image")
+        and first not in ("rnu", "image", "config")
         and not {"--json", "--json=1"} & {*rest}
         and "--engine" not in rest[-1:]
     ):
@@ -229,7 +230,7 @@ def test_output_of_a_tool_is_shown_in_part_and_without_escape_codes(
 
 
 def test_reasons_of_a_plan_keep_their_commands(capsys: pytest.CaptureFixture[str]) -> None:
-    command = f"bareboat site layer {'y' * 900} --with horovod"
+    command = f"bareboat image layer {'y' * 900} --with horovod"
     console.show_error(PlanError("no", context=command))
     assert f"  {command}" in capsys.readouterr().err.splitlines()
 

@@ -47,7 +47,7 @@ CASES = {
     "bareboat run train.py --jo": [],
     "bareboat run train.py my": ["my data"],
     "bareboat run -- tr": ["train.py"],
-    "bareboat new ke": ["keras"],
+    "bareboat init --example ke": ["keras"],
     "bareboat init tr": ["train.py"],
     "bareboat nothing x": [],
 }
@@ -56,7 +56,7 @@ CASES = {
 @pytest.mark.parametrize(("line", "found"), CASES.items())
 def test_bash(environment: dict[str, str], line: str, found: list[str]) -> None:
     script = f"""
-        source <(bareboat completion bash)
+        source <(bareboat --completion bash)
         COMP_LINE='{line}' COMP_WORDS=({line}) COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
         _bareboat 2>/dev/null
         printf '%s\\n' "${{COMPREPLY[@]}}"
@@ -76,7 +76,7 @@ def test_bash_cuts_words_at_equals_signs(
     environment: dict[str, str], line: str, words: str, found: list[str]
 ) -> None:
     script = f"""
-        source <(bareboat completion bash)
+        source <(bareboat --completion bash)
         COMP_LINE='{line}' COMP_WORDS=({words}) COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
         _bareboat 2>/dev/null
         printf '%s\\n' "${{COMPREPLY[@]}}"
@@ -86,7 +86,7 @@ def test_bash_cuts_words_at_equals_signs(
 
 @pytest.mark.parametrize(("line", "found"), CASES.items())
 def test_fish(environment: dict[str, str], line: str, found: list[str]) -> None:
-    script = f"bareboat completion fish | source; complete -C '{line}'"
+    script = f"bareboat --completion fish | source; complete -C '{line}'"
     assert run("fish", script, environment) == found
 
 
@@ -95,7 +95,7 @@ def test_zsh(environment: dict[str, str]) -> None:
     script = r"""
         zmodload zsh/zpty
         zpty it zsh -f -i
-        zpty -w it 'PS1=; autoload -Uz compinit; compinit -u -D; source <(bareboat completion zsh)'
+        zpty -w it 'PS1=; autoload -Uz compinit; compinit -u -D; source <(bareboat --completion zsh)'
         zpty -w it 'echo rea''dy'; zpty -r it got '*ready*'
         for line in 'bareboat imag' 'bareboat run --engine bub' 'bareboat logs --rank 3 tr'; do
           zpty -wn it "$line"$'\t'; sleep 2

@@ -344,7 +344,7 @@ def test_a_flag_goes_over_the_job_file_and_that_over_the_site_s(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "bareboat.toml").write_text('delivery = "shared"\nnode_scratch = "/site"\n')
-    assert main(["trust", str(tmp_path / "bareboat.toml")]) == 0
+    assert main(["config", "trust", str(tmp_path / "bareboat.toml")]) == 0
     (tmp_path / "job.toml").write_text('command = "true"\ndelivery = "auto"\n')
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))

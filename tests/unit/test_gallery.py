@@ -1,4 +1,4 @@
-"""The gallery: each example is whole, its job file is right, and `bareboat new` copies it or nothing."""
+"""The gallery: each example is whole, its job file is right, and `init --example` copies it or nothing."""
 
 from __future__ import annotations
 
@@ -94,11 +94,11 @@ def test_its_script_is_python_that_starts_as_its_job_says(example: Example) -> N
 
 
 def test_the_list(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = bareboat(capsys, "new")
+    code, out, _ = bareboat(capsys, "init", "--example")
     assert code == 0
     assert [line.split()[0] for line in out.splitlines()[1:]] == [each.name for each in EXAMPLES]
     assert max(map(len, out.splitlines())) <= 80
-    code, out, _ = bareboat(capsys, "new", "--json")
+    code, out, _ = bareboat(capsys, "init", "--example", "--json")
     assert [each["name"] for each in json.loads(out)] == [each.name for each in EXAMPLES]
 
 
@@ -106,7 +106,7 @@ def test_a_copy(
     example: Example, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    code, out, err = bareboat(capsys, "new", example.name)
+    code, out, err = bareboat(capsys, "init", "--example", example.name)
     assert code == 0, err
     target = tmp_path / example.name
     assert out.startswith(f"copied {example.name} to {target}")
@@ -122,7 +122,7 @@ def test_a_copy(
 def test_a_copy_into_an_empty_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target = tmp_path / "a b"
     target.mkdir()
-    code, _, err = bareboat(capsys, "new", "jax", str(target))
+    code, _, err = bareboat(capsys, "init", "--example", "jax", "-o", str(target))
     assert code == 0
     assert (target / "train.py").exists()
     assert f"cd '{os.path.relpath(target)}'" in err
@@ -144,10 +144,10 @@ def test_nothing_is_overwritten(
     target = tmp_path / "there"
     make(target)  # type: ignore[operator]
     before = [(each, os.lstat(each).st_mtime_ns) for each in sorted(tmp_path.rglob("*"))]
-    code, out, err = bareboat(capsys, "new", "jax", str(target))
+    code, out, err = bareboat(capsys, "init", "--example", "jax", "-o", str(target))
     assert (code, out) == (2, "")
     assert message in err
-    assert "\n  try: bareboat new jax OTHER-DIR\n" in err
+    assert "\n  try: bareboat init --example jax -o OTHER-DIR\n" in err
     assert [(each, os.lstat(each).st_mtime_ns) for each in sorted(tmp_path.rglob("*"))] == before
 
 
@@ -162,7 +162,7 @@ def test_a_copy_that_fails_leaves_nothing(
         return write(path, data)
 
     monkeypatch.setattr(Path, "write_bytes", full)
-    code, out, err = bareboat(capsys, "new", "jax", str(tmp_path / "made"))
+    code, out, err = bareboat(capsys, "init", "--example", "jax", "-o", str(tmp_path / "made"))
     assert (code != 0, out) == (True, "")
     assert code != 70, err
     assert "\n  try: " in err
@@ -171,17 +171,17 @@ def test_a_copy_that_fails_leaves_nothing(
 
 def test_a_dry_run_copies_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target = tmp_path / "made"
-    code, out, _ = bareboat(capsys, "new", "jax", str(target), "--dry-run")
+    code, out, _ = bareboat(capsys, "init", "--example", "jax", "-o", str(target), "--dry-run")
     assert code == 0
     assert str(target / "job.toml") in out.splitlines()
     assert not target.exists()
 
 
 def test_an_unknown_example(capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, err = bareboat(capsys, "new", "pytorch-dpd")
+    code, _, err = bareboat(capsys, "init", "--example", "pytorch-dpd")
     assert code == 2
     assert "did you mean 'pytorch-ddp'?" in err
-    assert err.endswith("try: bareboat new pytorch-ddp\n")
+    assert err.endswith("try: bareboat init --example pytorch-ddp\n")
 
 
 def test_the_wheel_has_every_file(tmp_path: Path) -> None:

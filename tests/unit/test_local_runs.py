@@ -172,7 +172,7 @@ def test_notes_fold_between_words(around: Path) -> None:
     _, shown = typed(b"", "image", "ls", "--store", str(place))
     lines = shown.decode().split("\r\n")
     assert max(len(line) for line in lines if str(place) not in line) <= 80
-    assert [line for line in lines if line.startswith("  ") and "bareboat capture" in line]
+    assert [line for line in lines if line.startswith("  ") and "bareboat image capture" in line]
 
 
 def test_cancel_terminates_it_and_says_so(started: subprocess.Popen[bytes]) -> None:
@@ -314,7 +314,7 @@ def test_old_runs_are_removed_on_request(around: Path, started: subprocess.Popen
     assert started.poll() is None
     bareboat(*native("true"))
     running, ended = [each["run_id"] for each in json.loads(bareboat("status", "--json").stdout)]
-    asked = ("image", "gc", "--json", "--runs-older-than")
+    asked = ("image", "rm", "--unused", "--json", "--runs-older-than")
     assert json.loads(bareboat(*asked, "1d").stdout)["freed"] == []
     (old,) = json.loads(bareboat(*asked, "0", "--dry-run").stdout)["freed"]
     assert (old["kind"], old["name"]) == ("run", ended)

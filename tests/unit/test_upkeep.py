@@ -280,7 +280,7 @@ def test_any_change_of_a_captured_layer_is_found(store: Store, harm: str) -> Non
     found = upkeep.verify(store, image)
     assert found.layers[0].state is State.DAMAGED
     assert found.layers[0].detail.startswith("its content gives sha256:")
-    assert found.remedy == "bareboat capture --fresh"
+    assert found.remedy == "bareboat image capture --fresh"
 
 
 def test_what_is_missing_or_cannot_be_told(store: Store) -> None:

@@ -124,7 +124,7 @@ def look_up(request: CaptureRequest, store: Store, command: CapturedCommand | No
 
 
 def inventory(request: CaptureRequest) -> Inventory:
-    """The files that `capture` would copy. Writes nothing."""
+    """The files that `image capture` would copy. Writes nothing."""
     from bareboat.captures.libraries import with_libraries
 
     interpreter = ask(choose(request.python))

@@ -30,6 +30,7 @@ _MISTAKES = (
 )  # fmt: skip
 
 
+SHELLS = ("bash", "zsh", "fish")
 _LONGEST_FIRST_LINE = 1000
 #: Starts a Python script. Not every environment and image has the name `python`.
 PYTHON = "python3"
@@ -52,6 +53,17 @@ class VerbList(argparse.HelpFormatter):
             "".join([f"{title}:\n", *(verbs[name] for name in names)])
             for title, names in self._groups.items()
         )
+
+
+class PrintCompletion(argparse.Action):
+    """Print a shell's completion script, and exit."""
+
+    def __call__(self, parser: argparse.ArgumentParser, _: object, value: Any, *_flag: object) -> None:
+        from importlib import resources
+
+        text = resources.files("bareboat.cli").joinpath(f"completion.{value}").read_text(encoding="utf-8")
+        console.script(text.rstrip("\n"))
+        parser.exit()
 
 
 class Parser(argparse.ArgumentParser):
@@ -215,6 +227,7 @@ _ALIASES = {
     **dict.fromkeys(("--ntasks-per-node", "--tasks-per-node", "--ppn"), "--ranks-per-node"),
     **dict.fromkeys(("--cpus-per-task", "-c"), "--cpus-per-rank"),
     "--gpus-per-task": "--gpus-per-rank",
+    "--np": "--ntasks",
     **dict.fromkeys(("--walltime", "--walltime-s"), "--time"),
     **dict.fromkeys(("--memory", "--mem-per-node", "--mem-per-node-bytes"), "--mem"),
     "--queue": "--partition",

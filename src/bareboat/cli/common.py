@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bareboat.cli import console
 from bareboat.cli.command_line import amount, number
 
-if TYPE_CHECKING:  # `bareboat --help` builds every parser and must stay fast on login nodes
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    # `bareboat --help` builds every parser and must stay fast on login nodes.
     from bareboat.config import Settings
     from bareboat.session import Session
     from bareboat_images.store import Store
@@ -52,6 +55,36 @@ def add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-v", "--verbose", action="store_true", help="show each command that runs, and all reasons of a plan"
     )
+
+
+def add_actions(
+    parser: argparse.ArgumentParser,
+    meanings: Mapping[str, str],
+    module: Callable[[str], Any],
+    asked: str | None,
+    *,
+    required: bool = True,
+) -> None:
+    """Add a verb's actions. `asked`: the only one whose flags are needed; None: those of all. Where the
+    verb works without an action, the flags of every command may also stand before the action."""
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=required)
+    for name, meaning in meanings.items():
+        action = actions.add_parser(
+            name,
+            help=meaning,
+            description=meaning[:1].upper() + meaning[1:] + ".",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        if asked in (None, name):
+            action.epilog = f"example:\n  {module(name).EXAMPLE}"
+            module(name).add(action)
+        for flag in () if required else action._actions:
+            if flag.dest in _COMMON:  # else its default would go over what stands before the action
+                flag.default = argparse.SUPPRESS
+
+
+_COMMON = ("json", "store", "quiet", "no_progress", "verbose")
 
 
 def add_dry_run(parser: argparse.ArgumentParser) -> None:
@@ -171,14 +204,19 @@ def add_job(parser: argparse.ArgumentParser) -> None:
         action="append",
         help="pass this environment variable to the job; its value is never stored",
     )
-    for flags, meaning in (
-        (("-N", "--nodes"), "number of nodes"),
-        (("--ranks-per-node",), "processes on each node"),
-        (("--cpus-per-rank",), "processor cores of each process"),
-        (("--gpus-per-rank",), "GPUs of each process"),
+    ranks, gpus = parser.add_mutually_exclusive_group(), parser.add_mutually_exclusive_group()
+    for place, flags, meaning in (
+        (parser, ("-N", "--nodes"), "number of nodes"),
+        (ranks, ("--nproc-per-node", "--ranks-per-node"), "processes on each node"),
+        (ranks, ("-n", "--ntasks"), "processes in all, the same number on each node"),
+        (parser, ("--cpus-per-rank",), "processor cores of each process"),
+        (gpus, ("--gpus-per-rank",), "GPUs of each process"),
+        (gpus, ("--gpus",), "GPUs in all, the same number for each process"),
     ):
-        key = f"topology.{flags[-1][2:].replace('-', '_')}"
-        parser.add_argument(*flags, metavar="N", type=number(flags[-1], key), help=meaning)
+        name = flags[-1][2:].replace("-", "_")
+        key = f"topology.{name}" if flags[-1] not in ("--ntasks", "--gpus") else ""
+        parse = number(flags[-1], key)
+        place.add_argument(*flags, dest=name, metavar="N", type=parse, help=meaning)
     parser.add_argument(
         "-t",
         "--time",

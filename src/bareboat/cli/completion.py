@@ -1,4 +1,4 @@
-"""bareboat completion: print a shell's completion script, which asks Bareboat for the words."""
+"""The words that a command line may go on with, for the scripts that `bareboat --completion` prints."""
 
 from __future__ import annotations
 
@@ -10,33 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bareboat.cli import console
-from bareboat.cli.common import Context, add_common
 
 if TYPE_CHECKING:
     from bareboat_images.store import Store
 
-EXAMPLE = "bareboat completion bash > ~/.local/share/bash-completion/completions/bareboat"
-
-SHELLS = ("bash", "zsh", "fish")
 #: Placeholders for what only the shell can complete.
 FILES, DIRECTORIES = ":files", ":directories"
-
-
-def add(parser: argparse.ArgumentParser) -> None:
-    add_common(parser)
-    parser.add_argument("shell", metavar="SHELL", choices=SHELLS, help="bash, zsh or fish")
-
-
-def run(context: Context) -> int:
-    from importlib import resources
-
-    shell = context.options.shell
-    text = resources.files("bareboat.cli").joinpath(f"completion.{shell}").read_text(encoding="utf-8")
-    if context.options.json:
-        console.result_json({"shell": shell, "script": text})
-    else:
-        console.script(text.rstrip("\n"))
-    return 0
 
 
 def answer(words: list[str]) -> int:

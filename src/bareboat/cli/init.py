@@ -1,4 +1,5 @@
-"""bareboat init: write a job file from what a project and this site reveal, without running its code."""
+"""bareboat init: write a job file from what a project and a site reveal, without running its code; or copy an
+example."""
 
 from __future__ import annotations
 
@@ -7,11 +8,14 @@ import os
 import shlex
 from pathlib import Path
 
-from bareboat.cli import drafts
+from bareboat.cli import drafts, examples
 from bareboat.cli.common import Context, add_common, add_dry_run
 from bareboat_base.errors import UsageError
 
-EXAMPLE = "bareboat init train.py\n  bareboat init -- torchrun --nproc-per-node 4 train.py --epochs 3"
+EXAMPLE = (
+    "bareboat init train.py\n  bareboat init -- torchrun --nproc-per-node 4 train.py --epochs 3\n"
+    "  bareboat init --example pytorch-ddp -o my-training"
+)
 
 _OTHER = "name another: -o OTHER.toml"
 
@@ -21,7 +25,19 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "script", metavar="SCRIPT", nargs="?", help="Python script (default: the project's only one)"
     )
-    parser.add_argument("-o", "--output", metavar="FILE", help="job file to write (default: SCRIPT.toml)")
+    parser.add_argument(
+        "--example",
+        metavar="EXAMPLE",
+        nargs="?",
+        const="",
+        help="copy this example to a new directory; without a name, list all",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="PATH",
+        help="job file or directory to write (default: SCRIPT.toml, or the example's name)",
+    )
     parser.add_argument("--force", action="store_true", help="replace an existing file")
     add_dry_run(parser)
 
@@ -31,6 +47,8 @@ def run(context: Context) -> int:
     from bareboat_base.files import outputs
 
     options = context.options
+    if options.example is not None:
+        return examples.run(context)
     if options.script and options.command:
         raise UsageError("a script and a command were both given", remedy="give one: SCRIPT, or -- COMMAND")
     request = drafting.choose(options.script, options.command, Path.cwd())

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import argparse
 
     from bareboat.cli.common import Context
-    from bareboat.model import Job, Plan
+    from bareboat.model import Job, Plan, Topology
 
 #: The flags that only a scheduler uses.
 _SCHEDULERS = (
@@ -144,12 +144,36 @@ def _notify(text: str) -> str | tuple[str, ...]:
     return text
 
 
+def _topology(topology: Topology, options: argparse.Namespace) -> Topology:
+    """The topology with the flags' values. Numbers in all, as of srun -n and --gpus, are divided evenly."""
+    import msgspec
+
+    values = {name: value for name in TOPOLOGY if (value := getattr(options, name)) is not None}
+    topology = msgspec.structs.replace(topology, **values)
+    if (ranks := options.ntasks) is not None:
+        per_node = _share(ranks, topology.nodes, "--ntasks", f"{topology.nodes:,} nodes")
+        topology = msgspec.structs.replace(topology, ranks_per_node=per_node)
+    if (gpus := options.gpus) is not None:
+        per_rank = _share(gpus, topology.world_size, "--gpus", f"{topology.world_size:,} processes")
+        topology = msgspec.structs.replace(topology, gpus_per_rank=per_rank)
+    return topology
+
+
+def _share(total: int, parts: int, flag: str, shown: str) -> int:
+    share, rest = divmod(total, parts)
+    if rest:
+        raise UsageError(
+            f"{flag} is {total:,}, which cannot be divided evenly over {shown}",
+            remedy=f"{flag} {parts * (share + 1)}",
+        )
+    return share
+
+
 def _with_resources(job: Job, options: argparse.Namespace) -> Job:
     """The job with the flags' nodes, ranks, time and memory."""
     import msgspec
 
-    given = {name: value for name in TOPOLOGY if (value := getattr(options, name)) is not None}
-    changes: dict[str, Any] = {"topology": msgspec.structs.replace(job.topology, **given)}
+    changes: dict[str, Any] = {"topology": _topology(job.topology, options)}
     if options.mem is not None:
         changes["scheduling"] = msgspec.structs.replace(job.scheduling, mem_per_node_bytes=options.mem)
     if options.time is not None:

@@ -21,8 +21,7 @@ from bareboat_base.files import failures
 GROUPS = {
     "start": {
         "doctor": "show what this machine supports, and how to fix what is missing",
-        "new": "list examples, or copy one to a new directory",
-        "init": "write a job file for a script, with a comment for each key",
+        "init": "write a job file for a script, or copy an example",
     },
     "run": {
         "plan": "show the decisions for a job, their reasons and the alternatives",
@@ -36,8 +35,7 @@ GROUPS = {
         "rm": "remove runs that ended",
     },
     "images": {
-        "capture": "store the active environment as an OCI image, without Docker",
-        "image": "pull, build, inspect, push, copy and remove images",
+        "image": "pull, capture, build, inspect, push, save and remove images",
     },
     "measure and reproduce": {
         "prove": "measure a container's cost for a job, compared with bare metal",
@@ -47,11 +45,7 @@ GROUPS = {
         "diff": "show what differs between two runs, studies or locks",
     },
     "set up": {
-        "site": "manage site settings shared by all jobs",
-        "config": "show settings and where each comes from",
-        "store": "show or create a store, and set who may use it",
-        "trust": "trust a project's settings, or a store in a shared directory",
-        "completion": "print the completion script of bash, zsh or fish",
+        "config": "show settings, set the site's, and manage stores and trust",
     },
 }
 VERBS = {verb: meaning for verbs in GROUPS.values() for verb, meaning in verbs.items()}
@@ -74,7 +68,7 @@ def main(argv: list[str]) -> int:
     if not argv:
         console.warn(FIRST)
         return UsageError.code
-    if argv[0] == "--complete":  # of the scripts that `completion` prints
+    if argv[0] == "--complete":  # of the scripts that --completion prints
         return int(_module("completion").answer(argv[1:]))
     console.log_to_stderr()
     store = None
@@ -84,8 +78,8 @@ def main(argv: list[str]) -> int:
         console.set_quiet(options.quiet)
         if options.verbose:
             logging.getLogger("bareboat").setLevel(logging.DEBUG)
-        if options.verb == "trust":  # it must work where settings are not trusted
-            return int(_module("trust").run(options))
+        if options.verb == "config" and options.action == "trust":  # it must work without trust in settings
+            return int(_module("config.trust").agree(options))
         from bareboat import config
         from bareboat.session.opening import open_store
         from bareboat_base import execute
@@ -105,7 +99,7 @@ def main(argv: list[str]) -> int:
             damage = error.code
         execute.set_patience(settings["tool_timeout_s"])
         store = Store(settings.store)  # for errors of the system meanwhile
-        store = open_store(settings, os.environ, admits=options.verb not in ("config", "store"))
+        store = open_store(settings, os.environ, admits=options.verb != "config")
         progress = console.Progress(quiet=options.quiet, steps=not options.no_progress)
         context = common.Context(options, settings, store, progress)
         with execute.termination_raised():
@@ -197,7 +191,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
 def _check_order(argv: list[str]) -> None:
     """Raise UsageError for a command's flag before the command, which argparse would call unknown."""
     verb = next((word for word in argv if word in VERBS), None)
-    if verb and argv[0].startswith("-") and argv[0] not in ("-h", "--help", "--version"):
+    if verb and argv[0].startswith("-") and argv[0] not in ("-h", "--help", "--version", "--completion"):
         raise UsageError(
             f"{argv[0]} is a flag of {verb!r} and goes after it", remedy=f"bareboat {verb} {argv[0]} …"
         )
@@ -211,6 +205,13 @@ def _parser(argv: list[str]) -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"bareboat {__version__}")
+    parser.add_argument(
+        "--completion",
+        metavar="SHELL",
+        choices=command_line.SHELLS,
+        action=command_line.PrintCompletion,
+        help="print the completion script of bash, zsh or fish, and exit",
+    )
     verbs = parser.add_subparsers(title=argparse.SUPPRESS, dest="verb", metavar="VERB", required=True)
     asked, *inner = [word for word in argv if not word.startswith("-")] or [""]
     for name, meaning in VERBS.items():
@@ -224,7 +225,7 @@ def _parser(argv: list[str]) -> argparse.ArgumentParser:
         if name == asked:
             module = _module(name)
             verb.epilog = f"example:\n  {module.EXAMPLE}"
-            module.add(verb, *(inner[:1] if name == "image" else ()))
+            module.add(verb, *(inner[:1] if name in ("config", "image") else ()))
     return parser
 
 

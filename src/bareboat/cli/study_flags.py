@@ -15,8 +15,9 @@ from bareboat_base.errors import UsageError
 #: The flags that would change a design.
 _DESIGN = (
     "repeats", "margin", "confidence", "seed", "quick", "until_decided", "engine", "launcher", "image",
-    "python", "writable", "form", *TOPOLOGY, "time", "mem", "partition", "account", "env_from", "policy",
-    "require_digest", "scheduler", "qos", "reservation", "constraint", "delivery", "node_scratch", "command",
+    "python", "writable", "form", *TOPOLOGY, "ntasks", "gpus", "time", "mem", "partition", "account",
+    "env_from", "policy", "require_digest", "scheduler", "qos", "reservation", "constraint", "delivery",
+    "node_scratch", "command",
 )  # fmt: skip
 
 
@@ -32,6 +33,8 @@ def designed(job: Job, *, seed: int, env_from: list[str]) -> dict[str, object]:
         "python": job.capture.python,
         "command": list(job.command),
         **{name: getattr(job.topology, name) for name in TOPOLOGY},
+        "ntasks": job.topology.world_size,
+        "gpus": job.topology.world_size * job.topology.gpus_per_rank,
         "time": job.walltime_s,
         "mem": job.scheduling.mem_per_node_bytes,
         "partition": job.scheduling.partition,

@@ -75,7 +75,7 @@ def provide(
                     _pack(store, image, path, {**(known.places if known else {}), **wanted}, progress)
     if key:
         with contextlib.suppress(OSError):  # owned by another member of the group
-            os.utime(path.parent)  # for `image gc`, which removes unused files
+            os.utime(path.parent)  # for `image rm --unused`, which removes unused files
     return path
 
 

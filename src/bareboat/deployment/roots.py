@@ -138,7 +138,7 @@ def _provide(store: Store, image: Image, flat: Path, points: Sequence[Mount], *,
             (scratch / "made" / _HOW).write_bytes(b"".join(os.fsencode(each) + b"\0" for each in how))
             store.publish(scratch / "made", final)
     with contextlib.suppress(OSError):  # owned by another member of the group
-        os.utime(final)  # for `image gc`, which removes unused trees
+        os.utime(final)  # for `image rm --unused`, which removes unused trees
     if not joined:
         return OwnTree(path=str(final / "tree"))
     how_made = store.read_bytes(final / _HOW)

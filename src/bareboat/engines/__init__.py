@@ -331,7 +331,7 @@ def usable(name: str, site: Site, image: Image | None, *, program: str, remedy: 
     """The facts of the probed engine; Refusal where it cannot run anything. `remedy`: how to get the
     program."""
     if image is None:
-        return Refusal("no image to run", remedy="bareboat capture")
+        return Refusal("no image to run", remedy="bareboat image capture")
     facts = site.engine(name)
     if facts is None:
         return Refusal(f"{program} is not installed", remedy=remedy)

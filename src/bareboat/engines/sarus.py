@@ -32,7 +32,7 @@ from bareboat_base.errors import PlanError
 
 #: Sarus loads archives of `docker save`.
 _HOW = (
-    "bareboat image convert DIGEST oci-archive:image.tar"
+    "bareboat image save DIGEST oci-archive:image.tar"
     " && skopeo copy oci-archive:image.tar docker-archive:bareboat.tar:NAME && sarus load bareboat.tar NAME"
 )
 

@@ -41,7 +41,7 @@ def missing(image: Image, facts: EngineFacts, *, tool: str, how: str) -> Refusal
     if not image.digest:
         return Refusal(
             f"{tool} runs images of its own repository, and this one is not captured yet",
-            remedy="bareboat capture",
+            remedy="bareboat image capture",
         )
     if key(image.digest) in facts.settings:
         return None

@@ -251,7 +251,7 @@ class _Mode(Engine):
 
     def judge(self, site: Site, image: Image | None) -> Enclosure | Refusal:
         if image is None:
-            return Refusal("no image to run", remedy="bareboat capture")
+            return Refusal("no image to run", remedy="bareboat image capture")
         works = [facts for facts in site.engines if facts.name == NAME and self._MODE in facts.modes]
         if works:
             return refusal(site, PROGRAMS_IN_STORE) or self._judge(works[0], site, image)

@@ -196,7 +196,7 @@ def _of_image(port: Port, speakers: Speakers, *, captured: bool, machine: str) -
     if port.kind in VERBS:
         return _verbs(port, speakers, captured=captured, machine=machine)
     provider = PROVIDERS[port.kind]
-    in_image = "use an image with {}" if not captured else "install {}, then capture again: bareboat capture"
+    in_image = "use an image with {}" if not captured else "install {}, then: bareboat image capture"
     found = []
     has = provider in (speakers.parts("libfabric") or frozenset())
     other = port.kind is Kind.EFA and "ib_efa" in (speakers.parts("UCX") or frozenset())

@@ -59,7 +59,7 @@ def find(name: str) -> Example:
         raise UsageError(
             f"no example {name!r}" + (f"; did you mean {near!r}?" if near else ""),
             context="examples: " + ", ".join(example.name for example in EXAMPLES),
-            remedy=f"bareboat new {near}" if near else "bareboat new",
+            remedy=f"bareboat init --example {near}" if near else "bareboat init --example",
         )
     return found
 

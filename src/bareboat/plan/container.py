@@ -359,7 +359,7 @@ def requirements(
     *,
     at_once: bool,
 ) -> tuple[Requirement, ...]:
-    remedy = "bareboat capture --fresh"
+    remedy = "bareboat image capture --fresh"
     if container.packed is not None:
         remedy = "bareboat plan --prepare --form file …   # packs the image"
     elif image is not None and image.built:

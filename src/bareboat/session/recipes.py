@@ -87,7 +87,7 @@ def write(session: Session, request: Request, command: str) -> Drafted:
     warnings = list(found.warnings)
     if request.form == "def" and base is not None and base.image is not None:
         warnings.append(
-            f"apptainer cannot read the store: bareboat image convert {shlex.quote(base.name)} "
+            f"apptainer cannot read the store: bareboat image save {shlex.quote(base.name)} "
             "sif:base.sif, and --base ./base.sif"
         )
     if copies_all and not (request.top / ".dockerignore").exists():
@@ -171,7 +171,7 @@ def _of_image(session: Session, name: str) -> Listed:
     if image is None:
         raise UsageError(
             f"image {name[:200]!r} not found in the store",
-            remedy="bareboat image ls; or: bareboat capture --name NAME",
+            remedy="bareboat image ls; or: bareboat image capture --name NAME",
         )
     with session.store.guarded():
         packages = inventory.take(session.store.trees(image)).packages

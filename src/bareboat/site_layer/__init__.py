@@ -248,7 +248,7 @@ def _config(data: bytes, variables: dict[str, str], layer: Layer) -> bytes:
         config["config"]["Env"] = [f"{name}={value}" for name, value in sorted(variables.items())]
         config["rootfs"]["diff_ids"].append(layer.diff_id)
         if config.get("history"):
-            config["history"].append({"created_by": "bareboat site layer", "comment": layer.comment})
+            config["history"].append({"created_by": "bareboat image layer", "comment": layer.comment})
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ImageError("the image's config is damaged", context=repr(error)) from None
     return codec.to_json(config)

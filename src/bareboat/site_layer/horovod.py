@@ -72,7 +72,7 @@ def refusal(found: Toolchain) -> PlanError:
         "Horovod must be compiled for the site layer, but no compiler is available",
         context=found.lacking,
         remedy="install them in the image (Debian: g++ make python3-dev), or use a wheel "
-        "compiled in an image with the same PyTorch: bareboat site layer IMAGE --with horovod --wheel FILE",
+        "compiled in an image with the same PyTorch: bareboat image layer IMAGE --with horovod --wheel FILE",
     )
 
 
@@ -142,7 +142,7 @@ def build(
             f"Horovod {HOROVOD} does not compile {where.value}",
             context=_tail(ended.said),
             remedy="use a wheel that was compiled elsewhere: "
-            "bareboat site layer IMAGE --with horovod --wheel FILE",
+            "bareboat image layer IMAGE --with horovod --wheel FILE",
         )
     return built[0]
 

@@ -89,7 +89,7 @@ class FolderSource(LocalSource):
         if os.path.realpath(self._folder) == "/":
             raise ImageError(
                 f"{name} is this machine itself",
-                remedy="bareboat capture   # takes the Python environment, and what it needs",
+                remedy="bareboat image capture   # takes the Python environment, and what it needs",
             )
         if not os.path.isdir(self._folder):
             raise ImageError(f"{name} does not exist", context=self._folder, remedy="check the path")

@@ -290,7 +290,7 @@ def make_sif(archive: Path, path: Path, *, progress: Progress = lambda *_: None)
         raise ImageError(
             f"{path} cannot be made: a SIF is made by Apptainer, and there is no apptainer on PATH",
             remedy="module load apptainer, or run this where Apptainer is; a squashfs needs none: "
-            f"bareboat image convert … squashfs:{shlex.quote(str(path.with_suffix('.sqfs')))}",
+            f"bareboat image save … squashfs:{shlex.quote(str(path.with_suffix('.sqfs')))}",
         )
     progress("building the SIF", 0, 0)
     with (

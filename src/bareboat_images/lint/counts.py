@@ -57,8 +57,7 @@ RULES = (
         title="The image has more files than a quota allows, or very many.",
         why="Each file takes an inode of your quota where the image is a directory, and a request to the "
         "metadata server at each start.",
-        remedy="use the image as one file: bareboat image convert IMAGE sif:image.sif; remove tests and "
-        "caches",
+        remedy="use the image as one file: bareboat image save IMAGE sif:image.sif; remove tests and caches",
         image=_inodes,
         site=True,
     ),

@@ -29,7 +29,7 @@ VERSION = "2"
 _MOST_JSON_BYTES = 64 << 20
 #: Directory of the store -> the remedy for a damaged file in it.
 AGAIN = {
-    "images": "bareboat image pull --fresh REFERENCE, or bareboat capture --fresh   # writes it again",
+    "images": "bareboat image pull --fresh REFERENCE, or bareboat image capture --fresh   # writes it again",
     "pins": "rm {path}   # and bareboat image pull REFERENCE writes it again",
     "names": "rm {path}   # and bareboat image tag IMAGE NAME writes it again",
     "captures": "rm {path}   # the next capture writes it again",
@@ -37,7 +37,7 @@ AGAIN = {
     "parts": "rm {path}   # the next pull writes it again",
     "leases": "rm {path}",
     "packed": "rm {path}   # it is packed again when a job needs it",
-    "layers": "bareboat image pull --fresh REFERENCE, or bareboat capture --fresh   # writes it again",
+    "layers": "bareboat image pull --fresh REFERENCE, or bareboat image capture --fresh   # writes it again",
     "engines": "rm {path}   # the next command writes it again",
     "sites": "bareboat doctor --compute   # probes the compute nodes again",
     "host-libraries": "rm {path}   # Bareboat writes it again",

@@ -75,12 +75,12 @@ class Images(Files):
         """The command that stores an image again, completely."""
         if image.site_layer is not None:
             added = " ".join(f"--with {each}" for each in image.site_layer.contents)
-            return f"bareboat site layer {digests.short(image.site_layer.base)} --fresh {added}"
+            return f"bareboat image layer {digests.short(image.site_layer.base)} --fresh {added}"
         if image.built:
             return image.built
         if image.reference:
             return f"bareboat image pull --fresh {shlex.quote(image.reference)}"
-        return "bareboat capture --fresh"
+        return "bareboat image capture --fresh"
 
     def knows(self, reference: str) -> bool:
         """Whether there is an entry, possibly damaged, for a digest, a prefix of one, or a name."""
@@ -268,6 +268,6 @@ class Images(Files):
         name = reference if NAME.fullmatch(reference) and is_image_name(reference) else "NAME"
         return StoreError(
             f"image {reference!r} not found in the store {self.root}",
-            remedy=f"bareboat capture --name {name}   # stores the active environment; "
+            remedy=f"bareboat image capture --name {name}   # stores the active environment; "
             f"or, from a registry: bareboat image pull {shlex.quote(reference)}",
         )

@@ -62,7 +62,7 @@ def metadata(content: tuple[Layer, ...], *, machine: str, environment: dict[str,
             },
             "rootfs": {"type": "layers", "diff_ids": [layer.diff_id for layer in content]},
             "history": [
-                {"created": _CREATED, "created_by": "bareboat capture", "comment": layer.comment}
+                {"created": _CREATED, "created_by": "bareboat image capture", "comment": layer.comment}
                 for layer in content
             ],
         }

@@ -1,4 +1,4 @@
-"""Removal of unneeded contents (`image gc`, `image rm`).
+"""Removal of unneeded contents (`image rm --unused`, `image rm`).
 
 A tree is never removed under its name: it is first renamed into the store's tmp/, so a reader finds all of it
 or nothing. Removal writes nothing, so that it works on a full disk.

@@ -191,7 +191,7 @@ def _how_to_get(image: LockedImage) -> str:
     short = digests.short(image.digest)
     if image.origin == "site layer" and image.base:
         added = " ".join(f"--with {shlex.quote(each)}" for each in image.added)
-        return f"bareboat site layer {shlex.quote(digests.short(image.base))} {added}"
+        return f"bareboat image layer {shlex.quote(digests.short(image.base))} {added}"
     return (
         f"where it is: bareboat image save {short} image.tar; here: bareboat image load image.tar; "
         "or use an environment like it: --image capture"

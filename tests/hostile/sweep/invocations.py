@@ -61,28 +61,22 @@ def _in_bash(word: str) -> str:
 #: How each command is invoked rightly: `good` of these ends with exit code 0 in an ordinary world.
 BASES: dict[str, tuple[str, ...]] = {
     "doctor": ("doctor",),
-    "new": ("new", "jax", "made", "--dry-run"),
     "init": ("init", "train.py", "--dry-run"),
-    "capture": ("capture", "--dry-run", "--python", "env/bin/python"),
+    "image capture": ("image", "capture", "--dry-run", "--python", "env/bin/python"),
     "image pull": ("image", "pull", "./tree"),
     "image init": ("image", "init", "--framework=torch", "--dry-run"),
     "image build": ("image", "build", "./context", "--dry-run"),
     "image lint": ("image", "lint", "./context/Dockerfile", "--fail-on", "never"),
     "image ls": ("image", "ls"),
-    "image show": ("image", "show", IMAGE),
-    "image history": ("image", "history", IMAGE),
-    "image tree": ("image", "tree", IMAGE),
+    "image show": ("image", "show", IMAGE, "--sbom=spdx"),
     "image diff": ("image", "diff", IMAGE, IMAGE),
     "image tag": ("image", "tag", IMAGE, "made:1", "--dry-run"),
-    "image sbom": ("image", "sbom", IMAGE),
     "image push": ("image", "push", IMAGE, "127.0.0.1:9/x:1"),
     "image save": ("image", "save", IMAGE, "saved.tar"),
     "image load": ("image", "load", "bundle.tar"),
-    "image convert": ("image", "convert", IMAGE, "rootfs:made"),
     "image verify": ("image", "verify", IMAGE),
     "image du": ("image", "du"),
     "image rm": ("image", "rm", IMAGE),
-    "image gc": ("image", "gc"),
     "plan": ("plan", "job.toml"),
     "run": ("run", "job.toml"),
     "submit": ("submit", "job.toml", "--dry-run", "--scheduler", "local"),
@@ -92,18 +86,16 @@ BASES: dict[str, tuple[str, ...]] = {
     "cancel": ("cancel", RUN),
     "attach": ("attach", RUN),
     "rm": ("rm", RUN, "--dry-run"),
-    "site add": ("site", "add", "--dry-run", "--partition=gpu"),
-    "site show": ("site", "show"),
-    "site layer": ("site", "layer", IMAGE, "--dry-run"),
+    "config site": ("config", "site", "--dry-run", "--partition=gpu"),
+    "image layer": ("image", "layer", IMAGE, "--dry-run"),
     "prove": ("prove", "job.toml", "--dry-run"),
     "report": ("report",),
     "lock": ("lock", "job"),
     "replay": ("replay", "run.lock", "--dry-run"),
     "diff": ("diff", "job", "job"),
     "config": ("config",),
-    "store": ("store",),
-    "completion": ("completion", "bash"),
-    "trust": ("trust",),
+    "config store": ("config", "store"),
+    "config trust": ("config", "trust"),
 }
 #: Of which no base ends with exit code 0 here, and why.
 WITHOUT_GOOD = {
@@ -111,8 +103,7 @@ WITHOUT_GOOD = {
     "submit": "there is no scheduler",
     "attach": "the run is over",
     "prove": "the image was not captured here",
-    "site show": "no settings were written yet",
-    "site layer": "the image has no C library",
+    "image layer": "the image has no C library",
 }
 
 #: Comes before the command in a job whose image is captured.
@@ -144,7 +135,6 @@ _AMOUNTS = {
     "SIZE": {"no unit": "64000", "unclear": "64gb", "negative": "-1G", "too large": "99999P", "a time": "2h"},
 }
 _OUTPUTS = ("output", "save", "ro_crate", "svg")
-_BYTES_OUT = {("image save", "file")}
 #: Words that are looked up: a near one must be refused, too.
 _NEAR = {"engine": "bubblewarp", "launcher": "torchrum", "scheduler": "slrum"}
 
@@ -161,16 +151,18 @@ def _values(command: str, action: argparse.Action) -> dict[str, str]:
         return {**_TEXTS, **_AMOUNTS[metavar]}
     if metavar in ("X", "DAYS"):
         return _FLOATS
-    if action.dest in _OUTPUTS or (command, action.dest) in _BYTES_OUT:
+    if action.dest in _OUTPUTS:
         return _WRITTEN
-    if action.dest == "target":
-        return {"empty": "", "no kind": "made", "an unknown kind": "sfi:made", "no path": "sif:"} | {
-            f"to {name}": f"sif:{value}" for name, value in _WRITTEN.items() if value
-        }
+    if (command, action.dest) == ("image save", "file"):
+        return (
+            _WRITTEN
+            | {"no path": "sif:", "an unknown format": "sfi:made"}
+            | {f"to {name}": f"sif:{value}" for name, value in _WRITTEN.items() if value}
+        )
     if action.dest in ("store", "folder", "node_scratch"):
         return _FOLDERS
     if metavar in ("FILE", "PATH") or (
-        action.dest in ("file", "path", "tarball") and command != "site layer"
+        action.dest in ("file", "path", "tarball") and command != "image layer"
     ):
         return _READ
     if action.dest == "group":
@@ -236,7 +228,7 @@ def of_flags() -> Iterator[Case]:
         yield Case(kind="too many", mistake=command, argv=(*base, "a", "b", "c"), named=("a",))
         if command not in ("run", "plan", "submit", "prove"):
             yield Case(kind="command", mistake=command, argv=(*base, "--", "true"), named=("--",))
-        if len(words) > 1:
+        if words[0] == "image":
             yield Case(kind="no action", mistake=words[0], argv=words[:1], named=("ACTION", "action"))
 
 
@@ -249,7 +241,7 @@ def _flag(command: str, flag: str, what: str, argv: tuple[str, ...], value: str 
 #: Flags that go over a key of a job file with another name.
 _AS_KEY = {"--env-from": "environment_from"}
 #: What may be said first, since nothing that comes after could be done.
-_SAID_FIRST = {"submit": ("no scheduler found on this machine",), "site layer": ("its C library is not",)}
+_SAID_FIRST = {"submit": ("no scheduler found on this machine",), "image layer": ("its C library is not",)}
 
 
 def _shown(value: str) -> tuple[str, ...]:
@@ -269,7 +261,6 @@ def _of_positional(command: str, action: argparse.Action, base: tuple[str, ...])
     at = {
         "image": 0,
         "reference": 0 if command == "image pull" else 1,
-        "target": 1,
         "name": 1,
         "other_image": 1,
     }.get(action.dest, 0)
@@ -279,7 +270,7 @@ def _of_positional(command: str, action: argparse.Action, base: tuple[str, ...])
         argv = (*base[: count + at], *base[count + at + 1 :])
         yield Case(kind="missing", mistake=f"{command} {action.metavar}", argv=argv)
     for name, value in {**_values(command, action), "a missing name": "no-such-thing-7"}.items():
-        if name == "a missing name" and (action.dest in ("target", "reference", "file", "folder")):
+        if name == "a missing name" and (action.dest in ("reference", "file", "folder")):
             continue
         if name == "a missing name" and (command, action.dest) == ("image tag", "name"):  # it is a new one
             continue
@@ -335,13 +326,22 @@ def of_the_command_line() -> Iterator[Case]:
         "prove --resume and no study": ("prove", "--resume"),
         "prove of one repeat": ("prove", "job.toml", "--repeats", "1"),
         "attach --json": ("attach", RUN, "--json"),
-        "store --group and --private": ("store", "x", "--group", "users", "--private"),
-        "store --group without DIR": ("store", "--group", "users"),
-        "trust --forget of nothing": ("trust", "--forget"),
-        "trust --forget of the unknown": ("trust", "--forget", "no-such-thing"),
+        "store --group and --private": ("config", "store", "x", "--group", "users", "--private"),
+        "store --group without DIR": ("config", "store", "--group", "users"),
+        "trust --forget of nothing": ("config", "trust", "--forget"),
+        "trust --forget of the unknown": ("config", "trust", "--forget", "no-such-thing"),
         "logs of a rank that is none": ("logs", RUN, "--rank", "77"),
         "cancel of nothing": ("cancel", "no-such-run"),
-        "convert onto the image": ("image", "convert", IMAGE, "rootfs:tree"),
+        "rm of nothing": ("image", "rm"),
+        "rm of an image and unused data": ("image", "rm", "--unused", IMAGE),
+        "rm of an image by age": ("image", "rm", "--older-than", "3", IMAGE),
+        "du of the store by depth": ("image", "du", "--depth", "3"),
+        "show of a file without --sbom": ("image", "show", IMAGE, "-o", "made.json"),
+        "init of an example and a script": ("init", "--example", "jax", "train.py"),
+        "tasks that no nodes share": ("run", "job.toml", "-N", "2", "-n", "3"),
+        "GPUs that no processes share": ("run", "job.toml", "-n", "2", "--gpus", "3"),
+        "tasks in two ways": ("run", "job.toml", "-n", "2", "--nproc-per-node", "2"),
+        "save onto the image": ("image", "save", IMAGE, "rootfs:tree"),
         "push without a tag": ("image", "push", IMAGE, ""),
         "pull of two transports": ("image", "pull", "docker://docker://x"),
         "pull of a wrong digest": ("image", "pull", "x@sha256:12"),
@@ -353,10 +353,10 @@ def of_the_command_line() -> Iterator[Case]:
         "load of a text": ("image", "load", "text"),
         "load of an empty file": ("image", "load", "empty"),
         "load of a binary": ("image", "load", "binary"),
-        "site add of nothing": ("site", "add"),
-        "site add of a text": ("site", "add", "text"),
-        "site layer of nothing": ("site", "layer"),
-        "site layer with the unknown": ("site", "layer", IMAGE, "--with", "openmip", "--dry-run"),
+        "site settings of nothing": ("config", "site"),
+        "site settings of a text": ("config", "site", "text"),
+        "layer of nothing": ("image", "layer"),
+        "layer with the unknown": ("image", "layer", IMAGE, "--with", "openmip", "--dry-run"),
     }.items():  # fmt: skip
         yield Case(kind="conflict", mistake=what, argv=words)
 

@@ -48,11 +48,11 @@ def add_limits(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_image(parser: argparse.ArgumentParser, *, many: bool = False) -> None:
+def add_image(parser: argparse.ArgumentParser, *, nargs: str | None = None) -> None:
     parser.add_argument(
         "image",
         metavar="IMAGE",
-        nargs="+" if many else None,
+        nargs=nargs,
         help="name, digest or its first digits, or the reference it was pulled by",
     )
 
@@ -128,7 +128,7 @@ def find(context: Context, text: str) -> Image:
     if image is None and text == "capture":  # never looked up in a registry
         raise StoreError(
             "capture is the environment active at submission, not a stored image",
-            remedy="bareboat capture --name NAME   # stores it as an image",
+            remedy="bareboat image capture --name NAME   # stores it as an image",
         )
     if image is None:
         raise StoreError(

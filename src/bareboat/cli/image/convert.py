@@ -1,44 +1,30 @@
-"""bareboat image convert: write an image in another tool's format."""
+"""bareboat image save IMAGE FORMAT:PATH: write an image in another tool's format."""
 
 from __future__ import annotations
 
-import argparse
 import os
 
 from bareboat.cli import console
-from bareboat.cli.common import Context, add_common
-from bareboat.cli.image.common import add_digest, add_image, blobs, find
+from bareboat.cli.common import Context
+from bareboat.cli.image.common import blobs, find
 from bareboat.model import Image
-from bareboat_base.errors import UsageError
 from bareboat_base.files import outputs
 
-EXAMPLE = "bareboat image convert pytorch sif:pytorch.sif"
-
-_FILES = ("sif", "squashfs", "oci-archive", "docker-archive", "rootfs")
-_STORAGES = ("docker-daemon", "containers-storage")
-_TARGETS = (
+FILES = ("sif", "squashfs", "oci-archive", "docker-archive", "rootfs")
+STORAGES = ("docker-daemon", "containers-storage")
+TARGETS = (
     "sif:FILE, squashfs:FILE, oci-archive:FILE, docker-archive:FILE, rootfs:DIR, docker-daemon:NAME or "
     "containers-storage:NAME"
 )
 
 
-def add(parser: argparse.ArgumentParser) -> None:
-    add_common(parser)
-    add_image(parser)
-    parser.add_argument("target", metavar="TARGET", help=_TARGETS)
-    add_digest(parser)
-
-
-def run(context: Context) -> int:
+def run(context: Context, kind: str, place: str) -> int:
     from bareboat_images.formats import squash
     from bareboat_images.formats.flatten import copy, make_flat
     from bareboat_images.transfer import docker, export
 
     options, store = context.options, context.store
-    kind, colon, place = options.target.partition(":")
-    if not colon or not place or kind not in (*_FILES, *_STORAGES):
-        raise UsageError(f"{options.target!r} is not a target", remedy=f"use {_TARGETS}")
-    if kind in _STORAGES:
+    if kind in STORAGES:
         return _load(context, kind, docker.check_name(place))
     path = outputs.check(place, is_folder=kind == "rootfs")
     image = find(context, options.image)

@@ -1,13 +1,12 @@
-"""bareboat image history: show the steps by which an image was made, with the size of each layer."""
+"""bareboat image show --history: the steps by which an image was made, with the size of each layer."""
 
 from __future__ import annotations
 
-import argparse
 from typing import TYPE_CHECKING
 
 from bareboat.cli import console
-from bareboat.cli.common import Context, add_common
-from bareboat.cli.image.common import add_image, find
+from bareboat.cli.common import Context
+from bareboat.cli.image.common import find
 from bareboat_base import digests
 from bareboat_base.printable import counted, one_line
 
@@ -15,18 +14,10 @@ if TYPE_CHECKING:
     from bareboat.model import Image
     from bareboat_images.inside.configuration import Configuration, Step
 
-EXAMPLE = "bareboat image history pytorch"
-
-#: Of a step's text; --full shows all.
+#: Of a step's text; -v shows all.
 _LONGEST = 120
 #: Of reproducible builds: the zero of archives, of Unix, and of Go.
 _NO_DAYS = ("1980-01-01", "1970-01-01", "0001-01-01")
-
-
-def add(parser: argparse.ArgumentParser) -> None:
-    add_common(parser)
-    add_image(parser)
-    parser.add_argument("--full", action="store_true", help="do not shorten long steps")
 
 
 def run(context: Context) -> int:
@@ -59,7 +50,7 @@ def run(context: Context) -> int:
             }
         )
         return 0
-    console.result(_text(image, found, full=context.options.full))
+    console.result(_text(image, found, full=context.options.verbose))
     return 0
 
 

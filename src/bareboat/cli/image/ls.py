@@ -35,7 +35,9 @@ def run(context: Context) -> int:
         console.result_json({"images": images, "names": names, "pins": pins, "damaged": entries})
         return code
     if not images and not damaged:
-        console.note(f"no images in {store.root}; try: bareboat image pull REFERENCE, or bareboat capture")
+        console.note(
+            f"no images in {store.root}; try: bareboat image pull REFERENCE, or bareboat image capture"
+        )
         return 0
     rows = [("image", "name", "size", "files", "reference")]
     for image in images:

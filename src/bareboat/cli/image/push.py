@@ -34,7 +34,7 @@ def run(context: Context) -> int:
     if to.transport is not Transport.REGISTRY:
         raise UsageError(
             f"{options.reference!r} is not a registry reference",
-            remedy=f"bareboat image convert {options.image} {options.reference}",
+            remedy=f"bareboat image save {options.image} {options.reference}",
         )
     reach = access(context, to.registry)
     origin = parse(image.reference, folder="/") if image.reference else None

@@ -1,27 +1,50 @@
-"""bareboat image rm: remove a name, or an image."""
+"""bareboat image rm: remove a name, an image, or unused data."""
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 from typing import TYPE_CHECKING
 
 from bareboat.cli import console
+from bareboat.cli.command_line import number
 from bareboat.cli.common import Context, add_common, add_dry_run
 from bareboat.cli.image.common import add_image, size
 from bareboat_base import digests
-from bareboat_base.errors import BareboatError
+from bareboat_base.errors import BareboatError, UsageError
 
 if TYPE_CHECKING:
     from bareboat_images.store import Store
 
-EXAMPLE = "bareboat image rm pytorch"
+EXAMPLE = "bareboat image rm pytorch\n  bareboat image rm --unused --older-than 30 --dry-run"
+_UNUSED = ("older_than", "runs_older_than", "build_cache")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     add_common(parser)
-    add_image(parser, many=True)
+    add_image(parser, nargs="*")
     parser.add_argument("--force", action="store_true", help="also remove an image that a run uses")
+    parser.add_argument(
+        "--unused", action="store_true", help="remove layers, files and trees that no image and no run needs"
+    )
+    parser.add_argument(
+        "--older-than",
+        metavar="DAYS",
+        type=number("--older-than"),
+        help="of --unused: also remove images without a name or a pin that are older than this",
+    )
+    parser.add_argument(
+        "--runs-older-than",
+        metavar="DAYS",
+        type=number("--runs-older-than"),
+        help="of --unused: also remove runs that ended and have not changed for so long",
+    )
+    parser.add_argument(
+        "--build-cache",
+        action="store_true",
+        help="of --unused: also remove the results of build steps and cache mounts",
+    )
     add_dry_run(parser)
 
 
@@ -49,6 +72,53 @@ def _check_unused(store: Store, wanted: list[str]) -> None:
 
 
 def run(context: Context) -> int:
+    options = context.options
+    if options.unused:
+        if options.image:
+            raise UsageError("images and --unused were both given", remedy="bareboat image rm --unused")
+        return _remove_unused(context)
+    for name in _UNUSED:
+        if vars(options)[name] not in (None, False):
+            flag = "--" + name.replace("_", "-")
+            raise UsageError(f"{flag} is a flag of --unused", remedy=f"bareboat image rm --unused {flag} …")
+    if not options.image:
+        raise UsageError("missing argument: IMAGE", remedy="bareboat image rm IMAGE, or --unused")
+    return _remove(context)
+
+
+def _remove_unused(context: Context) -> int:
+    from bareboat.runs import removal
+    from bareboat_images import upkeep
+    from bareboat_images.upkeep.removal import Freed
+
+    options = context.options
+    found = upkeep.collect_garbage(
+        context.store,
+        dry_run=options.dry_run,
+        older_than_days=options.older_than,
+        build_cache=options.build_cache,
+    )
+    if not options.dry_run:
+        removal.remove_values(context.store)
+    runs = []
+    if options.runs_older_than is not None:
+        old = removal.older_than(context.store, options.runs_older_than)
+        runs = removal.remove(context.store, old, dry_run=options.dry_run)
+    freed = [Freed(kind="run", name=each.run_id, amount=each.amount) for each in runs]
+    found = dataclasses.replace(found, freed=(*found.freed, *freed))
+    if options.json:
+        console.result_json(found)
+        return 0
+    verb = "would free" if options.dry_run else "freed"
+    for each in found.freed:
+        console.result(f"  {each.kind:<16} {each.name[:71]}  {size(each.amount)}")
+    console.result(f"{verb} {size(found.amount)} in {context.store.root}")
+    for reason in found.kept:
+        console.note(f"kept: {reason}")
+    return 0
+
+
+def _remove(context: Context) -> int:
     from bareboat_images import upkeep
 
     store = context.store

@@ -1,4 +1,4 @@
-"""bareboat image save: save an image to one file, for offline machines."""
+"""bareboat image save: save an image to one file for offline machines, or in another tool's format."""
 
 from __future__ import annotations
 
@@ -7,18 +7,23 @@ import shlex
 
 from bareboat.cli import console
 from bareboat.cli.common import Context, add_common
+from bareboat.cli.image import convert
 from bareboat.cli.image.common import add_digest, add_image, blobs, find
+from bareboat_base.errors import UsageError
 from bareboat_base.files import outputs
+from bareboat_base.nearest import nearest
 from bareboat_images import pinning
 
-EXAMPLE = "bareboat image save pytorch pytorch.tar"
+EXAMPLE = "bareboat image save pytorch pytorch.tar\n  bareboat image save pytorch sif:pytorch.sif"
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     add_common(parser)
     add_image(parser)
     parser.add_argument(
-        "file", metavar="FILE", help="path of the bundle, which is also an OCI archive for other tools"
+        "file",
+        metavar="FILE | FORMAT:PATH",
+        help="path of the bundle, which is also an OCI archive for other tools; or " + convert.TARGETS,
     )
     add_digest(parser)
 
@@ -27,6 +32,12 @@ def run(context: Context) -> int:
     from bareboat.bundles import bundle
 
     options, store = context.options, context.store
+    kind, colon, place = options.file.partition(":")
+    formats = (*convert.FILES, *convert.STORAGES)
+    if colon and kind in formats and place:
+        return convert.run(context, kind, place)
+    if colon and (kind in formats or nearest(kind, formats)):
+        raise UsageError(f"{options.file!r} is not a target", remedy=f"use {convert.TARGETS}")
     path = outputs.check(options.file)
     image = find(context, options.image)
     called = [pin for pin in store.pins() if pin.digest == image.digest and store.covers(pin)]

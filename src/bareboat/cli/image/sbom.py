@@ -1,8 +1,7 @@
-"""bareboat image sbom: list the software in an image for other tools."""
+"""bareboat image show --sbom: the software in an image for other tools."""
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import re
@@ -10,28 +9,14 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from bareboat.cli import console
-from bareboat.cli.common import Context, add_common
-from bareboat.cli.image.common import add_image, find
+from bareboat.cli.common import Context
+from bareboat.cli.image.common import find
 from bareboat_base.files import outputs
 
 if TYPE_CHECKING:
     from bareboat.model import Image
 
-EXAMPLE = "bareboat image sbom pytorch --format spdx -o pytorch.spdx.json"
-
 _DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
-
-
-def add(parser: argparse.ArgumentParser) -> None:
-    add_common(parser)
-    add_image(parser)
-    parser.add_argument(
-        "--format",
-        choices=("cyclonedx", "spdx"),
-        default="cyclonedx",
-        help="output format: CycloneDX 1.6 or SPDX 2.3, in JSON",
-    )
-    parser.add_argument("-o", "--output", metavar="FILE", help="write to this file")
 
 
 def run(context: Context) -> int:
@@ -42,7 +27,7 @@ def run(context: Context) -> int:
     image = find(context, options.image)
     with store.guarded():
         found = inventory.take(store.trees(image))
-    form = spdx if options.format == "spdx" else cyclonedx
+    form = spdx if options.sbom == "spdx" else cyclonedx
     text = json.dumps(form.document(image, found, created=_created(context, image)), indent=2)
     if path is None:
         console.result(text)

@@ -1,4 +1,4 @@
-"""bareboat image show: show what an image contains, from its files."""
+"""bareboat image show: show what an image contains, its steps, or its software for other tools."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from msgspec.structs import replace
 
 from bareboat.cli import console
 from bareboat.cli.common import Context, add_common
+from bareboat.cli.image import history, sbom
 from bareboat.cli.image.common import add_image, find
 from bareboat_base import digests
+from bareboat_base.errors import UsageError
 
 if TYPE_CHECKING:
     from bareboat.model import Image
@@ -25,9 +27,30 @@ EXAMPLE = "bareboat image show pytorch"
 def add(parser: argparse.ArgumentParser) -> None:
     add_common(parser)
     add_image(parser)
+    views = parser.add_mutually_exclusive_group()
+    views.add_argument(
+        "--history",
+        action="store_true",
+        help="the steps by which it was made, with the size of each layer; -v: whole steps",
+    )
+    views.add_argument(
+        "--sbom",
+        metavar="FORMAT",
+        choices=("cyclonedx", "spdx"),
+        help="its software in JSON, as CycloneDX 1.6 or SPDX 2.3: cyclonedx or spdx",
+    )
+    parser.add_argument("-o", "--output", metavar="FILE", help="write --sbom to this file")
 
 
 def run(context: Context) -> int:
+    if context.options.history:
+        return history.run(context)
+    if context.options.sbom is not None:
+        return sbom.run(context)
+    if context.options.output is not None:
+        raise UsageError(
+            "-o is the file of --sbom", remedy="bareboat image show --sbom cyclonedx -o FILE IMAGE"
+        )
     from bareboat_images.inside import survey
 
     store = context.store

@@ -1,4 +1,4 @@
-"""bareboat trust: trust a project's settings, or a store below directories that others can write to."""
+"""bareboat config trust: trust a project's settings, or a store in a shared directory."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 
 from bareboat import access, config, consent
 from bareboat.cli import console
-from bareboat.cli.common import add_common
+from bareboat.cli.common import Context, add_common
 from bareboat_base.errors import UsageError
 from bareboat_base.printable import one_line
 
-EXAMPLE = "bareboat trust bareboat.toml"
+EXAMPLE = "bareboat config trust bareboat.toml"
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -27,10 +27,17 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--forget", action="store_true", help="stop trusting it")
 
 
-def run(options: argparse.Namespace) -> int:
+def run(context: Context) -> int:
+    return agree(context.options)
+
+
+def agree(options: argparse.Namespace) -> int:
+    """Without settings and store, which may be what is not trusted yet."""
     if options.path is None:
         if options.forget:
-            raise UsageError("--forget requires a path", remedy="bareboat trust   # lists trusted paths")
+            raise UsageError(
+                "--forget requires a path", remedy="bareboat config trust   # lists trusted paths"
+            )
         found = consent.paths(os.environ)
         if options.json:
             console.result_json(found)
@@ -40,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
     path = Path(os.path.abspath(options.path))
     if options.forget:
         if not consent.take_back(path, os.environ):
-            raise UsageError(f"{path} is not trusted", remedy="bareboat trust   # lists trusted paths")
+            raise UsageError(f"{path} is not trusted", remedy="bareboat config trust   # lists trusted paths")
         if options.json:
             console.result_json({"path": str(path), "trusted": False})
         else:

@@ -1,37 +1,30 @@
-"""bareboat new: list the examples of the gallery, or copy one."""
+"""bareboat init --example: list the examples of the gallery, or copy one."""
 
 from __future__ import annotations
 
-import argparse
 import os
 import shlex
 
 from bareboat import gallery
 from bareboat.cli import console
-from bareboat.cli.common import Context, add_common, add_dry_run
-
-EXAMPLE = "bareboat new pytorch-ddp my-training"
-
-
-def add(parser: argparse.ArgumentParser) -> None:
-    add_common(parser)
-    parser.add_argument("example", metavar="EXAMPLE", nargs="?", help="example to copy; without it, list all")
-    parser.add_argument(
-        "folder",
-        metavar="DIR",
-        nargs="?",
-        help="new directory to copy it to (default: the example's name)",
-    )
-    add_dry_run(parser)
+from bareboat.cli.common import Context
+from bareboat_base.errors import UsageError
 
 
 def run(context: Context) -> int:
     options = context.options
-    if options.example is None:
+    if options.script or options.command:
+        raise UsageError(
+            "an example and a script were both given",
+            remedy=f"bareboat init --example {shlex.quote(options.example or 'NAME')} -o DIR",
+        )
+    if not options.example:
         _list(context)
         return 0
     example = gallery.find(options.example)
-    target = gallery.check(options.folder or example.name, f"bareboat new {example.name} OTHER-DIR")
+    target = gallery.check(
+        options.output or example.name, f"bareboat init --example {example.name} -o OTHER-DIR"
+    )
     names = list(gallery.files(example))
     if not options.dry_run:
         gallery.copy(example, target)
@@ -58,7 +51,7 @@ def _list(context: Context) -> None:
     rows += [(each.name, each.meaning, each.needs) for each in gallery.EXAMPLES]
     console.result(console.table(rows))
     if not context.options.quiet:
-        console.note("copy one: bareboat new EXAMPLE [DIR]")
+        console.note("copy one: bareboat init --example EXAMPLE [-o DIR]")
 
 
 def _next(example: gallery.Example, target: str) -> list[str]:

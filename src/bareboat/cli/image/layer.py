@@ -1,4 +1,4 @@
-"""bareboat site layer IMAGE: add what this cluster requires to an image, before a job needs it."""
+"""bareboat image layer IMAGE: add what this cluster requires to an image, before a job needs it."""
 
 from __future__ import annotations
 
@@ -9,18 +9,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bareboat.cli import console
-from bareboat.cli.common import Context, add_python
+from bareboat.cli.common import Context, add_common, add_dry_run, add_engine, add_python, add_scheduling
 from bareboat.session import layers, preparation, sites
 from bareboat_base.errors import UsageError
 
 if TYPE_CHECKING:
     from bareboat.model import Image, Site
 
-EXAMPLE = "bareboat site layer pytorch/pytorch:2.6.0 --with horovod"
+EXAMPLE = "bareboat image layer pytorch/pytorch:2.6.0 --with horovod"
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="IMAGE", nargs="?", help="the image; capture: the active environment")
+    add_common(parser)
+    add_scheduling(parser)
+    add_engine(parser)
+    add_dry_run(parser)
+    parser.add_argument("file", metavar="IMAGE", help="the image; capture: the active environment")
     add_python(parser)
     parser.add_argument(
         "--with",
@@ -48,8 +52,6 @@ def run(context: Context) -> int:
     from bareboat.plan.site_layer import needed_layer
 
     options = context.options
-    if not options.file:
-        raise UsageError("no image given", remedy=EXAMPLE)
     given = tuple(_wheel(path) for path in options.wheel or ())
     session = context.session
     site = sites.with_filters(session, sites.probe(session))

@@ -1,4 +1,4 @@
-"""bareboat site: manage site settings shared by all jobs."""
+"""bareboat config site: show the site settings shared by all jobs, or write some."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import os
 from pathlib import Path
 
 from bareboat import config
-from bareboat.cli import console, site_layer
+from bareboat.cli import console
 from bareboat.cli.common import Context, add_common, add_dry_run, add_engine, add_scheduling
 from bareboat_base.errors import UsageError
 from bareboat_base.files import outputs, untrusted
 from bareboat_base.toml import TomlFile
 
-EXAMPLE = "bareboat site add --partition gpu --account research --modules openmpi/4.1.4"
+EXAMPLE = "bareboat config site --partition gpu --account research --modules openmpi/4.1.4"
 _FLAGS = (
     "scheduler",
     "partition",
@@ -29,48 +29,25 @@ _FLAGS = (
 )
 
 
-#: Action -> what it does, and an example.
-ACTIONS = {
-    "add": ("write settings for all jobs on this cluster", EXAMPLE),
-    "show": ("show the site settings", "bareboat site show --json"),
-    "layer": ("add what this cluster requires to an image", site_layer.EXAMPLE),
-}
-
-
 def add(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="what", metavar="ACTION", required=True)
-    for name, (meaning, example) in ACTIONS.items():
-        action = actions.add_parser(
-            name,
-            help=meaning,
-            description=meaning[:1].upper() + meaning[1:] + ".",
-            epilog=f"example:\n  {example}",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
-        )
-        add_common(action)
-        if name == "show":
-            continue
-        add_scheduling(action)
-        add_engine(action)
-        add_dry_run(action)
-        if name == "layer":
-            site_layer.add(action)
-        else:
-            action.add_argument("file", metavar="FILE", nargs="?", help="import settings from a file")
-            action.add_argument("--modules", metavar="NAMES", help="environment modules, separated by commas")
+    add_common(parser)
+    add_scheduling(parser)
+    add_engine(parser)
+    add_dry_run(parser)
+    parser.add_argument("file", metavar="FILE", nargs="?", help="import settings from a file")
+    parser.add_argument("--modules", metavar="NAMES", help="environment modules, separated by commas")
 
 
 def run(context: Context) -> int:
-    if context.options.what == "layer":
-        return site_layer.run(context)
-    if context.options.what == "show":
+    """Show the settings, or write those of the file and the flags."""
+    changes = _changes(context)
+    if not changes:
         _show(context)
         return 0
     path = config.user_site_file(os.environ)
     values = TomlFile(path).values if path.exists() else {}
-    values |= _given(context)
-    text = "# Settings for this cluster; `bareboat site add FILE` imports them.\n" + "".join(
+    values |= changes
+    text = "# Settings for this cluster; `bareboat config site FILE` imports them.\n" + "".join(
         f"{name} = {_toml(value)}\n" for name, value in sorted(values.items())
     )
     if context.options.dry_run:
@@ -100,7 +77,7 @@ def _show(context: Context) -> None:
     console.result("\n\n".join(f"# {file.path}\n{text}" for file, text in zip(found, texts, strict=True)))
 
 
-def _given(context: Context) -> dict[str, object]:
+def _changes(context: Context) -> dict[str, object]:
     """The settings of the file and of the flags; flags override the file."""
     from bareboat import registry
 
@@ -120,10 +97,7 @@ def _given(context: Context) -> dict[str, object]:
             getattr(registry, name)(value)
         elif name == "engine":
             registry.engine(value)
-    values |= flags
-    if not values:
-        raise UsageError("no settings given", remedy=EXAMPLE)
-    return values
+    return values | flags
 
 
 def _toml(value: object) -> str:

@@ -1,4 +1,4 @@
-"""bareboat store: show or create a store of images and runs, and set who may use it."""
+"""bareboat config store: show or create a store of images and runs, and set who may use it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bareboat_base.files import ownership
 from bareboat_images.store import VERSION, Store
 
 _FACTS = ("store", "owner", "group", "mode", "runs_and_tools", "removed")
-EXAMPLE = "bareboat store --group physics /project/physics/images"
+EXAMPLE = "bareboat config store --group physics /project/physics/images"
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -48,7 +48,7 @@ def run(context: Context) -> int:
     elif not root.is_dir():
         access.check_place(root)
         if options.private:
-            raise UsageError(f"no store at {root}", remedy="bareboat store   # shows your store")
+            raise UsageError(f"no store at {root}", remedy="bareboat config store   # shows your store")
         if options.json:
             console.result_json({**dict.fromkeys(_FACTS), "store": str(root), "removed": []})
         else:

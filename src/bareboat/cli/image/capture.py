@@ -1,4 +1,4 @@
-"""bareboat capture: store the active environment as an OCI image."""
+"""bareboat image capture: store the active environment as an OCI image."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bareboat_base import digests
 from bareboat_base.files import outputs
 from bareboat_images.store import check_name
 
-EXAMPLE = "bareboat capture --name digits --save digits.tar && podman load -i digits.tar"
+EXAMPLE = "bareboat image capture --name digits --save digits.tar && podman load -i digits.tar"
 
 
 def add(parser: argparse.ArgumentParser) -> None:
