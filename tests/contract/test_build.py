@@ -411,7 +411,7 @@ def test_what_a_build_keeps_of_owners_is_what_its_layers_have(builds: Builds) ->
 
 
 def test_bubblewrap_is_tried_once(builds: Builds, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = bubblewrap._embedded(None)
+    program = bubblewrap._embedded()
     assert isinstance(program, str)
     wrapper, log = tmp_path / "bin/bwrap", tmp_path / "log"
     wrapper.parent.mkdir()

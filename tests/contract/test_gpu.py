@@ -223,7 +223,7 @@ def test_a_mode_without_gpus_says_so_and_the_next_is_taken(lab: Lab) -> None:
 def test_apptainer_s_own_way_with_gpus_does_no_harm(lab: Lab, tmp_path: Path) -> None:
     """--nv looks into the machine's own cache and PATH: a machine is made on which it finds the driver
     there, in a mount namespace around the job."""
-    bwrap = bubblewrap._embedded(None)
+    bwrap = bubblewrap._embedded()
     if not isinstance(bwrap, str):
         pytest.skip("no bwrap, with which such a machine is made")
     configured, cache = tmp_path / "ld.so.conf", tmp_path / "ld.so.cache"

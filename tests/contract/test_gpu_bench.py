@@ -23,7 +23,7 @@ BENCH = Path(__file__).parents[2] / "bench" / "gpu" / "contract.py"
 @pytest.fixture
 def machine(tmp_path: Path) -> list[str]:
     """The words that start a command on it: its own /dev, loader's cache and PATH."""
-    bwrap = bubblewrap._embedded(None)
+    bwrap = bubblewrap._embedded()
     if not isinstance(bwrap, str):
         pytest.skip("no bwrap, with which such a machine is made")
     root = tmp_path / "machine"

@@ -99,7 +99,7 @@ def version(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="module")
 def machine(version: str, folder: Path) -> list[str]:
     """The words that start a command on this machine with the driver's packages, without devices."""
-    bwrap = bubblewrap._embedded(None)
+    bwrap = bubblewrap._embedded()
     if not isinstance(bwrap, str):
         pytest.skip("no bwrap, with which such a machine is made")
     words = [

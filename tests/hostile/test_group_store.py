@@ -155,12 +155,11 @@ def test_the_group_reads_what_is_published_whatever_the_umask(umask: int, shared
     assert run_as_stranger('! ls "$1"', shared.root).returncode == 0
 
 
-@pytest.mark.parametrize("name", ["tools", "programs", "sites", "runs"])
+@pytest.mark.parametrize("name", ["programs", "sites", "runs"])
 def test_what_is_planted_in_a_group_store_is_not_looked_at(name: str, shared: Store) -> None:
     """Not even by the group store's owner."""
-    (shared.root / name / "udocker/engine/bin").mkdir(parents=True)
-    (shared.root / name / "udocker/engine/bin/proot").write_text("#!/bin/sh\n")
-    assert access.tool(shared.tools, "udocker") is None
+    (shared.root / name / "planted").mkdir(parents=True)
+    (shared.root / name / "planted/record.json").write_text("{}")
     assert shared.runs() == []
 
 

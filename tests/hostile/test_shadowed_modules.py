@@ -5,14 +5,12 @@
 
 from __future__ import annotations
 
-import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from bareboat import installers
 from bareboat.launchers import horovod, image_mpirun, torchrun
 from bareboat.mpi import checks
 from bareboat.site_layer import wheels
@@ -24,7 +22,6 @@ PROGRAMS = {
     "Horovod's rendezvous": (sys.executable, "-c", horovod._RENDEZVOUS, "true"),
     "the relay of mpirun": (sys.executable, "-c", image_mpirun._RELAY, "--help"),
     "torchrun": (sys.executable, "-c", torchrun._MEET, "0", "h", "1"),
-    "pip of tools": tuple(installers._pip("/nonexistent", installers.UDOCKER)),
     "pip of site layers": (*wheels._pip(), "--version"),
 }
 
@@ -62,16 +59,3 @@ def test_what_the_working_directory_alone_has_is_found(tmp_path: Path) -> None:
         cwd=tmp_path,
     )
     assert done.stdout == "found\n", done.stderr
-
-
-def test_udocker_takes_no_module_of_the_working_directory(tmp_path: Path, trace: Path) -> None:
-    main = tmp_path / "tool/packages/udocker/maincmd.py"
-    main.parent.mkdir(parents=True)
-    main.write_text("import re, json\ndef main(): print('udocker')\n")
-    launcher = tmp_path / "tool/bin/udocker"
-    launcher.parent.mkdir()
-    python = shlex.quote(sys.executable)
-    launcher.write_text(installers._LAUNCHER.format(python=python, main=installers._MAIN))
-    done = subprocess.run(["sh", launcher], capture_output=True, text=True, check=False)
-    assert (done.stdout, done.returncode) == ("udocker\n", 0), done.stderr
-    assert not trace.exists()

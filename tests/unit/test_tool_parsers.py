@@ -114,9 +114,6 @@ class FakeMachine:
     def shell(self, script: str) -> str:  # noqa: ARG002
         return self.draw().stdout
 
-    def tool(self, name: str) -> str | None:  # noqa: ARG002
-        return None
-
     def scratch(self) -> str:
         folder = self.folder / str(len(list(self.folder.iterdir())))
         folder.mkdir()

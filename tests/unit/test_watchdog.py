@@ -197,7 +197,7 @@ def watched(watchdog_s: int = 600, **tools: str) -> Plan:
 def test_the_plan_says_that_the_run_is_watched_and_how() -> None:
     (decision,) = [each for each in watched().decisions if each.subject == "watchdog"]
     assert decision.choice == "600 s"
-    assert "bareboat doctor --fix" in decision.reason
+    assert "pip install py-spy" in decision.reason
     made = watched(py_spy="/opt/py-spy")
     (decision,) = [each for each in made.decisions if each.subject == "watchdog"]
     assert "/opt/py-spy" in decision.reason

@@ -30,24 +30,11 @@ from bareboat_base.printable import counted
 if TYPE_CHECKING:
     from bareboat.mpi.checks import CheckResult
 
-EXAMPLE = "bareboat doctor --fix --dry-run"
+EXAMPLE = "bareboat doctor\n  bareboat doctor --compute --partition gpu"
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     add_common(parser)
-    parser.add_argument(
-        "--dry-run", action="store_true", help="with --fix: list what would be installed, and install nothing"
-    )
-    parser.add_argument(
-        "--fix",
-        action="store_true",
-        help="install missing tools into the store, without root",
-    )
-    parser.add_argument(
-        "--tarball",
-        metavar="FILE|URL#sha256=HEX",
-        help="with --fix: path of udocker's engine tarball (default: $UDOCKER_TARBALL)",
-    )
     parser.add_argument("--compute", action="store_true", help="also probe a compute node, with a job")
     parser.add_argument(
         "--export",
@@ -65,12 +52,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(context: Context) -> int:
     """Exit with 0 when a container can run, 3 when not, 4 when one can but a file is damaged."""
     options = context.options
-    if not options.fix and (options.dry_run or options.tarball):
-        flag = "--dry-run" if options.dry_run else "--tarball"
-        raise UsageError(
-            f"{flag} requires --fix: without it, doctor changes nothing",
-            remedy="bareboat doctor, or bareboat doctor --fix --dry-run",
-        )
     if not options.compute and (name := _given(options)):
         flag = "--" + name.replace("_", "-")
         raise UsageError(
@@ -83,10 +64,6 @@ def run(context: Context) -> int:
     if options.fresh and (forgotten := mpi_checks.forget(context.store)):
         console.note(f"discarded {forgotten} MPI check results")
     site = sites.probe(context.session, thorough=True)
-    if options.fix:
-        site = _fix(context, site)
-        if options.dry_run:
-            return 0
     if options.compute:
         return _compare(context, site, exported)
     if exported is not None:
@@ -200,35 +177,6 @@ def _side_by_side(login: Site, node: Site) -> str:
     return "\n".join(lines)
 
 
-def _fix(context: Context, site: Site) -> Site:
-    """Install what is missing, or only list it; return the site afterwards."""
-    from bareboat import installers
-
-    options = context.options
-    tarball = installers.check_tarball(options.tarball or os.environ.get(installers.TARBALL_VARIABLE))
-    found, others = installers.find(site, tarball)
-    say = console.result if options.dry_run and not options.json else console.note
-    if options.dry_run and options.json:
-        console.result_json(found)
-        return site
-    if not found:
-        say("nothing to install without root")
-    for fix in found:
-        folder = context.store.tool(fix.tool)
-        say(f"{fix.tool}: {fix.what}, into {folder}")
-        say(f"  because {fix.why}")
-        for command in fix.commands:
-            say("  " + command.replace("DIR/", f"{shlex.quote(str(folder))}/"))
-        if unverified := installers.unverified(fix, tarball):
-            say(f"  not installed: {unverified}")
-        elif not options.dry_run:
-            installers.apply(fix, context.store, tarball)
-    for other in others:
-        say(f"requires an administrator: {other.what}")
-        say(f"  ask an administrator for: {other.remedy}")
-    return sites.probe(context.session) if found and not options.dry_run else site
-
-
 def _text(site: Site, results: Sequence[CheckResult]) -> str:
     lines = [
         *_conclusion(site),
@@ -326,7 +274,7 @@ def _conclusion(site: Site) -> list[str]:
         if not each.works
     ]
     if not engines:
-        faults.insert(0, ("containers", "no engine is installed", "bareboat doctor --fix"))
+        faults.insert(0, ("containers", "no engine is installed", registry.engine("bubblewrap").INSTALL))
     lines = textwrap.wrap(f"ready: {', '.join(ready) or 'nothing'}", 80, subsequent_indent="  ")
     for name, detail, remedy in faults:
         because = f", because {detail.splitlines()[0].rstrip(':')}" if detail else ""

@@ -44,10 +44,6 @@ class Host(Protocol):
 
     def run(self, argv: Sequence[str]) -> Outcome: ...
 
-    def tool(self, name: str) -> str | None:
-        """The directory of a tool that `bareboat doctor --fix` has installed."""
-        ...
-
     def scratch(self) -> str:
         """A directory on the store's file system, removed after the probe."""
         ...

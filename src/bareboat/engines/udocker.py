@@ -67,7 +67,7 @@ PROOT_MODES = ("P1", "P2")
 COST = "stat-heavy programs run 27 times slower, import torch half as slow again"
 
 _INSTALL = "udocker install"
-_GET = "bareboat doctor --fix"
+_GET = "pip install udocker && udocker install"
 
 _APPTAINER = Apptainer()
 
@@ -77,7 +77,7 @@ _STARTER = inspect.getsource(proot_start)
 
 def _probe(host: Host) -> tuple[EngineFacts, ...]:
     """Probe each mode: Apptainer, libfakechroot, then udocker's own PRoot and the one on PATH."""
-    places = _Places(host)
+    places = _Places()
     found = [*_starter(host, places)]
     preloaded = fakechroot.probe(host, NAME, places.libraries, places.engine(), places.machine, _GET)
     found += [preloaded] if preloaded is not None else []
@@ -100,16 +100,13 @@ def _probe(host: Host) -> tuple[EngineFacts, ...]:
 
 
 class _Places:
-    """Where udocker, or `bareboat doctor --fix`, has put the programs and libraries of udocker's engine."""
+    """Where udocker has put the programs and libraries of its engine."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self) -> None:
         machine = os.uname().machine
         #: udocker's name of the machine in its file names (its helper/archinfo.py).
         self.machine = "arm64" if machine == "aarch64" else machine
         top = Path(os.environ.get("UDOCKER_DIR") or os.path.expanduser("~/.udocker"))
-        fixed = host.tool(NAME)
-        if fixed is not None and not (top / "bin").is_dir():
-            top = Path(fixed) / "engine"
         self.programs = Path(os.environ.get("UDOCKER_BIN") or top / "bin")
         self.libraries = Path(os.environ.get("UDOCKER_LIB") or top / "lib")
 
@@ -147,9 +144,6 @@ class _Under:
 
     def run(self, argv: Sequence[str]) -> Outcome:
         return self._host.run(argv)
-
-    def tool(self, name: str) -> str | None:
-        return self._host.tool(name)
 
     def scratch(self) -> str:
         return self._host.scratch()

@@ -30,7 +30,7 @@ def choose_watchdog(job: Job, site: Site) -> tuple[str | UnsetType, tuple[Decisi
     if found is None:
         how = (
             "the stacks of all ranks are kept first, by the node's py-spy, or without one by Python itself; "
-            "`bareboat doctor --fix` installs py-spy"
+            "`pip install py-spy` installs it"
         )
     decision = Decision(
         subject="watchdog",

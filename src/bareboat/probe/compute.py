@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from bareboat import access, registry
+from bareboat import registry
 from bareboat.gpu import kernels
 from bareboat.model import FileSystem, Job, JobState, Outcome, Refusal, Site
 from bareboat.probe import fabrics, processor
@@ -117,10 +117,6 @@ class NodeHost:
 
     def which(self, name: str) -> str | None:
         return self.shell(f"command -v {shlex.quote(name)} || true").strip() or None
-
-    def tool(self, name: str) -> str | None:
-        folder = access.tool(self._store.tools, name)
-        return None if folder is None else str(folder)
 
     def scratch(self) -> str:
         folder = self._folder / f"scratch-{next(self._serials)}"

@@ -63,7 +63,7 @@ def read(store: Store, name: str, state: str) -> tuple[EngineFacts, ...] | None:
     except BareboatError:  # it is written again
         return None
     fresh = 0 <= time.time() - stored.at_s < _OLDEST_S
-    return stored.facts if fresh and stored.key == _key(store, name, stored.facts, state) else None
+    return stored.facts if fresh and stored.key == _key(name, stored.facts, state) else None
 
 
 def write(store: Store, name: str, facts: tuple[EngineFacts, ...], state: str) -> None:
@@ -72,15 +72,15 @@ def write(store: Store, name: str, facts: tuple[EngineFacts, ...], state: str) -
     path = store.engine_facts(name)
     with contextlib.suppress(BareboatError, OSError):  # a full disk: the next command asks again
         if any(each.works for each in facts):
-            store.write(path, codec.to_json(_Stored(_key(store, name, facts, state), time.time(), facts)))
+            store.write(path, codec.to_json(_Stored(_key(name, facts, state), time.time(), facts)))
         else:
             path.unlink(missing_ok=True)
 
 
-def _key(store: Store, name: str, facts: tuple[EngineFacts, ...], state: str) -> str:
+def _key(name: str, facts: tuple[EngineFacts, ...], state: str) -> str:
     own = sys.modules[type(registry.engine(name)).__module__].__file__ or ""
     programs = [each.path for each in facts if each.path]
-    parts = [state, *map(_file, (own, *programs, str(store.tools)))]
+    parts = [state, *map(_file, (own, *programs))]
     return hashlib.sha256("\0".join(parts).encode(errors="surrogateescape")).hexdigest()
 
 

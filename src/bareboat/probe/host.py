@@ -9,7 +9,6 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from bareboat import access
 from bareboat.model import Outcome, Refusal
 from bareboat.probe.files import read_text as read_text
 from bareboat.probe.permits import SWITCHES as SWITCHES
@@ -19,11 +18,10 @@ from bareboat_base import execute
 
 class RealHost:
     """This machine. `scratch_root` is on the store's file system, because overlays are tested where layers
-    are. `tools`: the tools that Bareboat installed for the user, a directory each."""
+    are."""
 
-    def __init__(self, scratch_root: Path, *, user: str = "", tools: Path | None = None) -> None:
+    def __init__(self, scratch_root: Path, *, user: str = "") -> None:
         self._scratch_root = scratch_root
-        self._tools = tools
         self._serials = itertools.count(1)  # engines are probed in parallel
         self._lock = threading.Lock()
         self._absent: dict[str, bool] = {}
@@ -45,10 +43,6 @@ class RealHost:
         made = copy.copy(self)
         made._deadline = execute.Deadline()
         return made
-
-    def tool(self, name: str) -> str | None:
-        folder = None if self._tools is None else access.tool(self._tools, name)
-        return None if folder is None else str(folder)
 
     def scratch(self) -> str:
         folder = self._scratch_root / f"probe-{next(self._serials)}"

@@ -9,7 +9,7 @@ import sys
 from dataclasses import dataclass
 from functools import partial
 
-from bareboat import access, registry
+from bareboat import registry
 from bareboat.engines import Apart
 from bareboat.gpu import find, kernels
 from bareboat.model import EngineFacts, FileSystem, GpuDriver, MpiFacts, Site
@@ -63,7 +63,7 @@ def probe(store: Store, needs: Needs | None = None, *, thorough: bool = False) -
     file_systems = tuple(system for system in systems if system is not None)
     drivers = attempt("the GPU drivers", partial(find.find, environment=os.environ), (), remarks)
     with store.scratch(own=True) as scratch:
-        host = RealHost(scratch, user=user, tools=store.tools)
+        host = RealHost(scratch, user=user)
         names = registry.names("engines") if needs.engines is None else needs.engines
         queues = registry.names("schedulers") if needs.schedulers is None else needs.schedulers
         # Side by side, because what they do is start programs and wait for them: one that hangs is waited
@@ -124,7 +124,7 @@ def probe(store: Store, needs: Needs | None = None, *, thorough: bool = False) -
         file_systems=file_systems,
         mpis=mpis,
         network=network,
-        other_tools=_other_tools(store),
+        other_tools=_other_tools(),
         unprobed=tuple(name for name in registry.names("engines") if name not in names),
         remarks=tuple(remarks),
         probed_at=utc_now(),
@@ -156,12 +156,9 @@ def _capabilities(drivers: tuple[GpuDriver, ...]) -> tuple[str, ...]:
     return told or kernels.of_models(nvidia.models)
 
 
-def _other_tools(store: Store) -> dict[str, str]:
+def _other_tools() -> dict[str, str]:
     found = {name: path for name in _REMOTE_TOOLS if (path := execute.which(name))}
-    # The one from `doctor --fix`, the one installed with Bareboat, or any.
-    installed = access.tool(store.tools, PY_SPY)
-    own = () if installed is None else (str(installed / "packages" / "bin"),)
-    for folder in (*own, os.path.dirname(sys.executable), None):
+    for folder in (os.path.dirname(sys.executable), None):  # the one installed with Bareboat, or any
         if path := execute.which(PY_SPY, path=folder):
             found[PY_SPY] = path
             break

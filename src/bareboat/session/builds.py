@@ -148,20 +148,18 @@ def _same_name(name: str) -> tuple[str, ...]:
 def _engine(session: Session, works: Callable[[str], bool]) -> Engine:
     """The bubblewrap that works here: the first that does all that a step may need, or else one that starts.
     Raises PlanError, with what prevents it and the fix."""
-    from bareboat import access
     from bareboat.engines import bubblewrap
     from bareboat_base import execute
     from bareboat_images.builder.options import Engine
 
     store = session.store
-    fixed = access.tool(store.tools, bubblewrap.Bubblewrap.NAME)
-    for path in bubblewrap.programs(execute.which("bwrap"), str(fixed) if fixed else None):
+    for path in bubblewrap.programs(execute.which("bwrap")):
         if works(path):
             return Engine(path=path, is_whole=True)
     from bareboat.probe.host import RealHost
 
     with store.scratch() as scratch:
-        host = RealHost(Path(scratch), user=str(os.getuid()), tools=store.tools)
+        host = RealHost(Path(scratch), user=str(os.getuid()))
         found = bubblewrap.Bubblewrap().probe(host)
     for facts in found:
         if facts.works:

@@ -26,7 +26,6 @@
     mpi-checks/HEX.json      MPI check results of this site; mpi-checks/pending/RUN: results to come
     builds/steps/HEX.json    the result of a step of a build, by what it depends on
     builds/mounts/HEX/       a directory of RUN --mount=type=cache
-    tools/NAME/              a tool that `bareboat doctor --fix` installed
     runs/ID/                 one study or run: study.json, NNNN/ARM.json, scripts, logs
     runs/ID/points/N/        the run ID.N: a point of the sweep ID, or of the study ID with matrix.json
     by-hand/NAME-JOB/        the same for a script that was submitted by hand

@@ -39,8 +39,6 @@ class Paths:
         """`own`: for a group's store, the user's own store, which holds everything but images."""
         self.root = root
         self.own = root if own is None or own == root else own
-        #: The directory of tools from `doctor --fix`.
-        self.tools = self.own / "tools"
         self._chosen_because = chosen_because
         self._swept: set[Path] = set()
 
@@ -105,9 +103,6 @@ class Paths:
 
     def relinked(self, digest: str) -> Path:
         return self.root / "relinked" / digest_path(digest)
-
-    def tool(self, name: str) -> Path:
-        return self.tools / name
 
     def packed(self, digest: str, kind: str, own: str = "") -> Path:
         """The image as one file of a kind, next to its facts and mount directories; `own`: the key of a file

@@ -161,9 +161,7 @@ def _values(command: str, action: argparse.Action) -> dict[str, str]:
         )
     if action.dest in ("store", "folder", "node_scratch"):
         return _FOLDERS
-    if metavar in ("FILE", "PATH") or (
-        action.dest in ("file", "path", "tarball") and command != "image layer"
-    ):
+    if metavar in ("FILE", "PATH") or (action.dest in ("file", "path") and command != "image layer"):
         return _READ
     if action.dest == "group":
         return {**_TEXTS, "a missing group": "no-such-group"}
@@ -319,8 +317,6 @@ def of_the_command_line() -> Iterator[Case]:
         kind="conflict", mistake="plan --script --json", argv=("plan", "job.toml", "--script", "--json")
     )
     for what, words in {
-        "doctor --dry-run alone": ("doctor", "--dry-run"),
-        "doctor --tarball alone": ("doctor", "--tarball", "text"),
         "doctor --compute without a scheduler": ("doctor", "--compute"),
         "prove --resume and a flag": ("prove", "--resume", "--repeats", "5"),
         "prove --resume and no study": ("prove", "--resume"),
