@@ -57,26 +57,17 @@ HDR = make_site(
     mpis=(host_mpi(MpiFamily.OPENMPI, "4.1.6", glibc="2.27"),),
     schedulers=(slurm("pmix", "pmix_v4", "pmi2", gpus=4),),
 )
-#: MI250X, Slingshot, Slurm with PMI-2 only, Cray MPICH.
+#: A100, Slingshot, Slurm with PMI-2 only, Cray MPICH.
 CRAY = make_site(
     hostname="nid005000",
     distribution="SUSE Linux Enterprise Server 15 SP5",
     glibc="2.31",
-    cpu_model="AMD EPYC 7A53 64-Core Processor",
-    gpu_drivers=(
-        make_driver(
-            vendor="amd",
-            version="6.3.6",
-            cuda=None,
-            models=("AMD Instinct MI250X",) * 4,
-            glibc=None,
-            glibc_by="",
-        ),
-    ),
-    gpu_capabilities=(),
+    cpu_model="AMD EPYC 7763 64-Core Processor",
+    gpu_drivers=(make_driver(version="550.54.15", cuda="12.4"),),
+    gpu_capabilities=("8.0",),
     network=Network(ports=(port(Kind.SLINGSHOT, "cxi0", 200.0),)),
     mpis=(host_mpi(MpiFamily.CRAY, "8.1.27", glibc="2.31", prefix="/opt/cray/pe/mpich/8.1.27/ofi/gnu/9.1"),),
-    schedulers=(slurm("pmi2", "cray_shasta", gpus=8),),
+    schedulers=(slurm("pmi2", "cray_shasta", gpus=4),),
 )
 #: V100 with a driver for CUDA 11, Omni-Path, no Slurm, OpenMPI 4.1, a new C library.
 OLD_GPUS = make_site(

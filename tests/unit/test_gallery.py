@@ -18,7 +18,7 @@ from bareboat import config, gallery
 from bareboat.cli.main import main
 from bareboat.gallery import EXAMPLES, Example
 from bareboat.jobfile import read_job
-from bareboat.project import code, starters, world
+from bareboat.project import code, world
 
 ROOT = Path(__file__).parents[2]
 
@@ -88,7 +88,7 @@ def test_its_script_is_python_that_starts_as_its_job_says(example: Example) -> N
         judged = world.judge(found)
         alone = example.name in ("sweep", "preemptible")
         assert bool(judged.launchers) != alone, judged
-        given = starters.read(re.findall(r'"([^"]*)"', job.split("command = ")[1].splitlines()[0])).command
+        given = re.findall(r'"([^"]*)"', job.split("command = ")[1].splitlines()[0])
         flags = {word for word in given if word.startswith("--")}
         assert flags <= {argument.name for argument in found.arguments}
 

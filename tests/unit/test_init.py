@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from bareboat.cli.main import main
 from bareboat.model import Partition, SchedulerFacts, Site
-from bareboat.project import code, drafts, starters, surroundings, text, world
+from bareboat.project import code, drafts, surroundings, text, world
 from bareboat.project.code import Argument
 from bareboat.project.findings import Findings
 from bareboat.session import sites
@@ -290,14 +290,14 @@ def test_a_name_that_is_not_utf8_is_refused(project: Project) -> None:
     assert project.refused("is not UTF-8", "\udcff.py", "-o", "x.toml")
 
 
-def test_a_starter_in_the_command_becomes_the_topology(project: Project) -> None:
+@pytest.mark.parametrize(
+    "words",
+    ["torchrun --nproc-per-node 4 train.py", "nice mpirun -np 4 ./solver", "accelerate launch train.py"],
+)
+def test_a_command_that_starts_ranks_is_refused(project: Project, words: str) -> None:
     project.write("train.py")
-    words = "torchrun --nnodes 2 --nproc-per-node 4 train.py --epochs 5"
-    values = project.init("--", *words.split())
-    assert values["command"] == ["python", "train.py", "--epochs", "5"]
-    assert values["topology"]["ranks_per_node"] == 4
-    content = (project.folder / "train.toml").read_text()
-    assert "# torchrun was asked for 2 nodes: bareboat submit -N 2" in content
+    remedy = project.refused("starts ranks, and so does Bareboat", "--", *words.split())
+    assert remedy.startswith("bareboat init -- python train.py")
 
 
 def test_a_command_that_does_not_exist_is_refused(project: Project) -> None:
@@ -446,7 +446,7 @@ def test_a_schedulers_site(project: Project) -> None:
 def findings(site: Site, source: str = DDP, line: str = "python train.py") -> Findings:
     read = code.read(source.encode())
     return Findings(
-        started=starters.read(line.split()), script="train.py", code=read, world=world.judge(read),
+        command=tuple(line.split()), script="train.py", code=read, world=world.judge(read),
         around=surroundings.Surroundings(environment="/env"), image=make_image(), site=site,
     )  # fmt: skip
 
@@ -493,7 +493,6 @@ def test_any_text_of_a_project_gives_a_valid_file(
         environment=two, missing=tuple(words), lists=("uv.lock",), checkpoints=(three,),
         places=(surroundings.Place(path=one, why=three, exists=False),),
     )  # fmt: skip
-    started = starters.Started(command=("python", *words), starter=one)
-    found = dataclasses.replace(found, code=read, around=around, started=started)
+    found = dataclasses.replace(found, code=read, around=around, command=("python", *words))
     content = text.write(found, next(drafts.drafts(found)), name="x.toml", plans=three)
     assert TomlFile(tmp_path / "x.toml", content.encode()).values["command"] == ["python", *words]

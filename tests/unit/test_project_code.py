@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bareboat.project import code, starters, world
-from bareboat.project.starters import Started
-from bareboat_base.errors import UsageError
+from bareboat.project import code, scripts, world
 
 #: Scripts as their users write them -> framework, and the launchers that fit.
 SCRIPTS = {
@@ -154,129 +150,6 @@ def test_any_bytes_are_read(source: bytes) -> None:
     code.read(source)
 
 
-STARTED = {
-    "python train.py": Started(command=("python", "train.py")),
-    "./solver in.dat": Started(command=("./solver", "in.dat")),
-    "torchrun --standalone --nproc-per-node=4 train.py --lr 1": Started(
-        command=("python", "train.py", "--lr", "1"), starter="torchrun", each=4
-    ),
-    "torchrun --nnodes 2:4 --nproc_per_node gpu --rdzv-backend c10d train.py": Started(
-        command=("python", "train.py"), starter="torchrun", nodes=2
-    ),
-    "torchrun --nproc-per-node 2 -m package.train -x": Started(
-        command=("python", "-m", "package.train", "-x"), starter="torchrun", each=2
-    ),
-    "python -u -m torch.distributed.run --nproc_per_node 2 train.py": Started(
-        command=("python", "train.py"), starter="torch.distributed.run", each=2
-    ),
-    "accelerate launch --multi_gpu --num_processes 4 --mixed_precision bf16 train.py": Started(
-        command=("python", "train.py"), starter="accelerate launch", ranks=4
-    ),
-    "deepspeed --num_gpus 2 train.py --deepspeed ds.json": Started(
-        command=("python", "train.py", "--deepspeed", "ds.json"), starter="deepspeed", each=2
-    ),
-    "horovodrun -np 4 -H a:2,b:2 python train.py": Started(
-        command=("python", "train.py"), starter="horovodrun", nodes=2, ranks=4, each=2, hosts="-H a:2,b:2"
-    ),
-    "mpirun -np 4 --mca btl tcp,self --bind-to none -x PATH ./solver -n 3": Started(
-        command=("./solver", "-n", "3"), starter="mpirun", ranks=4
-    ),
-    "/opt/mpi/bin/mpiexec.hydra -n 8 -ppn 4 ./solver": Started(
-        command=("./solver",), starter="mpiexec", nodes=2, ranks=8, each=4
-    ),
-    "srun -N2 --ntasks-per-node=8 -c 4 --mpi=pmix python train.py": Started(
-        command=("python", "train.py"), starter="srun", nodes=2, each=8, cpus=4
-    ),
-    "mpirun -np 2 -- ./solver": Started(command=("./solver",), starter="mpirun", ranks=2),
-}
-
-
-@pytest.mark.parametrize(("line", "found"), STARTED.items())
-def test_a_commands_starter_is_left_out(line: str, found: Started) -> None:
-    assert starters.read(line.split()) == found
-
-
-def test_ranks_of_a_node() -> None:
-    assert starters.read(["srun", "-N", "2", "-n", "8", "./x"]).per_node() == 4
-    assert starters.read(["mpirun", "-np", "3", "./x"]).per_node() == 3
-    assert starters.read(["./x"]).per_node() is None
-
-
-@pytest.mark.parametrize(
-    ("line", "nodes", "each"),
-    [
-        ("mpirun -np 4 -H a:2,b:2 ./x", 2, 2),
-        ("mpirun -np 2 --host a:2,b:2 ./x", 1, 2),
-        ("mpirun -host a,a,b,b ./x", 2, 2),
-        ("mpiexec -n 4 -hosts a,b ./x", 2, 2),
-        ("mpirun --host=localhost:4 ./x", 1, 4),
-        ("mpirun -np 4 --hostfile h ./x", None, 4),
-        ("mpirun -np 8 -N 4 ./x", 2, 4),
-        ("mpirun -np 2 -N 4 ./x", None, 2),
-        ("srun -N 2 -n 4 --ntasks-per-node 4 ./x", 2, 2),
-        ("srun -N 2 torchrun --nnodes $N --nproc-per-node 4 train.py", 2, 4),
-        ("srun -N 2 --ntasks-per-node 3 accelerate launch train.py", 2, 3),
-    ],
-)
-def test_numbers_and_hosts_are_read_together(line: str, nodes: int | None, each: int) -> None:
-    found = starters.read(line.split())
-    assert (found.nodes, found.per_node()) == (nodes, each)
-    assert bool(found.hosts) == ("host" in line or "-H" in line)
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "srun -N 2 -n 5 ./x",
-        "mpirun -np 6 -H a:4,b:4 ./x",
-        "mpirun -np 3 -host a,b ./x",
-        "mpiexec -n 7 -ppn 4 ./x",
-        "accelerate launch --num_processes 5 --num_machines 2 train.py",
-    ],
-)
-def test_uneven_ranks_are_refused(line: str) -> None:
-    with pytest.raises(UsageError, match="the same number of ranks on each node") as caught:
-        starters.read(line.split())
-    assert re.search(r"ask for [0-9]+ or [0-9]+ ranks on 2 nodes", caught.value.remedy)
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "mpirun -n 2 python train.py : -n 2 python fail.py",
-        "srun -n 1 ./a : -n 3 ./b",
-        "srun --multi-prog jobs.conf",
-        "mpirun --app file",
-        "mpiexec -configfile file",
-    ],
-)
-def test_several_programs_are_refused(line: str) -> None:
-    with pytest.raises(UsageError, match="starts several programs"):
-        starters.read(line.split())
-
-
-def test_a_colon_is_an_argument_of_other_starters() -> None:
-    assert starters.read(["torchrun", "train.py", ":"]).command == ("python", "train.py", ":")
-
-
-@pytest.mark.parametrize("line", ["torchrun", "mpirun -np 4", "torchrun --nproc-per-node", "srun -N 2 --"])
-def test_a_starter_without_a_program_is_refused(line: str) -> None:
-    with pytest.raises(UsageError, match="no program after the options") as caught:
-        starters.read(line.split())
-    assert caught.value.remedy
-
-
-@given(
-    st.lists(st.sampled_from(["torchrun", "mpirun", "-n", "-np", "4", "--", "-m", "x.py", "python", "--a=b"]))
-)
-def test_any_words_are_read_or_refused(words: list[str]) -> None:
-    try:
-        found = starters.read(words)
-    except UsageError:
-        return
-    assert not words or found.command
-
-
 @pytest.mark.parametrize(
     ("line", "script"),
     [
@@ -290,4 +163,4 @@ def test_any_words_are_read_or_refused(words: list[str]) -> None:
     ],
 )
 def test_the_script_of_a_command(line: str, script: str | None) -> None:
-    assert starters.script_of(line.split()) == script
+    assert scripts.of_command(line.split()) == script

@@ -116,12 +116,11 @@ def test_a_login_node_does_not_show_the_gpus_of_its_partitions() -> None:
     assert "bareboat doctor --compute --partition gpu" in chosen.warnings[0]
 
 
-def test_amd() -> None:
-    chosen = cuda.choose("torch", "auto", target(CRAY), "x86_64", None)
-    assert chosen.release is not None
-    assert chosen.release.rocm
-    with pytest.raises(PlanError, match="AMD"):
-        cuda.choose("tensorflow", "auto", target(CRAY), "x86_64", None)
+def test_no_recipe_is_written_for_amd() -> None:
+    driver = make_driver(vendor="amd", version="6.3.6", cuda=None, models=("AMD Instinct MI250X",) * 4)
+    with pytest.raises(PlanError, match="no release of torch for GPUs of AMD") as caught:
+        cuda.choose("torch", "auto", target(changed(CRAY, gpu_drivers=(driver,))), "x86_64", None)
+    assert "--framework none --base IMAGE" in caught.value.remedy
 
 
 def test_arm_has_fewer_releases() -> None:

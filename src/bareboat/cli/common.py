@@ -65,8 +65,8 @@ def add_actions(
     *,
     required: bool = True,
 ) -> None:
-    """Add a verb's actions. `asked`: the only one whose flags are needed; None: those of all. Where the
-    verb works without an action, the flags of every command may also stand before the action."""
+    """Add a verb's actions. `asked`: the only one whose flags are needed; None: those of all. If the
+    verb works without an action, the flags of every command are accepted before the action, too."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=required)
     for name, meaning in meanings.items():
         action = actions.add_parser(
@@ -80,7 +80,7 @@ def add_actions(
             action.epilog = f"example:\n  {module(name).EXAMPLE}"
             module(name).add(action)
         for flag in () if required else action._actions:
-            if flag.dest in _COMMON:  # else its default would go over what stands before the action
+            if flag.dest in _COMMON:  # else its default would replace the value before the action
                 flag.default = argparse.SUPPRESS
 
 

@@ -13,7 +13,7 @@ from bareboat.cli.common import Context, add_common, add_dry_run
 from bareboat_base.errors import UsageError
 
 EXAMPLE = (
-    "bareboat init train.py\n  bareboat init -- torchrun --nproc-per-node 4 train.py --epochs 3\n"
+    "bareboat init train.py\n  bareboat init -- python train.py --epochs 3\n"
     "  bareboat init --example pytorch-ddp -o my-training"
 )
 

@@ -47,16 +47,11 @@ def with_launchers(draft: Draft, found: Findings) -> Iterator[Draft]:
 
 def _sized(found: Findings, *, gpus: int, cpus: int, where: str) -> Draft:
     """`gpus`, `cpus`: of one node."""
-    world, started = found.world, found.started
-    asked = started.per_node()
+    world = found.world
     why: dict[str, str] = {}
     devices = counted(gpus, "GPU")
-    if asked is not None and (world.launchers or found.script is None):
-        ranks, why["ranks"] = asked, f"as in {started.starter}, which Bareboat replaces"
-    elif not world.launchers:
+    if not world.launchers:
         ranks, why["ranks"] = 1, world.reason
-        if asked is not None and asked > 1:
-            why["ranks"] += f" ({started.starter} would have started {asked})"
     elif world.per_node and gpus:
         ranks, why["ranks"] = 1, f"{world.reason}; one rank uses all GPUs of its node"
     elif gpus:
@@ -69,13 +64,13 @@ def _sized(found: Findings, *, gpus: int, cpus: int, where: str) -> Draft:
         why["ranks"] = f"{world.reason}: 2 ranks are enough to try it"
     each = 0
     if gpus:
-        each = gpus if ranks == 1 and world.per_node else max(1, gpus // max(ranks, 1))
+        each = gpus if ranks == 1 and world.per_node else max(1, gpus // ranks)
         if ranks == 1 and not world.per_node and not world.launchers:
             each = 1
         why["gpus"] = f"{where} has {devices}"
     return Draft(
         ranks=ranks,
-        cpus=started.cpus or (max(1, cpus // max(ranks, 1)) if world.launchers or world.uses_gpus else None),
+        cpus=max(1, cpus // ranks) if world.launchers or world.uses_gpus else None,
         gpus=each,
         why={**why, "cpus": f"{where} has {cpus} CPUs"},
     )

@@ -7,7 +7,6 @@ from typing import Any
 
 from bareboat.model import Image, Partition, SchedulerFacts, Site
 from bareboat.project.code import Code
-from bareboat.project.starters import Started
 from bareboat.project.surroundings import Surroundings
 from bareboat.project.world import World
 
@@ -18,7 +17,7 @@ class Findings:
     `extra_path`: directories of local packages that Python does not search by itself. `program`: the ELF
     file of the project that the command starts, as the job file names it."""
 
-    started: Started
+    command: tuple[str, ...]
     script: str | None
     code: Code
     world: World

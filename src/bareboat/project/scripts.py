@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +27,22 @@ _NO_SCRIPT = re.compile(
 )
 #: Where projects keep scripts, beside their top.
 _PLACES = ("", "src", "scripts", "bin", "examples")
+
+
+def of_command(command: Sequence[str]) -> str | None:
+    """The Python script that the command starts; None for a module, and for other programs."""
+    if not command:
+        return None
+    if command[0].endswith(".py"):
+        return command[0]
+    if not re.fullmatch(r"python[0-9.]*|pypy[0-9.]*", os.path.basename(command[0])):
+        return None
+    for word in command[1:]:
+        if word in ("-m", "-c"):
+            return None
+        if not word.startswith("-"):
+            return word if word.endswith(".py") else None
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -101,21 +101,17 @@ def _called(found: Findings) -> str:
 
 def _command(found: Findings) -> list[str]:
     lines = []
-    subject = one_line(found.script or found.started.command[0])
+    subject = one_line(found.script or found.command[0])
     if found.code.fault:
         lines += _comment(
             f"{subject} was not read ({found.code.fault}): its framework and arguments are unknown."
         )
     elif found.script is not None:
         lines += _comment(f"{subject} uses {found.world.framework}.")
-    if found.started.starter:
-        lines += _comment(
-            f"Without {found.started.starter}: Bareboat starts the ranks, on one node or on many."
-        )
     arguments = found.code.arguments
     required = [argument.name for argument in arguments if argument.required]
-    given = set(found.started.command)
-    if missing := [name for name in required if name not in given and len(found.started.command) <= 2]:
+    given = set(found.command)
+    if missing := [name for name in required if name not in given and len(found.command) <= 2]:
         lines += _comment(f"Required arguments, to be added to the command: {', '.join(missing)}")
     if arguments:
         lines += ["# Arguments, with their defaults:"]
@@ -130,7 +126,7 @@ def _command(found: Findings) -> list[str]:
             lines.append(f"#   {argument.name + default:<28} {note}".rstrip()[:100])
         if len(arguments) > _MOST_LISTED:
             lines.append(f"#   and {len(arguments) - _MOST_LISTED} more")
-    lines.append(f"command = {toml(list(found.started.command))}")
+    lines.append(f"command = {toml(list(found.command))}")
     if found.code.downloads:
         lines += _comment(
             "The script downloads data: run it once where there is a network, because compute nodes often "
@@ -223,16 +219,8 @@ def _time(found: Findings) -> list[str]:
 
 def _topology(found: Findings, draft: Draft) -> list[str]:
     lines = ["[topology]"]
-    asked = found.started.nodes or 1
-    if asked > 1:
-        lines += _comment(f"{found.started.starter} was asked for {asked} nodes: bareboat submit -N {asked}")
-    if found.started.hosts:
-        lines += _comment(
-            f"{found.started.starter} was given its hosts ({one_line(found.started.hosts, limit=60)}): the "
-            "scheduler chooses those of a job."
-        )
     lines.append("nodes = 1")
-    if asked == 1 and found.scheduler is not None and found.world.launchers:
+    if found.scheduler is not None and found.world.launchers:
         lines[-1] += "                      # more: bareboat submit -N 2"
     lines += _comment(f"{_sentence(draft.why['ranks'])}.")
     lines.append(f"ranks_per_node = {draft.ranks}")

@@ -7,11 +7,9 @@ import re
 from dataclasses import dataclass
 
 from bareboat.project.code import Code
-from bareboat.project.starters import Started
 
 #: Launchers of programs that use MPI, in the planner's order.
 MPI = ("srun", "mpirun", "image-mpirun", "host-mpi")
-_MPI_STARTERS = ("mpirun", "mpiexec", "orterun", "prterun", "srun")
 #: Variables by which a program without a framework finds its rank -> the launchers that set them.
 _RANK_VARIABLES = {
     "RANK": ("torchrun", "srun", "jax", "tensorflow", "ranks"),
@@ -142,15 +140,12 @@ def judge(code: Code) -> World:
     )
 
 
-def of_program(started: Started, *, uses_mpi: bool) -> World:
+def of_program(path: str, *, uses_mpi: bool) -> World:
     """The same of a command that is not a Python script."""
-    program = posixpath.basename(started.command[0])
-    if uses_mpi or started.starter in _MPI_STARTERS:
-        reason = f"the program {program} uses MPI" if uses_mpi else f"{started.starter} was to start it"
+    program = posixpath.basename(path)
+    if uses_mpi:
+        reason = f"the program {program} uses MPI"
         return World(framework="MPI", reason=reason, launchers=MPI, per_core=True)
-    if started.per_node() is not None:
-        reason = f"{started.starter} was to start it"
-        return World(framework=program, reason=reason, launchers=("ranks", "torchrun"), per_core=True)
     return World(framework=program, reason=f"one process: nothing shows that {program} uses MPI")
 
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bareboat import jobfile, registry
-from bareboat.project import code, drafts, scripts, starters, surroundings, text, world
+from bareboat import jobfile, registry, starting
+from bareboat.project import code, drafts, scripts, surroundings, text, world
 from bareboat.project.findings import Draft, Drafted, Findings
 from bareboat.session import layers, sites
 from bareboat_base.errors import PlanError, ProgramError, UsageError
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from bareboat.captures.interpreter import Interpreter
     from bareboat.model import Image, Job, Plan, Site
     from bareboat.project.scripts import Script
-    from bareboat.project.starters import Started
     from bareboat.session import Session
 
+_PYTHON = "python"
 #: Names that mean something else in a project.
 _RESERVED = ("bareboat.toml", "pyproject.toml")
 
@@ -34,7 +34,7 @@ class Request:
     """What the job file is for. `top`: the project's directory; `script`: relative to it."""
 
     top: Path
-    started: Started
+    command: tuple[str, ...]
     script: str | None
     named: str
 
@@ -46,17 +46,20 @@ class Request:
 
 def choose(script: str | None, command: Sequence[str], here: Path) -> Request:
     """The script or command, and its project. Raises UsageError when the script is missing, and when it must
-    be named."""
-    started = starters.read(command) if command else None
-    if script is None and started is not None:
-        script = starters.script_of(started.command)
-    elif script is None:
-        script = scripts.find(here)
+    be named. The command is of one rank, and without programs that only change how it starts."""
+    if (starter := starting.starter(command)) is not None:
+        raise UsageError(
+            f"{starter} starts ranks, and so does Bareboat: a job file has the program alone",
+            context=shlex.join(command)[:1000],
+            remedy="bareboat init -- python train.py   # then ranks_per_node and nodes under [topology]",
+        )
+    command = starting.program(command)
     if script is None:
-        assert started is not None
-        jobfile.check_script(started.command, str(here))
-        name = re.sub(r"[^A-Za-z0-9._-]+", "-", os.path.basename(started.command[0])) or "job"
-        return Request(top=here, started=started, script=None, named=name)
+        script = scripts.of_command(command) if command else scripts.find(here)
+    if script is None:
+        jobfile.check_script(command, str(here))
+        name = re.sub(r"[^A-Za-z0-9._-]+", "-", os.path.basename(command[0])) or "job"
+        return Request(top=here, command=command, script=None, named=name)
     path = Path(os.path.abspath(here / script))
     if path.is_dir():
         raise UsageError(
@@ -64,18 +67,15 @@ def choose(script: str | None, command: Sequence[str], here: Path) -> Request:
         )
     if not os.path.lexists(path):
         raise UsageError(f"script {script!r} not found", remedy=f"ls {shlex.quote(str(path.parent)[:500])}")
-    if path.suffix != ".py" and started is None:
+    if path.suffix != ".py" and not command:
         raise UsageError(
             f"{script} is not a Python script", remedy=f"give it as a command:  bareboat init -- ./{script}"
         )
     top = here if path.is_relative_to(here) else path.parent
     own = os.path.relpath(path, top)
-    if started is None:
-        started = starters.read([starters.PYTHON, own])
-    else:  # the script's path, seen from the project
-        words = tuple(own if word == script else word for word in started.command)
-        started = dataclasses.replace(started, command=words)
-    return Request(top=top, started=started, script=own, named=_plain(path.stem))
+    # The script's path, seen from the project.
+    words = tuple(own if word == script else word for word in command or (_PYTHON, script))
+    return Request(top=top, command=words, script=own, named=_plain(path.stem))
 
 
 def draft(session: Session, request: Request, target: Path) -> Drafted:
@@ -90,7 +90,7 @@ def draft(session: Session, request: Request, target: Path) -> Drafted:
         warnings=tuple(_warnings(found, fault)),
         facts={
             "script": found.script,
-            "command": list(found.started.command),
+            "command": list(found.command),
             "framework": found.world.framework,
             "reason": found.world.reason,
             "ranks_per_node": made.ranks,
@@ -127,11 +127,11 @@ def _findings(session: Session, request: Request, target: Path) -> Findings:
         checkpoints=surroundings.checkpoints(top),
     )
     judged = world.judge(source)
-    started = _runnable(request.started, interpreter)
+    command = _runnable(request.command, interpreter)
     if read is None:
-        judged = world.of_program(started, uses_mpi=_uses_mpi(session, request, image, site))
+        judged = world.of_program(command[0], uses_mpi=_uses_mpi(session, request, image, site))
     return Findings(
-        started=started,
+        command=command,
         script=request.script,
         code=source,
         world=judged,
@@ -140,7 +140,7 @@ def _findings(session: Session, request: Request, target: Path) -> Findings:
         site=site,
         workdir=None if target.parent == top else _named(top, target.parent),
         extra_path=_extra_path(read, interpreter),
-        program=_own_program(top, started.command[0], target.parent),
+        program=_own_program(top, command[0], target.parent),
     )
 
 
@@ -150,7 +150,7 @@ def _uses_mpi(session: Session, request: Request, image: Image, site: Site) -> b
 
     job = Job(
         name="init",
-        command=request.started.command,
+        command=request.command,
         workdir=str(request.top),
         topology=Topology(ranks_per_node=2),
         engine=registry.BARE_METAL,
@@ -165,16 +165,16 @@ def _named(top: Path, folder: Path) -> str:
     return near if near.count("..") <= 2 else str(top)
 
 
-def _runnable(started: Started, interpreter: Interpreter) -> Started:
+def _runnable(command: tuple[str, ...], interpreter: Interpreter) -> tuple[str, ...]:
     """The command with the Python of the environment."""
-    first = started.command[0]
+    first = command[0]
     if os.path.realpath(first) == os.path.realpath(interpreter.executable) and "/" in first:
-        first = starters.PYTHON
-    if first != starters.PYTHON:
-        return started
+        first = _PYTHON
+    if first != _PYTHON:
+        return command
     if not os.path.exists(os.path.join(os.path.dirname(interpreter.executable), first)):
         first = "python3"
-    return dataclasses.replace(started, command=(first, *started.command[1:]))
+    return (first, *command[1:])
 
 
 def _extra_path(read: Script | None, interpreter: Interpreter) -> tuple[str, ...]:
@@ -280,6 +280,6 @@ def _warnings(found: Findings, fault: str) -> list[str]:
     if fault:
         warnings.append(f"the job cannot run here yet: {fault}")
     required = [argument.name for argument in found.code.arguments if argument.required]
-    if required and len(found.started.command) <= 2:
+    if required and len(found.command) <= 2:
         warnings.append(f"the script requires arguments: {', '.join(required)}; add them to the command")
     return warnings

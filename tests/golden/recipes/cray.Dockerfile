@@ -1,6 +1,6 @@
 # Written by: bareboat image init --for cray --framework torch --mpi auto
-# For cray: SUSE Linux Enterprise Server 15 SP5; glibc 2.31; AMD EPYC 7A53 64-Core Processor; AMD Instinct
-#   MI250X with driver 6.3.6; Slingshot (cxi0 at 200 Gb/s); Cray MPICH 8.1.27
+# For cray: SUSE Linux Enterprise Server 15 SP5; glibc 2.31; AMD EPYC 7763 64-Core Processor; NVIDIA
+#   A100-SXM4-80GB with driver 550.54.15; Slingshot (cxi0 at 200 Gb/s); Cray MPICH 8.1.27
 # Build it: bareboat image build -t NAME .
 # Behind a proxy with its own certificates, or with an index of your site, add: --secret
 #   id=ca,src=/etc/ssl/certs/ca-certificates.crt --secret id=pip,src=$HOME/.config/pip/pip.conf
@@ -47,14 +47,16 @@ FROM system
 RUN python3 -m venv /opt/env
 ARG PIP_CERT=/etc/ssl/certs/ca-certificates.crt
 ARG SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt
-# The framework's own index: the usual one has only its builds for CUDA.
-ARG FRAMEWORK_INDEX=https://download.pytorch.org/whl/rocm6.4
-# torch==2.9.1: driver 6.3.6 of AMD's GPUs; not tested on a real GPU.
+# torch==2.10.0: driver 550.54.15 is for CUDA 12.4 and this release has 12.8: within CUDA 12 this works,
+#   except for PTX compiled at run time; on these data-centre GPUs, CUDA 13.0 would run by forward
+#   compatibility in a base with cuda-compat: --base docker.io/nvidia/cuda:13.0.0-base-ubuntu24.04 --cuda
+#   13.0.
 # NCCL and RCCL reach Slingshot only through the site's plug-in (aws-ofi-nccl), which the image does not have:
 #   mount it in the job, else they use TCP.
+# It brings CUDA 12.8, cuDNN and NCCL as packages; the driver is the host's.
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     --mount=type=secret,id=ca,target=/etc/ssl/certs/ca-certificates.crt \
-    /opt/env/bin/pip install --no-cache-dir --index-url "$FRAMEWORK_INDEX" torch==2.9.1
+    /opt/env/bin/pip install --no-cache-dir torch==2.10.0
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     --mount=type=secret,id=ca,target=/etc/ssl/certs/ca-certificates.crt \
     /opt/env/bin/pip install --no-cache-dir mpi4py==4.1.2

@@ -42,13 +42,12 @@ PREFERRED = ("3.12", "3.11", "3.13", "3.10", "3.14")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """A release of a framework. `cuda`, `rocm`: what its packages are built for and bring, "" for none;
+    """A release of a framework. `cuda`: what its packages are built for and bring, "" for none;
     `index`: an index other than pip's own. `capabilities`: oldest and newest GPUs of its kernels."""
 
     requirement: str
     pythons: tuple[str, str]
     cuda: str = ""
-    rocm: str = ""
     machines: tuple[str, ...] = (X86, ARM)
     capabilities: tuple[str, str] = ("5.0", "12.1")
     index: str = ""
@@ -87,11 +86,6 @@ FOR_CPUS: Mapping[str, Release] = {
                      index="https://download.pytorch.org/whl/cpu"),
     "tensorflow": Release(requirement="tensorflow-cpu==2.20.0", pythons=("3.9", "3.13")),
     "jax": Release(requirement="jax==0.10.2", pythons=("3.11", "3.14")),
-}  # fmt: skip
-#: Framework -> its release for AMD's GPUs.
-WITH_ROCM: Mapping[str, Release] = {
-    "torch": Release(requirement="torch==2.9.1", pythons=("3.10", "3.14"), rocm="6.4", machines=(X86,),
-                     index="https://download.pytorch.org/whl/rocm6.4"),
 }  # fmt: skip
 #: CUDA's major version -> NCCL.
 NCCL = {12: "nvidia-nccl-cu12==2.27.7", 13: "nvidia-nccl-cu13==2.27.7"}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from bareboat.gpu.versions import FIRST_DRIVERS, FIRST_OF_MAJOR, is_data_centre, judge_cuda
 from bareboat.model import CudaCompat, GpuDriver, Refusal
-from bareboat.project.recipes.catalogue import FOR_CPUS, WITH_CUDA, WITH_ROCM, Release
+from bareboat.project.recipes.catalogue import FOR_CPUS, WITH_CUDA, Release
 from bareboat.project.recipes.target import TargetSite
 from bareboat_base.errors import PlanError, UsageError
 from bareboat_base.versions import numbers
@@ -58,12 +58,10 @@ def choose(framework: str, asked: str, site: TargetSite | None, machine: str, ba
     driver = site.gpu
     if driver is None:
         return _without_gpu(framework, found[0], asked, site)
-    if driver.vendor == "amd":
-        return _with_rocm(framework, driver, machine)
     if driver.vendor != "nvidia":
         raise PlanError(
-            f"no release of {framework} for GPUs of {driver.vendor} is known",
-            remedy="--cuda none, or --base with an image of the GPU's vendor",
+            f"Bareboat knows no release of {framework} for GPUs of {driver.vendor.upper()}",
+            remedy="--framework none --base IMAGE, with an image of the GPU's vendor; or --cuda none",
         )
     return _for_driver(framework, found, driver, site, base)
 
@@ -154,17 +152,6 @@ def _without_gpu(framework: str, first: Release, asked: str, site: TargetSite) -
         warnings=(f"{what}: the driver is not known   # bareboat doctor --compute"
                   + (f" --partition {partition}" if partition else ""),),
     )  # fmt: skip
-
-
-def _with_rocm(framework: str, driver: GpuDriver, machine: str) -> Chosen:
-    release = WITH_ROCM.get(framework)
-    if release is None or machine not in release.machines:
-        raise PlanError(
-            f"no release of {framework} for AMD's GPUs is known",
-            remedy="--framework none --base docker.io/rocm/dev-ubuntu-24.04, or another image of AMD",
-        )
-    reason = f"driver {driver.version} of AMD's GPUs; not tested on a real GPU"
-    return Chosen(release=release, reason=reason)
 
 
 def _unknown_driver(cuda: str, why: str) -> str:

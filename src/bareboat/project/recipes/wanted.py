@@ -156,7 +156,7 @@ def complete(
     if not mpi and not chosen.cuda and framework == NONE:
         verbs = ()
     march, cpu = target.instructions(site)
-    plug_in = target.plug_in(site) if chosen.cuda or (release is not None and release.rocm) else ""
+    plug_in = target.plug_in(site) if chosen.cuda else ""
     if plug_in:
         warnings.append(plug_in)
     if listed is not None:
