@@ -210,7 +210,7 @@ def make_group_store(root: Path, gid: int, version: str) -> None:
 
 #: Parts of a store that are read or executed outside of containers.
 _DECIDES = ("programs", "sites", "mpi-checks", "host-libraries", "host-mpis", "drivers",
-            "engines", "builds", "identities", "tmp", "leases")  # fmt: skip
+            "facts", "builds", "identities", "tmp", "leases")  # fmt: skip
 
 
 def make_private(root: Path) -> list[str]:

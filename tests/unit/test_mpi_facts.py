@@ -14,7 +14,7 @@ from elves import make_elf
 from bareboat.captures import mpi as captured_mpi
 from bareboat.model import MpiFamily, Outcome, Pmi
 from bareboat.mpi import check_program, checks
-from bareboat.probe.mpis import modules, parse_ompi_info, parse_version, probe_mpis
+from bareboat.probe.mpis import launchers, modules, parse_ompi_info, parse_version
 from bareboat_base.errors import ToolError
 from bareboat_images.inside.survey import look
 
@@ -253,7 +253,7 @@ def test_a_machine_with_an_mpi_a_wrapper_and_one_that_hangs(monkeypatch: pytest.
         }
     )
     remarks: list[str] = []
-    real, wrapper = probe_mpis(host, remarks)  # type: ignore[arg-type]
+    real, wrapper = launchers(host, remarks)  # type: ignore[arg-type]
     assert remarks == ["/old/bin/mpirun.mpich did not answer within 7 s"]
     assert (real.family, real.version, real.prefix, real.moved) == (MpiFamily.OPENMPI, "4.1.4", "/sw", True)
     assert wrapper.family is MpiFamily.UNKNOWN

@@ -14,6 +14,7 @@ from collections import defaultdict
 from bareboat.model.fabric import Interface, Kind, Network, Port
 from bareboat.probe.host import RealHost
 from bareboat_base.errors import ToolError
+from bareboat_base.expressions import expression
 
 #: One line per fact: path, tab, value. Only bash builtins: no process is started for a file. $1: the root
 #: directory of the machine's files, for tests.
@@ -67,15 +68,15 @@ printf 'locked memory\t%s\n' "$(ulimit -l)"
 _KINDS = {"hfi1": Kind.OMNI_PATH, "efa": Kind.EFA}
 #: Drivers that emulate an adapter over the machine's sockets.
 _SOFT = ("rdma_rxe", "siw")
-_SOFT_DEVICE = re.compile(r"(?:rxe|siw)[0-9_]")
+_SOFT_DEVICE = expression(r"(?:rxe|siw)[0-9_]")
 
 #: Interfaces of container and VM tools, by name.
-_PRIVATE = re.compile(
+_PRIVATE = expression(
     r"(?:docker|virbr|cni|podman|lxcbr|lxdbr|veth|vmnet|vboxnet|flannel|cali|kube|dummy|nerdctl)[\w.-]*"
     r"|br-[0-9a-f]{12}"
 )
 _ACTIVE = "4: ACTIVE"
-_COUNT = re.compile(r"[0-9]{1,12}")
+_COUNT = expression(r"[0-9]{1,12}")
 _IPOIB = "32"  # ARPHRD_INFINIBAND
 
 

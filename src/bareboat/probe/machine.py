@@ -6,21 +6,22 @@ import os
 import platform
 import pwd
 import sys
-from dataclasses import dataclass
 from functools import partial
+
+from msgspec import Struct
 
 from bareboat import registry
 from bareboat.engines import Apart
 from bareboat.gpu import find, kernels
 from bareboat.model import EngineFacts, FileSystem, GpuDriver, MpiFacts, Site
 from bareboat.plan.watchdog import PY_SPY
-from bareboat.probe import engine_facts, mpi_library, permits, processor
+from bareboat.probe import kept_facts, mpi_library, permits, processor
 from bareboat.probe.attempts import attempt
 from bareboat.probe.engines import probe_engine
 from bareboat.probe.fabrics import probe_network
 from bareboat.probe.files import read_text
 from bareboat.probe.host import RealHost, cpus
-from bareboat.probe.mpis import probe_mpis
+from bareboat.probe.mpis import launchers, modules
 from bareboat.probe.schedulers import probe_scheduler
 from bareboat_base import execute
 from bareboat_base.clock import utc_now
@@ -33,8 +34,7 @@ _REMOTE_TOOLS = ("ssh",)
 _AT_ONCE = 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Needs:
+class Needs(Struct, frozen=True, kw_only=True):
     """What a plan depends on: engines and schedulers by name (None: all), and whether it is the MPIs and the
     network."""
 
@@ -72,10 +72,14 @@ def probe(store: Store, needs: Needs | None = None, *, thorough: bool = False) -
             if thorough:
                 pool.submit(host.trials.answers)
             seen_schedulers = pool.map(lambda name: probe_scheduler(name, host), queues)
-            state = engine_facts.state(store)
+            state = kept_facts.state(store)
             seen_engines = pool.map(partial(_engine, store, host, state, thorough=thorough), names)
             no_mpis: tuple[MpiFacts, ...] = ()
-            mpis_of = partial(probe_mpis, host, remarks) if needs.mpis else lambda: no_mpis
+            mpis_of = (
+                partial(_mpis, store, host, state, remarks, thorough=thorough)
+                if needs.mpis
+                else lambda: no_mpis
+            )
             seen_mpis = pool.submit(attempt, "MPI", mpis_of, no_mpis, remarks)
             network_of = partial(probe_network, host) if needs.network else lambda: None
             seen_network = pool.submit(attempt, "the network", network_of, None, remarks)
@@ -136,11 +140,26 @@ def _engine(
 ) -> tuple[EngineFacts, ...]:
     """The engine's facts: those of an earlier command where they are still true, unless all is probed.
     `state`: of the machine."""
-    if not thorough and (known := engine_facts.read(store, name, state)) is not None:
+    kept = kept_facts.of_engine(store, name)
+    if not thorough and (known := kept.read(state)) is not None:
         return known
     found = probe_engine(name, host)
-    engine_facts.write(store, name, found, state)
+    kept.write(found if any(each.works for each in found) else (), state)
     return found
+
+
+def _mpis(
+    store: Store, host: RealHost, state: str, remarks: list[str], *, thorough: bool
+) -> tuple[MpiFacts, ...]:
+    """The MPIs of launchers on PATH, as of engines; then those of modules."""
+    kept = kept_facts.of_launchers(store)
+    found = None if thorough else kept.read(state)
+    if found is None:
+        own: list[str] = []
+        found = launchers(host, own)
+        kept.write(() if own else found, state)
+        remarks += own
+    return (*found, *modules(os.environ.get("MODULEPATH", "").split(":")))
 
 
 def _capabilities(drivers: tuple[GpuDriver, ...]) -> tuple[str, ...]:

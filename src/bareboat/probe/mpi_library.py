@@ -20,6 +20,7 @@ from bareboat_base import codec
 from bareboat_base.elf import binary
 from bareboat_base.elf.loader import CACHE, Loader
 from bareboat_base.errors import StoreError
+from bareboat_base.expressions import expression
 from bareboat_base.files.root import Root
 from bareboat_base.versions import numbers
 from bareboat_images.store import Store
@@ -33,7 +34,7 @@ _FOLDERS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("lib/libfabric", "libfabric", ("libfabric",)),
     ("share/pmix", "libpmix", ("../share/pmix",)),
 )
-_LIBRARY = re.compile(r"lib(?P<stem>\w[\w+.-]*?)\.so(?:\.\d+)*")
+_LIBRARY = expression(r"lib(?P<stem>\w[\w+.-]*?)\.so(?:\.\d+)*")
 
 #: Incremented when the search changes.
 _RECIPE = 2

@@ -7,7 +7,8 @@ import glob
 import os
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from bareboat.model import MpiFacts, MpiFamily, Outcome, Pmi
 from bareboat.probe.host import RealHost
@@ -37,9 +38,9 @@ _MOST_VERSION = 20_000
 _MOST_REMARK = 400
 
 
-def probe_mpis(host: RealHost, remarks: list[str]) -> tuple[MpiFacts, ...]:
-    """The launchers on PATH in order, each installation once; then those of modules. They share a
-    deadline; for one that hangs, as some do on a login node with a broken fabric, there is a remark."""
+def launchers(host: RealHost, remarks: list[str]) -> tuple[MpiFacts, ...]:
+    """The launchers on PATH in order, each installation once. They share a deadline; for one that hangs, as
+    some do on a login node with a broken fabric, there is a remark."""
     found: dict[tuple[MpiFamily, str | None, str | None], MpiFacts] = {}
     host = host.for_one_subject()
     paths = [path for name in _LAUNCHERS if (path := host.which(name)) is not None]
@@ -47,7 +48,7 @@ def probe_mpis(host: RealHost, remarks: list[str]) -> tuple[MpiFacts, ...]:
         facts = _launcher(host, path, said, remarks)
         if facts is not None:
             found.setdefault((facts.family, facts.version, facts.prefix), facts)
-    return (*found.values(), *modules(os.environ.get("MODULEPATH", "").split(":")))
+    return tuple(found.values())
 
 
 def parse_version(text: str) -> tuple[MpiFamily, str] | None:
@@ -65,8 +66,7 @@ def parse_version(text: str) -> tuple[MpiFamily, str] | None:
     return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OmpiInfo:
+class OmpiInfo(Struct, frozen=True, kw_only=True):
     """The facts of `ompi_info --parsable`: build prefix and supported protocols."""
 
     prefix: str

@@ -16,9 +16,10 @@ import stat
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+
+from msgspec import Struct
 
 from bareboat.engines import LEAST_SHM_BYTES, NO_SECCOMP, PROGRAMS_IN_STORE, PTRACE, USER_NAMESPACES
 from bareboat.model import Check, FileSystem, Outcome, Refusal
@@ -54,8 +55,7 @@ class Host(Protocol):
     def scratch(self) -> str: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """The result of a trial: `number` is 0, an errno, or -N for termination by signal N, at `step`."""
 
     step: str = ""

@@ -135,9 +135,10 @@ def _run(store: Store, plan: Plan, made: Submission, script: Path, streams: Stre
     ended = _ended(store, made, started_at, live.poll() or 0, live.wall_s, timed_out=timed_out)
     found = records.record(store, ended, measured)
     assert found is not None
-    if found.exit_code:  # it may be the engine: the next command starts it once before
-        with contextlib.suppress(OSError):
-            store.engine_facts(plan.engine.partition(":")[0]).unlink(missing_ok=True)
+    if found.exit_code:  # it may be the engine or the launcher: the next command tries them again
+        for name in (plan.engine.partition(":")[0], "launchers"):
+            with contextlib.suppress(OSError):
+                store.kept_facts(name).unlink(missing_ok=True)
     if not made.points and plan.job.sweep is UNSET:
         notification.send(
             store, plan, made.run_id, found.end.state if found.end else JobState.COMPLETED, found.exit_code

@@ -38,7 +38,7 @@ AGAIN = {
     "leases": "rm {path}",
     "packed": "rm {path}   # it is packed again when a job needs it",
     "layers": "bareboat image pull --fresh REFERENCE, or bareboat image capture --fresh   # writes it again",
-    "engines": "rm {path}   # the next command writes it again",
+    "facts": "rm {path}   # the next command writes it again",
     "sites": "bareboat doctor --compute   # probes the compute nodes again",
     "host-libraries": "rm {path}   # Bareboat writes it again",
     "host-mpis": "rm {path}   # Bareboat writes it again",

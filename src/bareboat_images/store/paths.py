@@ -9,12 +9,13 @@ from pathlib import Path
 
 from bareboat_base import digests
 from bareboat_base.errors import UsageError
+from bareboat_base.expressions import expression
 from bareboat_images.model import Image
 
 #: File names of packed images. The tars hold the flat tree and the relinked one.
 FILE_KINDS = ("sif", "squashfs", "tar", "relinked.tar")
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+NAME = expression(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_TAG = expression(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 #: Words that mean a place when a colon follows them (bareboat_images.oci.reference).
 _TRANSPORTS = (
     "docker",
@@ -29,7 +30,7 @@ _TRANSPORTS = (
 )
 #: A remedy.
 LIST_RUNS = "bareboat status --all   # lists the runs"
-_POINT = re.compile(r"(.+-\d{8}-\d{6}(?:-\d+)?)\.(\d+)")
+_POINT = expression(r"(.+-\d{8}-\d{6}(?:-\d+)?)\.(\d+)")
 
 
 class Paths:
@@ -75,9 +76,9 @@ class Paths:
         """The facts about a compute node, by scheduler and partition."""
         return self._facts("sites", name)
 
-    def engine_facts(self, name: str) -> Path:
-        """What is known of an engine on this machine; machines may share a home directory."""
-        return self._facts("engines", f"{os.uname().nodename}-{name}")
+    def kept_facts(self, name: str) -> Path:
+        """What is known of a subject on this machine; machines may share a home directory."""
+        return self._facts("facts", f"{os.uname().nodename}-{name}")
 
     def _facts(self, room: str, name: str) -> Path:
         return self.own / room / (re.sub(r"[^A-Za-z0-9._-]", "-", name) + ".json")

@@ -11,8 +11,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bareboat.model import EngineFacts
-from bareboat.probe import engine_facts, machine
+from bareboat.model import EngineFacts, MpiFacts, MpiFamily
+from bareboat.probe import kept_facts, machine
 from bareboat.probe.host import RealHost
 from bareboat_base import codec
 from bareboat_images.store import Store
@@ -32,6 +32,10 @@ def facts(tmp_path: Path, *, works: bool = True) -> tuple[EngineFacts, ...]:
     return (EngineFacts(name="bubblewrap", path=program, version="1", origin="on PATH", works=works),)
 
 
+def keep(store: Store, found: tuple[EngineFacts, ...]) -> None:
+    kept_facts.of_engine(store, "bubblewrap").write(found, kept_facts.state(store))
+
+
 def replaced(tmp_path: Path) -> None:
     (tmp_path / "new").write_text("#!/bin/sh\n")
     os.replace(tmp_path / "new", tmp_path / "bin/bwrap")
@@ -47,7 +51,7 @@ def removed(tmp_path: Path) -> None:
 
 
 def aged(tmp_path: Path) -> None:
-    change(tmp_path, at_s=time.time() - 2 * engine_facts._OLDEST_S)
+    change(tmp_path, at_s=time.time() - 2 * kept_facts._OLDEST_S)
 
 
 def of_the_future(tmp_path: Path) -> None:
@@ -55,59 +59,59 @@ def of_the_future(tmp_path: Path) -> None:
 
 
 def damaged(tmp_path: Path) -> None:
-    Store(tmp_path / "store").engine_facts("bubblewrap").write_text("{")
+    Store(tmp_path / "store").kept_facts("bubblewrap").write_text("{")
 
 
 def change(tmp_path: Path, **changes: float) -> None:
-    path = Store(tmp_path / "store").engine_facts("bubblewrap")
-    found = codec.from_json(path.read_bytes(), engine_facts._Stored, what="facts")
+    path = Store(tmp_path / "store").kept_facts("bubblewrap")
+    found = codec.from_json(path.read_bytes(), kept_facts._Stored[EngineFacts], what="facts")
     path.write_bytes(codec.to_json(msgspec.structs.replace(found, **changes)))
 
 
 def test_they_are_kept(store: Store, tmp_path: Path) -> None:
-    assert engine_facts.read(store, "bubblewrap", engine_facts.state(store)) is None
-    engine_facts.write(store, "bubblewrap", facts(tmp_path), engine_facts.state(store))
-    assert engine_facts.read(store, "bubblewrap", engine_facts.state(store)) == facts(tmp_path)
-    assert engine_facts.read(store, "apptainer", engine_facts.state(store)) is None
+    assert kept_facts.of_engine(store, "bubblewrap").read(kept_facts.state(store)) is None
+    keep(store, facts(tmp_path))
+    assert kept_facts.of_engine(store, "bubblewrap").read(kept_facts.state(store)) == facts(tmp_path)
+    assert kept_facts.of_engine(store, "apptainer").read(kept_facts.state(store)) is None
 
 
 @pytest.mark.parametrize("happens", [replaced, added, removed, aged, of_the_future, damaged])
 def test_they_end_with_what_they_depend_on(
     store: Store, tmp_path: Path, happens: Callable[[Path], None]
 ) -> None:
-    engine_facts.write(store, "bubblewrap", facts(tmp_path), engine_facts.state(store))
-    assert engine_facts.read(store, "bubblewrap", engine_facts.state(store)) is not None
+    keep(store, facts(tmp_path))
+    assert kept_facts.of_engine(store, "bubblewrap").read(kept_facts.state(store)) is not None
     happens(tmp_path)
-    assert engine_facts.read(store, "bubblewrap", engine_facts.state(store)) is None
+    assert kept_facts.of_engine(store, "bubblewrap").read(kept_facts.state(store)) is None
 
 
 @pytest.mark.parametrize("name", ["APPTAINER_CACHEDIR", "PATH", "XDG_RUNTIME_DIR", "LD_LIBRARY_PATH", "HOME"])
 def test_they_end_with_a_variable_that_engines_read(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    engine_facts.write(store, "bubblewrap", facts(tmp_path), engine_facts.state(store))
+    keep(store, facts(tmp_path))
     monkeypatch.setenv("SHLVL", "7")
-    assert engine_facts.read(store, "bubblewrap", engine_facts.state(store)) is not None
+    assert kept_facts.of_engine(store, "bubblewrap").read(kept_facts.state(store)) is not None
     monkeypatch.setenv(name, "/another")
-    assert engine_facts.read(store, "bubblewrap", engine_facts.state(store)) is None
+    assert kept_facts.of_engine(store, "bubblewrap").read(kept_facts.state(store)) is None
 
 
 def test_they_end_with_a_limit_of_the_user(store: Store, tmp_path: Path) -> None:
-    engine_facts.write(store, "bubblewrap", facts(tmp_path), engine_facts.state(store))
+    keep(store, facts(tmp_path))
     before = resource.getrlimit(resource.RLIMIT_CORE)
     resource.setrlimit(resource.RLIMIT_CORE, (before[0] + 1 if before[0] == 0 < before[1] else 0, before[1]))
     try:
         changed = resource.getrlimit(resource.RLIMIT_CORE) != before
-        assert (engine_facts.read(store, "bubblewrap", engine_facts.state(store)) is None) is changed
+        assert (kept_facts.of_engine(store, "bubblewrap").read(kept_facts.state(store)) is None) is changed
     finally:
         resource.setrlimit(resource.RLIMIT_CORE, before)
 
 
 def test_an_engine_that_does_not_work_is_tried_again(store: Store, tmp_path: Path) -> None:
-    engine_facts.write(store, "bubblewrap", facts(tmp_path), engine_facts.state(store))
-    engine_facts.write(store, "bubblewrap", facts(tmp_path, works=False), engine_facts.state(store))
-    assert engine_facts.read(store, "bubblewrap", engine_facts.state(store)) is None
-    assert not store.engine_facts("bubblewrap").exists()
+    keep(store, facts(tmp_path))
+    keep(store, ())
+    assert kept_facts.of_engine(store, "bubblewrap").read(kept_facts.state(store)) is None
+    assert not store.kept_facts("bubblewrap").exists()
 
 
 def test_a_thorough_probe_finds_out_again(
@@ -117,7 +121,7 @@ def test_a_thorough_probe_finds_out_again(
     monkeypatch.setattr(machine, "probe_engine", lambda name, _: probed.append(name) or facts(tmp_path))
     host = RealHost(tmp_path)
     for thorough in (False, False, True, False):
-        machine._engine(store, host, engine_facts.state(store), "bubblewrap", thorough=thorough)
+        machine._engine(store, host, kept_facts.state(store), "bubblewrap", thorough=thorough)
     assert probed == ["bubblewrap"] * 2
 
 
@@ -128,5 +132,35 @@ def test_a_store_that_cannot_be_written_keeps_nothing(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Store, "write", full)
-    engine_facts.write(store, "bubblewrap", facts(tmp_path), engine_facts.state(store))
-    assert engine_facts.read(store, "bubblewrap", engine_facts.state(store)) is None
+    keep(store, facts(tmp_path))
+    assert kept_facts.of_engine(store, "bubblewrap").read(kept_facts.state(store)) is None
+
+
+def test_launchers_are_kept_while_nothing_changes_and_nothing_was_remarked(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    hangs = ["mpirun.mpich did not answer within 7 s"]
+
+    def launchers(_: RealHost, remarks: list[str]) -> tuple[MpiFacts, ...]:
+        asked.append("launchers")
+        remarks += hangs
+        return (MpiFacts(family=MpiFamily.OPENMPI, version="4.1.4", launcher=str(tmp_path / "bin/bwrap")),)
+
+    monkeypatch.setattr(machine, "launchers", launchers)
+
+    def times(*, thorough: bool = False) -> int:
+        asked.clear()
+        remarks: list[str] = []
+        found = machine._mpis(store, RealHost(tmp_path), kept_facts.state(store), remarks, thorough=thorough)
+        assert found[0].version == "4.1.4"
+        assert remarks == (hangs if asked else [])
+        return len(asked)
+
+    assert [times(), times()] == [1, 1]  # one of them did not answer
+    hangs.clear()
+    assert [times(), times(), times(thorough=True), times()] == [1, 0, 1, 0]
+    monkeypatch.setenv("OMPI_MCA_plm", "rsh")
+    assert [times(), times()] == [1, 0]
+    replaced(tmp_path)
+    assert [times(), times()] == [1, 0]
