@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import ctypes
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -70,6 +71,16 @@ def test_it_follows_the_marked_processes_of_each_rank_until_the_script_ends(tmp_
     assert all(float(row["cpu_s"]) >= 0 and int(row["minor_faults"]) > 0 for row in last.values())
     assert any(int(row["pss_bytes"]) > 30 * MIB for row in found if row["pss_bytes"] and row["rank"] == "0")
     assert not (tmp_path / "devices.csv").exists() or rows(tmp_path / "devices.csv")
+
+
+def test_it_ends_at_once_when_asked(tmp_path: Path) -> None:
+    follower = subprocess.Popen(
+        [sys.executable, "-I", "-S", SAMPLER, "run-1", str(os.getpid()), tmp_path, "60"]
+    )
+    while f"{1 << signal.SIGTERM - 1:016x}" not in Path(f"/proc/{follower.pid}/status").read_text():
+        time.sleep(0.01)  # until it waits for the signal
+    follower.terminate()
+    assert follower.wait(30) == 0
 
 
 def test_counts_of_processes_that_ended_stay() -> None:

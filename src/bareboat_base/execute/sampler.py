@@ -312,8 +312,7 @@ class Duty:
 
 def follow(run: str, pid: int, folder: str, interval_s: float = INTERVAL_S) -> None:
     """Sample until the process `pid` is gone, or SIGTERM."""
-    ended: list[bool] = []
-    signal.signal(signal.SIGTERM, lambda *_: ended.append(True))
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # for the run, which ends by it
     processes, devices = Processes(run), (Nvidia(), Rapl())
     outputs = (
@@ -323,7 +322,7 @@ def follow(run: str, pid: int, folder: str, interval_s: float = INTERVAL_S) -> N
     pss, device, searched = Duty(), Duty(), 0.0
     began = due = now = time.monotonic()
     samples = 0
-    while not ended and os.path.isdir(f"/proc/{pid}"):
+    while os.path.isdir(f"/proc/{pid}"):
         now = time.monotonic()
         if now - searched >= min(max((now - began) / 20, _SEARCH_S[0]), _SEARCH_S[1]):
             searched = now
@@ -340,7 +339,9 @@ def follow(run: str, pid: int, folder: str, interval_s: float = INTERVAL_S) -> N
         if samples == _MOST_SAMPLES:
             samples, interval_s = 0, min(interval_s * 10, 10.0)
         due = max(due + interval_s, time.monotonic())
-        time.sleep(max(0.0, due - time.monotonic()))
+        # Not time.sleep, which goes on after a signal: the end of the run would wait for it.
+        if signal.sigtimedwait({signal.SIGTERM}, max(0.0, due - time.monotonic())) is not None:
+            break
     for output in outputs:
         output.flush(now)
 
