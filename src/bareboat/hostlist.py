@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-_NUMBERED = re.compile(r"(.*?)([0-9]+)", re.ASCII | re.DOTALL)
+from bareboat_base.expressions import expression
+
+_NUMBERED = expression(r"(.*?)([0-9]+)", re.ASCII | re.DOTALL)
 
 
 def shortened(names: Iterable[str]) -> str:

@@ -25,6 +25,7 @@ from bareboat.model import (
 )
 from bareboat.model.sweep import Sweep
 from bareboat_base.errors import PlanError, UsageError
+from bareboat_base.expressions import expression
 from bareboat_base.nearest import nearest
 from bareboat_base.printable import one_line
 from bareboat_base.toml import Document, TomlFile
@@ -63,7 +64,7 @@ _BY_NAME = {
     "volumes": "mounts",
     "walltime": "walltime_s",
 }
-_STARTS_SCRIPT = re.compile(r"(python[0-9.]*|torchrun)")
+_STARTS_SCRIPT = expression(r"(python[0-9.]*|torchrun)")
 
 
 def read_job(path: Path, settings: Settings, *, image: str | None = None) -> Job:

@@ -7,6 +7,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from bareboat_base.expressions import expression
+
 
 class _Prefix(NamedTuple):
     """A program that starts the command in its arguments. `valued`: its options whose value is the next word;
@@ -89,16 +91,16 @@ _MODULES = (
     r"torch\.distributed\.(?:run|launch)|accelerate\.commands\.launch|deepspeed\.launcher\.runner"
     r"|horovod\.runner\.launch|lightning\.fabric\.cli"
 )
-_STARTER = re.compile(
+_STARTER = expression(
     rf"(?:\S*/)?(?P<starter>(?:{_STARTERS})(?:\.(?:openmpi|hydra|mpich))?"
     rf"|python[\d.]*\s+(?:-[uBEsO]\s+)*-m\s+(?:{_MODULES}))(?=\s|$)"
 )
 #: Variables by which a starter in a shell's command gets its rank.
-_OF_RANKS = re.compile(r"\$\{?(?:(?:LOCAL_|GROUP_)?RANK|(?:LOCAL_)?WORLD_SIZE|MASTER_|BAREBOAT_|SLURM_|PMI)")
-_SHELL = re.compile(r"(?:ba|da|a|k|z)?sh")
+_OF_RANKS = expression(r"\$\{?(?:(?:LOCAL_|GROUP_)?RANK|(?:LOCAL_)?WORLD_SIZE|MASTER_|BAREBOAT_|SLURM_|PMI)")
+_SHELL = expression(r"(?:ba|da|a|k|z)?sh")
 #: Where a shell begins a command.
-_COMMANDS = re.compile(r"[;&|(){}\n]|\b(?:then|do|else|if|while|until)\b")
-_QUOTED_STARTER = re.compile(
+_COMMANDS = expression(r"[;&|(){}\n]|\b(?:then|do|else|if|while|until)\b")
+_QUOTED_STARTER = expression(
     rf"""["'](?:[A-Z_]\w*=[^\s"']*\s+)*(?:[^"'\s]*/)?(?P<program>{_STARTERS})["' ]"""
     rf"""|["']-m["'],\s*["'](?P<module>{_MODULES})["']"""
     r"""|\b(?P<call>torch\.distributed\.(?:run|launcher)(?=\s+import\b)|elastic_launch|notebook_launcher)\b"""

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from bareboat_base.expressions import expression
+
 #: The forms that issuers document -> what has this form.
 _TOKENS = (
     (r"A[KS]IA[0-9A-Z]{16}", "an AWS access key"),
@@ -24,13 +26,13 @@ _TOKENS = (
     (r"nvapi-[\w-]{40}", "an NVIDIA API key"),
     (r"eyJ[\w-]{10,1000}\.eyJ[\w-]{10,1000}\.[\w-]{10}", "a JSON web token"),
 )
-_TOKEN = re.compile(
+_TOKEN = expression(
     "(?<![A-Za-z0-9])(?:" + "|".join(f"(?P<t{n}>{form})" for n, (form, _) in enumerate(_TOKENS)) + ")"
 )
-PRIVATE_KEY = re.compile(
+PRIVATE_KEY = expression(
     r"-----BEGIN [A-Z0-9 ]{0,80}PRIVATE KEY(?: BLOCK)?-----|^PuTTY-User-Key-File", re.MULTILINE
 )
-PASSWORD_IN_URL = re.compile(r"(?<=[A-Za-z0-9+.-])://[^/\s:@]{0,200}:(?P<password>[^/\s@]{1,500})@")
+PASSWORD_IN_URL = expression(r"(?<=[A-Za-z0-9+.-])://[^/\s:@]{0,200}:(?P<password>[^/\s@]{1,500})@")
 
 
 def tokens(text: str) -> Iterator[str]:

@@ -15,6 +15,7 @@ import msgspec
 
 from bareboat_base import ranges
 from bareboat_base.errors import BareboatError, UsageError
+from bareboat_base.expressions import expression
 from bareboat_base.files import untrusted
 from bareboat_base.nearest import nearest
 from bareboat_base.printable import one_line
@@ -26,7 +27,7 @@ _LARGEST = 16 * 2**20
 #: The longest line that an error shows whole, in characters.
 _LONGEST_SHOWN = 100
 #: The start of a value, or of a key of an inline table, and not the next line's key or table.
-_VALUE = re.compile(r"(?![\w.\"'-]+ *=[^=]|\[+[\w.\"' -]+\]+ *$)[\w\"'\[{+-]|(?<=\S )[\w.\"'-]+ *=")
+_VALUE = expression(r"(?![\w.\"'-]+ *=[^=]|\[+[\w.\"' -]+\]+ *$)[\w\"'\[{+-]|(?<=\S )[\w.\"'-]+ *=")
 #: TOML's types, with an example of each.
 _KINDS: dict[Any, tuple[str, str]] = {
     str: ("text in quotes", '"text"'),

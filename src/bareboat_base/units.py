@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
+from bareboat_base.expressions import expression
 
 _NUMBER = r"([0-9]{1,18})(?:\.([0-9]{1,9}))?"
-_SIZE = re.compile(_NUMBER + r"\s*([A-Za-z]+)")
-_PART = re.compile(_NUMBER + r"\s*([A-Za-zµ]+)\s*")
-_BARE = re.compile(_NUMBER)
+_SIZE = expression(_NUMBER + r"\s*([A-Za-z]+)")
+_PART = expression(_NUMBER + r"\s*([A-Za-zµ]+)\s*")
+_BARE = expression(_NUMBER)
 #: Slurm's DAYS-HOURS[:MINUTES[:SECONDS]] and HOURS:MINUTES:SECONDS.
-_DAYS = re.compile(r"([0-9]{1,9})-([0-9]{1,9})(?::([0-9]{1,2}))?(?::([0-9]{1,2}))?")
-_CLOCK = re.compile(r"([0-9]{1,9}):([0-9]{1,2}):([0-9]{1,2})")
-_TWO = re.compile(r"([0-9]{1,9}):([0-9]{1,2})")
+_DAYS = expression(r"([0-9]{1,9})-([0-9]{1,9})(?::([0-9]{1,2}))?(?::([0-9]{1,2}))?")
+_CLOCK = expression(r"([0-9]{1,9}):([0-9]{1,2}):([0-9]{1,2})")
+_TWO = expression(r"([0-9]{1,9}):([0-9]{1,2})")
 
 #: A single letter is a power of 1024, as in Slurm.
 _BYTES = {

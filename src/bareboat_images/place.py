@@ -12,8 +12,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from bareboat_base.alternatives import Rejected
 from bareboat_base.files import ownership
@@ -34,16 +35,14 @@ WANTED_INODES = 200_000
 _PATIENCE_S = 5.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limit:
+class Limit(Struct, frozen=True, kw_only=True):
     """Bytes and inodes left of a quota; None without a limit, negative when exceeded."""
 
     free_bytes: int | None = None
     free_inodes: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Room:
+class Room(Struct, frozen=True, kw_only=True):
     """The space left for a user in a directory. `free_inodes` is None where inodes are not counted.
 
     `kind` is the file system's type; `limited_by` is "quota" where a quota leaves less than is free.
@@ -55,8 +54,7 @@ class Room:
     limited_by: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spot:
+class Spot(Struct, frozen=True, kw_only=True):
     """Facts about a directory. `owned`: by this user. `store`: the path of this user's store that exists
     there. `doubt`: why another user could change a store there."""
 
@@ -69,8 +67,7 @@ class Spot:
     doubt: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Place(Struct, frozen=True, kw_only=True):
     """The store's place. The room is None for an existing store, which is not measured."""
 
     path: str
@@ -98,8 +95,7 @@ class Probe(Protocol):
 # -- the choice --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Candidate:
+class _Candidate(Struct, frozen=True):
     """`own`: the store's path in this user's directory; `shared`: in a directory of several users."""
 
     name: str

@@ -12,10 +12,10 @@ import contextlib
 import platform
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
 
 from bareboat.bundles.wheels import locked, wheel_set
 from bareboat_base import codec
@@ -61,8 +61,7 @@ echo "installed: $directory/bin/bareboat"
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BundleNames:
+class BundleNames(Struct, frozen=True, kw_only=True):
     """A bundle's names for its image, by evidence. `confirmed`: references with a digest that covers the
     image; `claimed`: tags, asserted only by the creator of the file; `false`: references with another image's
     digest, and texts that are not references to a registry."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import stat
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from bareboat_base.errors import UsageError
+from bareboat_base.expressions import expression
 from bareboat_base.files.links import follow
 
 
@@ -42,7 +42,7 @@ _LEFT_OUT = frozenset({".git", ".hg", ".svn", ".mypy_cache", ".pytest_cache", ".
 
 #: Libraries of the GPU driver. They must match the kernel module of the machine that runs the job, so they
 #: are mounted from that machine. https://docs.nvidia.com/deploy/cuda-compatibility/
-_DRIVER = re.compile(r"lib(cuda|cudadebugger|nvidia-[a-z]+|nvcuvid|nvoptix)\.so(\.|$)")
+_DRIVER = expression(r"lib(cuda|cudadebugger|nvidia-[a-z]+|nvcuvid|nvoptix)\.so(\.|$)")
 
 
 #: Directories that contain more than an environment.

@@ -7,9 +7,9 @@ another program captures no environment again, and one whose files are all there
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 
 import msgspec
+from msgspec import Struct
 
 from bareboat.captures import facts, programs, stored
 from bareboat.captures.collect import Collection, Item, Part
@@ -27,8 +27,7 @@ from bareboat_images.transfer import export
 _FORMAT = "1"
 
 
-@dataclass(frozen=True, slots=True)
-class CapturedCommand:
+class CapturedCommand(Struct, frozen=True):
     """A program by its path. `shown`: directories that the container shows; `is_shown`: the program is in one
     of them, so that only its libraries are added."""
 
@@ -37,8 +36,7 @@ class CapturedCommand:
     is_shown: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Added:
+class _Added(Struct, frozen=True):
     """What the layer has: `collection`, all of one part; and what the program needs."""
 
     collection: Collection

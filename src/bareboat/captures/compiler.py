@@ -16,6 +16,7 @@ from bareboat.captures.collect import shown
 from bareboat.captures.interpreter import Interpreter
 from bareboat_base import execute
 from bareboat_base.errors import UsageError
+from bareboat_base.expressions import expression
 
 #: Names on PATH, also with the machine's triplet as a prefix, which Debian's Python uses. PyTorch hashes its
 #: headers with openssl before it compiles.
@@ -30,10 +31,10 @@ _FILES = (
     "libgcc_s.so.1", "libstdc++.so", "libgomp.so", "libgomp.so.1", "libatomic.so", "libatomic.so.1",
 )  # fmt: skip
 #: Entries of the compiler's own directory for other languages and for sanitizers.
-_OTHER = re.compile(
+_OTHER = expression(
     r"f951|gnat1|go1|d21|cc1obj.*|cc1gm2|adalib|adainclude|finclude|install-tools|plugin|lib.*san.*"
 )
-_SEARCHED = re.compile(r"#include <\.\.\.> search starts here:\n(?P<paths>.*?)End of search list", re.DOTALL)
+_SEARCHED = expression(r"#include <\.\.\.> search starts here:\n(?P<paths>.*?)End of search list", re.DOTALL)
 #: The assembler and linker that XLA uses, and other files that NVIDIA's compiler needs.
 _CUDA = (
     "bin/ptxas",

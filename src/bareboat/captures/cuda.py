@@ -7,15 +7,15 @@ only libraries that no other file of the environment needs, directly or indirect
 from __future__ import annotations
 
 import os
-import re
 
 from bareboat.captures.collect import Collection, Item
 from bareboat_base.elf import binary
 from bareboat_base.elf.loader import Loader
+from bareboat_base.expressions import expression
 
 #: NVIDIA's wheels, and the compilers in Triton's wheel.
-_PLACE = re.compile(r"/(?:site|dist)-packages/(?:nvidia|triton/backends/nvidia)/")
-_LIBRARY = re.compile(r"\.so(\.[0-9.]+)?$|\.a$|/bin/[^/]+$")
+_PLACE = expression(r"/(?:site|dist)-packages/(?:nvidia|triton/backends/nvidia)/")
+_LIBRARY = expression(r"\.so(\.[0-9.]+)?$|\.a$|/bin/[^/]+$")
 
 
 def is_library(path: str, item: Item) -> bool:

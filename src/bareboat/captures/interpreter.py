@@ -6,9 +6,9 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import msgspec
+from msgspec import Struct
 
 from bareboat_base import execute
 from bareboat_base.errors import ToolError, UsageError
@@ -31,8 +31,7 @@ print(json.dumps({
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Interpreter:
+class Interpreter(Struct, frozen=True, kw_only=True):
     """Absolute paths, as the interpreter reports them. `path`: sys.path without the script's directory.
     `user_site`: where `pip install --user` installs, if the interpreter reads it; not in `path`."""
 

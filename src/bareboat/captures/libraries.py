@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from bareboat.captures import mpi
 from bareboat.captures.collect import NOTHING, Collection, Part
@@ -23,8 +24,7 @@ _HIDDEN_LIBRARIES = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inventory:
+class Inventory(Struct, frozen=True, kw_only=True):
     """The content of a capture: all paths with kind and layer, and what was excluded."""
 
     interpreter: Interpreter
@@ -72,8 +72,7 @@ def with_libraries(interpreter: Interpreter, sources: Sources, *, cuda: bool = T
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Needs:
+class Needs(Struct, frozen=True):
     """The directories in which needed libraries were found, and those that were not found."""
 
     folders: Folders

@@ -11,7 +11,9 @@ import glob
 import os
 import re
 
-_LIBRARY = re.compile(r"libmpi(?:ch)?\.so\.(?P<abi>12|40)(?:\.\d+)*")
+from bareboat_base.expressions import expression
+
+_LIBRARY = expression(r"libmpi(?:ch)?\.so\.(?P<abi>12|40)(?:\.\d+)*")
 
 #: Relative to the library's directory: plugins of OpenMPI and PMIx, where `make install`, Debian and Red Hat
 #: install them.

@@ -9,9 +9,8 @@ import pwd
 import shlex
 import urllib.parse
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct, field
 
 from bareboat.captures import compiler
 from bareboat.captures import programs as host_programs
@@ -50,8 +49,7 @@ _FOLDERS = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Sources:
+class Sources(Struct, frozen=True):
     """`collection`: the files; `roots`: the completely collected directories with their layers; `programs`:
     directories for the image's PATH; `variables`: environment variables of the image."""
 

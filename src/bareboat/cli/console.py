@@ -21,15 +21,16 @@ from typing import Any
 from bareboat.cli import bar
 from bareboat.cli.folding import folded, remedy_lines
 from bareboat_base.errors import BareboatError, PlanError, UsageError
+from bareboat_base.expressions import expression
 from bareboat_base.printable import excerpt, printable
 
 _BOLD, _RED, _GREEN, _YELLOW, _DIM = "1", "31", "32", "33", "2"
 
 
 #: The colours of this program; harmless also in foreign text.
-_COLOUR = re.compile(r"(\033\[(?:0|1|2|31|32|33)m)")
+_COLOUR = expression(r"(\033\[(?:0|1|2|31|32|33)m)")
 #: Bytes of a path or an argument that are not UTF-8.
-_BYTES = re.compile("([\udc80-\udcff])")
+_BYTES = expression("([\udc80-\udcff])")
 #: The terminal's second page without a cursor, and back (xterm's control sequences).
 _OPEN_PAGE, _CLOSE_PAGE = "\033[?1049h\033[?25l", "\033[?25h\033[?1049l"
 _HOME, _END_OF_LINE, _END_OF_PAGE = "\033[H", "\033[K\n", "\033[J"

@@ -6,8 +6,10 @@ import re
 import textwrap
 from collections.abc import Iterator
 
+from bareboat_base.expressions import expression
+
 #: What a terminal does not show.
-_ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
+_ESCAPES = expression(r"\x1b\[[0-9;]*m")
 _NARROWEST = 40
 _REMEDY = "try: "
 #: Shorter prose stays beside its command.
@@ -23,7 +25,7 @@ _PROGRAMS = frozenset((
     "tar", "touch", "truncate", "ulimit", "umask", "unset", "unzip", "uv", "zstd",
 ))  # fmt: skip
 #: After a semicolon, before a comment, and before a command within a sentence.
-_BREAKS = re.compile(rf"(?<=;) | {{2,}}(?=#)|(?<=[:,]) (?=(?:{'|'.join(sorted(_PROGRAMS))}) )")
+_BREAKS = expression(rf"(?<=;) | {{2,}}(?=#)|(?<=[:,]) (?=(?:{'|'.join(sorted(_PROGRAMS))}) )")
 
 
 def folded(text: str, width: int | None) -> str:

@@ -16,13 +16,14 @@ from bareboat.cli.common import Context, add_common
 from bareboat.cli.status import add_run, newest
 from bareboat.runs import directory
 from bareboat_base.errors import StoreError, ToolError, UsageError
+from bareboat_base.expressions import expression
 from bareboat_base.files import untrusted
 from bareboat_base.printable import one_line
 
 EXAMPLE = "bareboat logs -f digits-20261120-101500"
 _POLL_S = 0.5
 #: The prefix with which job scripts and torchrun mark a rank's lines.
-_RANK = re.compile(r"\[rank (\d+)\] (.*)", re.DOTALL)
+_RANK = expression(r"\[rank (\d+)\] (.*)", re.DOTALL)
 #: The end of what a scheduler wrote.
 _MOST_SCHEDULER_BYTES = 1 << 16
 #: Interval of scheduler queries while there is no new output, in seconds.

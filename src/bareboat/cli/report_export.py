@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from bareboat.cli import console
 from bareboat.cli.common import Context
@@ -41,8 +42,7 @@ _PRINTED = ("csv", "latex", "markdown")
 _DRAWN = {"svg", "pdf"}
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """`folder`: where the files go; `file`: where one of them goes. Without either, one text is printed."""
 
     formats: tuple[str, ...]

@@ -16,6 +16,7 @@ from bareboat.cli import console, report_export
 from bareboat.cli.common import Context
 from bareboat.model import Decision
 from bareboat_base.clock import epoch_s
+from bareboat_base.expressions import expression
 from bareboat_base.files import untrusted
 from bareboat_base.printable import counted, one_line
 
@@ -52,7 +53,7 @@ _MOST_TEXT = 2000
 #: Of a page: the end of the output, and of each rank's, and the number of ranks shown.
 _TAIL_BYTES, _RANK_TAIL_BYTES = 1 << 15, 1 << 12
 _MOST_RANKS, _MOST_TAILS = 256, 16
-_EXIT = re.compile(r"(\d{1,8}) (\d{1,3})", re.ASCII)
+_EXIT = expression(r"(\d{1,8}) (\d{1,3})", re.ASCII)
 
 
 def run(context: Context, run_id: str, request: Request) -> int:

@@ -7,8 +7,9 @@ import os
 import shlex
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from bareboat.cli import console, report_export
 from bareboat.cli.common import Context
@@ -25,8 +26,7 @@ FORMATS = ("csv", "latex", "markdown", "html")
 _MOST_CELL = 200
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Point:
+class _Point(Struct, frozen=True, kw_only=True):
     """`state`: the scheduler's state of a point without a record."""
 
     run_id: str

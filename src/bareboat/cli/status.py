@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
 from bareboat.cli import console, run_list
 from bareboat.cli.command_line import number
 from bareboat.cli.common import Context, add_common
@@ -139,7 +141,6 @@ def _listed(store: Store, most: int | None) -> list[str]:
 
 def _recorded(store: Store, status: Status) -> Status:
     """The status, marked as damaged where the run's record is."""
-    import dataclasses
 
     from bareboat.runs import sweeps
 
@@ -147,7 +148,7 @@ def _recorded(store: Store, status: Status) -> Status:
         sweeps.records_of(store, status)
     except StoreError as error:
         reason = "; ".join(filter(None, (status.reason, error.message)))
-        return dataclasses.replace(status, reason=reason, damaged=True)
+        return structs.replace(status, reason=reason, damaged=True)
     return status
 
 

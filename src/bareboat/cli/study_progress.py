@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from bareboat_base.expressions import expression
+
 if TYPE_CHECKING:
     from bareboat.cli.console import Progress
 
-_STEP = re.compile(r"(?:warm-up|run (?P<run>\d+) of (?P<of>\d+)): (?P<what>.*)")
+_STEP = expression(r"(?:warm-up|run (?P<run>\d+) of (?P<of>\d+)): (?P<what>.*)")
 
 
 class StudyProgress:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shlex
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -15,6 +14,7 @@ from bareboat.model import Executable, Job, Missing, Site
 from bareboat.model.command import Word
 from bareboat.plan import sweep
 from bareboat.plan.process import command_of, image_workdir
+from bareboat_base.expressions import expression
 from bareboat_images.inside.command import MISSING, Fault, Program, Sight, resolve
 from bareboat_images.model import Image
 from bareboat_images.store import Store
@@ -22,7 +22,7 @@ from bareboat_images.store import Store
 #: Directories whose content in a container is unknown before the start.
 _AT_START = ("/dev", "/proc", "/run", "/sys")
 #: Programs that run a script, and options after which no script follows.
-_INTERPRETER = re.compile(
+_INTERPRETER = expression(
     r"(python|pypy)[0-9.]*|torchrun|deepspeed|(ba|da|k|z)?sh|Rscript|perl|ruby|julia|node|lua[0-9.]*"
 )
 _NO_SCRIPT = ("-m", "-c", "-e", "--module", "--eval", "-")

@@ -14,16 +14,17 @@ from bareboat.mpi.ladder import binds
 from bareboat_base import architectures, codec
 from bareboat_base.elf import binary
 from bareboat_base.elf.loader import CACHE, Loader
+from bareboat_base.expressions import expression
 from bareboat_base.versions import numbers
 from bareboat_images.layers.view import Found, View
 from bareboat_images.store import Store
 
 _DEFAULT_FOLDERS = (*architectures.library_folders(os.uname().machine), "/usr/local/lib")
 #: MPI and its network libraries always come from the host: that is the purpose.
-_OWN = re.compile(r"lib(?:mpi|open-|pmix|prrte|mca_|oshmem|uc[pstm]|fabric|psm|cxi|infinipath|munge)")
+_OWN = expression(r"lib(?:mpi|open-|pmix|prrte|mca_|oshmem|uc[pstm]|fabric|psm|cxi|infinipath|munge)")
 #: rdma-core: its parts must match, and libibverbs searches its drivers where it was built for. So all of them
 #: come from the image, with its drivers, or all from the host.
-_RDMA = re.compile(r"lib(?:ibverbs|rdmacm|mlx[45]|efa|mana|hns|ibumad)\.so")
+_RDMA = expression(r"lib(?:ibverbs|rdmacm|mlx[45]|efa|mana|hns|ibumad)\.so")
 
 
 def provide(store: Store, image: Image, site: Site) -> dict[str, HostMpiTree]:

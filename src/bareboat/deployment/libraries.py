@@ -4,7 +4,6 @@ No program is executed."""
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from bareboat.model import Missing
@@ -12,13 +11,14 @@ from bareboat.mpi.inject import C_LIBRARY
 from bareboat_base.elf import binary
 from bareboat_base.elf.binary import SearchPath
 from bareboat_base.elf.loader import CACHE, Loader
+from bareboat_base.expressions import expression
 from bareboat_base.files import untrusted
 from bareboat_images.inside.command import UNKNOWN, Node, Sight
 
 _MOST_LIBRARIES = 1000
 _MOST_TEXT, _MOST_CACHE = 64 * 1024, 32 << 20
 #: Libraries that a container gets from the host: those of a GPU driver. The others belong to a C library.
-_OF_HOST = re.compile(r"lib(cuda|cudadebugger|nvidia-[a-z]+|nvcuvid|nvoptix)\.so(\.|$)|libc\.musl-")
+_OF_HOST = expression(r"lib(cuda|cudadebugger|nvidia-[a-z]+|nvcuvid|nvoptix)\.so(\.|$)|libc\.musl-")
 
 
 class ContainerLoader:

@@ -15,11 +15,12 @@ from dataclasses import dataclass, field
 from bareboat.deployment import modules
 from bareboat.deployment.libraries import ContainerLoader
 from bareboat_base.elf import binary
+from bareboat_base.expressions import expression
 from bareboat_base.files import untrusted
 from bareboat_images.inside.command import Fault, Program, Sight, resolve
 from bareboat_images.model import Linked
 
-_MPI = re.compile(r"libmpi(?:ch|_\w+|cxx|fort|f90)?\.so(?:\.(?P<major>\d+))?(?:\.\d+)*")
+_MPI = expression(r"libmpi(?:ch|_\w+|cxx|fort|f90)?\.so(?:\.(?P<major>\d+))?(?:\.\d+)*")
 #: The number in the names of a family's libraries -> its C library, which identifies the family.
 _OF_FAMILY = {"40": "libmpi.so.40", "12": "libmpi.so.12"}
 #: Text in a program with a statically linked MPI.
@@ -45,7 +46,7 @@ _WRAPPERS: Mapping[str, tuple[tuple[str, ...], int]] = {
 }
 _SHELLS = ("bash", "sh", "dash", "ash", "ksh", "zsh")
 #: Interpreters whose programs may use MPI through a module, which linked libraries do not show.
-_INTERPRETERS = re.compile(r"(?:Rscript|R|julia|perl|ruby|java|octave|matlab|lua)[\d.]*")
+_INTERPRETERS = expression(r"(?:Rscript|R|julia|perl|ruby|java|octave|matlab|lua)[\d.]*")
 #: Shell words before a command, and commands that do not start a program.
 _BEFORE = ("then", "do", "else", "if", "while", "until", "!", "{", "(")
 _BUILT_IN = (
@@ -53,7 +54,7 @@ _BUILT_IN = (
     "trap", "test", "[", "[[", "local", "declare", "read", "wait", "exit", "return", "shift", "true",
     "false", ":", "fi", "done", "esac", "}", ")", "for", "case", "function", "eval", "alias",
 )  # fmt: skip
-_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
+_ASSIGNMENT = expression(r"[A-Za-z_]\w*\+?=")
 _MOST_SCRIPT = 64 * 1024
 #: Limits on nested scripts and wrappers, and on the commands that are resolved for one job.
 _MOST_DEPTH, _MOST_COMMANDS = 6, 1000

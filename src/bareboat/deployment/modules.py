@@ -16,16 +16,17 @@ from typing import Any, NamedTuple
 from bareboat.deployment.libraries import ContainerLoader, missing
 from bareboat.model import Missing
 from bareboat_base.elf.binary import SearchPath
+from bareboat_base.expressions import expression
 from bareboat_base.files import untrusted
 from bareboat_images.inside.command import Node, Sight
 
-_R_PROGRAM, _JULIA_PROGRAM = re.compile(r"R(?:script)?[\d.]*"), re.compile(r"julia[\d.+-]*")
-_R_USES = re.compile(
+_R_PROGRAM, _JULIA_PROGRAM = expression(r"R(?:script)?[\d.]*"), expression(r"julia[\d.+-]*")
+_R_USES = expression(
     r"^[^#\n]*?(?:\b(?:library|require|requireNamespace|loadNamespace)\s*\(\s*[\"']?(Rmpi|pbdMPI)\b"
     r"|\b(Rmpi|pbdMPI):::?\w)",
     re.MULTILINE,
 )
-_JULIA_USES = re.compile(r"^\s*(?:using|import)\s+(?:[\w.]+\s*,\s*)*MPI(?![\w.])", re.MULTILINE)
+_JULIA_USES = expression(r"^\s*(?:using|import)\s+(?:[\w.]+\s*,\s*)*MPI(?![\w.])", re.MULTILINE)
 _JULIA = "MPI.jl"
 _MOST_TEXT = 256 * 1024
 

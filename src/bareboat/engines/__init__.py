@@ -11,9 +11,10 @@ import contextlib
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar, Protocol
+
+from msgspec import Struct
 
 from bareboat.backend import Backend
 from bareboat.engines.costs import Costs
@@ -80,8 +81,7 @@ class Apart(StrEnum):
     NOTHING = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Guard:
+class Guard(Struct, frozen=True):
     """The filter of system calls on the command (`bareboat_base.seccomp`), with its files in `folder`.
     `full`: it allows what Podman allows by default; otherwise it only prevents programs inside from
     typing into the user's terminal. `runs`: programs in the store can be executed."""
@@ -110,8 +110,7 @@ class Guard:
         return f"{self.folder}/{'full' if self.full and full is not False else 'terminal'}.run"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeMount:
+class NodeMount(Struct, frozen=True, kw_only=True):
     """A mount whose source is known only on the node."""
 
     source: NodePath
@@ -119,8 +118,7 @@ class NodeMount:
     writable: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Container:
+class Container(Struct, frozen=True, kw_only=True):
     """What the engine shows the command. `layers` bottom first, or one read-only `flat` tree, or a `packed`
     file, in which mounts of the image's own directories have their sources (FILE/PATH). `joined`: the tree
     that is the root instead of the flat one, whose directories are among the mounts. Over it `scratch`, the
@@ -180,8 +178,11 @@ class Container:
         return self.flat or self.packed
 
 
-@dataclass(frozen=True, slots=True)
-class Enclosure:
+def _node_path(_: Container, variable: str) -> Place:
+    return NodePath(variable)
+
+
+class Enclosure(Struct, frozen=True):
     """How an engine runs this image here. `reason`: one sentence; `overlay`: layers can be stacked;
     `mount_points`: the image must already have every mount point; `relinked`: absolute links would lead out
     of the image and must be made relative.
@@ -191,13 +192,11 @@ class Enclosure:
     variable names; None: nowhere. `reads_tree`: the engine shows the image's tree, not a copy of its own."""
 
     reason: str
-    wrap: Callable[[Command, Container], Command] = field(compare=False, repr=False)
+    wrap: Callable[[Command, Container], Command]
     overlay: bool = True
     mount_points: bool = False
     relinked: bool = False
-    run_folder: Callable[[Container, str], Place | None] = field(
-        default=lambda _, variable: NodePath(variable), compare=False, repr=False
-    )
+    run_folder: Callable[[Container, str], Place | None] = _node_path
     reads_tree: bool = True
 
 

@@ -21,11 +21,12 @@ https://gitlab.com/charliecloud/charliecloud/-/blob/main/bin/ch_core.c
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import ClassVar
+
+from msgspec import structs
 
 from bareboat.engines import (
     ALONE_IN_NAMESPACE,
@@ -196,7 +197,7 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
     loader = _loader(container)
     if loader is not None and container.packed is not None:
         # ch-run serves the file's content in the same namespace: the command can open whatever it has open.
-        container = dataclasses.replace(
+        container = structs.replace(
             container,
             mounts=(*container.mounts, Mount(source=loader, target=f"{PLACE}/filter", writable=False)),
         )

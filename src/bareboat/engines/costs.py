@@ -8,8 +8,9 @@ smaller than the measurement's own spread get the same figure, so that noise doe
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from bareboat.engines import Engine
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
 FILE_CALL_S = 1.3e-6
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cost:
+class Cost(Struct, frozen=True, kw_only=True):
     """`start_ms`: a whole start of /bin/true by Bareboat's job script. The others are ratios to bare metal:
     `file_call` of 200,000 calls of stat, `imports` of `import torch`, `cpu` of a loop that computes."""
 

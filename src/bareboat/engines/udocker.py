@@ -26,7 +26,6 @@ Manual: https://indigo-dc.github.io/udocker/ and https://proot-me.github.io/
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import inspect
 import os
@@ -37,6 +36,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import msgspec
+from msgspec import structs
 
 from bareboat.engines import (
     GUARDED_APART,
@@ -275,7 +275,7 @@ class _S1(_Mode):
         verdict = _APPTAINER.judge(_apptainer_s(facts, site), image)
         if isinstance(verdict, Refusal):
             return verdict
-        return dataclasses.replace(verdict, reason=f"mode S1: {verdict.reason}")
+        return structs.replace(verdict, reason=f"mode S1: {verdict.reason}")
 
 
 class _F1(_Mode):

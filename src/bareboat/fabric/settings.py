@@ -9,7 +9,7 @@ https://docs.open-mpi.org/en/main/tuning-apps/networking/tcp.html
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from bareboat.model import MpiFamily
 from bareboat.model.fabric import Kind, Network, Port
@@ -30,8 +30,7 @@ _VERBS_DRIVERS = {
 _LEAST_LOCKED_BYTES = 2**30
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class Setting(Struct, frozen=True, kw_only=True):
     """An environment variable of the ranks. A value of None: the interface that leads to the first node,
     which only the node knows; `before` precedes it."""
 
@@ -45,16 +44,14 @@ class Setting:
         return f"{self.name}={self.value if self.value is not None else self.before + 'INTERFACE'}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Advice:
+class Advice(Struct, frozen=True, kw_only=True):
     """What prevents the ranks from using the fabric, and the remedy."""
 
     fault: str
     remedy: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Speakers:
+class Speakers(Struct, frozen=True, kw_only=True):
     """The ranks' communication libraries. `mpi`: its family, or None. `libraries`: the image's; None:
     unknown."""
 

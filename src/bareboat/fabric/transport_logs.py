@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from bareboat.model import MpiFamily
 from bareboat.model.fabric import Transport
+from bareboat_base.expressions import expression
 
 #: Variables of MPI's ranks in the MPI check only. One rank per node reports.
 #: OpenMPI: btl_base_verbose names each peer's BTL, pml and mtl the carrier of all messages; UCX its lanes.
@@ -53,23 +54,23 @@ FABRIC = (
 )
 
 # Every repetition is bounded: jobs may write anything into these files, and time must be linear.
-_BTL = re.compile(
+_BTL = expression(
     r"\[(?P<host>[^\s:\[\]]{1,255}):\d{1,10}\] mca: bml: Using (?P<btl>\w{1,40}) btl for send to \S{1,255} "
     r"on node (?P<peer>\S{1,255})"
 )
-_LANE = re.compile(r"(?:inter-node cfg#\d{1,10}|ep_cfg\[\d{1,10}\]:) tag\((?P<lanes>[^)]{0,2000})\)")
-_PROVIDER = re.compile(r"(?:libfabric provider|mtl:ofi:prov(?:ider)?): (?P<name>[a-z0-9_;]{1,200})")
-_NETWORK = re.compile(
+_LANE = expression(r"(?:inter-node cfg#\d{1,10}|ep_cfg\[\d{1,10}\]:) tag\((?P<lanes>[^)]{0,2000})\)")
+_PROVIDER = expression(r"(?:libfabric provider|mtl:ofi:prov(?:ider)?): (?P<name>[a-z0-9_;]{1,200})")
+_NETWORK = expression(
     r"NCCL INFO .{0,500}?Using network (?P<name>\S(?:.{0,80}?\S)?)[ \t\r]{0,20}$", re.MULTILINE
 )
-_CHANNEL = re.compile(r"NCCL INFO .{0,500}? via (?P<way>NET/[^/\n]{1,100}/\d{1,10}(?:/\w{1,40})?)")
-_OFI = re.compile(r"NET/OFI Selected [Pp]rovider is (?P<name>[a-z0-9_;]{1,200})")
-_FAST_LANE = re.compile(r"(?:rc|dc|ud|srd|gga)(?:_[a-z0-9]+)?/")
+_CHANNEL = expression(r"NCCL INFO .{0,500}? via (?P<way>NET/[^/\n]{1,100}/\d{1,10}(?:/\w{1,40})?)")
+_OFI = expression(r"NET/OFI Selected [Pp]rovider is (?P<name>[a-z0-9_;]{1,200})")
+_FAST_LANE = expression(r"(?:rc|dc|ud|srd|gga)(?:_[a-z0-9]+)?/")
 _MANY = 4
 
 
 #: https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-debug
-_SIZE = re.compile(r"NCCL INFO .{0,500}? rank \d{1,9} nranks (?P<size>\d{1,9}) ")
+_SIZE = expression(r"NCCL INFO .{0,500}? rank \d{1,9} nranks (?P<size>\d{1,9}) ")
 
 
 def nccl_size(text: str) -> int | None:

@@ -5,18 +5,18 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
+
+from msgspec import Struct
 
 from bareboat_base.errors import UsageError
 from bareboat_base.files import outputs
 from bareboat_base.nearest import nearest
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Example:
+class Example(Struct, frozen=True, kw_only=True):
     """An example: what it shows, what must be installed for it, and the commands that install it."""
 
     name: str

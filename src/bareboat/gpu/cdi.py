@@ -6,8 +6,9 @@ Source: https://github.com/cncf-tags/container-device-interface/blob/main/SPEC.m
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from bareboat_base.files.root import Root
 
@@ -15,8 +16,7 @@ from bareboat_base.files.root import Root
 FOLDERS = ("/etc/cdi", "/var/run/cdi")
 
 
-@dataclass(frozen=True, slots=True)
-class Edits:
+class Edits(Struct, frozen=True):
     """The edits of a file's device "all". `mounts`: pairs of the host's path and the container's."""
 
     path: str

@@ -19,6 +19,7 @@ from bareboat.gpu import cdi, versions
 from bareboat.model import DriverFile, GpuDriver, Mount
 from bareboat_base import architectures
 from bareboat_base.elf import binary, cache
+from bareboat_base.expressions import expression
 from bareboat_base.files.root import Root
 from bareboat_base.versions import numbers
 
@@ -52,9 +53,9 @@ _SOCKETS = ("/run/nvidia-persistenced", "/run/nvidia-fabricmanager")
 #: The directory of MPS's control daemon, unless CUDA_MPS_PIPE_DIRECTORY is set.
 _MPS = "/tmp/nvidia-mps"
 
-_LIBRARY = re.compile(r"(?P<stem>lib[\w+-]+)\.so(?:\.[\d.]+)?")
+_LIBRARY = expression(r"(?P<stem>lib[\w+-]+)\.so(?:\.[\d.]+)?")
 #: The driver's version at the end of a library's name; libnvidia-nvvm.so.4.0.0 has its own.
-_VERSIONED = re.compile(r"\.so\.(\d{3,}\.\d+(?:\.\d+)?)$")
+_VERSIONED = expression(r"\.so\.(\d{3,}\.\d+(?:\.\d+)?)$")
 
 
 def find(

@@ -12,8 +12,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-_CODE = re.compile(r"(?P<kind>sm|compute)_(?P<major>\d{1,2})(?P<minor>\d)(?P<only>[af]?)")
-_CAPABILITY = re.compile(r"(\d{1,2})\.(\d)")
+from bareboat_base.expressions import expression
+
+_CODE = expression(r"(?P<kind>sm|compute)_(?P<major>\d{1,2})(?P<minor>\d)(?P<only>[af]?)")
+_CAPABILITY = expression(r"(\d{1,2})\.(\d)")
 
 #: Data-centre GPUs, by their names.
 _MODELS = (

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from bareboat.model import CudaCompat, GpuDriver, Refusal
+from bareboat_base.expressions import expression
 from bareboat_base.versions import numbers
 
 #: CUDA -> the first Linux driver that supports it.
@@ -31,15 +33,14 @@ FIRST_OF_MAJOR = {11: "450.80.02", 12: "525.60.13", 13: "580.65.06"}
 _FIRST_FOR_COMPAT = "418.40"
 #: Products that support forward compatibility: data-centre GPUs. (Some RTX boards do, too, but their names do
 #: not distinguish them.)
-_DATA_CENTRE = re.compile(
+_DATA_CENTRE = expression(
     r"\b(Tesla|GH200|GB[23]00|A[18]00|H[128]00|B[123]00|A(2|10|16|30|40)|H20|L(2|4|20|40)S?|[PV]100S?|P4|P40|T4"
     r"|K80|M60)\b"
 )
-_NOT_DATA_CENTRE = re.compile(r"\b(GeForce|TITAN|Quadro|RTX)\b", re.IGNORECASE)
+_NOT_DATA_CENTRE = expression(r"\b(GeForce|TITAN|Quadro|RTX)\b", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class Served:
+class Served(Struct, frozen=True):
     """It works, and how. `compat`: through the image's forward-compatibility package."""
 
     reason: str

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import msgspec
+from msgspec import Struct, field
 
 from bareboat.backend import Backend
 from bareboat.model import CheckSubject, Command, Image, Job, MpiFacts, Refusal, Site, Start, Word
@@ -16,8 +16,7 @@ from bareboat.mpi.checks import CheckResult
 from bareboat.mpi.ladder import Rung
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class Surroundings(Struct, frozen=True, kw_only=True):
     """What a launcher knows besides the job: `site` is where the ranks run, `scheduler` allocates the nodes
     (`at_once`: this machine, now; `in_slurm`: its jobs are Slurm's), `python` is the interpreter of the
     environment, `engine` runs the container (`contains`: whether it does), `mpi_plugins` are the PMIs that
@@ -54,8 +53,7 @@ class Passed(NamedTuple):
     own: tuple[str, ...] = RANK_NAMES
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
+class Launch(Struct, frozen=True, kw_only=True):
     """How a launcher starts this job. `reason`: one sentence.
 
     `argv`: the launcher's words before the rank's command; `environment`: variables of every rank, which the

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import textwrap
 from typing import assert_never
+
+from msgspec import structs
 
 from bareboat.fabric import transport_logs
 from bareboat.launchers import RANK_NAMES, RANK_VARIABLES, Launch, Passed, Surroundings, threads
@@ -23,7 +24,7 @@ def mpi_site(job: Job, around: Surroundings) -> MpiSite:
     found = mpi_site_of(around.site, plugins=around.mpi_plugins, in_slurm=around.in_slurm)
     broken = {**around.site.broken_launches, **checks.broken(around.mpi_checks, site(job, around))}
     failed = checks.failed_steps(around.mpi_checks, context(job, around)) if around.mpi_checks else {}
-    return dataclasses.replace(found, failed=failed, broken=broken)
+    return structs.replace(found, failed=failed, broken=broken)
 
 
 def context(job: Job, around: Surroundings) -> str:
@@ -135,7 +136,7 @@ def launch_from_outside(
     """How a program outside the container starts each rank in a container of its own. `rank`, `local_rank`:
     bash expressions of a rank's numbers."""
     common = launch(found, job, around)
-    return dataclasses.replace(
+    return structs.replace(
         common,
         passed=Passed(RANK_VARIABLES, PASSED, (*RANK_NAMES, *OWN)),
         program=program,

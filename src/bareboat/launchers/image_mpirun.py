@@ -6,8 +6,9 @@ the image needs neither ssh nor srun, only its Python.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import assert_never
+
+from msgspec import structs
 
 from bareboat.launchers import RANK_NAMES, SECRET, Launch, Launcher, Passed, Surroundings, by_mpi
 from bareboat.model import Job, Refusal, Start, Variable, Word
@@ -57,7 +58,7 @@ class ImageMpirun(Launcher):
             )  # fmt: skip
         common = by_mpi.launch(found, job, around)
         own = tuple(name for name in RANK_NAMES if not name.startswith("MASTER_"))
-        return dataclasses.replace(
+        return structs.replace(
             common,
             argv=(
                 around.python, "-c", _RELAY,

@@ -6,7 +6,7 @@ Documentation: https://slurm.schedmd.com/mpi_guide.html
 
 from __future__ import annotations
 
-import dataclasses
+from msgspec import structs
 
 from bareboat.launchers import INTERFACE, Launch, Launcher, Surroundings, by_mpi
 from bareboat.model import Job, Refusal, Start, Word
@@ -32,7 +32,7 @@ class Srun(Launcher):
         launch = by_mpi.launch_from_outside(found, job, around, words(found, job), **NAMES)
         if found.plugin != NO_PLUGIN:
             return launch
-        return dataclasses.replace(
+        return structs.replace(
             launch,
             reason=found.reason,
             prelude=INTERFACE + launch.prelude,

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from bareboat.gpu import kernels, versions
 from bareboat.lint.site import site_of
 from bareboat.model import GpuDriver, Refusal, Site
+from bareboat_base.expressions import expression
 from bareboat_images.lint.image import ImageSubject
 from bareboat_images.lint.recipe import RecipeSubject, expand
 from bareboat_images.lint.rule import Hit, Rule, Severity
 
-_CUDA_TAG = re.compile(r"(?:nvidia/cuda:|cuda)(\d{2})\.(\d)")
-_CUDA_WHEEL = re.compile(r"(?:/whl/|\+)cu(\d{2})(\d)\b")
+_CUDA_TAG = expression(r"(?:nvidia/cuda:|cuda)(\d{2})\.(\d)")
+_CUDA_WHEEL = expression(r"(?:/whl/|\+)cu(\d{2})(\d)\b")
 _FRAMEWORKS = ("torch", "tensorflow", "jaxlib")
 
 

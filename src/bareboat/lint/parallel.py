@@ -13,13 +13,14 @@ from bareboat.model import Refusal
 from bareboat.model.fabric import Network
 from bareboat.mpi.ladder import abi, library_of, mpi_site_of, needs_mpi, walk
 from bareboat.mpi.rules import Layout, major
+from bareboat_base.expressions import expression
 from bareboat_images.lint.image import ImageSubject
 from bareboat_images.lint.recipe import RecipeSubject, Step
 from bareboat_images.lint.rule import Hit, Rule, Severity
 from bareboat_images.lint.shell import Command
 from bareboat_images.model import MpiFamily, Pmi
 
-_OLD = re.compile(
+_OLD = expression(
     r"openmpi-(?P<version>[1-3]\.\d+(?:\.\d+)?)|open-mpi/ompi/archive/(?:refs/tags/)?v(?P<tag>[1-3]\.\d+)"
 )
 #: More than real Dockerfiles have; further pairs of them are not compared.

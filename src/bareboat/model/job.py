@@ -10,11 +10,12 @@ from bareboat.model.names import check_name
 from bareboat.model.sweep import Sweep
 from bareboat.model.variables import check_passed_on, check_variable
 from bareboat_base.errors import UsageError
+from bareboat_base.expressions import expression
 from bareboat_base.host_files import Mount
 from bareboat_base.ranges import MOST_RANKS, check
 
 DELIVERIES = ("auto", "shared", "node")
-_ADDRESS = re.compile(r"[A-Za-z0-9._+-]{1,64}@[A-Za-z0-9.-]{1,255}")
+_ADDRESS = expression(r"[A-Za-z0-9._+-]{1,64}@[A-Za-z0-9.-]{1,255}")
 
 
 class Topology(Struct, frozen=True, kw_only=True):

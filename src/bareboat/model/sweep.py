@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -17,6 +16,7 @@ from msgspec import Struct
 
 from bareboat_base import ranges
 from bareboat_base.errors import UsageError
+from bareboat_base.expressions import expression
 from bareboat_base.nearest import nearest
 
 #: Variables for the command: the point's number from 0, and each value under its name in capitals.
@@ -25,8 +25,8 @@ INDEX = "index"
 #: Under [sweep]: the points themselves, instead of lists to combine.
 POINTS = "points"
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+_NAME = expression(r"[A-Za-z_][A-Za-z0-9_]*")
+_BRACES = expression(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 
 
 class Field(Struct, frozen=True):

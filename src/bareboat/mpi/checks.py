@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from msgspec import Struct
 
 from bareboat.model import CheckSubject
 from bareboat.mpi import check_program, text
+from bareboat_base.expressions import expression
 from bareboat_base.printable import one_line
 
 _PROGRAM = text.program(check_program)
@@ -24,8 +24,7 @@ STARTED = "bareboat-rank"
 _MOST_CHARACTERS = 1000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckOutput:
+class CheckOutput(Struct, frozen=True, kw_only=True):
     """The reports of the started ranks. `sizes` and `ranks` in the order of the reports."""
 
     asked: int
@@ -147,17 +146,17 @@ class Verdict(Struct, frozen=True):
 
 
 #: Errors of a launcher that cannot load its own parts. Unavailable nodes or CPUs are the job's fault.
-_OF_LAUNCHER = re.compile(
+_OF_LAUNCHER = expression(
     r"invalid mpi type|\bmpi/\w+: |cannot create (?:mpi )?context|error while loading shared libraries"
     r"|(?:mpirun|mpiexec\S*|srun): (?:command not found|No such file|Permission denied)",
     re.IGNORECASE,
 )
 #: Errors of an MPI or its launcher before a rank can report.
-_OF_MPI = re.compile(
+_OF_MPI = expression(
     r"MPI_(?:Init|ABORT)|\bPMI(?:x|2|_|X)|UNMANAGED_SINGLETON|built with SLURM's PMI|PML add procs"
 )
 #: faulthandler's message when the check times out.
-_HUNG = re.compile(r"^.*Timeout \(\d+:\d\d:\d\d", re.MULTILINE)
+_HUNG = expression(r"^.*Timeout \(\d+:\d\d:\d\d", re.MULTILINE)
 
 
 def verdict(log: str, *, asked: int, failed: bool) -> Verdict | None:

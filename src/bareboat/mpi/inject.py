@@ -14,6 +14,7 @@ import msgspec
 
 from bareboat.model import DriverFile, HostLibrary, HostMpiTree, Mount, MpiFacts, MpiFamily
 from bareboat.mpi.rules import Setting
+from bareboat_base.expressions import expression
 from bareboat_base.paths import lies_in
 
 #: Where the links are in a container, and the parent of the host's directories.
@@ -21,13 +22,13 @@ PLACE, HOST = "/run/bareboat/mpi", "/run/bareboat/mpi-host"
 LIBRARIES = f"{PLACE}/lib"
 
 #: The C library and its parts: they belong to the image's loader, and never come from elsewhere.
-C_LIBRARY = re.compile(
+C_LIBRARY = expression(
     r"(?:ld(?:-linux[\w-]*|64)?|lib(?:c|m|mvec|pthread|dl|rt|resolv|util|anl|nsl|BrokenLocale|thread_db|nss_\w+))"
     r"\.so(?:\.\d+)*"
 )
 
 #: Parts of it that are empty since glibc 2.34, and that a captured environment may lack.
-EMPTY_PART = re.compile(r"lib(?:pthread|dl|rt|util|anl)\.so\.\d+")
+EMPTY_PART = expression(r"lib(?:pthread|dl|rt|util|anl)\.so\.\d+")
 
 
 def links(runtime: HostLibrary, left_out: Collection[str] = ()) -> dict[str, str]:

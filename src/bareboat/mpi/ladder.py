@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from bareboat.model import Image, MpiFacts, MpiFamily, Pmi, Refusal, Rejected, Site
 from bareboat.mpi import inject
@@ -40,8 +42,7 @@ class Abi(StrEnum):
     MPICH = "libmpi.so.12"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MpiSite:
+class MpiSite(Struct, frozen=True, kw_only=True):
     """What the site offers for starting ranks.
 
     `plugins`: values of `srun --mpi`, () without Slurm. `ssh`: whether nodes have it. `layers`: MPIs that can
@@ -59,8 +60,7 @@ class MpiSite:
     broken: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Step(Struct, frozen=True, kw_only=True):
     """The chosen rung. `library`: the library that the ranks load; `host`: the host's MPI that is used;
     `plugin`: the value of srun's --mpi."""
 

@@ -8,9 +8,10 @@ what was measured, pair by pair (docs/mpi.md, tests/contract/test_mpi_local.py, 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import assert_never
+
+from msgspec import Struct
 
 from bareboat.model import MpiFacts, MpiFamily, Pmi
 
@@ -25,8 +26,7 @@ class Starter(StrEnum):
     HYDRA = "mpiexec (Hydra)"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessManager:
+class ProcessManager(Struct, frozen=True, kw_only=True):
     """The program that starts the ranks. `pmi`: the protocol by which ranks get their identity, None for
     `srun --mpi=none`. `pmix_version`: of its PMIx server, None when it is not known. `in_slurm`: inside an
     allocation. `own`: it belongs to the library's installation."""
@@ -45,8 +45,7 @@ class ProcessManager:
         return f"{self.starter.value} {self.version or 'of unknown version'}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class Layout(Struct, frozen=True, kw_only=True):
     """The placement of the ranks. `container_per_rank`: ranks of one node are in separate user namespaces, as
     with a launcher outside a rootless container."""
 
@@ -64,8 +63,7 @@ class Ending(StrEnum):
     HANGS = "hangs"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class Setting(Struct, frozen=True, kw_only=True):
     """An environment variable of the ranks, and why. A value of None: the launcher's value must not reach
     them; the image's remains."""
 
@@ -74,8 +72,7 @@ class Setting:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Verdict(Struct, frozen=True, kw_only=True):
     """The result with the settings in the ranks' environment (`ending`), and without them (`bare`)."""
 
     ending: Ending

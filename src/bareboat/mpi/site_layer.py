@@ -7,14 +7,14 @@ list it before the image's. Pure.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import msgspec
+from msgspec import Struct
 
 from bareboat.model import Image, MpiFacts, MpiFamily, Pmi, SiteLayer
 from bareboat_base.errors import UsageError
+from bareboat_base.expressions import expression
 from bareboat_base.paths import DEFAULT_PATH
 from bareboat_base.versions import numbers
 
@@ -30,11 +30,10 @@ MPI4PY = "4.1.2"
 FRAMEWORKS = {"torch": "horovod.torch", "tensorflow": "horovod.tensorflow"}
 _TENSORFLOWS = ("tensorflow", "tensorflow_cpu", "tensorflow_gpu")
 
-_REQUIREMENT = re.compile(r"(?P<name>[a-z0-9]+)(?:==(?P<version>[0-9][0-9A-Za-z.]*))?")
+_REQUIREMENT = expression(r"(?P<name>[a-z0-9]+)(?:==(?P<version>[0-9][0-9A-Za-z.]*))?")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
+class Offer(Struct, frozen=True, kw_only=True):
     """An MPI that is available as a wheel for every Python. `glibc`: the oldest that it runs with."""
 
     name: str
@@ -71,8 +70,7 @@ OFFERS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class Wish(Struct, frozen=True, kw_only=True):
     """The request of a job: names of contents -> a version, or None for the one that fits."""
 
     contents: Mapping[str, str | None]
@@ -86,8 +84,7 @@ class Wish:
         return tuple(f"{n}=={self.contents[n] or v}" for n, v in known.items() if n in self.contents)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Contents:
+class Contents(Struct, frozen=True, kw_only=True):
     """The contents of a layer: an MPI and packages, each as NAME==VERSION."""
 
     mpi: str

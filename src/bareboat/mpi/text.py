@@ -6,6 +6,8 @@ import inspect
 import re
 from types import ModuleType
 
+from bareboat_base.expressions import expression
+
 #: Makes `python -c TEXT` search the working directory after Python's own modules: files of a job may have
 #: their names.
 OWN_FIRST = """\
@@ -14,7 +16,7 @@ if sys.path[:1] == [""]:
     sys.path.append(sys.path.pop(0))
 
 """
-_IMPORT = re.compile(r"^from bareboat\.mpi\.\w+ import (?:\([^)]*\)|.*)\n", re.MULTILINE)
+_IMPORT = expression(r"^from bareboat\.mpi\.\w+ import (?:\([^)]*\)|.*)\n", re.MULTILINE)
 
 
 def program(*modules: ModuleType) -> str:

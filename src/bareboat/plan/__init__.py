@@ -5,10 +5,8 @@ Known problems are reported here, with the reason and the command that fixes the
 
 from __future__ import annotations
 
-import dataclasses
-
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, structs
 
 from bareboat import registry
 from bareboat.engines import ENV, Container, Enclosure, Engine
@@ -187,7 +185,7 @@ def _under(
     work, PlanError where none can."""
     runs_on = node or site
     if rootfs is not None and rootfs.absolute and enclosure.mount_points and not job.writable:
-        enclosure = dataclasses.replace(enclosure, relinked=True)
+        enclosure = structs.replace(enclosure, relinked=True)
     with of_the_engine():
         check_starters(program, engine)
         process, about_process = choose_process(job, image, runs_on, engine)
@@ -220,7 +218,7 @@ def _under(
     py_spy, about_watchdog = choose_watchdog(job, site)
     settled = settle(resolved, launch.passed, launcher.NAME)
     fabric = choose_fabric(resolved, image, runs_on, enclosure, launcher, container, host_mpi=launch.host_mpi)
-    container = dataclasses.replace(
+    container = structs.replace(
         container,
         by_env=program is not None and not program.known and ENV not in program.lacks,
         guard=guard,
@@ -257,11 +255,11 @@ def _under(
         command = composed(process)
     mpi_check = None
     if launch.mpi_check is not None:
-        mpi_check = composed(dataclasses.replace(process, argv=launch.mpi_check, own=0))
+        mpi_check = composed(structs.replace(process, argv=launch.mpi_check, own=0))
     named = [name for name in _TERMINAL if name not in job.environment]
     shell = composed(
-        dataclasses.replace(process, argv=_SHELL, own=0),
-        dataclasses.replace(container, passed=(*container.passed, *named)),
+        structs.replace(process, argv=_SHELL, own=0),
+        structs.replace(container, passed=(*container.passed, *named)),
         _NO_LAUNCHER,
     )
     about_world = choose_world(job, launcher)

@@ -7,9 +7,7 @@ every node reads once, from beginning to end.
 
 from __future__ import annotations
 
-import dataclasses
-
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, UnsetType, structs
 
 from bareboat.engines import Container, Enclosure, NodeMount
 from bareboat.engines.places import Place, planned
@@ -149,7 +147,7 @@ def on_the_node(container: Container, delivery: Delivery) -> Container:
     def place(tree: Place | None) -> Place | None:
         return tree if tree is None else moved(planned(tree)) or tree
 
-    return dataclasses.replace(
+    return structs.replace(
         container,
         flat=place(container.flat),
         joined=place(container.joined),

@@ -6,8 +6,9 @@ be wrong for all but one; otherwise the job's. One rule for all launchers.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
+
+from msgspec import Struct
 
 from bareboat.launchers import Passed
 from bareboat.model import Decision, Image, Job, looks_secret
@@ -18,8 +19,7 @@ from bareboat_base.execution import fault
 INTERFACES = ("GLOO_SOCKET_IFNAME", "HOROVOD_GLOO_IFACE")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settled:
+class Settled(Struct, frozen=True, kw_only=True):
     """`passed`: the names whose values come from the job script; `prelude`: lines of bash that unset
     variables passed by prefix which the job sets itself."""
 

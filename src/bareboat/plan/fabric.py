@@ -3,7 +3,7 @@ job script checks."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from bareboat.engines import Container, Enclosure
 from bareboat.fabric import transport_logs
@@ -27,8 +27,7 @@ from bareboat_base.errors import PlanError
 _SUBJECT = "fabric"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fabric:
+class Fabric(Struct, frozen=True, kw_only=True):
     """The results for the plan; empty for a job on one node. `prelude`: lines of bash that set the variables
     of `passed`."""
 

@@ -6,8 +6,7 @@ could use them, runs without and with a warning: CUDA builds of frameworks also 
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass
+from msgspec import Struct, structs
 
 from bareboat.engines import Engine
 from bareboat.gpu import inject, kernels, versions
@@ -19,8 +18,7 @@ _SUBJECT = "GPU driver"
 _DOCTOR = "bareboat doctor  # shows what was found of the driver"
 
 
-@dataclass(frozen=True, slots=True)
-class Gpu:
+class Gpu(Struct, frozen=True):
     """What the container gets; empty for a job without GPUs."""
 
     driver: GpuDriver | None = None
@@ -31,8 +29,7 @@ class Gpu:
     decisions: tuple[Decision, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Wish:
+class _Wish(Struct, frozen=True):
     """The requirements of the job and the image for GPUs."""
 
     asked: bool
@@ -89,7 +86,7 @@ def choose_driver(
         return Gpu(warnings=(f"the job runs without GPUs: {fault.reason}",), decisions=(decision,))
     assert driver is not None
     given = _given(wish, driver, image, rootfs, passed)
-    return dataclasses.replace(given, warnings=(*given.warnings, *unable))
+    return structs.replace(given, warnings=(*given.warnings, *unable))
 
 
 #: Frameworks with builds for CPUs only; their names for users.

@@ -9,7 +9,8 @@ from __future__ import annotations
 import posixpath
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from bareboat.engines import Engine
 from bareboat.model import Decision, Image, Job, Process, Rejected, Site
@@ -19,8 +20,7 @@ from bareboat_base.errors import PlanError
 IDENTITY = ("HOME", "USER", "LOGNAME")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Workload:
+class Workload(Struct, frozen=True, kw_only=True):
     """What each rank runs, before launcher and engine. `own`: the number of its last words that are the
     job's."""
 

@@ -3,9 +3,8 @@ image's programs use MPI and no earlier rung of the ladder works. Pure."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import msgspec
+from msgspec import Struct
 
 from bareboat import registry
 from bareboat.launchers import Launch, Surroundings, by_mpi
@@ -21,8 +20,7 @@ from bareboat_base.errors import PlanError
 _STARTS = (Rung.DIRECT, Rung.HOST_LAUNCHER, Rung.IMAGE_LAUNCHER)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Needed:
+class Needed(Struct, frozen=True, kw_only=True):
     """What is added, and why."""
 
     contents: Contents

@@ -7,18 +7,19 @@ import io
 import re
 import tokenize
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 
+from msgspec import Struct
+
+from bareboat_base.expressions import expression
 from bareboat_base.printable import one_line
 
 #: More arguments than this are not listed.
 _MOST_ARGUMENTS = 40
-_ABSL = re.compile(r"absl\.flags\.DEFINE_(string|integer|float|boolean|bool|enum|list|multi_\w+)")
+_ABSL = expression(r"absl\.flags\.DEFINE_(string|integer|float|boolean|bool|enum|list|multi_\w+)")
 _ENVIRONMENT = ("os.environ.get", "os.getenv", "os.environ.setdefault", "os.environ.pop")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Argument:
+class Argument(Struct, frozen=True, kw_only=True):
     """An argument of a script's command line. `default`: as it is written; None for none."""
 
     name: str
@@ -36,8 +37,7 @@ class Argument:
         return value if isinstance(value, str) else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Code:
+class Code(Struct, frozen=True, kw_only=True):
     """What one or more files reveal. `modules`: imported modules, with dots; `needed`: packages that must be
     installed; `names`: what the code uses of them; `paths`: constants that look like absolute paths; `fault`:
     why the source could not be read."""
@@ -54,7 +54,7 @@ class Code:
     has_main: bool = False
     runs: bool = False
     fault: str = ""
-    texts: frozenset[str] = field(default=frozenset(), repr=False)
+    texts: frozenset[str] = frozenset()
 
     @property
     def packages(self) -> frozenset[str]:

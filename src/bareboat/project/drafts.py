@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
+
+from msgspec import structs
 
 from bareboat.project.findings import Draft, Findings
 from bareboat_base.printable import counted
@@ -28,9 +29,7 @@ def drafts(found: Findings) -> Iterator[Draft]:
             where=f"a node of partition {partition.name}",
         )
         reason = f"{found.site.hostname} has no GPU, and the nodes of partition {partition.name} have"
-        yield dataclasses.replace(
-            sized, scheduler=found.scheduler.name, why={**sized.why, "scheduler": reason}
-        )
+        yield structs.replace(sized, scheduler=found.scheduler.name, why={**sized.why, "scheduler": reason})
     cpus = found.site.cpus
     if partition is not None and partition.cpus_per_node:
         cpus = min(cpus, partition.cpus_per_node)
@@ -42,7 +41,7 @@ def with_launchers(draft: Draft, found: Findings) -> Iterator[Draft]:
     another."""
     for name in found.world.launchers:
         reason = f"{found.world.reason}; the environment has other frameworks, too"
-        yield dataclasses.replace(draft, launcher=name, why={**draft.why, "launcher": reason})
+        yield structs.replace(draft, launcher=name, why={**draft.why, "launcher": reason})
 
 
 def _sized(found: Findings, *, gpus: int, cpus: int, where: str) -> Draft:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from bareboat.model import Image, Partition, SchedulerFacts, Site
 from bareboat.project.code import Code
@@ -11,8 +12,7 @@ from bareboat.project.surroundings import Surroundings
 from bareboat.project.world import World
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Findings:
+class Findings(Struct, frozen=True, kw_only=True):
     """`workdir`: the project's directory as the job file names it; None: the job file's own directory.
     `extra_path`: directories of local packages that Python does not search by itself. `program`: the ELF
     file of the project that the command starts, as the job file names it."""
@@ -40,8 +40,7 @@ class Findings:
         return self.scheduler.partition(None) or next(iter(self.scheduler.partitions), None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Draft:
+class Draft(Struct, frozen=True, kw_only=True):
     """The choices of a job file. The values of `why` are reasons, by key."""
 
     ranks: int = 1
@@ -52,8 +51,7 @@ class Draft:
     why: dict[str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Drafted:
+class Drafted(Struct, frozen=True, kw_only=True):
     """A job file or a recipe, with a line and warnings for the user, and facts for programs."""
 
     text: str

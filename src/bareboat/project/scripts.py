@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from bareboat.project import code
 from bareboat.project.code import Code
 from bareboat_base.errors import UsageError
+from bareboat_base.expressions import expression
 from bareboat_base.files import untrusted
 
 #: Larger files are data, and not scripts that somebody wrote.
@@ -18,11 +20,11 @@ LARGEST = 2 << 20
 _MOST_FILES = 300
 _MOST_BYTES = 16 << 20
 #: Directories in which no script of the project lies.
-_LEFT_OUT = re.compile(
+_LEFT_OUT = expression(
     r"\..*|__pycache__|node_modules|site-packages|(.*[-_])?v?env|build|dist|docs?|tests?|testing|"
     r"wandb|mlruns|lightning_logs|.*\.egg-info"
 )
-_NO_SCRIPT = re.compile(
+_NO_SCRIPT = expression(
     r"(test_.*|.*_test|conftest|setup|noxfile|tasks|fabfile|__init__|__main__|versioneer)\.py"
 )
 #: Where projects keep scripts, beside their top.
@@ -45,8 +47,7 @@ def of_command(command: Sequence[str]) -> str | None:
     return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Script:
+class Script(Struct, frozen=True, kw_only=True):
     """A script with what it and its local modules reveal. `name`: relative to the project. `local`: the
     packages of these modules; `roots`: the directories, relative, where they were found; `unread`: what was
     not read, and why."""

@@ -7,11 +7,13 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from bareboat.captures.interpreter import Interpreter
 from bareboat.project.code import Argument, Code
+from bareboat_base.expressions import expression
 from bareboat_base.files import links, untrusted
 from bareboat_base.paths import lies_in
 
@@ -36,16 +38,16 @@ _PACKAGES = {
     "pytorch_lightning": "pytorch-lightning", "torch_geometric": "torch-geometric", "absl": "absl-py",
     "google": "", "mpl_toolkits": "matplotlib", "pkg_resources": "setuptools",
 }  # fmt: skip
-_DATA = re.compile(r".*(data|input|corpus|train_?file|root|images?|path|dir|folder).*", re.IGNORECASE)
-_OUTPUT = re.compile(
+_DATA = expression(r".*(data|input|corpus|train_?file|root|images?|path|dir|folder).*", re.IGNORECASE)
+_OUTPUT = expression(
     r".*(out|save|log|ckpt|checkpoint|result|artifact|export|runs?_?dir|model_?dir|work_?dir).*",
     re.IGNORECASE,
 )
 #: Directories of the system, which an image has of its own.
-_SYSTEM = re.compile(r"/(usr|bin|sbin|lib\w*|etc|proc|sys|dev|run|boot)(/.*)?")
+_SYSTEM = expression(r"/(usr|bin|sbin|lib\w*|etc|proc|sys|dev|run|boot)(/.*)?")
 #: Those which a program may only mention.
-_MENTIONED = re.compile(r"/(var|tmp|root|opt)(/.*)?")
-_CHECKPOINTS = re.compile(r".*\.(pt|pth|ckpt|h5|keras|safetensors|npz)|checkpoints?|.*_ckpts?")
+_MENTIONED = expression(r"/(var|tmp|root|opt)(/.*)?")
+_CHECKPOINTS = expression(r".*\.(pt|pth|ckpt|h5|keras|safetensors|npz)|checkpoints?|.*_ckpts?")
 #: Imported package -> the directory below the home where it keeps what it downloads.
 _CACHES = {
     "transformers": "~/.cache/huggingface", "datasets": "~/.cache/huggingface",
@@ -55,8 +57,7 @@ _CACHES = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Place(Struct, frozen=True, kw_only=True):
     """A directory or file outside the project that the script uses. `exists`: a mount must."""
 
     path: str
@@ -65,8 +66,7 @@ class Place:
     exists: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class Surroundings(Struct, frozen=True, kw_only=True):
     """`python`: the project's interpreter, relative to it, when another environment is active; `lists`: files
     that name its packages; `missing`: packages that the script imports and the environment lacks."""
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import posixpath
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from bareboat.project.code import Code
 
@@ -20,8 +21,7 @@ _RANK_VARIABLES = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class World:
+class World(Struct, frozen=True, kw_only=True):
     """How many ranks a script is made for. `launchers`: those that fit, the usual first; () for one process.
     `per_core`: one rank per core is usual; `per_node`: one rank per node, which uses all that it has."""
 

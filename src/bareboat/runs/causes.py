@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import re
 import signal
-from dataclasses import dataclass
 
 import msgspec
+from msgspec import Struct
 
 from bareboat.model import Cause, End, JobState, QueueEntry
 from bareboat.schedulers import Scheduler
+from bareboat_base.expressions import expression
 from bareboat_base.printable import one_line
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class Evidence(Struct, frozen=True, kw_only=True):
     """The known facts about a run that ended with an exit code other than 0.
 
     `code`: the exit code; `left`: the job script wrote it. `entry`: the scheduler's report. `log`: the end of
@@ -53,25 +53,25 @@ _CAUSES = {
 }
 _STATES = {cause: state for state, cause in _CAUSES.items()}
 #: The job script shows the last output of the rank that failed first, indented.
-_FIRST = re.compile(r"bareboat: rank (\d+) ended first, with exit code \d+; its last output:")
+_FIRST = expression(r"bareboat: rank (\d+) ended first, with exit code \d+; its last output:")
 #: What launchers and frameworks write before the lines of a rank: ours, PyTorch's, and those of
 #: `srun --label`, `torchrun --tee` and `mpirun --tag-output`.
-_PREFIX = re.compile(r"\A(?:\[rank ?\d+\]:? |\[[a-z]+\d+\]: ?|\d+: |\[\d+,\d+\]<std(?:out|err)>: ?)+")
-_RAISED = re.compile(r"([A-Za-z_][\w.]*)(?::\s(.*))?")
+_PREFIX = expression(r"\A(?:\[rank ?\d+\]:? |\[[a-z]+\d+\]: ?|\d+: |\[\d+,\d+\]<std(?:out|err)>: ?)+")
+_RAISED = expression(r"([A-Za-z_][\w.]*)(?::\s(.*))?")
 #: What launchers raise because a rank failed.
 _SECONDARY = ("ChildFailedError", "CalledProcessError")
 _SAYS = (
-    (Cause.GPU_MEMORY, re.compile(r"CUDA out of memory|HIP out of memory|CUDA_ERROR_OUT_OF_MEMORY")),
-    (Cause.QUOTA, re.compile(r"Disk quota exceeded")),
-    (Cause.DISK, re.compile(r"No space left on device")),
+    (Cause.GPU_MEMORY, expression(r"CUDA out of memory|HIP out of memory|CUDA_ERROR_OUT_OF_MEMORY")),
+    (Cause.QUOTA, expression(r"Disk quota exceeded")),
+    (Cause.DISK, expression(r"No space left on device")),
     (
         Cause.MEMORY,
-        re.compile(r"^MemoryError\b|Cannot allocate memory|can't allocate memory|^Out of memory!"),
+        expression(r"^MemoryError\b|Cannot allocate memory|can't allocate memory|^Out of memory!"),
     ),
 )
 #: The line with which the job script begins a later start.
 _START = r"bareboat: start \d+ on \S+$"
-_MISSING = re.compile(
+_MISSING = expression(
     r"(?:No such file or directory|does not exist|cannot open|[Nn]ot found)[^'\"]{0,40}"
     r"['\"]([^'\"\s][^'\"]{0,4000})['\"]"
 )
@@ -81,12 +81,12 @@ _LAST_LINES = 5
 _SCRIPT = {
     3: (
         Cause.EXIT_CODE,
-        re.compile(
+        expression(
             r"bareboat: (.* does not exist( on \S+)?: .*|.*; no image is copied there"
             r"|\d+ worlds, each with a rank .*)"
         ),
     ),
-    70: (Cause.NODE, re.compile(r"bareboat: (a node was lost: .*|this job lost its nodes .*)")),
+    70: (Cause.NODE, expression(r"bareboat: (a node was lost: .*|this job lost its nodes .*)")),
 }
 
 

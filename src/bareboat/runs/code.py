@@ -15,6 +15,7 @@ from bareboat import starting
 from bareboat.model import CodeFacts, Job
 from bareboat.model.provenance import Code, CodeFile
 from bareboat.runs import repository
+from bareboat_base.expressions import expression
 from bareboat_base.files import links, untrusted
 from bareboat_base.paths import lies_in
 
@@ -25,24 +26,24 @@ _MOST_BYTES = 64 << 20
 #: Text that is kept, of one file and of all: a lock holds it.
 _KEPT_FILE_BYTES = 128 << 10
 _KEPT_BYTES = 256 << 10
-_IMPORT = re.compile(r"^[ \t]*(?:from[ \t]+([.\w]+)[ \t]+import[ \t]+([^#\n]*)|import[ \t]+([^#\n]+))", re.M)
+_IMPORT = expression(r"^[ \t]*(?:from[ \t]+([.\w]+)[ \t]+import[ \t]+([^#\n]*)|import[ \t]+([^#\n]+))", re.M)
 
 
 #: Compiles C while it runs, or may by an option of Hugging Face's Trainer.
-_COMPILES = re.compile(
+_COMPILES = expression(
     r"\btorch[._]compile\b|\btorch[ \t]+import[^\n]*\bcompile\b|\btriton\b|\bdeepspeed\b|\bcpp_extension\b",
     re.IGNORECASE,
 )
 
 
 #: Paths in quotes that lead out of the working directory, and commands that submit jobs.
-_PATHS = re.compile(r"""["']((?:~/|/|\.\./)[^"'\s:*?{}$%]{2,300})["']""")
-_SUBMITS = re.compile(r"""["'](sbatch|qsub|bsub|flux batch|flux submit)["' ]""")
-_OF_SHELL = re.compile(r"#![^\n]*\b(?:ba|da|k|z)?sh\b")
+_PATHS = expression(r"""["']((?:~/|/|\.\./)[^"'\s:*?{}$%]{2,300})["']""")
+_SUBMITS = expression(r"""["'](sbatch|qsub|bsub|flux batch|flux submit)["' ]""")
+_OF_SHELL = expression(r"#![^\n]*\b(?:ba|da|k|z)?sh\b")
 #: Paths in quotes in directories that containers discard: of the home, those that this machine lacks.
-_SCRATCH = re.compile(r"""["']((?:~|/tmp|/var/tmp)/[^"'\s:*?{}$%]{1,300})["']""")
+_SCRATCH = expression(r"""["']((?:~|/tmp|/var/tmp)/[^"'\s:*?{}$%]{1,300})["']""")
 #: Directories that a container has itself, also where this machine has the path.
-_OF_CONTAINERS = re.compile(r"/(usr|bin|sbin|lib\w*|etc|proc|sys|dev|run|boot|tmp|var|opt|root)(/.*)?")
+_OF_CONTAINERS = expression(r"/(usr|bin|sbin|lib\w*|etc|proc|sys|dev|run|boot|tmp|var|opt|root)(/.*)?")
 _MOST_PATHS = 5
 
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from bareboat.model import Delivered
 from bareboat.runs import directory
+from bareboat_base.expressions import expression
 
 #: EPOCH NODE HOW SECONDS BYTES
-_LINE = re.compile(r"(\d{1,11}) (\S{1,255}) (unpacked|found|shared) (\d{1,9}) (\d{1,18})", re.ASCII)
+_LINE = expression(r"(\d{1,11}) (\S{1,255}) (unpacked|found|shared) (\d{1,9}) (\d{1,18})", re.ASCII)
 _MOST_FILES = 100_000
 
 

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bareboat_base.errors import StoreError
+from bareboat_base.expressions import expression
 from bareboat_base.files import untrusted
 from bareboat_base.printable import one_line
 
@@ -24,7 +25,7 @@ CONTROL, RANKS = "control", "ranks"
 METER = "meter"
 
 #: An exit code and the seconds since 1970, as the job script writes them.
-_ENDED = re.compile(r"(0|[1-9]\d?|1\d\d|2[0-4]\d|25[0-5])(?: (\d{1,11}))?\s*", re.ASCII)
+_ENDED = expression(r"(0|[1-9]\d?|1\d\d|2[0-4]\d|25[0-5])(?: (\d{1,11}))?\s*", re.ASCII)
 
 
 class DamagedRunError(StoreError):

@@ -11,17 +11,18 @@ from pathlib import Path
 from bareboat.hostlist import shortened
 from bareboat.model.record import Health, NodeLimits
 from bareboat.runs import directory
+from bareboat_base.expressions import expression
 from bareboat_base.files import untrusted
 from bareboat_base.printable import counted
 
 #: RANKS NODE PROCESSORS BYTES GPUS, requested: PROCESSORS GPUS THREADS BYTES; CLOCK.
-_LINE = re.compile(
+_LINE = expression(
     r"(\d{1,6}) ([\w.-]{1,255}) ([\d,-]{1,4096}) (\d{1,15}|-) (\d{1,4}|-)"
     r" (\d{1,6}) (\d{1,4}) (\d{1,6}) (\d{1,15}) (\d{1,11}[.,]\d{6}|-)\s*",
     re.ASCII,
 )
 #: Of a rank: its number, its processors, and the number of its node.
-_MASK = re.compile(r"mask (\S{1,40}) ([\d,-]{1,4096}) (\d{1,6})", re.ASCII)
+_MASK = expression(r"mask (\S{1,40}) ([\d,-]{1,4096}) (\d{1,6})", re.ASCII)
 _MOST_FILES = 4096
 _MOST_BYTES = 1 << 20
 #: Less is within what writing a file over a network takes.

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Struct, UnsetType
 
 from bareboat.model import MemorySample, Record, Straggler, Usage
 from bareboat.runs import deliveries, directory, health, results, state, transports, usage
@@ -17,8 +16,7 @@ from bareboat_base.errors import StoreError
 from bareboat_images.store import Store
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class Measured(Struct, frozen=True, kw_only=True):
     """What only the process that started the run could measure. `wall_s`: None where nobody knows when the
     run ended. `memory` and `peak_memory_bytes`: resident, of all processes of the run."""
 

@@ -6,8 +6,9 @@ import contextlib
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from bareboat.model import JobState
 from bareboat.runs import directory, environment, sweeps
@@ -22,8 +23,7 @@ _STARTED = ("submission.json", "study.json", "matrix.json")
 _YOUNG_S = 3600.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemovedRun:
+class RemovedRun(Struct, frozen=True, kw_only=True):
     run_id: str
     amount: Amount
 

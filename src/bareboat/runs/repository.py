@@ -18,6 +18,7 @@ from typing import NamedTuple
 from bareboat.model.provenance import Repository
 from bareboat_base import execute
 from bareboat_base.errors import ToolError
+from bareboat_base.expressions import expression
 from bareboat_base.files import ownership, untrusted
 from bareboat_base.printable import one_line
 
@@ -28,7 +29,7 @@ _DIFFERENCE_S = 5.0
 _MOST_LEVELS = 64
 #: The index of a million files is about 100 MB.
 _MOST_INDEX_BYTES = 256 << 20
-_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_COMMIT = expression(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _CONFIG = "[core]\n\trepositoryformatversion = 0\n\tbare = false\n"
 _CONFIG_SHA256 = (
     "[core]\n\trepositoryformatversion = 1\n\tbare = false\n[extensions]\n\tobjectformat = sha256\n"

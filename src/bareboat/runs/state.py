@@ -6,13 +6,13 @@ The scheduler is asked only while there is no exit code, and explains a missing 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import re
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct, structs
 
 from bareboat import registry
 from bareboat.hostlist import shortened
@@ -34,6 +34,7 @@ from bareboat.schedulers.tool_output import odd_lines
 from bareboat_base import codec, execute
 from bareboat_base.clock import epoch_s
 from bareboat_base.errors import StoreError, ToolError
+from bareboat_base.expressions import expression
 from bareboat_base.files import untrusted
 from bareboat_base.printable import one_line
 from bareboat_images.store import Store
@@ -54,11 +55,10 @@ _SETTLE_S = 10.0
 _MOST_REASON = 10_000
 #: The size of the output's end that is searched for the cause.
 _LOG_BYTES = 1 << 16
-_HOST = re.compile(r"[\w.-]{1,255}", re.ASCII)
+_HOST = expression(r"[\w.-]{1,255}", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Status:
+class Status(Struct, frozen=True, kw_only=True):
     """The status of a run. `exit_code` is None until it ends; `reason`: why it waits, or how it ended."""
 
     submission: Submission
@@ -168,7 +168,7 @@ def of_this_machine(store: Store, made: Submission) -> Status:
         return status(JobState.CANCELLED, "not run: the sweep was stopped before")
     if presence is Presence.HERE:
         found = status(JobState.RUNNING, _with_request(store, made, ""))
-        return dataclasses.replace(found, straggler=find_straggler(store, made))
+        return structs.replace(found, straggler=find_straggler(store, made))
     if any(execute.processes_of(made.run_id, helpers=True)):
         return status(JobState.RUNNING, "Bareboat was killed; the processes of the run are still there")
     return status(JobState.LOST, "Bareboat was killed, or the machine was restarted; no exit code is known")
@@ -384,7 +384,7 @@ def with_cause(store: Store, status: Status, entry: QueueEntry | None) -> Status
         entry=entry, left=True,
     )  # fmt: skip
     store.write(store.run(run_id) / "end.json", codec.to_json(end))
-    return dataclasses.replace(status, state=end.state, reason=end.words, end=end)
+    return structs.replace(status, state=end.state, reason=end.words, end=end)
 
 
 def find_end(

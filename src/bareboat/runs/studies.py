@@ -4,7 +4,6 @@ the commands for runs need not import it."""
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
 from typing import Protocol
 
 from msgspec import Struct
@@ -25,8 +24,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
     comparisons: int = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
+class Listed(Struct, frozen=True, kw_only=True):
     """A study in the list. `done`, `total`: runs, with the warm-up. `verdict`: None before the end."""
 
     run_id: str

@@ -29,6 +29,7 @@ from bareboat.runs import directory
 from bareboat.schedulers import Scheduler
 from bareboat_base import execute
 from bareboat_base.errors import BareboatError, Terminated, UsageError
+from bareboat_base.expressions import expression
 from bareboat_base.printable import one_line
 from bareboat_images.store import LIST_RUNS, Store
 
@@ -41,7 +42,7 @@ NOTICE_S = 5.0
 _MOST_RANKS = 10_000_000
 _MOST_JOB_ID = 256
 #: EPOCH NODE JOB-ID
-_START = re.compile(r"(\d{1,11}) ([\w.-]{1,255}) ([\w.\[\]ƒ-]{1,256})", re.ASCII)
+_START = expression(r"(\d{1,11}) ([\w.-]{1,255}) ([\w.\[\]ƒ-]{1,256})", re.ASCII)
 
 
 class _Scheduling(msgspec.Struct, frozen=True):

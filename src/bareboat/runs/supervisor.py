@@ -18,11 +18,12 @@ from bareboat.model import Submission
 from bareboat.runs import directory
 from bareboat_base.clock import epoch_s
 from bareboat_base.errors import BareboatError
+from bareboat_base.expressions import expression
 from bareboat_images.store import is_dead, owner, owner_of
 
 #: In a run's directory: the name of its job script's process.
 _FILE = "process"
-_NAME = re.compile(r"(?P<host>.+)-(?P<boot>[0-9a-f]*)-(?P<namespace>\d+)-(?P<pid>\d+)-\d+", re.ASCII)
+_NAME = expression(r"(?P<host>.+)-(?P<boot>[0-9a-f]*)-(?P<namespace>\d+)-(?P<pid>\d+)-\d+", re.ASCII)
 
 
 #: The time after which nobody on another machine still submits a run.

@@ -12,9 +12,10 @@ from bareboat.model import looks_secret
 from bareboat.model.provenance import Code, CodeFile
 from bareboat.model.variables import NOT_SHOWN
 from bareboat_base import secret_forms
+from bareboat_base.expressions import expression
 
 #: Files whose names show that they contain only secrets.
-_SECRET_FILE = re.compile(
+_SECRET_FILE = expression(
     r"(.*[._-])?(tokens?|secrets?|credentials?|passw(or)?ds?|api_?keys?|netrc|pgpass|env|id_(rsa|ed25519|ecdsa))"
     r"(\.(txt|json|ya?ml|toml|ini|cfg|conf|env|key|pem))?",
     re.IGNORECASE,

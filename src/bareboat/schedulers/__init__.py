@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from bareboat.backend import Backend
 from bareboat.model import Job, Mark, Outcome, QueueEntry, Refusal, SchedulerFacts, Site
@@ -37,8 +38,7 @@ class CommandRunner(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(Struct, frozen=True):
     """A query about jobs and its parser, which raises ToolError for unknown output. `odd`: the lines that
     cannot be parsed; one of them may hold a job that seems to be missing."""
 
@@ -47,8 +47,7 @@ class Query:
     odd: Callable[[Outcome], Iterable[str]] = lambda _: ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Place(Struct, frozen=True, kw_only=True):
     """The place of a pending job among those that the scheduler considers, 1 is next. `starts_at`: the
     expected start, in the scheduler's own words; "" when unknown."""
 
@@ -63,16 +62,14 @@ class Place:
         return f"position {self.position} of {self.of}{where}{start}"
 
 
-@dataclass(frozen=True, slots=True)
-class PlaceQuery:
+class PlaceQuery(Struct, frozen=True):
     """A query about the whole queue, for the place of one job; None where it is not in it."""
 
     argv: tuple[str, ...]
     parse: Callable[[Outcome], Place | None]
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterQuery:
+class ClusterQuery(Struct, frozen=True):
     """A query about the cluster that this machine belongs to. `pattern`: its first group is the name."""
 
     argv: tuple[str, ...]
@@ -84,8 +81,7 @@ class ClusterQuery:
         return found[1] if found is not None else ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Array:
+class Array(Struct, frozen=True, kw_only=True):
     """How an element of an array job knows itself, in bash; each element is a point of a sweep.
 
     `index`: its number, from 0; "" when the scheduler has no arrays, and each point is a job of its own, with
@@ -97,8 +93,7 @@ class Array:
     job_id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Allocation:
+class Allocation(Struct, frozen=True, kw_only=True):
     """The scheduler's job to which a process belongs. `here`: this machine is one of its nodes, not the login
     node where salloc ran. `start`: the command prefix that starts a program on the first node."""
 

@@ -61,12 +61,13 @@ from bareboat.schedulers.tool_output import (
     unresponsive,
 )
 from bareboat_base.errors import PlanError, ToolError
+from bareboat_base.expressions import expression
 from bareboat_base.printable import one_line
 
 #: https://gridscheduler.sourceforge.net/htmlman/htmlman1/qstat.html ("state")
 #: Of `end_time` in the accounts: 8.1.9 and its like, and Univa's.
 _TIMES = ("%a %b %d %H:%M:%S %Y", "%m/%d/%Y %H:%M:%S.%f", "%m/%d/%Y %H:%M:%S")
-_STATE = re.compile(r"[dEhrRsStTNwqPxcmoa]{1,12}")
+_STATE = expression(r"[dEhrRsStTNwqPxcmoa]{1,12}")
 _MOST_NAMES = 10_000
 
 

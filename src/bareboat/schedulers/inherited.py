@@ -8,13 +8,13 @@ jobs, and from runs on this machine.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 
 from bareboat.model import Scheduling
+from bareboat_base.expressions import expression
 
 #: What describes an allocation, a step of it, or a rank of an MPI program, by whole names.
-_ALLOCATION = re.compile(
+_ALLOCATION = expression(
     # https://slurm.schedmd.com/sbatch.html, srun.html and salloc.html: input and output variables
     r"(SLURM|SLURMD|SBATCH|SRUN|SALLOC)_\w+"
     # https://github.com/openpbs/openpbs/blob/master/doc/man1/qsub.1B
@@ -29,7 +29,7 @@ _ALLOCATION = re.compile(
     r"|PMI2?_\w+|PMIX_\w+|PRTE_\w+|OMPI_\w+|HYDRA_\w+|HYDI_\w+|MPI_LOCAL\w+|MPIEXEC_\w+"
 )
 #: Of these, what names the cluster, or how its commands reach it.
-_CLUSTER = re.compile(
+_CLUSTER = expression(
     r"SLURM_(CONF|CONF_SERVER|CLUSTERS|JWT)|SBATCH_CLUSTERS"
     r"|PBS_(EXEC|SERVER|CONF_FILE|DEFAULT|HOME|PRIMARY|SECONDARY)"
     r"|SGE_(ROOT|CELL|CLUSTER_NAME|ARCH|QMASTER_PORT|EXECD_PORT)"
@@ -39,7 +39,7 @@ _CLUSTER = re.compile(
     r"|FLUX_(URI|CONF_DIR|EXEC_PATH|MODULE_PATH|CONNECTOR_PATH|PMI_LIBRARY_PATH)"
 )
 #: A user's settings of an MPI, which a rank's launcher extends by its own.
-_SETTINGS = re.compile(r"(OMPI|PMIX|PRTE)_MCA_\w+|HYDRA_\w+")
+_SETTINGS = expression(r"(OMPI|PMIX|PRTE)_MCA_\w+|HYDRA_\w+")
 _RANK = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PMI_ID")
 #: Names of Grid Engine's that others use, too; its jobs have all of them and SGE_TASK_ID.
 _GRID_ENGINE = frozenset({

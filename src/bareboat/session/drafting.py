@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, structs
 
 from bareboat import jobfile, registry, starting
 from bareboat.project import code, drafts, scripts, surroundings, text, world
@@ -29,8 +29,7 @@ _PYTHON = "python"
 _RESERVED = ("bareboat.toml", "pyproject.toml")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(Struct, frozen=True, kw_only=True):
     """What the job file is for. `top`: the project's directory; `script`: relative to it."""
 
     top: Path
@@ -236,7 +235,7 @@ def _with_planned(draft: Draft, plan: Plan) -> Draft:
     if draft.ranks == 1:
         return draft
     reason = next((each.reason for each in plan.decisions if each.subject == "launcher"), "")
-    return dataclasses.replace(draft, why={**draft.why, "planned": f"{plan.launcher}: {reason}"})
+    return structs.replace(draft, why={**draft.why, "planned": f"{plan.launcher}: {reason}"})
 
 
 def _plan(session: Session, found: Findings, draft: Draft, target: Path) -> Plan:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import shlex
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from bareboat.project.findings import Drafted
 from bareboat.project.recipes import choices as asked
@@ -30,8 +31,7 @@ ENVIRONMENT = "environment"
 _IMAGE = "image:"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(Struct, frozen=True, kw_only=True):
     """`top`: the project's directory; `script`: relative to it, None for none. `source`: a package list,
     "environment" or "image:NAME"; `site`: of --for."""
 

@@ -3,30 +3,30 @@ of this site would use."""
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import Struct, structs
 
 from bareboat_base.errors import BareboatError, UsageError
+from bareboat_base.expressions import expression
 
 if TYPE_CHECKING:
     from bareboat.model import Image, Job, Site
     from bareboat.session import Session
     from bareboat_images.builder.options import Built, Options
 
-_PLACE = re.compile(r"\{[A-Za-z_][A-Za-z0-9_]*\}")
-_PLACE_OR_NOT = re.compile(rf"{_PLACE.pattern}|[^{{]+|\{{")
+_PLACE_TEXT = r"\{[A-Za-z_][A-Za-z0-9_]*\}"
+_PLACE = expression(_PLACE_TEXT)
+_PLACE_OR_NOT = expression(rf"{_PLACE_TEXT}|[^{{]+|\{{")
 #: More variants than this are a mistake.
 MOST = 64
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Variant:
+class Variant(Struct, frozen=True, kw_only=True):
     """`values`: by the names of the matrix; `arguments`: the same by the names of the Dockerfile's ARGs."""
 
     values: Mapping[str, str]
@@ -38,8 +38,7 @@ class Variant:
         return " ".join(f"{name}={value}" for name, value in self.values.items())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class Result(Struct, frozen=True, kw_only=True):
     """`built` or `error`. `start`: how this site would start its ranks, "" without an MPI; `starts`: whether
     it can."""
 
@@ -50,8 +49,7 @@ class Result:
     starts: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class Table(Struct, frozen=True, kw_only=True):
     """`chosen`: the variant that this site's jobs should use, None where nothing distinguishes them."""
 
     results: tuple[Result, ...]
@@ -201,7 +199,7 @@ def judge(session: Session, results: Sequence[Result]) -> Table:
         taken = target.start(site, image)
         starts = isinstance(taken, Step)
         text = taken.choice if isinstance(taken, Step) else taken.reason
-        judged.append(dataclasses.replace(each, start=text, starts=starts))
+        judged.append(structs.replace(each, start=text, starts=starts))
         if starts:
             ranked.append(((*target.preference(site, library_of(image), taken), order), judged[-1]))
     images = [each.built.image for each in judged if each.built is not None]

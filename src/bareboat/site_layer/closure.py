@@ -7,22 +7,22 @@ has only those that its own programs need.
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from pathlib import Path
 
 from bareboat.model import Image, Site
 from bareboat_base.elf import binary, loader
+from bareboat_base.expressions import expression
 from bareboat_base.versions import numbers
 from bareboat_images.layers.view import View
 
 #: glibc's own libraries, which match exactly one libc.so.6.
-_OF_GLIBC = re.compile(
+_OF_GLIBC = expression(
     r"(?:ld-linux.*|libc|libm|libdl|libpthread|librt|libutil|libresolv|libanl|libnss_.*|libmvec)\.so\.\d+"
 )
 #: Network drivers, which are only loaded when their own libraries exist.
 _PLUGINS = frozenset({"libfabric", "ucx"})
-_TRIPLET = re.compile(r"[a-z0-9_]+-linux-gnu[a-z0-9]*")
+_TRIPLET = expression(r"[a-z0-9_]+-linux-gnu[a-z0-9]*")
 
 
 def complete(image: Image, view: View, prefix: Path, site: Site) -> tuple[str, ...]:

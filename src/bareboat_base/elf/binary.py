@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from bareboat_base import architectures
+from bareboat_base.expressions import expression
 from bareboat_base.versions import numbers
 
 _LOAD, _DYNAMIC, _INTERPRETER = 1, 2, 3
@@ -30,7 +31,7 @@ _MOST_SEGMENTS, _MOST_TAGS, _MOST_SECTIONS, _MOST_VERSIONS = 256, 4096, 4096, 40
 _MOST_SEARCHED = 64 * 2**20
 
 
-_GLIBC = re.compile(r"GLIBC_(\d+(?:\.\d+)+)")
+_GLIBC = expression(r"GLIBC_(\d+(?:\.\d+)+)")
 
 
 class SearchPath(NamedTuple):

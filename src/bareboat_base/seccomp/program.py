@@ -10,7 +10,8 @@ from __future__ import annotations
 import errno
 import struct
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from bareboat_base.seccomp.table import COLUMNS, lines
 
@@ -42,8 +43,7 @@ _PERSONALITIES = (_LINUX, _SHORT_INODE, _UNAME26, _UNAME26 | _SHORT_INODE, _ASK)
 _AF_NETLINK, _NETLINK_AUDIT = 16, 9
 
 
-@dataclass(frozen=True, slots=True)
-class Instruction:
+class Instruction(Struct, frozen=True):
     code: int
     value: int
     if_true: int = 0

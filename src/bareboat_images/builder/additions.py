@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import posixpath
-import re
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from bareboat_base.expressions import expression
 from bareboat_images.builder.copying import Source
 from bareboat_images.builder.files import Files, Item, UnmatchedError
 from bareboat_images.builder.work import Work
 from bareboat_images.recipe.instructions import Instruction
 from bareboat_images.recipe.lines import opening
 
-_GIT = re.compile(r"(?:git@[^/:]+:.+|git://.+|ssh://.+|https?://.+\.git)(?:#.*)?")
-_CHECKSUM = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
+_GIT = expression(r"(?:git@[^/:]+:.+|git://.+|ssh://.+|https?://.+\.git)(?:#.*)?")
+_CHECKSUM = expression(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
 
 
 @contextlib.contextmanager

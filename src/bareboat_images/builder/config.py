@@ -18,15 +18,16 @@ from msgspec.structs import replace
 
 from bareboat_base import codec
 from bareboat_base.errors import ImageError
+from bareboat_base.expressions import expression
 from bareboat_images.model import Layer
 from bareboat_images.oci import documents
 from bareboat_images.recipe.instructions import Instruction
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 DEFAULT_SHELL = ("/bin/sh", "-c")
-_PORT = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?(?:/(tcp|udp|sctp))?", re.IGNORECASE)
-_REAL_TIME = re.compile(r"RTMIN(?:\+\d{1,2})?|RTMAX(?:-\d{1,2})?")
-_DURATION = re.compile(r"(\d+(?:\.\d+)?|\.\d+)(ns|us|µs|ms|s|m|h)")
+_PORT = expression(r"(\d{1,5})(?:-(\d{1,5}))?(?:/(tcp|udp|sctp))?", re.IGNORECASE)
+_REAL_TIME = expression(r"RTMIN(?:\+\d{1,2})?|RTMAX(?:-\d{1,2})?")
+_DURATION = expression(r"(\d+(?:\.\d+)?|\.\d+)(ns|us|µs|ms|s|m|h)")
 _NANOSECONDS = {
     "ns": 1,
     "us": 10**3,

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from msgspec import Struct, field
 
 from bareboat_base.errors import ImageError
+from bareboat_base.expressions import expression
 from bareboat_images.builder.files import Files, Item, changed, open_regular, read_link
 from bareboat_images.builder.places import Owner, locate
 from bareboat_images.builder.tree import Tree
@@ -27,7 +28,7 @@ from bareboat_images.recipe.ignore import Ignored
 _CHUNK = 1 << 20
 #: A signal waits for so much.
 _COPIED_AT_ONCE = 64 << 20
-_CLAUSE = re.compile(r"([ugoa]*)([-+=])([rwxXst]*)")
+_CLAUSE = expression(r"([ugoa]*)([-+=])([rwxXst]*)")
 
 
 class Source(Struct, frozen=True, kw_only=True):

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
+from bareboat_base.expressions import expression
 from bareboat_base.files import untrusted
 from bareboat_images.builder.copying import Copier, Request
 from bareboat_images.builder.tree import Tree
@@ -27,7 +28,7 @@ _CERTIFICATE_VARIABLES = (
     "NODE_EXTRA_CA_CERTS", "CARGO_HTTP_CAINFO",
 )  # fmt: skip
 #: The archives of Debian and Ubuntu; group 1 is their usual name on mirrors.
-_ARCHIVES = re.compile(
+_ARCHIVES = expression(
     r"https?://(?:[\w.-]+\.)?(?:debian\.org|ubuntu\.com)/(debian-security|debian|ubuntu-ports|ubuntu)(?=[/\s]|$)"
 )
 _FOLDER = "/etc/apt/sources.list.d"

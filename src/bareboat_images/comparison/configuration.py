@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from bareboat_images.inside.configuration import Configuration
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SettingChange:
+class SettingChange(Struct, frozen=True, kw_only=True):
     """A setting that differs; None if an image does not have it. `kind`: setting, environment or label."""
 
     kind: str

@@ -6,8 +6,9 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from bareboat_base.files import untrusted
 from bareboat_images.layers.view import Found, Node, View
@@ -18,8 +19,7 @@ _PIECE_BYTES = 1 << 20
 _DEEPEST = 2048
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class Change(Struct, frozen=True, kw_only=True):
     """One path that differs. `before_bytes`, `after_bytes`: the size of a file, 0 for other entries; `what`:
     content, mode, kind or target; for an added or removed path its kind."""
 

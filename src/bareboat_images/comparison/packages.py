@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from bareboat_images.sbom.package import Package
 
@@ -19,8 +20,7 @@ KINDS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PackageChange:
+class PackageChange(Struct, frozen=True, kw_only=True):
     """A package whose versions differ. `name`: with the architecture if it has several. `before`, `after`:
     the versions that only one image has, sorted; a version that is installed twice may occur twice."""
 

@@ -13,11 +13,11 @@ import os
 import shlex
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import Struct, field
 
 from bareboat_base import codec, digests
 from bareboat_base.architectures import ELF_BYTES, of_elf
@@ -53,8 +53,7 @@ _PROGRAM_FILES = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class Facts(Struct, frozen=True, kw_only=True):
     """The known properties for an image's config. `made_from`: for the image's history; `own`: environment
     variables that an Apptainer image sets, but not the image that it was built from; `notes`: what was not
     understood."""
@@ -308,8 +307,7 @@ def _check_holes(path: str, size: int, max_ratio: float, name: str) -> None:
 # Manifest and config.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Made:
+class _Made(Struct, frozen=True, kw_only=True):
     """The generated manifest and config."""
 
     manifest: Document

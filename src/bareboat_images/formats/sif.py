@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shlex
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from bareboat_base import architectures
 from bareboat_base.errors import ImageError
@@ -38,8 +39,7 @@ _ARCHITECTURES = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Partition:
+class Partition(Struct, frozen=True, kw_only=True):
     """A file system in a SIF. `offset`, `size`: in bytes."""
 
     number: int
@@ -50,8 +50,7 @@ class Partition:
     architecture: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sif:
+class Sif(Struct, frozen=True, kw_only=True):
     """The content of a SIF. `oci_config`: the config (Env, Cmd, …) of the OCI image it was made from, as
     JSON; None if it was made from something else, or by Apptainer before 1.2."""
 

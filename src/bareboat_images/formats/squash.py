@@ -14,11 +14,13 @@ import stat
 import struct
 import tempfile
 import weakref
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from bareboat_base import execute
 from bareboat_base.errors import ImageError, StoreError
+from bareboat_base.expressions import expression
 from bareboat_base.files import outputs, ownership
 from bareboat_base.files.trees import remove_tree
 from bareboat_images.formats.rootfs import Facts, FolderSource, read_facts
@@ -45,11 +47,11 @@ _GET_TOOLS = (
     "install squashfs-tools: apt-get install squashfs-tools, or conda install -c conda-forge squashfs-tools"
 )
 #: `-rwxr-xr-x root/root   1996800 2026-11-21 03:18 ./bin/busybox`, printed by `unsquashfs -lls`.
-_LISTED = re.compile(r"^[-bcdlps]\S{9} \S+ +(?:\d+, *)?(\d+) \d{4}-\d\d-\d\d \d\d:\d\d (.*)$", re.MULTILINE)
+_LISTED = expression(r"^[-bcdlps]\S{9} \S+ +(?:\d+, *)?(\d+) \d{4}-\d\d-\d\d \d\d:\d\d (.*)$", re.MULTILINE)
 #: Messages of mksquashfs for entries that it cannot read; it still exits with 0.
-_MISSED = re.compile(r"^.*(?:skipping\.\.\.|creating empty file)$", re.MULTILINE)
+_MISSED = expression(r"^.*(?:skipping\.\.\.|creating empty file)$", re.MULTILINE)
 #: Messages about devices, which an unprivileged user cannot make and no image needs, and empty lines.
-_HARMLESS = re.compile(r"you're not superuser|could not create (character|block) device|^\s*$")
+_HARMLESS = expression(r"you're not superuser|could not create (character|block) device|^\s*$")
 
 
 class SquashSource(LocalSource):

@@ -12,9 +12,11 @@ import re
 import shlex
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from bareboat_base.files import untrusted
 from bareboat_base.files.links import follow
@@ -35,8 +37,7 @@ _MOST_SHEBANG = 256
 _ALSO_RUNS = {"x86_64": ("i686",), "aarch64": ("armv7l",)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Program:
+class Program(Struct, frozen=True, kw_only=True):
     """A file that can be executed. `path`: in the container, links resolved; `place`: on this machine;
     `mounted`: a file of the host, not of the image. For an ELF file, `machine` as in `uname -m`. For a
     script, `script`: the words after #!, and their `interpreter` (None: unknown). Otherwise, execvp(3) runs
@@ -52,8 +53,7 @@ class Program:
     static: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class Fault(Struct, frozen=True, kw_only=True):
     """Why a word cannot be executed. `reason` follows the word: '"foo" is not in …'. `at`: the path of the
     missing file if the word is a path."""
 
@@ -64,8 +64,7 @@ class Fault:
     at: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Struct, frozen=True):
     """The entry at a path without links. `place`: None if it is unknown before the start."""
 
     path: str
@@ -206,8 +205,7 @@ def resolve(word: str, sight: Sight, *, path: str, workdir: str, machine: str) -
     return _Search(sight, path or DEFAULT_PATH, workdir, machine).resolve(word)
 
 
-@dataclass(frozen=True, slots=True)
-class _Search:
+class _Search(Struct, frozen=True):
     sight: Sight
     path: str
     workdir: str

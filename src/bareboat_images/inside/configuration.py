@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+from msgspec import Struct, field
 
+from bareboat_base.expressions import expression
 from bareboat_images.oci import documents
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Step(Struct, frozen=True, kw_only=True):
     """One history entry. `created_by`: unchanged; `command`: as in a Dockerfile. `layer`: the number of its
     layer, from 0; None if it has none or the history does not match the layers."""
 
@@ -29,8 +29,7 @@ class Step:
     layer: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Configuration:
+class Configuration(Struct, frozen=True, kw_only=True):
     """`settings`: name -> text; `environment` and `labels`: name -> value."""
 
     settings: dict[str, str] = field(default_factory=dict)
@@ -93,10 +92,10 @@ def _history(entries: list[documents.History], layers: int) -> tuple[Step, ...]:
 
 
 #: The prefix of instructions without a layer, written by Docker's classic builder.
-_NOT_RUN = re.compile(r"/bin/sh -c #\(nop\)\s+")
+_NOT_RUN = expression(r"/bin/sh -c #\(nop\)\s+")
 #: Its prefix for build arguments: their number, followed by names and values.
-_ARGUMENTS = re.compile(r"(?:RUN )?\|(\d{1,3}) ")
-_SHELL = re.compile(r"(?:RUN )?/bin/(?:ba)?sh -c ")
+_ARGUMENTS = expression(r"(?:RUN )?\|(\d{1,3}) ")
+_SHELL = expression(r"(?:RUN )?/bin/(?:ba)?sh -c ")
 
 
 def as_instruction(created_by: str) -> str:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from bareboat_base.elf import binary
+from bareboat_base.expressions import expression
 from bareboat_images.layers.view import View
 from bareboat_images.model import FabricLibrary
 
@@ -21,10 +22,10 @@ _LINKED = {
     "libpsm3.so": "psm3",
 }
 #: Providers in separate files: libpsmx2-fi.so is psm2.
-_PROVIDER_FILE = re.compile(r"lib(?P<name>[a-z0-9_]+?)-fi\.so")
+_PROVIDER_FILE = expression(r"lib(?P<name>[a-z0-9_]+?)-fi\.so")
 _PROVIDER_NAMES = {"psmx2": "psm2", "psmx": "psm", "psmx3": "psm3"}
-_VERBS_DRIVER = re.compile(r"lib(?P<name>[a-z0-9_]+)-rdmav\d+\.so")
-_UCX_TRANSPORT = re.compile(r"libuct_(?P<name>[a-z0-9_]+)\.so(?:\.\d+)*")
+_VERBS_DRIVER = expression(r"lib(?P<name>[a-z0-9_]+)-rdmav\d+\.so")
+_UCX_TRANSPORT = expression(r"libuct_(?P<name>[a-z0-9_]+)\.so(?:\.\d+)*")
 
 
 def find(

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 
+from bareboat_base.expressions import expression
 from bareboat_images.inside.search import Search
 
 #: Stem of a library -> (version in its name, path), in the loader's order.
 Libraries = Mapping[str, list[tuple[str, str]]]
 
-_MPI_FOLDER = re.compile(r"(?:openmpi|mpich|mvapich2?|mpi)(?:[-._0-9].*)?")
+_MPI_FOLDER = expression(r"(?:openmpi|mpich|mvapich2?|mpi)(?:[-._0-9].*)?")
 
 #: File names of the libraries of interest.
-_LIBRARY = re.compile(
+_LIBRARY = expression(
     r"lib(?P<stem>mpi(?:ch)?(?:_cray|_gnu_\d+|_gnu|_intel|_nvidia|_aocc)?|cudart|cudnn|nccl"
     r"|nccl-net(?:-[a-z0-9]+)?|ucp|fabric|ibverbs|pmix)"
     r"\.so(?P<version>(?:\.\d+)*)"

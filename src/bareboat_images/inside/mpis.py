@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from bareboat_base.elf import binary
 from bareboat_base.elf.binary import Binary
+from bareboat_base.expressions import expression
 from bareboat_images.layers.view import View
 from bareboat_images.model import MpiFacts, MpiFamily, Pmi
 
@@ -23,17 +24,17 @@ _BUILT_IN = (
 )  # fmt: skip
 
 #: The part of a library's path after its prefix. Debian and Red Hat install OpenMPI in a deeper directory.
-_BELOW_PREFIX = re.compile(r"/lib(?:64)?(?:/[a-z0-9_]+-linux-(?:gnu|musl)[a-z0-9]*)?(?:/openmpi/lib)?$")
+_BELOW_PREFIX = expression(r"/lib(?:64)?(?:/[a-z0-9_]+-linux-(?:gnu|musl)[a-z0-9]*)?(?:/openmpi/lib)?$")
 
 #: The version of PMIx in its library, for the environment variable PMIX_VERSION. (2.x is that of hwloc.)
 _PMIX_VERSION = rb"\0([3-9]\.\d{1,2}\.\d{1,2}(?:(?:a|b|rc)\d{1,2})?)\0"
 
 #: Packages that use MPI, and the paths of their extension modules.
 _USERS: Mapping[str, tuple[str, re.Pattern[str]]] = {
-    "mpi4py": ("mpi4py", re.compile(r"MPI\..*\.so")),
-    "horovod.torch": ("horovod/torch", re.compile(r"mpi_lib.*\.so")),
-    "horovod.tensorflow": ("horovod/tensorflow", re.compile(r"mpi_lib.*\.so")),
-    "horovod.mxnet": ("horovod/mxnet", re.compile(r"mpi_lib.*\.so")),
+    "mpi4py": ("mpi4py", expression(r"MPI\..*\.so")),
+    "horovod.torch": ("horovod/torch", expression(r"mpi_lib.*\.so")),
+    "horovod.tensorflow": ("horovod/tensorflow", expression(r"mpi_lib.*\.so")),
+    "horovod.mxnet": ("horovod/mxnet", expression(r"mpi_lib.*\.so")),
 }
 
 

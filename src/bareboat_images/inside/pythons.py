@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from bareboat_base.elf import binary
 from bareboat_base.versions import numbers
@@ -29,8 +30,7 @@ _CONDA_NAMES = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Python:
+class Python(Struct, frozen=True, kw_only=True):
     """One Python interpreter. `kind`: "venv", "conda" or "plain"; `frameworks`: those that it can import."""
 
     path: str

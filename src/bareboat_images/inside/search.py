@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from functools import cached_property
 
+from bareboat_base.expressions import expression
 from bareboat_base.paths import DEFAULT_PATH
 from bareboat_images.inside.starts import normal
 from bareboat_images.layers.view import View
 
 #: The directory of an installed distribution's metadata.
-DISTRIBUTION = re.compile(
+DISTRIBUTION = expression(
     r"(?P<name>[A-Za-z0-9][A-Za-z0-9._]*)-(?P<version>\d[^-/]*)(?:-py3[^/]*)?\.(?:dist|egg)-info"
 )
-_CONDA_FILE = re.compile(r"(?P<name>[a-z0-9_.-]+)-(?P<version>[^-/]+)-[^-/]+\.json")
-_TRIPLET = re.compile(r"[a-z0-9_]+-linux-(?:gnu|musl)[a-z0-9]*")
+_CONDA_FILE = expression(r"(?P<name>[a-z0-9_.-]+)-(?P<version>[^-/]+)-[^-/]+\.json")
+_TRIPLET = expression(r"[a-z0-9_]+-linux-(?:gnu|musl)[a-z0-9]*")
 
 #: Directories that contain no installation and can be very large.
 _BARREN = frozenset(

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct, field
 
 from bareboat_images.inside import accelerators, fabrics, libraries, mpis, pythons, starts, system
 from bareboat_images.inside.libraries import Libraries
@@ -24,8 +24,7 @@ from bareboat_images.model import CudaCompat, FabricLibrary, MpiFacts
 COMPILERS = ("cc", "gcc", "clang")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inside:
+class Inside(Struct, frozen=True, kw_only=True):
     """The facts; None or empty if unknown.
 
     `architecture`: as printed by `uname -m`; `libc`: such as "glibc 2.36" or "musl 1.2.3". `python`: the

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from isal import isal_zlib
+from msgspec import Struct
 
 from bareboat_images.layers import recipe as recipes
 from bareboat_images.layers.copies import NEW_FILE
@@ -22,8 +22,7 @@ from bareboat_images.tar.limits import Limits, too_many
 from bareboat_images.tar.reader import Tar
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unpacked:
+class Unpacked(Struct, frozen=True, kw_only=True):
     """The result of unpacking. `diff_id`: the digest of the whole uncompressed stream, `tar_bytes` its
     length; `unpacked_bytes`: the sizes of all files; `stackable`: usable as an overlayfs layer;
     `rebuildable`: the recipe gives the same tar again."""

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from bareboat_base.expressions import expression
 from bareboat_images.lint.entries import Item
 
 #: Label -> its directories, with all files below them. Group 1 captures the directory to report.
@@ -28,19 +29,19 @@ _PLACES: tuple[tuple[str, str], ...] = (
     ("local", r"(/root/\.local|/home/[^/]+/\.local)(?:/.*)?"),
     ("home", r"(/root(?:/[^/]+)?|/home/[^/]+(?:/[^/]+)?)(?:/.*)?"),
 )  # fmt: skip
-_PLACE = re.compile("|".join(f"(?P<p{n}>{pattern})" for n, (_, pattern) in enumerate(_PLACES)))
+_PLACE = expression("|".join(f"(?P<p{n}>{pattern})" for n, (_, pattern) in enumerate(_PLACES)))
 #: File names that count in any directory.
-_ARCHIVE = re.compile(
+_ARCHIVE = expression(
     r".+\.(?:tar|tar\.[a-z0-9]{1,4}|tgz|tbz2?|txz|zip|deb|rpm|run|whl|7z)|(?:Mini|Micro|Ana)\w+.*\.sh|core\.\d{1,7}"
 )
 #: Directories where an archive is part of installed software.
-_INSTALLED = re.compile(
+_INSTALLED = expression(
     r"/(?:site-packages|dist-packages|node_modules|ensurepip|share|testdata|tests?|rubygems|R)(?:/|$)|^/var/(?!tmp)"
 )
 _LEAST_ARCHIVE_BYTES = 1_000_000
 _SETUID = 0o6000
-_TARGET = re.compile(r"linux-[a-z0-9.]+-([a-z0-9_]+)")
-_EDITABLE = re.compile(r"__editable__.*|.+\.egg-link|easy-install\.pth")
+_TARGET = expression(r"linux-[a-z0-9.]+-([a-z0-9_]+)")
+_EDITABLE = expression(r"__editable__.*|.+\.egg-link|easy-install\.pth")
 _MOST_EXAMPLES = 3
 _MOST_KEPT = 2000
 

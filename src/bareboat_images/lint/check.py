@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection, Iterable, Mapping
+
+from msgspec import structs
 
 from bareboat_base.printable import one_line
 from bareboat_images.lint.image import ImageSubject
@@ -34,7 +35,7 @@ def recipe(
             continue
         for hit in rule.recipe(subject):
             if rule.code not in subject.ignored.get(hit.line, ()):
-                hit = dataclasses.replace(hit, edits=()) if subject.is_definition else hit
+                hit = structs.replace(hit, edits=()) if subject.is_definition else hit
                 found.append(finding(rule, hit, instruction=text.get(hit.line, "")))
     return sorted(dict.fromkeys(found), key=lambda each: each.order)
 

@@ -6,34 +6,35 @@ import re
 from collections.abc import Iterator
 
 from bareboat_base import secret_forms
+from bareboat_base.expressions import expression
 from bareboat_base.printable import one_line
 from bareboat_images.lint.image import ImageSubject
 from bareboat_images.lint.recipe import RecipeSubject, Step
 from bareboat_images.lint.rule import Hit, Rule, Severity
 
 #: Names of files that may contain a secret. The content decides.
-NAMES = re.compile(
+NAMES = expression(
     r"^(?:id_(?:rsa|dsa|ecdsa|ed25519)\w*|ssh_host_\w+_key|.+\.(?:pem|key|p12|pfx|jks|kdbx|ppk)|credentials(?:\.json|\.db)?"
     r"|\.netrc|_netrc|\.pgpass|\.my\.cnf|\.git-credentials|\.npmrc|\.yarnrc\.yml|\.pypirc|\.dockercfg|config\.json|auth\.json"
     r"|kubeconfig|config|\.condarc|pip\.conf|\.env(?:\.\w+)?|\.Renviron|token|hosts\.yml|application_default_credentials\.json"
     r"|service[-_]account.*\.json|\.s3cfg|\.boto|\.htpasswd|\.vault-token|kaggle\.json|cookies\.txt|\.bash_history"
     r"|rclone\.conf|netrc)$"
 )
-_CONTENT = re.compile(
+_CONTENT = expression(
     rb"aws_secret_access_key\s*=\s*\S{20,}|_authToken\s*=\s*[^\s$]{10,}|\"auth\"\s*:\s*\"[A-Za-z0-9+/=]{8,}\""
     rb"|^\s*password\s*[:=]\s*[^\s$]{3,}|^machine\s+\S+[\s\S]{0,200}?password\s+\S+|\"private_key\"\s*:\s*\"-----BEGIN"
     rb"|client-key-data:\s*\S{20,}|\boauth_token:\s*\S{10,}|npmAuthToken:\s*\S{10,}|\"key\"\s*:\s*\"[0-9a-f]{32}\""
     rb"|^\s*(?:secret_key|secret_access_key|pass)\s*=\s*[^\s$]{8,}|^\s*\"?refresh_token\"?\s*:\s*\S{10,}",
     re.MULTILINE | re.IGNORECASE,
 )
-_NAME = re.compile(
+_NAME = expression(
     r"passw(?:or)?d|passphrase|secret(?!s?_(?:name|id|path|file))|api_?key|access_?key|private_?key|auth_?token"
     r"|(?:^|_)token$|credential(?!s?_(?:path|file))", re.IGNORECASE,
 )  # fmt: skip
-_HARMLESS = re.compile(
+_HARMLESS = expression(
     r"(?i)^(?:|true|false|yes|no|none|null|0|1|changeme|example|dummy|xxx+|\*+|<.*>|.*\$.*|/.*|file:.*|\.+)$"
 )
-_TEST = re.compile(
+_TEST = expression(
     r"/(?:tests?|testing|test_data|testdata|examples?|samples?|demos?|docs?|fixtures)/|/site-packages/.*test"
 )
 _MOST_READ = 2000

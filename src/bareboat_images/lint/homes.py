@@ -6,27 +6,28 @@ import json
 import re
 from collections.abc import Iterator
 
+from bareboat_base.expressions import expression
 from bareboat_images.lint.caches import SMALL_BYTES
 from bareboat_images.lint.image import ImageSubject
 from bareboat_images.lint.recipe import RecipeSubject, Step, cloned, location, walk
 from bareboat_images.lint.rule import Edit, Hit, Rule, Severity, files, size
 from bareboat_images.lint.shell import Command, Word
 
-_HOME = re.compile(r"/root(?:/|$)|/home/[^/]+(?:/|$)")
-_HIDDEN = re.compile(r"(?:/root|/home|/tmp|/var/tmp|/run|/dev|/proc|/sys)(?:/|$)")
+_HOME = expression(r"/root(?:/|$)|/home/[^/]+(?:/|$)")
+_HIDDEN = expression(r"(?:/root|/home|/tmp|/var/tmp|/run|/dev|/proc|/sys)(?:/|$)")
 _LEAST_BYTES = 64_000
 #: Installers that write to the home directory by default: pattern that identifies one, environment variables
 #: that move its target, and name.
 _INSTALLERS = (
-    (re.compile(r"sh\.rustup\.rs|rustup-init"), ("RUSTUP_HOME", "CARGO_HOME"), "rustup"),
-    (re.compile(r"nvm-sh/nvm"), ("NVM_DIR",), "nvm"),
-    (re.compile(r"pyenv\.run|pyenv-installer|pyenv/pyenv"), ("PYENV_ROOT",), "pyenv"),
-    (re.compile(r"astral\.sh/uv"), ("UV_INSTALL_DIR", "XDG_BIN_HOME"), "uv"),
-    (re.compile(r"install\.python-poetry\.org"), ("POETRY_HOME",), "Poetry"),
-    (re.compile(r"pixi\.sh/install"), ("PIXI_HOME",), "pixi"),
-    (re.compile(r"get\.sdkman\.io"), ("SDKMAN_DIR",), "SDKMAN"),
-    (re.compile(r"install\.julialang\.org"), ("JULIAUP_DEPOT_PATH",), "juliaup"),
-    (re.compile(r"bun\.sh/install|deno\.land/install"), ("BUN_INSTALL", "DENO_INSTALL"), "its runtime"),
+    (expression(r"sh\.rustup\.rs|rustup-init"), ("RUSTUP_HOME", "CARGO_HOME"), "rustup"),
+    (expression(r"nvm-sh/nvm"), ("NVM_DIR",), "nvm"),
+    (expression(r"pyenv\.run|pyenv-installer|pyenv/pyenv"), ("PYENV_ROOT",), "pyenv"),
+    (expression(r"astral\.sh/uv"), ("UV_INSTALL_DIR", "XDG_BIN_HOME"), "uv"),
+    (expression(r"install\.python-poetry\.org"), ("POETRY_HOME",), "Poetry"),
+    (expression(r"pixi\.sh/install"), ("PIXI_HOME",), "pixi"),
+    (expression(r"get\.sdkman\.io"), ("SDKMAN_DIR",), "SDKMAN"),
+    (expression(r"install\.julialang\.org"), ("JULIAUP_DEPOT_PATH",), "juliaup"),
+    (expression(r"bun\.sh/install|deno\.land/install"), ("BUN_INSTALL", "DENO_INSTALL"), "its runtime"),
 )
 _PREFIX_FLAGS = ("-p", "--prefix", "--root", "--install-dir", "--target", "-t")
 

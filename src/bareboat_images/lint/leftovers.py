@@ -7,6 +7,7 @@ import posixpath
 import re
 from collections.abc import Iterator
 
+from bareboat_base.expressions import expression
 from bareboat_images.lint.caches import SMALL_BYTES, grouped
 from bareboat_images.lint.image import ImageSubject
 from bareboat_images.lint.recipe import (
@@ -23,7 +24,7 @@ from bareboat_images.lint.recipe import (
 from bareboat_images.lint.rule import Edit, Hit, Rule, Severity, files, size
 from bareboat_images.lint.shell import Command, Word
 
-_ARCHIVE = re.compile(
+_ARCHIVE = expression(
     r".+\.(?:tar|tar\.[a-z0-9]{1,4}|tgz|tbz2?|txz|zip|deb|rpm|run|whl|sh|bz2|xz|gz|zst|7z|bin)", re.IGNORECASE
 )
 _LEAST_BYTES = 64_000

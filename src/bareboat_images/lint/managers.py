@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from bareboat_images.lint.recipe import Step, removes
 from bareboat_images.lint.rule import Edit
 from bareboat_images.lint.shell import Command
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Manager:
+class Manager(Struct, frozen=True, kw_only=True):
     """A package manager. `programs`; `verbs`: its subcommands that install; `cache`: the directories of its
     cache, `~` for the user's home; `system`: of a distribution; `off`: flags, and `off_variables`:
     environment variables that disable the cache; `clean`: its own subcommands that empty it; `cleanup`: what
@@ -70,8 +70,7 @@ MANAGERS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Install:
+class Install(Struct, frozen=True):
     """A command that fills a manager's cache. `verb`: its subcommand, as written."""
 
     manager: Manager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from bareboat_base.expressions import expression
 from bareboat_images.lint import managers
 from bareboat_images.lint.caches import grouped
 from bareboat_images.lint.image import ImageSubject
@@ -13,7 +14,7 @@ from bareboat_images.lint.recipe import RecipeSubject, Step, cloned, expand
 from bareboat_images.lint.rule import Hit, Rule, Severity
 from bareboat_images.lint.shell import Command
 
-_MOVING = re.compile(
+_MOVING = expression(
     r"^latest|(?:^|[-_])(?:latest|stable|nightly|edge|main|master|devel|dev|rolling|current)$"
 )
 _CHECKS = frozenset(
@@ -21,15 +22,15 @@ _CHECKS = frozenset(
 )
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "python", "python3", "perl"})
 _PINNED = {
-    "pip": re.compile(r".*(?:==|===|@|\.whl|\.tar\.gz|\.zip|^\.|^/|^\$|^git\+|://).*"),
-    "uv": re.compile(r".*(?:==|===|@|\.whl|\.tar\.gz|^\.|^/|^\$|://).*"),
-    "conda": re.compile(r".*(?:=|://|^/|^\$).*"),
-    "npm": re.compile(r"(?:.+@.+|\.|/.*|\$.*|.*\.tgz)"),
-    "yarn": re.compile(r"(?:.+@.+|\.|/.*|\$.*)"),
-    "apt": re.compile(r".*(?:=|^/|^\./|\$|\.deb).*"),
-    "apk": re.compile(r".*(?:[=<>~]|^/|\$|^\.).*"),
-    "dnf": re.compile(r"(?:.*-\d[\w.+~]*.*|/.*|\$.*|https?://.*|@.*|.*\.rpm)"),
-    "zypper": re.compile(r"(?:.*[=].*|.*-\d.*|/.*|\$.*|.*\.rpm)"),
+    "pip": expression(r".*(?:==|===|@|\.whl|\.tar\.gz|\.zip|^\.|^/|^\$|^git\+|://).*"),
+    "uv": expression(r".*(?:==|===|@|\.whl|\.tar\.gz|^\.|^/|^\$|://).*"),
+    "conda": expression(r".*(?:=|://|^/|^\$).*"),
+    "npm": expression(r"(?:.+@.+|\.|/.*|\$.*|.*\.tgz)"),
+    "yarn": expression(r"(?:.+@.+|\.|/.*|\$.*)"),
+    "apt": expression(r".*(?:=|^/|^\./|\$|\.deb).*"),
+    "apk": expression(r".*(?:[=<>~]|^/|\$|^\.).*"),
+    "dnf": expression(r"(?:.*-\d[\w.+~]*.*|/.*|\$.*|https?://.*|@.*|.*\.rpm)"),
+    "zypper": expression(r"(?:.*[=].*|.*-\d.*|/.*|\$.*|.*\.rpm)"),
 }
 _INSTALLS = {
     "apt": ("install",),

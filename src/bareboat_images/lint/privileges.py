@@ -7,6 +7,7 @@ import posixpath
 import re
 from collections.abc import Iterator
 
+from bareboat_base.expressions import expression
 from bareboat_images.lint.image import ImageSubject
 from bareboat_images.lint.recipe import RecipeSubject
 from bareboat_images.lint.rule import Hit, Rule, Severity
@@ -21,7 +22,7 @@ _USUAL = frozenset(
     ssh-askpass suexec lockdev userhelper cockpit-session grub2-set-bootflag snap-confine
     """.split()  # noqa: SIM905
 )
-_ROOT = re.compile(
+_ROOT = expression(
     r"(?:^|[\s;&|(`])(sudo|gosu|su-exec|setpriv|chown|chroot|useradd|usermod|groupadd|adduser|mount|iptables|sysctl"
     r"|modprobe|runuser|su)\s"
 )

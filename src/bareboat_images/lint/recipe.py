@@ -6,8 +6,10 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
+from msgspec import Struct, field
+
+from bareboat_base.expressions import expression
 from bareboat_images.lint import shell
 from bareboat_images.lint.machine import Machine
 from bareboat_images.lint.rule import Edit
@@ -17,17 +19,16 @@ from bareboat_images.recipe.faults import RecipeError
 from bareboat_images.recipe.instructions import Instruction
 from bareboat_images.recipe.stages import Recipe, Stage
 
-_FLAG = re.compile(r"(?:[ \t]|\\[ \t]*\n|`[ \t]*\n|(?<=\n)[ \t]*#[^\n]*\n)*(--[a-z-]+(?:=\S+)?)(?=\s)")
+_FLAG = expression(r"(?:[ \t]|\\[ \t]*\n|`[ \t]*\n|(?<=\n)[ \t]*#[^\n]*\n)*(--[a-z-]+(?:=\S+)?)(?=\s)")
 #: How many earlier steps a rule searches for the one that wrote a file.
 _MOST_BEFORE = 300
-_IGNORE = re.compile(r"#\s*bareboat\s+ignore\s*=\s*([A-Za-z0-9, ]+)")
-_EXEC = re.compile(r"(?:^|[;&|({\s])exec\s")
+_IGNORE = expression(r"#\s*bareboat\s+ignore\s*=\s*([A-Za-z0-9, ]+)")
+_EXEC = expression(r"(?:^|[;&|({\s])exec\s")
 _SHELLS = ("sh", "bash", "dash", "ash", "zsh", "ksh")
-_SHELL_HEREDOC = re.compile(r"(?:\S*/)?(?:ba|da|a|z)?sh(?:\s+-\S+)*|")
+_SHELL_HEREDOC = expression(r"(?:\S*/)?(?:ba|da|a|z)?sh(?:\s+-\S+)*|")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Step(Struct, frozen=True, kw_only=True):
     """One instruction. `number`: its index among all; `environment`: ENV and ARG before it; `home`: of its
     user; `script`: of a RUN; `mounted`: targets of its mounts, whose files are in no layer; `ships`: its
     layer is in the final image."""
@@ -79,8 +80,7 @@ class Step:
         return expand(text, self.environment)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecipeSubject:
+class RecipeSubject(Struct, frozen=True, kw_only=True):
     """A Dockerfile or a definition file, which no edit corrects. `ignore`: the text of its .dockerignore,
     None without one; `site`: where the image will run, None when unknown; `triggers`: base images -> their
     ONBUILD triggers, None when unknown."""

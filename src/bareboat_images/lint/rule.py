@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from bareboat_images.lint.image import ImageSubject
@@ -25,8 +26,7 @@ class Severity(StrEnum):
         return list(Severity).index(self)
 
 
-@dataclass(frozen=True, slots=True)
-class Edit:
+class Edit(Struct, frozen=True):
     """Replace the characters from `start` to `end` of a Dockerfile."""
 
     start: int
@@ -34,8 +34,7 @@ class Edit:
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hit:
+class Hit(Struct, frozen=True, kw_only=True):
     """A result of a check. `line`, `last`: in a Dockerfile; `layer`: of an image, from 1; `paths`: examples;
     `size_bytes`, `files`: the cost; `severity`, `remedy`: override the rule's."""
 
@@ -51,8 +50,7 @@ class Hit:
     edits: tuple[Edit, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class Rule(Struct, frozen=True, kw_only=True):
     """One rule. `title`: the problem, in one sentence; `why`: its consequence; `bad`, `good`: a Dockerfile
     with the problem, and the same one corrected; `fixes`: `--fix` corrects it; `site`: it has checks against
     a site."""
@@ -70,8 +68,7 @@ class Rule:
     site: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(Struct, frozen=True, kw_only=True):
     """A hit with its rule. `source`: bareboat or hadolint; `share`: of the image's bytes."""
 
     code: str
@@ -88,7 +85,7 @@ class Finding:
     files: int = 0
     share: float = 0.0
     fixable: bool = False
-    edits: tuple[Edit, ...] = field(default=(), repr=False)
+    edits: tuple[Edit, ...] = ()
 
     @property
     def saves(self) -> bool:

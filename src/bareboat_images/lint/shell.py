@@ -11,15 +11,19 @@ import itertools
 import posixpath
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from bareboat_base.expressions import expression
 
 _DEEPEST = 5
 _LONGEST = 1 << 20
 #: More than any real RUN has; further commands are not checked.
 _MOST_COMMANDS = 500
-_OPERATOR = re.compile(r"&&|\|\||;;|\|&|[;&|()]")
-_REDIRECTION = re.compile(r"\d*(?:<<<|<<-?|>>|>\||<>|[<>]&?)|&>>?")
-_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
+_OPERATOR = expression(r"&&|\|\||;;|\|&|[;&|()]")
+_REDIRECTION = expression(r"\d*(?:<<<|<<-?|>>|>\||<>|[<>]&?)|&>>?")
+_ASSIGNMENT = expression(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 #: Keywords that may precede a command.
 _KEYWORDS = frozenset({"if", "then", "else", "elif", "do", "while", "until", "!", "{", "time"})
 #: Keywords that end a compound command.
@@ -29,12 +33,11 @@ _WRAPPERS = {"sudo": "ugpCh", "env": "uC", "exec": "a", "command": "", "nice": "
 "",
              "stdbuf": "ioe", "ionice": "cn", "setarch": ""}  # fmt: skip
 _SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh"})
-_PIP = re.compile(r"pip(?:\d(?:\.\d+)?)?")
-_PYTHON = re.compile(r"python(?:\d(?:\.\d+)?)?")
+_PIP = expression(r"pip(?:\d(?:\.\d+)?)?")
+_PYTHON = expression(r"python(?:\d(?:\.\d+)?)?")
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
+class Word(Struct, frozen=True):
     """One word. `raw`: as written; `value`: without quotes; `start`, `end`: position in the Dockerfile, -1 if
     it cannot be edited there."""
 
@@ -44,8 +47,7 @@ class Word:
     end: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class Command(Struct, frozen=True, kw_only=True):
     """One simple command. `after`: the operator after it; `outputs`: files to which it redirects output.
     `branches`: the `if` and `case` around it, outermost first, each with the number of its branch."""
 
@@ -107,8 +109,7 @@ class Command:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class Script:
+class Script(Struct, frozen=True):
     """All commands of a RUN. `end`: the position after the last one, where a command can be added; -1:
     nowhere."""
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from bareboat_base import architectures
 from bareboat_base.elf import properties
+from bareboat_base.expressions import expression
 from bareboat_base.versions import numbers
 from bareboat_images.lint.image import ImageSubject
 from bareboat_images.lint.machine import Machine
@@ -31,14 +32,14 @@ _TARGETS = (
     (r"nehalem|westmere|sandybridge|ivybridge|bulldozer|piledriver|steamroller|corei7(?:-avx)?"
      r"|silvermont", 2),
 )  # fmt: skip
-_MARCH = re.compile(
+_MARCH = expression(
     r"-m(?:arch|cpu|tune)=(?P<target>[a-z0-9_.-]+)|-x(?P<intel>Host|CORE-AVX512|CORE-AVX2|MIC-AVX512)\b"
     r"|-m(?P<set>avx512\w*|avx2|amx-\w+)\b",
     re.IGNORECASE,
 )
-_SPACK = re.compile(r"\btarget=(?P<target>[a-z0-9_]+)")
+_SPACK = expression(r"\btarget=(?P<target>[a-z0-9_]+)")
 _READ = ("/lib64/ld-linux-x86-64.so.2", "/bin/sh", "/usr/bin/env")
-_MUSL = re.compile(r"(?:^|/)(?:alpine|.*-alpine|.*:.*alpine.*)(?:[:@].*)?$")
+_MUSL = expression(r"(?:^|/)(?:alpine|.*-alpine|.*:.*alpine.*)(?:[:@].*)?$")
 
 
 def level_of(model: str) -> int:

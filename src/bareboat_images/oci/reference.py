@@ -10,18 +10,18 @@ Source of the grammar: https://github.com/distribution/reference
 from __future__ import annotations
 
 import os
-import re
 from enum import StrEnum
 
 from msgspec import Struct
 
 from bareboat_base import digests
 from bareboat_base.errors import UsageError
+from bareboat_base.expressions import expression
 
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
-_DOMAIN = re.compile(rf"(?:\[[0-9A-Fa-f:.]+\]|{_LABEL}(?:\.{_LABEL})*)(?::(?P<port>[0-9]{{1,5}}))?")
-_REPOSITORY = re.compile(r"[a-z0-9]+((\.|__?|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|__?|-+)[a-z0-9]+)*)*")
-_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+_DOMAIN = expression(rf"(?:\[[0-9A-Fa-f:.]+\]|{_LABEL}(?:\.{_LABEL})*)(?::(?P<port>[0-9]{{1,5}}))?")
+_REPOSITORY = expression(r"[a-z0-9]+((\.|__?|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|__?|-+)[a-z0-9]+)*)*")
+_TAG = expression(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _EXAMPLE = "write REGISTRY/NAME:TAG, such as docker.io/library/debian:12 or nvcr.io/nvidia/pytorch:24.05-py3"
 EXAMPLES = "write oci:DIR, oci-archive:FILE, docker-archive:FILE, sif:FILE, squashfs:FILE or rootfs:DIR"
 

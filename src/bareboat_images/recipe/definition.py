@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct, field
 
+from bareboat_base.expressions import expression
 from bareboat_base.nearest import nearest
 from bareboat_images.recipe import environment
 from bareboat_images.recipe.faults import RecipeError
@@ -19,14 +20,14 @@ from bareboat_images.recipe.instructions import Instruction
 from bareboat_images.recipe.lines import Heredoc
 from bareboat_images.recipe.stages import EPOCH, PROXIES, SCRATCH, Recipe, Stage
 
-_HEADER = re.compile(r"\s*([A-Za-z]+)\s*:\s*(.*?)\s*")
-_SECTION = re.compile(r"%(\w+)\s*(.*?)\s*")
-_TEMPLATE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
-_NAME = re.compile(r"[A-Za-z_]\w*")
-_STAGE_NAME = re.compile(r"[a-z][a-z0-9-_.]*")
+_HEADER = expression(r"\s*([A-Za-z]+)\s*:\s*(.*?)\s*")
+_SECTION = expression(r"%(\w+)\s*(.*?)\s*")
+_TEMPLATE = expression(r"\{\{\s*(\w+)\s*\}\}")
+_NAME = expression(r"[A-Za-z_]\w*")
+_STAGE_NAME = expression(r"[a-z][a-z0-9-_.]*")
 #: Characters that are not supported in paths of %files.
-_NO_PATH = re.compile(r"[$\"'`\\,\0]")
-_GLOB = re.compile(r"[*?\[\]]")
+_NO_PATH = expression(r"[$\"'`\\,\0]")
+_GLOB = expression(r"[*?\[\]]")
 
 _SECTIONS = (
     "arguments", "files", "post", "environment", "labels", "help", "runscript", "startscript", "test",

@@ -10,16 +10,17 @@ from collections.abc import Container, Iterator, Mapping
 
 from msgspec import Struct
 
+from bareboat_base.expressions import expression
 from bareboat_images.recipe import expansion, words
 
-NAME = re.compile(r"[A-Za-z_]\w*")
+NAME = expression(r"[A-Za-z_]\w*")
 #: Variables of the user, the job and the container.
-_RUN_TIME = re.compile(
+_RUN_TIME = expression(
     r"HOME|USER|LOGNAME|E?UID|PPID|(?:OLD)?PWD|HOST(?:NAME)?|SHELL|TMPDIR|RANDOM|SECONDS"
     r"|(?:SLURM|PBS|LSB|FLUX|SGE|APPTAINER|SINGULARITY)_\w*"
 )
 #: How Apptainer writes the variables of an image that it builds from.
-_OF_BASE = re.compile(r'export ([A-Za-z_]\w*)=("\$\{\1:-".*"\}")')
+_OF_BASE = expression(r'export ([A-Za-z_]\w*)=("\$\{\1:-".*"\}")')
 _BEGINS, _ENDS = ("if", "for", "while", "until", "case", "{"), ("fi", "done", "esac", "}")
 
 

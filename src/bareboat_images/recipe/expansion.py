@@ -8,11 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from bareboat_base.expressions import expression
+
 #: Limit in characters: nested expansions can multiply.
 LONGEST = 1 << 20
 _DEEPEST = 50
 _LONGEST_PATTERN = 500
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#!?-]")
+_NAME = expression(r"[A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#!?-]")
 
 
 class ExpansionError(ValueError):

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct, field
 
+from bareboat_base.expressions import expression
 from bareboat_base.nearest import nearest
 from bareboat_images.recipe import words
 from bareboat_images.recipe.faults import RecipeError
@@ -78,7 +79,7 @@ class Instruction(Struct, frozen=True, kw_only=True):
 
 
 #: `<<` that begins no heredoc: with white space after it, or of an instruction that takes none.
-_NO_HEREDOC = re.compile(r"<<-?(\s*)[\"']?([A-Za-z_]\w*)")
+_NO_HEREDOC = expression(r"<<-?(\s*)[\"']?([A-Za-z_]\w*)")
 
 
 def parse(line: Line, escape: str, before: Sequence[Line] = ()) -> Instruction:

@@ -10,14 +10,15 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from bareboat_base.expressions import expression
 from bareboat_images.recipe.faults import RecipeError
 from bareboat_images.recipe.words import json_list, split_words, unquoted
 
 #: Larger Dockerfiles are refused.
 LARGEST_BYTES = 4 << 20
-_DIRECTIVE = re.compile(r"#\s*([a-zA-Z][a-zA-Z0-9]*)\s*=\s*(.+?)\s*")
+_DIRECTIVE = expression(r"#\s*([a-zA-Z][a-zA-Z0-9]*)\s*=\s*(.+?)\s*")
 _KNOWN = ("syntax", "escape", "check")
-_HEREDOC = re.compile(r"(\d*)<<(-?)([^<]*)")
+_HEREDOC = expression(r"(\d*)<<(-?)([^<]*)")
 TAKES_HEREDOCS = ("RUN", "COPY", "ADD")
 _MOST_LINES = 100_000
 

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import bisect
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from msgspec import Struct, field
 
+from bareboat_base.expressions import expression
 from bareboat_base.nearest import nearest
 from bareboat_base.printable import one_line
 from bareboat_images.recipe import expansion, lines, mounts
 from bareboat_images.recipe.faults import RecipeError
 from bareboat_images.recipe.instructions import Instruction, check_argument, parse
 
-_STAGE_NAME = re.compile(r"[a-z][a-z0-9-_.]*")
+_STAGE_NAME = expression(r"[a-z][a-z0-9-_.]*")
 _LONGEST_TRIGGER = 4000
 #: The name of an empty base.
 SCRATCH = "scratch"

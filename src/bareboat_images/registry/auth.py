@@ -14,7 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlencode
 
+from msgspec import Struct
+
 from bareboat_base.errors import ImageError
+from bareboat_base.expressions import expression
 from bareboat_images.registry import credentials
 from bareboat_images.registry.credentials import Credential, Search
 from bareboat_images.registry.exchange import Request, excerpt, exchange, writes
@@ -40,14 +43,13 @@ _KNOWN_REALMS = {
 _OPEN_TO_ALL = ("ac", "co", "com", "edu", "go", "gov", "ne", "net", "or", "org")
 
 _TOKEN_CHARACTERS = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
-_PARAMETER = re.compile(rf'\s*({_TOKEN_CHARACTERS})\s*=\s*("((?:[^"\\]|\\.)*)"|[^\s,"]+)\s*')
-_SCHEME = re.compile(rf"[\s,]*({_TOKEN_CHARACTERS})(?=\s|,|$)")
+_PARAMETER = expression(rf'\s*({_TOKEN_CHARACTERS})\s*=\s*("((?:[^"\\]|\\.)*)"|[^\s,"]+)\s*')
+_SCHEME = expression(rf"[\s,]*({_TOKEN_CHARACTERS})(?=\s|,|$)")
 #: Characters that a header can carry (RFC 6750 allows fewer, but services use others).
-_BEARER = re.compile(r"[!-~]+")
+_BEARER = expression(r"[!-~]+")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Challenge:
+class Challenge(Struct, frozen=True, kw_only=True):
     """One authentication method that a server offers: a scheme, in lower case, and its parameters."""
 
     scheme: str

@@ -6,10 +6,10 @@ request continues from that offset, at the same place or, when that fails perman
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 from bareboat_base.errors import ImageError
+from bareboat_base.expressions import expression
 from bareboat_images.oci.source import Descriptor
 from bareboat_images.registry.endpoint import Endpoint
 from bareboat_images.registry.exchange import Patience, excerpt
@@ -18,7 +18,7 @@ from bareboat_images.registry.http import Response
 
 #: Less between two interruptions is no progress: otherwise a server could delay a pull forever, byte by byte.
 _PROGRESS_BYTES = 64 * 1024
-_CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)")
+_CONTENT_RANGE = expression(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)")
 
 
 class RemoteBlob:

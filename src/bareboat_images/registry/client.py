@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from bareboat_base import digests
 from bareboat_base.errors import ImageError, UsageError
+from bareboat_base.expressions import expression
 from bareboat_images.oci.manifest import check_digest
 from bareboat_images.oci.source import LARGEST_DOCUMENT, Blob, Descriptor, Document
 from bareboat_images.registry import limits
@@ -27,7 +27,7 @@ __all__ = ["Options", "RegistrySource", "open_registry"]
 
 T = TypeVar("T")
 
-_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+_TAG = expression(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _MANIFESTS = (
     "application/vnd.oci.image.index.v1+json",
     "application/vnd.oci.image.manifest.v1+json",

@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import Struct
+
 from bareboat_base import execute
 from bareboat_base.errors import ImageError, ToolError
 from bareboat_base.files import untrusted
@@ -46,8 +48,7 @@ class Credential:
         return base64.b64encode(pair.encode(errors="surrogateescape")).decode()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Search:
+class Search(Struct, frozen=True, kw_only=True):
     """The result of a search, and, for messages, the files searched and the helpers that failed."""
 
     credential: Credential | None

@@ -5,11 +5,12 @@ Source: OCI Distribution Specification 1.1, https://github.com/opencontainers/di
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import quote
+
+from msgspec import structs
 
 from bareboat_base.errors import ImageError
 from bareboat_images.registry.connection import Body
@@ -83,8 +84,8 @@ class Endpoint:
         But any user may listen on the port: no log-in is sent."""
         with self._lock:
             if self._base.scheme == "https":
-                self._base = dataclasses.replace(self._base, scheme="http")
-                self.url = dataclasses.replace(self.url, scheme="http")
+                self._base = structs.replace(self._base, scheme="http")
+                self.url = structs.replace(self.url, scheme="http")
                 self._anonymous, self._authorizer = True, None
                 self.transport.options.say(
                     f"{self.url.authority} does not use TLS: plain HTTP on this machine, without a log-in"

@@ -6,13 +6,13 @@ it follows, https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-header
 
 from __future__ import annotations
 
-import re
 from email.message import Message
 
+from bareboat_base.expressions import expression
 from bareboat_images.registry.location import log_in_name
 
-_NUMBER = re.compile(r"\s*(\d{1,12})\s*(?:[,;]|$)")
-_WINDOW = re.compile(r";\s*w\s*=\s*(\d{1,9})\b")
+_NUMBER = expression(r"\s*(\d{1,12})\s*(?:[,;]|$)")
+_WINDOW = expression(r";\s*w\s*=\s*(\d{1,9})\b")
 #: Reported if at most this many, or this share of all, remain.
 _FEW = 5
 _SHARE = 0.1

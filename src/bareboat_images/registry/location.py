@@ -5,25 +5,25 @@ Source: RFC 3986 (URI), https://www.rfc-editor.org/rfc/rfc3986
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
 from urllib.parse import urljoin, urlsplit
 
+from msgspec import Struct
+
 from bareboat_base.errors import UsageError
+from bareboat_base.expressions import expression
 
 #: Docker Hub has one name, serves its API under a second and stores credentials under a third.
 DOCKER_HUB = "docker.io"
 _DOCKER_HUB_HOST = "registry-1.docker.io"
 
 _PORTS = {"http": 80, "https": 443}
-_AUTHORITY = re.compile(
+_AUTHORITY = expression(
     r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)(:(?P<port>\d{1,5}))?"
 )
-_PRINTABLE = re.compile(r"[!-~]*")
+_PRINTABLE = expression(r"[!-~]*")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Url:
+class Url(Struct, frozen=True, kw_only=True):
     """An absolute HTTP URL. `target`: its path with the query, which may contain secrets: only `origin` and
     `path` are for messages."""
 

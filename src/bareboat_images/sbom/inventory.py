@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import structs
 
 from bareboat_images.layers.view import View
 from bareboat_images.sbom import python, rpmdb, stanzas
@@ -94,7 +95,7 @@ def _dpkg(view: View, found: Inventory) -> Iterator[Package]:
         ):
             copyright_file = _text(view, f"/usr/share/doc/{each.name}/copyright", _LARGEST_METADATA, found)
             licence = stanzas.copyright_licences(copyright_file or "")
-            yield dataclasses.replace(each, licence=licence) if licence else each
+            yield structs.replace(each, licence=licence) if licence else each
 
 
 def _apk(view: View, found: Inventory) -> Iterator[Package]:

@@ -5,16 +5,16 @@ Source: https://github.com/package-url/purl-spec
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from urllib.parse import quote
+
+from msgspec import Struct
 
 from bareboat_base.printable import one_line
 
 _LONGEST = 500
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Package:
+class Package(Struct, frozen=True, kw_only=True):
     """A package. `kind`: the type of its package URL. `path`: the file of the image that lists it. `hashes`:
     pairs of an algorithm, as in SPDX, and hexadecimal digits, of the package file."""
 

@@ -11,12 +11,13 @@ from typing import Any
 
 import msgspec
 
+from bareboat_base.expressions import expression
 from bareboat_images.sbom.package import Package, plain
 
-_FIELD = re.compile(
+_FIELD = expression(
     r"^(Name|Version|License|License-Expression|Author|Classifier):[ \t]*([^\n]*)", re.MULTILINE
 )
-_MD5, _SHA256 = re.compile(r"[0-9a-f]{32}"), re.compile(r"[0-9a-f]{64}")
+_MD5, _SHA256 = expression(r"[0-9a-f]{32}"), expression(r"[0-9a-f]{64}")
 
 
 def distribution(text: str, path: str) -> Package | None:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from bareboat_base.expressions import expression
 from bareboat_images.sbom.package import Package, plain
 
 _MOST_FIELDS = 200
-_LICENCE = re.compile(r"^License:[ \t]*(\S[^\n]*)", re.MULTILINE)
+_LICENCE = expression(r"^License:[ \t]*(\S[^\n]*)", re.MULTILINE)
 _MOST_LICENCES = 20
 
 

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
+from msgspec import Struct
+
 from bareboat_base.clock import utc_now
 from bareboat_base.digests import short
 from bareboat_base.errors import ImageError, UsageError
@@ -36,8 +38,7 @@ def _nothing_changed() -> None:
     """A registry's content is identified by its digest: it cannot change."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
+class Checked(Struct, frozen=True, kw_only=True):
     """The verdict. `confirm` raises ImageError if the file has changed since the check."""
 
     trust: Trust

@@ -5,8 +5,9 @@ Source: containers-policy.json(5), `signedIdentity`. Pure.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from bareboat_base.errors import UsageError
 from bareboat_images.oci import reference
@@ -19,8 +20,7 @@ _NEEDED = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Name:
+class Name(Struct, frozen=True):
     """A name as in signatures: `repository` including its registry, and the tag or digest, if any."""
 
     repository: str
@@ -32,8 +32,7 @@ class Name:
         return bool(self.tag or self.digest)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
+class Identity(Struct, frozen=True, kw_only=True):
     """One `signedIdentity`; the defaults apply to a requirement without one."""
 
     kind: str = "matchRepoDigestOrExact"

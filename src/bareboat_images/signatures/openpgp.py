@@ -8,9 +8,10 @@ from __future__ import annotations
 import bz2
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
+
+from msgspec import Struct
 
 from bareboat_base.errors import UsageError
 from bareboat_base.printable import one_line
@@ -22,8 +23,7 @@ _MOST_INFLATED = 4 << 20
 _COMPRESSED = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Signed:
+class Signed(Struct, frozen=True):
     """The signed content, and the keys: the fingerprints of their certificates, and a name of each."""
 
     content: bytes

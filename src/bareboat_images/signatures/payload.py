@@ -7,7 +7,7 @@ and cosign's https://github.com/sigstore/cosign/blob/main/specs/SIGNATURE_SPEC.m
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from bareboat_base import digests
 from bareboat_images.signatures.policy import fields, strict_json
@@ -17,8 +17,7 @@ COSIGN = "cosign container image signature"
 LARGEST_PAYLOAD = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Payload:
+class Payload(Struct, frozen=True):
     """The signer's statement: the image with this digest has this name."""
 
     digest: str

@@ -12,9 +12,10 @@ import base64
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from bareboat_base.errors import UsageError
 from bareboat_base.files import ownership
@@ -31,18 +32,15 @@ _KEYLESS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class AcceptAnything:
+class AcceptAnything(Struct, frozen=True):
     """`insecureAcceptAnything`: no signature is required."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reject:
+class Reject(Struct, frozen=True):
     """`reject`: no image is accepted."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Keys:
+class Keys(Struct, frozen=True, kw_only=True):
     """Public keys: in files, or as data."""
 
     paths: tuple[str, ...] = ()
@@ -63,16 +61,14 @@ class Keys:
         return found + [("keyData", data) for data in self.data]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SignedBy:
+class SignedBy(Struct, frozen=True, kw_only=True):
     """`signedBy`: a simple signature by one of these OpenPGP keys."""
 
     keys: Keys
     identity: Identity
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SigstoreSigned:
+class SigstoreSigned(Struct, frozen=True, kw_only=True):
     """`sigstoreSigned`: a cosign signature by one of these public keys. `keyless`: its fields for an
     authority or a transparency log, which are not supported."""
 
@@ -84,8 +80,7 @@ class SigstoreSigned:
 Requirement = AcceptAnything | Reject | SignedBy | SigstoreSigned
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class Rules(Struct, frozen=True, kw_only=True):
     """The requirements for one image, all of which must be met, and their origin in the policy. `text`: the
     requirements as canonical JSON."""
 
@@ -99,8 +94,7 @@ class Rules:
         return any(isinstance(each, SignedBy | SigstoreSigned) for each in self.requirements)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
+class Policy(Struct, frozen=True, kw_only=True):
     """The content of a policy file: the requirements for each transport and scope."""
 
     default: Rules

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 import posixpath
-import re
 
+from bareboat_base.expressions import expression
 from bareboat_images.oci.reference import Reference, Transport
 
 _PATHS = ("dir", "oci", "oci-archive", "sif", "squashfs", "rootfs")
-_ATOMIC = re.compile(r"(\*(\.[\w-]+)+|[^/:*]+(:[0-9]+)?)(/[^/:]+){0,2}(:[^/:]+)?")
+_ATOMIC = expression(r"(\*(\.[\w-]+)+|[^/:*]+(:[0-9]+)?)(/[^/:]+){0,2}(:[^/:]+)?")
 
 
 def check(transport: str, scope: str) -> None:

@@ -13,11 +13,12 @@ import os
 import re
 import struct
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 import msgspec
+from msgspec import Struct
 
 from bareboat_base.errors import ImageError, UsageError
+from bareboat_base.expressions import expression
 from bareboat_base.files.untrusted import UntrustedFileError, read_bytes
 from bareboat_base.printable import one_line
 from bareboat_base.sif import DATA_SIGNATURE, DESCRIPTOR
@@ -30,7 +31,7 @@ _INTEGRITY = struct.Struct("<iBIIqqqq")
 _MOST_SIGNATURES = 32
 _CHUNK = 1 << 20
 _LARGEST_KEYRING = 64 << 20
-_CLEAR = re.compile(
+_CLEAR = expression(
     rb"-----BEGIN PGP SIGNED MESSAGE-----\r?\n(?:[^\r\n]+\r?\n)*\r?\n(.*?)\r?\n"
     rb"(-----BEGIN PGP SIGNATURE-----.*)",
     re.DOTALL,
@@ -63,8 +64,7 @@ class _Envelope(msgspec.Struct, rename={"payload_type": "payloadType"}):
     payload: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
+class _Part(Struct, frozen=True):
     """One object of the file, or a signature of objects."""
 
     kind: int
@@ -77,8 +77,7 @@ class _Part:
     extra: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class Look(Struct, frozen=True, kw_only=True):
     """The signers of a whole SIF. `confirm` raises ImageError if the file has changed since the check."""
 
     signers: tuple[Signer, ...]
@@ -120,8 +119,7 @@ def signer(path: str, keys: Sequence[tuple[str, bytes]], *, name: str) -> Signer
     return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Sif:
+class _Sif(Struct, frozen=True, kw_only=True):
     name: str
     header: str
     parts: tuple[_Part, ...]

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from bareboat_base import digests
 from bareboat_base.errors import ImageError, UsageError
@@ -31,8 +32,7 @@ _LARGEST_SIGNATURE = 16 << 10
 _LONGEST_TAG = 128
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attached:
+class Attached(Struct, frozen=True, kw_only=True):
     """A signature of the image `subject`, not verified."""
 
     subject: str

@@ -8,9 +8,10 @@ import os
 import posixpath
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
+
+from msgspec import Struct
 
 from bareboat_base.errors import ImageError, StoreError
 from bareboat_base.files import untrusted
@@ -35,8 +36,7 @@ _AGAIN = "copy or make the file again; it may have been cut off"
 SPARSE = b"S"
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(Struct, frozen=True):
     """One entry: its data begins at `offset` in the uncompressed archive and has `size` bytes."""
 
     name: str

@@ -6,7 +6,6 @@ Source: https://github.com/moby/docker-image-spec
 from __future__ import annotations
 
 import contextlib
-import re
 import shlex
 from collections.abc import Iterator
 
@@ -14,6 +13,7 @@ import msgspec
 
 from bareboat_base import digests
 from bareboat_base.errors import ImageError
+from bareboat_base.expressions import expression
 from bareboat_images.oci import manifest
 from bareboat_images.oci.manifest import (
     OCI_CONFIG,
@@ -34,8 +34,8 @@ from bareboat_images.sources.archive import Archive, Member, inflated
 from bareboat_images.sources.layouts import MOST_SHOWN
 from bareboat_images.tar.inflation import is_compressed
 
-_BLOB = re.compile(r"(?:.*/)?blobs/([a-z0-9]+)/([0-9a-f]+)")
-_HEX = re.compile(r"([0-9a-f]+)(\.json)?")
+_BLOB = expression(r"(?:.*/)?blobs/([a-z0-9]+)/([0-9a-f]+)")
+_HEX = expression(r"([0-9a-f]+)(\.json)?")
 
 
 class _Saved(msgspec.Struct, rename="pascal"):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import socket
 from pathlib import Path
 
-_OWNER = re.compile(r"(?P<space>.+)-(?P<pid>\d+)-(?P<start>\d+)")
+from bareboat_base.expressions import expression
+
+_OWNER = expression(r"(?P<space>.+)-(?P<pid>\d+)-(?P<start>\d+)")
 
 
 def owner() -> str:

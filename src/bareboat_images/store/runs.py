@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from bareboat_base.errors import StoreError
+from bareboat_base.expressions import expression
 from bareboat_base.files import untrusted
 from bareboat_base.files.trees import remove_tree
 from bareboat_images.store.files import Files
@@ -22,7 +23,7 @@ from bareboat_images.store.paths import NAME
 
 #: The second of a run's creation in its name.
 _MOMENT = "%Y%m%d-%H%M%S"
-_MOMENT_IN_NAME = re.compile(r"-(\d{8}-\d{6})(?:-\d{1,3})?$")
+_MOMENT_IN_NAME = expression(r"-(\d{8}-\d{6})(?:-\d{1,3})?$")
 #: A run further in the future than clock errors explain does not set the time of later runs.
 _CLOCK_SKEW_S = 86_400.0
 #: Kept for the life of this process.

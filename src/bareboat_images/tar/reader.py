@@ -8,7 +8,6 @@ https://github.com/opencontainers/image-spec/blob/main/layer.md
 
 from __future__ import annotations
 
-import re
 import struct
 import zlib
 from array import array
@@ -16,6 +15,7 @@ from collections.abc import Callable
 from typing import NamedTuple, NoReturn
 
 from bareboat_base.errors import ImageError
+from bareboat_base.expressions import expression
 from bareboat_base.printable import file_name
 from bareboat_images.tar.inflation import AGAIN
 
@@ -39,10 +39,10 @@ _HEADER = struct.Struct("100s8s16x11sc11sc8sc100s8s80x155s12x")
 #: https://www.gnu.org/software/tar/manual/html_node/Sparse-Formats.html
 _SPAN = struct.Struct("12s12s")
 _ZEROS = bytes(BLOCK)
-_OCTAL = re.compile(rb"[0-7]+")
-_DECIMAL = re.compile(rb"[0-9]{1,20}")
-_SECONDS = re.compile(rb"(-?)([0-9]{1,20})(?:\.([0-9]*))?")
-_PAX_RECORD = re.compile(rb"([0-9]{1,8}) ")
+_OCTAL = expression(rb"[0-7]+")
+_DECIMAL = expression(rb"[0-9]{1,20}")
+_SECONDS = expression(rb"(-?)([0-9]{1,20})(?:\.([0-9]*))?")
+_PAX_RECORD = expression(rb"([0-9]{1,8}) ")
 _XATTR = b"SCHILY.xattr."
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from bareboat_base import architectures
 from bareboat_images.model import Image
@@ -14,8 +15,7 @@ from bareboat_images.store import Store
 from bareboat_images.transfer import locate
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pulled:
+class Pulled(Struct, frozen=True, kw_only=True):
     """The result of a pull: `fetched` layers came from the source, `shared` ones were in the store."""
 
     image: Image

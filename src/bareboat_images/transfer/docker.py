@@ -6,12 +6,12 @@ Source: https://github.com/moby/docker-image-spec
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable
 from pathlib import Path
 
 from bareboat_base import codec, digests, execute
 from bareboat_base.errors import ImageError, ToolError, UsageError
+from bareboat_base.expressions import expression
 from bareboat_images.model import Image
 from bareboat_images.oci.reference import full_name
 from bareboat_images.progress import Progress
@@ -21,7 +21,7 @@ from bareboat_images.transfer import export
 #: Target -> the program with this storage.
 STORAGES = {"docker-daemon": "docker", "containers-storage": "podman"}
 _PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
-_PATTERN = re.compile(
+_PATTERN = expression(
     rf"(?:{_PART}(?::\d{{1,5}})?/)?{_PART}(?:/{_PART})*(?::[A-Za-z0-9_][A-Za-z0-9_.-]{{0,127}})?"
 )
 _REF_NAME = "org.opencontainers.image.ref.name"

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
+from msgspec import Struct
 
 from bareboat_base import digests
 from bareboat_base.errors import ImageError
@@ -42,8 +42,7 @@ class Target(Protocol):
     def put_manifest(self, reference: str, data: bytes, media_type: str) -> str: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pushed:
+class Pushed(Struct, frozen=True, kw_only=True):
     """The result of a push, in numbers of blobs and bytes sent. `digest`: the one in the registry."""
 
     digest: str

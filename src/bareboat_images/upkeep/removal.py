@@ -11,8 +11,9 @@ import itertools
 import os
 import shlex
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from bareboat_base import digests
 from bareboat_base.errors import StoreError, UsageError
@@ -35,8 +36,7 @@ _BLOBS_YOUNG_DAYS = 1 / 24
 _serials = itertools.count(1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Freed:
+class Freed(Struct, frozen=True, kw_only=True):
     """One item that was removed, or would be: `kind` is image, layer, flat tree, packed image, tree or file
     for mounts, blob, part, capture, lease, build step, cache mount, download or unfinished work."""
 
@@ -45,8 +45,7 @@ class Freed:
     amount: Amount
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Collected:
+class Collected(Struct, frozen=True, kw_only=True):
     """The items that a garbage collection removed (or would), and those kept because of a fault, with the
     reason."""
 
@@ -58,8 +57,7 @@ class Collected:
         return total(freed.amount for freed in self.freed)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Removed:
+class Removed(Struct, frozen=True, kw_only=True):
     """The result of a removal. `references`: the removed names and pins; `image_gone`: none was left, so the
     image was removed with everything that only it needed."""
 

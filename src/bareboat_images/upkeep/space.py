@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from bareboat_base import digests
 from bareboat_base.errors import StoreError
@@ -18,8 +19,7 @@ from bareboat_images.upkeep import contents
 _DOCUMENTS = ("blobs", "images", "captures", "names", "pins", "leases")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Amount:
+class Amount(Struct, frozen=True, kw_only=True):
     """Space on the store's file system."""
 
     size_bytes: int = 0
@@ -29,8 +29,7 @@ class Amount:
         return Amount(size_bytes=self.size_bytes + other.size_bytes, inodes=self.inodes + other.inodes)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImageUsage:
+class ImageUsage(Struct, frozen=True, kw_only=True):
     """The disk space of one image. `own`: would be free without it; `shared`: in layers that other images
     also have.
 
@@ -43,8 +42,7 @@ class ImageUsage:
     shared: Amount
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class Usage(Struct, frozen=True, kw_only=True):
     """The disk space of the store, by purpose. `unused`: in layers of no image; see `collect_garbage`.
 
     `flat`: the space that flat trees add to the layers whose files they link; `total` counts nothing twice.

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import shlex
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from bareboat_base import digests
 from bareboat_base.errors import BareboatError, StoreError
@@ -27,8 +29,7 @@ class State(StrEnum):
     UNKNOWN = "cannot be verified"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LayerCheck:
+class LayerCheck(Struct, frozen=True, kw_only=True):
     """One layer: the result, and its changed files, if they can be identified."""
 
     diff_id: str
@@ -37,8 +38,7 @@ class LayerCheck:
     files: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verified:
+class Verified(Struct, frozen=True, kw_only=True):
     """One image: its layers, its damaged or missing manifest and config (`documents`), and its changed packed
     files."""
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 from typing import TYPE_CHECKING, Any
+
+from msgspec import structs
 
 from bareboat.cli import console
 from bareboat.cli.command_line import number
@@ -66,7 +67,7 @@ def run(context: Context) -> int:
             "second": images[1].digest,
             "identical": not (settings or changed or changes or comparison.unreadable),
             "configuration": settings,
-            "packages": [{"state": each.state, **dataclasses.asdict(each)} for each in changed],
+            "packages": [{"state": each.state, **structs.asdict(each)} for each in changed],
             "directories": [{"path": path, **counts} for path, counts in folders],
             "files": changes if options.files else None,
             "summary": _summary(changes),

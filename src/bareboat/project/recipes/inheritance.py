@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from bareboat.gpu.versions import judge_cuda
 from bareboat.model import Image, Refusal
@@ -12,8 +13,7 @@ from bareboat.project.recipes import target
 from bareboat.project.recipes.target import TargetSite
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inherited:
+class Inherited(Struct, frozen=True, kw_only=True):
     """`text`: what the base has, for a comment; `cuda`: "" for none; `mpi`: the site can start its MPI, whose
     reason is `start`."""
 

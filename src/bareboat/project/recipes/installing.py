@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from bareboat.project.recipes.catalogue import PDM, PIPENV, POETRY, UV
 from bareboat.project.recipes.document import Arg, Copy, Env, Run, Stage, Step, Workdir
@@ -29,8 +30,7 @@ _PIXI = "ghcr.io/prefix-dev/pixi:0.63.2"
 _MICROMAMBA = "docker.io/mambaorg/micromamba:2.3.0"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Installation:
+class Installation(Struct, frozen=True, kw_only=True):
     """`python`: the environment uses the system's Python; `apt`: Debian's packages; `tools`: commands that
     install programs into TOOLS; `images`: other images from which files are copied."""
 

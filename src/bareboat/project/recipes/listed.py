@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from bareboat_base.printable import one_line
 
@@ -13,8 +14,7 @@ LOCKED = ("uv", "pylock", "poetry", "pdm", "pipenv", "pixi", "conda-lock", "cond
           "frozen")  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
+class Listed(Struct, frozen=True, kw_only=True):
     """A package list. `packages`: name -> version, "" where it is not fixed; `python`: the range of versions,
     as PEP 440 writes it; `version`: of R, Julia or the locked Python; `hashed`: each package has a digest.
     `builds`: the project itself is a package. `needs_git`: packages come from git repositories. `left_out`:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from bareboat.project.recipes import other_lists, python_lists
 from bareboat.project.recipes.listed import Listed

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from bareboat.project.recipes import foreign
 from bareboat.project.recipes.foreign import Table
 from bareboat.project.recipes.listed import Listed, normal, outside, unique
 from bareboat_base.errors import UsageError
+from bareboat_base.expressions import expression
 from bareboat_base.printable import one_line
 
 
@@ -125,7 +127,7 @@ def pipenv(content: str, _companion: str) -> Listed:
     )  # fmt: skip
 
 
-_OPTION = re.compile(r"(-\w|--[\w-]+)(?:[= ]\s*(.*))?$")
+_OPTION = expression(r"(-\w|--[\w-]+)(?:[= ]\s*(.*))?$")
 
 
 def requirements(text: str) -> Listed:

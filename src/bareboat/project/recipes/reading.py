@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 from collections.abc import Iterable
-from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from bareboat.project import scripts, surroundings
 from bareboat.project.recipes import foreign, lists, python_lists
 from bareboat.project.recipes.listed import Listed, normal, unique
 from bareboat_base.errors import UsageError
+from bareboat_base.expressions import expression
 from bareboat_base.files import untrusted
 from bareboat_base.printable import one_line
 
 #: Lock files of real projects have up to some MB.
 _LARGEST = 64 << 20
-_VERSION = re.compile(r"[0-9A-Za-z.!+_-]{1,100}")
+_VERSION = expression(r"[0-9A-Za-z.!+_-]{1,100}")
 
 
 def find_list(top: Path) -> str | None:

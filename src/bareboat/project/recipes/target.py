@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from bareboat import registry
 from bareboat.fabric.settings import PROVIDERS
@@ -31,8 +32,7 @@ _LEVELS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TargetSite:
+class TargetSite(Struct, frozen=True, kw_only=True):
     """A site. `title`: how the user named it; `login`: the machine where jobs are submitted; `node`: where
     ranks run, the same machine where no compute node was probed."""
 
@@ -74,8 +74,7 @@ class TargetSite:
         return self.node.network.title if self.node.network is not None else ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(Struct, frozen=True, kw_only=True):
     """How the site would start the ranks of an image with this MPI. `step`: None where it cannot."""
 
     mpi: Mpi

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from bareboat.model import Image
 from bareboat.project.recipes import cuda, inheritance, target
@@ -35,8 +36,7 @@ _PACKAGED = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Base:
+class Base(Struct, frozen=True, kw_only=True):
     """What is known of `--base`. `python`: its version, "" where it has none or is not known; `packaged`:
     that of its distribution's package; `program`: how it is called. `glibc`: "" for unknown; `image`: with
     its facts, where the store has it."""
@@ -80,8 +80,7 @@ def base_of_name(name: str) -> Base:
     return Base(name=name, python=found[1] if found else "", packaged="" if found else packaged)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class Wanted(Struct, frozen=True, kw_only=True):
     """`system_python`: Python is the distribution's package; `packages`: requirements beside the list;
     `inherits`: the base has the framework. Values of `why` are reasons, by subject."""
 
