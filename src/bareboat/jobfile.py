@@ -175,6 +175,7 @@ def job_of(
                 if capture.programs is UNSET
                 else tuple(_program(folder, name) for name in capture.programs),
                 cuda=capture.cuda,
+                study=capture.study,
             ),
             prove=file.convert(settings.over_job(prove), ProveRequest),
             sweep=points,

@@ -24,10 +24,12 @@ def capture(
     include: Sequence[str | os.PathLike[str]] = (),
     compiler: bool = False,
     programs: Sequence[str] = (),
+    study: bool = True,
     name: str | None = None,
 ) -> Image:
     """Store the active Python environment as an image, or that of the interpreter `python`. `include`: more
-    files; `compiler`: this machine's; `programs`: of this machine; `name`: of the image in the store."""
+    files; `compiler`: this machine's; `programs`: of this machine; `study`: False leaves out the packages
+    that only Bareboat's measurement requires; `name`: of the image in the store."""
     from bareboat.model import CaptureRequest
 
     if name is not None:
@@ -39,6 +41,7 @@ def capture(
         compiler=compiler or UNSET,
         programs=tuple(boundary.text("programs", each) for each in boundary.several("programs", programs))
         or UNSET,
+        study=UNSET if study else False,
     )
     image, _ = preparation.capture(session, request)
     if name is not None:

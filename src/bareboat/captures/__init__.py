@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import UNSET
 
-from bareboat.captures import cuda
+from bareboat.captures import cuda, measuring
 from bareboat.captures.collect import Collection, Item
 from bareboat.captures.interpreter import Interpreter, ask, choose
-from bareboat.captures.sources import sources_of
+from bareboat.captures.measuring import Program, StudyPackages
+from bareboat.captures.sources import Sources, sources_of
 from bareboat.model import CaptureRequest, Image, StoredCapture
 from bareboat_base import architectures, codec
 from bareboat_images.progress import Progress
@@ -40,12 +41,14 @@ def capture(
     store: Store,
     *,
     command: CapturedCommand | None = None,
+    program: Program | None = None,
     fresh: bool = False,
     progress: Progress = lambda *_: None,
 ) -> tuple[Image, bool]:
     """Capture an environment, and the command that is not part of it; return the image and whether it was
-    made now. Raises what `_environment` raises."""
-    image, made = _environment(request, store, fresh=fresh, progress=progress)
+    made now. `program`: what uses the environment; without one, everything is captured. Raises what
+    `_environment` raises."""
+    image, made = _environment(request, store, program, fresh=fresh, progress=progress)
     if command is None:
         return image, made
     from bareboat.captures.command import extended
@@ -55,7 +58,7 @@ def capture(
 
 
 def _environment(
-    request: CaptureRequest, store: Store, *, fresh: bool, progress: Progress
+    request: CaptureRequest, store: Store, program: Program | None, *, fresh: bool, progress: Progress
 ) -> tuple[Image, bool]:
     """Capture an environment; return the image and whether it was made now.
 
@@ -65,7 +68,7 @@ def _environment(
     """
     progress("reading the environment", 0, 0)
     interpreter = ask(choose(request.python))
-    sources = sources_of(interpreter, request)
+    sources, _ = _sources(interpreter, request, program)
     fingerprint = _fingerprint(interpreter, sources.collection, request)
     known = None if fresh else stored(store, fingerprint)
     if known is not None:
@@ -76,7 +79,7 @@ def _environment(
     from bareboat.captures.libraries import with_libraries
 
     if bytecode.complete(interpreter, sources.collection):
-        sources = sources_of(interpreter, request)
+        sources, _ = _sources(interpreter, request, program)
         fingerprint = _fingerprint(interpreter, sources.collection, request)
     progress("finding the shared libraries", 0, 0)
     outside = {path: _state(path) for each in _library_path() for path in (each, os.path.realpath(each))}
@@ -94,7 +97,26 @@ def _environment(
     return image, True
 
 
-def look_up(request: CaptureRequest, store: Store, command: CapturedCommand | None = None) -> Image | str:
+def _sources(
+    interpreter: Interpreter, request: CaptureRequest, program: Program | None
+) -> tuple[Sources, StudyPackages | None]:
+    """The files of an environment, without the packages that only the measurement uses; and those packages,
+    also where they stay."""
+    sources = sources_of(interpreter, request)
+    if request.study is True or (program is None and request.study is UNSET):
+        return sources, None
+    found = measuring.find(sources.collection, program)
+    if found is not None and (request.study is False or not found.needed):
+        measuring.leave_out(sources.collection, found)
+    return sources, found
+
+
+def look_up(
+    request: CaptureRequest,
+    store: Store,
+    command: CapturedCommand | None = None,
+    program: Program | None = None,
+) -> Image | str:
     """The image of the current environment if it was captured before; otherwise a description of what a
     capture would do. Writes nothing.
 
@@ -102,7 +124,8 @@ def look_up(request: CaptureRequest, store: Store, command: CapturedCommand | No
     finds them.
     """
     interpreter = ask(choose(request.python))
-    collection = sources_of(interpreter, request).collection
+    sources, study = _sources(interpreter, request, program)
+    collection = sources.collection
     known = stored(store, _fingerprint(interpreter, collection, request))
     if known is not None:
         if command is None:
@@ -110,10 +133,15 @@ def look_up(request: CaptureRequest, store: Store, command: CapturedCommand | No
         from bareboat.captures import command as commands
 
         return commands.look_up(known, command, store)
+    is_without = study is not None and (request.study is False or not study.needed)
     text = (
-        f"capture the environment: about {collection.size_bytes / 1e6:,.0f} MB in {len(collection.items):,} "
-        "files and directories, and the shared libraries that they need"
+        f"capture the environment{f' without {study.amount}' if study and is_without else ''}: about "
+        f"{collection.size_bytes / 1e6:,.0f} MB in {len(collection.items):,} files and directories, and the "
+        "shared libraries that they need"
     )
+    if study is not None:
+        change = "true under [capture] keeps them" if is_without else "false under [capture] leaves them out"
+        text += f"; {study}; study = {change}"
     cuda_bytes = cuda.size_bytes(collection)
     if cuda_bytes < _MUCH_CUDA or request.cuda is not UNSET:
         return text
@@ -128,7 +156,8 @@ def inventory(request: CaptureRequest) -> Inventory:
     from bareboat.captures.libraries import with_libraries
 
     interpreter = ask(choose(request.python))
-    return with_libraries(interpreter, sources_of(interpreter, request), cuda=request.cuda is not False)
+    sources, _ = _sources(interpreter, request, None)
+    return with_libraries(interpreter, sources, cuda=request.cuda is not False)
 
 
 def describe(request: CaptureRequest) -> Image:

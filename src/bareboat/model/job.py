@@ -48,13 +48,15 @@ class CaptureRequest(Struct, frozen=True, kw_only=True):
     """The environment that `image = "capture"` refers to. `compiler`: include this machine's C and C++
     compiler; unset: do not, and the plan reports what will not work. `programs`: of this machine, to
     include; unset: none, and the plan reports those that packages lack. `cuda`: False leaves
-    out CUDA libraries that no other file needs, for machines without GPUs."""
+    out CUDA libraries that no other file needs, for machines without GPUs. `study`: keep the packages that
+    only Bareboat's measurement uses; unset: unless the program cannot import them."""
 
     python: str | None = None
     include: tuple[str, ...] = ()
     compiler: bool | UnsetType = UNSET
     programs: tuple[str, ...] | UnsetType = UNSET
     cuda: bool | UnsetType = UNSET
+    study: bool | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         programs = () if self.programs is UNSET else self.programs

@@ -12,12 +12,13 @@ from msgspec import UNSET
 
 from bareboat import registry
 from bareboat.session import Prepared, Purpose, images, layers, sites, variants
-from bareboat_base import digests
+from bareboat_base import codec, digests
 from bareboat_base.errors import PlanError, UsageError
 
 if TYPE_CHECKING:
     from bareboat.captures.command import CapturedCommand
     from bareboat.captures.interpreter import Interpreter
+    from bareboat.captures.measuring import Program
     from bareboat.model import CaptureRequest, Image, Job, Site
     from bareboat.session import Session
 
@@ -47,7 +48,7 @@ def prepare(session: Session, job: Job, purpose: Purpose) -> Prepared:
 
 
 def _prepare(session: Session, job: Job, purpose: Purpose, site: Site) -> Prepared:
-    from bareboat.captures import describe_of
+    from bareboat.captures import describe_of, measuring
     from bareboat.captures.interpreter import ask, choose
     from bareboat.deployment.executable import look
     from bareboat.plan import plan
@@ -79,29 +80,37 @@ def _prepare(session: Session, job: Job, purpose: Purpose, site: Site) -> Prepar
     if session.looks:
         from bareboat.captures import look_up
 
-        seen = look_up(job.capture, session.store, _command(job))
+        seen = look_up(job.capture, session.store, _command(job), _program_of(session, job))
         if not isinstance(seen, str):
             return Prepared(job, site, layers.with_site_layer(session, job, seen, site, node), node)
         described = layers.described_with_site_layer(session, job, described, site, node)
         return Prepared(job, site, described, node, (seen,))
-    image, made = capture(session, job.capture, _command(job))
+    image, made = capture(session, job.capture, _command(job), _program_of(session, job))
     if made:
         session.reporter.note(
             f"captured the environment: {digests.short(image.digest)}, {image.size_bytes / 1e6:,.0f} MB, "
             f"{image.inodes:,} files and directories"
         )
+        for note in measuring.notes(image):
+            session.reporter.note(f"not captured: {note}")
     return Prepared(job, site, layers.with_site_layer(session, job, image, site, node), node)
 
 
 def capture(
-    session: Session, request: CaptureRequest, command: CapturedCommand | None = None, *, fresh: bool = False
+    session: Session,
+    request: CaptureRequest,
+    command: CapturedCommand | None = None,
+    program: Program | None = None,
+    *,
+    fresh: bool = False,
 ) -> tuple[Image, bool]:
     """The environment with the command as an image, and whether it was stored now: it is not where it is
-    unchanged. `fresh`: read all files again."""
+    unchanged. `program`: what uses the environment; `fresh`: read all files again."""
     from bareboat.captures import capture
 
+    report = session.reporter.bytes
     try:
-        return capture(request, session.store, command=command, fresh=fresh, progress=session.reporter.bytes)
+        return capture(request, session.store, command=command, program=program, fresh=fresh, progress=report)
     finally:
         session.reporter.end()
 
@@ -222,6 +231,17 @@ def _command(job: Job) -> CapturedCommand | None:
     shown = tuple(each for each in (job.workdir, *(mount.source for mount in job.mounts)) if each)
     is_shown = "/" in program and any(lies_under(found, each) for each in shown)
     return CapturedCommand(found, shown, is_shown)
+
+
+def _program_of(session: Session, job: Job) -> Program | None:
+    """The job's program, if it is a script in a directory that the container shows; None for all that may run
+    other code, such as an interactive interpreter. A site's layer is built for the whole environment."""
+    from bareboat.captures.measuring import Program, starts_script
+
+    folders = tuple(each for each in (job.workdir, *(mount.source for mount in job.mounts)) if each)
+    if job.workdir is None or job.site_layer or not starts_script(job.command, job.workdir, folders):
+        return None
+    return Program(codec.to_json(job), folders, (str(session.store.root),))
 
 
 def _is_included(program: str) -> bool:

@@ -44,6 +44,11 @@ def add(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="leave out CUDA libraries that no other file needs, for machines without GPUs",
     )
+    parser.add_argument(
+        "--without-study",
+        action="store_true",
+        help="leave out the packages that only Bareboat's measurement requires (NumPy, SciPy, Matplotlib)",
+    )
     parser.add_argument("--name", metavar="NAME", help="name of the image in the store")
     parser.add_argument("--save", metavar="FILE", help="also write an OCI archive for other tools")
     parser.add_argument("--fresh", action="store_true", help="read all files again, even unchanged ones")
@@ -60,6 +65,7 @@ def run(context: Context) -> int:
         compiler=options.compiler or UNSET,
         programs=UNSET if options.program is None else tuple(options.program),
         cuda=False if options.without_cuda else UNSET,
+        study=False if options.without_study else UNSET,
     )
     if options.name is not None:
         check_name(options.name)
