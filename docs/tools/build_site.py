@@ -79,16 +79,16 @@ def main(output: Path) -> int:
 
 
 def stage() -> None:
-    """Write the source of the site."""
+    """Write the source of the site; the reference first, to which other pages lead."""
     shutil.rmtree(SOURCE, ignore_errors=True)
+    for path, text in reference_pages.pages().items():
+        _write(path, text, None)
     for page in sorted(DOCS.rglob("*.md")):
         path = str(page.relative_to(DOCS))
         _write(ELSEWHERE.get(f"docs/{path}", path), page.read_text(encoding="utf-8"), page.parent)
     for path, place in ELSEWHERE.items():
         if path.endswith(".md") and path != "README.md" and not path.startswith("docs/"):
             _write(place, (ROOT / path).read_text(encoding="utf-8"), ROOT)
-    for path, text in reference_pages.pages().items():
-        _write(path, text, None)
     _write("examples.md", _examples(), None)
     first = SOURCE / "index.md"
     pictures = r'<img class="([\w -]+)" src="([^"]+)" alt="([^"]+)">'
@@ -144,7 +144,8 @@ def _with_links(text: str, page: Path, directory: Path) -> str:
 
 
 def _is_in_docs(name: str) -> bool:
-    return name.startswith("docs/") and name.endswith(".md") and (ROOT / name).exists()
+    pages = (ROOT / name, SOURCE / name.removeprefix("docs/"))
+    return name.startswith("docs/") and name.endswith(".md") and any(page.exists() for page in pages)
 
 
 def _examples() -> str:

@@ -1,8 +1,10 @@
 """Record a real session in a terminal as an animated SVG: python docs/tools/record.py FILE.svg REPORT.html
 
-The commands run in a terminal of 80 columns, with the files of the tutorial, in an environment into which
-this checkout is installed. pyte interprets what they print, and each new screen becomes a frame. Waits are
-shortened to at most 1.5 s, and the time that Bareboat measures runs faster.
+The commands run in a terminal of 80 columns on the login node of a local Slurm cluster
+(docs/testing.md#local-clusters), with the files of the tutorial, in an environment into which this checkout
+is installed. pyte interprets what they print, and each new screen becomes a frame. Waits are shortened to at
+most 1.5 s, and the time that Bareboat measures runs faster. It takes about three minutes, needs an idle
+machine, and fails if the study is not decided. REPEATS=2 tries it in less time, and accepts any verdict.
 """
 
 from __future__ import annotations
@@ -27,12 +29,20 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 COLUMNS, LINES = 80, 24
-#: What is typed, and the longest time in s that the recording keeps of each.
+REPEATS = os.environ.get("REPEATS")
+#: What is typed, and the longest time in s that the recording keeps of each. The last lines of the first are on
+#: the screen from the beginning.
 COMMANDS = (
-    ("bareboat run train.py --steps 100", 8.0),
-    ("bareboat plan train.toml", 5.0),
-    ("bareboat prove train.toml --output report.html", 16.0),
+    ("bareboat doctor", 0.0),
+    ("bareboat run train.py --steps 100", 5.0),
+    ("bareboat submit -N 3 train.toml", 4.0),
+    ("bareboat wait && bareboat logs --rank 5", 4.0),
+    (f"bareboat prove train.toml --repeats {REPEATS or 12} -o report.html", 12.0),
 )
+CLUSTER = ROOT / "tests" / "lab" / "cluster" / "cluster.sh"
+#: The home that the recording shows; as long as the real one, so that lines fold equally.
+SHOWN_HOME = "/home/student"
+_DECIDED = re.compile(r"(equivalent within|different:)")
 PROMPT = "$ "
 _LONGEST_WAIT_S = 1.5
 _TYPED_S = 0.03
@@ -50,9 +60,10 @@ _CELL, _ROW = 8.4, 18
 Screen = tuple[tuple[tuple[int, str, str, bool], ...], ...]
 
 
-def main(target: Path) -> None:
-    with _home() as home:
-        work = Path(home) / "line"
+def main(target: Path, report: Path) -> None:
+    with _cluster() as cluster:
+        home = cluster / "home"
+        work = home / "line"
         work.mkdir()
         tutorial = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
         for name, text in re.findall(r"^```\w+ file=(\S+)\n(.*?)^```", tutorial, re.DOTALL | re.MULTILINE):
@@ -60,59 +71,69 @@ def main(target: Path) -> None:
         python = [sys.executable, "-m", "venv", f"{home}/env"]
         for words in (python, [f"{home}/env/bin/pip", "install", "--quiet", f"{ROOT}[study]"]):
             subprocess.run(words, check=True)
-        frames = list(_frames(Path(home) / "env" / "bin", Path(home), work))
-        Path(sys.argv[2]).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(work / "report.html", sys.argv[2])
+        frames = list(_frames(cluster, work))
+        report.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(work / "report.html", report)
     drawn = svg(frames)
     if "/tmp/" in drawn:
         sys.exit("a path of this machine is on the screen; record again")
+    if REPEATS is None and not _DECIDED.search(_text(frames[-1][1])):
+        sys.exit("the last screen has no decided verdict; record again on an idle machine")
     target.write_text(drawn, encoding="utf-8")
     print(f"{target}: {len(frames)} frames, {frames[-1][0]:.0f} s, {target.stat().st_size // 1024} KiB")
 
 
 @contextlib.contextmanager
-def _home() -> Iterator[str]:
-    """A home directory whose name is as long as the one that is shown for it, so that lines fold equally."""
+def _cluster() -> Iterator[Path]:
+    """A Slurm cluster in a directory whose home has a name as long as the shown one."""
     while True:
-        home = "/tmp/" + secrets.token_hex(2)
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(home, 0o700)
+        directory = Path("/tmp") / secrets.token_hex(4)[: len(SHOWN_HOME) - len("/tmp//home")]
+        if not directory.exists():
             break
+    subprocess.run([CLUSTER, "up", directory], check=True)
     try:
-        yield home
+        yield directory
     finally:
-        shutil.rmtree(home)
+        subprocess.run([CLUSTER, "down", directory], check=True)
 
 
-def _frames(programs: Path, home: Path, work: Path) -> Iterator[tuple[float, Screen]]:
+def _text(screen: Screen) -> str:
+    return "\n".join(" ".join(text for _, text, _, _ in line) for line in screen)
+
+
+def _frames(cluster: Path, work: Path) -> Iterator[tuple[float, Screen]]:
     """Moments in s and screens."""
     import pyte
 
     screen = pyte.Screen(COLUMNS, LINES)
     stream = pyte.ByteStream(screen)
     now = 0.0
-    for command, limit_s in COMMANDS:
+    for number, (command, limit_s) in enumerate(COMMANDS):
         stream.feed(PROMPT.encode())
-        yield now, snapshot(screen)
+        if number:
+            yield now, snapshot(screen)
         for at in range(0, len(command), 2):
             stream.feed(command[at : at + 2].encode())
-            now += 2 * _TYPED_S
-            yield now, snapshot(screen)
-        now += 10 * _TYPED_S
+            if number:
+                now += 2 * _TYPED_S
+                yield now, snapshot(screen)
         stream.feed(b"\r\n")
-        began, last = now, None
         moments: list[tuple[float, Screen]] = []
-        for at_s, output in _run(command, programs, home, work):
+        for at_s, output in _run(command, cluster, work):
             stream.feed(output)
             shown = snapshot(screen)
-            if shown != last:
+            if not moments or shown != moments[-1][1]:
                 moments.append((at_s, shown))
-                last = shown
-        for at_s, shown in _shortened(moments, limit_s):
-            now = began + at_s
-            yield now, shown
+        if number == 0:
+            yield now, snapshot(screen)
+        else:
+            now += 10 * _TYPED_S
+            began = now
+            for at_s, shown in _shortened(moments, limit_s):
+                now = began + at_s
+                yield now, shown
         now += 1.5
-    yield now + 2.0, snapshot(screen)
+    yield now + 3.0, snapshot(screen)
 
 
 def _shortened(moments: list[tuple[float, Screen]], limit_s: float) -> list[tuple[float, Screen]]:
@@ -132,18 +153,20 @@ def _shortened(moments: list[tuple[float, Screen]], limit_s: float) -> list[tupl
     return kept
 
 
-def _run(command: str, programs: Path, home: Path, work: Path) -> Iterator[tuple[float, bytes]]:
-    """What a command prints in a terminal, with the moment in s."""
+def _run(command: str, cluster: Path, work: Path) -> Iterator[tuple[float, bytes]]:
+    """What a command prints in a terminal of the login node, with the moment in s."""
+    home = cluster / "home"
     environment = {
-        "HOME": str(home), "USER": "you", "TERM": "xterm-256color", "LANG": "C.UTF-8",
-        "PATH": f"{programs}:/usr/local/bin:/usr/bin:/bin", "VIRTUAL_ENV": str(programs.parent),
+        "HOME": str(home), "USER": "student", "TERM": "xterm-256color", "LANG": "C.UTF-8",
+        "PATH": f"{home}/env/bin:/usr/local/bin:/usr/bin:/bin", "VIRTUAL_ENV": f"{home}/env",
         "COLUMNS": str(COLUMNS), "LINES": str(LINES),
     }  # fmt: skip
+    settings = [f"{name}={value}" for name, value in environment.items()]
+    words = [str(CLUSTER), "login", str(cluster), "env", "-C", str(work), *settings, "bash", "-c", command]
     began, rest = time.monotonic(), b""
     child, terminal = pty.fork()
     if child == 0:
-        os.chdir(work)
-        os.execvpe("bash", ["bash", "-c", command], environment)
+        os.execv(words[0], words)
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
     while True:
         select.select([terminal], [], [])
@@ -154,7 +177,7 @@ def _run(command: str, programs: Path, home: Path, work: Path) -> Iterator[tuple
         if not output:
             break
         # The temporary home stands for the reader's; its name may be cut between two reads.
-        output = (rest + output).replace(os.fsencode(home), b"/home/you")
+        output = (rest + output).replace(os.fsencode(home), SHOWN_HOME.encode())
         cut = max(n for n in range(len(str(home))) if output.endswith(os.fsencode(home)[:n]))
         output, rest = output[: len(output) - cut], output[len(output) - cut :]
         yield time.monotonic() - began, output
@@ -208,7 +231,7 @@ def svg(frames: list[tuple[float, Screen]]) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height}" '
         f'viewBox="0 0 {width:.0f} {height}" role="img" '
-        f'aria-label="A terminal session: bareboat run, plan and prove">'
+        f'aria-label="A terminal session: bareboat doctor, run, submit, wait and prove">'
         "<style>text{font-family:'DejaVu Sans Mono',Menlo,Consolas,monospace;font-size:14px;white-space:pre}"
         f".f{{visibility:hidden;animation-duration:{total:.1f}s;animation-iteration-count:infinite;"
         "animation-timing-function:step-end}"
@@ -234,4 +257,4 @@ def _line(name: str, line: tuple[tuple[int, str, str, bool], ...]) -> str:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -78,7 +78,10 @@ def _keys_page() -> str:
         " [may have units](../job-file.md#sizes-and-times).",
         "",
     ]
-    for table, keys in itertools.groupby(reference.job_keys(), lambda key: key.name.rpartition(".")[0]):
+    tables: dict[str, list[reference.Key]] = {}
+    for key in reference.job_keys():
+        tables.setdefault(key.name.rpartition(".")[0], []).append(key)
+    for table, keys in tables.items():
         lines += [f"## [{table}]" if table else "## Without a table", ""]
         for key in keys:
             allowed = key.allowed.removeprefix("a whole number ").removeprefix("a number, ")

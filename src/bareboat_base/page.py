@@ -241,6 +241,11 @@ footer { color:var(--muted); font-size:.84rem; padding-bottom:32px }
   article + article { break-before:page } .part + .part { break-before:auto } .masonry { column-gap:12px }
   .masonry > * { margin-bottom:12px } .masonry > .card { break-inside:auto }
   figure, .verdict, tr, .facts > div { break-inside:avoid } .table, details { overflow:visible }
+  article.flows { break-before:auto } .flows .grid > figure { display:none }
+  .flows .grid { grid-template-columns:minmax(0,1fr) } .part.flows .masonry { columns:4 }
+  .part.flows :is(.sentence, h3) { display:none } .part.flows .word { font-size:1.3rem }
+  .part.flows .big { font-size:1rem } .part.flows .tiles { grid-template-columns:repeat(6,1fr) }
+  .notes { font-size:.88rem }
   .card, figure { padding:9px 11px } .scroll { overflow:visible }
   th, td { padding:3px 6px; overflow-wrap:anywhere } details td, details th { white-space:normal }
   td.n, details td.n { white-space:nowrap; overflow-wrap:normal }
@@ -248,6 +253,7 @@ footer { color:var(--muted); font-size:.84rem; padding-bottom:32px }
   .raw, main:has(.raw) + footer { page:wide }
   .raw table { font-size:.78rem } .raw thead th { font-size:.74rem }
   .raw th, .raw td { padding:1px 4px } .raw details:first-of-type tbody * { white-space:nowrap }
+  .flows .raw :is(th, td) { padding:0 4px } .flows .raw td { font-size:.72rem }
   details { border:0; margin-top:12px }
   .card .facts > div { font-size:.8rem; padding:1px 0 } figcaption { font-size:.78rem }
   .definitions { margin-top:8px } .definitions .facts { columns:3 }

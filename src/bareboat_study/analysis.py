@@ -249,12 +249,11 @@ def _divergences(pairs: Sequence[Pair]) -> Iterator[Divergence]:
 
 def outcome(study: Study, found: Analysis) -> str:
     """The verdict in a sentence; without one, why."""
-    names = [arm.name for arm in study.arms]
     numbers = verdicts.sentence(
         found.comparison,
         metric=found.primary.name,
-        baseline=names[0],
-        contender=names[1],
+        baseline=study.arms[0].name,
+        contender=study.arms[1].name,
         looks=found.looks,
         between=found.between,
     )
@@ -264,10 +263,10 @@ def outcome(study: Study, found: Analysis) -> str:
         return text + (f"; the training diverged: {diverged}" if diverged else "")
     if diverged:
         return f"the training diverged: {diverged}. Its {found.primary.name} alone: {numbers}"
-    if found.is_selected and found.censored is not None:
+    if found.is_selected:
         return (
-            f"undecided: the arms differ in their failed runs, so the others are no fair sample; "
-            f"{found.censored.text(names)}"
+            "undecided: the arms differ in their failed runs, so the others are no fair sample; "
+            "find the cause of the failures, then measure a new study"
         )
     return numbers
 
@@ -327,8 +326,8 @@ def _hidden(study: Study, pairs: Sequence[Pair], metrics: Sequence[Metric]) -> I
         shares = windows.settling_shares(pairs)
         yield (
             f"The first steps after a turn make the difference: the ratio of the total times is {total:.4f}, "
-            f"without these steps {settled:.4f}; they add {shares[0]:.1%} to the time of {names[0]} and "
-            f"{shares[1]:.1%} to that of {names[1]}"
+            f"without these steps {settled:.4f}; they add {shares[0]:z.1%} to the time of {names[0]} and "
+            f"{shares[1]:z.1%} to that of {names[1]}"
         )
 
 
@@ -375,7 +374,7 @@ def _notes(study: Study, pairs: Sequence[Pair], metered: bool, declared: bool, s
     if metered and study.settle:
         shares = windows.settling_shares(pairs)
         yield (
-            f"Taking turns adds {shares[0]:.1%} to the time of {study.arms[0].name} and {shares[1]:.1%} to "
+            f"Taking turns adds {shares[0]:z.1%} to the time of {study.arms[0].name} and {shares[1]:z.1%} to "
             f"that of {study.arms[1].name}: what the first {study.settle} steps of a window take beyond the "
             "others."
         )

@@ -426,7 +426,9 @@ def sentence(
     if found.pooled is not None:
         pooled = found.pooled
         text += f"; pooled {pooled.ratio:.4f} [{pooled.low:.4f}, {pooled.high:.4f}]"
-        text += f", {pooled.verdict}" if pooled.verdict else ", too few to judge"
+        text += (
+            f", {pooled.verdict}" if pooled.verdict else f", no verdict below {pooling.LEAST_POINTS} {places}"
+        )
     return text
 
 

@@ -69,14 +69,16 @@ def articles(studies: Sequence[Compared]) -> list[Markup]:
 
 def comparisons(studies: Sequence[Compared], names: Sequence[str], *, metrics: bool) -> list[Markup]:
     """A section for each comparison of one study: its verdict and figures, and its `metrics`. The study's own
-    page has the rest, once."""
+    page has the rest, once. Without `metrics` a table of the arms has the ratios, which are printed once."""
     found = []
     for place, (name, (study, _, analysis)) in enumerate(zip(names, studies, strict=False), start=1):
         prefix = f"study-{place}"
         table_of = (tag("h3", "Every metric"), _metrics(study, analysis)) if metrics else ()
         parts = (_heading(study, analysis, prefix), *table_of, _goals(analysis.goals),
                  _figures(study, analysis, prefix))  # fmt: skip
-        found.append(tag("article", tag("h2", name), *parts, id=prefix, class_="part"))
+        found.append(
+            tag("article", tag("h2", name), *parts, id=prefix, class_="part" if metrics else "part flows")
+        )
     return found
 
 

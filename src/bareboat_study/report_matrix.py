@@ -89,7 +89,7 @@ def render(shown: StudyReport) -> str:
         _published(shown.beside) if shown.beside else "",
         _listed(shown, sections, names),
         *report.comparisons(sections, names, metrics=not has_arms),
-        _facts_and_data(shown, names) if shown.compared else "",
+        _facts_and_data(shown, names, flows=has_arms) if shown.compared else "",
     )
     matrix = shown.matrix
     title = f"{matrix.name}: {' and '.join(matrix.arms[:2])}" if len(matrix.arms) == 2 else matrix.name
@@ -113,8 +113,10 @@ def _arms(shown: StudyReport) -> Markup:
         scale, unit = unit_of(metric)
         cells = [_values(arm, metric, scale, shown.compared) for arm in arms]
         rows.append((report.metric_name(metric, known.pairs), unit, *cells))
+    baselines = {study.arms[0].name for study, _, _ in shown.compared}
+    to = f"to {label(next(iter(baselines)), 40)}" if len(baselines) == 1 else "in each comparison"
     caption = (
-        f"Geometric means over the runs; below, the ratio in each comparison with its "
+        f"Geometric means over the runs; below, the ratio {to} with its "
         f"{percent(shown.matrix.prove.confidence)} interval. Only the first row is tested."
     )
     head = ("metric", "unit", *(label(arm, 40) for arm in arms))
@@ -124,6 +126,7 @@ def _arms(shown: StudyReport) -> Markup:
 def _values(arm: str, metric: Metric, scale: float, compared: Sequence[Compared]) -> Markup:
     """An arm's mean, and its ratios."""
     mean, ratios = None, []
+    has_several = len({study.arms[0].name for study, _, _ in compared}) > 1
     for study, _, analysis in compared:
         own = next((each for each in analysis.metrics if each.name == metric.name), None)
         if own is None:
@@ -132,12 +135,14 @@ def _values(arm: str, metric: Metric, scale: float, compared: Sequence[Compared]
         if mean is None:
             mean = {baseline: own.baseline_mean, contender: own.contender_mean}.get(arm)
         if arm == contender:
-            ratios.append(tag("small", f"{interval_text(own)} of {label(baseline, 24)}"))
+            of = f" of {label(baseline, 24)}" if has_several else ""
+            ratios.append(tag("small", f"{interval_text(own)}{of}"))
     return join((_NONE if mean is None else digits(mean / scale), *ratios))
 
 
-def _facts_and_data(shown: StudyReport, names: Sequence[str]) -> Markup:
-    """The machine, the image and the design of the first point, and the raw values of all."""
+def _facts_and_data(shown: StudyReport, names: Sequence[str], *, flows: bool) -> Markup:
+    """The machine, the image and the design of the first point, and the raw values of all. `flows`: printed
+    without a new page."""
     study, _, analysis = shown.compared[0]
     whole = msgspec.structs.replace(study, arms=shown.studies[0].arms)
     records = [record for own in shown.records for record in own]
@@ -148,6 +153,7 @@ def _facts_and_data(shown: StudyReport, names: Sequence[str]) -> Markup:
         "article",
         report.facts_of(whole, analysis),
         report.raw_data(whole, records, pairs),
+        class_="flows" if flows else None,
     )
 
 
@@ -193,9 +199,10 @@ def _answer(shown: StudyReport, names: Sequence[str], *, has_arms: bool) -> Mark
 
 def _notes(shown: StudyReport) -> list[str]:
     """Those of the study and of its comparisons; with the arms where they are not those of all."""
-    found = dict.fromkeys(shown.found.notes)
     every = [analysis.notes for _, _, analysis in shown.compared]
     is_small = len(every) <= MOST_SECTIONS and len(shown.matrix.points) == 1
+    repeated = {note for notes in every for note in notes} if is_small else set()
+    found = dict.fromkeys(note for note in shown.found.notes if note not in repeated)
     for study, _, analysis in shown.compared:
         for note in analysis.notes:
             is_common = all(note in notes for notes in every)

@@ -47,7 +47,8 @@ def _head(label: str, contrast: ContrastFinding) -> str:
 
 def table(contrast: ContrastFinding, metric: str, unit: str, places: str = "points") -> Iterator[str]:
     """The primary metric at every point, and pooled."""
-    yield _head(with_unit(metric, unit), contrast)
+    label = with_unit(metric, unit)
+    yield _head(f"{metric}, 1/s" if len(label) > 20 and unit.endswith("/s") else label, contrast)
     for point in contrast.points:
         if point.analysis is None:
             yield f"  {point.label}: {point.reason}"

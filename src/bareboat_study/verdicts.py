@@ -63,7 +63,7 @@ def incomplete(done: int, planned: int, *, is_limit: bool = False) -> str:
 
 
 def interval(found: Comparison) -> str:
-    return f"{found.confidence * 100:g} % interval [{found.low:.4f}, {found.high:.4f}]"
+    return f"{found.confidence * 100:.4g} % interval [{found.low:.4f}, {found.high:.4f}]"
 
 
 def change(found: Comparison) -> str:

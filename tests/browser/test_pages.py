@@ -102,7 +102,9 @@ def test_a_page_fits_and_asks_nobody(browser: Any, pages: Path, name: str, width
           && e.getBoundingClientRect().right > w.innerWidth + 1).map((e) => e.outerHTML.slice(0, 200));
         const cut = [...d.querySelectorAll("td, tbody th, dd")]
           .filter((e) => e.scrollWidth > e.clientWidth + 1).map((e) => e.textContent);
-        return { page: d.documentElement.scrollWidth, window: w.innerWidth, title: d.title, wide, cut,
+        const moved = [...d.querySelectorAll(".scroll")].filter((e) => !e.closest("details")
+          && e.scrollWidth > e.clientWidth + 1).map((e) => e.textContent.slice(0, 60));
+        return { page: d.documentElement.scrollWidth, window: w.innerWidth, title: d.title, wide, cut, moved,
           asked: w.performance.getEntriesByType("resource").map((e) => e.name) };
         """,
     )  # fmt: skip
@@ -110,6 +112,7 @@ def test_a_page_fits_and_asks_nobody(browser: Any, pages: Path, name: str, width
     assert found["page"] <= width
     assert found["wide"] == []
     assert found["cut"] == []
+    assert found["moved"] == [] or width < 800
     assert found["asked"] == []
     assert found["title"] != "gone"
 
@@ -233,10 +236,10 @@ def test_print_loses_nothing(browser: Any, pages: Path, name: str) -> None:
             study.image.layers[0].comment.replace(" ", ""),
         ):
             assert wanted in whole
-        assert len(text) <= 6
+        assert len(text) <= 5
     if name == "three":
         assert whole.count("Themachine") == 1
-        assert len(text) <= 10
+        assert len(text) <= 5
     if name == "run":
         assert TAIL.replace(" ", "") in whole
         assert "folded" in whole

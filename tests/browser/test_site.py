@@ -9,8 +9,10 @@ import importlib.util
 import os
 import subprocess
 import sys
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
+from urllib.parse import urljoin
 
 import pytest
 from chromium import show
@@ -30,23 +32,60 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return output
 
 
-def test_every_page_is_reached_from_the_first_by_clicks(browser: Any, site: Path) -> None:
-    """Breadth first, by the links that the pages have; none leads nowhere."""
+class _Links(HTMLParser):
+    """The addresses of a page's links."""
+
+    def __init__(self, page: Path) -> None:
+        super().__init__()
+        self.found: set[str] = set()
+        self._page = page
+        self.feed(page.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        address = dict(attrs).get("href")
+        if tag == "a" and address:
+            self.found.add(urljoin(self._page.as_uri(), address))
+
+
+#: Opens pages in frames, side by side, and waits for all.
+_FRAMES = """
+const [addresses, done] = arguments;
+let left = addresses.length;
+document.body.replaceChildren(...addresses.map((address) => {
+  const frame = document.createElement("iframe");
+  frame.onload = () => { if (--left === 0) done(true); };
+  frame.src = address;
+  return frame;
+}));
+"""
+
+
+def test_every_page_is_reached_from_the_first_by_links(browser: Any, site: Path, tmp_path: Path) -> None:
+    """Breadth first, by the links that the pages have; none leads nowhere, and every page opens."""
     seen, waiting = set(), [site / "index.html"]
     while waiting:
         page = waiting.pop()
         if page in seen:
             continue
         seen.add(page)
-        show(browser, page)
-        links = browser.execute_script("return [...document.querySelectorAll('a[href]')].map(a => a.href)")
-        for link in {link.partition("#")[0] for link in links if link.startswith("file:")}:
+        for link in {link.partition("#")[0] for link in _Links(page).found if link.startswith("file:")}:
             target = Path(link.removeprefix("file://"))
             assert target.is_file(), f"{page.name} links to {target}"
             if target.suffix == ".html":
                 waiting.append(target)
     missing = {page for page in site.rglob("*.html") if page.name != "genindex.html"} - seen
     assert {page.name for page in missing} <= {"search.html"}
+    show(browser, site / "index.html")
+    links = browser.execute_script("return [...document.querySelectorAll('a[href]')].map(a => a.href)")
+    ours, theirs = (
+        {each.rstrip("#/") for each in all_of} for all_of in (_Links(site / "index.html").found, links)
+    )
+    assert ours == theirs, "no script adds a link"
+    (tmp_path / "frames.html").write_text("<!doctype html><title>frames</title>")
+    browser.get((tmp_path / "frames.html").as_uri())
+    addresses = sorted(page.as_uri() for page in seen)
+    for start in range(0, len(addresses), 12):
+        assert browser.execute_async_script(_FRAMES, addresses[start : start + 12])
 
 
 def test_a_click_in_the_navigation_opens_the_page(browser: Any, site: Path) -> None:

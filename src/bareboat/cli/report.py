@@ -158,16 +158,20 @@ def show(context: Context, found: Sequence[Finding], where: str) -> None:
         if where:
             context.progress.note(f"report: {where}")
         return
-    from bareboat.cli.report_text import study_text
+    from bareboat.cli.report_text import study_text, wrapped
 
     if pooled is not None:
-        console.result(console.bold(pooled.sentence))
+        for line in wrapped(pooled.sentence, console.width()):
+            console.result(console.bold(line))
         console.result("\n" + "\n".join(repeated.lines(pooled)))
     else:
         is_terminal = sys.stdout.isatty()
         for study, _, analysis in found:
             text = study_text(study, analysis, console.width(), console.paint if is_terminal else None)
             console.result(f"\n{text}")
+            if not analysis.is_complete:
+                left = f"{'at most ' if analysis.looks > 1 else ''}{analysis.planned - analysis.done}"
+                console.result(f"\n{left} runs left:  bareboat prove --resume {study.id}")
     if reason:
         console.result(f"\nnot pooled: {reason}")
     if where:

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from bareboat_study import definitions
+from bareboat_study import arm_differences, definitions
 from bareboat_study.numbers import quantity, ratio_and_bounds, with_unit
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ def study_text(
     `paint`: for a terminal, text and colour -> coloured text; the verdict then has its symbol."""
     lines = comparison_lines(study, analysis, width, paint)
     lines += wrapped(NOTE, width)
+    if arm_differences.is_same(study):
+        lines += wrapped(arm_differences.sentence(study), width)
     lines += goal_lines(analysis, width)
     return "\n".join(lines)
 
