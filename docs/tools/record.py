@@ -28,10 +28,10 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-COLUMNS, LINES = 80, 24
+COLUMNS, LINES = 80, 28
 REPEATS = os.environ.get("REPEATS")
-#: What is typed, and the longest time in s that the recording keeps of each. The last lines of the first are on
-#: the screen from the beginning.
+#: What is typed, and the longest time in s that the recording keeps of each. The last lines of the first are
+#: on the screen from the beginning.
 COMMANDS = (
     ("bareboat doctor", 0.0),
     ("bareboat run train.py --steps 100", 5.0),
@@ -71,6 +71,8 @@ def main(target: Path, report: Path) -> None:
         python = [sys.executable, "-m", "venv", f"{home}/env"]
         for words in (python, [f"{home}/env/bin/pip", "install", "--quiet", f"{ROOT}[study]"]):
             subprocess.run(words, check=True)
+        for _ in _run("bareboat doctor --compute", cluster, work):  # so that the job is planned for the nodes
+            pass
         frames = list(_frames(cluster, work))
         report.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(work / "report.html", report)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,7 +18,7 @@ import msgspec
 from builders import make_records, make_study
 from matrices import make_three
 
-from bareboat.cli import console
+from bareboat.cli import console, report
 from bareboat.cli.report_run import _lines
 from bareboat.cli.report_sweep import fitted
 from bareboat.cli.report_text import SIGNS, comparison_lines, study_text
@@ -117,6 +118,64 @@ def test_the_screen_is_as_agreed(name: str, width: int, request: pytest.FixtureR
         kept.parent.mkdir(exist_ok=True)
         kept.write_text(found)
     assert found == kept.read_text()
+
+
+def equal_arms() -> tuple[Study, list[Record]]:
+    study, records = studied(arms=("here", "again"), ratio=1.0)
+    one, other = study.arms
+    arms = (one, msgspec.structs.replace(other, engine=one.engine, plan_digest=one.plan_digest))
+    return msgspec.structs.replace(study, arms=arms), records
+
+
+def failures() -> tuple[Study, list[Record]]:
+    study, records = studied()
+    return study, [
+        msgspec.structs.replace(r, exit_code=137) if r.arm == "bubblewrap" and r.run in range(1, 8) else r
+        for r in records
+    ]
+
+
+def incomplete() -> tuple[Study, list[Record]]:
+    study, records = studied()
+    return study, [record for record in records if record.run <= 5]
+
+
+@pytest.mark.parametrize("case", [equal_arms, failures, incomplete])
+def test_a_screen_says_what_a_study_without_an_answer_needs(
+    case: Callable[[], tuple[Study, list[Record]]],
+    request: pytest.FixtureRequest,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    study, records = case()
+    monkeypatch.setattr(console, "width", lambda: 80)
+    context = SimpleNamespace(options=SimpleNamespace(json=False))
+    report.show(context, [(study, records, analyse(study, records))], "")  # type: ignore[arg-type]
+    check(f"{case.__name__.replace('_', '-')}-80.txt", capsys.readouterr().out, request)
+
+
+def test_pooled_studies_are_told_in_80_columns(
+    request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+    for number, ratio in enumerate((0.972, 0.979, 0.968)):
+        study = msgspec.structs.replace(make_study(runs=8), id=f"digits-2026112{number}-101500")
+        records = [
+            msgspec.structs.replace(record, study=study.id)
+            for record in make_records(study, ratio=ratio, seed=number)
+        ]
+        found.append((study, records, analyse(study, records)))
+    monkeypatch.setattr(console, "width", lambda: 80)
+    report.show(SimpleNamespace(options=SimpleNamespace(json=False)), found, "")  # type: ignore[arg-type]
+    check("pooled-80.txt", capsys.readouterr().out, request)
+
+
+def check(name: str, shown: str, request: pytest.FixtureRequest) -> None:
+    assert max(map(len, shown.splitlines())) <= 80
+    kept = SCREENS / name
+    if request.config.getoption("--update-golden"):
+        kept.write_text(shown)
+    assert shown == kept.read_text()
 
 
 @pytest.mark.parametrize("width", WIDTHS)

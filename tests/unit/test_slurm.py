@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from bareboat import render
 from bareboat.model import Job, JobState, Outcome, SchedulerFacts, Scheduling, Topology
 from bareboat.plan import plan
+from bareboat.plan.scheduler import choose_scheduler
 from bareboat.schedulers.slurm import Slurm
 from bareboat.schedulers.slurm import seconds as seconds_in
 from bareboat_base.errors import PlanError, ToolError, UsageError
@@ -91,7 +92,11 @@ def test_a_controller_that_does_not_answer_is_told() -> None:
     assert facts is not None
     assert facts.version == "22.05.8"  # as Debian's says it
     assert not facts.works
-    assert "Slurm does not answer: no" in facts.detail
+    assert facts.detail.splitlines() == ["Slurm does not answer:", "no"]
+    site = make_site(schedulers=(facts,))
+    with pytest.raises(PlanError) as raised:
+        choose_scheduler(make_job(scheduler="slurm"), site)
+    assert (raised.value.message, raised.value.context) == ("Slurm does not answer", "no")
     assert slurm.probe(Answers({})) is None
 
 

@@ -16,7 +16,8 @@ def choose_scheduler(job: Job, site: Site) -> tuple[Scheduler, Decision]:
     scheduler = registry.scheduler(name)
     objection = scheduler.objection(job, site)
     if objection is not None:
-        raise PlanError(objection.reason, remedy=objection.remedy)
+        message, _, output = objection.reason.partition("\n")
+        raise PlanError(message.rstrip(":"), context=output, remedy=objection.remedy)
     reason = "this machine runs it at once"
     facts = site.scheduler(name)
     if facts is not None and ASSUMED in facts.settings:

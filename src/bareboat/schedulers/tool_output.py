@@ -30,8 +30,9 @@ def output_tail(outcome: Outcome) -> str:
 
 
 def unresponsive(name: str, title: str, outcome: Outcome, *, version: str = "") -> SchedulerFacts:
-    """The facts about a scheduler that is installed and does not answer."""
-    detail = f"{title} does not answer: {output_tail(outcome)}"
+    """The facts about a scheduler that is installed and does not answer; the tool's output from the second
+    line on."""
+    detail = f"{title} does not answer:\n{output_tail(outcome)}"
     return SchedulerFacts(name=name, version=version, works=False, detail=detail)
 
 
