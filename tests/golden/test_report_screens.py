@@ -5,6 +5,7 @@ After a change that is meant: `pytest tests/golden --update-golden`, then read `
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +25,7 @@ from bareboat.cli.report_sweep import fitted
 from bareboat.cli.report_text import SIGNS, comparison_lines, study_text
 from bareboat.cli.study_result import study_lines
 from bareboat.model import Arm, Record, Study, Window, kept_result
-from bareboat_study import findings
+from bareboat_study import findings, measures
 from bareboat_study.analysis import Analysis, analyse
 
 SCREENS = Path(__file__).parent / "report"
@@ -191,6 +192,26 @@ def test_three_arms_are_shown_as_two_are(width: int, request: pytest.FixtureRequ
     point = contrast.points[0]
     assert point.analysis is not None
     assert "\n".join(comparison_lines(point.study, point.analysis, width)) in shown
+
+
+def test_all_metrics_of_a_meter_have_one_line_each_in_80_columns() -> None:
+    study, records = studied()
+    found = analyse(study, records)
+    more = [
+        dataclasses.replace(
+            found.metrics[1], name=name, unit=unit, baseline_mean=mean, contender_mean=mean, primary=False
+        )
+        for name, unit, mean in (
+            (measures.ADJUSTED, "samples/s", 523_612.0),
+            (measures.WAITS, "", 7.798),
+            ("processor time", "s/sample", 4.622e-07),
+        )
+    ]
+    lines = comparison_lines(study, dataclasses.replace(found, metrics=(*found.metrics, *more)), 80)
+    assert max(map(len, lines)) <= 80
+    assert [line[:18].rstrip() for line in lines[-3:]] == [
+        "adjusted for waits", "slowdown by waits", "CPU per sample",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -105,6 +105,7 @@ def _row(analysis: Analysis, metric: Metric, *, is_short: bool) -> list[str]:
     if is_short:
         name = name.removeprefix("throughput, ")
         name = name if metric.unit.endswith("/s") else with_unit(name, metric.unit)
+        name = name.replace("processor time per", "CPU per")
         values = [f"{value}/s" if metric.unit.endswith("/s") else value for value in values]
         word = _SHORT.get(word, word)
     else:
