@@ -617,11 +617,11 @@ def test_the_order_costs_nothing_where_it_is_balanced() -> None:
 def test_looking_after_each_run_breaks_the_promises_and_the_planned_looks_keep_them() -> None:
     def rates(ratio: float, judge: Any) -> Rates:
         return error_rates(
-            ratio, studies=150, runs=40, blocks=4, margin=0.02, confidence=0.95, seed=5,
+            ratio, studies=100, runs=24, blocks=4, margin=0.02, confidence=0.95, seed=5,
             machine=Machine(run_deviation=0.03), judge=judge(0.02, 0.95),
         )  # fmt: skip
 
-    most = stats.binom.ppf(0.999, 150, 0.05) / 150
+    most = stats.binom.ppf(0.999, 100, 0.05) / 100
     planned = rates(1.0, simulate.until_decided), rates(1.02, simulate.until_decided)
     assert rates(1.0, simulate.peeking).different > most
     assert rates(1.02, simulate.peeking).equivalent > planned[1].equivalent
