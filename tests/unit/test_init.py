@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import shutil
@@ -10,6 +9,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from builders import make_image, make_site
 from environments import make_environment, site_packages
@@ -493,6 +493,6 @@ def test_any_text_of_a_project_gives_a_valid_file(
         environment=two, missing=tuple(words), lists=("uv.lock",), checkpoints=(three,),
         places=(surroundings.Place(path=one, why=three, exists=False),),
     )  # fmt: skip
-    found = dataclasses.replace(found, code=read, around=around, command=("python", *words))
+    found = msgspec.structs.replace(found, code=read, around=around, command=("python", *words))
     content = text.write(found, next(drafts.drafts(found)), name="x.toml", plans=three)
     assert TomlFile(tmp_path / "x.toml", content.encode()).values["command"] == ["python", *words]

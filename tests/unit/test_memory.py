@@ -8,7 +8,7 @@ from builders import make_image, make_job, make_site
 from bareboat import registry
 from bareboat.model import Decision, DefaultMemory, Partition, SchedulerFacts, Scheduling, Topology
 from bareboat.plan.memory import choose_memory
-from bareboat.schedulers import gridengine, lsf, pbs, slurm
+from bareboat.schedulers import gridengine_queues, lsf, pbs, slurm
 
 GB = 10**9
 
@@ -78,13 +78,18 @@ def test_slurm_s_partitions() -> None:
 
 def test_grid_engine_s_complexes_and_queues() -> None:
     line = "h_vmem  h_vmem  MEMORY  <=  YES  {0}  {1}  0\n"
-    assert gridengine._default_memory(line.format("NO", "0")) is None
-    assert gridengine._default_memory(line.format("NO", "2G")) is None  # no consumable: it counts nothing
-    found = gridengine._default_memory(line.format("YES", "2G"))
+    assert gridengine_queues.default_memory_of(line.format("NO", "0")) is None
+    assert (
+        gridengine_queues.default_memory_of(line.format("NO", "2G")) is None
+    )  # no consumable: it counts nothing
+    found = gridengine_queues.default_memory_of(line.format("YES", "2G"))
     assert found is not None
     assert (found.bytes, found.per, found.virtual) == (2 << 30, "cpu", True)
-    limits = gridengine._limits_of_queues("qname  main\nh_vmem  INFINITY\nqname  big\nh_vmem  4G\n")
-    assert {name: limit.bytes for name, limit in limits.items()} == {"big": 4 << 30}
+    shown = "qname  main\nh_vmem  INFINITY\nqname  big\nh_vmem  4G\n"
+    main, big = gridengine_queues.limits_of_queues(shown, "").values()
+    assert main.default_memory is None
+    assert big.default_memory is not None
+    assert big.default_memory.bytes == 4 << 30
 
 
 def test_pbs_and_lsf_queues() -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import msgspec
 import pytest
 from stored import image_of
 from tools import tool
@@ -169,7 +169,7 @@ def test_where_the_store_lacks_inodes_the_tree_is_made_elsewhere(
     linked.unlink()
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "elsewhere"))
-    little = dataclasses.replace(place.room(str(store.root)), free_inodes=3)
+    little = msgspec.structs.replace(place.room(str(store.root)), free_inodes=3)
     monkeypatch.setattr(place, "room", lambda _path: little)
     assert packed.sha256(pack.provide(store, image, "squashfs")) == expected
     assert list((tmp_path / "elsewhere").iterdir()) == []

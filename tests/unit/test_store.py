@@ -281,7 +281,7 @@ def test_an_unknown_image_is_told_with_what_to_do(store: Store, reference: str) 
     assert repr(reference) in caught.value.message
     assert "bareboat image capture --name " in caught.value.remedy
     assert caught.value.code == 4
-    name = caught.value.remedy.split()[3]
+    name = caught.value.remedy.split()[4]
     store.name_image(name, fake_digest("a"))  # the remedy is a command that works
 
 

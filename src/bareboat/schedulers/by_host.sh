@@ -59,7 +59,7 @@ end_down() {
   declare -F nodes_down > /dev/null || return 0
   down=" $(nodes_down "${hosts[@]}" 2> /dev/null | tr '\n' ' ') " asked=$SECONDS
   for number in "${!children[@]}"; do
-    [ "$number" -gt 0 ] && [[ $before == *" ${hosts[number]} "* && $down == *" ${hosts[number]} "* ]] || continue
+    [[ $number -gt 0 && $before == *" ${hosts[number]} "* && $down == *" ${hosts[number]} "* ]] || continue
     disown "${children[number]}" # bash reports no kill
     end_tree "${children[number]}"
   done

@@ -27,7 +27,7 @@ _CHUNK = 1 << 20
 
 
 class Metadata(Struct, frozen=True):
-    """What the tar of a layer says of an entry, and its tree cannot have."""
+    """What the tar of a layer has for an entry, and its tree cannot have."""
 
     owner: Owner
     mode: int

@@ -63,11 +63,13 @@ def _flags(subject: RecipeSubject) -> Iterator[Hit]:
         if step.name not in ("RUN", "ENV", "ARG"):
             continue
         start, end = subject.source(step)
-        for match in (*_MARCH.finditer(subject.text, start, end), *_SPACK.finditer(subject.text, start, end)):
+        for pattern, match in (
+            (each, match) for each in (_MARCH, _SPACK) for match in each.finditer(subject.text, start, end)
+        ):
             if match[0].startswith("-mtune"):
                 continue
             target = (match["target"] or "").lower()
-            if target == "native" or (match.re is _MARCH and (match["intel"] or "").lower() == "host"):
+            if target == "native" or (pattern is _MARCH and (match["intel"] or "").lower() == "host"):
                 yield Hit(
                     message=f"{match[0]} compiles for the machine that builds the image",
                     line=step.line,
@@ -77,7 +79,7 @@ def _flags(subject: RecipeSubject) -> Iterator[Hit]:
                 )
                 continue
             needed = level_of_target(target)
-            if match.re is _MARCH and not target:
+            if pattern is _MARCH and not target:
                 named = (match["intel"] or match["set"] or "").lower()
                 needed = 4 if "512" in named or "amx" in named else 3
             if here and needed > here and subject.site is not None:
