@@ -46,10 +46,20 @@ def on_each_node(folder: Path, first: int, second: str, down: str = "") -> tuple
         (7, SLOW, (7, "", True)),
         (7, HANGS, (7, "c2\n", True)),
         (0, BREAKS, (255, "c2\n", True)),
+        (0, BREAKS.replace("255", "0"), (70, "c2\n", True)),
         (0, REFUSED, (255, "", True)),
         (0, KILLED, (137, "", True)),
     ],
-    ids=["both end", "fails", "ends after SIGTERM", "hangs", "connection breaks", "never began", "killed"],
+    ids=[
+        "both end",
+        "fails",
+        "ends after SIGTERM",
+        "hangs",
+        "connection breaks",
+        "breaks, 0",
+        "never began",
+        "killed",
+    ],
 )
 def test_parts_on_nodes(first: int, second: str, found: tuple[int, str, bool], tmp_path: Path) -> None:
     began = time.monotonic()

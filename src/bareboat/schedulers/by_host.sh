@@ -28,8 +28,11 @@ on_each_node() {
     [ "$how" != --node ] || [ "$SECONDS" -lt "$((asked + asks_every_s))" ] || end_down
     read_end || continue
     unset "children[number]"
+    if [ "$how" = --node ] && is_lost "$number"; then
+      echo "${hosts[number]}" >> "$BAREBOAT_CONTROL/lost"
+      [ "$status" -ne 0 ] || status=70 # qrsh returns 0 when its connection breaks
+    fi
     [ "$status" -ne 0 ] || continue
-    [ "$how" != --node ] || ! is_lost "$number" || echo "${hosts[number]}" >> "$BAREBOAT_CONTROL/lost"
     [ "$code" -eq 0 ] || continue
     code=$status deadline=$((SECONDS + ends_within_s))
     pass_on TERM # otherwise the others would wait for this node forever
