@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from bareboat import render
 from bareboat.runs import allocation
 from bareboat.schedulers.flux import Flux
 
@@ -52,3 +53,32 @@ def test_nodes_that_leave_a_cancelled_job_are_not_lost(state: str, lost: str, tm
     )  # fmt: skip
     file = tmp_path / "lost"
     assert (file.read_text() if file.exists() else "") == lost
+
+
+def test_values_that_only_the_job_reads_are_in_no_environment_that_flux_keeps(tmp_path: Path) -> None:
+    """It keeps it as JSON, and rejects bytes that are not UTF-8."""
+    program = tmp_path / "flux"
+    program.write_text('#!/bin/bash\nenv -0 > "$1.env"\n')
+    program.chmod(0o755)
+    (tmp_path / "environment").write_bytes(b"TOKEN\0a\nb \xff\0OTHER\0\0")
+    pieces = render.subject("common") + render.subject("environment")
+    text = (
+        f"{pieces}\nfeatures=' environment_from ' start=\n{Flux().snippet()}\nread_environment\n"
+        "[ \"$TOKEN\" = $'a\\nb \\xff' ] || exit 9\n"
+        'on_each_node "$script" --node RUN; again RUN; on_host c2 true; [ -n "$TOKEN" ]\n'
+    )
+    variables = {
+        "BAREBOAT_CONTROL": str(tmp_path),
+        "BAREBOAT_NODES": "2",
+        "script": "job.sh",
+        "SEEN": "here",
+    }
+    subprocess.run(
+        ["bash", "-c", text], check=True, timeout=20, cwd=tmp_path,
+        env={**variables, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+    )  # fmt: skip
+    for command in ("run", "--parent", "exec"):
+        kept = (tmp_path / f"{command}.env").read_bytes()
+        assert b"SEEN=here\0" in kept
+        assert b"TOKEN=" not in kept
+        assert b"OTHER=" not in kept

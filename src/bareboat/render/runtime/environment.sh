@@ -19,6 +19,15 @@ read_environment() { # exported, on every node and in every part that a program 
   done < "$environment_file"
 }
 
+environment_names() { # of the variables in the file, a line each
+  local name
+  find_environment
+  [ -e "$environment_file" ] || return 0
+  while IFS= LC_ALL=C read -r -d '' name && IFS= LC_ALL=C read -r -d '' _; do
+    printf '%s\n' "$name"
+  done < "$environment_file"
+}
+
 read_environment_first() { # removes the file if no other part and no other start reads it
   read_environment
   if [ "$BAREBOAT_NODES" -eq 1 ] && [ "$start" != program ] && ! has requeue && ! has sweep && ! has meter; then
