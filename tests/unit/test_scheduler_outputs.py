@@ -147,6 +147,7 @@ def test_jobs_of_openpbs_that_have_not_ended() -> None:
     assert found["126.login"].reason.startswith(
         "Can Never Run: Insufficient amount of resource: ncpus (R: 64"
     )
+    assert found["129.login"].reason == "on hold"
 
 
 @pytest.mark.parametrize(

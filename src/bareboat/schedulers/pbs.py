@@ -418,16 +418,16 @@ def _entries(outcome: Outcome) -> tuple[QueueEntry, ...]:
     for paragraph in re.split(r"(?m)^Job Id:\s*", text)[1:]:
         number, _, rest = paragraph.partition("\n")
         values = pairs(rest, " = ")
-        code = values.get("exit_status") or values.get("Exit_status", "")
         state = _state(values)
-        status = number_or_none(code)
+        status = number_or_none(values.get("exit_status") or values.get("Exit_status", ""))
+        waits = state is JobState.DEPENDENCY or values.get("job_state") == "H"
         above = status - 256 if status is not None else 0
         hosts = re.findall(r"([\w.-]+)/", values.get("exec_host", ""))
         found.append(
             QueueEntry(
                 job_id=number.strip(),
                 state=state,
-                reason=values.get("comment") or (values["depend"] if state is JobState.DEPENDENCY else ""),
+                reason=values.get("comment") or (values.get("depend", "on hold") if waits else ""),
                 nodes=",".join(dict.fromkeys(hosts)),
                 signal=above if state.over and 0 < above <= 64 else 0,
                 exit_code=status if state.over and above < 0 else None,
