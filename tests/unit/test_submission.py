@@ -338,16 +338,18 @@ def test_a_job_that_handed_itself_over_anew_is_followed(store: Store, says: Says
 
 
 def test_a_job_that_starts_before_the_one_that_submitted_it_has_ended_is_the_current_one(
-    store: Store, says: Says
+    store: Store, says: Says, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = make(store, starts="100 c1 17\n150 c2 18\n", code="75 150\n")
     says(squeue="17|FAILED|NonZeroExitCode|c1\n18|RUNNING|None|c2\n")
     (status,) = state.look(store, [run])
-    assert (status.state, status.nodes) == (JobState.RUNNING, "c2")
+    assert (status.state, status.nodes, status.job_id) == (JobState.RUNNING, "c2", "18")
+    assert main(["status", "--json", run]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["job_id"] == "18"
     (store.run(run) / "control" / "agains").write_text("18\n19\n")
     says(squeue="18|FAILED|None|c2\n19|PENDING|Priority|\n")
     (status,) = state.look(store, [run])
-    assert (status.state, status.reason) == (JobState.PENDING, "Priority")
+    assert (status.state, status.reason, status.job_id) == (JobState.PENDING, "Priority", "19")
 
 
 def test_runs_that_no_scheduler_has(store: Store) -> None:

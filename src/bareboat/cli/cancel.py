@@ -11,7 +11,7 @@ from bareboat.cli.status import find
 from bareboat_base.errors import UsageError
 
 if TYPE_CHECKING:
-    from bareboat.model import Submission
+    from bareboat.runs.state import Status
 
 EXAMPLE = "bareboat cancel digits-20261120-101500"
 
@@ -38,7 +38,7 @@ def run(context: Context) -> int:
     named = [find(context, name, has_job) for name in context.options.runs]
     runs = [job for name in named for job in hook.jobs_of(context.store, name)]
     found = sweeps.look(context.store, runs)
-    ended: list[Submission] = []
+    ended: list[Status] = []
     told: list[str] = []
     for status in found:
         run_id = status.submission.run_id
@@ -48,17 +48,21 @@ def run(context: Context) -> int:
         elif context.options.dry_run:
             for each in [status] if status.submission.job_id else status.points or [status]:
                 made = each.submission
-                argv = registry.scheduler(made.scheduler).cancel(made.job_id or "?")
+                argv = registry.scheduler(made.scheduler).cancel(each.job_id or "?")
                 how = "SIGTERM to its job script" if made.supervisor else " ".join(argv)
                 told.append(f"would cancel {made.run_id}: {how}")
-                ended.append(made)
+                ended.append(each)
         else:
             sweeps.cancel(context.store, run_id)
-            ended.append(status.submission)
+            ended.append(status)
             told.append(f"requested cancellation of {run_id}")
     if context.options.json:
         console.result_json(
-            [{"run_id": each.run_id, "scheduler": each.scheduler, "job_id": each.job_id} for each in ended]
+            [
+                {"run_id": made.run_id, "scheduler": made.scheduler, "job_id": each.job_id}
+                for each in ended
+                for made in (each.submission,)
+            ]
         )
     for line in told:
         if context.options.json:

@@ -116,7 +116,7 @@ def _where(status: Status) -> str:
     if made.supervisor:
         return made.host
     nodes = f" on {status.nodes}" if status.nodes else ""
-    return f"{registry.scheduler(made.scheduler).TITLE} job {made.job_id}{nodes}"
+    return f"{registry.scheduler(made.scheduler).TITLE} job {status.job_id}{nodes}"
 
 
 def _facts(status: Status, plan: _Plan | None) -> Iterator[tuple[str, str]]:

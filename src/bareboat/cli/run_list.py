@@ -56,8 +56,7 @@ def row(each: Status | Listed) -> tuple[str, ...]:
         )
     else:
         made = each.submission
-        job_id = each.starts[-1].job_id if each.starts else made.job_id  # a restart may be a new job
-        where = made.host.partition(".")[0] if made.supervisor else f"{made.scheduler} {job_id or '?'}"
+        where = made.host.partition(".")[0] if made.supervisor else f"{made.scheduler} {each.job_id or '?'}"
         since = epoch_s(made.submitted_at)
         cells = (
             made.run_id,

@@ -313,7 +313,7 @@ def _plain(store: Store, each: Status | Listed) -> dict[str, Any]:
         "command": list(each.submission.command),
         "host": each.submission.host,
         "scheduler": each.submission.scheduler,
-        "job_id": each.submission.job_id,
+        "job_id": each.job_id,
         "state": each.state.value,
         "exit_code": each.exit_code,
         "reason": each.reason,

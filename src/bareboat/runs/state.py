@@ -75,6 +75,8 @@ class Status(Struct, frozen=True, kw_only=True):
     damaged: bool = False
     #: The cause of a failure, as far as known.
     end: End | None = None
+    #: The newest job: a restart may be a new one. Of a sweep, its array job.
+    job_id: str | None = None
 
     @property
     def over(self) -> bool:
@@ -135,7 +137,10 @@ def look(store: Store, run_ids: Sequence[str], *, must_answer: bool = True) -> l
     for run_id, status in found.items():
         if status.over and not status.submission.supervisor:
             environment.remove(store, control_folder(store, run_id))
-    return [found[run_id] for run_id in run_ids]
+    return [
+        structs.replace(found[run_id], job_id=numbers.get(run_id, found[run_id].submission.job_id))
+        for run_id in run_ids
+    ]
 
 
 def of_this_machine(store: Store, made: Submission) -> Status:

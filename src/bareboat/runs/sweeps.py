@@ -133,6 +133,7 @@ def summary(store: Store, run_id: str, found: Sequence[Status]) -> Status:
         starts=tuple(sorted(began, key=lambda start: start.at_epoch_s)),
         reason=", ".join(text for text, is_told in counts if is_told),
         points=tuple(found),
+        job_id=made.job_id,
     )
 
 
