@@ -143,15 +143,24 @@ def test_a_job_that_pbs_has_forgotten_ended_as_its_own_files_say(
         assert "it keeps no history of ended jobs" in status.reason
 
 
+@pytest.mark.parametrize(
+    ("code", "agains", "words"),
+    [
+        ("7 160\n", "", "it waited for {run}, whose exit code is 7"),
+        ("0 160\n", "19.login\n", "it waited for the first job of {run}, which went on as another job"),
+    ],
+    ids=["failed", "restarted"],
+)
 def test_a_forgotten_job_that_never_started_waited_for_a_run_that_failed(
-    store: Store, run: str, tmp_path: Path
+    code: str, agains: str, words: str, store: Store, run: str, tmp_path: Path
 ) -> None:
     qstat = tmp_path / "bin/qstat"
     qstat.write_text("#!/bin/sh\necho 'qstat: Unknown Job Id 18.login' >&2\nexit 153\n")
     qstat.chmod(0o755)
     made = msgspec.structs.replace(submission.read(store, run), scheduler="pbs", job_id="17.login")
     creation.keep_job_id(store, registry.scheduler("pbs"), made)
-    (store.run(run) / "control/exit_code").write_text("7 160\n")
+    (store.run(run) / "control/exit_code").write_text(code)
+    (store.run(run) / "control/agains").write_text(agains)
     site = make_site(schedulers=(SchedulerFacts(name="pbs", version="1", settings={"flavour": "pro"}),))
     job = make_job(
         scheduler="pbs", engine="native", workdir=str(tmp_path), topology=Topology(), command=("true",),
@@ -162,4 +171,4 @@ def test_a_forgotten_job_that_never_started_waited_for_a_run_that_failed(
     creation.keep_job_id(store, registry.scheduler("pbs"), later)
     (status,) = state.look(store, [later.run_id])
     assert status.state is JobState.DEPENDENCY
-    assert f"it waited for {run}, whose exit code is 7" in status.reason
+    assert words.format(run=run) in status.reason

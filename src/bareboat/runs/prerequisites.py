@@ -19,6 +19,8 @@ def failed(store: Store, made: Submission) -> str:
             for folder in (store.run(run_id), *sorted(store.run(run_id).glob("points/*"))):
                 if (end := directory.exit_of(folder)) is not None and end[0]:
                     return f"it waited for {run_id}, whose exit code is {end[0]}"
+            if submission.job_id_now(store, other) != other.job_id:
+                return f"it waited for the first job of {run_id}, which went on as another job"
     except StoreError:  # a damaged run is reported as itself
         pass
     return ""
