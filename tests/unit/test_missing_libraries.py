@@ -85,6 +85,7 @@ def test_libraries_that_the_loader_does_not_find_are_named(
 def test_nothing_is_said_where_only_the_start_shows_it(sight: Sight, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not seen(sight, monkeypatch, "python3", "job.py")
     assert not seen(sight, monkeypatch, "./run.sh")
+    assert not seen(sight, monkeypatch, "env")
     assert (
         not seen(sight, monkeypatch, "env", "LD_LIBRARY_PATH=/x", "./heat")
         if sight.find("/usr/bin/env")

@@ -100,9 +100,10 @@ def _missing(words: Sequence[Word], found: Program, sight: Sight, around: _Aroun
     environment, path, workdir, machine = around
     if any(isinstance(word, str) and word.startswith("LD_LIBRARY_PATH=") for word in words):
         return ()
-    plain = starting.program([word if isinstance(word, str) else "" for word in words])
+    known = tuple(word if isinstance(word, str) else "" for word in words)
+    plain = starting.program(known) or known
     program: Program | Fault | None = found
-    if plain and plain[0] != words[0]:
+    if plain[0] != known[0]:
         program = resolve(plain[0], sight, path=path, workdir=workdir, machine=machine)
     if not isinstance(program, Program):
         return ()

@@ -83,11 +83,19 @@ def run_sweep(
     return made.run_id, found
 
 
+def _loadable(environment: dict[str, str]) -> dict[str, str]:
+    """The variables without libraries in LD_PRELOAD that do not exist: for each of them, ld.so would print an
+    error in every process of the job script, and ignore it."""
+    named = environment.get("LD_PRELOAD", "").replace(":", " ").split()
+    found = [name for name in named if "/" not in name or "$" in name or os.path.exists(name)]
+    return environment if found == named else {**environment, "LD_PRELOAD": ":".join(found)}
+
+
 def _run(store: Store, plan: Plan, made: Submission, script: Path, streams: Streams) -> Record:
     """Run the script to its end and record it, also when Bareboat is terminated."""
     folder = store.run(made.run_id)
     environment = {
-        **inherited.outside(os.environ),
+        **_loadable(inherited.outside(os.environ)),
         "BAREBOAT_METER_DIR": str(folder / directory.METER),
         "BAREBOAT_CONTROL": str(folder / directory.CONTROL),
         "BAREBOAT_RUN_DIR": str(folder / directory.RANKS),

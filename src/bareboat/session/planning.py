@@ -28,6 +28,7 @@ def plan(session: Session, prepared: Prepared) -> Plan:
 
 
 def _plan(session: Session, prepared: Prepared) -> Plan:
+    from bareboat.deployment import mounts
     from bareboat.deployment.executable import look
     from bareboat.deployment.present import present
     from bareboat.mpi.ladder import needs_mpi
@@ -36,6 +37,7 @@ def _plan(session: Session, prepared: Prepared) -> Plan:
 
     job, site, image, node, to_capture = prepared
     store, reporter = session.store, session.reporter
+    mounts.check(store, image, job)
     rootfs = None  # None for an environment that is described but not captured
     if image.digest:
         rootfs = present(store, image, site, job, node=node)

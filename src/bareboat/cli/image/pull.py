@@ -84,11 +84,13 @@ def run(context: Context) -> int:
         console.result_json(pulled)
     else:
         image = pulled.image
-        what = (
-            f"{pulled.fetched} of {len(image.layers)} layers downloaded" if pulled.fetched else "up to date"
-        )
+        what = "up to date"
+        if pulled.fetched:
+            what = f"{pulled.fetched} of {len(image.layers)} layers downloaded"
+        elif str(found) != image.reference:
+            what = f"already in the store, as {image.reference}"
         console.result(
-            f"{console.bold(image.digest)}\n  {image.reference}: {what}; "
+            f"{console.bold(image.digest)}\n  {found}: {what}; "
             f"{image.size_bytes / 1e6:,.0f} MB, {image.inodes:,} files and directories"
         )
         from bareboat_images.signatures import summary

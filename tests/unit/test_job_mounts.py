@@ -1,0 +1,80 @@
+"""Mounts that cannot be composed are refused before an engine tries them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from builders import make_image, make_job
+
+from bareboat.deployment import mounts
+from bareboat.model import Mount
+from bareboat.runs import local
+from bareboat_base.errors import PlanError
+from bareboat_images.store import Store
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    for name in ("tree/etc", "folder/has", "other", "work"):
+        (tmp_path / name).mkdir(parents=True)
+    for name in ("tree/etc/passwd", "file"):
+        (tmp_path / name).touch()
+    return tmp_path
+
+
+def check(place: Path, *pairs: str, **changes: Any) -> None:
+    """Check mounts SOURCE:TARGET, with :rw for writable ones."""
+    made = []
+    for pair in pairs:
+        source, target, *writable = pair.split(":")
+        made.append(Mount(source=str(place / source), target=target, writable=bool(writable)))
+    store = SimpleNamespace(trees=lambda _: [place / "tree"], flat=lambda _: place / "none")
+    job = make_job(mounts=tuple(made), **({"workdir": str(place / "work"), "engine": "bubblewrap"} | changes))
+    mounts.check(cast(Store, store), make_image(), job)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "why"),
+    [
+        (("file:/x", "folder:/x/y"), "/file is not a directory"),
+        (("folder:/x/y", "file:/x"), "/file is not a directory"),
+        (("folder:/x", "other:/x/new"), "mounted read-only at /x, lacks it"),
+        (("folder:/x", "file:/x/has"), "/folder/has is a directory"),
+        (("folder:/etc/passwd/y",), "/etc/passwd is a file in the image"),
+        (("folder:/proc/none",), "the kernel has no /proc/none"),
+        (("folder:/sys/none/x",), "the kernel has no /sys/none/x"),
+        (("folder:/dev/null",), "programs use this device"),
+    ],
+)
+def test_mounts_that_cannot_be_composed_are_refused(place: Path, pairs: tuple[str, ...], why: str) -> None:
+    with pytest.raises(PlanError) as caught:
+        check(place, *pairs)
+    assert why in caught.value.message
+    assert caught.value.remedy
+    check(place, *pairs, engine="native")
+
+
+def test_a_file_is_no_working_directory(place: Path) -> None:
+    with pytest.raises(PlanError, match="working directory must be a directory"):
+        check(place, f"file:{place}/work")
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        ("folder:/x", "other:/x/has"), ("folder:/x:rw", "other:/x/new/y"), ("folder:/etc/new/x",),
+        ("folder:/dev/shm/x",), ("folder:/",), ("missing:/etc/passwd/y",), ("folder:/x", "missing:/x/new"),
+    ],
+)  # fmt: skip
+def test_other_mounts_are_left_to_the_engine(place: Path, pairs: tuple[str, ...]) -> None:
+    check(place, *pairs)
+
+
+def test_libraries_that_do_not_exist_are_not_preloaded(tmp_path: Path) -> None:
+    (tmp_path / "a.so").touch()
+    found = local._loadable({"A": "1", "LD_PRELOAD": f"{tmp_path}/a.so:/nowhere/b.so libc.so $LIB/c.so"})
+    assert found == {"A": "1", "LD_PRELOAD": f"{tmp_path}/a.so:libc.so:$LIB/c.so"}
+    assert local._loadable({"A": "1"}) == {"A": "1"}
