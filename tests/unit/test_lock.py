@@ -21,7 +21,8 @@ from msgspec import UNSET
 
 from bareboat.model.job import Mount
 from bareboat.runs import code, repository
-from bareboat_base.errors import UsageError
+from bareboat_base.errors import ImageError, StoreError, UsageError
+from bareboat_images.store import Store
 from bareboat_study import matching, patterns
 from bareboat_study.reproduction import data, machines, making, reading, retrieval, secrets
 from bareboat_study.reproduction.document import MOST_BYTES, Lock
@@ -555,6 +556,18 @@ def test_paths_in_the_working_directory_and_in_mounts_are_not_discarded(
     mounts = (Mount(source="/scratch", target="/tmp/shown", writable=True),)
     mounts += (Mount(source=f"{project.parent}/out", target="/out", writable=True),)
     assert code.facts(msgspec.structs.replace(job, mounts=mounts), "/home/ada").scratch is UNSET
+
+
+# --- another image ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "image", [f"sha256:{'0' * 64}", "oci:/nowhere/x", "rootfs:/nowhere/x", "./nowhere.sif"]
+)
+def test_another_image_that_is_not_there_is_refused(tmp_path: Path, image: str) -> None:
+    with pytest.raises((ImageError, StoreError), match=r"does not exist|not found"):
+        retrieval._check_named(image, Store(tmp_path))
+    retrieval._check_named("quay.io/a/b:1", Store(tmp_path))
 
 
 # --- paths that are elsewhere -------------------------------------------------------------------------------

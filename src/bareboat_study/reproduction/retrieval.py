@@ -19,7 +19,7 @@ from msgspec import UNSET, Struct
 from bareboat import registry
 from bareboat.model import Job, MetricRequest, Mount
 from bareboat_base import digests
-from bareboat_base.errors import BareboatError, StoreError, UsageError
+from bareboat_base.errors import BareboatError, ImageError, StoreError, UsageError
 from bareboat_base.files import untrusted
 from bareboat_base.paths import lies_in
 from bareboat_images.store import Store
@@ -127,9 +127,11 @@ def find(
 def image_of(lock: Lock, store: Store, wishes: Wishes) -> tuple[Job, Part]:
     job = lock.job
     if wishes.image is not None:
+        text = f"{wishes.image} instead, as you asked"
         if wishes.image != "capture" and locate.in_store(wishes.image, store, folder=os.getcwd()) is None:
-            locate.read(wishes.image, folder=os.getcwd())  # raises for what cannot be an image
-        part = Part(name="image", state=State.OTHER, text=f"{wishes.image} instead, as you asked")
+            _check_named(wishes.image, store)
+            text += "; it is not in the store, and is pulled first"
+        part = Part(name="image", state=State.OTHER, text=text)
         return msgspec.structs.replace(job, image=wishes.image), part
     if lock.kind == "run" and lock.image is None:
         if job.engine is None:
@@ -162,6 +164,15 @@ def image_of(lock: Lock, store: Store, wishes: Wishes) -> tuple[Job, Part]:
                 name="image", state=State.CAN_BE_HAD, text=f"pulled again as {pinned}"
             )
     return job, Part(name="image", state=State.MISSING, text=_origin_of(image), remedy=_how_to_get(image))
+
+
+def _check_named(image: str, store: Store) -> None:
+    """Raise an error for what cannot be an image, and for one that is not on this machine."""
+    if digests.is_digest(image):
+        raise StoreError(f"image {image} not found in the store {store.root}", remedy="bareboat image ls")
+    found = locate.read(image, folder=os.getcwd())
+    if found.path.startswith("/") and not os.path.exists(found.path):
+        raise ImageError(f"{image} does not exist", remedy="check the path")
 
 
 def pinned_reference(image: LockedImage) -> str | None:
