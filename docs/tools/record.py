@@ -76,11 +76,10 @@ def main(target: Path, report: Path) -> None:
         frames = list(_frames(cluster, work))
         report.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(work / "report.html", report)
+    fault = fault_of(frames)
+    if fault is not None and (REPEATS is None or "verdict" not in fault):
+        sys.exit(f"{fault}; record again on an idle machine")
     drawn = svg(frames)
-    if "/tmp/" in drawn:
-        sys.exit("a path of this machine is on the screen; record again")
-    if REPEATS is None and not _DECIDED.search(_text(frames[-1][1])):
-        sys.exit("the last screen has no decided verdict; record again on an idle machine")
     target.write_text(drawn, encoding="utf-8")
     print(f"{target}: {len(frames)} frames, {frames[-1][0]:.0f} s, {target.stat().st_size // 1024} KiB")
 
@@ -99,8 +98,19 @@ def _cluster() -> Iterator[Path]:
         subprocess.run([CLUSTER, "down", directory], check=True)
 
 
+def fault_of(frames: list[tuple[float, Screen]]) -> str | None:
+    """Why these frames are no recording for the first page."""
+    if any("/tmp/" in _text(screen) for _, screen in frames):
+        return "a path of this machine is on the screen"
+    if len(_text(frames[0][1]).splitlines()) < LINES // 2:
+        return "the first screen is almost empty"
+    if not _DECIDED.search(_text(frames[-1][1])):
+        return "the last screen has no decided verdict"
+    return None
+
+
 def _text(screen: Screen) -> str:
-    return "\n".join(" ".join(text for _, text, _, _ in line) for line in screen)
+    return "\n".join(" ".join(text for _, text, _, _ in line) for line in screen if line)
 
 
 def _frames(cluster: Path, work: Path) -> Iterator[tuple[float, Screen]]:

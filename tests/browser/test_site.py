@@ -81,6 +81,10 @@ def test_every_page_is_reached_from_the_first_by_links(browser: Any, site: Path,
         {each.rstrip("#/") for each in all_of} for all_of in (_Links(site / "index.html").found, links)
     )
     assert ours == theirs, "no script adds a link"
+    table = browser.execute_script(
+        "return [...document.querySelectorAll('article table a')].map(a => a.href)"
+    )
+    assert any(each.endswith("reference/keys.html") for each in table), "pages that are made have links, too"
     (tmp_path / "frames.html").write_text("<!doctype html><title>frames</title>")
     browser.get((tmp_path / "frames.html").as_uri())
     addresses = sorted(page.as_uri() for page in seen)

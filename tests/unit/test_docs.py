@@ -42,6 +42,11 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
+def test_the_page_of_keys_has_each_table_once() -> None:
+    heads = re.findall(r"^## .*$", reference_pages.pages()["reference/keys.md"], re.MULTILINE)
+    assert len(heads) == len(set(heads)) > 3
+
+
 def test_links_lead_to_pages_and_headings(page: Path) -> None:
     for link in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
         if "://" in link:
