@@ -145,6 +145,17 @@ def test_what_only_documents_and_other_environments_name_is_no_use(environment: 
     assert not found.needed
 
 
+@pytest.mark.parametrize("where", ["job", "packages"])
+def test_too_many_files_are_not_searched(environment: Environment, where: str) -> None:
+    folder = environment.job / "data" if where == "job" else environment.packages / "ware"
+    folder.mkdir(exist_ok=True)
+    for number in range(measuring._MOST_FILES + 1):
+        (folder / f"{number}.py").touch()
+    found = environment.find()
+    assert found is not None
+    assert "too many" in found.needed
+
+
 def test_the_words_of_a_job_count(environment: Environment) -> None:
     found = environment.find(b'{"command":["python","train.py","--backend","numpy"]}')
     assert found is not None

@@ -19,8 +19,8 @@ from bareboat.model import Image
 from bareboat_base.paths import lies_in
 from bareboat_images.inside.starts import normal
 
-#: Limits of a search. A program with more files than that keeps the packages.
-_MOST_FILES, _MOST_BYTES = 5000, 64 * 2**20
+#: Limits of a search. A program or an environment with more files than that keeps the packages.
+_MOST_FILES, _MOST_BYTES = 1000, 64 * 2**20
 #: They come with environments, and use no package of their own accord.
 _INSTALLERS = frozenset({"pip", "setuptools", "wheel", "uv"})
 #: Files that no program executes or loads.
@@ -341,8 +341,9 @@ def _search_job(program: Program, needles: _Needles, collection: Collection) -> 
 
 
 def _files(program: Program, collection: Collection) -> Iterator[tuple[str, bytes]]:
-    """The files of the program's directories, without those of environments."""
-    count = size = 0
+    """The files of the program's directories, without those of environments. None is read if they are too
+    many, which takes long on a cluster's file system."""
+    found: list[str] = []
     pending = list(dict.fromkeys(os.path.realpath(each) for each in program.folders))
     without = {os.path.realpath(each) for each in program.without}
     seen: set[str] = set()
@@ -352,14 +353,16 @@ def _files(program: Program, collection: Collection) -> Iterator[tuple[str, byte
             continue
         seen.add(folder)
         for path, is_folder in _entries(folder):
-            if is_folder:
-                pending.append(path)
-                continue
-            data = _data(path, _MOST_BYTES - size)
-            count, size = count + 1, size + len(data)
-            if count > _MOST_FILES or size >= _MOST_BYTES:
+            (pending if is_folder else found).append(path)
+            if len(found) + len(seen) > _MOST_FILES:
                 raise _Doubt("the job's directories have too many files to search")
-            yield path, data
+    left = _MOST_BYTES
+    for path in found:
+        data = _data(path, left)
+        left -= len(data)
+        if left <= 0:
+            raise _Doubt("the job's directories are too large to search")
+        yield path, data
 
 
 def _entries(folder: str) -> Iterator[tuple[str, bool]]:
@@ -407,10 +410,8 @@ def _search_packages(collection: Collection, exempt: frozenset[str], needles: _N
         and ".dist-info/" not in path
     ]
     wanted.sort(key=lambda path: (not path.endswith(".py"), path))
-    size = 0
+    if len(wanted) > _MOST_FILES or sum(collection.items[path].size for path in wanted) > _MOST_BYTES:
+        raise _Doubt("the environment has too many packages to search")
     for path in wanted:
-        size += collection.items[path].size
-        if size > _MOST_BYTES:
-            raise _Doubt("the environment has too many packages to search")
         where = "/".join(path.split("/")[-2:])
         needles.check(_data(path, _MOST_BYTES), shown(where))
