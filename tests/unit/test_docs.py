@@ -42,6 +42,16 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
+def test_the_readme_and_the_first_page_have_the_same_table_of_pages() -> None:
+    rows = [
+        [line for line in (ROOT / page).read_text().splitlines() if line.startswith("| ") and "](" in line]
+        for page in ("README.md", "docs/index.md")
+    ]
+    moved = [row.replace("](docs/", "](").replace("](CONTRIBUTING", "](../CONTRIBUTING") for row in rows[0]]
+    assert [row for row in rows[1] if "](reference/" not in row] == moved
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 110
+
+
 def test_the_page_of_keys_has_each_table_once() -> None:
     heads = re.findall(r"^## .*$", reference_pages.pages()["reference/keys.md"], re.MULTILINE)
     assert len(heads) == len(set(heads)) > 3
