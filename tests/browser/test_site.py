@@ -47,12 +47,13 @@ class _Links(HTMLParser):
             self.found.add(urljoin(self._page.as_uri(), address))
 
 
-#: Opens pages in frames, side by side, and waits for all.
+#: Opens pages in frames, side by side and not drawn, and waits for all.
 _FRAMES = """
 const [addresses, done] = arguments;
 let left = addresses.length;
 document.body.replaceChildren(...addresses.map((address) => {
   const frame = document.createElement("iframe");
+  frame.hidden = true;
   frame.onload = () => { if (--left === 0) done(true); };
   frame.src = address;
   return frame;
