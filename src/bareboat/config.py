@@ -11,9 +11,11 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from bareboat import consent, registry
@@ -41,11 +43,33 @@ GUARDED = ("store", "mirrors", "plain_http", "ca_file", "engine", "modules", "no
 Ask = Callable[[Path, Mapping[str, Any]], bool]
 
 
+class Origin(StrEnum):
+    """Where a setting's value comes from."""
+
+    DEFAULT = "default"
+    SITE = "site file"
+    PROJECT = "project file"
+    ENVIRONMENT = "environment"
+    FLAG = "flag"
+
+
 class Setting(Struct, frozen=True):
-    """One setting's value and its source."""
+    """One setting's value, where it comes from, and the place there."""
 
     value: Any
-    source: str
+    origin: Origin = Origin.DEFAULT
+    place: str = ""
+
+    @property
+    def source(self) -> str:
+        """The origin and the place, for display."""
+        colon = ":" * (self.origin is Origin.DEFAULT and bool(self.place))
+        return f"{self.origin}{colon} {self.place}".rstrip()
+
+    @property
+    def is_of_command(self) -> bool:
+        """Whether it is of this command alone: a flag or an environment variable."""
+        return self.origin in (Origin.FLAG, Origin.ENVIRONMENT)
 
 
 class _Known(Struct, frozen=True):
@@ -166,9 +190,7 @@ class Settings(Struct, frozen=True):
     def elsewhere(self) -> Settings:
         """The settings without those that a site file makes for jobs of this site."""
         settings = {
-            name: Setting(KNOWN[name].default, "default")
-            if name in _OF_JOBS and each.source.startswith("site file")
-            else each
+            name: Setting(KNOWN[name].default) if name in _OF_JOBS and each.origin is Origin.SITE else each
             for name, each in self.settings.items()
         }
         return Settings(settings)
@@ -181,7 +203,7 @@ class Settings(Struct, frozen=True):
             setting = self.settings[name]
             if setting.value is None:
                 continue
-            if name not in result or setting.source.startswith(("flag", "environment")):
+            if name not in result or setting.is_of_command:
                 result[name] = setting.value
         return result
 
@@ -212,7 +234,7 @@ def resolve(
     ]
     for label, file in files:
         file.check_keys(file.values, KNOWN)
-        if label == "project file" and "policy" in file.values:
+        if label is Origin.PROJECT and "policy" in file.values:
             # A project may come from anyone and must not choose which images are accepted.
             raise UsageError(
                 "policy cannot be set in a project's file, only by the user or the site",
@@ -221,27 +243,26 @@ def resolve(
             )
     for name, known in KNOWN.items():
         variable = f"BAREBOAT_{name.upper()}"
-        setting = Setting(known.default, "default")
+        setting = Setting(known.default)
         for label, file in reversed(files):
             if name == "require_digest" and setting.value is True:
                 continue  # the site's rule, which neither a project nor the user's site file may relax
             if name in file.values:
-                setting = Setting(value_of(file, name), f"{label} {file.path}, line {file.line(name)}")
+                setting = Setting(value_of(file, name), label, f"{file.path}, line {file.line(name)}")
         if variable in environment:
-            setting = Setting(known.parsed(environment[variable], variable), f"environment {variable}")
+            setting = Setting(known.parsed(environment[variable], variable), Origin.ENVIRONMENT, variable)
         if flags.get(name) is not None:
-            setting = Setting(flags[name], f"flag --{name.replace('_', '-')}")
+            setting = Setting(flags[name], Origin.FLAG, f"--{name.replace('_', '-')}")
         with placed(setting):
             known.check(name, setting.value)
         settings[name] = setting
     for label, file in files:
-        if label == _PROJECT:
+        if label is Origin.PROJECT:
             _check_agreed(file, settings, environment, ask)
     if settings["store"].value is None:
         settings["store"] = _chosen_store(environment)
-    settings["store"] = Setting(
-        os.path.abspath(os.path.expanduser(settings["store"].value)), settings["store"].source
-    )
+    store = os.path.abspath(os.path.expanduser(settings["store"].value))
+    settings["store"] = msgspec.structs.replace(settings["store"], value=store)
     return Settings(settings)
 
 
@@ -285,7 +306,7 @@ def _chosen_store(environment: Mapping[str, str]) -> Setting:
     home = environment.get("HOME") or os.path.expanduser("~")
     of_a_job = functools.partial(is_of_a_job, environment)
     chosen = place.choose(environment, home, place.Machine(), of_a_job)
-    return Setting(chosen.path, f"default: {chosen.reason}")
+    return Setting(chosen.path, place=chosen.reason)
 
 
 def is_of_a_job(environment: Mapping[str, str], folder: str) -> bool:
@@ -304,25 +325,21 @@ def placed(setting: Setting) -> Iterator[None]:
         yield
     except BareboatError as error:
         error.context = error.context or setting.source
-        kind, _, variable = setting.source.partition(" ")
-        if kind == "environment":
-            error.remedy += f"; or: unset {variable}"
+        if setting.origin is Origin.ENVIRONMENT:
+            error.remedy += f"; or: unset {setting.place}"
         raise
-
-
-_PROJECT = "project file"
 
 
 def _files(
     folder: Path | None, environment: Mapping[str, str], *, with_site: bool
-) -> list[tuple[str, TomlFile | None]]:
+) -> list[tuple[Origin, TomlFile | None]]:
     """The nearest project file at or above the directory that is believed, then the site files."""
     folders = () if folder is None else (folder, *folder.parents)
     projects = (_project_file(p / PROJECT_FILE, environment) for p in folders)
     sites = site_files(environment) if with_site else ()
     return [
-        (_PROJECT, next((file for file in projects if file is not None), None)),
-        *(("site file", file) for file in sites),
+        (Origin.PROJECT, next((file for file in projects if file is not None), None)),
+        *((Origin.SITE, file) for file in sites),
     ]
 
 
@@ -392,7 +409,7 @@ def _check_agreed(
     file: TomlFile, settings: Mapping[str, Setting], environment: Mapping[str, str], ask: Ask | None
 ) -> None:
     """Raise UsageError when a project's key would take effect without the required consent."""
-    in_force = [name for name in guarded(file) if settings[name].source.startswith(_PROJECT)]
+    in_force = [name for name in guarded(file) if settings[name].origin is Origin.PROJECT]
     if not in_force or file.agreed:
         return
     digest = "keys:" + consent.digest_of(guarded(file))

@@ -38,7 +38,7 @@ def _over(settings: Settings, name: str, value: str | None) -> str | None:
     """Combine a setting with the job's value: flags and environment variables override it; a file's setting
     applies only where the job has none."""
     setting = settings.settings[name]
-    if not setting.value or (value is not None and not setting.source.startswith(("flag", "environment"))):
+    if not setting.value or (value is not None and not setting.is_of_command):
         return value
     from bareboat.config import placed
 
