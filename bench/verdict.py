@@ -16,8 +16,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from scipy import stats
-
-from bareboat_study.simulate import (
+from simulate import (
     BUSY,
     Machine,
     Method,

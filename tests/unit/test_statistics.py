@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,8 +18,6 @@ np = pytest.importorskip("numpy")
 stats = pytest.importorskip("scipy.stats")
 
 from bareboat_base.errors import UsageError  # noqa: E402
-from bareboat_study import simulate  # noqa: E402
-from bareboat_study.simulate import Machine, Method, Rates, error_rates  # noqa: E402
 from bareboat_study.statistics import (  # noqa: E402
     LEAST_RUNS,
     MOST_RUNS,
@@ -29,6 +29,10 @@ from bareboat_study.statistics import (  # noqa: E402
     runs_needed,
     trimmed_mean,
 )
+
+sys.path.append(str(Path(__file__).parents[2] / "bench"))
+import simulate  # noqa: E402
+from simulate import Machine, Method, Rates, error_rates  # noqa: E402
 
 # Log ratios as studies have them, from a third to three times as fast, and all sizes of study.
 LOG_RATIOS = st.lists(st.floats(-1.1, 1.1, allow_subnormal=False), min_size=2, max_size=30)
