@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from bareboat_base import __version__
-from bareboat_base.page import SORTING, document, facts, join, table, tag
+from bareboat_base.page import document, facts, join, sorting, table, tag
 
 
 def render_sweep(
@@ -39,4 +39,4 @@ def render_sweep(
         ),
         tag("footer", f"Written by Bareboat {__version__}. This page loads nothing from the network."),
     )
-    return document(f"{name}: sweep", join(body), runs=[run_id], script=SORTING)
+    return document(f"{name}: sweep", join(body), runs=[run_id], script=sorting())
