@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
+import pytest
+from builders import fake_digest, make_records, make_study
+
+from bareboat.cli import run_list
 from bareboat.cli.run_list import placed
+from bareboat.model import JobStart, JobState, Submission
+from bareboat.runs.state import Status
+from bareboat_base import codec
+from bareboat_images.store import Store
 
 LIST = Path(__file__).parents[1] / "golden" / "status.txt"
 ROWS = [
@@ -31,3 +40,21 @@ def test_elsewhere_each_run_has_one_line_and_one_for_its_reason() -> None:
     assert len(lines) == 5
     assert lines[3].strip() == DETAILS[1]
     assert all(row[0] in "\n".join(lines) for row in ROWS)
+
+
+def test_the_record_of_a_run_is_read_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Submission(
+        run_id="digits-20261120-101500", scheduler="slurm", job_id="17", name="digits", nodes=2, world_size=2,
+        engine="bubblewrap", submitted_at="2026-11-20T10:15:00Z", plan_digest=fake_digest("d"),
+        image_digest=None, site_digest=fake_digest("f"),
+    )  # fmt: skip
+    store.run(made.run_id).mkdir(parents=True)
+    record = msgspec.structs.replace(make_records(make_study(runs=2))[0], fabric_mark="TCP")
+    store.write(store.run(made.run_id) / "record.json", codec.to_json(record))
+    start = JobStart(at_epoch_s=1, node="n1", job_id="17")
+    status = Status(submission=made, state=JobState.COMPLETED, exit_code=0, starts=(start,))
+    read: list[Path] = []
+    was = Store.read
+    monkeypatch.setattr(Store, "read", lambda self, path, kind: read.append(path) or was(self, path, kind))
+    assert run_list.detail(store, status, apart=True) == "on n1; TCP"
+    assert [path.name for path in read].count("record.json") == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import shlex
 import textwrap
 import time
@@ -15,7 +16,7 @@ from bareboat_base.errors import StoreError
 from bareboat_base.printable import one_line
 
 if TYPE_CHECKING:
-    from bareboat.model import Straggler
+    from bareboat.model import Record, Straggler
     from bareboat.model.fabric import Transport
     from bareboat.model.record import Health
     from bareboat.model.sweep import Sweep
@@ -78,13 +79,14 @@ def detail(store: Store, each: Status | Listed, *, apart: bool) -> str:
             return each.verdict.sentence
         done = f"study, {each.done} of {each.total} runs" + (f"; jobs: {each.jobs}" if each.jobs else "")
         return done if each.state != "stopped" else f"{done}: bareboat prove --resume {each.run_id}"
+    known = Known(store, each)
     parts = (
         _values(store, each),
         _place(each) if apart else "",
-        _reasons(store, each),
-        ways(store, each)[1],
+        "; ".join(filter(None, (each.reason, slow.text if (slow := known.straggler) else ""))),
+        known.ways[1],
         world(store, each),
-        "; ".join(found.marks if (found := health_of(store, each)) else ()),
+        "; ".join(found.marks if (found := known.health) else ()),
         notification_failure(store, each),
     )
     return "; ".join(filter(None, parts))
@@ -135,19 +137,55 @@ def placed(rows: list[tuple[str, ...]], details: list[str], width: int | None) -
     return [console.bold(found[0]), *found[1:]]
 
 
-def ways(store: Store, status: Status) -> tuple[tuple[Transport, ...], str]:
-    """The transports between nodes and the warning about them, as far as known."""
-    from bareboat.runs import records, transports
+class Known:
+    """What is known of a run besides its state. Its record is read once."""
 
-    if status.points or status.submission.nodes == 1 or not status.starts:
-        return (), ""
-    with contextlib.suppress(StoreError):
-        record = records.record(store, status)
-        if record is not None:
-            return record.transports, record.fabric_mark
-    found = transports.read(store.run(status.submission.run_id))
-    # Missing reports mean something only at the end.
-    return found, transports.mark(status.submission.fabric, found) if found else ""
+    def __init__(self, store: Store, status: Status) -> None:
+        self._store, self._status = store, status
+
+    @functools.cached_property
+    def _record(self) -> Record | None:
+        """None for a run that continues, and for a damaged record."""
+        from bareboat.runs import records
+
+        with contextlib.suppress(StoreError):
+            return records.record(self._store, self._status)
+        return None
+
+    @functools.cached_property
+    def ways(self) -> tuple[tuple[Transport, ...], str]:
+        """The transports between nodes and the warning about them."""
+        from bareboat.runs import transports
+
+        made = self._status.submission
+        if self._status.points or made.nodes == 1 or not self._status.starts:
+            return (), ""
+        if self._record is not None:
+            return self._record.transports, self._record.fabric_mark
+        found = transports.read(self._store.run(made.run_id))
+        # Missing reports mean something only at the end.
+        return found, transports.mark(made.fabric, found) if found else ""
+
+    @property
+    def health(self) -> Health | None:
+        """What the ranks may use on each node against what the job requested."""
+        from bareboat.model.record import Health
+        from bareboat.runs import health
+
+        if self._status.points or not self._status.starts:
+            return None
+        if self._record is not None:
+            return self._record.health if isinstance(self._record.health, Health) else None
+        with contextlib.suppress(StoreError):
+            return health.read(self._store.run(self._status.submission.run_id))
+        return None
+
+    @property
+    def straggler(self) -> Straggler | None:
+        """The slowest rank, if one is significantly slow."""
+        if self._status.over and not self._status.points and self._record is not None:
+            return self._record.straggler
+        return self._status.straggler
 
 
 def world(store: Store, status: Status) -> str:
@@ -160,21 +198,6 @@ def world(store: Store, status: Status) -> str:
     with contextlib.suppress(StoreError):
         return transports.world_mark(store.run(submission.run_id), submission.world_size)
     return ""
-
-
-def health_of(store: Store, status: Status) -> Health | None:
-    """What the ranks may use on each node against what the job requested."""
-    from msgspec import UNSET
-
-    from bareboat.runs import health, records
-
-    if status.points or not status.starts:
-        return None
-    with contextlib.suppress(StoreError):
-        if (record := records.record(store, status)) is not None:
-            return None if record.health is UNSET else record.health
-        return health.read(store.run(status.submission.run_id))
-    return None
 
 
 def point(store: Store, status: Status) -> tuple[Sweep, int] | None:
@@ -196,16 +219,6 @@ def notification_failure(store: Store, status: Status) -> str:
     return ""
 
 
-def slow(store: Store, status: Status) -> Straggler | None:
-    """The slowest rank, if one is significantly slow."""
-    from bareboat.runs import records
-
-    try:
-        return records.straggler_of(store, status)
-    except StoreError:  # a damaged record
-        return None
-
-
 def _place(status: Status) -> str:
     """On which nodes a scheduler's run is or was, and how often it was started."""
     if status.submission.supervisor or status.points or not status.starts:
@@ -219,11 +232,6 @@ def _values(store: Store, status: Status) -> str:
 
     of = point(store, status)
     return "" if of is None else sweep.point_text(*of).encode("unicode_escape").decode()
-
-
-def _reasons(store: Store, status: Status) -> str:
-    found = slow(store, status)
-    return "; ".join(filter(None, (status.reason, found.text if found else "")))
 
 
 def _age(seconds: float) -> str:

@@ -158,7 +158,7 @@ def _print(context: Context, found: list[Status | Listed]) -> None:
     for line in run_list.lines(context.store, found, apart=bool(named), width=console.width()):
         console.result(line)
     if len(named) == 1 and not isinstance(found[0], Listed):
-        for way in run_list.ways(context.store, found[0])[0]:
+        for way in run_list.Known(context.store, found[0]).ways[0]:
             console.result(f"between nodes: {way.by} uses {way.way}")
 
 
@@ -305,7 +305,8 @@ def _plain(store: Store, each: Status | Listed) -> dict[str, Any]:
     more: dict[str, Any] = {} if of is None else {"index": of[1], "values": of[0].values(of[1])}
     if each.points:
         more = {"points": [_plain(store, point) for point in each.points]}
-    ways, mark = run_list.ways(store, each)
+    known = run_list.Known(store, each)
+    ways, mark = known.ways
     return {
         **more,
         "run_id": each.submission.run_id,
@@ -322,11 +323,11 @@ def _plain(store: Store, each: Status | Listed) -> dict[str, Any]:
         "nodes": each.submission.nodes,
         "hosts": each.nodes,
         "starts": list(each.starts),
-        "straggler": run_list.slow(store, each),
+        "straggler": known.straggler,
         "submitted_at": each.submission.submitted_at,
         "transports": list(ways),
         "fabric_mark": mark,
         "world_mark": run_list.world(store, each),
-        "health": run_list.health_of(store, each),
+        "health": known.health,
         "notification_failure": run_list.notification_failure(store, each),
     }

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec import UNSET, Struct, UnsetType
 
-from bareboat.model import MemorySample, Record, Straggler, Usage
+from bareboat.model import MemorySample, Record, Usage
 from bareboat.runs import deliveries, directory, health, results, state, transports, usage
 from bareboat.runs.state import Status
 from bareboat_base import codec
@@ -33,14 +33,6 @@ def ended_here(store: Store, run_id: str, code: int) -> Record:
     found = record(store, state.ended_here(store, run_id, code))
     assert found is not None  # the run ended
     return found
-
-
-def straggler_of(store: Store, status: Status) -> Straggler | None:
-    """The slowest rank of a run that continues, or that ended and is recorded."""
-    path = store.run(status.submission.run_id) / "record.json"
-    if status.over and os.path.lexists(path):
-        return store.read(path, Record).straggler
-    return status.straggler
 
 
 def record(store: Store, status: Status, measured: Measured | None = None) -> Record | None:
