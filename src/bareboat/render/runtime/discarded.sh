@@ -23,7 +23,10 @@ keep_directories() { # $1: this part's process
   printf -v began '%(%s)T' -1
   began=@${EPOCHREALTIME:-$began}
   began=${began/,/.}
-  while read -r _ _ device _; do seen+="$device "; done < /proc/self/mountinfo
+  mapfile -t mounts < /proc/self/mountinfo
+  for point in "${mounts[@]}"; do
+    point=${point#* * } && seen+="${point%% *} "
+  done
   for pause in 0.03 0.1 0.3 1 5 30 300; do
     if read -r -t "$pause" -u 7 || [ "$?" -le 128 ]; then break; fi
     started=()

@@ -31,9 +31,11 @@ find_memory_limit() { # the smallest of the control groups around this process; 
     group=${line#*:*:}
     while :; do
       group=${group%/}
-      if read -r bytes < "$top$group/$file" && [[ $bytes =~ ^[0-9]{1,15}$ ]]; then
-        if [ "$memory_bytes" = - ] || [ "$bytes" -lt "$memory_bytes" ]; then memory_bytes=$bytes; fi
-      fi
+      read -r bytes < "$top$group/$file" || bytes=
+      case $bytes in
+        '' | *[!0-9]* | ????????????????*) ;; # no limit
+        *) if [ "$memory_bytes" = - ] || [ "$bytes" -lt "$memory_bytes" ]; then memory_bytes=$bytes; fi ;;
+      esac
       [ -n "$group" ] || break
       group=${group%/*}
     done

@@ -25,7 +25,7 @@ start_ranks() { # without a program
 }
 
 main() { # $1: the run's mark; or --rank RUN CONTROL RUN_DIR PORT WHAT, from the program that starts the ranks
-  local left=
+  local left='' supervised=${BAREBOAT_CONTROL:-}
   part=--first what=job child='' world_watch='' HERE=
   BAREBOAT_RUN=${1:-$run_name-$$}
   if [ "$start" = program ] && [ "$BAREBOAT_RUN" = --rank ]; then
@@ -55,7 +55,7 @@ main() { # $1: the run's mark; or --rank RUN CONTROL RUN_DIR PORT WHAT, from the
   if [ "$code" -eq 0 ]; then
     read -r left 2> /dev/null < "/proc/$$/task/$$/children"
   fi
-  # Processes that the command left behind end with the run.
-  if [ "$code" -ne 0 ] || [ -n "$left" ]; then end_run; else end_left; fi
+  # Processes that the command left behind end with the run. Under Bareboat they are children of this script.
+  if [ "$code" -ne 0 ] || [ -n "$left" ]; then end_run; elif [ -z "$supervised" ]; then end_left; fi
   exit "$code"
 }
