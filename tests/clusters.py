@@ -22,7 +22,7 @@ SCRIPT = Path(__file__).parent / "lab" / "cluster" / "cluster.sh"
 PREFIX = Path(os.environ.get("PREFIX", "/opt/bareboat-lab"))
 
 #: The system of the nodes: a tree that second-site.sh made; none: this machine's.
-TREE = os.environ.get("BAREBOAT_SITE_TREE", "")
+TREE = os.environ.get("BAREBOAT_LAB_TREE", "")
 
 #: Seconds. Far above what anything takes here; a test that waits this long has failed.
 PATIENCE_S = 120.0

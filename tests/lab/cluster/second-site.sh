@@ -4,7 +4,7 @@
 # its MariaDB 11.8. As root, once; then, as a user:
 #
 #   sudo tests/lab/cluster/second-site.sh [TREE]
-#   BAREBOAT_SITE_TREE=TREE pytest tests/cluster        the cluster's tests on that site
+#   BAREBOAT_LAB_TREE=TREE pytest tests/cluster        the cluster's tests on that site
 #   tests/lab/cluster/cluster.sh up DIR --tree TREE     the cluster, by hand
 #
 #   TREE: /opt/bareboat-lab/trixie without it. Tests that need what the tree has not are skipped.
