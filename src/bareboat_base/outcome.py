@@ -26,3 +26,8 @@ class Outcome(Struct, frozen=True, kw_only=True):
     @property
     def unanswered(self) -> bool:
         return self.exit_code == self.NO_ANSWER
+
+
+def signal_of(code: int) -> int:
+    """The signal for which shells return this exit code; 0 for none: Linux has 64 signals."""
+    return code - 128 if 128 < code <= 128 + 64 else 0

@@ -31,6 +31,7 @@ Files = dict[str, bytes | str | None]
 REFUSED: list[tuple[str, Files, int, str]] = [
     ("RUN echo before; false", {}, 1, "before"),
     ("RUN exit 70", {}, 1, "RUN exited with code 70"),
+    ("RUN exit 255", {}, 1, "RUN exited with code 255"),
     ("RUN kill -9 $$", {}, 1, "killed by signal 9"),
     ('RUN ["/none"]', {}, 1, "name a program that the image has"),
     ("COPY none /x", {}, 2, "'none': not found in the context"),

@@ -15,6 +15,7 @@ from msgspec import Struct
 from bareboat.model import Cause, End, JobState, QueueEntry
 from bareboat.schedulers import Scheduler
 from bareboat_base.expressions import expression
+from bareboat_base.outcome import signal_of
 from bareboat_base.printable import one_line
 
 
@@ -127,7 +128,7 @@ def _find(evidence: Evidence) -> tuple[Cause, str]:
         return Cause.CANCELLED, f"not by Bareboat: {said}"
     if not evidence.began:
         return Cause.NEVER_STARTED, said or "only the exit code is known"
-    number = code - 128 if evidence.left and 128 < code <= 128 + 64 else 0
+    number = signal_of(code) if evidence.left else 0
     number = number or (entry.signal if entry is not None and not evidence.left else 0)
     if (found := _script(evidence) or _own_words(evidence, is_killed=number != 0)) is not None:
         return found

@@ -62,6 +62,7 @@ from bareboat.schedulers.tool_output import (
 )
 from bareboat_base.errors import PlanError, ToolError
 from bareboat_base.expressions import expression
+from bareboat_base.outcome import signal_of
 from bareboat_base.printable import one_line
 
 #: https://gridscheduler.sourceforge.net/htmlman/htmlman1/qstat.html ("state")
@@ -290,7 +291,7 @@ class GridEngine(Scheduler):
             # "137                  (Killed)", or the number alone.
             code, failed = values.get("exit_status", "").split(" ")[0], values.get("failed", "")
             state = JobState.COMPLETED if code == "0" and failed == "0" else JobState.FAILED
-            killed = 128 < (number_or_none(code) or 0) <= 192
+            killed = signal_of(number_or_none(code) or 0)
             if killed or failed.startswith("37"):
                 state = _limit_reached(values) or state
             known = code.isdecimal() and failed[:1].isdecimal()
@@ -302,7 +303,7 @@ class GridEngine(Scheduler):
                 job_id=job_id,
                 state=state,
                 reason=reason,
-                signal=int(code) - 128 if killed else 0,
+                signal=killed,
                 ended_at_epoch_s=moment(values.get("end_time", ""), *_TIMES),
             )
 

@@ -44,12 +44,14 @@ from bareboat.schedulers.tool_output import (
     each_line,
     found_job_id,
     name_in,
+    number_or_none,
     output_tail,
     unanswered,
     unresponsive,
     version_in,
 )
 from bareboat_base.errors import PlanError
+from bareboat_base.outcome import signal_of
 
 #: https://www.ibm.com/docs/en/spectrum-lsf/10.1.0?topic=information-termination-reasons-displayed-by-bacct-bhist-bjobs
 _TERMS = {
@@ -266,7 +268,6 @@ def _entries(outcome: Outcome) -> tuple[QueueEntry, ...]:
             told, reason = _TERMS.get(ended.partition(":")[0], told), ended
         elif told is JobState.FAILED and code == "140":  # TERM_RUNLIMIT's SIGUSR2
             told = JobState.TIMEOUT
-        above = int(code) - 128 if code.isdecimal() and len(code) < 4 else 0
         nodes = ",".join(
             dict.fromkeys(re.sub(r"^\d+\*", "", host) for host in hosts.split(":") if host != "-")
         )
@@ -276,7 +277,7 @@ def _entries(outcome: Outcome) -> tuple[QueueEntry, ...]:
                 state=told,
                 reason="" if reason == "-" else reason,
                 nodes=nodes,
-                signal=above if told is JobState.FAILED and 0 < above <= 64 else 0,
+                signal=signal_of(number_or_none(code) or 0) if told is JobState.FAILED else 0,
             )
         )
     return tuple(found)

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from bareboat_base import execute
 from bareboat_base.errors import BareboatError, PlanError, RunError, ToolError
-from bareboat_base.outcome import Outcome
+from bareboat_base.outcome import Outcome, signal_of
 from bareboat_base.seccomp import program
 from bareboat_images.builder import difference, sandbox
 from bareboat_images.builder.copying import Copier, Request
@@ -227,7 +227,8 @@ class _Tail:
 def _failed(command: Command, code: int, lines: list[str]) -> RunError:
     """The error of a RUN: its last lines, the line in the Dockerfile, and a remedy."""
     step = command.step
-    how = f"was killed by signal {code - 128}" if code > 128 else f"exited with code {code}"
+    number = signal_of(code)
+    how = f"was killed by signal {number}" if number else f"exited with code {code}"
     place = f"{command.name}:{step.line}: {step.text.partition(chr(10))[0]}"
     context = "\n".join([*lines, place])
     return RunError(
