@@ -382,6 +382,11 @@ def test_the_directory_of_a_clone_with_a_depth_is_not_its_depth() -> None:
         ("if a; then {open}; fi; if b; then {mpich}; fi", True),
         ("if a; then {open}; fi && {mpich}", True),
         ("case $A in a) {open} ;; esac; {mpich}", True),
+        ("[ $A = a ] && {open} || {mpich}", False),
+        ("{open} || {mpich}", False),
+        ("a || {open}; {mpich}", True),
+        ("{open} || true && {mpich}", True),
+        ("{open} && {mpich}", True),
     ],
 )
 def test_mpis_in_exclusive_branches_are_one(script: str, tripped: bool) -> None:

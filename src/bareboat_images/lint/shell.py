@@ -17,6 +17,8 @@ from msgspec.structs import replace
 
 from bareboat_base.expressions import expression
 
+#: More than a script has, so that the lists of nested ones have other numbers.
+_MOST_LISTS = 1 << 30
 _DEEPEST = 5
 _LONGEST = 1 << 20
 #: More than any real RUN has; further commands are not checked.
@@ -49,7 +51,8 @@ class Word(Struct, frozen=True):
 
 class Command(Struct, frozen=True, kw_only=True):
     """One simple command. `after`: the operator after it; `outputs`: files to which it redirects output.
-    `branches`: the `if` and `case` around it, outermost first, each with the number of its branch."""
+    `branches`: the `if` and `case` around it, outermost first, each with the number of its branch; and the
+    list of commands joined by `||` to which it belongs, with its place there."""
 
     words: tuple[Word, ...]
     assignments: tuple[str, ...] = ()
@@ -143,11 +146,14 @@ class _Lexer:
         #: The open `if` and `case`, each with the number of its branch; negative in a condition.
         self._branches: list[tuple[int, int]] = []
         self._opened = 0
+        #: The list of commands joined by `&&` and `||`: its number, and the part after how many `||`.
+        self._list = (-1, 0)
 
     def run(self, depth: int) -> Iterator[Command]:
         text = self._text
         words: list[Word] = []
         outputs: list[str] = []
+        self._list = (-1 - depth * _MOST_LISTS, 0)
         while self._at <= len(text):
             self._skip_space()
             operator = self._operator()
@@ -171,6 +177,7 @@ class _Lexer:
                 )
                 yield from _commands(made, depth, self._escape)
                 words, outputs = [], []
+                self._join(operator)
             if operator == ";;":
                 self._enter_branch()
             inner, self._inner = self._inner, []
@@ -200,7 +207,15 @@ class _Lexer:
                 del self._branches[-1:]
             if value not in _KEYWORDS:
                 break
-        return tuple((of, number) for of, number in self._branches if number > 0)
+        return (*((of, number) for of, number in self._branches if number > 0), self._list)
+
+    def _join(self, operator: str | None) -> None:
+        """Go on after a command in the same list, or in another one: of `a || b && c`, c follows both."""
+        of, part = self._list
+        if operator == "||":
+            self._list = of, part + 1
+        elif operator != "&&" or part:
+            self._list = of - 1, 0
 
     def _enter_branch(self) -> None:
         if self._branches:
