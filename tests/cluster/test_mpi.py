@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from cluster_jobs import LAB, Ended, run_job, write_job
-from clusters import Cluster
+from clusters import TREE, Cluster
 from pythons import make_rootfs
 
 from bareboat.model import MpiFacts, Pmi
@@ -43,7 +43,7 @@ def mpis() -> dict[str, MpiFacts]:
         folder = LAB / "mpi" / name
         if not (folder / ".whole").exists():
             pytest.skip("the MPIs are not installed: sudo tests/lab/mpi-pairs.sh")
-        all_mpis = look([Path("/")], environment={"PATH": f"{folder}/bin:/usr/bin:/bin"}).mpis
+        all_mpis = look([Path(TREE or "/")], environment={"PATH": f"{folder}/bin:/usr/bin:/bin"}).mpis
         prefix = "/usr" if name == "debian" else str(folder)
         found[name] = next(mpi for mpi in all_mpis if mpi.prefix == prefix)
     return found
@@ -134,6 +134,8 @@ def test_what_a_launcher_starts_in_an_allocation_with_the_settings(
 @pytest.mark.parametrize("name", NAMES)
 def test_an_image_is_started_by_a_pmi_that_both_know(slurm: Cluster, name: str, engine: str) -> None:
     """Nothing is asked for: the launcher is inferred."""
+    if TREE and engine == "apptainer":
+        pytest.skip(f"{TREE} has no Apptainer")
     job = write_job(slurm, f"direct-{name}", python(name), HELLO, nodes=3)
     ended = run_job(slurm, job, "--engine", engine)
     assert ended.code == 0, ended.log
@@ -166,6 +168,8 @@ def test_an_image_brings_its_own_mpirun(slurm: Cluster, name: str) -> None:
     ],
 )
 def test_the_hosts_mpirun_starts_a_container_for_each_rank(slurm: Cluster, host: str, name: str) -> None:
+    if TREE and (host, name) == ("debian", "openmpi-4.1.8"):
+        pytest.skip("the PMIx inside OpenMPI 4.1.8 cannot read what the mpirun there sends: it is refused")
     job = write_job(slurm, f"host-{host}-{name}", python(name), HELLO)
     path = slurm.path if host == "debian" else f"{LAB / 'mpi' / host / 'bin'}:{slurm.path}"
     ended = run_job(slurm, job, "--launcher", "mpirun", path=path)
