@@ -26,7 +26,7 @@ from bareboat import registry, render
 from bareboat.deployment import roots
 from bareboat.deployment.executable import look
 from bareboat.engines import bubblewrap
-from bareboat.model import Image, Job, Refusal, Site
+from bareboat.model import CodeFacts, Image, Job, Refusal, Site
 from bareboat.plan import plan
 from bareboat.probe import probe
 from bareboat.runs import programs
@@ -111,11 +111,16 @@ class Lab:
         store, image = self.captured.store, image or self.image
         program = look(store, image, self.site, job)
         rootfs = self.captured.rootfs(self.site, image)
-        made = plan(job, image, rootfs, self.site, program=program)
+        code = CodeFacts(program=program)
+        made = plan(job, image, rootfs, self.site, code=code)
         assert made.needs_flat == (self.contains and not self.case.writable)
         if made.needs_flat:
             made = roots.settle(
-                store, image, rootfs, made, lambda found: plan(job, image, found, self.site, program=program)
+                store,
+                image,
+                rootfs,
+                made,
+                lambda found: plan(job, image, found, self.site, code=code),
             )
         path = self.workdir.parent / "job.sh"
         path.write_bytes(os.fsencode(render.script(made)))

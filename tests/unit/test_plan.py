@@ -990,7 +990,7 @@ def with_program(program: Executable, **changes: Any) -> Plan:
         **({"gpu_drivers": (driver,), "gpus": ("A100",)} if driver else {}),
     )
     job = make_job(launcher="ranks", **changes)
-    return plan(job, IMAGE, make_rootfs(IMAGE), site, program=program)
+    return plan(job, IMAGE, make_rootfs(IMAGE), site, code=CodeFacts(program=program))
 
 
 @pytest.mark.parametrize("changes", [{}, {"scheduler": "slurm"}, {"engine": "native"}])
@@ -1045,10 +1045,10 @@ def test_an_engine_is_left_alone_that_starts_commands_by_what_the_image_lacks() 
     site = make_site(engines=engines)
     image = make_image()
     with pytest.raises(PlanError, match="podman starts commands by /usr/bin/env") as caught:
-        plan(make_job(), image, make_rootfs(image), site, program=bare)
+        plan(make_job(), image, make_rootfs(image), site, code=CodeFacts(program=bare))
     assert "bubblewrap" in caught.value.remedy
     site = make_site(engines=(*engines, *make_site().engines))
-    made = plan(make_job(), image, make_rootfs(image), site, program=bare)
+    made = plan(make_job(), image, make_rootfs(image), site, code=CodeFacts(program=bare))
     assert made.engine == "bubblewrap"
 
 
@@ -1067,7 +1067,11 @@ def test_each_node_of_a_submitted_job_names_the_program_that_it_lacks(tmp_path: 
         topology=Topology(nodes=2 if launcher == "ranks" else 1),
     )
     made = plan(
-        job, make_image(reference=""), None, site, program=Executable(word=str(place), place=str(place))
+        job,
+        make_image(reference=""),
+        None,
+        site,
+        code=CodeFacts(program=Executable(word=str(place), place=str(place))),
     )
     script = tmp_path / "job.sh"
     script.write_text(render.script(made))

@@ -17,7 +17,7 @@ from tools import tool
 
 from bareboat import registry
 from bareboat.engines import LOADER, Container, Enclosure, proot_start, udocker
-from bareboat.model import Command, EngineFacts, Executable, ForwardEnv, Mount, Refusal, Topology
+from bareboat.model import CodeFacts, Command, EngineFacts, Executable, ForwardEnv, Mount, Refusal, Topology
 from bareboat.plan import plan
 from bareboat.probe.host import RealHost
 from bareboat_base.errors import PlanError
@@ -291,10 +291,10 @@ def test_a_static_program_gets_a_mode_that_preloads_nothing() -> None:
     job = make_job(engine="udocker", topology=Topology())
     program = Executable(word="/hello", lacks=(LOADER,))
     assert plan(job, image, make_rootfs(image), site).engine == "udocker:F1"
-    assert plan(job, image, make_rootfs(image), site, program=program).engine == "udocker:P1"
+    assert plan(job, image, make_rootfs(image), site, code=CodeFacts(program=program)).engine == "udocker:P1"
     job = make_job(engine="udocker:F1", topology=Topology())
     with pytest.raises(PlanError, match="/hello is a static program, and udocker:F1"):
-        plan(job, image, make_rootfs(image), site, program=program)
+        plan(job, image, make_rootfs(image), site, code=CodeFacts(program=program))
 
 
 @pytest.mark.parametrize("engine", ["udocker:F1", "udocker:P1"])

@@ -59,13 +59,14 @@ class Sources(Struct, frozen=True):
     variables: Mapping[str, str] = field(default_factory=dict)
 
 
-def sources_of(interpreter: Interpreter, request: CaptureRequest) -> Sources:
-    """Collect all files except shared libraries from outside of the environment."""
-    collection = Collection()
-    roots: list[tuple[str, Part]] = []
-    programs: tuple[str, ...] = ()
+class _Gathering:
+    """The files of an image while they are collected."""
 
-    def root(path: str, part: Part, *, without: frozenset[str] = frozenset()) -> bool:
+    def __init__(self) -> None:
+        self.collection = Collection()
+        self.roots: list[tuple[str, Part]] = []
+
+    def add_root(self, path: str, part: Part, *, without: frozenset[str] = frozenset()) -> bool:
         """Add a path; return whether it is a part of the image."""
         try:
             path.encode()
@@ -74,42 +75,69 @@ def sources_of(interpreter: Interpreter, request: CaptureRequest) -> Sources:
                 f"the path {shown(path)} is not UTF-8, and an image's description is",
                 remedy="give it another name",
             ) from None
-        real = collection.add(path, part, without=without)
-        walked = collection.has_walked(real)
+        real = self.collection.add(path, part, without=without)
+        walked = self.collection.has_walked(real)
         if walked and not real.startswith(("/usr/", "/lib", "/etc/", "/bin/", "/opt/")):
-            roots.append((real, collection.items[real].part))
-        return walked or collection.items.get(real, NOTHING).kind == "file"
+            self.roots.append((real, self.collection.items[real].part))
+        return walked or self.collection.items.get(real, NOTHING).kind == "file"
 
-    for path, mode in _FOLDERS.items():
-        collection.folder(collection.link(path, Part.SYSTEM), mode)  # on some clusters /home is a link
-    for path in ("/bin", "/sbin", "/lib", "/lib64"):  # links into /usr on most systems
-        if os.path.islink(path):
-            collection.link(path, Part.SYSTEM)
-    for tool in _TOOLS:
-        found = execute.which(tool, path=_TOOL_PATH)
-        if found is not None:
-            collection.add(found, Part.SYSTEM)
-    for path in _DATA:
-        if os.path.exists(path):
-            collection.add(path, Part.SYSTEM)
-    for path in (interpreter.executable, interpreter.base_executable):
-        collection.add(path, Part.PYTHON)
-    # Without the base's site-packages, which are not part of this environment, and Python's tests (60 MB).
-    root(interpreter.stdlib, Part.PYTHON, without=frozenset({"site-packages", "dist-packages", "test"}))
-    if interpreter.owns_prefix:
-        inner = (
-            frozenset({"pkgs", "envs"}) if os.path.isdir(f"{interpreter.prefix}/conda-meta") else frozenset()
-        )
-        if interpreter.prefix == interpreter.base_prefix and not inner:
-            root(os.path.join(interpreter.prefix, "bin"), Part.PYTHON)
-        else:
-            root(interpreter.prefix, Part.PACKAGES, without=inner)
-    for path in interpreter.path:
-        packages = os.path.basename(path) in ("site-packages", "dist-packages")
-        if os.path.exists(path) and (packages or not lies_in(path, interpreter.stdlib)):
-            root(path, Part.PACKAGES)
-    for path in _editable_sources(collection):
-        root(path, Part.PACKAGES)
+    def add_system(self) -> None:
+        """Add directories, tools and data that each image has."""
+        for path, mode in _FOLDERS.items():
+            self.collection.folder(self.collection.link(path, Part.SYSTEM), mode)  # /home may be a link
+        for path in ("/bin", "/sbin", "/lib", "/lib64"):  # links into /usr on most systems
+            if os.path.islink(path):
+                self.collection.link(path, Part.SYSTEM)
+        tools = (execute.which(tool, path=_TOOL_PATH) for tool in _TOOLS)
+        for path in (*filter(None, tools), *filter(os.path.exists, _DATA)):
+            self.collection.add(path, Part.SYSTEM)
+
+    def add_environment(self, interpreter: Interpreter) -> None:
+        """Add Python with the environment's packages."""
+        for path in (interpreter.executable, interpreter.base_executable):
+            self.collection.add(path, Part.PYTHON)
+        # Without the base's site-packages, which are no part of this environment, and Python's tests (60 MB).
+        left_out = frozenset({"site-packages", "dist-packages", "test"})
+        self.add_root(interpreter.stdlib, Part.PYTHON, without=left_out)
+        if interpreter.owns_prefix:
+            is_conda = os.path.isdir(f"{interpreter.prefix}/conda-meta")
+            inner = frozenset({"pkgs", "envs"}) if is_conda else frozenset()
+            if interpreter.prefix == interpreter.base_prefix and not inner:
+                self.add_root(os.path.join(interpreter.prefix, "bin"), Part.PYTHON)
+            else:
+                self.add_root(interpreter.prefix, Part.PACKAGES, without=inner)
+        for path in interpreter.path:
+            packages = os.path.basename(path) in ("site-packages", "dist-packages")
+            if os.path.exists(path) and (packages or not lies_in(path, interpreter.stdlib)):
+                self.add_root(path, Part.PACKAGES)
+        for path in _editable_sources(self.collection):
+            self.add_root(path, Part.PACKAGES)
+
+    def add_included(self, path: str) -> None:
+        """Add a path of `capture.include`. Raises UsageError where it cannot be a part of the image."""
+        quoted = shlex.quote(shown(path))
+        if not os.path.exists(path):
+            raise UsageError(f"capture.include: {shown(path)} does not exist", remedy=f"ls -ld {quoted}")
+        if os.path.isdir(path) and os.access(path, os.R_OK) and not os.listdir(path):
+            raise UsageError(
+                f"capture.include: the directory {shown(path)} is empty", remedy=f"ls -la {quoted}"
+            )
+        if not self.add_root(path, Part.PACKAGES):
+            self.collection.check_readable()
+            raise UsageError(
+                f"{shown(path)} cannot be captured",
+                context=self.collection.left_out[-1],
+                remedy=f"ls -ld {quoted}   # then name a file, or a directory of the environment",
+            )
+
+
+def sources_of(interpreter: Interpreter, request: CaptureRequest) -> Sources:
+    """Collect all files except shared libraries from outside of the environment."""
+    gathering = _Gathering()
+    collection, roots = gathering.collection, gathering.roots
+    gathering.add_system()
+    gathering.add_environment(interpreter)
+    programs: tuple[str, ...] = ()
     variables: dict[str, str] = {}
     if request.compiler is True:
         programs, variables = (compiler.folder(),), compiler.variables()
@@ -121,20 +149,7 @@ def sources_of(interpreter: Interpreter, request: CaptureRequest) -> Sources:
         for path in paths:
             collection.add(path, Part.SYSTEM)
     for path in request.include:
-        key, quoted = "capture.include:", shlex.quote(shown(path))
-        if not os.path.exists(path):
-            raise UsageError(f"{key} {shown(path)} does not exist", remedy=f"ls -ld {quoted}")
-        if os.path.isdir(path) and os.access(path, os.R_OK) and not os.listdir(path):
-            raise UsageError(
-                f"capture.include: the directory {shown(path)} is empty", remedy=f"ls -la {quoted}"
-            )
-        if not root(path, Part.PACKAGES):
-            collection.check_readable()
-            raise UsageError(
-                f"{shown(path)} cannot be captured",
-                context=collection.left_out[-1],
-                remedy=f"ls -ld {quoted}   # then name a file, or a directory of the environment",
-            )
+        gathering.add_included(path)
     collection.follow_links()
     collection.check_readable()
     for path, data in {**_WRITTEN, **_identity()}.items():

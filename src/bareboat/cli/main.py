@@ -9,12 +9,16 @@ import io
 import logging
 import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bareboat.cli import command_line, common, console
 from bareboat_base import __version__
 from bareboat_base.errors import BareboatError, Terminated, UsageError
 from bareboat_base.files import failures
+
+if TYPE_CHECKING:
+    from bareboat.config import Settings
+    from bareboat_images.store import Store
 
 #: Verbs by group, in the order in which new users need them. Only the requested module is imported: it has
 #: `EXAMPLE`, `add(parser)` for its flags, and `run(context) -> int`.
@@ -80,23 +84,11 @@ def main(argv: list[str]) -> int:
             logging.getLogger("bareboat").setLevel(logging.DEBUG)
         if options.verb == "config" and options.action == "trust":  # it must work without trust in settings
             return int(_module("config.trust").agree(options))
-        from bareboat import config
         from bareboat.session.opening import open_store
         from bareboat_base import execute
         from bareboat_images.store import Store
 
-        ask = console.agrees if console.is_interactive() and not options.json else None
-        damage = 0
-        here = failures.working_directory()
-        try:
-            settings = config.resolve(vars(options), folder=here, environment=os.environ, ask=ask)
-        except BareboatError as error:
-            if options.verb != "doctor":  # doctor reports the problem itself
-                raise
-            # Mistakes in flags, unlike those in files, are raised here.
-            settings = config.resolve(vars(options), folder=None, environment=os.environ, with_site=False)
-            console.show_error(error)
-            damage = error.code
+        settings, damage = _settings(options)
         execute.set_patience(settings["tool_timeout_s"])
         store = Store(settings.store)  # for errors of the system meanwhile
         store = open_store(settings, os.environ, admits=options.verb != "config")
@@ -119,18 +111,40 @@ def main(argv: list[str]) -> int:
         console.discard(sys.stdout)
         return 141
     except Exception as error:
-        logging.getLogger("bareboat").debug("", exc_info=True)
-        explained = (store and isinstance(error, OSError) and store.explain(error)) or failures.explain(error)
-        if explained is not None:
-            console.show_error(explained)
-            return explained.code
-        console.show_error(
-            BareboatError(
-                f"unexpected {type(error).__name__}: {error}",
-                remedy="this is a bug in Bareboat: repeat with --verbose and report the output",
-            )
+        return _show_unexpected(error, store)
+
+
+def _settings(options: argparse.Namespace) -> tuple[Settings, int]:
+    """The settings, and the exit code of the fault in them that `doctor` shows and goes on."""
+    from bareboat import config
+
+    ask = console.agrees if console.is_interactive() and not options.json else None
+    here = failures.working_directory()
+    try:
+        return config.resolve(vars(options), folder=here, environment=os.environ, ask=ask), 0
+    except BareboatError as error:
+        if options.verb != "doctor":
+            raise
+        # Mistakes in flags, unlike those in files, are raised here.
+        settings = config.resolve(vars(options), folder=None, environment=os.environ, with_site=False)
+        console.show_error(error)
+        return settings, error.code
+
+
+def _show_unexpected(error: Exception, store: Store | None) -> int:
+    """Show an error of the system in words, or that this is a bug; return the exit code."""
+    logging.getLogger("bareboat").debug("", exc_info=True)
+    explained = (store and isinstance(error, OSError) and store.explain(error)) or failures.explain(error)
+    if explained is not None:
+        console.show_error(explained)
+        return explained.code
+    console.show_error(
+        BareboatError(
+            f"unexpected {type(error).__name__}: {error}",
+            remedy="this is a bug in Bareboat: repeat with --verbose and report the output",
         )
-        return 70
+    )
+    return 70
 
 
 def _check_surroundings() -> None:

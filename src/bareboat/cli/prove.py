@@ -38,37 +38,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_scheduling(parser)
     add_engine(parser)
     add_environment(parser)
-    parser.add_argument(
-        "--repeats",
-        type=number("--repeats", "prove.repeats"),
-        metavar="N",
-        help="number of measured runs, without the warm-up",
-    )
-    parser.add_argument(
-        "--quick",
-        action="store_true",
-        help="measure for about a minute: fewer runs, so a wide interval",
-    )
-    parser.add_argument(
-        "--until-decided",
-        action="store_true",
-        help="end once the verdict is clear, after at most 40 runs, or --repeats; error rates are kept",
-    )
-    parser.add_argument(
-        "--margin",
-        type=number("--margin", "prove.margin"),
-        metavar="X",
-        help="largest relative difference that counts as equal",
-    )
-    parser.add_argument(
-        "--confidence",
-        type=number("--confidence", "prove.confidence"),
-        metavar="X",
-        help="confidence level of intervals and tests",
-    )
-    parser.add_argument(
-        "--seed", type=number("--seed", "prove.seed"), metavar="N", help="random seed of the arms' order"
-    )
+    _add_design(parser)
     parser.add_argument(
         "--resume",
         action="store_true",
@@ -102,6 +72,41 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="size of a built-in study: two cores and 15 minutes (default), several nodes, or as published",
     )
     add_dry_run(parser)
+
+
+def _add_design(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of a study's design."""
+    parser.add_argument(
+        "--repeats",
+        type=number("--repeats", "prove.repeats"),
+        metavar="N",
+        help="number of measured runs, without the warm-up",
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="measure for about a minute: fewer runs, so a wide interval",
+    )
+    parser.add_argument(
+        "--until-decided",
+        action="store_true",
+        help="end once the verdict is clear, after at most 40 runs, or --repeats; error rates are kept",
+    )
+    parser.add_argument(
+        "--margin",
+        type=number("--margin", "prove.margin"),
+        metavar="X",
+        help="largest relative difference that counts as equal",
+    )
+    parser.add_argument(
+        "--confidence",
+        type=number("--confidence", "prove.confidence"),
+        metavar="X",
+        help="confidence level of intervals and tests",
+    )
+    parser.add_argument(
+        "--seed", type=number("--seed", "prove.seed"), metavar="N", help="random seed of the arms' order"
+    )
 
 
 def run(context: Context) -> int:

@@ -109,11 +109,7 @@ def run(context: Context) -> int:
     if options.dry_run:
         return _dry_run(context, lock, found, job, choice)
     if not options.quiet:
-        console.note(shown(lock, found, job))
-        if lock.kind == "run" and not lock.results.metrics:
-            console.note(f"warning: {_NO_METRIC}")
-        if lock.matrix is not UNSET and not any(each.metrics for each in lock.matrix.compared):
-            console.note(f"warning: {_NO_COMPARISON}")
+        _note(lock, found, job)
     replay.check(found)
     _agree(context, lock, digest)
     if lock.kind == "study":
@@ -138,6 +134,15 @@ def run(context: Context) -> int:
     judged = replay.judge(lock, run_id, session, tolerances)
     console.result_json(judged) if options.json else console.result(_verdict(lock, judged))
     return judged.code
+
+
+def _note(lock: Lock, found: Found, job: Job) -> None:
+    """Note what is replayed, and what cannot be compared afterwards."""
+    console.note(shown(lock, found, job))
+    if lock.kind == "run" and not lock.results.metrics:
+        console.note(f"warning: {_NO_METRIC}")
+    if lock.matrix is not UNSET and not any(each.metrics for each in lock.matrix.compared):
+        console.note(f"warning: {_NO_COMPARISON}")
 
 
 def _measure(context: Context, lock: Lock, request: StudyRequest, tolerances: Tolerances) -> int:

@@ -29,13 +29,13 @@ from bareboat.engines.proot_start import (
     _WRITES,
     _WRITES_OF_FILE,
     OLDEST_LANDLOCK,
+    Options,
     _check,
     _end_orphans,
     _libc,
     _place,
     _remove,
     landlock_abi,
-    sealed,
 )
 
 # What the job script carries starts here. ------------------------------------------------------------
@@ -69,42 +69,23 @@ class _Refusal(Exception):
 
 
 def fakechroot(words: "list[str]") -> int:
-    """Options: --library, --root, --cwd, --env NAME=VALUE, --sealed NAME,NAME (their values are in
-    BAREBOAT_ENV_0 and so on), --bind|--ro|--ro-try SOURCE TARGET (outer before inner), --scratch TARGET; then
-    -- and the command."""
-    one = {"--library": "", "--root": "", "--cwd": "/"}
-    environment: dict[str, str] = {}
-    mounts: list[tuple[str, str, str]] = []
-    scratch: list[str] = []
-    rest = iter(words)
-    for word in rest:
-        if word == "--":
-            break
-        if word in one:
-            one[word] = next(rest)
-        elif word == "--env":
-            name, _, value = next(rest).partition("=")
-            environment[name] = value
-        elif word == "--sealed":
-            environment.update(sealed(next(rest)))
-        elif word == "--scratch":
-            scratch.append(next(rest))
-        else:
-            mounts.append((word, next(rest), next(rest)))
-    command = list(rest)
-    image = os.path.realpath(one["--root"])
-    mounts = [each for each in mounts if each[0] != "--ro-try" or os.path.exists(each[1])]
+    """Run the command of the words under fakechroot."""
+    options = Options(words, "--library")
+    entries = (entry.partition("=") for entry in options.environment)
+    environment = {**{name: value for name, _, value in entries}, **options.carried}
+    image = os.path.realpath(options.root)
+    mounts = [each for each in options.mounts if each[0] != "--ro-try" or os.path.exists(each[1])]
     work = _place() + "/bareboat-fakechroot-" + os.urandom(8).hex()
     os.mkdir(work, 0o700)
     try:
         if landlock_abi() < OLDEST_LANDLOCK:
             raise _Refusal(3, "this kernel has no Landlock, without which the image could be written to")
         base = work + "/root"
-        places = {_inside(image, target): "" for target in scratch}
+        places = {_inside(image, target): "" for target in options.scratch}
         places.update({_inside(image, target): source for _, source, target in mounts})
         for path in (image, *(source for _, source, _ in mounts)):
             _add_way(image, places, path)
-        empty = _make_view(base, image, places, _inside(image, one["--cwd"]))
+        empty = _make_view(base, image, places, _inside(image, options.cwd))
         # The kernel returns a mount's real path when a program asks for its working directory.
         excluded = {path for _, source, _ in mounts for path in (source, os.path.realpath(source))}
         excluded = {image, *excluded}
@@ -113,13 +94,13 @@ def fakechroot(words: "list[str]") -> int:
             why = "of the colon in " + odd if odd is not None else "there are too many mounts"
             raise _Refusal(3, "fakechroot cannot keep the paths of this run apart, because " + why)
         try:
-            os.chdir(base + one["--cwd"])
+            os.chdir(base + options.cwd)
         except OSError as error:
-            raise _Refusal(3, "the working directory %s: %s" % (one["--cwd"], error.strerror)) from None  # noqa: UP031
-        file, argv = _program(base, command, environment.get("PATH", _DEFAULT_PATH))
+            raise _Refusal(3, "the working directory %s: %s" % (options.cwd, error.strerror)) from None  # noqa: UP031
+        file, argv = _program(base, options.command, environment.get("PATH", _DEFAULT_PATH))
         loader = _loader(file)
         libraries = _library_folders(base, environment.get("LD_LIBRARY_PATH", ""))
-        preload = [one["--library"], *environment.get("LD_PRELOAD", "").split()]
+        preload = [options.tool, *environment.get("LD_PRELOAD", "").split()]
         environment["FAKECHROOT_BASE"] = base
         environment["FAKECHROOT_EXCLUDE_PATH"] = ":".join(sorted(excluded))
         environment["LD_LIBRARY_PATH"] = ":".join(libraries)

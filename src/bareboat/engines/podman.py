@@ -19,7 +19,7 @@ import os
 import pwd
 import re
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import ClassVar
@@ -163,13 +163,7 @@ def _try(
         return fault(f"`podman --version` said: {outcome.stdout or outcome.stderr}".strip())
     if (int(version[1]), int(version[2])) < OLDEST:
         return fault(f"older than {OLDEST[0]}.{OLDEST[1]}", version=version[0])
-    image = Path(host.scratch()) / "image"
-    mounts: list[str] = []
-    for folder in ("dev", "proc", "sys", "run", "etc"):
-        (image / folder).mkdir(parents=True)
-    for mount in system_mounts():
-        Path(f"{image}{mount.target}").mkdir()
-        mounts.append(str(_mount(mount)))
+    image, mounts = _trial_image(host)
     if os.getuid() == 0:
         ways += tuple({**way, "ulimit": _ULIMIT_OF_ROOT} for way in ways)
     said = []
@@ -191,13 +185,7 @@ def _try(
             raise
         seen, _, groups = outcome.stdout.partition("\n")
         if outcome.ok and seen == "written":
-            settings = {**way, **{path: "host" for path in HOST_FILES if os.path.exists(path)}}
-            if len(groups.split()) < len(os.getgroups()):
-                settings["groups"] = "lost"
-            if RUNTIME_DIR not in passed:
-                settings["runtime directory"] = "Podman's own"
-            if Path("/sys/fs/cgroup/cgroup.controllers").exists():
-                settings["cgroups"] = "v2"
+            settings = _settings(way, passed, has_groups=len(groups.split()) >= len(os.getgroups()))
             named = " ".join(f"--{option} {value}" for option, value in way.items())
             return EngineFacts(
                 name=name, path=path, version=version[0], origin="on PATH", works=True,
@@ -217,6 +205,30 @@ def _try(
     if "subuid" in unique or "newuidmap" in unique:
         remedy = "ask the administrator for newuidmap and a range in /etc/subuid and /etc/subgid"
     return fault(f"it failed with: {unique}", version=version[0], remedy=remedy)
+
+
+def _trial_image(host: Host) -> tuple[Path, list[str]]:
+    """A root file system with nothing in it but mount points, and the mounts."""
+    image = Path(host.scratch()) / "image"
+    mounts = []
+    for folder in ("dev", "proc", "sys", "run", "etc"):
+        (image / folder).mkdir(parents=True)
+    for mount in system_mounts():
+        Path(f"{image}{mount.target}").mkdir()
+        mounts.append(str(_mount(mount)))
+    return image, mounts
+
+
+def _settings(way: Mapping[str, str], passed: Sequence[str], *, has_groups: bool) -> dict[str, str]:
+    """The settings of Podman in a way that works. `passed`: the caller's variables that it gets."""
+    settings = {**way, **{path: "host" for path in HOST_FILES if os.path.exists(path)}}
+    if not has_groups:
+        settings["groups"] = "lost"
+    if RUNTIME_DIR not in passed:
+        settings["runtime directory"] = "Podman's own"
+    if Path("/sys/fs/cgroup/cgroup.controllers").exists():
+        settings["cgroups"] = "v2"
+    return settings
 
 
 def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container) -> Command:

@@ -71,34 +71,43 @@ _PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIV
 _ENOSYS = 38
 
 
+class Options:
+    """The words of a starter: its `tool` (--proot), --root, --cwd, --env NAME=VALUE, --sealed NAME,NAME
+    (their values are in BAREBOAT_ENV_0 and so on), --bind|--ro|--ro-try SOURCE TARGET (outer before inner),
+    --scratch TARGET, --no-seccomp; then -- and the command."""
+
+    def __init__(self, words: "list[str]", tool: str) -> None:
+        single = {tool: "", "--root": "", "--cwd": "/"}
+        self.environment: list[str] = []
+        self.carried: dict[str, str] = {}
+        self.mounts: list[tuple[str, str, str]] = []
+        self.scratch: list[str] = []
+        self.no_seccomp = False
+        rest = iter(words)
+        for word in rest:
+            if word == "--":
+                break
+            if word == "--no-seccomp":
+                self.no_seccomp = True
+            elif word in single:
+                single[word] = next(rest)
+            elif word == "--env":
+                self.environment.append(next(rest))
+            elif word == "--sealed":
+                self.carried = sealed(next(rest))
+            elif word == "--scratch":
+                self.scratch.append(next(rest))
+            else:
+                self.mounts.append((word, next(rest), next(rest)))
+        self.command = list(rest)
+        self.tool, self.root, self.cwd = single.values()
+
+
 def main(words: "list[str]") -> int:
-    """Options: --proot, --root, --cwd, --env NAME=VALUE, --sealed NAME,NAME (their values are in
-    BAREBOAT_ENV_0 and so on), --bind|--ro|--ro-try SOURCE TARGET (outer before inner), --scratch TARGET,
-    --no-seccomp; then -- and the command."""
-    one = {"--proot": "", "--root": "", "--cwd": "/"}
-    environment: list[str] = []
-    carried: dict[str, str] = {}
-    mounts: list[tuple[str, str, str]] = []
-    scratch: list[str] = []
-    settings: dict[str, str] = {}
-    rest = iter(words)
-    for word in rest:
-        if word == "--":
-            break
-        if word == "--no-seccomp":
-            settings["PROOT_NO_SECCOMP"] = "1"
-        elif word in one:
-            one[word] = next(rest)
-        elif word == "--env":
-            environment.append(next(rest))
-        elif word == "--sealed":
-            carried = sealed(next(rest))
-        elif word == "--scratch":
-            scratch.append(next(rest))
-        else:
-            mounts.append((word, next(rest), next(rest)))
-    command = list(rest)
-    proot, root = one["--proot"], one["--root"]
+    """Run the command of the words under PRoot."""
+    options = Options(words, "--proot")
+    mounts, proot, root = options.mounts, options.tool, options.root
+    settings = {"PROOT_NO_SECCOMP": "1"} if options.no_seccomp else {}
     work = _place() + "/bareboat-proot-" + os.urandom(8).hex()
     os.mkdir(work, 0o700)
     try:
@@ -112,11 +121,11 @@ def main(words: "list[str]") -> int:
                 for kind, source, target in mounts
             ]
             root = copy
-        bound = [("%s/scratch-%d" % (work, number), target) for number, target in enumerate(scratch)]  # noqa: UP031
+        bound = [("%s/scratch-%d" % (work, number), target) for number, target in enumerate(options.scratch)]  # noqa: UP031
         for folder, _ in bound:
             os.mkdir(folder)
         bound += [(source, to) for kind, source, to in mounts if kind != "--ro-try" or os.path.exists(source)]
-        argv = [proot, "-v", "-1", "-r", root, "-w", one["--cwd"]]
+        argv = [proot, "-v", "-1", "-r", root, "-w", options.cwd]
         for number, (source, target) in enumerate(bound):
             _make_mount_point(root, bound[:number], target, os.path.isdir(source), work)
             argv += ["-b", source + ":" + target]
@@ -129,15 +138,15 @@ def main(words: "list[str]") -> int:
             argv += [_SHELL, "-c", _TELL, "sh", _ENV]
             for name in (*settings, *_OF_SHELLS):
                 argv += ["-u", name]
-            argv += environment
-            if "=" in command[0]:  # env would read it as a variable
+            argv += options.environment
+            if "=" in options.command[0]:  # env would read it as a variable
                 argv += [_SHELL, "-c", 'exec "$0" "$@"']
         else:  # an image without a shell: its command gets PRoot's variables too
-            for entry in environment:
+            for entry in options.environment:
                 name, _, value = entry.partition("=")
                 settings[name] = value
-        settings.update(carried)
-        return _run(argv + command, settings, [work, *writable] if guarded else None, told)
+        settings.update(options.carried)
+        return _run(argv + options.command, settings, [work, *writable] if guarded else None, told)
     finally:
         _remove(work)
 

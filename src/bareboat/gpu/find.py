@@ -75,19 +75,19 @@ def gpus(drivers: Iterable[GpuDriver]) -> tuple[str, ...]:
     return tuple(path for driver in drivers for path in driver.devices if each.fullmatch(path))
 
 
-def _nvidia(tree: Root, machine: str, environment: Mapping[str, str]) -> GpuDriver | None:
+def _nvidia_devices(tree: Root) -> list[str]:
     names = [f"/dev/{name}" for name in tree.names("/dev", "nvidia*") if re.fullmatch(r"nvidia\d+", name)]
-    devices = sorted(names, key=numbers)
+    control = ("dxg", "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")
     folders = [f"/dev/{name}" for name in ("nvidia-caps", "nvidia-caps-imex-channels")]
-    for path in (
-        "/dev/dxg",
-        "/dev/nvidiactl",
-        "/dev/nvidia-uvm",
-        "/dev/nvidia-uvm-tools",
-        "/dev/nvidia-modeset",
-    ):
-        devices += [path] if tree.real(path) is not None else []
-    devices += [f"{folder}/{name}" for folder in folders for name in tree.names(folder)]
+    return [
+        *sorted(names, key=numbers),
+        *(path for name in control if tree.real(path := f"/dev/{name}") is not None),
+        *(f"{folder}/{name}" for folder in folders for name in tree.names(folder)),
+    ]
+
+
+def _nvidia(tree: Root, machine: str, environment: Mapping[str, str]) -> GpuDriver | None:
+    devices = _nvidia_devices(tree)
     version = _nvidia_version(tree)
     notes: list[str] = []
     edits, unread = cdi.read(tree, "nvidia.com/gpu")
@@ -127,7 +127,7 @@ def _nvidia(tree: Root, machine: str, environment: Mapping[str, str]) -> GpuDriv
             DriverFile(name="libcuda.so", path=f.path) for f in libraries if f.name == "libcuda.so.1"
         ]
     programs = programs or _programs(tree, _NVIDIA_PROGRAMS, environment.get("PATH", ""))
-    if any(path.startswith("/dev/nvidia") for path in names) and "/dev/nvidia-uvm" not in devices:
+    if any(re.fullmatch(r"/dev/nvidia\d+", path) for path in devices) and "/dev/nvidia-uvm" not in devices:
         notes.append("/dev/nvidia-uvm, which CUDA requires, does not exist: nvidia-modprobe -u -c 0")
     notes += _closed(tree, devices)
     glibc, glibc_by = _glibc(libraries)

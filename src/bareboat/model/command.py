@@ -134,7 +134,8 @@ class CodeFacts(Struct, frozen=True, kw_only=True):
     there. `submits`: a scheduler's command that the code starts, with the file that does. `starter`: a
     program that starts ranks, with the shell script that starts it, or the Python file that names it.
     `scratch`: a path that the code names in a directory that is discarded with the container, with the
-    file. `imports`: the packages that its Python files import; unset where none was read."""
+    file. `imports`: the packages that its Python files import; unset where none was read. `program`: that
+    of the command, if it was looked up."""
 
     compiles: bool = False
     outside: tuple[tuple[str, str], ...] = ()
@@ -142,6 +143,7 @@ class CodeFacts(Struct, frozen=True, kw_only=True):
     starter: tuple[str, str] | UnsetType = UNSET
     scratch: tuple[str, str] | UnsetType = UNSET
     imports: tuple[str, ...] | UnsetType = UNSET
+    program: Executable | None = None
 
     def uses(self, *packages: str) -> bool:
         """Whether the code imports one of the packages; also where no code is known."""

@@ -224,6 +224,12 @@ class Job(Struct, frozen=True, kw_only=True):
                 check_name(key, text, key=key)
         if self.walltime_s is not None:
             check("walltime_s", self.walltime_s)
+        self._check_choices()
+        self._check_command()
+        self._check_variables()
+        self._check_parts()
+
+    def _check_choices(self) -> None:
         if self.form not in (None, "tree", "file"):
             raise UsageError(
                 f'form is {self.form!r}; it must be "tree" or "file"', key="form", remedy='set form = "tree"'
@@ -250,6 +256,14 @@ class Job(Struct, frozen=True, kw_only=True):
                 key="form",
                 remedy="remove one of them",
             )
+        if self.capture.cuda is False and self.topology.gpus_per_rank:
+            raise UsageError(
+                "capture.cuda is false, which leaves CUDA libraries out, but the job requests GPUs",
+                key="capture.cuda",
+                remedy="remove cuda from [capture], or set gpus_per_rank = 0 under [topology]",
+            )
+
+    def _check_command(self) -> None:
         if self.command and not self.command[0]:
             raise UsageError(
                 "the job has no command", key="command", remedy='set command = ["python", "train.py"]'
@@ -268,12 +282,8 @@ class Job(Struct, frozen=True, kw_only=True):
                     key=key,
                     remedy="write the bytes to a file, and pass the file's path to the command",
                 )
-        if self.capture.cuda is False and self.topology.gpus_per_rank:
-            raise UsageError(
-                "capture.cuda is false, which leaves CUDA libraries out, but the job requests GPUs",
-                key="capture.cuda",
-                remedy="remove cuda from [capture], or set gpus_per_rank = 0 under [topology]",
-            )
+
+    def _check_variables(self) -> None:
         for name, value in self.environment.items():
             check_variable(name, value)
         for name in self.environment_from:
@@ -284,6 +294,8 @@ class Job(Struct, frozen=True, kw_only=True):
                     key="environment_from",
                     remedy="remove one of them",
                 )
+
+    def _check_parts(self) -> None:
         for module in self.modules:
             if not module or any(c.isspace() or not c.isprintable() for c in module):
                 raise UsageError(

@@ -85,6 +85,9 @@ class MetricRequest(Struct, frozen=True, kw_only=True):
                 key=f"{table}.x",
                 remedy="remove x, or use series",
             )
+        self._check_patterns(table)
+
+    def _check_patterns(self, table: str) -> None:
         if self.pattern is not None:
             groups = self._compiled("pattern", self.pattern).groups
             if groups != 1:

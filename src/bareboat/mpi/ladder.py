@@ -144,28 +144,6 @@ def walk(
     """The first rung that works. `asked`: the job requires MPI whatever the image contains; `only`: the rungs
     that the user's choice of launcher allows."""
     rejected: list[Rejected] = []
-
-    def taken(step: Step) -> Step | None:
-        if step.launch is not None and not step.launch.own and step.launch.title in site.broken:
-            rejected.append(
-                Rejected(
-                    choice=step.choice,
-                    reason=f"it starts no rank on this site: {site.broken[step.launch.title]}",
-                    remedy="bareboat doctor --fresh, or --compute   # once it is repaired",
-                )
-            )
-            return None
-        if step.key in site.failed:
-            rejected.append(
-                Rejected(
-                    choice=step.choice,
-                    reason=f"its MPI check failed here: {site.failed[step.key]}",
-                    remedy="bareboat doctor --fresh   # forgets the MPI checks of this site",
-                )
-            )
-            return None
-        return replace(step, rejected=tuple(rejected))
-
     if not asked and not needs_mpi(image):
         return Step(rung=Rung.NONE, reason="nothing in the image uses MPI")
     if not asked and layout.nodes * layout.ranks_per_node == 1:
@@ -188,16 +166,33 @@ def walk(
         if only is not None and rung not in only:
             continue
         for candidate in candidates:
-            if isinstance(candidate, Rejected):
-                rejected.append(candidate)
-            elif (step := taken(candidate)) is not None:
-                return step
+            step = candidate if isinstance(candidate, Rejected) else _fault(candidate, site) or candidate
+            if isinstance(step, Step):
+                return replace(step, rejected=tuple(rejected))
+            rejected.append(step)
     what = library.title if library is not None else "MPI"
     return Refusal(
         reason=f"no way is known to start {what} here",
         remedy=_remedy(library, site, rejected),
         rejected=tuple(rejected),
     )
+
+
+def _fault(step: Step, site: MpiSite) -> Rejected | None:
+    """What failed here of this step before."""
+    if step.launch is not None and not step.launch.own and step.launch.title in site.broken:
+        return Rejected(
+            choice=step.choice,
+            reason=f"it starts no rank on this site: {site.broken[step.launch.title]}",
+            remedy="bareboat doctor --fresh, or --compute   # once it is repaired",
+        )
+    if step.key in site.failed:
+        return Rejected(
+            choice=step.choice,
+            reason=f"its MPI check failed here: {site.failed[step.key]}",
+            remedy="bareboat doctor --fresh   # forgets the MPI checks of this site",
+        )
+    return None
 
 
 # -- the rungs -------------------------------------------------------------------------------------

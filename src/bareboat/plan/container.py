@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -14,8 +14,8 @@ from bareboat.gpu import inject
 from bareboat.model import Decision, EngineFacts, Image, Job, Mount, Requirement, Rootfs, ScratchEntry, Site
 from bareboat.plan import store_guard
 from bareboat.plan.engine import file_obstacle
-from bareboat.plan.gpus import Gpu
 from bareboat.plan.process import image_workdir
+from bareboat.plan.situation import EngineChoice, Situation
 from bareboat_base import digests
 from bareboat_base.errors import PlanError
 from bareboat_base.paths import lies_in
@@ -42,16 +42,11 @@ def scratch_folders(site: Site) -> tuple[str, ...]:
 
 
 def make_container(
-    job: Job,
-    image: Image | None,
-    rootfs: Rootfs | None,
-    site: Site,
-    engine: Engine,
-    enclosure: Enclosure,
-    gpu: Gpu,
-    bound: tuple[Mount, ...] = (),
+    situation: Situation, choice: EngineChoice, bound: tuple[Mount, ...] = ()
 ) -> tuple[Container, tuple[Decision, ...]]:
     """The container of the job, and its decisions. `bound`: mounts of the host's MPI."""
+    job, image, rootfs, site = situation.job, situation.image, situation.rootfs, situation.runs_on
+    engine, enclosure, gpu = choice.engine, choice.enclosure, choice.gpu
     if not engine.CONTAINS or image is None:
         return Container(home=site.home, passed=gpu.passed), ()
     if rootfs is None:  # an environment that is only described: this plan never runs
@@ -70,30 +65,8 @@ def make_container(
     scratch = () if job.writable else scratch_folders(site)
     mounts = [*_own_folder(job), *job.mounts]
     asked = [mount.target for mount in mounts]
-    environments = []
-    for prefix in image.prefixes:
-        if any(mount.target == prefix.path for mount in job.mounts):
-            environments.append(
-                Decision(
-                    subject="environment",
-                    choice=f"{prefix.path} of the host, in place",
-                    reason="the job mounts it over the image's copy",
-                )
-            )
-            continue
-        hidden = [path for path in (*asked, *scratch) if lies_under(prefix.path, path)]
-        if hidden:
-            tree = rootfs.layers[prefix.layer] if job.writable else root
-            mounts.append(Mount(source=tree + prefix.path, target=prefix.path))
-            environments.append(
-                Decision(
-                    subject="environment",
-                    choice=f"{prefix.path} from the image",
-                    reason=f"the mount of {hidden[0]} would put the host's copy in its place"
-                    if hidden[0] in asked
-                    else f"the writable directory at {hidden[0]} would hide it",
-                )
-            )
+    shown, environments = _environments(job, image, rootfs, root, (*asked, *scratch))
+    mounts += shown
     covered = [*asked, *(mount.target for mount in mounts)]
     seen_through: tuple[str, ...] = ()
     if not job.writable and engine.STACKS and enclosure.overlay:
@@ -117,8 +90,6 @@ def make_container(
     mounts += guards
     if joined is not None:
         mounts += [Mount(source=f"{root}/{path}", target=f"/{path}") for path in joined.bound or ()]
-    # Outer before inner: a mount never hides one below it.
-    mounts.sort(key=lambda mount: mount.target.split("/"))
     container = Container(
         layers=tuple(rootfs.layers.values()) if job.writable else (),
         flat=root if not job.writable and kind is None else None,
@@ -126,7 +97,8 @@ def make_container(
         packed=root if kind is not None else None,
         scratch=scratch,
         seen_through=seen_through,
-        mounts=tuple(mounts),
+        # Outer before inner: a mount never hides one below it.
+        mounts=tuple(sorted(mounts, key=lambda mount: mount.target.split("/"))),
         identity=rootfs.identity,
         missing=_missing(job, image),
         home=site.home,
@@ -134,6 +106,39 @@ def make_container(
         passed=gpu.passed,
     )
     return container, (*decisions, *about_store)
+
+
+def _environments(
+    job: Job, image: Image, rootfs: Rootfs, root: str, covers: Sequence[str]
+) -> tuple[list[Mount], list[Decision]]:
+    """Mounts of the image's environments that others of the job would hide. `covers`: the targets of the
+    job's mounts, and the writable directories."""
+    mounts, decisions = [], []
+    targets = {mount.target for mount in (*_own_folder(job), *job.mounts)}
+    for prefix in image.prefixes:
+        if any(mount.target == prefix.path for mount in job.mounts):
+            decisions.append(
+                Decision(
+                    subject="environment",
+                    choice=f"{prefix.path} of the host, in place",
+                    reason="the job mounts it over the image's copy",
+                )
+            )
+            continue
+        hidden = next((path for path in covers if lies_under(prefix.path, path)), None)
+        if hidden is not None:
+            tree = rootfs.layers[prefix.layer] if job.writable else root
+            mounts.append(Mount(source=tree + prefix.path, target=prefix.path))
+            decisions.append(
+                Decision(
+                    subject="environment",
+                    choice=f"{prefix.path} from the image",
+                    reason=f"the mount of {hidden} would put the host's copy in its place"
+                    if hidden in targets
+                    else f"the writable directory at {hidden} would hide it",
+                )
+            )
+    return mounts, decisions
 
 
 def _root_decision(

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 import msgspec
 
 from bareboat import registry
-from bareboat.engines import Container, Enclosure, Engine
+from bareboat.engines import Container
 from bareboat.gpu import inject
 from bareboat.launchers import Launch, Launcher, Surroundings, by_mpi
 from bareboat.model import Command, Decision, Image, Job, Refusal, Rejected, Start
 from bareboat.plan import sweep, watchdog
 from bareboat.plan.environment import is_own
-from bareboat.plan.gpus import Gpu
 from bareboat.plan.process import IDENTITY, Workload
+from bareboat.plan.situation import EngineChoice
 from bareboat_base.errors import PlanError
 from bareboat_base.paths import DEFAULT_PATH
 
@@ -74,13 +74,11 @@ def choose_world(job: Job, launcher: Launcher) -> tuple[Decision, ...]:
 
 def compose(
     job: Job,
-    process: Workload,
     image: Image | None,
-    engine: Engine,
-    enclosure: Enclosure,
+    choice: EngineChoice,
+    process: Workload,
     launch: Launch,
     container: Container,
-    gpu: Gpu,
     settings: Mapping[str, str],
 ) -> Command:
     """The command that is started, once per node or once per rank: scheduler(engine(launcher(workload))) for
@@ -102,11 +100,11 @@ def compose(
         **{name: value for name, value in own.items() if name not in _NOT_TAKEN},
     }
     environment |= {**watchdog.environment(job), **launched.environment}
-    if gpu.driver is not None:
-        environment = inject.environment(environment, gpu.driver, gpu.compat)
-    if engine.CONTAINS and image is not None:
+    if choice.gpu.driver is not None:
+        environment = inject.environment(environment, choice.gpu.driver, choice.gpu.compat)
+    if choice.engine.CONTAINS and image is not None:
         environment["BAREBOAT_IMAGE"] = image.digest
-    wrapped = enclosure.wrap(msgspec.structs.replace(launched, environment=environment), container)
+    wrapped = choice.enclosure.wrap(msgspec.structs.replace(launched, environment=environment), container)
     if container.guard is None:
         return wrapped
     return msgspec.structs.replace(wrapped, argv=container.guard.without_keys(wrapped.argv))

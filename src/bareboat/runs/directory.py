@@ -33,9 +33,8 @@ class DamagedRunError(StoreError):
 
 
 def control(folder: Path) -> Path:
-    """The directory of the job script's own files: `control`, or `ranks` for old runs."""
-    own = folder / CONTROL
-    return own if os.path.lexists(own) or not os.path.isdir(folder / RANKS) else folder / RANKS
+    """The directory of the job script's own files."""
+    return folder / CONTROL
 
 
 def text(path: Path, *, limit: int = untrusted.SMALL_BYTES) -> str | None:

@@ -240,6 +240,7 @@ def _with_planned(draft: Draft, plan: Plan) -> Draft:
 
 def _plan(session: Session, found: Findings, draft: Draft, target: Path) -> Plan:
     from bareboat.deployment.executable import look
+    from bareboat.model import CodeFacts
     from bareboat.plan import plan
     from bareboat.runs.programs import provide
 
@@ -251,7 +252,7 @@ def _plan(session: Session, found: Findings, draft: Draft, target: Path) -> Plan
     image = found.image
     described = layers.described_with_site_layer(session, job, image, site, node)
     program = look(session.store, image, node or site, job)
-    return plan(job, described, None, site, node=node, program=program)
+    return plan(job, described, None, site, node=node, code=CodeFacts(program=program))
 
 
 def _job(session: Session, found: Findings, draft: Draft, target: Path) -> Job:

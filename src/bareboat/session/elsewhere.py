@@ -47,8 +47,8 @@ def _plan(session: Session, job: Job, login: Site, node: Site | None) -> Plan:
     job = variants.settle(session, job, login, node)
     image = _image(session, job, login, node)
     program = look(session.store, image, node or login, job)
-    shown = code.facts(job, login.home)
-    return plan(job, image, None, login, node=node, program=program, code=shown)
+    shown = msgspec.structs.replace(code.facts(job, login.home), program=program)
+    return plan(job, image, None, login, node=node, code=shown)
 
 
 def _image(session: Session, job: Job, login: Site, node: Site | None) -> Image:

@@ -43,10 +43,10 @@ def _plan(session: Session, prepared: Prepared) -> Plan:
         rootfs = present(store, image, site, job, node=node)
     before = mpi_checks.gather(store) if image.mpis or needs_mpi(image) else ()
     program = look(store, image, node or site, job)
-    shown = code.facts(job, site.home)
+    shown = msgspec.structs.replace(code.facts(job, site.home), program=program)
 
     def planned(rootfs: Rootfs | None) -> Plan:
-        return decide(job, image, rootfs, site, node=node, mpi_checks=before, program=program, code=shown)
+        return decide(job, image, rootfs, site, node=node, mpi_checks=before, code=shown)
 
     made = planned(rootfs)
     if rootfs is None:

@@ -51,6 +51,7 @@ def _prepare(session: Session, job: Job, purpose: Purpose, site: Site) -> Prepar
     from bareboat.captures import describe_of, measuring
     from bareboat.captures.interpreter import ask, choose
     from bareboat.deployment.executable import look
+    from bareboat.model import CodeFacts
     from bareboat.plan import plan
 
     if purpose is Purpose.SUBMIT and not registry.is_queued(job.scheduler):
@@ -73,7 +74,7 @@ def _prepare(session: Session, job: Job, purpose: Purpose, site: Site) -> Prepar
     described = describe_of(interpreter)
     job = _located(job, described.environment.get("PATH", ""))
     plan(job, layers.described_with_site_layer(session, job, described, site, node), None, site, node=node,
-         program=look(session.store, described, node or site, job))  # fmt: skip
+         code=CodeFacts(program=look(session.store, described, node or site, job)))  # fmt: skip
     warn_of_unseen(session, job, interpreter)
     if not registry.contains(job.engine) and purpose is not Purpose.PROVE:
         return Prepared(job, site, layers.with_linked(session, job, described, site), node)

@@ -71,6 +71,14 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--platform", metavar="OS/ARCH", help="must be this machine's: no emulation")
     parser.add_argument("--no-cache", action="store_true", help="run all steps again")
     parser.add_argument("--pull", action="store_true", help="ask registries for newer base images")
+    _add_steps(parser)
+    add_access(parser)
+    add_trust(parser)
+    add_dry_run(parser)
+
+
+def _add_steps(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of what RUN steps see."""
     parser.add_argument(
         "--network",
         choices=("default", "host", "none"),
@@ -95,9 +103,6 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--shell-on-error", action="store_true", help="open a shell in the tree of a RUN that fails"
     )
-    add_access(parser)
-    add_trust(parser)
-    add_dry_run(parser)
 
 
 def run(context: Context) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from bareboat.cli import console
 from bareboat.cli.common import Context
@@ -19,11 +20,9 @@ TARGETS = (
 
 
 def run(context: Context, kind: str, place: str) -> int:
-    from bareboat_images.formats import squash
-    from bareboat_images.formats.flatten import copy, make_flat
-    from bareboat_images.transfer import docker, export
+    from bareboat_images.transfer import docker
 
-    options, store = context.options, context.store
+    options = context.options
     if kind in STORAGES:
         return _load(context, kind, docker.check_name(place))
     path = outputs.check(place, is_folder=kind == "rootfs")
@@ -34,6 +33,24 @@ def run(context: Context, kind: str, place: str) -> int:
         "rootfs",
     ):  # the size of the other formats is unknown in advance
         outputs.check_room(path, image.size_bytes)
+    digest = _write(context, image, kind, path)
+    if options.json:
+        console.result_json({"target": f"{kind}:{path}", "image": image.digest, "digest": digest})
+    else:
+        grown = f": {os.path.getsize(path) / 1e6:,.0f} MB" if path.is_file() else ""
+        console.result(f"{path}{grown}" + (f"\n  {digest}" if kind == "oci-archive" else ""))
+        if digest != image.digest:
+            console.note(f"note: the files are the same, but the digest differs from {image.digest}")
+    return 0
+
+
+def _write(context: Context, image: Image, kind: str, path: Path) -> str:
+    """Write the image as a file or directory; return the digest of its manifest there."""
+    from bareboat_images.formats import squash
+    from bareboat_images.formats.flatten import copy, make_flat
+    from bareboat_images.transfer import docker, export
+
+    store = context.store
     progress = context.progress.bytes
     name = image.reference.rpartition("/")[2].partition(":")[0].partition("@")[0] or "image"
     digest = image.digest
@@ -48,7 +65,7 @@ def run(context: Context, kind: str, place: str) -> int:
                         path,
                         name=name,
                         blobs=found,
-                        rewrite=options.rewrite,
+                        rewrite=context.options.rewrite,
                         whole=True,
                         progress=progress,
                     )
@@ -71,14 +88,7 @@ def run(context: Context, kind: str, place: str) -> int:
     finally:
         found.close()
         context.progress.end()
-    if options.json:
-        console.result_json({"target": f"{kind}:{path}", "image": image.digest, "digest": digest})
-    else:
-        grown = f": {os.path.getsize(path) / 1e6:,.0f} MB" if path.is_file() else ""
-        console.result(f"{path}{grown}" + (f"\n  {digest}" if kind == "oci-archive" else ""))
-        if digest != image.digest:
-            console.note(f"note: the files are the same, but the digest differs from {image.digest}")
-    return 0
+    return digest
 
 
 def _load(context: Context, kind: str, name: str) -> int:

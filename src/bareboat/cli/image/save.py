@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bareboat.cli import console
 from bareboat.cli.common import Context, add_common
@@ -13,6 +15,10 @@ from bareboat_base.errors import UsageError
 from bareboat_base.files import outputs
 from bareboat_base.nearest import nearest
 from bareboat_images import pinning
+
+if TYPE_CHECKING:
+    from bareboat.model import Image
+    from bareboat_images.transfer.export import Saved
 
 EXAMPLE = "bareboat image save pytorch pytorch.tar\n  bareboat image save pytorch sif:pytorch.sif"
 
@@ -59,21 +65,26 @@ def run(context: Context) -> int:
     finally:
         found.close()
         context.progress.end()
-    size = path.stat().st_size
     if options.json:
         console.result_json(
             {
                 "file": str(path),
-                "bytes": size,
+                "bytes": path.stat().st_size,
                 "image": image.digest,
                 "digest": saved.digest,
                 "tars": saved.tars,
                 "pins": called,
             }
         )
-        return 0
+    else:
+        _show(path, image, saved, found.reason)
+    return 0
+
+
+def _show(path: Path, image: Image, saved: Saved, reason: str) -> None:
+    """Show the file, and what other tools cannot read. `reason`: why a layer's compressed form is missing."""
     console.result(
-        f"{path}: {size / 1e6:,.0f} MB\n  {saved.digest}\n"
+        f"{path}: {path.stat().st_size / 1e6:,.0f} MB\n  {saved.digest}\n"
         f"  on the offline machine: tar -xf {path.name} bareboat && sh bareboat/install.sh && "
         f"bareboat/venv/bin/bareboat image load {path.name}"
     )
@@ -86,10 +97,9 @@ def run(context: Context) -> int:
         console.note(
             f"note: {saved.tars} of {len(image.layers)} layers are saved uncompressed: "
             "their compressed form is neither in the store nor at the image's source"
-            + (f": {found.reason}" if found.reason else "")
+            + (f": {reason}" if reason else "")
         )
         console.note(
             "note: `bareboat image load` keeps the digest; other tools cannot read this file\n"
             f"  for other tools: {again}save it with --rewrite, which changes the digest"
         )
-    return 0
