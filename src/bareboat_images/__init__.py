@@ -16,14 +16,16 @@ if TYPE_CHECKING:
     from bareboat_images.registry.access import Access
     from bareboat_images.store import Store
     from bareboat_images.tar.limits import Limits
-    from bareboat_images.toolkit import PullOptions, build, pull, push
+    from bareboat_images.toolkit import build, pull, push
+    from bareboat_images.transfer.options import PullOptions
 
 #: Loaded when first used: each command needs few of them.
 _MODULES = {
     "Access": "bareboat_images.registry.access",
     "Image": "bareboat_images.model",
     "Limits": "bareboat_images.tar.limits",
-    **dict.fromkeys(("PullOptions", "build", "pull", "push"), "bareboat_images.toolkit"),
+    "PullOptions": "bareboat_images.transfer.options",
+    **dict.fromkeys(("build", "pull", "push"), "bareboat_images.toolkit"),
     "Store": "bareboat_images.store",
     "View": "bareboat_images.layers.view",
 }

@@ -6,16 +6,14 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import Struct, field
-
 from bareboat_base.errors import BareboatError, ImageError, UsageError
 from bareboat_images.model import Image
 from bareboat_images.oci.reference import Reference, Transport, parse
 from bareboat_images.progress import Progress
-from bareboat_images.registry.access import Access, remote_options
+from bareboat_images.registry.access import remote_options
 from bareboat_images.store import Store
-from bareboat_images.tar.limits import Limits
 from bareboat_images.transfer import locate
+from bareboat_images.transfer.options import PullOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,21 +21,6 @@ if TYPE_CHECKING:
     from bareboat_images.builder.options import Engine
     from bareboat_images.oci.source import Source
     from bareboat_images.transfer.push import Pushed
-
-
-def _silent(*_: object) -> None:
-    """Show no progress."""
-
-
-class PullOptions(Struct, frozen=True, kw_only=True):
-    """How an image is pulled. `access`: how registries are reached; `machine`: the architecture, as
-    `uname -m` prints it; `fresh`: also what the store has; `progress`: what, bytes done, bytes in all."""
-
-    access: Access = field(default_factory=Access)
-    limits: Limits = field(default_factory=Limits)
-    machine: str = field(default_factory=lambda: os.uname().machine)
-    fresh: bool = False
-    progress: Progress = _silent
 
 
 def pull(reference: str, store: Store, *, options: PullOptions | None = None) -> Image:
@@ -51,15 +34,7 @@ def pull(reference: str, store: Store, *, options: PullOptions | None = None) ->
 def _obtained(found: Reference, store: Store, options: PullOptions) -> Image:
     from bareboat_images.transfer.obtain import obtain
 
-    return obtain(
-        found,
-        store,
-        options.access,
-        machine=options.machine,
-        limits=options.limits,
-        fresh=options.fresh,
-        progress=options.progress,
-    ).image
+    return obtain(found, store, options).image
 
 
 def build(

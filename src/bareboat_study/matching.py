@@ -82,7 +82,7 @@ def _search(name: str, pattern: str, groups: Sequence[int | str], output: str) -
             [sys.executable, "-I", "-S", "-c", _PROGRAM],
             stdin=f"{request}\n{output}",
             timeout_s=LIMIT_S,
-            most_bytes=_MOST_OUTPUT,
+            watch=execute.Watch(most_bytes=_MOST_OUTPUT),
         )
     except ToolTimeoutError:
         raise _endless(name, pattern, f"within {LIMIT_S:g} s") from None

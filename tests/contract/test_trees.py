@@ -18,11 +18,11 @@ from tools import tool
 from bareboat.deployment.rootfs import rootfs_of
 from bareboat.model import Image
 from bareboat_images.formats.flatten import make_flat
-from bareboat_images.registry.access import Access
 from bareboat_images.store import Store
 from bareboat_images.tar.limits import Limits
 from bareboat_images.transfer import locate
 from bareboat_images.transfer.obtain import obtain
+from bareboat_images.transfer.options import PullOptions
 
 
 @pytest.fixture(scope="module", params=varied.names())
@@ -51,7 +51,7 @@ def theirs(layout: varied.Layout) -> Iterator[dict[str, Any]]:
 def store_and_image(layout: varied.Layout, tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, Image]:
     store = Store(tmp_path_factory.mktemp("trees") / "store")
     found = locate.read(layout.reference, folder="/")
-    return store, obtain(found, store, Access(), machine="x86_64", limits=Limits()).image
+    return store, obtain(found, store, PullOptions(machine="x86_64", limits=Limits())).image
 
 
 def expected(theirs: dict[str, Any]) -> dict[str, Any]:

@@ -25,11 +25,11 @@ from bareboat_images.formats.squash import read_superblock, unpack_squashfs
 from bareboat_images.layers.recipe import rebuild
 from bareboat_images.layers.unpack import unpack
 from bareboat_images.oci.reference import Reference, Transport
-from bareboat_images.registry.access import Access
 from bareboat_images.store import Store
 from bareboat_images.tar.limits import Limits
 from bareboat_images.transfer import local
 from bareboat_images.transfer.obtain import obtain
+from bareboat_images.transfer.options import PullOptions
 from fuzzing import CORPUS, Finding, Reader, usage
 
 #: Small, so that inputs meet them.
@@ -201,9 +201,7 @@ def read_archive(data: bytes, scratch: Path) -> None:
         obtain(
             Reference(transport=transport, path=os.fspath(path)),
             store,
-            Access(),
-            machine="x86_64",
-            limits=LIMITS,
+            PullOptions(machine="x86_64", limits=LIMITS),
         )
     except BareboatError as error:
         found = error

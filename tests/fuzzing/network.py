@@ -16,6 +16,7 @@ from bareboat_base.errors import BareboatError
 from bareboat_images.registry import client
 from bareboat_images.registry.options import Options
 from bareboat_images.store import Store
+from bareboat_images.transfer.options import PullOptions
 from bareboat_images.transfer.pull import pull
 from fuzzing import Finding, Reader, check_message
 from fuzzing.images import LIMITS
@@ -80,8 +81,7 @@ def read_answers(data: bytes, scratch: Path) -> None:
                     source,
                     Store(scratch / "store"),
                     reference="registry.example/a/b:1",
-                    machine="x86_64",
-                    limits=LIMITS,
+                    options=PullOptions(machine="x86_64", limits=LIMITS),
                 )
             except BareboatError as error:
                 refused = error

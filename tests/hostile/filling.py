@@ -31,6 +31,7 @@ from bareboat_images.registry.access import read_access  # noqa: E402
 from bareboat_images.store import Store  # noqa: E402
 from bareboat_images.tar.limits import Limits  # noqa: E402
 from bareboat_images.transfer import obtain  # noqa: E402
+from bareboat_images.transfer.options import PullOptions  # noqa: E402
 from bareboat_images.transfer.push import push  # noqa: E402
 from bareboat_study import prove  # noqa: E402
 
@@ -59,7 +60,7 @@ def put_layout(folder: Path) -> None:
 def pull(store: Store, layout: Path) -> Image:
     found = reference.parse(f"oci:{layout}", folder="/")
     access = read_access(plain_http="", mirrors="", ca_file="", policy="", say=lambda _: None)
-    return obtain.obtain(found, store, access, machine="x86_64", limits=Limits()).image
+    return obtain.obtain(found, store, PullOptions(access=access, machine="x86_64", limits=Limits())).image
 
 
 class Registry:

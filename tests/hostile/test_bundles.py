@@ -23,13 +23,13 @@ from bareboat.model import Image, Pin
 from bareboat_base import architectures, codec
 from bareboat_base.errors import BareboatError, ImageError, StoreError
 from bareboat_images import pinning
-from bareboat_images.registry.access import Access
 from bareboat_images.registry.options import Options
 from bareboat_images.registry.pusher import open_pusher
 from bareboat_images.store import Store
 from bareboat_images.tar.limits import Limits
 from bareboat_images.transfer import locate
 from bareboat_images.transfer.obtain import obtain
+from bareboat_images.transfer.options import PullOptions
 
 pytestmark = pytest.mark.one_in(8)
 
@@ -310,7 +310,7 @@ def test_a_bundle_with_names_without_end_is_refused(desk: Desk, tmp_path: Path, 
 
 def loaded(store: Store, tmp_path: Path, image: images.Packed, name: str = "x.tar") -> Image:
     found = locate.read(f"oci-archive:{write_bundle(tmp_path / name, image)}", folder="/")
-    return obtain(found, store, Access(), machine=os.uname().machine, limits=Limits()).image
+    return obtain(found, store, PullOptions(machine=os.uname().machine, limits=Limits())).image
 
 
 DIGESTED = [each for each in FALSE if OTHER in each and each != OTHER and "@" in each]
@@ -388,7 +388,7 @@ def test_a_layout_cannot_call_its_image_by_another_s_digest(tmp_path: Path, wher
     store = Store(tmp_path / "store")
     found = locate.read(reference, folder="/")
     with pytest.raises(ImageError):
-        obtain(found, store, Access(), machine=os.uname().machine, limits=Limits())
+        obtain(found, store, PullOptions(machine=os.uname().machine, limits=Limits()))
     assert store.pins() == []
 
 
@@ -410,7 +410,7 @@ def test_a_docker_archive_cannot_call_its_image_by_another_s_digest(tmp_path: Pa
     found = locate.read(f"docker-archive:{tmp_path / 'x.tar'}:{claim}", folder="/")
     store = Store(tmp_path / "store")
     with pytest.raises(ImageError, match="does not match its digest"):
-        obtain(found, store, Access(), machine=os.uname().machine, limits=Limits())
+        obtain(found, store, PullOptions(machine=os.uname().machine, limits=Limits()))
 
 
 # -- tars in the place of compressed layers ------------------------------------------------------------

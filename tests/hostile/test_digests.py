@@ -25,6 +25,7 @@ from bareboat_images.store import Store
 from bareboat_images.tar.limits import Limits
 from bareboat_images.transfer import pull
 from bareboat_images.transfer.local import open_local
+from bareboat_images.transfer.options import PullOptions
 
 pytestmark = pytest.mark.one_in(4)
 
@@ -65,7 +66,9 @@ def opened(image: Digested, place: str, folder: Path, fake: FakeRegistry) -> tup
 def bring(image: Digested, place: str, folder: Path, fake: FakeRegistry, store: Store) -> str:
     source, reference = opened(image, place, folder, fake)
     with contextlib.closing(source):
-        return pull.pull(source, store, reference=reference, machine="x86_64", limits=Limits()).image.digest
+        return pull.pull(
+            source, store, reference=reference, options=PullOptions(machine="x86_64", limits=Limits())
+        ).image.digest
 
 
 def refused(image: Digested, place: str, folder: Path, fake: FakeRegistry, store: Store) -> str:
@@ -287,7 +290,9 @@ def test_content_below_the_folder_of_another_algorithm_is_not_taken(
 
     def read() -> None:
         source = open_local(tmp_path / "image.tar", Transport.OCI_ARCHIVE)
-        pull.pull(source, store, reference="oci-archive:x", machine="x86_64", limits=Limits())
+        pull.pull(
+            source, store, reference="oci-archive:x", options=PullOptions(machine="x86_64", limits=Limits())
+        )
 
     with pytest.raises(BareboatError) as caught:
         read()

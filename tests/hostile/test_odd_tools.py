@@ -148,12 +148,12 @@ def test_more_time_for_questions_is_not_less_for_a_submission(
 @pytest.mark.parametrize("fault", ["megabytes", "endless"])
 def test_a_tool_that_prints_too_much_is_stopped(tmp_path: Path, fault: str) -> None:
     with pytest.raises(ToolError, match="printed more than 1 MiB and was stopped") as caught:
-        execute.run([tool(tmp_path, fault)], most_bytes=2**20)
+        execute.run([tool(tmp_path, fault)], watch=execute.Watch(most_bytes=2**20))
     assert caught.value.remedy.endswith("| head   # shows what it prints")
 
 
 def test_of_a_flood_of_complaints_the_beginning_is_kept(tmp_path: Path) -> None:
-    outcome = execute.run([tool(tmp_path, "complains")], most_bytes=2**20)
+    outcome = execute.run([tool(tmp_path, "complains")], watch=execute.Watch(most_bytes=2**20))
     assert (outcome.stdout, outcome.ok) == ("answer\n", True)
     assert len(outcome.stderr) <= 2**20
 
@@ -172,7 +172,9 @@ def test_a_daemon_of_a_tool_that_answers_goes_on(tmp_path: Path) -> None:
 
 
 def test_a_command_that_takes_a_job_may_leave_it_running(tmp_path: Path) -> None:
-    assert execute.run([tool(tmp_path, "grandchild")], may_leave=True).stdout == "answer\n"
+    assert (
+        execute.run([tool(tmp_path, "grandchild")], watch=execute.Watch(may_leave=True)).stdout == "answer\n"
+    )
     assert odd_tools.left(tmp_path, kill=True)
 
 

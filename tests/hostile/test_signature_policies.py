@@ -35,6 +35,7 @@ from bareboat_images.signatures.check import check, holds
 from bareboat_images.store import Store
 from bareboat_images.tar.limits import Limits
 from bareboat_images.transfer.obtain import obtain
+from bareboat_images.transfer.options import PullOptions
 from bareboat_images.transfer.pinning import check_reference
 
 pytestmark = pytest.mark.one_in(12)
@@ -468,7 +469,7 @@ def test_keys_that_cannot_be_used(lab: Lab, kind: str, keys: str, tmp_path: Path
 def _pull(lab: Lab, store: Store, name: str, policy: Path) -> None:
     found = reference.parse(f"{lab.registry.address}/team/{name}:v1", folder="/")
     access = Access(plain_http=frozenset({lab.registry.address}), policy=str(policy))
-    obtain(found, store, access, machine="x86_64", limits=Limits())
+    obtain(found, store, PullOptions(access=access, machine="x86_64", limits=Limits()))
 
 
 def test_a_refused_image_leaves_nothing(lab: Lab, store: Store, tmp_path: Path) -> None:

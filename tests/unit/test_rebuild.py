@@ -204,7 +204,7 @@ def test_an_archive_of_pulled_layers(store: Store, tmp_path: Path) -> None:
         image_of(store, one, two, one),
         tmp_path / "x.tar",
         name="x",
-        extra={"more/of/it": b"m", "top": b"t"},
+        more=export.Additions(files={"more/of/it": b"m", "top": b"t"}),
     ).digest
     with tarfile.open(tmp_path / "x.tar") as archive:
         # Every folder is spelled out, before what lies in it: an ordinary user's skopeo needs that.

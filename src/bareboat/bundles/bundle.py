@@ -31,7 +31,6 @@ from bareboat_images.store import Store
 from bareboat_images.tar.inflation import is_compressed
 from bareboat_images.tar.reader import FILE
 from bareboat_images.transfer import export
-from bareboat_images.transfer.blobs import Blobs
 
 _PINS = "bareboat/pins.json"
 _INSTALL = "bareboat/install.sh"
@@ -71,6 +70,9 @@ class BundleNames(Struct, frozen=True, kw_only=True):
     false: tuple[str, ...] = ()
 
 
+_AS_STORED = export.LayerForm()
+
+
 def save(
     image: Image,
     pins: Sequence[Pin],
@@ -78,8 +80,7 @@ def save(
     path: Path,
     *,
     name: str,
-    blobs: Blobs | None = None,
-    rewrite: bool = False,
+    form: export.LayerForm = _AS_STORED,
     progress: Progress = lambda *_: None,
 ) -> export.Saved:
     """Write the bundle atomically. Raises StoreError for a layer that was changed in the store, BareboatError
@@ -92,17 +93,8 @@ def save(
     wheels = wheel_set()
     extra |= {f"bareboat/wheels/{file}": data for file, data in wheels.items()}
     extra[_LOCK] = locked(wheels).encode()
-    return export.save_archive(
-        store,
-        image,
-        path,
-        name=name,
-        blobs=blobs,
-        rewrite=rewrite,
-        documents=indexes,
-        extra=extra,
-        progress=progress,
-    )
+    more = export.Additions(documents=indexes, files=extra)
+    return export.save_archive(store, image, path, name=name, form=form, more=more, progress=progress)
 
 
 def called(path: Path, image: Image, *, now: str) -> BundleNames:

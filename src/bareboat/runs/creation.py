@@ -232,7 +232,8 @@ def submit_by(argv: Sequence[str], stdin: str | None, job: Job, *, folder: str |
     variables = inherited.for_submission(os.environ, job.scheduling)
     return execute.run(
         argv, environment={n: v for n, v in variables.items() if n not in job.environment_from}, stdin=stdin,
-        timeout_s=execute.patience(_SUBMISSION_S), notice_s=NOTICE_S, folder=folder, may_leave=True,
+        timeout_s=execute.patience(_SUBMISSION_S), folder=folder,
+        watch=execute.Watch(notice_s=NOTICE_S, may_leave=True),
     )  # fmt: skip
 
 

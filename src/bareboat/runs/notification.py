@@ -42,8 +42,9 @@ def send(store: Store, plan: Plan, run_id: str, state: JobState, exit_code: int)
     path = _path(store, run_id)
     try:
         done = execute.run(
-            words, environment=environment, timeout_s=_LIMIT_S, folder=plan.job.workdir, may_leave=True
-        )
+            words, environment=environment, timeout_s=_LIMIT_S, folder=plan.job.workdir,
+            watch=execute.Watch(may_leave=True),
+        )  # fmt: skip
         code, said = done.exit_code, done.stdout + done.stderr
     except ToolError as error:
         code, said = 124, error.message

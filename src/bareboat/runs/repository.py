@@ -184,7 +184,7 @@ def _difference(top: Path, own: Path, common: Path, commit: str) -> tuple[str | 
         try:
             done = execute.run(
                 argv, environment=environment, folder=str(top), timeout_s=_DIFFERENCE_S,
-                most_bytes=MOST_DIFFERENCE_BYTES,
+                watch=execute.Watch(most_bytes=MOST_DIFFERENCE_BYTES),
             )  # fmt: skip
         except ToolError as error:
             return None, f"the difference to the commit is not recorded: {error.message}"

@@ -94,7 +94,8 @@ def scheduler_logs(store: Store, made: Submission) -> list[Path]:
 
 def cancel_by(argv: Sequence[str]) -> Outcome:
     """Run a scheduler's command that cancels a job, which has time: a job must not go on unseen."""
-    return execute.run(argv, timeout_s=execute.patience(_CANCELLATION_S), notice_s=NOTICE_S)
+    watch = execute.Watch(notice_s=NOTICE_S)
+    return execute.run(argv, timeout_s=execute.patience(_CANCELLATION_S), watch=watch)
 
 
 @contextlib.contextmanager

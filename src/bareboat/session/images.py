@@ -95,18 +95,14 @@ def pull(
     the compressed layers. Raises ImageError, StoreError, UsageError."""
     from bareboat_images.tar.limits import Limits
     from bareboat_images.transfer.obtain import obtain
+    from bareboat_images.transfer.options import PullOptions
 
     try:
-        return obtain(
-            found,
-            session.store,
-            reach,
-            machine=machine,
-            limits=limits or Limits(),
-            fresh=fresh,
-            keep_blobs=keep_blobs,
+        options = PullOptions(
+            access=reach, machine=machine, limits=limits or Limits(), fresh=fresh, keep_blobs=keep_blobs,
             progress=session.reporter.bytes,
-        )
+        )  # fmt: skip
+        return obtain(found, session.store, options)
     finally:
         session.reporter.end()
 

@@ -21,6 +21,7 @@ from bareboat_base.execute.step import run_step as run_step
 from bareboat_base.execute.tools import START_S as START_S
 from bareboat_base.execute.tools import TIMEOUT_VARIABLE as TIMEOUT_VARIABLE
 from bareboat_base.execute.tools import Deadline as Deadline
+from bareboat_base.execute.tools import Watch as Watch
 from bareboat_base.execute.tools import patience as patience
 from bareboat_base.execute.tools import run as run
 from bareboat_base.execute.tools import run_all as run_all

@@ -14,6 +14,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bareboat_base.errors import ToolError, ToolTimeoutError
@@ -81,6 +82,17 @@ class Deadline:
         return max(0.0, self._end - time.monotonic())
 
 
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """How a running tool is watched. `notice_s`: after this, a note shows which command has not answered;
+    `most_bytes`: limit of its stdout; `may_leave`: processes that it started may go on."""
+
+    notice_s: float | None = None
+    most_bytes: int = MOST_BYTES
+    may_leave: bool = False
+
+
+_WATCH = Watch()
 #: Errors of starting a process that are not the program's.
 _LIMITS = frozenset((errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM))
 
@@ -93,18 +105,15 @@ def run(
     timeout_s: float | None = None,
     folder: str | None = None,
     within: Deadline | None = None,
-    notice_s: float | None = None,
-    most_bytes: int = MOST_BYTES,
-    may_leave: bool = False,
+    watch: Watch = _WATCH,
 ) -> Outcome:
     """Run a short command to its end and capture its output.
 
-    It runs in a session of its own, without a terminal. Processes left in that session are killed, unless it
-    `may_leave` some. A missing program is exit code 127, not an exception; a limit of this process or machine
-    that keeps every program from starting is an OSError. Raises ToolTimeoutError after
-    `timeout_s` seconds (None: `patience`) and at the deadline `within`, and ToolError for more than
-    `most_bytes` on stdout; excess stderr is dropped. On an error, the tool and all processes below it are
-    terminated. After `notice_s` seconds, a note shows which command has not answered.
+    It runs in a session of its own, without a terminal. Processes left in that session are killed, unless
+    `watch` allows them. A missing program is exit code 127, not an exception; a limit of this process or
+    machine that keeps every program from starting is an OSError. Raises ToolTimeoutError after `timeout_s`
+    seconds (None: `patience`) and at the deadline `within`, and ToolError for too much on stdout; excess
+    stderr is dropped. On an error, the tool and all processes below it are terminated.
     """
     log.debug("+ %s", shlex.join(argv))
     limit_s = patience() if timeout_s is None else timeout_s
@@ -114,11 +123,9 @@ def run(
         if not left_s:
             raise late
     began = time.monotonic()
-    notice = (
-        None
-        if notice_s is None
-        else (began + notice_s, f"waiting for {_program(argv)}, {limit_s:g} s at most")
-    )
+    notice = None
+    if watch.notice_s is not None:
+        notice = (began + watch.notice_s, f"waiting for {_program(argv)}, {limit_s:g} s at most")
     try:
         given = None if stdin is None else stdin.encode("utf-8", "surrogateescape")
         process = subprocess.Popen(
@@ -136,8 +143,8 @@ def run(
             raise
         return Outcome(argv=tuple(argv), exit_code=127, stdout="", stderr=str(error), wall_s=0.0)
     try:
-        stdout, stderr = _converse(process, given or b"", began + limit_s, most_bytes, notice)
-        if not may_leave:
+        stdout, stderr = _converse(process, given or b"", began + limit_s, watch.most_bytes, notice)
+        if not watch.may_leave:
             with contextlib.suppress(OSError):
                 os.killpg(process.pid, signal.SIGKILL)
     except BaseException as error:
@@ -145,23 +152,24 @@ def run(
         if isinstance(error, TimeoutError):
             raise late from None
         if isinstance(error, _TooMuch):
-            raise _flooded(argv, most_bytes) from None
+            raise _flooded(argv, watch.most_bytes) from None
         raise
     finally:
         for stream in (process.stdin, process.stdout, process.stderr):
             if stream is not None:
                 stream.close()
     outcome = Outcome(
-        argv=tuple(argv),
-        exit_code=process.returncode,
-        stdout=_text(stdout),
-        stderr=_text(stderr),
+        argv=tuple(argv), exit_code=process.returncode, stdout=_text(stdout), stderr=_text(stderr),
         wall_s=time.monotonic() - began,
-    )
+    )  # fmt: skip
+    _log_errors(outcome)
+    return outcome
+
+
+def _log_errors(outcome: Outcome) -> None:
     if outcome.stderr.strip() and log.isEnabledFor(logging.DEBUG):
         for line in excerpt(outcome.stderr.strip()):
             log.debug("  | %s", line)
-    return outcome
 
 
 class _TooMuch(Exception):
@@ -205,12 +213,7 @@ def _converse(
                 hurried, deadline = True, min(deadline, now + stopped_s)
             for descriptor, _ in poll.poll(1000 * min(deadline - now, _LOOK_S)):
                 if process.stdin is not None and descriptor == process.stdin.fileno():
-                    try:
-                        left = left[os.write(descriptor, left[:_CHUNK_BYTES]) :]
-                    except BlockingIOError:
-                        continue
-                    except OSError:  # the tool does not read all its input
-                        left = left[:0]
+                    left = _fed(descriptor, left)
                     if not left:
                         poll.unregister(descriptor)
                         process.stdin.close()
@@ -229,6 +232,16 @@ def _converse(
             if process.returncode is None and process.poll() is not None:
                 deadline = min(deadline, time.monotonic() + _LEFT_OPEN_S)
     return bytes(kept[out]), bytes(kept[err])
+
+
+def _fed(descriptor: int, left: memoryview) -> memoryview:
+    """What is left of a tool's input after writing as much as it accepts."""
+    try:
+        return left[os.write(descriptor, left[:_CHUNK_BYTES]) :]
+    except BlockingIOError:
+        return left
+    except OSError:  # the tool does not read all its input
+        return left[:0]
 
 
 @contextlib.contextmanager

@@ -50,8 +50,8 @@ def save(store: Store, image: Image, path: Path, *, name: str, progress: Progres
     # Podman, and Docker with containerd's store, read it as an OCI archive and use these names.
     names = {_REF_NAME: name, "io.containerd.image.name": full_name(name)}
     export.save_archive(
-        store, image, path, name=title, rewrite=True, progress=progress,
-        extra={"manifest.json": codec.to_json([entry])}, annotations=names,
+        store, image, path, name=title, form=export.LayerForm(rewrite=True), progress=progress,
+        more=export.Additions(files={"manifest.json": codec.to_json([entry])}, annotations=names),
     )  # fmt: skip
 
 

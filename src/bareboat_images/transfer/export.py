@@ -6,7 +6,8 @@ Source: OCI Image Format Specification 1.1, https://github.com/opencontainers/im
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import IO
@@ -112,67 +113,87 @@ class Saved(Struct, frozen=True, kw_only=True):
     tars: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerForm:
+    """How layers are written. `blobs`: the compressed ones that the manifest names. With `rewrite`, all are
+    written uncompressed under a new manifest, with another digest if they were compressed. With `whole`, a
+    blob that is not available is an error."""
+
+    blobs: Blobs | None = None
+    rewrite: bool = False
+    whole: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Additions:
+    """What an archive has beside the image. `documents`: digest -> index to store with the manifest; `files`,
+    which other tools ignore; `annotations`: of the manifest in the index, such as another name."""
+
+    documents: Mapping[str, bytes] = MappingProxyType({})
+    files: Mapping[str, bytes] = MappingProxyType({})
+    annotations: Mapping[str, str] = MappingProxyType({})
+
+
+_NO_ADDITIONS = Additions()
+_AS_STORED = LayerForm()
+
+
 def save_archive(
     store: Store,
     image: Image,
     path: Path,
     *,
     name: str,
-    blobs: Blobs | None = None,
-    rewrite: bool = False,
-    whole: bool = False,
-    documents: Mapping[str, bytes] = MappingProxyType({}),
-    extra: Mapping[str, bytes] = MappingProxyType({}),
-    annotations: Mapping[str, str] = MappingProxyType({}),
+    form: LayerForm = _AS_STORED,
+    more: Additions = _NO_ADDITIONS,
     progress: Progress = lambda *_: None,
 ) -> Saved:
     """Write the image as an OCI archive that `podman load` and `skopeo` can read, atomically.
 
-    Its manifest and config are the image's own, so it has the image's digest. `blobs`: the compressed layers
-    that the manifest names. With `rewrite`, all layers are written uncompressed under a new manifest, with
-    another digest if the image's layers were compressed. With `whole`, a blob that is not available is an
-    error. `documents`: digest -> index to store with the manifest; `extra`: additional files in the archive,
-    which other tools ignore; `annotations`: of the manifest in the index, such as another name. Raises
-    ImageError for a missing blob with `whole`; StoreError when a layer in the store does not match its
-    digest,
-    or the file cannot be written.
+    Its manifest and config are the image's own, so it has the image's digest. Raises ImageError for a missing
+    blob; StoreError when a layer in the store does not match its digest, or the file cannot be written.
     """
-    described, read = _described(store, image, rewrite=rewrite)
-    total = image.size_bytes
+    described, read = _described(store, image, rewrite=form.rewrite)
     done = tars = 0
     with outputs.beside(path) as part, open(part, "wb") as stream:
-        # With explicit entries, because skopeo tries to give missing directories to root, which only root
-        # can.
-        others = {str(parent) for member in extra for parent in PurePosixPath(member).parents} - {"."}
-        held = {described.manifest_digest, described.config_digest, *documents}
-        held |= {each.digest for each in read.layers} | {each.diff_id for each in image.layers}
-        algorithms = sorted({"sha256", *map(digests.algorithm, held)})
-        folders = (f"blobs/{each}" for each in algorithms)
-        for folder in ("blobs", *folders, *sorted(others)):
-            stream.write(tarwriter.header(f"{folder}/".encode(), FOLDER, mode=0o755, mtime=layers.EPOCH))
+        _add_folders(stream, _digests_of(described, read, image, more), more.files)
         _add(stream, "oci-layout", codec.to_json({"imageLayoutVersion": "1.0.0"}))
-        _add(stream, "index.json", _index(described, read.media_type, name, annotations))
+        _add(stream, "index.json", _index(described, read.media_type, name, more.annotations))
         small = {described.manifest_digest: described.manifest, described.config_digest: described.config}
-        for digest, data in (small | dict(documents)).items():
+        for digest, data in (small | dict(more.documents)).items():
             _add(stream, _blob_path(digest), data)
         written: set[str] = set()
         for descriptor, layer in zip(read.layers, image.layers, strict=True):
             if {descriptor.digest, layer.diff_id} & written:
                 continue
-            progress(f"writing {path.name}", done, total)
-            if _add_blob(stream, descriptor, layer, blobs, fetch=not tars):
+            progress(f"writing {path.name}", done, image.size_bytes)
+            if _add_blob(stream, descriptor, layer, form.blobs, fetch=not tars):
                 written.add(descriptor.digest)
             else:
                 tars += descriptor.digest != layer.diff_id
-                if whole and tars:
-                    raise _not_whole(image, descriptor, blobs.reason if blobs else "")
+                if form.whole and tars:
+                    raise _not_whole(image, descriptor, form.blobs.reason if form.blobs else "")
                 _add_layer(stream, store, layer, remedy=store.how_to_get(image))
                 written.add(layer.diff_id)
             done += layer.size_bytes
-        for member, data in extra.items():
+        for member, data in more.files.items():
             _add(stream, member, data)
         stream.write(tarwriter.END)
     return Saved(digest=described.manifest_digest, tars=tars)
+
+
+def _digests_of(described: Metadata, read: Manifest, image: Image, more: Additions) -> set[str]:
+    """The digests of all that the archive may hold."""
+    small = {described.manifest_digest, described.config_digest, *more.documents}
+    return small | {each.digest for each in read.layers} | {each.diff_id for each in image.layers}
+
+
+def _add_folders(stream: IO[bytes], blobs: Iterable[str], files: Iterable[str]) -> None:
+    """Add explicit entries: skopeo tries to give missing directories to root, which only root can."""
+    others = {str(parent) for member in files for parent in PurePosixPath(member).parents} - {"."}
+    algorithms = sorted({"sha256", *map(digests.algorithm, blobs)})
+    for folder in ("blobs", *(f"blobs/{each}" for each in algorithms), *sorted(others)):
+        stream.write(tarwriter.header(f"{folder}/".encode(), FOLDER, mode=0o755, mtime=layers.EPOCH))
 
 
 def _described(store: Store, image: Image, *, rewrite: bool) -> tuple[Metadata, Manifest]:

@@ -40,8 +40,8 @@ _UNPACKS = 2
 
 
 @dataclass(slots=True)
-class _Work:
-    """The shared state of one pull's tasks."""
+class Work:
+    """The shared state of one pull's tasks. `keep_blobs`: also keep compressed layers as received."""
 
     source: Source
     store: Store
@@ -72,28 +72,17 @@ class _Work:
 
 
 def bring_layers(
-    source: Source,
-    store: Store,
-    scratch: Path,
-    descriptors: Sequence[Descriptor],
-    diff_ids: Sequence[str],
-    *,
-    limits: Limits,
-    fresh: bool,
-    keep_blobs: bool = False,
-    progress: Progress,
+    work: Work, descriptors: Sequence[Descriptor], diff_ids: Sequence[str], *, fresh: bool
 ) -> int:
-    """Fetch and unpack every missing layer; return how many this process did. With `keep_blobs`, also keep
-    compressed layers as received."""
-    work = _Work(source, store, scratch, limits, progress, keep_blobs)
+    """Fetch and unpack every missing layer; return how many this process did."""
     # A garbage collection keeps the layers claimed by a pull in progress.
-    (scratch / "claims").write_text("\n".join(diff_ids))
+    (work.scratch / "claims").write_text("\n".join(diff_ids))
     _bring_layers(work, descriptors, diff_ids, fresh=fresh)
     return work.fetched
 
 
 def _bring_layers(
-    work: _Work, descriptors: Sequence[Descriptor], diff_ids: Sequence[str], *, fresh: bool
+    work: Work, descriptors: Sequence[Descriptor], diff_ids: Sequence[str], *, fresh: bool
 ) -> None:
     """Fetch and unpack every missing layer."""
     for _ in range(3):  # a garbage collection that began earlier may remove one
@@ -112,7 +101,7 @@ def _bring_layers(
         fresh = False
 
 
-def _run(work: _Work, tasks: dict[str, tuple[int, Descriptor]], fresh: bool) -> None:
+def _run(work: Work, tasks: dict[str, tuple[int, Descriptor]], fresh: bool) -> None:
     """Run all tasks, the largest layer first; the first error stops the others and is raised."""
     largest_first = sorted(tasks.items(), key=lambda task: -task[1][1].size)
     with execute.side_by_side(_FETCHES) as pool:
@@ -138,7 +127,7 @@ def _run(work: _Work, tasks: dict[str, tuple[int, Descriptor]], fresh: bool) -> 
             raise next((error for error in failed if not isinstance(error, spool.Interrupted)), failed[0])
 
 
-def _one(work: _Work, diff_id: str, descriptor: Descriptor, name: str, fresh: bool) -> None:
+def _one(work: Work, diff_id: str, descriptor: Descriptor, name: str, fresh: bool) -> None:
     """Fetch, unpack and publish one layer, unless another process does."""
     store = work.store
 
@@ -195,7 +184,7 @@ def _one(work: _Work, diff_id: str, descriptor: Descriptor, name: str, fresh: bo
 
 @contextlib.contextmanager
 def _chunks(
-    work: _Work, descriptor: Descriptor, name: str, *, keep: bool = False
+    work: Work, descriptor: Descriptor, name: str, *, keep: bool = False
 ) -> Iterator[Iterator[bytes]]:
     """The layer's bytes: directly from this machine's disk, or through a part file, for a network and for a
     blob to keep."""
@@ -221,7 +210,7 @@ def _chunks(
         fetching.join()
 
 
-def _is_unkept(work: _Work, descriptor: Descriptor, diff_id: str) -> bool:
+def _is_unkept(work: Work, descriptor: Descriptor, diff_id: str) -> bool:
     """Whether the compressed layer is to be kept and is missing."""
     return work.keep_blobs and descriptor.digest != diff_id and not is_kept(work.store, descriptor)
 

@@ -16,11 +16,10 @@ from bareboat_images import lease, pinning
 from bareboat_images.model import Image, Pin
 from bareboat_images.oci import manifest
 from bareboat_images.oci.source import Descriptor, Document, Source
-from bareboat_images.progress import Progress
 from bareboat_images.store import Store
-from bareboat_images.tar.limits import Limits
 from bareboat_images.transfer.blobs import is_kept
 from bareboat_images.transfer.current import Pulled
+from bareboat_images.transfer.options import PullOptions
 
 if TYPE_CHECKING:
     from bareboat_images.signatures.check import Checked
@@ -33,27 +32,21 @@ def pull(
     store: Store,
     *,
     reference: str,
-    machine: str,
-    limits: Limits,
+    options: PullOptions,
     root: str | None = None,
-    fresh: bool = False,
-    keep_blobs: bool = False,
     judge: Judge | None = None,
-    progress: Progress = lambda *_: None,
 ) -> Pulled:
     """Load the image into the store and pin the reference to its digest.
 
-    `machine`: the architecture, as in `uname -m`. `root`: the state pinned for the reference; None: the
-    digest
-    of the root document. `judge` gets the digests of the manifest and of the indexes that led to it, before
-    layers are fetched, and raises when the image is refused. With `fresh`, existing layers are fetched and
-    unpacked again; with `keep_blobs`, layers are also kept in the form that the manifest names.
+    `root`: the state pinned for the reference; None: the digest of the root document. `judge` gets the
+    digests of the manifest and of the indexes that led to it, before layers are fetched, and raises when the
+    image is refused.
 
     Raises ImageError for a fault of the source or the image, StoreError when the store cannot accept it.
     """
-    progress("asking for the manifest", 0, 0)
+    options.progress("asking for the manifest", 0, 0)
     document = source.document()
-    passed = _choose(source, document, machine)
+    passed = _choose(source, document, options.machine)
     chosen = passed[-1]
     _check_digest(reference, passed, source.name)
     checked = judge(tuple(dict.fromkeys(each.digest for each in reversed(passed)))) if judge else None
@@ -70,22 +63,20 @@ def pull(
 
     def there() -> bool:
         return (
-            not fresh
+            not options.fresh
             and store.has_image(chosen.digest)
-            and (not keep_blobs or not unkept(store, store.image(chosen.digest), chosen))
+            and (not options.keep_blobs or not unkept(store, store.image(chosen.digest), chosen))
         )
 
     def waiting(holder: str) -> None:
-        progress(f"waiting for {holder}, which is pulling the same image", 0, 0)
+        options.progress(f"waiting for {holder}, which is pulling the same image", 0, 0)
 
     with lease.hold(store.lease(f"image-{digests.hexed(pin.digest)}"), until=there, waiting=waiting) as mine:
         if mine:
-            image, fetched = _bring(
-                source, store, chosen, pin, machine, limits, fresh, keep_blobs, confirm, progress
-            )
+            image, fetched = _bring(source, store, chosen, pin, options, confirm)
         else:
             image, fetched = store.image(chosen.digest), 0
-            manifest.check_machine(image.architecture, machine=machine, name=source.name)
+            manifest.check_machine(image.architecture, machine=options.machine, name=source.name)
             confirm()
             store.pin(pin)
     return Pulled(image=image, fetched=fetched, shared=len(image.layers) - fetched)
@@ -96,18 +87,14 @@ def _bring(
     store: Store,
     chosen: Document,
     pin: Pin,
-    machine: str,
-    limits: Limits,
-    fresh: bool,
-    keep_blobs: bool,
+    options: PullOptions,
     confirm: Callable[[], None],
-    progress: Progress,
 ) -> tuple[Image, int]:
     """The image, after fetching its missing layers, and the number of layers fetched."""
     read = manifest.manifest(chosen, name=source.name)
     described = source.document(read.config.digest)
     config = manifest.config(described, name=source.name)
-    manifest.check_machine(config.architecture, os=config.os, machine=machine, name=source.name)
+    manifest.check_machine(config.architecture, os=config.os, machine=options.machine, name=source.name)
     if len(config.diff_ids) != len(read.layers):
         raise ImageError(
             f"{source.name} contradicts itself: {len(read.layers)} layers in its manifest, "
@@ -117,20 +104,11 @@ def _bring(
     from bareboat_images.transfer import fetch
 
     with store.scratch() as scratch:
-        fetched = fetch.bring_layers(
-            source,
-            store,
-            scratch,
-            [
-                source.held(layer, diff_id)
-                for layer, diff_id in zip(read.layers, config.diff_ids, strict=True)
-            ],
-            config.diff_ids,
-            limits=limits,
-            fresh=fresh,
-            keep_blobs=keep_blobs,
-            progress=progress,
+        work = fetch.Work(
+            source, store, scratch, options.limits, options.progress, keep_blobs=options.keep_blobs
         )
+        blobs = [source.held(*pair) for pair in zip(read.layers, config.diff_ids, strict=True)]
+        fetched = fetch.bring_layers(work, blobs, config.diff_ids, fresh=options.fresh)
         confirm()
         image = fetch.join(store, config, chosen.digest, pin.reference, (*source.notes, *config.notes))
         store.put_image(image, manifest=chosen.data, config=described.data, config_digest=described.digest)

@@ -64,9 +64,7 @@ def _write(context: Context, image: Image, kind: str, path: Path) -> str:
                         image,
                         path,
                         name=name,
-                        blobs=found,
-                        rewrite=context.options.rewrite,
-                        whole=True,
+                        form=export.LayerForm(blobs=found, rewrite=context.options.rewrite, whole=True),
                         progress=progress,
                     )
                     digest = saved.digest
@@ -75,7 +73,12 @@ def _write(context: Context, image: Image, kind: str, path: Path) -> str:
                 case "sif":
                     with store.scratch() as scratch:
                         export.save_archive(
-                            store, image, scratch / "image.tar", name=name, rewrite=True, progress=progress
+                            store,
+                            image,
+                            scratch / "image.tar",
+                            name=name,
+                            form=export.LayerForm(rewrite=True),
+                            progress=progress,
                         )
                         squash.make_sif(scratch / "image.tar", path, progress=progress)
                 case "squashfs":

@@ -36,6 +36,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(context: Context) -> int:
     from bareboat.bundles import bundle
+    from bareboat_images.transfer.export import LayerForm
 
     options, store = context.options, context.store
     kind, colon, place = options.file.partition(":")
@@ -58,8 +59,7 @@ def run(context: Context) -> int:
             store,
             path,
             name=names[0] if names else "image",
-            blobs=found,
-            rewrite=options.rewrite,
+            form=LayerForm(blobs=found, rewrite=options.rewrite),
             progress=context.progress.bytes,
         )
     finally:
