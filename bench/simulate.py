@@ -162,20 +162,27 @@ def study(
     return Simulated(times, 1 + machine.settle_cost, tuple(bool(each) for each in second))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Design:
+    """Of a simulated study: runs of blocks each, and the limits of its verdict."""
+
+    runs: int
+    blocks: int
+    margin: float
+    confidence: float
+
+
 def error_rates(
     true_ratio: float,
+    design: Design,
     *,
     studies: int,
-    runs: int,
-    blocks: int,
-    margin: float,
-    confidence: float,
     seed: int,
     method: Method = Method.TOTAL,
     machine: Machine | None = None,
     judge: Callable[[Sequence[float], Sequence[bool]], Comparison] | None = None,
 ) -> Rates:
-    """Simulate `studies` studies of `runs` runs of `blocks` blocks whose true ratio is known.
+    """Simulate `studies` studies of this design whose true ratio is known.
 
     `judge`: of the effects and orders of a study; None: one test of all of its runs. Equal arguments give
     equal rates. Raises UsageError as `study` and `compare` do, and when there are no studies.
@@ -188,7 +195,7 @@ def error_rates(
     found: list[Comparison] = []
     for _study in range(studies):
         simulated = study(
-            true_ratio, runs=runs, blocks=blocks, generator=generator, machine=machine,
+            true_ratio, runs=design.runs, blocks=design.blocks, generator=generator, machine=machine,
             paired=method is not Method.UNPAIRED,
         )  # fmt: skip
         effects = simulated.effects(method)
@@ -196,7 +203,7 @@ def error_rates(
             found.append(judge(effects, simulated.orders))
             continue
         orders = simulated.orders if method is Method.TOTAL else None
-        found.append(compare(effects, margin=margin, confidence=confidence, orders=orders))
+        found.append(compare(effects, margin=design.margin, confidence=design.confidence, orders=orders))
     verdicts = Counter(comparison.verdict for comparison in found)
     return Rates(
         true_ratio=true_ratio,

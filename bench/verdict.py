@@ -18,6 +18,7 @@ from typing import NamedTuple
 from scipy import stats
 from simulate import (
     BUSY,
+    Design,
     Machine,
     Method,
     Rates,
@@ -156,11 +157,8 @@ def _rates(
     return [
         error_rates(
             true_ratio,
+            Design(runs=runs or options.runs, blocks=options.blocks, margin=MARGIN, confidence=CONFIDENCE),
             studies=options.studies,
-            runs=runs or options.runs,
-            blocks=options.blocks,
-            margin=MARGIN,
-            confidence=CONFIDENCE,
             seed=options.seed + row,
             method=method,
             machine=machine,

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
 from msgspec import UNSET, UnsetType
 
 from bareboat import registry
@@ -86,22 +87,10 @@ def job_of(
     """The job of these keys, whose paths are relative to `folder`. `called`: its name where no key gives one;
     None: its program's. Raises UsageError."""
     values = file.values
-    file.check_keys(values, (*_KEYS, *STUDY_TABLES), elsewhere=_BY_NAME)
-    for name in STUDY_TABLES:
-        if not isinstance(values.get(name, {}), dict):
-            raise UsageError(f"{name} must be a table", context=file.at(name), remedy=f"write [{name}]")
-    for name, kind in _TABLES.items():
-        table = values.get(name, {})
-        if not isinstance(table, dict):
-            raise UsageError(f"{name} must be a table", context=file.at(name), remedy=f"write [{name}]")
-        file.check_keys(table, kind.__struct_fields__, name, elsewhere=_BY_NAME)
+    _check_tables(file)
 
     def given(key: str, kind: type[T], default: T) -> T:
-        if values.get(key) == "":
-            raise UsageError(
-                f"{key} is empty", context=file.at(key), remedy=f"give {key} a value, or remove it"
-            )
-        return file.convert(values[key], kind, key) if key in values else default
+        return _given(file, key, kind, default)
 
     image = image or given("image", str, _CAPTURE)
     if "command" not in values and image == _CAPTURE:
@@ -109,33 +98,15 @@ def job_of(
             "the job has no command", context=file.name, remedy='add command = ["python", "train.py"]'
         )
     points = _sweep(file)
-    workdir = _workdir(file, folder)
-    if workdir is not None and (fault := _workdir_fault(workdir)) is not None:
-        raise UsageError(
-            f"the working directory {workdir} {fault[0]}",
-            context=file.at("workdir") if "workdir" in values else file.name,
-            remedy=f"{fault[1]}, or correct workdir",
-        )
-    try:
-        command = words_of(values["command"], file, "command") if "command" in values else ()
-        if "command" in values:
-            for each in _at_every_point(command, points):
-                check_script(each, workdir, image=image, wrapped=bool(values.get("entrypoint")))
-    except UsageError as error:
-        raise file.placed(error, "command") from None
+    workdir = _existing_workdir(file, folder)
+    command = _command(file, points, workdir, image)
     entrypoint = values.get("entrypoint")
     if entrypoint is not None and not isinstance(entrypoint, bool):
         entrypoint = words_of(entrypoint, file, "entrypoint")
-    environment = file.convert(values.get("environment", {}), dict[str, str], "environment")
-    for variable, value in environment.items():
-        try:
-            check_variable(variable, value)
-            _at_every_point((value,), points)
-        except UsageError as error:
-            raise file.placed(error, "environment", variable) from None
-    capture = file.convert(values.get("capture", {}), CaptureRequest, "capture")
+    environment = _environment(file, points)
     prove = values.get("prove", {})
     file.convert(prove, ProveRequest, "prove")  # first alone, because mistakes in flags are not the file's
+    capture = _capture(file, folder)
 
     try:
         return Job(
@@ -148,9 +119,7 @@ def job_of(
             mounts=_mounts(values, file, folder),
             environment=environment,
             environment_from=given("environment_from", tuple[str, ...], ()),
-            walltime_s=file.convert(values["walltime_s"], int, "walltime_s")
-            if "walltime_s" in values
-            else None,
+            walltime_s=None if "walltime_s" not in values else given("walltime_s", int, 0),
             engine=_known("engine", given("engine", str, "") or None),
             launcher=_known("launcher", given("launcher", str, "") or None),
             scheduler=_known("scheduler", given("scheduler", str, "") or None),
@@ -167,18 +136,79 @@ def job_of(
             notify=UNSET if "notify" not in values else _notify(values["notify"], file),
             # On by default.
             seccomp=UNSET if given("seccomp", bool, True) else False,
-            capture=CaptureRequest(
-                python=None if capture.python is None else _program(folder, capture.python),
-                include=tuple(_resolved(folder, p) for p in capture.include),
-                compiler=capture.compiler,
-                programs=UNSET
-                if capture.programs is UNSET
-                else tuple(_program(folder, name) for name in capture.programs),
-                cuda=capture.cuda,
-                study=capture.study,
-            ),
+            capture=capture,
             prove=file.convert(settings.over_job(prove), ProveRequest),
             sweep=points,
+        )
+    except UsageError as error:
+        raise file.placed(error) from None
+
+
+def _given(file: Document, key: str, kind: type[T], default: T) -> T:
+    """The value of a key; raises UsageError for an empty one."""
+    if file.values.get(key) == "":
+        raise UsageError(f"{key} is empty", context=file.at(key), remedy=f"give {key} a value, or remove it")
+    return file.convert(file.values[key], kind, key) if key in file.values else default
+
+
+def _check_tables(file: Document) -> None:
+    """Raise UsageError for an unknown key, and for a table that is none."""
+    values = file.values
+    file.check_keys(values, (*_KEYS, *STUDY_TABLES), elsewhere=_BY_NAME)
+    for name in (*STUDY_TABLES, *_TABLES):
+        if not isinstance(values.get(name, {}), dict):
+            raise UsageError(f"{name} must be a table", context=file.at(name), remedy=f"write [{name}]")
+    for name, kind in _TABLES.items():
+        file.check_keys(values.get(name, {}), kind.__struct_fields__, name, elsewhere=_BY_NAME)
+
+
+def _existing_workdir(file: Document, folder: Path) -> str | None:
+    workdir = _workdir(file, folder)
+    if workdir is not None and (fault := _workdir_fault(workdir)) is not None:
+        raise UsageError(
+            f"the working directory {workdir} {fault[0]}",
+            context=file.at("workdir") if "workdir" in file.values else file.name,
+            remedy=f"{fault[1]}, or correct workdir",
+        )
+    return workdir
+
+
+def _command(file: Document, points: Sweep | UnsetType, workdir: str | None, image: str) -> tuple[str, ...]:
+    """The command, whose script is there at each point of the sweep; () for the image's own."""
+    values = file.values
+    if "command" not in values:
+        return ()
+    try:
+        command = words_of(values["command"], file, "command")
+        for each in _at_every_point(command, points):
+            check_script(each, workdir, image=image, wrapped=bool(values.get("entrypoint")))
+    except UsageError as error:
+        raise file.placed(error, "command") from None
+    return command
+
+
+def _environment(file: Document, points: Sweep | UnsetType) -> dict[str, str]:
+    environment = file.convert(file.values.get("environment", {}), dict[str, str], "environment")
+    for variable, value in environment.items():
+        try:
+            check_variable(variable, value)
+            _at_every_point((value,), points)
+        except UsageError as error:
+            raise file.placed(error, "environment", variable) from None
+    return environment
+
+
+def _capture(file: Document, folder: Path) -> CaptureRequest:
+    """The request with absolute paths."""
+    capture = file.convert(file.values.get("capture", {}), CaptureRequest, "capture")
+    try:
+        return msgspec.structs.replace(
+            capture,
+            python=None if capture.python is None else _program(folder, capture.python),
+            include=tuple(_resolved(folder, path) for path in capture.include),
+            programs=UNSET
+            if capture.programs is UNSET
+            else tuple(_program(folder, name) for name in capture.programs),
         )
     except UsageError as error:
         raise file.placed(error) from None

@@ -23,7 +23,7 @@ from bareboat.engines import Container, Refusal
 from bareboat.model import Command
 from bareboat.probe import probe
 from bareboat.probe.host import RealHost
-from bareboat.site_layer.local_run import run_here
+from bareboat.site_layer.local_run import job_here, run_here
 from bareboat_base import execute
 from bareboat_images.store import Store
 
@@ -180,9 +180,8 @@ def test_what_builds_a_site_layer_leaves_nothing(captured: Captured, tmp_path: P
     tool(name)
     site = probe(captured.store)
     before = processes(), folders()
-    ended = run_here(
-        captured.store, captured.image, site, ("python", "-c", "print(6 * 7)"), folder=tmp_path, engine=name
-    )
+    job = job_here(tmp_path, ("python", "-c", "print(6 * 7)"), engine=name)
+    ended = run_here(captured.store, captured.image, site, job)
     assert (ended.exit_code, ended.said.strip()) == (0, "42")
     assert wait_until(lambda: processes() <= before[0], limit_s=5), processes() - before[0]
     assert folders() <= before[1]

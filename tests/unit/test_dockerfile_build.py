@@ -201,7 +201,10 @@ def test_names_that_mean_something_in_a_layer_are_refused(tmp_path: Path) -> Non
 @given(st.integers(0, 2**40), st.integers(0, 2**40), st.binary(max_size=300))
 def test_headers_hold_any_owner_and_attribute(uid: int, gid: int, value: bytes) -> None:
     data = tarwriter.header(
-        b"name", b"0", mode=0o644, owner=(uid, gid), xattrs=((b"user.a", value),) if value else ()
+        b"name",
+        b"0",
+        mode=0o644,
+        style=tarwriter.Style(owner=(uid, gid), xattrs=((b"user.a", value),) if value else ()),
     )
     with tarfile.open(fileobj=BytesIO(data + tarwriter.END), errors="surrogateescape") as archive:
         (member,) = archive.getmembers()

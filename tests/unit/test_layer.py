@@ -282,6 +282,6 @@ def test_headers_are_as_pythons_tarfile_writes_them(
         size=size,
         mtime=layer.EPOCH,
         link=os.fsencode(header.linkname),
-        plain=False,
+        style=tarwriter.Style(plain=False),
     )
     assert ours == header.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")

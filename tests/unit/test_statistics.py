@@ -32,7 +32,7 @@ from bareboat_study.statistics import (  # noqa: E402
 
 sys.path.append(str(Path(__file__).parents[2] / "bench"))
 import simulate  # noqa: E402
-from simulate import Machine, Method, Rates, error_rates  # noqa: E402
+from simulate import Design, Machine, Method, Rates, error_rates  # noqa: E402
 
 # Log ratios as studies have them, from a third to three times as fast, and all sizes of study.
 LOG_RATIOS = st.lists(st.floats(-1.1, 1.1, allow_subnormal=False), min_size=2, max_size=30)
@@ -479,7 +479,9 @@ def test_pairing_cancels_the_drift_and_going_arm_by_arm_does_not() -> None:
 
 def test_equal_seeds_give_equal_rates() -> None:
     def rates(seed: int) -> Rates:
-        return error_rates(1.01, studies=20, runs=4, blocks=10, margin=0.02, confidence=0.95, seed=seed)
+        return error_rates(
+            1.01, Design(runs=4, blocks=10, margin=0.02, confidence=0.95), studies=20, seed=seed
+        )
 
     assert rates(5) == rates(5)
     assert rates(5) != rates(6)
@@ -498,8 +500,9 @@ def test_equal_seeds_give_equal_rates() -> None:
     ],
 )
 def test_a_study_that_cannot_be_is_refused(ratio: float, studies: int, runs: int, blocks: int) -> None:
+    design = Design(runs=runs, blocks=blocks, margin=0.02, confidence=0.95)
     with pytest.raises(UsageError):
-        error_rates(ratio, studies=studies, runs=runs, blocks=blocks, margin=0.02, confidence=0.95, seed=1)
+        error_rates(ratio, design, studies=studies, seed=1)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -513,11 +516,8 @@ LEAST = stats.binom.ppf(0.001, STUDIES, 0.05) / STUDIES
 def rates_of(true_ratio: float, method: Method = Method.TOTAL, runs: int = 12) -> Rates:
     return error_rates(
         true_ratio,
+        Design(runs=runs, blocks=60, margin=0.02, confidence=0.95),
         studies=STUDIES,
-        runs=runs,
-        blocks=60,
-        margin=0.02,
-        confidence=0.95,
         seed=round(1000 * true_ratio),
         method=method,
     )
@@ -588,8 +588,8 @@ SETTLE = Machine(settle_cost=0.05)
 def test_one_sided_costs_are_in_the_total_and_in_no_trimmed_mean(machine: Machine) -> None:
     def rates(ratio: float, method: Method) -> Rates:
         return error_rates(
-            ratio, studies=200, runs=12, blocks=60, margin=0.02, confidence=0.95, seed=3, method=method,
-            machine=machine,
+            ratio, Design(runs=12, blocks=60, margin=0.02, confidence=0.95), studies=200, seed=3,
+            method=method, machine=machine,
         )  # fmt: skip
 
     most = stats.binom.ppf(0.999, 200, 0.05) / 200
@@ -621,7 +621,7 @@ def test_the_order_costs_nothing_where_it_is_balanced() -> None:
 def test_looking_after_each_run_breaks_the_promises_and_the_planned_looks_keep_them() -> None:
     def rates(ratio: float, judge: Any) -> Rates:
         return error_rates(
-            ratio, studies=100, runs=24, blocks=4, margin=0.02, confidence=0.95, seed=5,
+            ratio, Design(runs=24, blocks=4, margin=0.02, confidence=0.95), studies=100, seed=5,
             machine=Machine(run_deviation=0.03), judge=judge(0.02, 0.95),
         )  # fmt: skip
 
@@ -637,7 +637,11 @@ def test_looking_after_each_run_breaks_the_promises_and_the_planned_looks_keep_t
 def test_a_copy_that_is_never_redrawn_is_in_no_interval() -> None:
     def coverage(machine: Machine) -> float:
         return error_rates(
-            1.0, studies=200, runs=12, blocks=20, margin=0.02, confidence=0.95, seed=9, machine=machine
+            1.0,
+            Design(runs=12, blocks=20, margin=0.02, confidence=0.95),
+            studies=200,
+            seed=9,
+            machine=machine,
         ).coverage
 
     copies = Machine(copy_deviation=0.01, spike_probability=0)

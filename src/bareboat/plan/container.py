@@ -59,26 +59,21 @@ def make_container(
     kind, why_packed = _file_kind(job, image, site, engine)
     own = None if job.writable or kind is not None else rootfs.own
     joined = None if own is None or own.bound is None else own
-    root = rootfs.flat if kind is None else rootfs.packed[kind]
-    if own is not None and joined is None:
-        root = own.path
+    root = own.path if own is not None and joined is None else rootfs.flat
+    root = root if kind is None else rootfs.packed[kind]
     scratch = () if job.writable else scratch_folders(site)
     mounts = [*_own_folder(job), *job.mounts]
     asked = [mount.target for mount in mounts]
     shown, environments = _environments(job, image, rootfs, root, (*asked, *scratch))
     mounts += shown
     covered = [*asked, *(mount.target for mount in mounts)]
-    seen_through: tuple[str, ...] = ()
-    if not job.writable and engine.STACKS and enclosure.overlay:
-        seen_through = _seen_through(rootfs, scratch, covered)
-    decisions = [
-        _root_decision(job, image, engine, enclosure, scratch, seen_through, why_packed),
-        *environments,
-    ]
+    is_overlaid = not job.writable and engine.STACKS and enclosure.overlay
+    seen_through = _seen_through(rootfs, scratch, covered) if is_overlaid else ()
+    about_root = _root_decision(job, image, engine, enclosure, scratch, seen_through, why_packed)
+    decisions = [about_root, *environments]
     if not job.writable and not seen_through:
-        kept, left = _kept_in_scratch(
-            rootfs, root, scratch, asked, covered, can_mount=_mountable(engine, kind)
-        )
+        can_mount = _mountable(engine, kind)
+        kept, left = _kept_in_scratch(rootfs, root, scratch, asked, covered, can_mount=can_mount)
         mounts += kept
         if kept or left:
             decisions.append(_kept_decision(kept, left))

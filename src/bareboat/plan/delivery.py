@@ -61,22 +61,10 @@ def choose_delivery(
     networked = is_networked(kind)
     if not asked and (scheduler.IS_LOCAL or not networked):
         return UNSET, ()  # delivery was not requested, and is not needed
-    if scheduler.IS_LOCAL:
-        return shared("this machine runs the job at once, beside its store")
-    if not asked and job.topology.nodes == 1:
-        return shared("one node alone reads less of the image than it would have to copy")
-    if container.packed is not None:
-        return shared("the image is one file already")
-    if container.flat is None:
-        if job.delivery == "node":
-            raise PlanError(
-                "writable = true stacks the image's layers where they are, "
-                'and delivery = "node" brings a tree to the nodes',
-                remedy="leave one of them out",
-            )
-        return shared("writable = true stacks the image's layers where they are")
+    if (reason := _reason_to_share(job, container, scheduler, asked=asked)) is not None:
+        return shared(reason)
+    assert container.flat is not None
     flat = rootfs.relinked if enclosure.relinked else rootfs.flat
-    above, _, name = flat.rpartition("/")
     shown = planned(container.flat)
     if not enclosure.reads_tree and not any(lies_in(each.source, shown) for each in container.planned_mounts):
         return shared("the engine reads no tree of the store")
@@ -87,11 +75,43 @@ def choose_delivery(
                 f"the image cannot be brought to the nodes: {obstacle}", remedy="--delivery shared"
             )
         return shared(obstacle)
-    variety = "relinked" if enclosure.relinked else "flat"
     reason = "asked for"
     if job.delivery != "node":
         reason = f"the store is on {kind}, which {job.topology.nodes} nodes would read at once"
-    decision = Decision(
+    variety = "relinked" if enclosure.relinked else "flat"
+    above, _, name = flat.rpartition("/")
+    delivery = Delivery(
+        archive=rootfs.packed["relinked.tar" if enclosure.relinked else "tar"],
+        folder=f"{scratch.rstrip('/')}/bareboat-{site.uid}/{variety}",
+        shared=above,
+        name=name,
+        inodes=image.inodes,
+        own=UNSET if rootfs.own is None else rootfs.own.path,
+    )
+    return delivery, (_decision(image, scratch, reason),)
+
+
+def _reason_to_share(job: Job, container: Container, scheduler: Scheduler, *, asked: bool) -> str | None:
+    """Why no tree is copied, whatever the engine. Raises PlanError where the job requests it."""
+    if scheduler.IS_LOCAL:
+        return "this machine runs the job at once, beside its store"
+    if not asked and job.topology.nodes == 1:
+        return "one node alone reads less of the image than it would have to copy"
+    if container.packed is not None:
+        return "the image is one file already"
+    if container.flat is not None:
+        return None
+    if job.delivery == "node":
+        raise PlanError(
+            "writable = true stacks the image's layers where they are, "
+            'and delivery = "node" brings a tree to the nodes',
+            remedy="leave one of them out",
+        )
+    return "writable = true stacks the image's layers where they are"
+
+
+def _decision(image: Image, scratch: str, reason: str) -> Decision:
+    return Decision(
         subject="delivery",
         choice=f"node: once to {scratch} of each node, as one file",
         reason=f"{reason}; about {image.size_bytes / 1e6:,.0f} MB and {image.inodes:,} inodes there",
@@ -103,15 +123,6 @@ def choose_delivery(
             ),
         ),
     )
-    delivery = Delivery(
-        archive=rootfs.packed["relinked.tar" if enclosure.relinked else "tar"],
-        folder=f"{scratch.rstrip('/')}/bareboat-{site.uid}/{variety}",
-        shared=above,
-        name=name,
-        inodes=image.inodes,
-        own=UNSET if rootfs.own is None else rootfs.own.path,
-    )
-    return delivery, (decision,)
 
 
 def _obstacle(job: Job, flat: str, scratch: str) -> str | None:

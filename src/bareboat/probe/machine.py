@@ -6,14 +6,17 @@ import os
 import platform
 import pwd
 import sys
+from collections.abc import Sequence
 from functools import partial
+from typing import NamedTuple
 
 from msgspec import Struct
 
 from bareboat import registry
 from bareboat.engines import Apart
 from bareboat.gpu import find, kernels
-from bareboat.model import EngineFacts, FileSystem, GpuDriver, MpiFacts, Site
+from bareboat.model import Check, EngineFacts, FileSystem, GpuDriver, MpiFacts, SchedulerFacts, Site
+from bareboat.model.fabric import Network
 from bareboat.plan.watchdog import PY_SPY
 from bareboat.probe import kept_facts, mpi_library, permits, processor
 from bareboat.probe.attempts import attempt
@@ -54,56 +57,18 @@ def probe(store: Store, needs: Needs | None = None, *, thorough: bool = False) -
     uid = os.getuid()
     user = _user(uid)
     home = os.path.expanduser("~")
-    places = (("store", str(store.root)), ("home", home), ("tmp", "/tmp"), ("shm", "/dev/shm"))
     remarks: list[str] = []
-    systems = (
-        attempt(f"the file system of {path}", partial(_file_system, purpose, path), None, remarks)
-        for purpose, path in places
-    )
-    file_systems = tuple(system for system in systems if system is not None)
+    file_systems = _file_systems(store, home, remarks)
     drivers = attempt("the GPU drivers", partial(find.find, environment=os.environ), (), remarks)
     with store.scratch(own=True) as scratch:
         host = RealHost(scratch, user=user)
         names = registry.names("engines") if needs.engines is None else needs.engines
-        queues = registry.names("schedulers") if needs.schedulers is None else needs.schedulers
-        # Side by side, because what they do is start programs and wait for them: one that hangs is waited
-        # for once, and not once for each.
-        with execute.side_by_side(_AT_ONCE) as pool:
-            if thorough:
-                pool.submit(host.trials.answers)
-            seen_schedulers = pool.map(lambda name: probe_scheduler(name, host), queues)
-            state = kept_facts.state(store)
-            seen_engines = pool.map(partial(_engine, store, host, state, thorough=thorough), names)
-            no_mpis: tuple[MpiFacts, ...] = ()
-            mpis_of = (
-                partial(_mpis, store, host, state, remarks, thorough=thorough)
-                if needs.mpis
-                else lambda: no_mpis
-            )
-            seen_mpis = pool.submit(attempt, "MPI", mpis_of, no_mpis, remarks)
-            network_of = partial(probe_network, host) if needs.network else lambda: None
-            seen_network = pool.submit(attempt, "the network", network_of, None, remarks)
-            seen_capabilities = pool.submit(attempt, "the GPUs", partial(_capabilities, drivers), (), remarks)
-            schedulers = tuple(facts for facts in seen_schedulers if facts is not None)
-            engines = tuple(facts for each in seen_engines for facts in each)
-            found_mpis, network = seen_mpis.result(), seen_network.result()
-            gpu_capabilities = seen_capabilities.result()
+        seen = _side_by_side(store, host, needs, names, drivers, remarks, thorough=thorough)
         mpis = tuple(
             attempt(mpi.title, partial(mpi_library.complete, mpi, store, os.environ), mpi, remarks)
-            for mpi in found_mpis
+            for mpi in seen.mpis
         )
-        # A tracer does not report why it may not trace.
-        thorough |= any(
-            registry.engine(facts.name).APART is Apart.TRACER and not facts.works for facts in engines
-        )
-        in_namespace = any(facts.works and registry.engine(facts.name).NEEDS_NAMESPACES for facts in engines)
-        checks = attempt(
-            "the permissions of this machine",
-            partial(
-                permits.checks, host.trials, file_systems,
-                engine_in_namespace=in_namespace, thorough=thorough,
-            ), (), remarks,
-        )  # fmt: skip
+        checks = _checks(host, seen.engines, file_systems, remarks, thorough=thorough)
     return Site(
         hostname=platform.node(),
         kernel=platform.release(),
@@ -120,19 +85,93 @@ def probe(store: Store, needs: Needs | None = None, *, thorough: bool = False) -
         timezone=os.path.realpath("/etc/localtime").partition("/zoneinfo/")[2],
         load_1min=os.getloadavg()[0],
         checks=checks,
-        engines=engines,
-        schedulers=schedulers,
+        engines=seen.engines,
+        schedulers=seen.schedulers,
         gpus=find.gpus(drivers),
         gpu_drivers=drivers,
-        gpu_capabilities=gpu_capabilities,
+        gpu_capabilities=seen.capabilities,
         file_systems=file_systems,
         mpis=mpis,
-        network=network,
+        network=seen.network,
         other_tools=_other_tools(),
         unprobed=tuple(name for name in registry.names("engines") if name not in names),
         remarks=tuple(remarks),
         probed_at=utc_now(),
     )
+
+
+class _Seen(NamedTuple):
+    schedulers: tuple[SchedulerFacts, ...]
+    engines: tuple[EngineFacts, ...]
+    mpis: tuple[MpiFacts, ...]
+    network: Network | None
+    capabilities: tuple[str, ...]
+
+
+def _side_by_side(
+    store: Store,
+    host: RealHost,
+    needs: Needs,
+    names: Sequence[str],
+    drivers: tuple[GpuDriver, ...],
+    remarks: list[str],
+    *,
+    thorough: bool,
+) -> _Seen:
+    """What programs answer. `names`: of the engines."""
+    queues = registry.names("schedulers") if needs.schedulers is None else needs.schedulers
+    # Side by side, because what they do is start programs and wait for them: one that hangs is waited
+    # for once, and not once for each.
+    with execute.side_by_side(_AT_ONCE) as pool:
+        if thorough:
+            pool.submit(host.trials.answers)
+        seen_schedulers = pool.map(lambda name: probe_scheduler(name, host), queues)
+        state = kept_facts.state(store)
+        seen_engines = pool.map(partial(_engine, store, host, state, thorough=thorough), names)
+        no_mpis: tuple[MpiFacts, ...] = ()
+        mpis_of = (
+            partial(_mpis, store, host, state, remarks, thorough=thorough) if needs.mpis else lambda: no_mpis
+        )
+        seen_mpis = pool.submit(attempt, "MPI", mpis_of, no_mpis, remarks)
+        network_of = partial(probe_network, host) if needs.network else lambda: None
+        seen_network = pool.submit(attempt, "the network", network_of, None, remarks)
+        seen_capabilities = pool.submit(attempt, "the GPUs", partial(_capabilities, drivers), (), remarks)
+        return _Seen(
+            schedulers=tuple(facts for facts in seen_schedulers if facts is not None),
+            engines=tuple(facts for each in seen_engines for facts in each),
+            mpis=seen_mpis.result(),
+            network=seen_network.result(),
+            capabilities=seen_capabilities.result(),
+        )
+
+
+def _file_systems(store: Store, home: str, remarks: list[str]) -> tuple[FileSystem, ...]:
+    places = (("store", str(store.root)), ("home", home), ("tmp", "/tmp"), ("shm", "/dev/shm"))
+    systems = (
+        attempt(f"the file system of {path}", partial(_file_system, purpose, path), None, remarks)
+        for purpose, path in places
+    )
+    return tuple(system for system in systems if system is not None)
+
+
+def _checks(
+    host: RealHost,
+    engines: Sequence[EngineFacts],
+    file_systems: tuple[FileSystem, ...],
+    remarks: list[str],
+    *,
+    thorough: bool,
+) -> tuple[Check, ...]:
+    """What this machine permits, as far as an engine depends on it."""
+    # A tracer does not report why it may not trace.
+    thorough |= any(
+        registry.engine(facts.name).APART is Apart.TRACER and not facts.works for facts in engines
+    )
+    in_namespace = any(facts.works and registry.engine(facts.name).NEEDS_NAMESPACES for facts in engines)
+    ask = partial(
+        permits.checks, host.trials, file_systems, engine_in_namespace=in_namespace, thorough=thorough
+    )
+    return attempt("the permissions of this machine", ask, (), remarks)
 
 
 def _engine(

@@ -74,9 +74,12 @@ def closure(
     glibc, glibc_by = "", ""
     seen: set[str] = set()
     needed_by_name: set[str] = set()
-    libc = tree_path(tree, loader.find("libc.so.6") or "/", root)
-    with binary.opened(root.rstrip("/") + (libc or "")) as elf:
-        parts_are_empty = "GLIBC_2.34" in elf.gives
+    parts_are_empty = _parts_are_empty(tree, loader, root)
+
+    def note(needed: str, found: str) -> None:
+        needed_by_name.add(needed)
+        libraries.setdefault(needed, tree_path(tree, found, root) or found)
+
     pending = [mpi.library, *_siblings(tree, mpi)]
     while pending:
         path = tree_path(tree, pending.pop(), root)
@@ -95,13 +98,11 @@ def closure(
             for needed in elf.needed:
                 if EMPTY_PART.fullmatch(needed):
                     if parts_are_empty and (found := loader.find(needed, path, elf.search_path)):
-                        needed_by_name.add(needed)
-                        libraries.setdefault(needed, tree_path(tree, found, root) or found)
+                        note(needed, found)
                 elif not C_LIBRARY.fullmatch(needed) and (
                     found := loader.find(needed, path, elf.search_path)
                 ):
-                    needed_by_name.add(os.path.basename(needed))
-                    libraries.setdefault(os.path.basename(needed), tree_path(tree, found, root) or found)
+                    note(os.path.basename(needed), found)
                     pending.append(found)
         for place, folder in _folders(tree, name, path, mpi, machine):
             if place not in folders:
@@ -116,6 +117,13 @@ def closure(
         glibc=glibc or None,
         glibc_by=glibc_by,
     )
+
+
+def _parts_are_empty(tree: Root, loader: Loader, root: str) -> bool:
+    """Whether the C library has all that libpthread and others had before its version 2.34."""
+    libc = tree_path(tree, loader.find("libc.so.6") or "/", root)
+    with binary.opened(root.rstrip("/") + (libc or "")) as elf:
+        return "GLIBC_2.34" in elf.gives
 
 
 def tree_path(tree: Root, path: str, root: str) -> str | None:

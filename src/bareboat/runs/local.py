@@ -143,21 +143,26 @@ def _run(store: Store, plan: Plan, made: Submission, script: Path, streams: Stre
     ended = _ended(store, made, started_at, live.poll() or 0, live.wall_s, timed_out=timed_out)
     found = records.record(store, ended, measured)
     assert found is not None
+    _note_end(store, plan, made, found)
+    if stopped is not None:
+        stopped.add_note(f"run {made.run_id}: exit code {found.exit_code}; all its processes have ended")
+        raise stopped
+    return found
+
+
+def _note_end(store: Store, plan: Plan, made: Submission, found: Record) -> None:
+    """Write and send what others read of a run that ended."""
     if found.exit_code:  # it may be the engine or the launcher: the next command tries them again
         for name in (plan.engine.partition(":")[0], "launchers"):
             with contextlib.suppress(OSError):
                 store.kept_facts(name).unlink(missing_ok=True)
     if not made.points and plan.job.sweep is UNSET:
-        notification.send(
-            store, plan, made.run_id, found.end.state if found.end else JobState.COMPLETED, found.exit_code
-        )
+        state = found.end.state if found.end else JobState.COMPLETED
+        notification.send(store, plan, made.run_id, state, found.exit_code)
     if plan.check_subject is not None:
         # The same file that a job script writes for a scheduler's run.
-        store.write(folder / "exit_code", f"{found.exit_code} {int(time.time())}\n".encode())
-    if stopped is not None:
-        stopped.add_note(f"run {made.run_id}: exit code {found.exit_code}; all its processes have ended")
-        raise stopped
-    return found
+        path = store.run(made.run_id) / "exit_code"
+        store.write(path, f"{found.exit_code} {int(time.time())}\n".encode())
 
 
 def _ended(
@@ -168,7 +173,7 @@ def _ended(
     code = state.CODES[JobState.TIMEOUT] if timed_out else code
     end = None
     if code:
-        end = state.find_end(store, made, code, ended_at, began, entry=None, left=True, timed_out=timed_out)
+        end = state.find_end(store, made, code, state.Span(began, ended_at), entry=None, timed_out=timed_out)
     return Status(
         submission=made,
         state=end.state if end is not None else JobState.COMPLETED,

@@ -11,6 +11,7 @@ import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from msgspec import Struct, structs
 
@@ -356,7 +357,7 @@ def _explained(store: Store, submission: Submission, entry: QueueEntry | None) -
     ended_at = entry.ended_at_epoch_s
     if ended_at is not None and began:  # the clocks of nodes differ
         ended_at = max(ended_at, began[-1].at_epoch_s)
-    end = find_end(store, submission, code, ended_at, began, entry=entry, left=False)
+    end = find_end(store, submission, code, Span(began, ended_at), entry=entry, left=False)
     if is_gone and not cancelled:  # only the files of the run show why
         code = CODES.get(end.state, 1)
     store.write(folder / "end.json", codec.to_json(end))
@@ -384,26 +385,31 @@ def with_cause(store: Store, status: Status, entry: QueueEntry | None) -> Status
     told = status.end is not None or os.path.lexists(store.run(run_id) / "ended_because")
     if not status.exit_code or told:
         return status
-    end = find_end(
-        store, status.submission, status.exit_code, status.ended_at_epoch_s, status.starts,
-        entry=entry, left=True,
-    )  # fmt: skip
+    when = Span(status.starts, status.ended_at_epoch_s)
+    end = find_end(store, status.submission, status.exit_code, when, entry=entry)
     store.write(store.run(run_id) / "end.json", codec.to_json(end))
     return structs.replace(status, state=end.state, reason=end.words, end=end)
+
+
+class Span(NamedTuple):
+    """When a run began, each time, and when it ended, as far as known."""
+
+    starts: Sequence[JobStart]
+    ended_at: int | None
 
 
 def find_end(
     store: Store,
     submission: Submission,
     code: int,
-    ended_at: int | None,
-    began: Sequence[JobStart],
+    when: Span,
     *,
     entry: QueueEntry | None,
-    left: bool,
+    left: bool = True,
     timed_out: bool = False,
 ) -> End:
-    """`timed_out`: Bareboat ended the run at its time limit."""
+    """`left`: the exit code was written; `timed_out`: Bareboat ended the run at its time limit."""
+    began, ended_at = when
     run_id = submission.run_id
     log = _tail(output_log(store, run_id))
     end = causes.find(

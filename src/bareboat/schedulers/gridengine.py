@@ -6,7 +6,7 @@ Manuals: http://gridscheduler.sourceforge.net/htmlman/manuals.html (qsub, qstat,
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from bareboat import bash
 from bareboat.model import (
@@ -277,35 +277,9 @@ class GridEngine(Scheduler):
             # One paragraph for each start of a job or of an element.
             found: dict[str, QueueEntry] = {}
             for paragraph in re.split(r"(?m)^=+$", outcome.stdout):
-                for entry in one(paragraph):
+                for entry in _accounted(paragraph, wanted):
                     found[entry.job_id] = entry
             return tuple(found.values())
-
-        def one(paragraph: str) -> Iterator[QueueEntry]:
-            values = pairs(paragraph)
-            job_id = values.get("jobnumber", "")
-            if job_id not in wanted:
-                job_id += "." + values.get("taskid", "")
-            if job_id not in wanted:
-                return
-            # "137                  (Killed)", or the number alone.
-            code, failed = values.get("exit_status", "").split(" ")[0], values.get("failed", "")
-            state = JobState.COMPLETED if code == "0" and failed == "0" else JobState.FAILED
-            killed = signal_of(number_or_none(code) or 0)
-            if killed or failed.startswith("37"):
-                state = _limit_reached(values) or state
-            known = code.isdecimal() and failed[:1].isdecimal()
-            if failed.startswith("25") or not known:  # "25 : rescheduling"
-                state = JobState.UNKNOWN
-            # "100 : assumedly after job": the job was killed by an unknown sender.
-            reason = "" if failed == "0" else failed
-            yield QueueEntry(
-                job_id=job_id,
-                state=state,
-                reason=reason,
-                signal=killed,
-                ended_at_epoch_s=moment(values.get("end_time", ""), *_TIMES),
-            )
 
         # JOB.ELEMENT: each element is reported separately.
         apart = ("-g", "d") if any("." in job_id for job_id in job_ids) else ()
@@ -385,3 +359,31 @@ def _limit_reached(values: dict[str, str]) -> JobState | None:
 
 def _slots(values: dict[str, str]) -> int:
     return number_or_none(values.get("slots", "")) or 1
+
+
+def _accounted(paragraph: str, wanted: Collection[str]) -> Iterator[QueueEntry]:
+    """The entry of a paragraph of qacct, if its job is one of those."""
+    values = pairs(paragraph)
+    job_id = values.get("jobnumber", "")
+    if job_id not in wanted:
+        job_id += "." + values.get("taskid", "")
+    if job_id not in wanted:
+        return
+    # "137                  (Killed)", or the number alone.
+    code, failed = values.get("exit_status", "").split(" ")[0], values.get("failed", "")
+    state = JobState.COMPLETED if code == "0" and failed == "0" else JobState.FAILED
+    killed = signal_of(number_or_none(code) or 0)
+    if killed or failed.startswith("37"):
+        state = _limit_reached(values) or state
+    known = code.isdecimal() and failed[:1].isdecimal()
+    if failed.startswith("25") or not known:  # "25 : rescheduling"
+        state = JobState.UNKNOWN
+    # "100 : assumedly after job": the job was killed by an unknown sender.
+    reason = "" if failed == "0" else failed
+    yield QueueEntry(
+        job_id=job_id,
+        state=state,
+        reason=reason,
+        signal=killed,
+        ended_at_epoch_s=moment(values.get("end_time", ""), *_TIMES),
+    )

@@ -19,7 +19,7 @@ import msgspec
 from bareboat.model import Image, Layer, Prefix, Site, SiteLayer, StoredLayer
 from bareboat.mpi.site_layer import PREFIX, RECIPE, Contents, environment, packages_folder
 from bareboat.site_layer import closure, horovod, wheels
-from bareboat.site_layer.local_run import run_here
+from bareboat.site_layer.local_run import job_here, run_here
 from bareboat_base import codec
 from bareboat_base.errors import ImageError, StoreError, ToolError, UsageError
 from bareboat_images import lease
@@ -126,10 +126,8 @@ def _make(
         if isinstance(found, horovod.Where):
             folder = scratch / "horovod"
             folder.mkdir()
-            found = horovod.build(
-                store, image, site,
-                where=found, prefix=prefix, folder=folder, everything=everything, say=say,
-            )  # fmt: skip
+            at = horovod.Compilation(found, prefix, folder, everything)
+            found = horovod.build(store, image, site, at, say)
         if found is not None:
             wheels.unpack(found, prefix, packages)
         missing = closure.complete(image, view, prefix, site)
@@ -271,9 +269,8 @@ def _check(
     # A singleton also searches for plug-ins, but nothing here starts MPI.
     variables = {"OPAL_PREFIX": PREFIX, "MPI4PY_RC_INITIALIZE": "0"}
     try:
-        ended = run_here(
-            store, image, site, (image.python, "-c", program), folder=folder, environment=variables
-        )
+        job = job_here(folder, (image.python, "-c", program), environment=variables)
+        ended = run_here(store, image, site, job)
         if ended.exit_code == 0:
             return
         said = "\n".join(ended.said.strip().splitlines()[-6:])

@@ -13,6 +13,7 @@ import tarfile
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -20,7 +21,7 @@ from bareboat import registry
 from bareboat.model import Image, Mount, Site
 from bareboat.mpi.site_layer import HOROVOD, PREFIX, frameworks, horovod_edits
 from bareboat.site_layer import wheels
-from bareboat.site_layer.local_run import run_here
+from bareboat.site_layer.local_run import job_here, run_here
 from bareboat_base import execute
 from bareboat_base.errors import ImageError, PlanError, ToolError
 from bareboat_images.layers.view import View
@@ -76,33 +77,61 @@ def refusal(found: Toolchain) -> PlanError:
     )
 
 
-def build(
-    store: Store,
-    image: Image,
-    site: Site,
-    *,
-    where: Where,
-    prefix: Path,
-    folder: Path,
-    everything: Sequence[str],
-    say: Callable[[str], None],
-) -> Path:
-    """Compile Horovod in `folder` against the MPI below `prefix`; its wheel. `everything`: see wheels.fetch.
-    Raises ToolError."""
+class Compilation(NamedTuple):
+    """Where Horovod is compiled: in `folder`, against the MPI below `prefix`. `everything`: see
+    wheels.fetch."""
+
+    where: Where
+    prefix: Path
+    folder: Path
+    everything: Sequence[str]
+
+
+def build(store: Store, image: Image, site: Site, at: Compilation, say: Callable[[str], None]) -> Path:
+    """Compile Horovod; its wheel. Raises ToolError."""
     say("downloading Horovod's source")
-    source, tools = folder / "source", folder / "tools"
+    source, tools = at.folder / "source", at.folder / "tools"
     for tool in (SETUPTOOLS, CMAKE):
-        wheels.unpack(wheels.fetch_any(tool, folder, everything), tools, tools)
+        wheels.unpack(wheels.fetch_any(tool, at.folder, at.everything), tools, tools)
     requirement = f"horovod=={HOROVOD}"
-    _extract(wheels.fetch_source(requirement, folder, tools=tools, everything=everything), source)
+    _extract(wheels.fetch_source(requirement, at.folder, tools=tools, everything=at.everything), source)
     patch(source, image)
+    here = at.where is Where.HERE
+    job = job_here(
+        source,
+        (image.python or "python3", "setup.py", "--quiet", "bdist_wheel", "--dist-dir", "dist"),
+        engine=registry.BARE_METAL if here else None,
+        environment=_environment(image, at, tools),
+        mounts=(
+            Mount(source=str(tools), target=str(tools)),
+            *(() if here else (Mount(source=str(at.prefix), target=PREFIX),)),
+        ),
+    )
+    ended = run_here(
+        store, image, site, job,
+        each_second=lambda wall_s: say(
+            f"compiling Horovod {at.where.value}: {wall_s:.0f} s (takes some minutes)"
+        ),
+    )  # fmt: skip
+    built = sorted((source / "dist").glob("horovod-*.whl"))
+    if ended.exit_code != 0 or not built:
+        raise ToolError(
+            f"Horovod {HOROVOD} does not compile {at.where.value}",
+            context=_tail(ended.said),
+            remedy="use a wheel that was compiled elsewhere: "
+            "bareboat image layer IMAGE --with horovod --wheel FILE",
+        )
+    return built[0]
+
+
+def _environment(image: Image, at: Compilation, tools: Path) -> dict[str, str]:
     cmake = tools / "cmake" / "data" / "bin" / "cmake"
     cmake.chmod(0o755)
-    here = where is Where.HERE
-    seen = str(prefix) if here else PREFIX
+    here = at.where is Where.HERE
+    seen = str(at.prefix) if here else PREFIX
     path = os.environ.get("PATH", "") if here else image.environment.get("PATH", "/usr/bin:/bin")
     kinds = frameworks(image)
-    environment = {
+    return {
         "PATH": f"{seen}/bin:{path}",
         "PYTHONPATH": str(tools),
         "HOROVOD_CMAKE": str(cmake),
@@ -120,31 +149,6 @@ def build(
         # Needed by the wheel's compiler wrapper, which is not at its build path.
         "OPAL_PREFIX": seen,
     }
-    ended = run_here(
-        store,
-        image,
-        site,
-        (image.python or "python3", "setup.py", "--quiet", "bdist_wheel", "--dist-dir", "dist"),
-        folder=source,
-        engine=registry.BARE_METAL if here else None,
-        environment=environment,
-        mounts=(
-            Mount(source=str(tools), target=str(tools)),
-            *(() if here else (Mount(source=str(prefix), target=PREFIX),)),
-        ),
-        each_second=lambda wall_s: say(
-            f"compiling Horovod {where.value}: {wall_s:.0f} s (takes some minutes)"
-        ),
-    )
-    built = sorted((source / "dist").glob("horovod-*.whl"))
-    if ended.exit_code != 0 or not built:
-        raise ToolError(
-            f"Horovod {HOROVOD} does not compile {where.value}",
-            context=_tail(ended.said),
-            remedy="use a wheel that was compiled elsewhere: "
-            "bareboat image layer IMAGE --with horovod --wheel FILE",
-        )
-    return built[0]
 
 
 def patch(source: Path, image: Image) -> None:

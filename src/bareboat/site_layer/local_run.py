@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 
 from bareboat import registry, render
 from bareboat.deployment import roots
 from bareboat.deployment.present import present
-from bareboat.model import Image, Job, Mount, Site
+from bareboat.model import Image, Job, Site
 from bareboat.plan import plan
 from bareboat.probe.host import RealHost
 from bareboat_base import execute
@@ -28,23 +29,22 @@ class Ended(Struct, frozen=True, kw_only=True):
     said: str
 
 
+def job_here(folder: Path, command: tuple[str, ...], **keys: Any) -> Job:
+    """A command of one process in `folder`, which it may write to, with other keys of a job."""
+    return Job(name="site-layer", command=command, workdir=str(folder), launcher="single", **keys)
+
+
 def run_here(
     store: Store,
     image: Image,
     site: Site,
-    command: tuple[str, ...],
+    job: Job,
     *,
-    folder: Path,
-    engine: str | None = None,
-    environment: Mapping[str, str] | None = None,
-    mounts: tuple[Mount, ...] = (),
     each_second: Callable[[float], None] = lambda _wall_s: None,
 ) -> Ended:
-    """Run it in `folder`, which it may write to, with a low priority. It ends with this process."""
-    job = Job(
-        name="site-layer", command=command, workdir=str(folder), engine=engine, launcher="single",
-        environment=dict(environment or {}), mounts=mounts,
-    )  # fmt: skip
+    """Run it in its working directory with a low priority. It ends with this process."""
+    assert job.workdir is not None
+    folder = Path(job.workdir)
     rootfs = present(store, image, site, job, scratch_folder=str(folder))
     made = plan(job, image, rootfs, site)
     made = roots.settle(store, image, rootfs, made, lambda rootfs: plan(job, image, rootfs, site))

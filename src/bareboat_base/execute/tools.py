@@ -128,15 +128,7 @@ def run(
         notice = (began + watch.notice_s, f"waiting for {_program(argv)}, {limit_s:g} s at most")
     try:
         given = None if stdin is None else stdin.encode("utf-8", "surrogateescape")
-        process = subprocess.Popen(
-            list(argv),
-            stdin=subprocess.DEVNULL if given is None else subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=None if environment is None else dict(environment),
-            cwd=folder,
-            start_new_session=True,
-        )
+        process = _spawned(argv, environment, folder, has_input=given is not None)
     # Missing, not executable, for another machine, or an argument that cannot be passed.
     except (OSError, ValueError) as error:
         if isinstance(error, OSError) and error.errno in _LIMITS:
@@ -164,6 +156,20 @@ def run(
     )  # fmt: skip
     _log_errors(outcome)
     return outcome
+
+
+def _spawned(
+    argv: Sequence[str], environment: Mapping[str, str] | None, folder: str | None, *, has_input: bool
+) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        list(argv),
+        stdin=subprocess.PIPE if has_input else subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=None if environment is None else dict(environment),
+        cwd=folder,
+        start_new_session=True,
+    )
 
 
 def _log_errors(outcome: Outcome) -> None:

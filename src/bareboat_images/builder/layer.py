@@ -305,8 +305,7 @@ class _Writer:
                 size=size,
                 mtime=entry.mtime,
                 link=link,
-                owner=owner,
-                xattrs=entry.xattrs,
+                style=tarwriter.Style(owner=owner, xattrs=entry.xattrs),
             )
         )
 

@@ -58,7 +58,7 @@ def write_tar(tree: str, write: Callable[[bytes], object]) -> int:
     for path, state in entries(tree):
         name, mode = os.fsencode(path), stat.S_IMODE(state.st_mode)
         full = os.path.join(tree, path)
-        header = functools.partial(tarwriter.header, mtime=EPOCH, plain=False)
+        header = functools.partial(tarwriter.header, mtime=EPOCH, style=tarwriter.Style(plain=False))
         if stat.S_ISDIR(state.st_mode):
             put(header(name + b"/", tarreader.FOLDER, mode=mode))
         elif stat.S_ISLNK(state.st_mode):

@@ -90,13 +90,26 @@ def _nothing(_data: bytes) -> None:
     pass
 
 
+def _write_content(out: int, tar: Tar, size: int, *, checked: bool) -> int:
+    """Write a file's content; return its CRC-32 if it is to be `checked`."""
+    crc, left = 0, size
+    while left:
+        view = tar.take(left)
+        if checked:
+            crc = isal_zlib.crc32(view, crc)
+        left -= len(view)
+        done = os.write(out, view)
+        while done < len(view):
+            done += os.write(out, view[done:])
+    return crc
+
+
 def _write_entries(tar: Tar, tree: Tree, recorder: recipes.Recorder | None) -> None:
     """Loop over all entries. Regular files, the most frequent type, are written inline, since calls are
     slow."""
     max_entries = tree.limits.max_entries
     umask = tree.umask
-    os_open, os_write, os_utime, os_close, crc32 = os.open, os.write, os.utime, os.close, isal_zlib.crc32
-    take = tar.take
+    os_open, os_utime, os_close = os.open, os.utime, os.close
     tree.recorder = recorder
     literal = b""
     count = files = files_bytes = 0
@@ -130,17 +143,7 @@ def _write_entries(tar: Tar, tree: Tree, recorder: recipes.Recorder | None) -> N
                 if sparse is not None:
                     tree.write_sparse(out, sparse, tar, literal, base)
                 elif size:
-                    left = size
-                    while left:
-                        view = take(left)
-                        if recorder is not None:
-                            crc = crc32(view, crc)
-                        done = os_write(out, view)
-                        left -= done
-                        while done < len(view):
-                            step = os_write(out, view[done:])
-                            done += step
-                            left -= step
+                    crc = _write_content(out, tar, size, checked=recorder is not None)
                     files_bytes += size
                 if xattrs:
                     os.fchmod(out, 0o600)  # attributes can only be set on a writable file

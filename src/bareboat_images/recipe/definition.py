@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from bareboat_base.expressions import expression
 from bareboat_base.nearest import nearest
@@ -219,7 +220,8 @@ def _stage(number: int, draft: _Draft) -> Stage:
             shell = _shell(part, "/bin/sh")
             files.append(_file(part, f"{_FOLDER}/{section}", f"#!{shell}\n{part.script}"))
             if section == "runscript":
-                files.append(_made(part, "ENTRYPOINT", (f"{_FOLDER}/runscript",), is_json=True))
+                made = _made(part, "ENTRYPOINT", (f"{_FOLDER}/runscript",))
+                files.append(replace(made, is_json=True))
             elif section == "test":
                 files.append(_script(part, f"#!{shell} -e\n{part.script}"))
     return Stage(
@@ -258,15 +260,12 @@ def _made(
     *,
     line: int = 0,
     text: str = "",
-    is_json: bool = False,
     flags: tuple[tuple[str, str | None], ...] = (),
-    pairs: tuple[tuple[str, str | None], ...] = (),
     heredocs: tuple[Heredoc, ...] = (),
 ) -> Instruction:
     return Instruction(
         name=name, line=line or part.number, last=line or part.number,
-        text=f"{name} {text or '%' + part.name}", args=args, is_json=is_json, flags=flags, pairs=pairs,
-        heredocs=heredocs,
+        text=f"{name} {text or '%' + part.name}", args=args, flags=flags, heredocs=heredocs,
     )  # fmt: skip
 
 
@@ -332,14 +331,14 @@ def _environment(part: _Part) -> Iterator[Instruction]:
                 (each.name, f"${each.name}" if each.value is None else each.value) for each in found
             )
             flags: tuple[tuple[str, str | None], ...] = () if exports else (("unexported", None),)
-            yield _made(part, "ENV", line=number, text=text, pairs=pairs, flags=flags)
+            yield replace(_made(part, "ENV", line=number, text=text, flags=flags), pairs=pairs)
 
 
 def _labels(part: _Part) -> Iterator[Instruction]:
     for number, row in part.entries():
         name, _, value = row.partition(" ")
         quoted = '"' + re.sub(r'([\\"$])', r"\\\1", value.strip()) + '"'
-        yield _made(part, "LABEL", line=number, text=row, pairs=((name, quoted),))
+        yield replace(_made(part, "LABEL", line=number, text=row), pairs=((name, quoted),))
 
 
 def _files(part: _Part) -> Iterator[Instruction]:

@@ -63,7 +63,6 @@ class Endpoint:
         headers: Mapping[str, str] = _NONE,
         body: Body = None,
         accepted: tuple[int, ...] = (200,),
-        once: bool = False,
     ) -> Response:
         """Send a request, logging in if necessary. `where`: a path in the repository, or a URL from the
         registry.
@@ -72,12 +71,12 @@ class Endpoint:
         """
         scopes = scopes or (self.scope("pull"),)
         try:
-            return self._ask(method, where, subject, scopes, headers, body, accepted, once=once)
+            return self._ask(method, where, subject, scopes, headers, body, accepted)
         except NotTls as error:
             if error.origin != self._base.origin or not is_loopback(self._base.host):
                 raise
         self._use_plain_http()
-        return self._ask(method, where, subject, scopes, headers, body, accepted, once=once)
+        return self._ask(method, where, subject, scopes, headers, body, accepted)
 
     def _use_plain_http(self) -> None:
         """Switch to plain HTTP. On this machine nobody can intercept the traffic, so no option is required.
@@ -100,8 +99,6 @@ class Endpoint:
         headers: Mapping[str, str],
         body: Body,
         accepted: tuple[int, ...],
-        *,
-        once: bool,
     ) -> Response:
         url = self.place(where) if isinstance(where, str) else where
         own = url.origin == self._base.origin
@@ -114,7 +111,7 @@ class Endpoint:
                 headers=headers,
                 body=body,
                 authorization=authorization,
-                once=once,
+                once=body is not None and not isinstance(body, bytes),
             )
             response = exchange(self.transport, request)
             if response.status in accepted:

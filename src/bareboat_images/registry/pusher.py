@@ -104,7 +104,6 @@ class Pusher:
                     body=sent,
                     # All are accepted here; below is decided which of them another upload may fix.
                     accepted=(201, 204, 400, 404, 408, 416, 425, 429, 500, 502, 503, 504),
-                    once=True,
                 )
             except Broken as broken:
                 if not again:

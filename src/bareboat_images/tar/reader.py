@@ -66,6 +66,16 @@ class Entry(NamedTuple):
     sparse: Sparse | None
 
 
+class _Header(NamedTuple):
+    """A header block of 512 bytes with its checked size, and what extended headers before it say."""
+
+    raw: bytes
+    size: int
+    pax: list[tuple[bytes, bytes]]
+    long_name: bytes | None
+    long_link: bytes | None
+
+
 class Tar:
     """Reads entries. Passes all bytes except files' content to `keep`, or to a caller of `literal` first.
 
@@ -134,31 +144,11 @@ class Tar:
         if self._padding:
             self.skip(self._padding)
             self._padding = 0
-        long_name = long_link = None
-        pax: list[tuple[bytes, bytes]] = []
-        extended = False
-        while (raw := self._gather(BLOCK, partial=True)) and raw != _ZEROS:
-            kind, size = raw[156:157], self._checked_size(raw)
-            if kind not in _EXTENSIONS:
-                break
-            extended = True
-            data = self._extension(size)
-            if kind == b"L":
-                long_name = data.partition(b"\0")[0]
-            elif kind == b"K":
-                long_link = data.partition(b"\0")[0]
-            elif kind == b"g":
-                self._set_global(self._pax(data))
-                extended = False
-            else:
-                pax = self._pax(data)
-        else:
-            if extended:
-                self.fail("it ends after an extended header")
-            if raw:
-                self._finish()
+        found = self._extended_header()
+        if found is None:
             return None
-
+        raw, size, pax, long_name, long_link = found
+        kind = raw[156:157]
         name, mode8, _, _, mtime11, mtime1, _, kind, link, magic, prefix = _HEADER.unpack(raw)
         name = name.partition(b"\0")[0]
         link = link.partition(b"\0")[0]
@@ -184,16 +174,7 @@ class Tar:
         if b"size" in fields:
             size = self._decimal(fields[b"size"], "size")
         xattrs = tuple((key[len(_XATTR) :], value) for key, value in fields.items() if key.startswith(_XATTR))
-        sparse: Sparse | None = None
-        if kind == b"\0" and name.endswith(b"/"):
-            kind = FOLDER  # V7 has no directories, only files with names that end in a slash
-        elif kind in (b"\0", b"7"):
-            kind = FILE
-        elif kind == _GNU_SPARSE:
-            kind = FILE
-            sparse = self._old_sparse(raw, size)
-        elif kind not in _KINDS:
-            self.fail(f"the entry is of a type that no layer has ({file_name(kind)})")
+        kind, sparse = self._known_kind(kind, name, raw, size)
         if kind == FILE and sparse is None and any(key.startswith(b"GNU.sparse.") for key in fields):
             name = self.entry = fields.get(b"GNU.sparse.name", name)
             sparse, size = self._pax_sparse(pax, fields, size)
@@ -201,6 +182,44 @@ class Tar:
             size = 0  # like Go's reader, whatever the header claims: these types have no content
         self._padding = -size % BLOCK
         return Entry(kind, name, link, mode, size, mtime_ns, xattrs, sparse)
+
+    def _extended_header(self) -> _Header | None:
+        """The next entry's header, with what the extended headers before it say; None at the end."""
+        long_name = long_link = None
+        pax: list[tuple[bytes, bytes]] = []
+        extended = False
+        while (raw := self._gather(BLOCK, partial=True)) and raw != _ZEROS:
+            kind, size = raw[156:157], self._checked_size(raw)
+            if kind not in _EXTENSIONS:
+                return _Header(raw, size, pax, long_name, long_link)
+            extended = True
+            data = self._extension(size)
+            if kind == b"L":
+                long_name = data.partition(b"\0")[0]
+            elif kind == b"K":
+                long_link = data.partition(b"\0")[0]
+            elif kind == b"g":
+                self._set_global(self._pax(data))
+                extended = False
+            else:
+                pax = self._pax(data)
+        if extended:
+            self.fail("it ends after an extended header")
+        if raw:
+            self._finish()
+        return None
+
+    def _known_kind(self, kind: bytes, name: bytes, raw: bytes, size: int) -> tuple[bytes, Sparse | None]:
+        """The kind of an entry as layers have it, and the holes of a file in GNU's old format."""
+        if kind == b"\0" and name.endswith(b"/"):
+            return FOLDER, None  # V7 has no directories, only files with names that end in a slash
+        if kind in (b"\0", b"7"):
+            return FILE, None
+        if kind == _GNU_SPARSE:
+            return FILE, self._old_sparse(raw, size)
+        if kind not in _KINDS:
+            self.fail(f"the entry is of a type that no layer has ({file_name(kind)})")
+        return kind, None
 
     def _checked_size(self, raw: bytes) -> int:
         """The size in a header. Fails on a wrong checksum."""

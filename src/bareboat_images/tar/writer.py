@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import IO
+from typing import IO, NamedTuple
 
 BLOCK = 512
 END = bytes(2 * BLOCK)
@@ -15,6 +15,19 @@ END = bytes(2 * BLOCK)
 _CHUNK = 1 << 20
 _FITS = 100
 _USTAR = struct.Struct("<100s8s8s8s12s12s8sc100s8s247x")
+
+
+class Style(NamedTuple):
+    """How an entry is written. Without `plain`, byte for byte as Python's tarfile writes it in pax format,
+    which also has records for non-ASCII names: digests of captured layers are of those bytes. `owner`: user
+    and group; `xattrs`: extended attributes."""
+
+    plain: bool = True
+    owner: tuple[int, int] = (0, 0)
+    xattrs: tuple[tuple[bytes, bytes], ...] = ()
+
+
+_PLAIN = Style()
 
 
 def header(
@@ -25,15 +38,10 @@ def header(
     size: int = 0,
     mtime: int = 0,
     link: bytes = b"",
-    plain: bool = True,
-    owner: tuple[int, int] = (0, 0),
-    xattrs: tuple[tuple[bytes, bytes], ...] = (),
+    style: Style = _PLAIN,
 ) -> bytes:
-    """A ustar header of an entry of 0:0 or `owner`, preceded by a pax header for values that do not fit.
-
-    `kind`: as in `tarreader`. Without `plain`, byte for byte as Python's tarfile writes it in pax format,
-    which also has records for non-ASCII names: digests of captured layers are of those bytes.
-    """
+    """A ustar header, preceded by a pax header for values that do not fit. `kind`: as in `tarreader`."""
+    plain, owner, xattrs = style.plain, style.owner, style.xattrs
     records = b""
     if not plain and not (_is_text(name) and _is_text(link)):
         records += _record(b"hdrcharset", b"BINARY")

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from types import MappingProxyType
 from typing import IO
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from bareboat_base import architectures, codec, digests
 from bareboat_base.errors import ImageError, StoreError
@@ -113,8 +111,7 @@ class Saved(Struct, frozen=True, kw_only=True):
     tars: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LayerForm:
+class LayerForm(Struct, frozen=True, kw_only=True):
     """How layers are written. `blobs`: the compressed ones that the manifest names. With `rewrite`, all are
     written uncompressed under a new manifest, with another digest if they were compressed. With `whole`, a
     blob that is not available is an error."""
@@ -124,14 +121,13 @@ class LayerForm:
     whole: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Additions:
+class Additions(Struct, frozen=True, kw_only=True):
     """What an archive has beside the image. `documents`: digest -> index to store with the manifest; `files`,
     which other tools ignore; `annotations`: of the manifest in the index, such as another name."""
 
-    documents: Mapping[str, bytes] = MappingProxyType({})
-    files: Mapping[str, bytes] = MappingProxyType({})
-    annotations: Mapping[str, str] = MappingProxyType({})
+    documents: Mapping[str, bytes] = field(default_factory=dict)
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
 
 
 _NO_ADDITIONS = Additions()

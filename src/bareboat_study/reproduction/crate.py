@@ -212,6 +212,62 @@ def _summary(lock: Lock) -> str:
     return f"{command}: exit code {lock.results.exit_code}"
 
 
+def _people(described: Description) -> list[dict[str, Any]]:
+    return [
+        {"@id": author.orcid or f"#author-{number}", "@type": "Person", "name": author.name}
+        for number, author in enumerate(described.authors, 1)
+    ]
+
+
+def _licences(described: Description) -> list[dict[str, Any]]:
+    if not described.licence:
+        return []
+    return [{
+        "@id": f"https://spdx.org/licenses/{described.licence}", "@type": "CreativeWork",
+        "name": described.licence, "description": f"SPDX licence {described.licence}",
+    }]  # fmt: skip
+
+
+def _data(lock: Lock) -> list[dict[str, Any]]:
+    return [
+        {
+            "@id": f"#data-{number}", "@type": "CreativeWork", "name": os.path.basename(datum.path) or "/",
+            "identifier": f"sha256:{datum.sha256}",
+            "description": f"data of {datum.size_bytes:,} bytes in {datum.files:,} files, not in the crate",
+        }
+        for number, datum in enumerate(lock.data, 1)
+    ]  # fmt: skip
+
+
+def _images(lock: Lock) -> list[dict[str, Any]]:
+    images = lock.matrix.images if lock.matrix is not UNSET else (lock.image,) if lock.image else ()
+    return [
+        {
+            "@id": f"#image-{number}" if number else "#image", "@type": "SoftwareApplication",
+            "name": each.reference or "captured image", "identifier": each.digest,
+            "softwareVersion": each.digest, "description": "the container image, not in the crate",
+        }
+        for number, each in enumerate(images)
+    ]  # fmt: skip
+
+
+def _action(lock: Lock) -> dict[str, Any]:
+    """What was done, and how it ended."""
+    state = "FailedActionStatus" if lock.results.exit_code else "CompletedActionStatus"
+    done: dict[str, Any] = {
+        "@type": "CreateAction",
+        "name": _title(lock),
+        "description": _summary(lock),
+        "actionStatus": {"@id": f"http://schema.org/{state}"},
+    }
+    if lock.results.started_at:
+        done["startTime"] = lock.results.started_at
+        done["endTime"] = _ended(lock)
+    if lock.results.exit_code:
+        done["error"] = lock.results.ended_because or f"exit code {lock.results.exit_code}"
+    return done
+
+
 def _metadata(lock: Lock, described: Description, entries: Sequence[_Entry]) -> dict[str, Any]:
     """The JSON-LD. Each entity refers to others by @id."""
     own, action = "#run", "#bareboat"
@@ -227,61 +283,26 @@ def _metadata(lock: Lock, described: Description, entries: Sequence[_Entry]) -> 
         "hasPart": [{"@id": entry.path} for entry in entries],
         "mentions": {"@id": own},
     }
-    people = [
-        {"@id": author.orcid or f"#author-{number}", "@type": "Person", "name": author.name}
-        for number, author in enumerate(described.authors, 1)
-    ]
+    people = _people(described)
     if people:
         root["author"] = _ids(people)
-    licences = []
-    if described.licence:
-        licences = [{
-            "@id": f"https://spdx.org/licenses/{described.licence}", "@type": "CreativeWork",
-            "name": described.licence, "description": f"SPDX licence {described.licence}",
-        }]  # fmt: skip
+    licences = _licences(described)
+    if licences:
         root["license"] = {"@id": licences[0]["@id"]}
-    data = [
-        {
-            "@id": f"#data-{number}", "@type": "CreativeWork", "name": os.path.basename(datum.path) or "/",
-            "identifier": f"sha256:{datum.sha256}",
-            "description": f"data of {datum.size_bytes:,} bytes in {datum.files:,} files, not in the crate",
-        }
-        for number, datum in enumerate(lock.data, 1)
-    ]  # fmt: skip
-    images = lock.matrix.images if lock.matrix is not UNSET else (lock.image,) if lock.image else ()
-    image = [
-        {
-            "@id": f"#image-{number}" if number else "#image", "@type": "SoftwareApplication",
-            "name": each.reference or "captured image", "identifier": each.digest,
-            "softwareVersion": each.digest, "description": "the container image, not in the crate",
-        }
-        for number, each in enumerate(images)
-    ]  # fmt: skip
-    doing: dict[str, Any] = {
-        "@id": own,
-        "@type": "CreateAction",
-        "name": _title(lock),
-        "description": _summary(lock),
-        "instrument": {"@id": action},
-        "object": [*({"@id": path} for path in inputs), *_ids(data), *_ids(image)],
-        "result": [{"@id": path} for path in made],
-        "actionStatus": {
-            "@id": "http://schema.org/"
-            + ("FailedActionStatus" if lock.results.exit_code else "CompletedActionStatus")
-        },
-    }
-    if lock.results.started_at:
-        doing["startTime"] = lock.results.started_at
-        doing["endTime"] = _ended(lock)
-    if people:
-        doing["agent"] = _ids(people)[0]
-    if lock.results.exit_code:
-        doing["error"] = lock.results.ended_because or f"exit code {lock.results.exit_code}"
+    data, image = _data(lock), _images(lock)
     values = [
         {"@id": f"#metric-{name}", "@type": "PropertyValue", "name": name, "value": value}
         for name, value in lock.results.metrics.items()
     ]
-    doing["result"] += _ids(values)
+    doing = {
+        **_action(lock),
+        "@id": own,
+        "instrument": {"@id": action},
+        "object": [*({"@id": path} for path in inputs), *_ids(data), *_ids(image)],
+        "result": [*({"@id": path} for path in made), *_ids(values)],
+    }
+    if people:
+        doing["agent"] = _ids(people)[0]
     version = (lock.recorded_by or lock.made_by).partition(" ")[2]
     return {
         "@context": _CONTEXT,

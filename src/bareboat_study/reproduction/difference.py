@@ -288,6 +288,21 @@ def _accelerators(first: Lock, second: Lock) -> Iterator[Difference]:
         yield from differ("CUDA", "ROCm of the image", a.rocm, b.rocm, Weight.STRONG, "other kernels")
 
 
+#: Section, item, how it is read, and how much a difference explains.
+_OF_MACHINES: tuple[tuple[str, str, Callable[[Machine], object], Weight, str], ...] = (
+    ("CPU", "CPU", lambda m: m.cpu, Weight.STRONG, "speed; libraries choose code by its instructions"),
+    ("CPU", "architecture", lambda m: m.architecture, Weight.STRONG, "other machine code"),
+    ("CPU", "cores", lambda m: m.cpus, Weight.POSSIBLE, "number of threads, and so the order of sums"),
+    ("GPU", "GPUs", lambda m: m.gpus, Weight.STRONG, "speed; libraries choose kernels by the GPU"),
+    ("driver", "GPU driver", lambda m: m.driver, Weight.POSSIBLE, "compiles kernels; clocks and limits"),
+    ("driver", "CUDA of the driver", lambda m: m.driver_cuda, Weight.POSSIBLE, "compiles kernels"),
+    ("fabric", "fabric", lambda m: m.fabric, Weight.STRONG, "speed of communication"),
+    ("kernel", "kernel", lambda m: m.kernel, Weight.POSSIBLE, "scheduling and memory management"),
+    ("node", "memory", lambda m: _memory(m.mem_bytes), Weight.UNLIKELY, "caches of the file system"),
+    ("node", "distribution", lambda m: m.distribution, Weight.UNLIKELY, "a container brings its own"),
+)
+
+
 def _machine(first: Lock, second: Lock) -> Iterator[Difference]:
     a, b = _where(first), _where(second)
     if a is None or b is None:
@@ -301,49 +316,8 @@ def _machine(first: Lock, second: Lock) -> Iterator[Difference]:
         x, y = read(a), read(b)
         return (x or None, y or None) if (x or y) else ("", "")
 
-    for section, item, values, weight, reason in (
-        (
-            "CPU",
-            "CPU",
-            known(lambda m: m.cpu),
-            Weight.STRONG,
-            "speed; libraries choose code by its instructions",
-        ),
-        ("CPU", "architecture", known(lambda m: m.architecture), Weight.STRONG, "other machine code"),
-        (
-            "CPU",
-            "cores",
-            known(lambda m: m.cpus),
-            Weight.POSSIBLE,
-            "number of threads, and so the order of sums",
-        ),
-        ("GPU", "GPUs", known(lambda m: m.gpus), Weight.STRONG, "speed; libraries choose kernels by the GPU"),
-        (
-            "driver",
-            "GPU driver",
-            known(lambda m: m.driver),
-            Weight.POSSIBLE,
-            "compiles kernels; clocks and limits",
-        ),
-        ("driver", "CUDA of the driver", known(lambda m: m.driver_cuda), Weight.POSSIBLE, "compiles kernels"),
-        ("fabric", "fabric", known(lambda m: m.fabric), Weight.STRONG, "speed of communication"),
-        ("kernel", "kernel", known(lambda m: m.kernel), Weight.POSSIBLE, "scheduling and memory management"),
-        (
-            "node",
-            "memory",
-            known(lambda m: _memory(m.mem_bytes)),
-            Weight.UNLIKELY,
-            "caches of the file system",
-        ),
-        (
-            "node",
-            "distribution",
-            known(lambda m: m.distribution),
-            Weight.UNLIKELY,
-            "a container brings its own",
-        ),
-    ):
-        yield from differ(section, item, *values, weight, reason)
+    for section, item, read, weight, reason in _OF_MACHINES:
+        yield from differ(section, item, *known(read), weight, reason)
     in_container = first.image is not None and second.image is not None
     yield from differ(
         "glibc", "glibc of the host", *known(lambda m: m.glibc),

@@ -38,7 +38,6 @@ _NEEDS = "cloudpickle psutil pyyaml packaging"
 
 def stages(wanted: Wanted) -> list[Stage]:
     """The stage that compiles, and the last one, which installs its wheel."""
-    framework, other = ("TENSORFLOW", "PYTORCH") if _is_tensorflow(wanted) else ("PYTORCH", "TENSORFLOW")
     pip = f"{ENVIRONMENT}/bin/pip"
     packages = "g++ make python3-dev" if wanted.system_python else "g++ make"
     flags = f" -O2 -march={wanted.march}" if wanted.march else ""
@@ -49,17 +48,7 @@ def stages(wanted: Wanted) -> list[Stage]:
     ]
     if flags:
         why.append(f"{flags.strip()}: for the site's processors, {wanted.why['cpu']}.")
-    settings = {
-        f"HOROVOD_WITH_{framework}": "1",
-        f"HOROVOD_WITHOUT_{other}": "1",
-        "HOROVOD_WITHOUT_MXNET": "1",
-        "HOROVOD_WITH_MPI": "1",
-        "HOROVOD_WITH_GLOO": "1",
-        "HOROVOD_CMAKE": f"{ENVIRONMENT}/bin/cmake",
-        "MAKEFLAGS": "-j$(nproc)",
-        "CXXFLAGS": f"-DOMPI_SKIP_MPICXX{flags}",
-        "LDFLAGS": f"-Wl,-rpath,{MPI_PREFIX}/lib -Wl,--strip-debug",
-    }
+    settings = _settings(wanted, flags)
     exported = " ".join(f'{name}="{value}"' for name, value in settings.items())
     pins = " ".join(shlex.quote(each.pinned()) for each in _TOOLS)
     compile_steps: tuple[Step, ...] = (
@@ -89,13 +78,38 @@ def stages(wanted: Wanted) -> list[Stage]:
             network=True,
         ),
     )
+    return [
+        Stage(base="environment", name="horovod", steps=compile_steps),
+        Stage(base="environment", steps=_installed(wanted)),
+    ]
+
+
+def _settings(wanted: Wanted, flags: str) -> dict[str, str]:
+    """Environment variables of the compilation."""
+    framework, other = ("TENSORFLOW", "PYTORCH") if _is_tensorflow(wanted) else ("PYTORCH", "TENSORFLOW")
+    return {
+        f"HOROVOD_WITH_{framework}": "1",
+        f"HOROVOD_WITHOUT_{other}": "1",
+        "HOROVOD_WITHOUT_MXNET": "1",
+        "HOROVOD_WITH_MPI": "1",
+        "HOROVOD_WITH_GLOO": "1",
+        "HOROVOD_CMAKE": f"{ENVIRONMENT}/bin/cmake",
+        "MAKEFLAGS": "-j$(nproc)",
+        "CXXFLAGS": f"-DOMPI_SKIP_MPICXX{flags}",
+        "LDFLAGS": f"-Wl,-rpath,{MPI_PREFIX}/lib -Wl,--strip-debug",
+    }
+
+
+def _installed(wanted: Wanted) -> tuple[Step, ...]:
+    """The steps that install the wheel."""
+    pip = f"{ENVIRONMENT}/bin/pip"
     install = f"{pip} install --no-cache-dir {_WHEELS}/*.whl {_NEEDS}"
     last: tuple[Step, ...] = (
         *CERTIFICATES,
         Run(commands=(install,), network=True, mounts=(("horovod", _WHEELS),)),
     )
     version = _version(wanted, "tensorflow")
-    if framework == "TENSORFLOW" and numbers(version)[:2] >= (2, 16):
+    if _is_tensorflow(wanted) and numbers(version)[:2] >= (2, 16):
         keras = ".".join(map(str, numbers(version)[:2]))
         last = (
             *last,
@@ -106,10 +120,7 @@ def stages(wanted: Wanted) -> list[Stage]:
             ),
             Env(values={"TF_USE_LEGACY_KERAS": "1"}),
         )
-    return [
-        Stage(base="environment", name="horovod", steps=compile_steps),
-        Stage(base="environment", steps=last),
-    ]
+    return last
 
 
 def _pin() -> str:

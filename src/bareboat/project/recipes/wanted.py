@@ -121,10 +121,7 @@ def complete(
     framework = choices.framework or _framework(imported if listed is None else {})
     inherited = None
     if listed is None and base is not None and base.image is not None:
-        if choices.framework is None and framework == NONE:
-            framework = _framework(base.image.frameworks)
-        if inheritance.has(base.image, _NAMES.get(framework, ())):
-            inherited = inheritance.inherit(base.image, base.name, _NAMES[framework], site)
+        framework, inherited = _inherited(choices, framework, base.name, base.image, site)
     if inherited is not None:
         chosen = cuda.Chosen(release=None, cuda=inherited.cuda, warnings=inherited.warnings)
     else:
@@ -132,13 +129,7 @@ def complete(
     release = chosen.release
     warnings = list(chosen.warnings)
     if listed is not None and (inside := _framework(named)) != NONE:
-        if choices.framework not in (None, inside):
-            raise UsageError(
-                f"--framework {choices.framework} was given, and {listed.file} has {inside}",
-                remedy=f"add {choices.framework} to {listed.file}, or give no --framework",
-            )
-        if fault := cuda.judge_listed(named, site, choices.base):
-            warnings.append(f"{listed.file}: {fault}")
+        warnings += _judge_listed(choices, listed, inside, site)
         release = None
     own_python = listed is not None and listed.kind in OWN_PYTHON
     suite, suite_why = target.suite(site)
@@ -159,9 +150,7 @@ def complete(
     if plug_in:
         warnings.append(plug_in)
     if listed is not None:
-        warnings += [f"{listed.file}: {each}" for each in listed.left_out]
-        if listed.loose and not listed.locked:
-            warnings.append(_loose(listed))
+        warnings += _unlisted(listed)
     name, name_why = _base(base, suite, suite_why, python, listed, own=own_python)
     return Wanted(
         choices=choices,
@@ -194,6 +183,34 @@ def complete(
         others=others,
         warnings=tuple(warnings),
     )  # fmt: skip
+
+
+def _inherited(
+    choices: Choices, framework: str, name: str, image: Image, site: TargetSite | None
+) -> tuple[str, inheritance.Inherited | None]:
+    """The framework, and what the base has of it."""
+    if choices.framework is None and framework == NONE:
+        framework = _framework(image.frameworks)
+    if not inheritance.has(image, _NAMES.get(framework, ())):
+        return framework, None
+    return framework, inheritance.inherit(image, name, _NAMES[framework], site)
+
+
+def _judge_listed(choices: Choices, listed: Listed, inside: str, site: TargetSite | None) -> list[str]:
+    """What does not fit the site in a list with the framework `inside`. Raises UsageError for another one."""
+    if choices.framework not in (None, inside):
+        raise UsageError(
+            f"--framework {choices.framework} was given, and {listed.file} has {inside}",
+            remedy=f"add {choices.framework} to {listed.file}, or give no --framework",
+        )
+    fault = cuda.judge_listed(dict(listed.packages), site, choices.base)
+    return [f"{listed.file}: {fault}"] if fault else []
+
+
+def _unlisted(listed: Listed) -> list[str]:
+    """What a list leaves open."""
+    loose = [_loose(listed)] if listed.loose and not listed.locked else []
+    return [*(f"{listed.file}: {each}" for each in listed.left_out), *loose]
 
 
 def _machine(site: TargetSite | None, base: Base | None, machine: str) -> str:
