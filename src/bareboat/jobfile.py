@@ -129,9 +129,7 @@ def job_of(
             form=given("form", str, "") or None,
             delivery=given("delivery", str, "") or UNSET,
             node_scratch=_node_scratch(given("node_scratch", str, "")),
-            site_layer=file.convert(values["site_layer"], tuple[str, ...], "site_layer")
-            if "site_layer" in values
-            else UNSET,
+            site_layer=UNSET if "site_layer" not in values else given("site_layer", tuple[str, ...], ()),
             fabric=given("fabric", str, "") or UNSET,
             notify=UNSET if "notify" not in values else _notify(values["notify"], file),
             # On by default.

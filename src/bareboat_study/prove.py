@@ -23,7 +23,7 @@ from bareboat_base.files import untrusted
 from bareboat_images.store import LIST_RUNS, Store
 from bareboat_study import quick, redrawing, sequential, turns, validity
 from bareboat_study.arms import Design, failed_record
-from bareboat_study.runs import do_run
+from bareboat_study.runs import Place, do_run
 
 #: The files of one run's directory and of a study's scripts, baseline first.
 _FILES = ("baseline", "contender")
@@ -234,8 +234,7 @@ def measure(
             run,
             design=_design(study),
             warm_up=run == 0,
-            scratch=scratch,
-            scripts=scripts,
+            place=Place(scratch, scripts),
             say=say,
             keep_failures=keep_failures,
         )

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from bareboat.model import Record, Study
 from bareboat.runs import directory, usage
@@ -28,14 +29,20 @@ _PROBE_STEPS = 20
 _SAMPLE_S = (0.01, 0.2)
 
 
+class Place(NamedTuple):
+    """Where a run is done: a directory of its own, and the script of each arm."""
+
+    scratch: Path
+    scripts: dict[str, Path]
+
+
 def do_run(
     study: Study,
     run: int,
     *,
     design: Design | None,
     warm_up: bool,
-    scratch: Path,
-    scripts: dict[str, Path],
+    place: Place,
     say: Callable[[str], None],
     keep_failures: bool = False,
 ) -> tuple[tuple[Record, ...], Design, list[dict[str, int]]]:
@@ -49,7 +56,11 @@ def do_run(
     arms: list[LiveArm | None] = [None] * len(study.arms)
     try:
         with ExitStack() as stack:
-            found = _all_arms(study, run, arms, stack, design, scratch, scripts, say, keep=keep_failures)
+
+            def start(index: int, position: int) -> LiveArm:
+                return stack.enter_context(_started(study, run, index, position, place))
+
+            found = _all_arms(study, run, arms, start, design, say, keep=keep_failures)
             done = [arm for arm in arms if arm is not None]
             if warm_up:
                 _check_metrics(done)
@@ -68,10 +79,8 @@ def _all_arms(
     study: Study,
     run: int,
     arms: list[LiveArm | None],
-    stack: ExitStack,
+    start: Callable[[int, int], LiveArm],
     design: Design | None,
-    scratch: Path,
-    scripts: dict[str, Path],
     say: Callable[[str], None],
     *,
     keep: bool,
@@ -82,7 +91,7 @@ def _all_arms(
         for other in arms:
             if other is not None:
                 other.live.freeze()
-        arm = stack.enter_context(_started(study, run, index, position, scratch, scripts))
+        arm = start(index, position)
         arms[index] = arm
         say(f"{arm.arm.name}: starting")
         if unmetered or not _until_waiting(arm):
@@ -150,11 +159,9 @@ def _check_metrics(arms: list[LiveArm]) -> None:
 
 
 @contextmanager
-def _started(
-    study: Study, run: int, index: int, position: int, scratch: Path, scripts: dict[str, Path]
-) -> Iterator[LiveArm]:
+def _started(study: Study, run: int, index: int, position: int, place: Place) -> Iterator[LiveArm]:
     arm = study.arms[index]
-    folder = scratch / f"arm-{index}"
+    folder = place.scratch / f"arm-{index}"
     for name in ("meter", directory.CONTROL, directory.RANKS):
         (folder / name).mkdir(parents=True)
     reader = Reader(study.metrics, study.job.workdir or "/")
@@ -168,7 +175,7 @@ def _started(
             "BAREBOAT_GATE": gate.address,
         }
         live = execute.Live(
-            str(scripts[arm.name]),
+            str(place.scripts[arm.name]),
             run_id=f"{study.id}.{run}.{index}.{os.getpid()}",
             environment=environment,
             output=output,

@@ -13,7 +13,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import UNSET
@@ -112,12 +112,14 @@ def read_study(file: TomlFile, settings: Settings, *, image: str | None = None) 
         row = []
         for arm in arms:
             try:
-                row.append(_job(file, settings, values, arm, factors, point, number, used))
+                row.append(_job(file, settings, values, arm, _Place(factors, point, number), used))
             except BareboatError as error:
                 raise _at(error, arm.name, factors, point) from None
         _check_files(file, metrics, row)
         jobs.append(tuple(row))
-        of_points.append(tuple(_with_file(file, each, factors, point, number, used) for each in metrics))
+        of_points.append(
+            tuple(_with_file(file, each, _Place(factors, point, number), used) for each in metrics)
+        )
     _check_used(file, factors, used)
     return StudyRequest(
         name=jobs[0][0].name,
@@ -285,28 +287,34 @@ def _check_used(file: Document, factors: Sequence[str], used: set[str]) -> None:
 # The job of an arm at a point.
 
 
+class _Place(NamedTuple):
+    """A point of a study: its number, and the values of the factors there."""
+
+    factors: tuple[str, ...]
+    point: tuple[Value, ...]
+    number: int
+
+
 def _job(
     file: TomlFile,
     settings: Settings,
     base: dict[str, Any],
     arm: ArmRequest,
-    factors: tuple[str, ...],
-    point: tuple[Value, ...],
-    number: int,
+    at: _Place,
     used: set[str],
 ) -> Job:
     values = copy.deepcopy(base)
     places: dict[tuple[str, ...], tuple[str, ...]] = {}
-    for factor, value in zip(factors, point, strict=True):
+    for factor, value in zip(at.factors, at.point, strict=True):
         if is_key(factor):
             put(values, factor, value, places, ("sweep", factor), file)
     for key, value in arm.keys.items():
         put(values, key, copy.deepcopy(value), places, ("arms", arm.name), file)
-    if factors:
-        texts = dict(zip(factors, map(shown, point), strict=True))
-        texts[sweep.INDEX] = str(number)
+    if at.factors:
+        texts = dict(zip(at.factors, map(shown, at.point), strict=True))
+        texts[sweep.INDEX] = str(at.number)
         fill_command(file, values, texts, used)
-        export(values, factors, texts)
+        export(values, at.factors, texts)
     variant = _Variant(file, values, places)
     path = file.path
     return jobfile.job_of(variant, settings, folder=path.resolve().parent, called=jobfile.name_of(path))
@@ -315,15 +323,13 @@ def _job(
 def _with_file(
     file: Document,
     metric: MetricRequest,
-    factors: tuple[str, ...],
-    point: tuple[Value, ...],
-    number: int,
+    at: _Place,
     used: set[str],
 ) -> MetricRequest:
     """The metric with the name of its file at a point."""
-    if metric.file is None or not factors:
+    if metric.file is None or not at.factors:
         return metric
-    texts = dict(zip(factors, map(shown, point), strict=True)) | {sweep.INDEX: str(number)}
+    texts = dict(zip(at.factors, map(shown, at.point), strict=True)) | {sweep.INDEX: str(at.number)}
     try:
         return msgspec.structs.replace(metric, file=fill(metric.file, texts, used))
     except UsageError as error:

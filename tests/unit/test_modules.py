@@ -1,4 +1,4 @@
-"""The shape of the source: no two modules import each other, by any way round."""
+"""The shape of the source: no two modules import each other, by any way round; functions are short."""
 
 from __future__ import annotations
 
@@ -54,3 +54,22 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
     }
     assert sum(map(len, graph.values())) > len(graph)
     graphlib.TopologicalSorter(graph).prepare()  # its error names the circle
+
+
+def functions() -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    for name, path in modules().items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                yield f"{name}.{node.name}", node
+
+
+def test_a_function_fits_on_a_screen_and_takes_few_values() -> None:
+    long, wide = [], []
+    for name, node in functions():
+        given = node.args
+        values = [each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+        if (node.end_lineno or 0) - node.lineno + 1 > 60:
+            long.append(name)
+        if len(values) - (values[:1] in (["self"], ["cls"])) > 7:
+            wide.append(name)
+    assert (long, wide) == ([], [])

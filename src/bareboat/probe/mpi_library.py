@@ -61,13 +61,7 @@ def closure(
     assert mpi.library is not None
     tree = Root(root)
     machine = machine or os.uname().machine
-    loader = Loader(
-        machine,
-        real=lambda path: tree_path(tree, path, root) if tree.is_file(path) else None,
-        cache=tree.read(CACHE),
-        library_path=environment.get("LD_LIBRARY_PATH", ""),
-        siblings=True,
-    )
+    loader = _loader(tree, machine, environment, root)
     libraries: dict[str, str] = {}
     folders: dict[str, str] = {}
     asked: dict[str, set[str]] = {}
@@ -116,6 +110,16 @@ def closure(
         asked={name: tuple(sorted(asked[name])) for name in found_names if name in asked},
         glibc=glibc or None,
         glibc_by=glibc_by,
+    )
+
+
+def _loader(tree: Root, machine: str, environment: Mapping[str, str], root: str) -> Loader:
+    return Loader(
+        machine,
+        real=lambda path: tree_path(tree, path, root) if tree.is_file(path) else None,
+        cache=tree.read(CACHE),
+        library_path=environment.get("LD_LIBRARY_PATH", ""),
+        siblings=True,
     )
 
 

@@ -44,17 +44,7 @@ def record(store: Store, status: Status, measured: Measured | None = None) -> Re
     path = folder / "record.json"
     if os.path.lexists(path):
         return store.read(path, Record)
-    if measured is None:
-        began = status.starts[0].at_epoch_s if status.starts else epoch_s(made.submitted_at)
-        ended_at = status.ended_at_epoch_s if status.starts else began
-        measured = Measured(
-            started_at=moment(began),
-            wall_s=None if ended_at is None else float(ended_at - began),
-            memory=(),
-            peak_memory_bytes=0,
-            load_1min=0.0,
-            usage=_usage(folder / directory.CONTROL, status),
-        )
+    measured = measured or _measured(folder, status)
     ways = transports.read(folder)
     found = Record(
         study=made.run_id,
@@ -96,6 +86,20 @@ def record(store: Store, status: Status, measured: Measured | None = None) -> Re
         )
         raise StoreError(message, context=error.context, remedy=error.remedy) from None
     return found
+
+
+def _measured(folder: Path, status: Status) -> Measured:
+    """What is known of a run that a scheduler started."""
+    began = status.starts[0].at_epoch_s if status.starts else epoch_s(status.submission.submitted_at)
+    ended_at = status.ended_at_epoch_s if status.starts else began
+    return Measured(
+        started_at=moment(began),
+        wall_s=None if ended_at is None else float(ended_at - began),
+        memory=(),
+        peak_memory_bytes=0,
+        load_1min=0.0,
+        usage=_usage(folder / directory.CONTROL, status),
+    )
 
 
 def _usage(control: Path, status: Status) -> Usage | UnsetType:

@@ -67,7 +67,7 @@ class Entry(NamedTuple):
 
 
 class _Header(NamedTuple):
-    """A header block of 512 bytes with its checked size, and what extended headers before it say."""
+    """A header block of 512 bytes with its checked size, and the values of extended headers before it."""
 
     raw: bytes
     size: int
@@ -184,7 +184,7 @@ class Tar:
         return Entry(kind, name, link, mode, size, mtime_ns, xattrs, sparse)
 
     def _extended_header(self) -> _Header | None:
-        """The next entry's header, with what the extended headers before it say; None at the end."""
+        """The next header of an entry, with the values of extended headers before it; None at the end."""
         long_name = long_link = None
         pax: list[tuple[bytes, bytes]] = []
         extended = False

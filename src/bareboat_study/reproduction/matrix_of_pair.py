@@ -30,7 +30,38 @@ def as_matrix(lock: Lock, study: LockedStudy) -> Lock:
     request = study_of_job(lock.job)
     digest = lock.image.digest if lock.image is not None else ""
     engines = (registry.BARE_METAL, lock.plan.engine if lock.plan is not None else "")
-    results = PairResult(
+    made = LockedMatrix(
+        arms=request.arms,
+        fixed=tuple(tuple(keys) for keys in request.fixed),
+        factors=(),
+        points=((),),
+        metrics=((),),
+        contrasts=(Contrast(baseline=0, contender=1),),
+        prove=msgspec.structs.replace(
+            lock.job.prove, margin=study.margin, confidence=study.confidence, quick=UNSET
+        ),
+        repeats=max(len(each.effects) for each in study.samples),
+        images=() if lock.image is None else (lock.image,),
+        cells=(
+            tuple(
+                Cell(job=job, image=digest, engine=engine, plan_digest="", withheld=lock.withheld)
+                for job, engine in zip(request.jobs[0], engines, strict=True)
+            ),
+        ),
+        sentences=(study.sentence,),
+        compared=(_results(study),),
+        samples_digest=codec.digest(study.samples),
+    )
+    changed = msgspec.structs.replace(lock, study=None, matrix=made)
+    if (fault := matrix_reading.wrong(changed, made)) is not None:
+        raise UsageError(
+            f"the lock cannot be replayed in a scheduler's job: {fault}", remedy="remove --scheduler"
+        )
+    return changed
+
+
+def _results(study: LockedStudy) -> PairResult:
+    return PairResult(
         contrast=0,
         point=0,
         verdict=study.verdict,
@@ -52,31 +83,3 @@ def as_matrix(lock: Lock, study: LockedStudy) -> Lock:
             for each in study.samples
         ),
     )
-    made = LockedMatrix(
-        arms=request.arms,
-        fixed=tuple(tuple(keys) for keys in request.fixed),
-        factors=(),
-        points=((),),
-        metrics=((),),
-        contrasts=(Contrast(baseline=0, contender=1),),
-        prove=msgspec.structs.replace(
-            lock.job.prove, margin=study.margin, confidence=study.confidence, quick=UNSET
-        ),
-        repeats=max(len(each.effects) for each in study.samples),
-        images=() if lock.image is None else (lock.image,),
-        cells=(
-            tuple(
-                Cell(job=job, image=digest, engine=engine, plan_digest="", withheld=lock.withheld)
-                for job, engine in zip(request.jobs[0], engines, strict=True)
-            ),
-        ),
-        sentences=(study.sentence,),
-        compared=(results,),
-        samples_digest=codec.digest(study.samples),
-    )
-    changed = msgspec.structs.replace(lock, study=None, matrix=made)
-    if (fault := matrix_reading.wrong(changed, made)) is not None:
-        raise UsageError(
-            f"the lock cannot be replayed in a scheduler's job: {fault}", remedy="remove --scheduler"
-        )
-    return changed

@@ -126,43 +126,34 @@ def complete(
         chosen = cuda.Chosen(release=None, cuda=inherited.cuda, warnings=inherited.warnings)
     else:
         chosen = cuda.choose(framework, choices.cuda, site, machine, choices.base)
-    release = chosen.release
-    warnings = list(chosen.warnings)
-    if listed is not None and (inside := _framework(named)) != NONE:
-        warnings += _judge_listed(choices, listed, inside, site)
-        release = None
+    release = None if listed is not None and _framework(named) != NONE else chosen.release
+    warnings = [*chosen.warnings, *_judge_listed(choices, listed, _framework(named), site)]
     own_python = listed is not None and listed.kind in OWN_PYTHON
     suite, suite_why = target.suite(site)
     python, python_why = _python(choices, listed, release, suite, base, python_file, own=own_python)
     glibc = base.glibc if base is not None and base.glibc else suite.glibc
-    mpi: Mpi | None = None
-    mpi_why = ""
-    others: tuple[str, ...] = ()
+    chosen_mpi: tuple[Mpi | None, str, tuple[str, ...]] = (None, "", ())
     if inherited is not None and inherited.mpi and choices.mpi in (None, AUTO):
-        mpi_why = inherited.start
+        chosen_mpi = (None, inherited.start, ())
     elif _needs_mpi(choices, named):
-        mpi, mpi_why, others = _mpi(choices, site, glibc, machine)
+        chosen_mpi = _mpi(choices, site, glibc, machine)
+    mpi, mpi_why, others = chosen_mpi
     verbs, fabric_why = target.fabric(site, machine)
     if not mpi and not chosen.cuda and framework == NONE:
         verbs = ()
     march, cpu = target.instructions(site)
     plug_in = target.plug_in(site) if chosen.cuda else ""
-    if plug_in:
-        warnings.append(plug_in)
-    if listed is not None:
-        warnings += _unlisted(listed)
+    warnings += [*([plug_in] if plug_in else []), *_unlisted(listed)]
     name, name_why = _base(base, suite, suite_why, python, listed, own=own_python)
+    why = {
+        "base": name_why, "python": python_why, "cuda": chosen.reason, "mpi": mpi_why,
+        "fabric": fabric_why, "cpu": cpu, "plug-in": plug_in,
+        "inside": inherited.text if inherited is not None else "",
+    }  # fmt: skip
     return Wanted(
-        choices=choices,
-        listed=listed,
-        site=site,
-        base=name,
-        suite=suite,
-        machine=machine,
-        python=python,
+        choices=choices, listed=listed, site=site, base=name, suite=suite, machine=machine, python=python,
         program=base.program if base is not None else "python3",
-        system_python=(base is None and (own_python or python == suite.python))
-        or (base is not None and not base.python),
+        system_python=own_python or python == suite.python if base is None else not base.python,
         release=release,
         cuda=chosen.cuda,
         mpi=mpi,
@@ -170,16 +161,7 @@ def complete(
         inherits=inherited is not None,
         verbs=verbs,
         march=march,
-        why={
-            "base": name_why,
-            "python": python_why,
-            "cuda": chosen.reason,
-            "mpi": mpi_why,
-            "fabric": fabric_why,
-            "cpu": cpu,
-            "plug-in": plug_in,
-            "inside": inherited.text if inherited is not None else "",
-        },
+        why=why,
         others=others,
         warnings=tuple(warnings),
     )  # fmt: skip
@@ -196,8 +178,10 @@ def _inherited(
     return framework, inheritance.inherit(image, name, _NAMES[framework], site)
 
 
-def _judge_listed(choices: Choices, listed: Listed, inside: str, site: TargetSite | None) -> list[str]:
+def _judge_listed(choices: Choices, listed: Listed | None, inside: str, site: TargetSite | None) -> list[str]:
     """What does not fit the site in a list with the framework `inside`. Raises UsageError for another one."""
+    if listed is None or inside == NONE:
+        return []
     if choices.framework not in (None, inside):
         raise UsageError(
             f"--framework {choices.framework} was given, and {listed.file} has {inside}",
@@ -207,8 +191,10 @@ def _judge_listed(choices: Choices, listed: Listed, inside: str, site: TargetSit
     return [f"{listed.file}: {fault}"] if fault else []
 
 
-def _unlisted(listed: Listed) -> list[str]:
+def _unlisted(listed: Listed | None) -> list[str]:
     """What a list leaves open."""
+    if listed is None:
+        return []
     loose = [_loose(listed)] if listed.loose and not listed.locked else []
     return [*(f"{listed.file}: {each}" for each in listed.left_out), *loose]
 

@@ -128,22 +128,8 @@ def read(predictors, predictand, days=None):
     return torch.from_numpy(x), torch.from_numpy(y)
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--predictors")
-    parser.add_argument("--predictand")
-    parser.add_argument("--days", type=int, help="use the first days only; of synthetic data: their number")
-    parser.add_argument("--batch-size", type=int, default=32, help="days of each worker in a step")
-    parser.add_argument("--epochs", type=int, default=100)
-    args = parser.parse_args()
-
-    rank, size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
-    device = torch.device("cpu")
-    if torch.cuda.is_available():
-        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)) % torch.cuda.device_count())
-        torch.cuda.set_device(device)
-    if size > 1:
-        distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
+def read_or_make(args, rank, size):
+    """The days of the files; without files, of synthetic data, which rank 0 makes."""
     files, days = (args.predictors, args.predictand), args.days
     if None in files:
         days = days or 3650
@@ -154,7 +140,29 @@ def main():
             make_data(folder, days)
         if size > 1:
             distributed.barrier()
-    x, y = read(*files, days)
+    return read(*files, days)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--predictors")
+    parser.add_argument("--predictand")
+    parser.add_argument("--days", type=int, help="use the first days only; of synthetic data: their number")
+    parser.add_argument("--batch-size", type=int, default=32, help="days of each worker in a step")
+    parser.add_argument("--epochs", type=int, default=100)
+    run(parser.parse_args())
+
+
+def run(args):
+    """Train the network on this rank's share of the days."""
+    rank, size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+    device = torch.device("cpu")
+    if torch.cuda.is_available():
+        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)) % torch.cuda.device_count())
+        torch.cuda.set_device(device)
+    if size > 1:
+        distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    x, y = read_or_make(args, rank, size)
 
     torch.manual_seed(1)
     model = Network().to(device)

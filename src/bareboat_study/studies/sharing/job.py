@@ -95,6 +95,24 @@ def train(torch, device, steps, warm_up, batch, meet):
     return steps * batch / seconds, seconds
 
 
+def report(results, images):
+    """Print each job's result, and those of all; `images`: of each job."""
+    for each in results:
+        if "filled_gib" in each:
+            print(f"job {each['job']} on {each['part']}: out of memory after {each['filled_gib']:.2f} GiB")
+        else:
+            speed, seconds = each["images_per_s"], each["seconds"]
+            print(f"job {each['job']} on {each['part']}: {speed:.1f} images/s in {seconds:.2f} s")
+    trained = [each for each in results if "seconds" in each]
+    speeds = [each["images_per_s"] for each in trained]
+    last = max(each["seconds"] for each in trained)
+    print(f"completed jobs: {len(trained)}")
+    print(f"total images/s: {len(trained) * images / last:.2f}")
+    print(f"first job completed after {min(each['seconds'] for each in trained):.3f} s")
+    print(f"last job completed after {last:.3f} s")
+    print(f"fairness: {sum(speeds) ** 2 / len(speeds) / sum(speed**2 for speed in speeds):.5f}")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--share", choices=("slices", "affinity", "mps", "mig"), default="slices")
@@ -145,20 +163,7 @@ def main():
             store.wait(["printed"])
             return
         results = [json.loads(store.get(f"result {each}")) for each in range(jobs)]
-    for each in results:
-        if "filled_gib" in each:
-            print(f"job {each['job']} on {each['part']}: out of memory after {each['filled_gib']:.2f} GiB")
-        else:
-            speed, seconds = each["images_per_s"], each["seconds"]
-            print(f"job {each['job']} on {each['part']}: {speed:.1f} images/s in {seconds:.2f} s")
-    trained = [each for each in results if "seconds" in each]
-    speeds = [each["images_per_s"] for each in trained]
-    last = max(each["seconds"] for each in trained)
-    print(f"completed jobs: {len(trained)}")
-    print(f"total images/s: {len(trained) * args.steps * args.batch_size / last:.2f}")
-    print(f"first job completed after {min(each['seconds'] for each in trained):.3f} s")
-    print(f"last job completed after {last:.3f} s")
-    print(f"fairness: {sum(speeds) ** 2 / len(speeds) / sum(speed**2 for speed in speeds):.5f}")
+    report(results, args.steps * args.batch_size)
     if store is not None:
         store.set("printed", "")
         time.sleep(0.5)  # the others read it before the store goes
