@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from typing import Any
 
 import msgspec
@@ -19,14 +20,12 @@ from bareboat_study.reproduction.document import (
     Lock,
     LockedImage,
     LockedLayer,
-    LockedMatrix,
     LockedPackage,
     LockedPlan,
     LockedStudy,
     Machine,
     PairResult,
     Results,
-    Samples,
     Values,
 )
 
@@ -105,32 +104,12 @@ def make_lock(**changes: Any) -> Lock:
     return Lock(**(facts | changes))
 
 
-def make_locked_study(*, shift: float = 0.0, noise: float = 0.004, runs: int = 10) -> LockedStudy:
-    """The ratio contender / baseline is exp(`shift`); `noise` alternates."""
-    effects = tuple(shift + noise * (1 if at % 2 else -1) for at in range(runs))
-    return LockedStudy(
-        arms=("bare metal", "bubblewrap"),
-        sentence="equivalent within 2 %",
-        verdict="equivalent",
-        margin=0.02,
-        confidence=0.95,
-        samples_digest=fake_digest("e"),
-        layout_deviation=0.0,
-        samples=(
-            Samples(
-                name="throughput", unit="samples/s", baseline=(100.0,) * runs, contender=(100.0,) * runs,
-                effects=effects, primary=True,
-            ),
-        ),
-    )  # fmt: skip
-
-
 SPEED = MetricRequest(name="speed", pattern="v=(.*)", unit="images/s")
 
 
-def make_locked_matrix(
+def make_locked_study(
     *, ratio: float = 1.0, scale: float = 1.0, noise: float = 0.002, runs: int = 6, **changes: Any
-) -> LockedMatrix:
+) -> LockedStudy:
     """Two arms at two points. The ratio of the arms is `ratio` and the speed of the first 100 x `scale`; the
     noise of the arms alternates, each in its own order."""
     steps = [noise * (1 if at % 2 else -1) for at in range(runs)]
@@ -181,16 +160,31 @@ def make_locked_matrix(
         ),
         "samples_digest": fake_digest("e"),
     }  # fmt: skip
-    return LockedMatrix(**(facts | changes))
+    return LockedStudy(**(facts | changes))
 
 
-def make_matrix_lock(matrix: LockedMatrix | None = None, **changes: Any) -> Lock:
-    """The lock of a study of several arms and points."""
-    made = make_locked_matrix() if matrix is None else matrix
+def make_study_lock(study: LockedStudy | None = None, **changes: Any) -> Lock:
+    """The lock of a study."""
+    made = make_locked_study() if study is None else study
     last = made.cells[0][-1]
     facts: dict[str, Any] = {
         "kind": "study", "job": last.job, "withheld": last.withheld, "image": made.image(last.image),
-        "matrix": made, "results": Results(started_at="2026-11-20T10:15:00Z"), "data": (),
+        "study": made, "results": Results(started_at="2026-11-20T10:15:00Z"), "data": (),
         "code": make_code(repository=None),
     }  # fmt: skip
     return make_lock(**(facts | changes))
+
+
+def make_locked_pair(*, shift: float = 0.0, noise: float = 0.004, runs: int = 10) -> LockedStudy:
+    """Two arms at one point. The ratio contender / baseline is exp(`shift`); `noise` alternates."""
+    effects = [shift + noise * (1 if at % 2 else -1) for at in range(runs)]
+    whole = make_locked_study(runs=runs)
+    metric = Values(
+        name="throughput", unit="samples/s", higher_is_better=True, primary=True, baseline=(100.0,) * runs,
+        contender=tuple(100.0 * math.exp(effect) for effect in effects),
+    )  # fmt: skip
+    return msgspec.structs.replace(
+        whole, arms=("bare metal", "container"), factors=(), points=((),), metrics=((),),
+        cells=whole.cells[:1], sentences=("equivalent within 2 %",),
+        compared=(msgspec.structs.replace(whole.compared[0], metrics=(metric,)),),
+    )  # fmt: skip

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import builders
@@ -13,7 +15,9 @@ from builders import fake_digest, make_image, make_job, make_layout, make_site, 
 from bareboat.model import Arm, Contrast, Matrix, MetricRequest, ProveRequest, Record, Study
 from bareboat_base import codec
 from bareboat_images.store import Store
-from bareboat_study import prove
+from bareboat_study import prove, study_report
+from bareboat_study.analysis import Analysis
+from bareboat_study.study_report import StudyReport
 
 SPEED = MetricRequest(name="speed", pattern="v=(.*)", unit="images/s")
 
@@ -53,6 +57,32 @@ def make_points(matrix: Matrix, **changes: Any) -> list[Study]:
     ]  # fmt: skip
 
 
+def of_pair(study: Study, records: Sequence[Record]) -> tuple[Matrix, list[Study], list[list[Record]]]:
+    """Two arms at one point, as the study of a job is."""
+    matrix = make_matrix(
+        id=study.id, name=study.job.name, created_at=study.created_at,
+        arms=tuple(arm.name for arm in study.arms), factors=(), points=((),), metrics=study.metrics,
+        contrasts=(Contrast(baseline=0, contender=1),), prove=study.job.prove,
+        repeats=study.job.prove.repeats, images=(study.image,), site=study.site,
+        bareboat_version=study.bareboat_version, seed=study.seed, fixed=(("engine",), ()),
+    )  # fmt: skip
+    bare = msgspec.structs.replace(study.job, engine="native")
+    own = msgspec.structs.replace(study, id=matrix.point_id(0), point=0, jobs=(bare, study.job))
+    return matrix, [own], [[msgspec.structs.replace(each, study=own.id) for each in records]]
+
+
+def report_of(study: Study, records: Sequence[Record], analysis: Analysis | None = None) -> StudyReport:
+    """The report of two arms at one point. `analysis`: another than that of the records."""
+    shown = study_report.of(*of_pair(study, records))
+    if analysis is None:
+        return shown
+    (contrast,) = shown.found.contrasts
+    points = (dataclasses.replace(contrast.points[0], analysis=analysis, verdict=analysis.verdict),)
+    contrasts = (dataclasses.replace(contrast, points=points),)
+    found = dataclasses.replace(shown.found, contrasts=contrasts, sentences=(analysis.sentence,))
+    return dataclasses.replace(shown, found=found)
+
+
 def make_records(
     matrix: Matrix, studies: list[Study], ratios: dict[str, float], **how: Any
 ) -> list[list[Record]]:
@@ -78,13 +108,15 @@ def make_records(
     return found
 
 
-def keep(store: Store, matrix: Matrix, records: list[list[Record]]) -> None:
+def keep(
+    store: Store, matrix: Matrix, records: Sequence[Sequence[Record]], studies: Sequence[Study] = ()
+) -> None:
     """Write the study as `prove` leaves it."""
-    store.run(matrix.id).mkdir(parents=True)
+    store.run(matrix.id).mkdir(parents=True, exist_ok=True)
     store.write(store.run(matrix.id) / "matrix.json", codec.to_json(matrix))
-    for study, own in zip(make_points(matrix), records, strict=True):
+    for study, own in zip(studies or make_points(matrix), records, strict=True):
         store.run(study.id).mkdir(parents=True)
-        prove.keep(store, msgspec.structs.replace(study, site=matrix.site))
+        prove.keep(store, study if studies else msgspec.structs.replace(study, site=matrix.site))
         for record in own:
             folder = store.run(study.id) / f"{record.run:04d}"
             folder.mkdir(exist_ok=True)

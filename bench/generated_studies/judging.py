@@ -61,7 +61,7 @@ def of_looks(study: Study, records: Sequence[Record]) -> Judgement:
 
 def of_pooled(studies: Sequence[Made]) -> Judgement:
     try:
-        found = repeated.pool([(study, records, analyse(study, records)) for study, records, _ in studies])
+        found = repeated.pool([(study, analyse(study, records)) for study, records, _ in studies])
     except UsageError:
         return Judgement(verdict="none")
     pooled = found.metrics[0].pooled

@@ -30,8 +30,8 @@ from null_studies import watch  # noqa: E402
 
 from bareboat import jobfile, session  # noqa: E402
 from bareboat.model import Job, Plan, Record, Study  # noqa: E402
-from bareboat.session import opening, planning, preparation  # noqa: E402
-from bareboat_study import meterlog, prove, runs  # noqa: E402
+from bareboat.session import opening, preparation  # noqa: E402
+from bareboat_study import matrix, meterlog, planning, prove, runs, studyfile  # noqa: E402
 from bareboat_study.windows import step_s  # noqa: E402
 
 _read_rank = meterlog.read_rank
@@ -116,13 +116,16 @@ class Studies:
             "pinned": (bare, bare),
             "bubblewrap": (boxed, boxed),
         }.get(kind, (bare, boxed))
-        study = prove.design_study(self._session.store, job, plans, prepared.image, prepared.site)
+        store = self._session.store
+        cells = [[(plan, prepared.image) for plan in plans]]
+        made = matrix.design(store, studyfile.study_of_job(job), cells, prepared.site)
+        (study,) = matrix.points(store, made)
         command = " ".join(job.command)
         if kind == "slower":
             study = _changed(study, (1,), command, f"{command} {MORE}")
         elif kind == "pinned":
             study = _changed(study, (0, 1), command, f"taskset --cpu-list 0 {command}")
-        prove.keep(self._session.store, study)
+        prove.keep(store, study)
         return study
 
     def conduct(self, study: Study) -> Measured:
@@ -146,7 +149,8 @@ class Studies:
     def _program(self, steps: int) -> tuple[session.Prepared, Plan, Plan]:
         if steps not in self._prepared:
             prepared = preparation.prepare(self._session, self._job(steps), session.Purpose.PROVE)
-            bare, boxed = planning.arms(self._session, prepared)
+            request = studyfile.study_of_job(prepared.job)
+            (((bare, _), (boxed, _)),), _ = planning.cells(self._session, request)
             self._prepared[steps] = (prepared, bare, boxed)
         return self._prepared[steps]
 

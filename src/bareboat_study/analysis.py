@@ -110,6 +110,11 @@ class Analysis:
         return next(metric for metric in self.metrics if metric.primary)
 
     @property
+    def ordered(self) -> list[Metric]:
+        """The metrics, the primary one first."""
+        return sorted(self.metrics, key=lambda metric: not metric.primary)
+
+    @property
     def comparison(self) -> Comparison:
         """That of the primary metric, which is the only one with tests."""
         found = self.primary.comparison
@@ -140,9 +145,9 @@ def analyse(
     design = design or validity.design_digest(study)
     if len(every) < 2:
         raise UsageError(
-            f"study {study.id} has {len(every)} complete run{'' if len(every) == 1 else 's'}; "
+            f"study {study.whole} has {len(every)} complete run{'' if len(every) == 1 else 's'}; "
             "a comparison requires at least 2",
-            remedy=f"bareboat prove --resume {study.id}",
+            remedy=f"bareboat prove --resume {study.whole}",
         )
     done = validity.runs_done(study, records)
     judged = sequential.runs_to_judge(study, done, lambda runs: _at_look(study, every, runs, own))
@@ -156,7 +161,7 @@ def analyse(
     metrics = (*declared, *built_in)
     diverged = tuple(_divergences(pairs))
     found = Analysis(
-        study=study.id,
+        study=study.whole,
         pairs=tuple(pairs),
         metrics=metrics,
         goals=tuple(_goals(study, pairs)),

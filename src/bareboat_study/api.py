@@ -9,50 +9,60 @@ from typing import TYPE_CHECKING
 
 from bareboat.api import boundary, opened
 from bareboat.api.boundary import translated
-from bareboat.session import planning
+from bareboat_base.errors import UsageError
 from bareboat_base.files import outputs
-from bareboat_study import analysis as analyses
-from bareboat_study import prove as measuring
-from bareboat_study import report_files
+from bareboat_study import matrix, planning, report_files, study_report, studyfile
 
 if TYPE_CHECKING:
     from bareboat import model
     from bareboat.model import Record
-    from bareboat.session import Prepared, Session
+    from bareboat.session import Session
     from bareboat_images.store import Store
     from bareboat_study.analysis import Analysis
     from bareboat_study.measures import Metric
     from bareboat_study.statistics import Verdict
+    from bareboat_study.study_report import StudyReport
 
 
 class Study:
     """A finished study: its verdict, and every measured value behind it."""
 
-    def __init__(self, store: Store, study: model.Study) -> None:
+    def __init__(self, store: Store, name: str) -> None:
         self._store = store
-        self._study = study
-        self.id = study.id
+        self.id = name
 
     @classmethod
     @translated()
     def find(cls, name: str) -> Study:
         """The study of this name. Raises UsageError."""
         store = opened.session().store
-        return cls(store, measuring.read_study(store, boundary.text("the study", name)))
+        return cls(store, matrix.read(store, boundary.text("the study", name)).id)
 
     def __repr__(self) -> str:
         return f"Study({self.id!r}: {self.sentence})"
 
     @property
-    @translated()
-    def records(self) -> Sequence[Record]:
-        """The record of each run of each arm, warm-up first."""
-        return measuring.read_records(self._store, self._study)
+    def _report(self) -> StudyReport:
+        return study_report.read(self._store, self.id)
 
     @property
+    @translated()
+    def records(self) -> Sequence[Record]:
+        """The record of each run of each arm, warm-up first; point after point."""
+        return [record for own in self._report.records for record in own]
+
+    @property
+    @translated()
     def analysis(self) -> Analysis:
-        """Everything that follows from the records."""
-        return analyses.analyse(self._study, self.records)
+        """Everything that follows from the records, of two arms at one point. Raises UsageError for a study
+        of more."""
+        shown = self._report
+        if shown.only is None:
+            raise UsageError(
+                f"{self.id} has several comparisons, or none",
+                remedy=f"bareboat report {self.id} --json",
+            )
+        return shown.only.analysis
 
     @property
     def verdict(self) -> Verdict:
@@ -74,18 +84,18 @@ class Study:
         """Write the report as one HTML page, which loads nothing from the network. `force`: replace a file
         that is not a report of a run in the store. Raises UsageError, StoreError."""
         found = report_files.claim(boundary.path("the report", path), self._store, force=force)
-        outputs.write(found, self._page().encode())
+        from bareboat_study.report import render
+
+        outputs.write(found, render([self._report]).encode())
         return found
-
-    def _page(self) -> str:
-        from bareboat_study.report import render_report
-
-        return render_report([(self._study, self.records, self.analysis)])
 
     def _repr_html_(self) -> str:
         from bareboat_base.page import escape, in_notebook, table, tag
 
-        found = self.analysis
+        shown = self._report.only
+        if shown is None:
+            return in_notebook(tag("p", tag("b", escape(repr(self)))))
+        found = shown.analysis
         rows = [
             (
                 f"{metric.name}{f', {metric.unit}' if metric.unit else ''}",
@@ -95,15 +105,14 @@ class Study:
             )
             for metric in found.metrics
         ]
-        arms = self._study.arms
-        shown = table(
-            f"{arms[1].name} against {arms[0].name}", ("metric", "ratio", "interval", "verdict"), rows
-        )
-        return in_notebook(tag("p", tag("b", escape(self.sentence))) + shown)
+        of_metrics = table(shown.arms, ("metric", "ratio", "interval", "verdict"), rows)
+        return in_notebook(tag("p", tag("b", escape(found.text))) + of_metrics)
 
 
-def prove(session: Session, prepared: Prepared) -> Study:
-    """Design the study, measure, and return it."""
-    plans = planning.arms(session, prepared)
-    study = measuring.design_study(session.store, prepared.job, plans, prepared.image, prepared.site)
-    return Study(session.store, measuring.conduct(session.store, study, say=session.reporter.say))
+def prove(session: Session, job: model.Job) -> Study:
+    """Design the study of a job on bare metal and in a container, measure, and return it."""
+    request = studyfile.study_of_job(job)
+    store, reporter = session.store, session.reporter
+    made = matrix.design(store, request, *planning.cells(session, request))
+    matrix.conduct(store, made, say=reporter.say, note=reporter.note)
+    return Study(store, made.id)

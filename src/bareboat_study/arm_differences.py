@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import msgspec
-from msgspec import UNSET
 
 from bareboat.model import Job, Study
 
@@ -46,7 +45,7 @@ def _names(study: Study) -> Iterator[str]:
         yield f"engine ({baseline.engine}, {contender.engine})"
     if baseline.image_digest != contender.image_digest:
         yield "image"
-    if study.jobs is UNSET:
+    if not study.jobs:
         return
     one, other = study.jobs
     if one.capture.python != other.capture.python:
@@ -68,5 +67,5 @@ def _variables(one: Job, other: Job) -> list[str]:
 def of_arms(study: Study, baseline: int, contender: int) -> Study:
     """The study with two of its arms, and their jobs."""
     places = (baseline, contender)
-    jobs = UNSET if study.jobs is UNSET else tuple(study.jobs[place] for place in places)
+    jobs = tuple(study.jobs[place] for place in places) if study.jobs else ()
     return msgspec.structs.replace(study, arms=tuple(study.arms[place] for place in places), jobs=jobs)

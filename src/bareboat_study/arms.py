@@ -11,14 +11,13 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType
 
-from bareboat.model import Arm, MemorySample, Phases, Record, Study, Usage, Window, kept_result
+from bareboat.model import Arm, MemorySample, Phases, Record, Study, Usage, Window
 from bareboat.runs import directory, usage
-from bareboat_base import codec, execute
+from bareboat_base import execute
 from bareboat_base.clock import utc_now
 from bareboat_base.errors import BareboatError, RunError
-from bareboat_study import job_steps, validity
+from bareboat_study import job_steps, records, validity
 from bareboat_study.gate import Gate
-from bareboat_study.job_steps import JobSteps
 from bareboat_study.meterlog import Process, read_rank
 from bareboat_study.metrics import Reader
 from bareboat_study.patterns import Curve
@@ -87,7 +86,7 @@ class LiveArm:
         return self.folder / "output.log"
 
 
-def record(study: Study, run: int, arm: LiveArm, design: Design, began_ns: int, *, warm_up: bool) -> Record:
+def record(study: Study, run: int, arm: LiveArm, design: Design, began_ns: int) -> Record:
     """The record of an arm that exited. `began_ns`: the start of the study's run."""
     processes: list[Process] = []
     if design.metered:
@@ -112,39 +111,33 @@ def record(study: Study, run: int, arm: LiveArm, design: Design, began_ns: int, 
             for block, begin, end in arm.turns
             if end <= len(steps.seconds)
         )
-        phases = _phases(arm, first, steps, exited_ns)
+        spawned_s = arm.live.spawned_ns / 1e9
+        phases = records.phases(first, steps, began_s=spawned_s, ended_s=exited_ns / 1e9)
         wall_s = sum(getattr(phases, name) for name in Phases.__struct_fields__)
-    results = (first.results if first else {}) | arm.numbers
     # The kernel's peak of the largest process covers what samples missed.
     peak = max([arm.live.peak_process_bytes, *(sample.bytes for sample in arm.memory)])
-    return Record(
-        study=study.id,
-        run=run,
-        arm=arm.arm.name,
-        warm_up=warm_up,
+    return records.make(
+        study,
+        run,
+        arm.arm,
+        first=first,
+        numbers=arm.numbers,
+        curves=arm.curves,
         position=arm.position,
         started_at=arm.started_at,
         exit_code=arm.live.poll() or 0,
         wall_s=wall_s,
-        plan_digest=arm.arm.plan_digest,
-        image_digest=_image_digest(study, arm.arm),
-        site_digest=codec.digest(study.site),
         world_size=arm.gate.world_size or study.job.topology.world_size,
-        samples_per_step=first.samples_per_step if first else None,
         phases=phases,
         windows=windows,
         memory=tuple(arm.memory),
         memory_kind="pss" if first else "rss",
         peak_memory_bytes=peak,
         peak_rank_rss_bytes=tuple(process.peak_rss_bytes for process in processes),
-        results={name: kept_result(value) for name, value in results.items()},
-        diverged=first.diverged if first else {},
-        series=arm.curves or UNSET,
         load_1min=os.getloadavg()[0],
         usage=_usage(arm, first, exited_ns),
         scheduled_as=arm.scheduled_as or UNSET,
         ended_because="" if arm.fault is None else arm.fault.message,
-        design="" if warm_up else validity.design_digest(study),
         clock=clock,
     )
 
@@ -163,26 +156,17 @@ def _used(ranks: Sequence[Process], end: int) -> dict[str, Any]:
 def failed_record(study: Study, run: int, arm: Arm, error: RunError) -> Record:
     """The record of an arm in a run of which an arm failed while all were taking turns."""
     failed = error.arm if isinstance(error, ArmError) else arm.name
-    return Record(
-        study=study.id,
-        run=run,
-        arm=arm.name,
-        warm_up=False,
+    return records.make(
+        study,
+        run,
+        arm,
         position=0,
         started_at=utc_now(),
         exit_code=(error.code or 1) if arm.name == failed else validity.STOPPED,
         wall_s=0.0,
-        plan_digest=arm.plan_digest,
-        image_digest=_image_digest(study, arm),
-        site_digest=codec.digest(study.site),
         load_1min=os.getloadavg()[0],
         ended_because=error.message,
-        design=validity.design_digest(study),
     )
-
-
-def _image_digest(study: Study, arm: Arm) -> str:
-    return study.image.digest if arm.image_digest is UNSET else arm.image_digest
 
 
 def _usage(arm: LiveArm, first: Process | None, exited_ns: int) -> Usage | UnsetType:
@@ -194,17 +178,4 @@ def _usage(arm: LiveArm, first: Process | None, exited_ns: int) -> Usage | Unset
         phase_ends_s=tuple((each - began_ns) / 1e9 for each in ends_ns),
         exact=arm.live.totals,
         is_alone=first is None,
-    )
-
-
-def _phases(arm: LiveArm, first: Process, steps: JobSteps, exited_ns: int) -> Phases:
-    last_ns = first.stretches[-1][1][-1] if first.stretches else first.start_ns
-    last_ns = max(last_ns, first.released_ns)
-    return Phases(
-        process_start_s=(first.loaded_ns - arm.live.spawned_ns) / 1e9,
-        import_s=(first.imported_ns - first.loaded_ns) / 1e9,
-        setup_s=(first.start_ns - first.imported_ns) / 1e9,
-        first_step_s=steps.seconds[0] if steps.seconds else 0.0,
-        steady_s=sum(steps.seconds[1:]),
-        finish_s=(exited_ns - last_ns) / 1e9,
     )

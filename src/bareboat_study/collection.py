@@ -6,14 +6,14 @@ import math
 import os
 import re
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UnsetType
 
-from bareboat.model import Arm, JobStart, Phases, Record, Site, Study, Usage, Window, kept_result
+from bareboat.model import Arm, JobStart, Record, Site, Study, Usage, Window
 from bareboat.runs import deliveries, directory, usage
 from bareboat_base import codec
 from bareboat_base.clock import moment
@@ -21,7 +21,7 @@ from bareboat_base.errors import BareboatError, RunError, UsageError
 from bareboat_base.files import untrusted
 from bareboat_base.printable import one_line
 from bareboat_images.store import Store
-from bareboat_study import allocation, job_steps, prove, validity
+from bareboat_study import allocation, job_steps, prove, records
 from bareboat_study.job_steps import JobSteps
 from bareboat_study.meterlog import Process, read_rank
 from bareboat_study.metrics import Reader
@@ -263,38 +263,33 @@ def _record(study: Study, run: int, arm: _Arm, run_began_s: float, start: JobSta
         is_one_machine = study.job.topology.nodes == 1
         steps = job_steps.of_ranks(arm.processes, is_one_machine=is_one_machine)
     windows = () if steps is None or arm.fault else _windows(study, steps, run_began_s)
-    phases = None if first is None or steps is None else _phases(arm, first, steps)
-    results: Mapping[str, float] = (first.results if first else {}) | arm.numbers
+    phases = None
+    if first is not None and steps is not None:
+        phases = records.phases(first, steps, began_s=arm.began_s, ended_s=arm.began_s + arm.wall_s)
     peaks = tuple(process.peak_rss_bytes for process in arm.processes)
-    return Record(
-        study=study.id,
-        run=run,
-        arm=arm.arm.name,
-        warm_up=run == 0,
+    return records.make(
+        study,
+        run,
+        arm.arm,
+        first=first,
+        numbers=arm.numbers,
+        curves=arm.curves,
         position=arm.position,
         started_at=moment(arm.started_at_epoch_s),
         exit_code=arm.code,
         wall_s=arm.wall_s,
-        plan_digest=arm.arm.plan_digest,
-        image_digest=study.image.digest if arm.arm.image_digest is UNSET else arm.arm.image_digest,
-        site_digest=codec.digest(study.site),
         world_size=arm.processes[0].world_size if arm.processes else study.job.topology.world_size,
-        samples_per_step=first.samples_per_step if first else None,
         phases=phases,
         windows=windows,
         memory_kind="rss",
         peak_memory_bytes=sum(peaks),
         peak_rank_rss_bytes=peaks,
-        results={name: kept_result(value) for name, value in results.items()},
-        diverged=first.diverged if first else {},
-        series=arm.curves or UNSET,
         load_1min=arm.load,
         usage=_usage(arm, first, start),
         scheduler=study.job.scheduler or "",
         job_id=start.job_id,
         starts=(start,),
         ended_because="" if arm.fault is None else arm.fault.message,
-        design="" if run == 0 else validity.design_digest(study),
         clock="" if steps is None else steps.clock,
         deliveries=deliveries.read(arm.folder),
         world_mark=directory.world_mark(arm.folder),
@@ -324,19 +319,4 @@ def _windows(study: Study, steps: JobSteps, run_began_s: float) -> tuple[Window,
             step_s=steps.seconds[begin : begin + each],
         )
         for block, begin in enumerate(range(1, len(steps.seconds) - each + 1, each))
-    )
-
-
-def _phases(arm: _Arm, first: Process, steps: JobSteps) -> Phases:
-    """As seen by rank 0; a time between clocks of two machines is 0, which is not compared."""
-    last_ns = first.stretches[-1][1][-1] if first.stretches else first.start_ns
-    started_s = first.loaded_ns / 1e9 - arm.began_s
-    is_here = 0 <= started_s <= arm.wall_s
-    return Phases(
-        process_start_s=started_s if is_here else 0.0,
-        import_s=(first.imported_ns - first.loaded_ns) / 1e9,
-        setup_s=(first.start_ns - first.imported_ns) / 1e9,
-        first_step_s=steps.seconds[0] if steps.seconds else 0.0,
-        steady_s=sum(steps.seconds[1:]),
-        finish_s=max(0.0, arm.began_s + arm.wall_s - last_ns / 1e9) if is_here else 0.0,
     )

@@ -14,7 +14,7 @@ import statistics as descriptive
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
@@ -128,6 +128,35 @@ def titled(name: str) -> str:
 def safe_log(ratio: float) -> float:
     """A finite logarithm for figures, also for intervals that reach 0 or infinity."""
     return math.log(min(max(ratio, 1e-12), 1e12))
+
+
+class _Interval(Protocol):
+    @property
+    def low(self) -> float: ...
+    @property
+    def ratio(self) -> float: ...
+    @property
+    def high(self) -> float: ...
+
+
+def logs_of(found: _Interval) -> tuple[float, float, float]:
+    """The logarithms of the lower end, the ratio and the upper end."""
+    return safe_log(found.low), safe_log(found.ratio), safe_log(found.high)
+
+
+def interval(
+    axes: Any, y: float, logs: tuple[float, float, float], reach: float, *, filled: bool,
+    marker: str = "D", size: float = 5.0,
+) -> None:  # fmt: skip
+    """A row with a ratio and its interval on an axis from -`reach` to `reach`; arrows where it is longer."""
+    low, middle, high = logs
+    axes.plot([max(low, -reach), min(high, reach)], [y, y], color=INK, lw=1.2, solid_capstyle="butt")
+    # A ratio beyond the axis is at its edge, beside the arrow.
+    at = min(max(middle, -0.93 * reach), 0.93 * reach)
+    axes.plot(at, y, marker=marker, ms=size, mec=INK, mfc=INK if filled else "white", zorder=4)
+    for is_beyond, edge, arrow in ((low < -reach, -reach, "<"), (high > reach, reach, ">")):
+        if is_beyond:
+            axes.plot(edge, y, marker=arrow, ms=6, color=INK, clip_on=False, zorder=5)
 
 
 def ratio_axis(axis: Any, low: float, high: float, *, most: int = 9) -> None:

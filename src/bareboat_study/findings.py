@@ -1,4 +1,4 @@
-"""Pure: what a study of several arms and points found: the answer in a sentence, and every comparison."""
+"""Pure: what a study found: the answer in a sentence, and every comparison."""
 
 from __future__ import annotations
 
@@ -454,5 +454,5 @@ def _notes(matrix: Matrix, contrasts: Sequence[ContrastFinding], failures: Seque
     for contrast in contrasts:
         for each in contrast.points:
             if each.analysis is not None:
-                notes += [note for note in each.analysis.notes if "meter" in note or "order" in note]
+                notes += [note for note in each.analysis.notes if "meter" in note or "The order of" in note]
     return list(dict.fromkeys(notes))

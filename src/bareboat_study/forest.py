@@ -12,7 +12,17 @@ from scipy.special import stdtrit
 
 from bareboat.model import Study
 from bareboat_study.analysis import Analysis
-from bareboat_study.drawing import BAND, INK, MUTED, Drawing, label, margin_logs, ratio_axis, safe_log
+from bareboat_study.drawing import (
+    BAND,
+    INK,
+    MUTED,
+    Drawing,
+    interval,
+    label,
+    logs_of,
+    margin_logs,
+    ratio_axis,
+)
 from bareboat_study.measures import Metric
 from bareboat_study.numbers import interval_text, percent
 from bareboat_study.statistics import Estimate, Verdict
@@ -36,16 +46,14 @@ class Row:
 
     @property
     def logs(self) -> tuple[float, float, float]:
-        found = self.metric.comparison
-        return safe_log(found.low), safe_log(found.ratio), safe_log(found.high)
+        return logs_of(self.metric.comparison)
 
 
 def of_metrics(study: Study, analysis: Analysis) -> Drawing:
     """A row for each metric of two arms: first the one that decides, then those for information."""
-    metrics = sorted(analysis.metrics, key=lambda metric: not metric.primary)
     rows = [
         Row(name=metric.name, metric=metric, decides=metric.primary, filled=metric.primary)
-        for metric in metrics
+        for metric in analysis.ordered
     ]
     c = analysis.comparison
     caption = (
@@ -128,18 +136,11 @@ def _reach(rows: Sequence[Row], bound: float) -> float:
 
 def _draw_row(axes: Any, row: Row, y: float, reach: float) -> None:
     low, middle, high = row.logs
-    axes.plot([max(low, -reach), min(high, reach)], [y, y], color=INK, lw=1.2, solid_capstyle="butt")
+    interval(axes, y, row.logs, reach, filled=row.filled, size=7 if row.decides else 5)
     if row.decides:
         inner = (high - low) / 2 * _one_sided_share(row.metric.comparison)
         ends = [max(middle - inner, -reach), min(middle + inner, reach)]
         axes.plot(ends, [y, y], color=INK, lw=3.4, solid_capstyle="butt")
-    # A ratio beyond the axis is at its edge, beside the arrow.
-    at = min(max(middle, -0.93 * reach), 0.93 * reach)
-    axes.plot(at, y, marker="D", ms=7 if row.decides else 5, mec=INK,
-              mfc=INK if row.filled else "white", zorder=4)  # fmt: skip
-    for is_beyond, edge, marker in ((low < -reach, -reach, "<"), (high > reach, reach, ">")):
-        if is_beyond:
-            axes.plot(edge, y, marker=marker, ms=6, color=INK, clip_on=False, zorder=5)
     axes.annotate(
         interval_text(row.metric), (1, y), xycoords=axes.get_yaxis_transform(), xytext=(8, 0),
         textcoords="offset points", va="center", weight="bold" if row.decides else "normal",

@@ -46,7 +46,7 @@ def reads_same_files(study: Study) -> bool:
     if arm_differences.is_same(study):
         return True
     first, second = study.arms
-    if study.jobs is UNSET or first.engine != second.engine or first.image_digest != second.image_digest:
+    if not study.jobs or first.engine != second.engine or first.image_digest != second.image_digest:
         return False
     one, other = (_files_of(job) for job in study.jobs)
     return one == other

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bareboat.model import Matrix, Record, Study
+from bareboat.model import Matrix, Study
 from bareboat.runs.studies import Listed, Verdict
 from bareboat_base import codec
 from bareboat_base.clock import epoch_s
@@ -15,30 +15,30 @@ from bareboat_base.errors import StoreError
 from bareboat_images.store import Store
 
 if TYPE_CHECKING:
-    from bareboat_study.analysis import Analysis
     from bareboat_study.findings import StudyFindings
 
+#: The file with the design of a study.
+MATRIX = "matrix.json"
 _VERDICT = "verdict.json"
-#: Of a study of several arms, points or metrics.
-_MATRIX = "matrix.json"
 
 
 def is_study(store: Store, run_id: str) -> bool:
-    folder = store.run(run_id)
-    return os.path.lexists(folder / "study.json") or os.path.lexists(folder / _MATRIX)
+    return os.path.lexists(store.run(run_id) / MATRIX)
+
+
+def is_point(store: Store, run_id: str) -> bool:
+    """Whether the name is that of a point of a study."""
+    return os.path.lexists(store.run(run_id) / "study.json")
 
 
 def look(store: Store, run_id: str) -> Listed:
     """The study as it is now; its records are counted, not read."""
     folder = store.run(run_id)
     try:
-        if os.path.lexists(folder / _MATRIX):
-            matrix = store.read(folder / _MATRIX, Matrix)
-            points = [matrix.point_id(point) for point in range(len(matrix.points))]
-            # Before the number of repeats is known, the warm-ups and one run more at each point.
-            runs_of_each = 2 if matrix.repeats is None else matrix.repeats + 1
-        else:
-            matrix, points, runs_of_each = None, [run_id], 0
+        matrix = store.read(folder / MATRIX, Matrix)
+        points = [matrix.point_id(point) for point in range(len(matrix.points))]
+        # Before the number of repeats is known, the warm-ups and one run more at each point.
+        runs_of_each = 1 + (1 if matrix.repeats is None else matrix.planned_runs)
         study = store.read(store.run(points[0]) / "study.json", Study)
         done = [path for point in points for path in _runs(store.run(point))]
         verdict = None
@@ -47,13 +47,13 @@ def look(store: Store, run_id: str) -> Listed:
         times = [int(path.lstat().st_mtime) for path in done]
     except (StoreError, OSError) as error:
         return Listed(run_id=run_id, damage=getattr(error, "message", str(error)))
-    total = len(points) * (runs_of_each or study.job.prove.repeats + 1)
+    total = len(points) * runs_of_each
     jobs = _jobs(store, points) if len(done) < total else ""
     started = epoch_s(study.created_at)
     return Listed(
         run_id=run_id,
         command=study.job.command,
-        name=study.job.name if matrix is None else matrix.name,
+        name=matrix.name,
         host=study.site.hostname,
         done=min(len(done), total),
         total=total,
@@ -89,26 +89,21 @@ def _runs(folder: Path) -> list[Path]:
     return list(found.values())
 
 
-def keep_verdicts(store: Store, found: Sequence[tuple[Study, Sequence[Record], Analysis]]) -> None:
-    """Store what the analysis found, for the list of runs."""
-    for study, _, analysis in found:
-        _keep(store, study.id, [analysis.verdict.value], analysis.sentence, analysis.comparison.runs)
-
-
 def keep_verdict(store: Store, found: StudyFindings) -> None:
-    """The same, of a study of several arms or points; nothing while it is not complete."""
+    """Store what the analysis found, for the list of runs; nothing while the study is not complete."""
     known = [
         (str(point.verdict), point.analysis.comparison.runs)
         for contrast in found.contrasts
         for point in contrast.points
         if point.analysis is not None
     ]
-    if known and not found.missing:
-        words, runs = zip(*known, strict=True)
-        _keep(store, found.study, words, "; ".join(found.sentences), max(runs))
-
-
-def _keep(store: Store, run_id: str, words: Sequence[str], sentence: str, runs: int) -> None:
-    verdict = words[0] if len({*words}) == 1 else ""
-    kept = Verdict(verdict=verdict, sentence=sentence, runs=runs, comparisons=len(words))
-    store.write(store.run(run_id) / _VERDICT, codec.to_json(kept))
+    if not known or found.missing:
+        return
+    words, runs = zip(*known, strict=True)
+    kept = Verdict(
+        verdict=words[0] if len({*words}) == 1 else "",
+        sentence="; ".join(found.sentences),
+        runs=max(runs),
+        comparisons=len(words),
+    )
+    store.write(store.run(found.study) / _VERDICT, codec.to_json(kept))

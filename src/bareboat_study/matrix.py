@@ -1,35 +1,32 @@
-"""A study of several arms at several points: designed, measured run after run, and read again.
+"""A study: designed, measured run after run, and read again.
 
     runs/ID/matrix.json             the design
     runs/ID/published.csv           what a publication measured, if the study file has such a table
-    runs/ID/points/N/study.json     each point is a study of its own, with all arms
+    runs/ID/points/N/study.json     the design at each point, with all arms
     runs/ID/points/N/NNNN/          one run: each arm's record and output
 
-Each run appears by one rename, as in other studies, so no run is counted twice and none is half there.
+Each run appears by one rename, so no run is counted twice and none is half there.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
 from bareboat import render
-from bareboat.model import Arm, Image, Job, Matrix, Plan, Record, Site, Study
-from bareboat.model.matrix import with_repeats
+from bareboat.model import Arm, Image, Job, Matrix, Plan, ProveRequest, Record, Site, Study
 from bareboat.runs import provenance
 from bareboat_base import __version__, codec
 from bareboat_base.clock import utc_now
-from bareboat_base.errors import BareboatError, RunError, UsageError
+from bareboat_base.errors import BareboatError, RunError, StoreError, UsageError
 from bareboat_base.files import untrusted
 from bareboat_base.printable import counted
 from bareboat_images.store import LIST_RUNS, Store
-from bareboat_study import allocation, blocks, prove, published, turns
+from bareboat_study import allocation, blocks, listing, prove, published, quick, sequential, turns
 from bareboat_study.published import Published
 from bareboat_study.studyfile import StudyRequest
-
-FILE = "matrix.json"
 
 #: The plan of an arm at a point, and its image.
 Cell = tuple[Plan, Image]
@@ -58,7 +55,7 @@ def design(
         metrics=request.metrics[0],
         contrasts=request.contrasts,
         prove=request.prove,
-        repeats=None if request.prove.within_s else request.prove.repeats,
+        repeats=None if _is_timed(request.prove) else request.prove.repeats,
         images=tuple(images.values()),
         site=site,
         bareboat_version=__version__,
@@ -115,49 +112,67 @@ def _arms(request: StudyRequest, row: Sequence[Cell]) -> tuple[Arm, ...]:
 
 def _job(request: StudyRequest, point: int) -> Job:
     """The job of a point, for its report: the last arm's, since the first may have another image."""
-    repeats = blocks.LEAST_REPEATS if request.prove.within_s else request.prove.repeats
+    repeats = blocks.LEAST_REPEATS if _is_timed(request.prove) else request.prove.repeats
     prove_request = msgspec.structs.replace(request.prove, repeats=repeats)
     return msgspec.structs.replace(request.jobs[point][-1], prove=prove_request)
+
+
+def _is_timed(request: ProveRequest) -> bool:
+    """Whether the number of repeats follows from the time that the warm-up takes."""
+    return bool(request.within_s) or request.quick is True
 
 
 # --------------------------------------------------------------------------------------------------
 # Reading.
 
 
-def is_matrix(store: Store, run_id: str) -> bool:
-    return os.path.lexists(store.run(run_id) / FILE)
-
-
 def read(store: Store, run_id: str) -> Matrix:
-    return store.read(store.run(run_id) / FILE, Matrix)
+    """Raises UsageError for a name that is not a study, StoreError for a damaged one."""
+    if not listing.is_study(store, run_id):
+        if not os.path.lexists(store.run(run_id)):
+            raise store.missing_run(run_id)
+        raise UsageError(f"{run_id} is not a study", remedy=LIST_RUNS)
+    return store.read(store.run(run_id) / listing.MATRIX, Matrix)
 
 
-def find(store: Store, request: StudyRequest) -> Matrix:
-    """The newest study of this file with runs left, else the newest complete one. Raises UsageError."""
-    complete = None
+def find(store: Store, request: StudyRequest | None = None) -> Matrix:
+    """The newest study with runs left, else the newest complete one: of this request, or of any. Raises
+    UsageError."""
+    complete, changed = None, ""
     for run_id in reversed(store.runs()):
-        if is_matrix(store, run_id) and (matrix := read(store, run_id)).request == request.digest:
-            if missing(store, matrix):
-                return matrix
+        if not listing.is_study(store, run_id):
+            continue
+        matrix = read(store, run_id)
+        if request is not None and matrix.request != request.digest:
+            changed = changed or run_id * (matrix.name == request.name)
+        elif missing(store, matrix):
+            return matrix
+        else:
             complete = complete or matrix
     if complete is not None:
         return complete
-    others = [run_id for run_id in store.runs() if is_matrix(store, run_id)]
-    changed = [run_id for run_id in others if read(store, run_id).name == request.name]
     raise UsageError(
-        "no study found for this file in its current form",
-        context=f"{changed[-1]} has the same name: the file changed since it began" if changed else "",
-        remedy=f"bareboat prove --resume {changed[-1]}   # with its own design; or remove --resume"
+        "no study found" + (" for this job in its current form" if request else ""),
+        context=f"{changed} has the same name: the job changed since it began" if changed else "",
+        remedy=f"bareboat prove --resume {changed}   # with its own design; or remove --resume"
         if changed
         else f"{LIST_RUNS}; remove --resume to start a new study",
     )
 
 
 def points(store: Store, matrix: Matrix) -> list[Study]:
-    return [
-        store.read(store.run(matrix.point_id(point)) / "study.json", Study)
-        for point in range(len(matrix.points))
-    ]
+    """The design at each point. Raises StoreError."""
+    found = []
+    for point in range(len(matrix.points)):
+        path = store.run(matrix.point_id(point)) / "study.json"
+        study = store.read(path, Study)
+        if tuple(arm.name for arm in study.arms) != matrix.arms:
+            raise StoreError(
+                f"{path} cannot be read: its arms are not those of the study",
+                remedy="restore it from a backup",
+            )
+        found.append(study)
+    return found
 
 
 def read_records(store: Store, matrix: Matrix) -> list[list[Record]]:
@@ -174,8 +189,7 @@ def read_published(store: Store, matrix: Matrix) -> list[Published] | None:
 def missing(store: Store, matrix: Matrix) -> list[tuple[int, int]]:
     """(run, point) of the runs that are left, in their order; only warm-ups while the number of repeats is
     not known."""
-    repeats = matrix.repeats or 0
-    order = blocks.schedule(matrix.order_seed, len(matrix.points), repeats)
+    order = blocks.schedule(matrix.order_seed, len(matrix.points), matrix.planned_runs)
     left = [(run, point) for run, point in order if not _is_done(store, matrix, point, run)]
     # The number of repeats follows from the warm-ups, so a study without it has runs left.
     return left or ([] if matrix.repeats else order[:1])
@@ -189,7 +203,7 @@ def durations(store: Store, matrix: Matrix) -> dict[int, list[float]]:
     """The seconds of each point's runs, in order, all arms together."""
     found: dict[int, list[float]] = {}
     for point, study in enumerate(points(store, matrix)):
-        done = range((matrix.repeats or 0) + 1)
+        done = range(matrix.planned_runs + 1)
         seconds = [prove.took_s(store, study, run) for run in done if _is_done(store, matrix, point, run)]
         if seconds:
             found[point] = seconds
@@ -219,7 +233,30 @@ def conduct(
             _do(store, matrix, missing_warm_ups(store, matrix), say)
             matrix = fix_repeats(store, matrix, within_s, note=note)
             left = missing(store, matrix)
-        _do(store, matrix, left, say)
+        if matrix.prove.until_decided is not True:
+            _do(store, matrix, left, say)
+            return matrix
+        while left := missing(store, matrix):
+            _do(store, matrix, left[:1], say)
+            matrix = _decided(store, matrix, left[0][0])
+    return matrix
+
+
+def _decided(store: Store, matrix: Matrix, run: int) -> Matrix:
+    """The study, which ends after this run if it is one of its looks and decides. The data are analysed only
+    at the looks that the design fixes."""
+    if run not in sequential.looks(matrix.prove.repeats):
+        return matrix
+    from bareboat_study import analysis
+
+    (study,), (records,) = points(store, matrix), read_records(store, matrix)
+    try:
+        found = analysis.analyse(study, records)
+    except UsageError:  # too few runs ended well
+        return matrix
+    if found.is_complete and found.planned < matrix.prove.repeats:
+        matrix = msgspec.structs.replace(matrix, decided_after=found.planned)
+        _keep(store, matrix)
     return matrix
 
 
@@ -235,15 +272,19 @@ def missing_warm_ups(store: Store, matrix: Matrix) -> list[tuple[int, int]]:
 def fix_repeats(
     store: Store, matrix: Matrix, within_s: float | None, *, note: Callable[[str], None]
 ) -> Matrix:
-    """Choose the number of repeats that fits into the time, by the warm-ups, and write it down."""
-    within_s = within_s or matrix.prove.within_s or 0.0
+    """Choose the number of repeats that fits into the time, by the warm-ups, and store it."""
     taken = durations(store, matrix)
-    repeats = blocks.repeats_within(within_s, [taken[point][0] for point in sorted(taken)])
-    matrix = with_repeats(matrix, repeats)
+    warm_ups_s = [taken[point][0] for point in sorted(taken)]
+    if matrix.prove.quick is True:
+        repeats, time = quick.repeats(matrix.prove, sum(warm_ups_s)), "about a minute"
+    else:
+        within_s = within_s or matrix.prove.within_s or 0.0
+        repeats, time = blocks.repeats_within(within_s, warm_ups_s), blocks.duration(within_s)
+    matrix = msgspec.structs.replace(matrix, repeats=repeats)
     for study in points(store, matrix):
         prove.keep(store, _with_repeats(study, matrix))
     _keep(store, matrix)
-    note(f"{repeats} repeats of {counted(len(matrix.points), 'point')} fit into {blocks.duration(within_s)}")
+    note(f"{repeats} repeats of {counted(len(matrix.points), 'point')} fit into {time}")
     return matrix
 
 
@@ -252,31 +293,33 @@ def _do(store: Store, matrix: Matrix, left: Sequence[tuple[int, int]], say: Call
     scripts = {point: prove.write_scripts(store, studies[point]) for _, point in left}
     taken = durations(store, matrix)
     for number, (run, point) in enumerate(left):
-        label = "warm-up" if run == 0 else f"repeat {run} of {matrix.repeats}"
-        where = matrix.point_text(point)
-        seconds = blocks.seconds_left(taken, left[number:])
-        parts = (
-            label,
-            where,
-            left_of(matrix, len(left) - number) + (f", about {blocks.duration(seconds)}" if seconds else ""),
-        )
-        head = "; ".join(filter(None, parts))
+        head = _head(matrix, taken, left[number:])
         try:
-            studies[point] = prove.measure(
-                store,
-                studies[point],
-                run,
-                scripts[point],
-                say=prove.headed(say, head),
-                keep_failures=True,
-                keep_logs=True,
-            )
+            studies[point] = prove.measure(store, studies[point], run, scripts[point], say=_headed(say, head))
         except BareboatError as error:
+            where = matrix.point_text(point)
             if not isinstance(error, RunError | UsageError) or not where:
                 raise
             context = f"point {where}\n{error.context}" if error.context else f"point {where}"
             raise error.but(context=context) from None
         taken.setdefault(point, []).append(prove.took_s(store, studies[point], run))
+
+
+def _headed(say: Callable[[str], None], head: str) -> Callable[[str], None]:
+    """Progress below a head, such as the number of the run."""
+    return lambda text: say(f"{head}: {text}")
+
+
+def _head(matrix: Matrix, taken: Mapping[int, Sequence[float]], left: Sequence[tuple[int, int]]) -> str:
+    """The run that begins, for display; at several points, also what is left after it."""
+    (run, _point), where = left[0], matrix.point_text(left[0][1])
+    most = "at most " if matrix.prove.until_decided is True else ""
+    label = "warm-up" if run == 0 else f"run {run} of {most}{matrix.repeats}"
+    if not where:
+        return label
+    seconds = blocks.seconds_left(taken, left)
+    time = f", about {blocks.duration(seconds)}" if seconds else ""
+    return f"{label}; {where}; {left_of(matrix, len(left))}{time}"
 
 
 def left_of(matrix: Matrix, number: int) -> str:
@@ -293,4 +336,4 @@ def _with_repeats(study: Study, matrix: Matrix) -> Study:
 
 
 def _keep(store: Store, matrix: Matrix) -> None:
-    store.write(store.run(matrix.id) / FILE, codec.to_json(matrix))
+    store.write(store.run(matrix.id) / listing.MATRIX, codec.to_json(matrix))

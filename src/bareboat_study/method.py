@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from bareboat.model import Image, Matrix, Site, Study
 from bareboat.model.matrix import shown
 from bareboat_base.printable import counted, plain
 from bareboat_study import allocation, layouts
 from bareboat_study.analysis import Analysis
-from bareboat_study.findings import StudyFindings
 from bareboat_study.measures import ADJUSTED
 from bareboat_study.numbers import percent
 from bareboat_study.report_values import latex
+
+if TYPE_CHECKING:
+    from bareboat_study.study_report import StudyReport
 
 #: The keys of Bareboat's entry and of the methods' sources.
 TOOL, TOST, HOLM, REML, INTERVAL = "bareboat", "schuirmann1987", "holm1979", "viechtbauer2005", "knapp2003"
@@ -31,31 +33,20 @@ class _Style(NamedTuple):
 _LATEX = _Style(latex, lambda text: f"\\texttt{{{latex(text)}}}", lambda key, _: f"~\\cite{{{key}}}")
 
 
-def of_pair(study: Study, analysis: Analysis, escape: Callable[[str], str] = str) -> str:
-    """The method of a study of two arms, with its sources in words."""
-    return " ".join(_of_pair(study, analysis, _in_words(escape)))
+def text(report: StudyReport, escape: Callable[[str], str] = str) -> str:
+    """The method, with its sources in words."""
+    return " ".join(_sentences(report, _Style(escape, escape, lambda _, words: f" ({words})")))
 
 
-def of_matrix(
-    matrix: Matrix, points: Sequence[Study], found: StudyFindings, escape: Callable[[str], str] = str
-) -> str:
-    """The method of a study of several arms or points, with its sources in words."""
-    return " ".join(_of_matrix(matrix, points, found, _in_words(escape)))
-
-
-def latex_of_pair(study: Study, analysis: Analysis) -> str:
-    """The same in LaTeX; its sources are in `bibtex`."""
-    text = " ".join(_of_pair(study, analysis, _LATEX))
-    return _as_file(text, study.bareboat_version, study.id, [study.image])
-
-
-def latex_of_matrix(matrix: Matrix, points: Sequence[Study], found: StudyFindings) -> str:
-    text = " ".join(_of_matrix(matrix, points, found, _LATEX))
-    return _as_file(text, matrix.bareboat_version, matrix.id, matrix.images)
-
-
-def _in_words(escape: Callable[[str], str]) -> _Style:
-    return _Style(escape, escape, lambda _, words: f" ({words})")
+def latex_files(report: StudyReport) -> dict[str, str]:
+    """The method in LaTeX, and its sources as BibTeX."""
+    matrix = report.matrix
+    written = " ".join(_sentences(report, _LATEX))
+    keys = [key for key in SOURCES if f"\\cite{{{key}}}" in written]
+    return {
+        "methods.tex": _as_file(written, matrix.bareboat_version, matrix.id, matrix.images),
+        "bareboat.bib": _bibtex(matrix.bareboat_version, matrix.created_at, keys),
+    }
 
 
 def _as_file(text: str, version: str, study: str, images: Iterable[Image]) -> str:
@@ -66,54 +57,21 @@ def _as_file(text: str, version: str, study: str, images: Iterable[Image]) -> st
     return f"% Bareboat {version}, study {plain(study)}; sources: bareboat.bib\n{text}\n"
 
 
-# --------------------------------------------------------------------------------------------------
-# Two arms.
-
-
-def _of_pair(study: Study, analysis: Analysis, style: _Style) -> Iterator[str]:
-    """Sentences."""
-    c = analysis.comparison
-    baseline, contender = (style.escape(arm.name) for arm in study.arms)
-    yield (
-        f"We compared {contender} with {baseline} for the command {style.code(shlex.join(study.job.command))}"
-        f"{_made(study.bareboat_version, study.id, study.created_at, style)}"
-    )
-    yield from _environment([study], study.site, [study.image], style.escape)
-    yield f"{_warm_up(study)}, we did {_runs(analysis)} of {_processes(study)} per arm."
-    if analysis.censored is not None:
-        yield f"Runs {style.escape(analysis.censored.text([arm.name for arm in study.arms]))}."
-    if not analysis.is_complete:
-        yield "The study is incomplete, so it has no verdict yet."
-    yield from _order(study, style)
-    yield from _layouts([analysis])
-    yield from _waits([analysis])
-    yield (
-        f"Ratios are geometric means over the {c.runs} runs, with {style.escape(percent(c.confidence))} "
-        f"intervals from Student's t distribution ({c.freedom:g} degrees of freedom"
-        f"{', the order of the starts estimated' if c.order is not None else ''})."
-    )
-    yield _test(analysis.primary.name, c.margin, c.confidence, style, is_bound=analysis.is_bound)
-
-
-# --------------------------------------------------------------------------------------------------
-# Several arms or points.
-
-
-def _of_matrix(matrix: Matrix, points: Sequence[Study], found: StudyFindings, style: _Style) -> Iterator[str]:
-    """Sentences."""
-    e, prove, first = style.escape, matrix.prove, points[0]
+def _sentences(report: StudyReport, style: _Style) -> Iterator[str]:
+    e, matrix, points, found = style.escape, report.matrix, report.studies, report.found
+    prove, first, several = matrix.prove, points[0], not report.is_one_point
+    analyses = [each.analysis for each in report.compared]
     pairs = _listed([f"{e(each.contender)} with {e(each.baseline)}" for each in found.contrasts])
-    several = len(points) > 1
     command = style.code(shlex.join(first.job.command))
     what = _factors(matrix, e) if several else f" for the command {command}"
     yield f"We compared {pairs}{what}{_made(matrix.bareboat_version, matrix.id, matrix.created_at, style)}"
     yield from _environment(points, matrix.site, matrix.images, e)
-    repeats = "runs" if matrix.repeats is None else f"{matrix.repeats} runs"
-    if found.missing:
-        repeats = f"{repeats} (planned; {found.missing} are left, so the study is incomplete)"
     shapes = {_processes(each) for each in points}
     of = f" of {shapes.pop()}" if len(shapes) == 1 else ""
-    yield f"{_warm_up(first)}, we did {repeats}{of} per arm{' and point' * several}."
+    yield f"{_warm_up(first)}, we did {_runs(report)}{of} per arm{' and point' * several}."
+    yield from _failed(report, e)
+    if report.only is not None and not report.only.analysis.is_complete:
+        yield "The study is incomplete, so it has no verdict yet."
     if several:
         yield (
             "Each point was measured in jobs of its own."
@@ -122,17 +80,11 @@ def _of_matrix(matrix: Matrix, points: Sequence[Study], found: StudyFindings, st
             "for the block."
         )
     yield from _order(first, style)
-    analyses = [each.analysis for c in found.contrasts for each in c.points if each.analysis is not None]
     yield from _layouts(analyses)
     yield from _waits(analyses)
-    if found.failures:
-        yield _failed(len(found.failures))
-    yield (
-        f"Ratios are geometric means over the runs{' of a point' * several}, with "
-        f"{e(percent(prove.confidence))} intervals from Student's t distribution."
-    )
+    yield _intervals(report, e)
     bound = bool(analyses) and all(each.is_bound for each in analyses)
-    yield _test(found.metric, prove.margin, prove.confidence, style, is_bound=bound)
+    yield _test(found.metric, prove.margin, _confidence(report), style, is_bound=bound)
     claims = len(analyses)
     if claims > 1:
         yield (
@@ -148,14 +100,34 @@ def _of_matrix(matrix: Matrix, points: Sequence[Study], found: StudyFindings, st
         )
 
 
-def _factors(matrix: Matrix, e: Callable[[str], str]) -> str:
-    """at 6 points, of model (resnet50, vgg16) and batch (32, 64)"""
-    columns = zip(matrix.factors, zip(*matrix.points, strict=True), strict=True)
-    values = [f"{e(name)} ({', '.join(e(shown(v)) for v in dict.fromkeys(of))})" for name, of in columns]
-    return f" at {len(matrix.points)} points, of {_listed(values)}"
+def _confidence(report: StudyReport) -> float:
+    """That of the intervals and tests: of each look where there are several."""
+    if report.only is not None:
+        return report.only.analysis.comparison.confidence
+    return report.matrix.prove.confidence
 
 
-def _runs(analysis: Analysis) -> str:
+def _intervals(report: StudyReport, e: Callable[[str], str]) -> str:
+    """How the ratios and their intervals were made; of two arms, with the degrees of freedom."""
+    runs, freedom = "the runs" + " of a point" * (not report.is_one_point), ""
+    if report.only is not None:
+        c = report.only.analysis.comparison
+        order = ", the order of the starts estimated" if c.order is not None else ""
+        runs, freedom = f"the {c.runs} runs", f" ({c.freedom:g} degrees of freedom{order})"
+    return (
+        f"Ratios are geometric means over {runs}, with {e(percent(_confidence(report)))} intervals from "
+        f"Student's t distribution{freedom}."
+    )
+
+
+def _runs(report: StudyReport) -> str:
+    """The number of measured runs, as planned or done."""
+    repeats, missing = report.matrix.repeats, report.found.missing
+    if report.only is None:
+        runs = "runs" if repeats is None else f"{repeats} runs"
+        left = f" (planned; {missing} are left, so the study is incomplete)" if missing else ""
+        return runs + left
+    analysis = report.only.analysis
     if not analysis.is_complete:
         return f"{analysis.done} of {analysis.planned} planned runs"
     if analysis.looks > 1:
@@ -166,18 +138,27 @@ def _runs(analysis: Analysis) -> str:
     return f"{analysis.comparison.runs} runs"
 
 
-def _failed(runs: int) -> str:
-    if runs == 1:
-        return "1 measured run failed; it is in the records and in no number."
-    return f"{runs} measured runs failed; they are in the records and in no number."
+def _failed(report: StudyReport, e: Callable[[str], str]) -> Iterator[str]:
+    """How many runs failed; of two arms, in which of them."""
+    runs = len(report.found.failures)
+    censored = report.only.analysis.censored if report.only is not None else None
+    if censored is not None:
+        yield f"Runs {e(censored.text(report.matrix.arms))}."
+    elif runs == 1:
+        yield "1 measured run failed; it is in the records and in no number."
+    elif runs:
+        yield f"{runs} measured runs failed; they are in the records and in no number."
+
+
+def _factors(matrix: Matrix, e: Callable[[str], str]) -> str:
+    """at 6 points, of model (resnet50, vgg16) and batch (32, 64)"""
+    columns = zip(matrix.factors, zip(*matrix.points, strict=True), strict=True)
+    values = [f"{e(name)} ({', '.join(e(shown(v)) for v in dict.fromkeys(of))})" for name, of in columns]
+    return f" at {len(matrix.points)} points, of {_listed(values)}"
 
 
 def _listed(parts: Sequence[str]) -> str:
     return " and ".join(part for part in (", ".join(parts[:-1]), *parts[-1:]) if part)
-
-
-# --------------------------------------------------------------------------------------------------
-# Both.
 
 
 def _made(version: str, study: str, created_at: str, style: _Style) -> str:
@@ -296,7 +277,7 @@ def _environment(
 # Sources.
 
 
-def bibtex(version: str, created_at: str, keys: Iterable[str] = (TOST,)) -> str:
+def _bibtex(version: str, created_at: str, keys: Iterable[str]) -> str:
     """Entries for Bareboat and for the sources with these keys."""
     tool = _entry(
         "misc",

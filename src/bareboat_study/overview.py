@@ -26,7 +26,9 @@ from bareboat_study.drawing import (
     SERIES_COLOURS,
     SERIES_MARKERS,
     Drawing,
+    interval,
     label,
+    logs_of,
     margin_logs,
     ratio_axis,
     safe_log,
@@ -77,12 +79,7 @@ def _ratios(matrix: Matrix, contrast: ContrastFinding, number: int) -> Drawing:
     """A row for each point, and the pooled ratio below them."""
     rows = contrast.points
     labels, note = _labels(matrix)
-    logs = [
-        tuple(safe_log(value) for value in (c.low, c.ratio, c.high))
-        for each in rows
-        if each.analysis is not None
-        for c in (each.analysis.comparison,)
-    ]
+    logs = [logs_of(each.analysis.comparison) for each in rows if each.analysis is not None]
     pooled = contrast.pooled
     last = len(rows) + (pooled is not None)
     bounds = margin_logs(matrix.prove.margin)
@@ -102,11 +99,10 @@ def _ratios(matrix: Matrix, contrast: ContrastFinding, number: int) -> Drawing:
                 continue
             c = each.analysis.comparison
             is_equivalent = each.verdict is Verdict.EQUIVALENT
-            _interval(axes, -row, (c.low, c.ratio, c.high), reach, filled=is_equivalent)
+            interval(axes, -row, logs_of(c), reach, filled=is_equivalent, marker="o")
         if pooled is not None:
             axes.axhline(-len(rows) + 0.5, color=AXIS, lw=0.7)
-            values = (pooled.low, pooled.ratio, pooled.high)
-            _interval(axes, -len(rows), values, reach, filled=True, marker="D")
+            interval(axes, -len(rows), logs_of(pooled), reach, filled=True)
         names = [labels[each.point] for each in rows] + ["pooled"] * (pooled is not None)
         axes.set_yticks([-row for row in range(last)], names)
         axes.tick_params(axis="y", length=0, labelcolor=INK)
@@ -128,18 +124,6 @@ def _ratios(matrix: Matrix, contrast: ContrastFinding, number: int) -> Drawing:
         draw=draw,
         height_in=0.75 + 0.26 * last,
     )
-
-
-def _interval(
-    axes: Any, y: float, values: tuple[float, float, float], reach: float, *, filled: bool, marker: str = "o"
-) -> None:
-    low, middle, high = (safe_log(value) for value in values)
-    axes.plot([max(low, -reach), min(high, reach)], [y, y], color=INK, lw=1.3, solid_capstyle="butt")
-    if abs(middle) <= reach:
-        axes.plot(middle, y, marker=marker, ms=5, mec=INK, mfc=INK if filled else "white", zorder=4)
-    for beyond, edge, arrow in ((low < -reach, -reach, "<"), (high > reach, reach, ">")):
-        if beyond:
-            axes.plot(edge, y, marker=arrow, ms=5, color=INK, clip_on=False, zorder=5)
 
 
 def _heat_map(matrix: Matrix, contrast: ContrastFinding, number: int) -> Drawing | None:

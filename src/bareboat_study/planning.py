@@ -32,9 +32,14 @@ def cells(session: Session, request: StudyRequest) -> tuple[list[list[Cell]], Si
     found: list[list[Cell]] = []
     for point, jobs in zip(request.points, request.jobs, strict=True):
         row: list[Cell] = []
-        for arm, job in zip(request.arms, jobs, strict=True):
+        for name, job in zip(request.arms, jobs, strict=True):
+            like = _in_container(job, jobs)
+            arm = request.arms[jobs.index(like)]
             try:
-                ready = _prepared(session, job, prepared)
+                ready = _prepared(session, like, prepared)
+                arm = name
+                if like is not job:
+                    ready = ready._replace(job=msgspec.structs.replace(ready.job, engine=job.engine))
                 row.append((_plan(session, ready), ready.image))
             except BareboatError as error:
                 where = point_text(request.factors, point)
@@ -59,6 +64,14 @@ def equal_arms(request: StudyRequest, cells: Sequence[Sequence[Cell]]) -> list[t
     return list(found)
 
 
+def _in_container(job: Job, jobs: Sequence[Job]) -> Job:
+    """The job of an arm in a container that does the same as this one on bare metal; else the job itself. So
+    the environment is read once for both."""
+    same = (each for each in jobs if msgspec.structs.replace(each, engine=job.engine) == job)
+    others = [each for each in same if each.engine != job.engine]
+    return others[0] if job.engine == registry.BARE_METAL and others else job
+
+
 def _prepared(session: Session, job: Job, known: dict[str, Prepared]) -> Prepared:
     """The inputs of the job's plan; the image is captured or pulled once for all points that share it."""
     # What decides about the image: everything but the command's arguments and variables.
@@ -73,14 +86,15 @@ def _prepared(session: Session, job: Job, known: dict[str, Prepared]) -> Prepare
 
 
 def _plan(session: Session, prepared: Prepared) -> Plan:
-    """The plan of one arm. The watchdog is off, because the arms wait for each other. In a job of a scheduler
-    an arm is started for each run; requeues, warnings and notifications are those of the job."""
+    """The plan of one arm. The watchdog is off, because the arms wait for each other, and no run of them is
+    notified of. In a job of a scheduler an arm is started for each run; requeues and warnings are those of
+    the job."""
     job = prepared.job
     scheduling = msgspec.structs.replace(job.scheduling, watchdog_s=UNSET)
     if job.scheduler not in (None, registry.HERE):
         scheduling = msgspec.structs.replace(scheduling, requeue=False, warning_s=0, after=())
-        job = msgspec.structs.replace(job, notify=UNSET)
-    return planning.plan(session, prepared._replace(job=msgspec.structs.replace(job, scheduling=scheduling)))
+    job = msgspec.structs.replace(job, notify=UNSET, scheduling=scheduling)
+    return planning.plan(session, prepared._replace(job=job))
 
 
 def _check_resources(request: StudyRequest, point: tuple[Value, ...], row: list[Cell]) -> None:

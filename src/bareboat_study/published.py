@@ -21,7 +21,7 @@ from bareboat.model import Matrix, Record
 from bareboat.model.matrix import shown
 from bareboat_base.errors import UsageError
 from bareboat_base.printable import one_line
-from bareboat_study.report_values import plain_cell
+from bareboat_study.report_values import as_csv
 
 if TYPE_CHECKING:
     from _csv import Reader
@@ -303,23 +303,17 @@ def lines(found: Sequence[Beside]) -> Iterator[str]:
 def table(found: Sequence[Beside]) -> str:
     """All of it as CSV."""
     names = ("mean", "std", "min", "max")
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(
-        ["point", "arm", "metric", "unit", "runs"]
-        + [f"measured_{name}" for name in names]
-        + [f"published_{name}" for name in names]
-        + ["published_at", "hardware", "source"]
-    )
+    head = [
+        "point", "arm", "metric", "unit", "runs", *(f"measured_{name}" for name in names),
+        *(f"published_{name}" for name in names), "published_at", "hardware", "source",
+    ]  # fmt: skip
+    rows = []
     for each in found:
         row = each.published
-        writer.writerow(
-            [*map(plain_cell, (each.label, each.arm, each.metric, each.unit)), each.measured.runs]
-            + _values(each.measured)
-            + (_values(row.figures) if row else [""] * len(names))
-            + (list(map(plain_cell, (each.differs, row.hardware, row.source))) if row else ["", "", ""])
-        )
-    return out.getvalue()
+        known = [*_values(row.figures), each.differs, row.hardware, row.source] if row else [""] * 7
+        own = [each.label, each.arm, each.metric, each.unit, each.measured.runs, *_values(each.measured)]
+        rows.append([*own, *known])
+    return as_csv([head, *rows])
 
 
 def _values(figures: Figures) -> list[str]:

@@ -19,7 +19,7 @@ from bareboat_base.errors import BareboatError, RunError, StoreError, ToolError,
 from bareboat_base.files import untrusted
 from bareboat_base.printable import counted
 from bareboat_images.store import Store
-from bareboat_study import allocation, blocks, collection, matrix, prove
+from bareboat_study import allocation, blocks, collection, listing, matrix, prove
 
 #: Jobs of one study in the queue at the same time.
 MOST_JOBS = 50
@@ -239,16 +239,15 @@ def _is_live(status: Status) -> bool:
 
 
 def _cancelled(study: Study) -> AllocationError:
-    whole = study.id.rpartition(".")[0]
     return AllocationError(
         f"the job of {study.id} was cancelled; its complete runs are kept",
-        remedy=f"bareboat prove --resume {whole}",
+        remedy=f"bareboat prove --resume {study.whole}",
     )
 
 
 def jobs_of(store: Store, name: str) -> list[str]:
     """The runs of a name: of a study in a scheduler's jobs, its points with a job; else the run itself."""
-    if not matrix.is_matrix(store, name):
+    if not listing.is_study(store, name):
         return [name]
     found = [
         study.id
@@ -265,7 +264,7 @@ def jobs_of(store: Store, name: str) -> list[str]:
 
 def is_queued(store: Store, name: str) -> bool:
     """Whether the name is a run that was submitted or started, or a study with a scheduler's job."""
-    if matrix.is_matrix(store, name):
+    if listing.is_study(store, name):
         return has_job(store, matrix.read(store, name))
     return submission.is_submitted(store, name)
 
@@ -288,7 +287,7 @@ def live_jobs_of_image(store: Store, digest: str) -> list[str]:
     jobs: list[str] = []
     for name in store.runs():
         try:
-            found = matrix.read(store, name) if matrix.is_matrix(store, name) else None
+            found = matrix.read(store, name) if listing.is_study(store, name) else None
             if found is not None and digest in {image.digest for image in found.images}:
                 jobs += live_jobs(store, found)
         except StoreError:

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from bareboat.model import Study
+from bareboat.model import ProveRequest, Study
 
 if TYPE_CHECKING:
     from bareboat_study.statistics import Comparison
@@ -20,15 +18,10 @@ _TARGET_S = 60.0
 _LEAST = 2
 
 
-def shortened(study: Study, warm_up_s: float) -> Study:
-    """The study with the number of measured runs that fits; unchanged unless it is quick."""
-    request = study.job.prove
-    if not is_quick(study):
-        return study
+def repeats(request: ProveRequest, warm_up_s: float) -> int:
+    """The number of measured runs that fits."""
     fitting = int((_TARGET_S - warm_up_s) / max(warm_up_s, 0.001))
-    repeats = max(_LEAST, min(request.repeats, fitting))
-    job = msgspec.structs.replace(study.job, prove=msgspec.structs.replace(request, repeats=repeats))
-    return msgspec.structs.replace(study, job=job)
+    return max(_LEAST, min(request.repeats, fitting))
 
 
 def is_quick(study: Study) -> bool:

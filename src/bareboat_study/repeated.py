@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from bareboat.model import Contrast, Record, Study
+from bareboat.model import Contrast, Study
 from bareboat_base.errors import UsageError
 from bareboat_study import text
 from bareboat_study.analysis import Analysis
@@ -45,17 +45,17 @@ class Repeated:
     metrics: tuple[PooledMetric, ...]
 
 
-def pool(found: Sequence[tuple[Study, Sequence[Record], Analysis]]) -> Repeated:
+def pool(found: Sequence[tuple[Study, Analysis]]) -> Repeated:
     """Pool the ratios of equal studies, each with its verdict.
 
     Raises UsageError for studies that differ in more than time and machine, and for fewer than two whose
     training did not diverge.
     """
-    for first, second in pairwise((study, analysis) for study, _, analysis in found):
+    for first, second in pairwise(found):
         _check(first, second)
-    study, _, analysis = found[0]
+    study, analysis = found[0]
     prove, primary = study.job.prove, analysis.primary
-    measured = [each for _, _, each in found if not each.diverged]
+    measured = [each for _, each in found if not each.diverged]
     between = between_studies(*(each.between for each in measured)) if measured else 0.0
     metrics = []
     for metric in analysis.metrics:
@@ -74,7 +74,7 @@ def pool(found: Sequence[tuple[Study, Sequence[Record], Analysis]]) -> Repeated:
             f"the training diverged in {len(found) - len(measured)} of {len(found)} studies",
             remedy="pool at least two studies whose training did not diverge",
         )
-    names = {each.job.name for each, _, _ in found}
+    names = {each.job.name for each, _ in found}
     contrast = ContrastFinding(
         contrast=Contrast(baseline=0, contender=1),
         baseline=study.arms[0].name,
@@ -82,12 +82,12 @@ def pool(found: Sequence[tuple[Study, Sequence[Record], Analysis]]) -> Repeated:
         points=tuple(
             PointFinding(
                 point=number,
-                label=each.id.removeprefix(f"{each.job.name}-") if len(names) == 1 else each.id,
+                label=each.whole.removeprefix(f"{each.job.name}-") if len(names) == 1 else each.whole,
                 study=each,
                 analysis=analysed,
                 verdict=analysed.verdict,
             )
-            for number, (each, _, analysed) in enumerate(found)
+            for number, (each, analysed) in enumerate(found)
         ),
         pooled=metrics[0].pooled,
     )
@@ -104,11 +104,11 @@ def _check(first: tuple[Study, Analysis], second: tuple[Study, Analysis]) -> Non
     for what in one:
         if one[what] != other[what]:
             raise UsageError(
-                f"{first[0].id} and {second[0].id} differ in their {what}",
+                f"{first[0].whole} and {second[0].whole} differ in their {what}",
                 remedy="pool studies of the same job and the same arms",
             )
     if first[0].id == second[0].id:
-        raise UsageError(f"{first[0].id} is given twice", remedy="name each study once")
+        raise UsageError(f"{first[0].whole} is given twice", remedy="name each study once")
 
 
 def _design(study: Study, analysis: Analysis) -> Iterator[tuple[str, object]]:

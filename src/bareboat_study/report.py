@@ -1,152 +1,141 @@
-"""A finished study -> one HTML page that opens with no network.
+"""Pure: a study -> one HTML page that opens with no network.
 
-The page starts with the verdict in words and numbers, then shows every raw value behind it, the facts about
+The page starts with the answer in words and numbers, then shows every raw value behind it, the facts about
 the machine and the image, and the scripts, so that a reader can check and repeat it.
 """
 
 from __future__ import annotations
 
-import shlex
-import statistics as descriptive
 from collections.abc import Iterable, Sequence
 
-from bareboat.model import Record, Study
-from bareboat_base import digests
 from bareboat_base.page import Markup, document, facts, join, table, tag
-from bareboat_study import definitions, forest, quick, verdicts
+from bareboat_study import definitions, forest, overview, report_facts, report_tables, series_plots, verdicts
 from bareboat_study.analysis import Analysis, Goal
 from bareboat_study.drawing import Drawing, label, plot
 from bareboat_study.measures import Metric
-from bareboat_study.numbers import digits, interval_text, lowest, p_value, percent, size, unit_of
-from bareboat_study.plots import PHASES, figures, throughputs
+from bareboat_study.numbers import digits, interval_text, lowest, p_value, percent, unit_of
+from bareboat_study.plots import figures
+from bareboat_study.published import Beside, Figures
 from bareboat_study.statistics import Verdict
-from bareboat_study.windows import Pair
+from bareboat_study.study_report import Compared, StudyReport
 
-_NONE = "none"
+#: More comparisons have no sections of their own: the page would be too long to read.
+MOST_SECTIONS = 24
 HEADING = "What was measured"
-#: Two arms, their records, and what follows from them.
-Compared = tuple[Study, Sequence[Record], Analysis]
+_NONE = "none"
 _TONES = {"equivalent": "equivalent", "different": "different", "training diverged": "training-diverged"}
 
 
-def render_report(studies: Sequence[Compared]) -> str:
+def render(studies: Sequence[StudyReport]) -> str:
     """One page for one or several studies, in the order given. Pure: equal arguments give equal text.
 
     Records may come in any order and hold warm-ups: these are listed, but not in figures. Environment
     variables of the job appear only where a script sets them.
     """
-    names = ", ".join(study.job.name for study, _, _ in studies)
-    return page(
-        f"{names}: {_arms_text([study for study, _, _ in studies])}" if names else HEADING,
-        join((all_studies(studies) if len(studies) > 1 else "", *articles(studies))),
-        [study.bareboat_version for study, _, _ in studies],
-        [study.id for study, _, _ in studies],
+    names = ", ".join(each.matrix.name for each in studies)
+    arms = {", ".join(each.matrix.arms) for each in studies}
+    title = f"{names}: {arms.pop()}" if len(arms) == 1 else f"{names}: several studies"
+    several = len(studies) > 1
+    parts = [_all_studies(studies) if several else ""]
+    for number, each in enumerate(studies, start=1):
+        parts.append(_study(each, f"study-{number}" if several else "study"))
+    versions = sorted({each.matrix.bareboat_version for each in studies})
+    written = f"Written by Bareboat {', '.join(versions)}. This page loads nothing from the network."
+    body = (tag("header", tag("h1", HEADING)), tag("main", *parts), tag("footer", written))
+    return document(title, join(body), runs=[each.matrix.id for each in studies])
+
+
+def all_figures(shown: StudyReport) -> tuple[Drawing, ...]:
+    """The figures of all points."""
+    return (
+        *overview.figures(shown.matrix, shown.found),
+        *series_plots.figures(shown.matrix, shown.records),
     )
 
 
-def _arms_text(studies: Sequence[Study]) -> str:
-    """The arms, if all studies have the same: `container against bare metal`."""
-    found = {f"{study.arms[1].name} against {study.arms[0].name}" for study in studies}
-    return found.pop() if len(found) == 1 else "several studies"
-
-
-def page(title: str, content: Markup, versions: Sequence[str], runs: Sequence[str]) -> str:
-    """The whole page. `versions`: of Bareboat, that made the studies; `runs`: that it reports."""
-    written = (
-        f"Written by Bareboat {', '.join(sorted(set(versions)))}. This page loads nothing from the network."
-    )
-    body = (tag("header", tag("h1", HEADING)), tag("main", content), tag("footer", written))
-    return document(title, join(body), runs=runs)
-
-
-def articles(studies: Sequence[Compared]) -> list[Markup]:
-    """A section for each study: its verdict, figures, facts and raw data."""
-    return [
-        _article(study, records, analysis, prefix=f"study-{place}")
-        for place, (study, records, analysis) in enumerate(studies, start=1)
-    ]
-
-
-def comparisons(studies: Sequence[Compared], names: Sequence[str], *, metrics: bool) -> list[Markup]:
-    """A section for each comparison of one study: its verdict and figures, and its `metrics`. The study's own
-    page has the rest, once. Without `metrics` a table of the arms has the ratios, which are printed once."""
-    found = []
-    for place, (name, (study, _, analysis)) in enumerate(zip(names, studies, strict=False), start=1):
-        prefix = f"study-{place}"
-        table_of = (tag("h3", "Every metric"), _metrics(study, analysis)) if metrics else ()
-        parts = (_heading(study, analysis, prefix), *table_of, _goals(analysis.goals),
-                 _figures(study, analysis, prefix))  # fmt: skip
-        found.append(
-            tag("article", tag("h2", name), *parts, id=prefix, class_="part" if metrics else "part flows")
-        )
-    return found
-
-
-def facts_of(study: Study, analysis: Analysis) -> Markup:
-    """The machine, the image, the job and the design."""
-    cards = (_machine(study), _image(study), _job(study), _design(study, analysis))
-    return join((tag("h3", "Machine, image and design"), tag("div", *cards, class_="masonry")))
-
-
-def raw_data(study: Study, records: Sequence[Record], pairs: Sequence[tuple[str, Study, Analysis]]) -> Markup:
-    """Every value, the layers, and the scripts of all arms of the study. `pairs`: comparisons, by name."""
-    ordered = sorted(records, key=lambda r: (not r.warm_up, r.run, r.position, r.arm))
-    parts = [tag("h3", "Raw data and scripts"), *_details(study, ordered, pairs)]
-    return tag("div", *parts, class_="raw")
-
-
-def all_studies(studies: Sequence[Compared], names: Sequence[str] = ()) -> Markup:
-    """A row for each study, with a link to its section. `names`: of the comparisons of one study."""
+def _all_studies(studies: Sequence[StudyReport]) -> Markup:
+    """A row for each comparison, with a link to its study's section."""
     rows = [
-        (
-            tag("a", _name(names, place, study), href=f"#study-{place}"),
-            tag("b", analysis.word),
-            f"{study.arms[1].name} / {study.arms[0].name}",
-            analysis.primary.name,
-            interval_text(analysis.primary),
-            f"±{analysis.comparison.margin * 100:g} %",
-            str(analysis.comparison.runs),
-        )
-        for place, (study, _, analysis) in enumerate(studies, start=1)
+        _comparison_row(each, shown.matrix.name, f"study-{number}")
+        for number, shown in enumerate(studies, start=1)
+        for each in shown.compared
     ]
-    one, all_of_them = ("comparison", "All comparisons") if names else ("study", "All studies")
-    head = (one, "verdict", "arms", "primary metric", "ratio [interval]", "margin", "runs")
-    return tag("article", tag("h2", all_of_them), table(f"One row per {one}", head, rows, texts=4))
+    return tag("article", tag("h2", "All studies"), _comparisons_table("One row per study", "study", rows))
 
 
-def _name(names: Sequence[str], place: int, study: Study) -> str:
-    return names[place - 1] if names else study.job.name
-
-
-def _article(study: Study, records: Sequence[Record], analysis: Analysis, *, prefix: str) -> Markup:
-    return tag(
-        "article",
-        tag("h2", study.job.name),
-        tag("p", f"{study.created_at} on {study.site.hostname} · study {study.id}", class_="sub"),
-        _heading(study, analysis, prefix),
-        tag("h3", "Every metric"),
-        _metrics(study, analysis),
-        metric_texts(study, analysis),
-        _goals(analysis.goals),
-        notes_card(analysis.notes),
-        _figures(study, analysis, prefix),
-        facts_of(study, analysis),
-        raw_data(study, records, [("", study, analysis)]),
-        id=prefix,
+def _comparison_row(each: Compared, name: str, target: str) -> tuple[str, ...]:
+    c = each.analysis.comparison
+    return (
+        tag("a", name, href=f"#{target}"),
+        tag("b", each.analysis.word),
+        each.arms,
+        each.analysis.primary.name,
+        interval_text(each.analysis.primary),
+        f"±{c.margin * 100:g} %",
+        str(c.runs),
     )
 
 
-def _heading(study: Study, analysis: Analysis, prefix: str) -> Markup:
-    drawn = figure(forest.of_metrics(study, analysis), prefix)
-    return tag("div", _verdict(analysis), drawn, class_="grid")
+def _comparisons_table(caption: str, what: str, rows: Iterable[Sequence[str]]) -> Markup:
+    head = (what, "verdict", "arms", "primary metric", "ratio [interval]", "margin", "runs")
+    return table(caption, head, rows, texts=4)
 
 
-def _figures(study: Study, analysis: Analysis, prefix: str) -> Markup:
-    drawn = (figure(each, prefix) for each in figures(study, analysis))
+def _study(shown: StudyReport, prefix: str) -> Markup:
+    """The answer, the figures of all points, a section for each comparison, and what is behind them."""
+    only = shown.only
+    sections = shown.compared if len(shown.compared) <= MOST_SECTIONS and only is None else ()
+    drawn = [_figure(each, f"{prefix}-all") for each in all_figures(shown)]
+    parts = (
+        _answer(shown, prefix),
+        tag("h3", "All points") if drawn and not shown.is_one_point else "",
+        tag("div", *drawn, class_="masonry") if drawn else "",
+        _published(shown.beside) if shown.beside else "",
+        _listed(shown, sections, prefix),
+        *(_section(shown, each, f"{prefix}-{number}") for number, each in enumerate(sections, start=1)),
+        report_facts.facts_and_data(shown, shown.compared[:MOST_SECTIONS]),
+    )
+    return tag("article", *parts, id=prefix)
+
+
+# --------------------------------------------------------------------------------------------------
+# The answer.
+
+
+def _answer(shown: StudyReport, prefix: str) -> Markup:
+    """The verdicts with their metrics, what was pooled, what failed, and the notes."""
+    matrix, found, site, only = shown.matrix, shown.found, shown.matrix.site, shown.only
+    machine = f"{site.cpu_model}, {site.cpus} cores{''.join(f', {gpu}' for gpu in site.gpus)}"
+    left = f"{found.missing} runs are left: the study is not complete." if found.missing else ""
+    about = f"{matrix.created_at} on {site.hostname} ({machine}) · study {matrix.id}"
+    return join(
+        (
+            tag("h2", matrix.name),
+            tag("p", about, class_="sub"),
+            _heading(only, prefix) if only is not None else _verdicts(shown, prefix),
+            tag("p", left, class_="warning") if left else "",
+            _every_metric(shown),
+            report_tables.pooled(found).html() if any(each.pooled for each in found.contrasts) else "",
+            report_tables.failures(found).html() if found.failures else "",
+            _metric_texts(shown.compared[0]) if shown.compared else "",
+            _goals(only.analysis.goals) if only is not None else "",
+            _notes_card(_notes(shown)),
+            _figures(only, prefix) if only is not None else "",
+        )
+    )
+
+
+def _heading(each: Compared, prefix: str) -> Markup:
+    drawn = _figure(forest.of_metrics(each.study, each.analysis), prefix)
+    return tag("div", _verdict(each), drawn, class_="grid")
+
+
+def _figures(each: Compared, prefix: str) -> Markup:
+    drawn = (_figure(drawing, prefix) for drawing in figures(each.study, each.analysis))
     return join((tag("h3", "Figures"), tag("div", *drawn, class_="masonry")))
 
 
-def figure(drawing: Drawing, prefix: str) -> Markup:
+def _figure(drawing: Drawing, prefix: str) -> Markup:
     """The figure with its caption; ids start with `prefix`."""
     drawn = plot(drawing, f"{prefix}-{drawing.name}")
     caption = f"{prefix}-{drawing.name}-caption"
@@ -157,75 +146,89 @@ def figure(drawing: Drawing, prefix: str) -> Markup:
     )  # fmt: skip
 
 
-# --------------------------------------------------------------------------------------------------
-# The verdict and the metrics.
+def _verdicts(shown: StudyReport, prefix: str) -> Markup:
+    """The answer of each contrast; at one point, with its verdict in a few words, beside their ratios."""
+    found = shown.found
+    if not shown.is_one_point or len(shown.compared) != len(found.contrasts):
+        return join(tag("p", sentence, class_="sentence") for sentence in found.sentences)
+    cards = [_verdict(each, is_short=True) for each in shown.compared]
+    arms = [tuple(arm.name for arm in each.study.arms) for each in shown.compared]
+    # The contenders' names, where all have the same baseline.
+    has_one = len({baseline for baseline, _ in arms}) == 1
+    names = [names[1] if has_one else each.name for each, names in zip(shown.compared, arms, strict=True)]
+    analyses = [each.analysis for each in shown.compared]
+    drawing = forest.of_comparisons(list(zip(names, analyses, strict=True)))
+    return tag("div", tag("div", *cards, class_="stack"), _figure(drawing, f"{prefix}-all"), class_="grid")
 
 
-def _verdict(analysis: Analysis) -> Markup:
-    metric, c = analysis.primary, analysis.comparison
-    tiles = [
-        ("margin", f"±{c.margin * 100:g} %"),
-        ("runs, each a pair", str(c.runs)),
-        ("equivalence p (TOST)", p_value(c.equivalence_p)),
-        ("difference p", p_value(c.difference_p)),
-    ]
-    if (corrected := analysis.corrected) is not None:
-        tiles += [
-            ("equivalence p, corrected", p_value(corrected.equivalence_p)),
-            ("difference p, corrected", p_value(corrected.difference_p)),
-        ]
-    if c.enough_runs is not None and analysis.verdict is Verdict.UNDECIDED:
-        tiles.append(("runs for 80 % power", f"{c.enough_runs}, if the arms do not differ"))
+def _verdict(each: Compared, *, is_short: bool = False) -> Markup:
+    """The verdict in a few words and in a sentence; with its numbers, unless it is short."""
+    analysis, metric, c = each.analysis, each.analysis.primary, each.analysis.comparison
+    ratio = tag(
+        "p",
+        interval_text(metric),
+        tag("small", f"{metric.name}, ratio with its {percent(c.confidence)} interval"),
+        class_="big",
+    )
+    tiles = (tag("div", tag("dt", name), tag("dd", value)) for name, value in _tiles(analysis))
     return tag(
         "section",
+        tag("h4", each.name) if is_short else "",
         tag("p", verdicts.headline(analysis.word, metric), class_="word"),
-        tag(
-            "p",
-            interval_text(metric),
-            tag("small", f"{metric.name}, ratio with its {percent(c.confidence)} interval"),
-            class_="big",
-        ),
-        tag("p", analysis.sentence, class_="sentence"),
+        "" if is_short else ratio,
+        tag("p", each.sentence, class_="sentence"),
         *(tag("p", warning, class_="warning") for warning in analysis.warnings),
-        tag("dl", *(tag("div", tag("dt", name), tag("dd", value)) for name, value in tiles), class_="tiles"),
-        class_=f"card verdict {tone(analysis)}",
+        "" if is_short else tag("dl", *tiles, class_="tiles"),
+        class_=f"card verdict {_tone(analysis)}",
     )
 
 
-def tone(analysis: Analysis) -> str:
+def _tiles(analysis: Analysis) -> Iterable[tuple[str, str]]:
+    c = analysis.comparison
+    yield "margin", f"±{c.margin * 100:g} %"
+    yield "runs, each a pair", str(c.runs)
+    yield "equivalence p (TOST)", p_value(c.equivalence_p)
+    yield "difference p", p_value(c.difference_p)
+    if (corrected := analysis.corrected) is not None:
+        yield "equivalence p, corrected", p_value(corrected.equivalence_p)
+        yield "difference p, corrected", p_value(corrected.difference_p)
+    if c.enough_runs is not None and analysis.verdict is Verdict.UNDECIDED:
+        yield "runs for 80 % power", f"{c.enough_runs}, if the arms do not differ"
+
+
+def _tone(analysis: Analysis) -> str:
     """The class of the verdict's colour; a difference for the better has its own."""
     found = _TONES.get(analysis.word, "undecided")
     return "better" if found == "different" and verdicts.is_better(analysis.primary) else found
 
 
-def _metrics(study: Study, analysis: Analysis) -> Markup:
-    base, contender = (label(arm.name, 40) for arm in study.arms)
+def _every_metric(shown: StudyReport) -> Markup:
+    """At one point, every metric of every arm."""
+    if not shown.is_one_point or not shown.compared:
+        return Markup("")
+    if shown.only is not None:
+        return join((tag("h3", "Every metric"), _metrics(shown.only)))
+    return join((tag("h3", "Every arm"), _arms(shown)))
+
+
+def _metrics(each: Compared) -> Markup:
+    analysis = each.analysis
+    base, contender = (label(arm.name, 40) for arm in each.study.arms)
     head = ("metric", "verdict", "unit", base, contender, "ratio [interval]")
-    metrics = sorted(analysis.metrics, key=lambda metric: not metric.primary)
     caption = (
         f"Geometric means over the runs. Ratio: {contender} over {base}, with "
         f"{percent(analysis.comparison.confidence)} interval. "
         "Only the first row is tested. The others are secondary metrics: estimates with intervals, and no "
         "verdicts."
     )
-    return table(caption, head, [_metric_row(analysis, metric) for metric in metrics], texts=3)
+    return table(caption, head, [_metric_row(analysis, metric) for metric in analysis.ordered], texts=3)
 
 
-def metric_texts(study: Study, analysis: Analysis) -> Markup:
-    """What each metric is."""
-    metrics = sorted(analysis.metrics, key=lambda metric: not metric.primary)
-    texts = [
-        (definitions.title(metric, analysis.pairs), definitions.text(metric, analysis.pairs, study.metrics))
-        for metric in metrics
-    ]
-    return tag("div", facts("What each metric is", texts), class_="definitions")
-
-
-def metric_name(metric: Metric, pairs: Sequence[Pair], note: str = "") -> Markup:
+def _metric_name(metric: Metric, analysis: Analysis, note: str = "") -> Markup:
     """The name of a metric, and below it its better direction and a note."""
     sense = "higher is better" if metric.higher_is_better else "lower is better"
     small = [tag("small", text) for text in (sense, note) if text]
-    return join((definitions.title(metric, pairs), *small))
+    return join((definitions.title(metric, analysis.pairs), *small))
 
 
 def _metric_row(analysis: Analysis, metric: Metric) -> tuple[str, ...]:
@@ -233,12 +236,61 @@ def _metric_row(analysis: Analysis, metric: Metric) -> tuple[str, ...]:
     kind = "primary metric" if metric.primary else "secondary metric"
     word = analysis.word_of(metric)
     return (
-        metric_name(metric, analysis.pairs, definitions.order_text(metric)),
+        _metric_name(metric, analysis, definitions.order_text(metric)),
         join((tag("b", word, class_="first") if metric.primary else word, tag("small", kind))),
         unit,
         *(digits(mean / scale) for mean in (metric.baseline_mean, metric.contender_mean)),
         interval_text(metric),
     )
+
+
+def _arms(shown: StudyReport) -> Markup:
+    """Every metric of every arm, with its ratio in each comparison of the arm."""
+    arms = shown.matrix.arms
+    known = shown.compared[0].analysis
+    rows = []
+    for metric in known.ordered:
+        scale, unit = unit_of(metric)
+        cells = [_values(arm, metric, scale, shown) for arm in arms]
+        rows.append((_metric_name(metric, known), unit, *cells))
+    baselines = {each.study.arms[0].name for each in shown.compared}
+    to = f"to {label(next(iter(baselines)), 40)}" if len(baselines) == 1 else "in each comparison"
+    caption = (
+        f"Geometric means over the runs; below, the ratio {to} with its "
+        f"{percent(shown.matrix.prove.confidence)} interval. Only the first row is tested."
+    )
+    head = ("metric", "unit", *(label(arm, 40) for arm in arms))
+    return table(caption, head, rows, texts=2)
+
+
+def _values(arm: str, metric: Metric, scale: float, shown: StudyReport) -> Markup:
+    """An arm's mean, and its ratios."""
+    mean, ratios = None, []
+    has_several = len({each.study.arms[0].name for each in shown.compared}) > 1
+    for each in shown.compared:
+        own = next((other for other in each.analysis.metrics if other.name == metric.name), None)
+        if own is None:
+            continue
+        baseline, contender = (each.name for each in each.study.arms)
+        if mean is None:
+            mean = {baseline: own.baseline_mean, contender: own.contender_mean}.get(arm)
+        if arm == contender:
+            of = f" of {label(baseline, 24)}" if has_several else ""
+            ratios.append(tag("small", f"{interval_text(own)}{of}"))
+    return join((_NONE if mean is None else digits(mean / scale), *ratios))
+
+
+def _metric_texts(each: Compared) -> Markup:
+    """What each metric is."""
+    analysis = each.analysis
+    texts = [
+        (
+            definitions.title(metric, analysis.pairs),
+            definitions.text(metric, analysis.pairs, each.study.metrics),
+        )
+        for metric in analysis.ordered
+    ]
+    return tag("div", facts("What each metric is", texts), class_="definitions")
 
 
 def _goals(goals: Sequence[Goal]) -> Markup:
@@ -259,7 +311,7 @@ def _goals(goals: Sequence[Goal]) -> Markup:
     return join((tag("h3", "Training goals"), table(caption, head, rows, texts=3)))
 
 
-def notes_card(notes: Sequence[str]) -> Markup:
+def _notes_card(notes: Sequence[str]) -> Markup:
     """A card with a list of notes; nothing without any."""
     if not notes:
         return Markup("")
@@ -267,163 +319,95 @@ def notes_card(notes: Sequence[str]) -> Markup:
     return join((tag("h3", "Notes"), tag("div", items, class_="card")))
 
 
-# --------------------------------------------------------------------------------------------------
-# The facts. User, home directory and environment are private and omitted.
-
-
-def _machine(study: Study) -> Markup:
-    site = study.site
-    engines = (f"{e.name} {e.version}" + ("" if e.works else " (does not work)") for e in site.engines)
-    return facts(
-        "The machine",
-        (
-            ("host", site.hostname),
-            ("distribution", site.distribution),
-            ("kernel", f"{site.kernel}, {site.architecture}"),
-            ("processor", site.cpu_model),
-            ("cores", str(site.cpus)),
-            ("memory", f"{site.mem_bytes / 2**30:.4g} GiB"),
-            ("GPUs", ", ".join(site.gpus)),
-            ("glibc", site.glibc),
-            ("load at probing", f"{site.load_1min:.2f} (1 min)"),
-            ("engines", ", ".join(engines)),
-            ("probed", site.probed_at),
-        ),
-    )
-
-
-def _image(study: Study) -> Markup:
-    image = study.image
-    sizes = f"{size(image.size_bytes)}, layers: {len(image.layers)}, inodes: {image.inodes:,}"
-    return facts(
-        "The image",
-        (
-            ("digest", tag("code", image.digest)),
-            ("size", sizes),
-            ("Python", " ".join(filter(None, (image.python_version, image.python)))),
-            ("glibc", image.glibc or ""),
-            ("frameworks", ", ".join(f"{k} {v}" for k, v in sorted(image.frameworks.items()))),
-            ("libraries not found", ", ".join(image.unresolved_libraries)),
-            *(("note", note) for note in image.notes),
-        ),
-    )
-
-
-def _design(study: Study, analysis: Analysis) -> Markup:
-    c = analysis.comparison
-    windows = f"{study.steps_per_window} steps, {study.settle} of them for settling"
-    return facts(
-        "The design",
-        (
-            ("arms", f"{study.arms[0].name} (baseline), {study.arms[1].name} (contender)"),
-            *((arm.name, join((f"{arm.engine}, plan ", tag("code", arm.plan_digest)))) for arm in study.arms),
-            ("measured runs", f"{c.runs} of {analysis.planned} planned"),
-            *((("quick study", quick.sentence(study, c)),) if quick.is_quick(study) else ()),
-            ("seed", str(study.order_seed)),
-            ("margin", f"±{c.margin * 100:g} %"),
-            ("confidence", percent(c.confidence)),
-            ("window", windows if study.steps_per_window else "none: the script has no meter"),
-            ("fixed on", study.created_at),
-            ("Bareboat", study.bareboat_version),
-        ),
-    )
-
-
-def _job(study: Study) -> Markup:
-    shape = study.job.topology
-    return facts(
-        "The job",
-        (
-            ("name", study.job.name),
-            ("command", tag("code", shlex.join(study.job.command))),
-            ("requested image", study.job.image),
-            ("nodes", str(shape.nodes)),
-            ("processes", f"{shape.world_size}, {shape.ranks_per_node} per node"),
-            ("cores each", "" if shape.cpus_per_rank is None else str(shape.cpus_per_rank)),
-            ("GPUs each", str(shape.gpus_per_rank) if shape.gpus_per_rank else ""),
-        ),
-    )
+def _notes(shown: StudyReport) -> list[str]:
+    """Those of the study and of its comparisons; with the arms where they are not those of all."""
+    if shown.only is not None:
+        return list(shown.only.analysis.notes)
+    every = [each.analysis.notes for each in shown.compared]
+    is_small = len(every) <= MOST_SECTIONS and shown.is_one_point
+    repeated = {note for notes in every for note in notes} if is_small else set()
+    found = dict.fromkeys(note for note in shown.found.notes if note not in repeated)
+    for each in shown.compared:
+        for note in each.analysis.notes:
+            is_common = all(note in notes for notes in every)
+            if is_common or is_small:
+                arms = "" if is_common else f"{each.arms}: "
+                found.setdefault(arms + note)
+    return list(found)
 
 
 # --------------------------------------------------------------------------------------------------
-# The details.
+# Several points.
 
 
-def _details(
-    study: Study, records: Sequence[Record], pairs: Sequence[tuple[str, Study, Analysis]]
-) -> Iterable[Markup]:
-    yield _fold("Raw values of every run, warm-ups included", _runs_table(records))
-    for name, pair, analysis in pairs:
-        of = f" of {name}" if name else ""
-        yield _fold(f"The metrics{of}, pair by pair", _pairs_table(pair, analysis))
-    yield _fold("The layers of the image", _layers_table(study))
-    for arm in study.arms:
-        text = tag("pre", arm.script, tabindex="0")
-        digest = digests.of(arm.script.encode("utf-8", "replace"))
-        yield _fold(f"The script of {arm.name}: {digest}", text, class_="script")
+def _listed(shown: StudyReport, sections: Sequence[Compared], prefix: str) -> Markup:
+    """A row for each comparison, where their figure does not show them."""
+    if len(shown.compared) < 2 or (sections and shown.is_one_point):
+        return Markup("")
+    if sections:
+        rows = [
+            _comparison_row(each, each.name, f"{prefix}-{number}")
+            for number, each in enumerate(sections, start=1)
+        ]
+        listed = _comparisons_table("One row per comparison", "comparison", rows)
+        return tag("section", tag("h2", "All comparisons"), listed, class_="part")
+    caption = (
+        f"{shown.found.metric} at every point, with {percent(shown.matrix.prove.confidence)} intervals. "
+        f"More than {MOST_SECTIONS} comparisons have no sections of their own."
+    )
+    return tag("section", tag("h3", "Every comparison"), report_tables.points(shown, caption).html())
 
 
-def _fold(title: str, content: Markup, class_: str | None = None) -> Markup:
-    return tag("details", tag("summary", title), content, class_=class_)
+def _section(shown: StudyReport, each: Compared, prefix: str) -> Markup:
+    """A comparison: its verdict and figures, and its metrics, unless the table of all arms has them.
+    Ratios are printed once."""
+    metrics = () if shown.is_one_point else (tag("h3", "Every metric"), _metrics(each))
+    parts = (_heading(each, prefix), *metrics, _goals(each.analysis.goals), _figures(each, prefix))
+    class_ = "part flows" if shown.is_one_point else "part"
+    return tag("section", tag("h2", each.name), *parts, id=prefix, class_=class_)
 
 
-def _runs_table(records: Sequence[Record]) -> Markup:
-    phased = any(record.phases for record in records)
-    windowed = any(record.windows for record in records)
-    results = sorted({name for record in records for name in record.results})
-    head = ["run", "arm", "started", "order", "exit code", "wall, s"]
-    head += ["windows", "median throughput, /s"] if windowed else []
-    head += [f"{name}, s" for _, name, _ in PHASES] if phased else []
-    head += ["peak memory, MiB", "load, 1 min", *results]
-    rows = [_run_row(record, phased, windowed, results) for record in records]
-    return table("One row per arm and run; times are in seconds", head, rows, texts=3)
-
-
-def _run_row(record: Record, phased: bool, windowed: bool, results: Sequence[str]) -> list[str]:
-    speeds = [value for _, value in throughputs(record)]
-    row = [
-        f"warm-up {record.run}" if record.warm_up else str(record.run),
-        label(record.arm, 40),
-        record.started_at,
-        str(record.position),
-        str(record.exit_code),
-        _NONE if record.wall_s is None else digits(record.wall_s),
-    ]
-    if windowed:
-        row += [str(len(record.windows)), digits(descriptive.median(speeds)) if speeds else _NONE]
-    if phased:
-        row += [digits(getattr(record.phases, field)) if record.phases else _NONE for field, _, _ in PHASES]
-    values = (record.results.get(name) for name in results)
-    row += [digits(record.peak_memory_bytes / 2**20), f"{record.load_1min:.2f}"]
-    return row + [_NONE if value is None else f"{float(value):.6g}" for value in values]
-
-
-def _pairs_table(study: Study, analysis: Analysis) -> Markup:
-    names = [label(arm.name, 40) for arm in study.arms]
-    head = ["pair"]
-    for metric in analysis.metrics:
-        head += [f"{label(metric.name, 40)}, {name}, {label(unit_of(metric)[1])}" for name in names]
-    most = max(len(metric.baseline) for metric in analysis.metrics)
-    rows = [[str(pair + 1), *_pair_cells(analysis.metrics, pair)] for pair in range(most)]
-    return table("Measured pairs in their order", head, rows)
-
-
-def _pair_cells(metrics: Iterable[Metric], pair: int) -> Iterable[str]:
-    for metric in metrics:
-        for side in (metric.baseline, metric.contender):
-            yield digits(side[pair] / unit_of(metric)[0]) if pair < len(side) else _NONE
-
-
-def _layers_table(study: Study) -> Markup:
-    rows = [
+def _published(beside: Sequence[Beside]) -> Markup:
+    """The measured values with the published ones, a table for each metric, and their sources."""
+    tables = []
+    for metric in dict.fromkeys(each.metric for each in beside):
+        rows = [each for each in beside if each.metric == metric]
+        unit = f", {rows[0].unit}" if rows[0].unit else ""
+        known = any(each.published is not None for each in rows)
+        head = ["point", "arm", "mean", "std", "min", "max", "runs"]
+        head += ["published mean", "published std", "published at"] if known else []
+        cells = [
+            (
+                each.label or _NONE,
+                label(each.arm, 40),
+                *_cells(each.measured),
+                str(each.measured.runs),
+                *(_published_cells(each) if known else ()),
+            )
+            for each in rows
+        ]
+        tables.append(table(f"{metric}{unit}", head, cells, texts=2))
+    sources = dict.fromkeys(
+        (each.published.hardware, each.published.source) for each in beside if each.published is not None
+    )
+    notes = [f"Published: {source}; measured there on: {hardware}." for hardware, source in sources]
+    if notes:
+        notes.append("Compare ratios and not absolute values: the hardware differs.")
+    return join(
         (
-            tag("code", layer.diff_id),
-            layer.comment,
-            size(layer.size_bytes),
-            size(layer.unpacked_bytes),
-            f"{layer.inodes:,}",
+            tag("h3", "Measured beside published" if sources else "Measured values"),
+            *tables,
+            _notes_card(notes),
         )
-        for layer in study.image.layers
-    ]
-    head = ("layer", "what", "as a tar", "unpacked", "inodes")
-    return table("From the lowest layer to the uppermost", head, rows, texts=2)
+    )
+
+
+def _cells(figures: Figures) -> tuple[str, ...]:
+    values = (figures.mean, figures.std, figures.least, figures.most)
+    return tuple(_NONE if value is None else digits(value) for value in values)
+
+
+def _published_cells(each: Beside) -> tuple[str, ...]:
+    if each.published is None:
+        return (_NONE, _NONE, _NONE)
+    return (*_cells(each.published.figures)[:2], each.differs or "the same point")

@@ -1,96 +1,278 @@
-"""Pure: a study's raw samples and its summary as comma-separated values, every number in full."""
+"""Pure: the tables of a study for readers, and its raw samples as CSV, with all digits."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
-from bareboat.model import Phases, Record, Study
-from bareboat_study.analysis import Analysis
-from bareboat_study.report_values import as_csv
+from bareboat.model import Phases, Record
+from bareboat.model.matrix import shown
+from bareboat_study import method, published
+from bareboat_study.findings import ContrastFinding, PointFinding, StudyFindings
+from bareboat_study.measures import Metric
+from bareboat_study.numbers import digits, interval_text, lowest, percent, unit_of
+from bareboat_study.report_values import Table, as_csv, markdown
+
+if TYPE_CHECKING:
+    from bareboat_study.analysis import Analysis
+    from bareboat_study.study_report import StudyReport
+
+_Cells = Iterable[Sequence[object]]
+
+# --------------------------------------------------------------------------------------------------
+# Tables for readers.
 
 
-def tables(study: Study, records: Sequence[Record], analysis: Analysis) -> dict[str, str]:
-    """File name -> table: the summary, and what was measured in each run, step and sample, warm-ups
-    included."""
-    ordered = sorted(records, key=lambda each: (each.run, each.position, each.arm))
-    return {
-        "summary.csv": as_csv(_summary(study, analysis)),
-        "runs.csv": as_csv(_runs(ordered)),
-        "steps.csv": as_csv(_steps(ordered)),
-        "memory.csv": as_csv(_memory(ordered)),
-        "usage.csv": as_csv(_usage(ordered)),
-    }
+def main(report: StudyReport) -> Table:
+    """Of two arms at one point, every metric; of other studies, the primary metric in each comparison."""
+    only = report.only
+    return points(report, _caption(report)) if only is None else metrics(report, only.analysis)
 
 
-def _summary(study: Study, analysis: Analysis) -> Iterable[Sequence[object]]:
+def metrics(report: StudyReport, analysis: Analysis) -> Table:
+    """The metrics of two arms, first the one that decides."""
+    c = analysis.comparison
+    base, contender = report.matrix.arms
+    first, *others = analysis.ordered
+    return Table(
+        head=("Metric", "Unit", base, contender, "Ratio", "Verdict"),
+        groups=[[_metric(analysis, first)], [_metric(analysis, metric) for metric in others]],
+        texts=(0, 1, 5),
+        caption=f"{report.matrix.name}: {contender} against {base}, geometric means over {c.runs} runs. "
+        f"Ratio: {contender} over {base}, with its {percent(c.confidence)} interval. The first row is the "
+        f"primary metric (margin ±{c.margin * 100:g} %); the others are secondary metrics, which are not "
+        "tested.",
+    )
+
+
+def _metric(analysis: Analysis, metric: Metric) -> tuple[str, ...]:
+    return (metric.name, unit_of(metric)[1], *_means(metric), interval_text(metric), analysis.word_of(metric))
+
+
+def _means(metric: Metric) -> tuple[str, str]:
+    scale, _ = unit_of(metric)
+    return digits(metric.baseline_mean / scale), digits(metric.contender_mean / scale)
+
+
+def points(report: StudyReport, caption: str) -> Table:
+    """The primary metric in each comparison, a group of rows for each two arms."""
+    return Table(
+        head=("Arms" if report.is_one_point else "Point", "Baseline", "Contender", "Ratio", "Verdict"),
+        groups=[_rows(report, contrast) for contrast in report.found.contrasts],
+        texts=(0, 4),
+        caption=caption,
+    )
+
+
+def _rows(report: StudyReport, contrast: ContrastFinding) -> list[tuple[str, ...]]:
+    arms = f"{contrast.contender} / {contrast.baseline}"
+    several = len(report.found.contrasts) > 1
+    rows = []
+    for each in contrast.points:
+        label = ": ".join([arms] * (several or report.is_one_point) + [each.label] * bool(each.label))
+        rows.append((label, *_point(each)))
+    if (pooled := contrast.pooled) is not None:
+        ratio = f"{pooled.ratio:.4f} [{pooled.low:.4f}, {pooled.high:.4f}]"
+        rows.append((f"{arms}: pooled" if several else "pooled", "", "", ratio, pooled.verdict or ""))
+    return rows
+
+
+def _point(found: PointFinding) -> tuple[str, ...]:
+    if found.analysis is None:
+        return "", "", "", found.reason
+    metric = found.analysis.primary
+    return (*_means(metric), interval_text(metric), str(found.verdict))
+
+
+def _caption(report: StudyReport) -> str:
+    found, prove = report.found, report.matrix.prove
+    unit = f" ({found.unit})" if found.unit else ""
+    pairs = "; ".join(f"{each.contender} against {each.baseline}" for each in found.contrasts)
+    return (
+        f"{report.matrix.name}: {found.metric}{unit}, {pairs}. Geometric means over the runs. Ratio: "
+        f"contender over baseline, with its {percent(prove.confidence)} interval. Verdicts: margin "
+        f"±{prove.margin * 100:g} %, corrected for several comparisons (Holm)."
+    )
+
+
+def pooled(found: StudyFindings) -> Table:
+    """The ratios over all points, and how much they differ between points."""
+    rows = [
+        (
+            f"{contrast.contender} / {contrast.baseline}",
+            each.verdict or "none",
+            f"{each.ratio:.4f} [{each.low:.4f}, {each.high:.4f}]",
+            f"[{each.next_low:.4f}, {each.next_high:.4f}]",
+            str(each.points),
+            f"{each.tau:.2%}",
+            f"{each.i2:.0%}",
+        )
+        for contrast in found.contrasts
+        if (each := contrast.pooled) is not None
+    ]
+    head = ("arms", "verdict", "ratio [interval]", "prediction", "points", "tau", "I²")
+    return Table(head=head, groups=[rows], texts=(0, 1), caption="Pooled over the points")
+
+
+def failures(found: StudyFindings) -> Table:
+    rows = [
+        (each.label or "none", each.arm, str(each.run), str(each.exit_code), each.reason)
+        for each in found.failures
+    ]
+    head = ("point", "arm", "run", "exit code", "reason")
+    return Table(head=head, groups=[rows], texts=(0, 1, 4), caption="Failed runs, in no number")
+
+
+def markdown_report(report: StudyReport) -> str:
+    """The answer, the table, the goals, the notes and the method."""
+    found, table, only = report.found, main(report), report.only
+    word = f": {only.analysis.word}" if only is not None else ""
+    parts = [f"## {markdown(report.matrix.name + word)}", *map(markdown, found.sentences)]
+    known = [each.analysis for each in report.compared]
+    parts += dict.fromkeys(markdown(warning) for each in known for warning in each.warnings)
+    parts += [table.markdown(), markdown(table.caption)]
+    if report.is_one_point:
+        parts += dict.fromkeys(
+            f"Goal {markdown(goal.name)} ≥ {goal.least:g}, {markdown(goal.arm)}: "
+            f"{'reached by every run' if goal.reached else 'NOT reached'} (lowest: {lowest(goal)})."
+            for each in known
+            for goal in each.goals
+        )
+    if found.notes and only is None:
+        parts.append("\n".join(f"- {markdown(note)}" for note in found.notes))
+    return "\n\n".join([*parts, "### Method", method.text(report, markdown)]) + "\n"
+
+
+# --------------------------------------------------------------------------------------------------
+# Raw samples.
+
+
+def csv_files(report: StudyReport) -> dict[str, str]:
+    """File name -> CSV with all digits: the comparisons, every run, step and sample, warm-ups included, the
+    scaling, the series, and the published values."""
+    of_usage = sorted(
+        {name for each in _every(report) if each.usage is not UNSET for name in each.usage.curves}
+    )
+    made = {"summary.csv": _summary(report), "runs.csv": _runs(report)}
+    steps = ("block", "window_began_s", "step", "is_settling", "step_s")
+    for name, head, rows in (
+        ("steps.csv", steps, _steps),
+        ("memory.csv", ("at_s", "bytes", "kind"), _memory),
+        ("usage.csv", ("at_s", *of_usage), lambda record: _usage(record, of_usage)),
+        ("series.csv", ("series", "x", "y"), _series),
+    ):
+        found = [*_of_records(report, head, rows)]
+        if len(found) > 1:
+            made[name] = found
+    if report.found.scalings:
+        made["scaling.csv"] = _scaling(report)
+    files = {name: as_csv(rows) for name, rows in made.items()}
+    return files | ({"published.csv": published.table(report.beside)} if report.beside else {})
+
+
+def _every(report: StudyReport) -> list[Record]:
+    return [record for own in report.records for record in own]
+
+
+def _factors(report: StudyReport) -> list[str]:
+    return [f"factor.{name}" for name in report.matrix.factors]
+
+
+def _values(report: StudyReport, point: int) -> list[str]:
+    return [shown(value) for value in report.matrix.points[point]]
+
+
+def _summary(report: StudyReport) -> _Cells:
     yield (
-        "study", "metric", "unit", "is_primary", "higher_is_better", "baseline", "contender",
-        "baseline_geometric_mean", "contender_geometric_mean", "ratio", "low", "high", "confidence", "margin",
-        "equivalence_p", "difference_p", "runs", "verdict",
+        "study", "point", *_factors(report), "metric", "unit", "is_primary", "higher_is_better", "baseline",
+        "contender", "baseline_geometric_mean", "contender_geometric_mean", "ratio", "low", "high",
+        "confidence", "margin", "equivalence_p", "difference_p", "corrected_equivalence_p",
+        "corrected_difference_p", "runs", "verdict",
     )  # fmt: skip
-    baseline, contender = (arm.name for arm in study.arms)
-    for metric in analysis.metrics:
-        c = metric.comparison
-        yield (
-            study.id, metric.name, metric.unit, int(metric.primary), int(metric.higher_is_better),
-            baseline, contender, metric.baseline_mean, metric.contender_mean, c.ratio, c.low, c.high,
-            c.confidence, *metric.tests, c.runs,
-            analysis.word_of(metric),
-        )  # fmt: skip
-
-
-def _runs(records: Sequence[Record]) -> Iterable[Sequence[object]]:
-    phases = Phases.__struct_fields__
-    results = sorted({name for record in records for name in record.results})
-    yield (
-        "study", "run", "arm", "is_warm_up", "position", "started_at", "exit_code", "wall_s", "world_size",
-        "samples_per_step", *phases, "peak_memory_bytes", "memory_kind", "load_1min", "plan_digest",
-        "image_digest", *(f"result.{name}" for name in results),
-    )  # fmt: skip
-    for each in records:
-        yield (
-            each.study, each.run, each.arm, int(each.warm_up), each.position, each.started_at,
-            each.exit_code, each.wall_s, each.world_size, each.samples_per_step,
-            *(getattr(each.phases, name) if each.phases else None for name in phases),
-            each.peak_memory_bytes, each.memory_kind, each.load_1min, each.plan_digest, each.image_digest,
-            *(each.results.get(name) for name in results),
-        )  # fmt: skip
-
-
-def _steps(records: Sequence[Record]) -> Iterable[Sequence[object]]:
-    yield "study", "run", "arm", "is_warm_up", "block", "window_began_s", "step", "is_settling", "step_s"
-    for each in records:
-        for window in each.windows:
-            for step, seconds in enumerate(window.step_s):
-                settles = int(step < window.settle and len(window.step_s) > window.settle)
+    for contrast in report.found.contrasts:
+        for each in contrast.points:
+            for metric in each.analysis.metrics if each.analysis is not None else ():
+                c = metric.comparison
+                verdict = each.verdict if metric.primary else ""
+                corrected = (each.equivalence_p, each.difference_p) if metric.primary else (None, None)
                 yield (
-                    each.study, each.run, each.arm, int(each.warm_up), window.block, window.began_s, step,
-                    settles, seconds,
+                    report.matrix.id, each.point, *_values(report, each.point), metric.name, metric.unit,
+                    int(metric.primary), int(metric.higher_is_better), contrast.baseline, contrast.contender,
+                    metric.baseline_mean, metric.contender_mean, c.ratio, c.low, c.high, c.confidence,
+                    *metric.tests, *corrected, c.runs, str(verdict),
                 )  # fmt: skip
 
 
-def _memory(records: Sequence[Record]) -> Iterable[Sequence[object]]:
-    yield "study", "run", "arm", "is_warm_up", "at_s", "bytes", "kind"
-    for each in records:
-        for sample in each.memory:
-            yield (
-                each.study, each.run, each.arm, int(each.warm_up), sample.at_s, sample.bytes,
-                each.memory_kind,
+def _of_records(report: StudyReport, head: Sequence[str], rows_of: Callable[[Record], _Cells]) -> _Cells:
+    """The rows of each record below its run and arm."""
+    yield "study", "point", *_factors(report), "run", "arm", "is_warm_up", *head
+    for point, own in enumerate(report.records):
+        for each in sorted(own, key=lambda each: (each.run, each.position, each.arm)):
+            before = (
+                report.matrix.id, point, *_values(report, point), each.run, each.arm, int(each.warm_up),
             )  # fmt: skip
+            for cells in rows_of(each):
+                yield *before, *cells
 
 
-def _usage(records: Sequence[Record]) -> Iterable[Sequence[object]]:
+def _runs(report: StudyReport) -> _Cells:
+    phases = Phases.__struct_fields__
+    results = sorted({name for each in _every(report) for name in each.results})
+    totals = sorted(
+        {name for each in _every(report) if each.usage is not UNSET for name in each.usage.totals}
+    )
+    plain = (
+        "position", "started_at", "exit_code", "ended_because", "wall_s", "world_size", "samples_per_step",
+        "peak_memory_bytes", "memory_kind", "load_1min", "job_id", "plan_digest", "image_digest",
+    )  # fmt: skip
+
+    def cells(each: Record) -> _Cells:
+        used = each.usage.totals if each.usage is not UNSET else {}
+        yield (
+            *(getattr(each, name) for name in plain),
+            *(getattr(each.phases, name) if each.phases else None for name in phases),
+            *(each.results.get(name) for name in results),
+            *(used.get(name) for name in totals),
+        )
+
+    own = (*(f"result.{name}" for name in results), *(f"usage.{name}" for name in totals))
+    return _of_records(report, (*plain, *phases, *own), cells)
+
+
+def _steps(record: Record) -> _Cells:
+    for window in record.windows:
+        for step, seconds in enumerate(window.step_s):
+            settles = step < window.settle and len(window.step_s) > window.settle
+            yield window.block, window.began_s, step, int(settles), seconds
+
+
+def _memory(record: Record) -> _Cells:
+    return ((sample.at_s, sample.bytes, record.memory_kind) for sample in record.memory)
+
+
+def _usage(record: Record, names: Sequence[str]) -> _Cells:
     """The sampler's curves, a row for each point; the series of ten points a second are in the run's
     directory."""
-    names = sorted({name for each in records if each.usage is not UNSET for name in each.usage.curves})
-    yield "study", "run", "arm", "is_warm_up", "at_s", *names
-    for each in records:
-        if each.usage is UNSET:
-            continue
-        for number, at_s in enumerate(each.usage.at_s):
-            values = (
-                each.usage.curves[name][number] if name in each.usage.curves else None for name in names
-            )
-            yield each.study, each.run, each.arm, int(each.warm_up), at_s, *values
+    if record.usage is UNSET:
+        return
+    curves = record.usage.curves
+    for number, at_s in enumerate(record.usage.at_s):
+        yield at_s, *(curves[name][number] if name in curves else None for name in names)
+
+
+def _series(record: Record) -> _Cells:
+    for name, curve in (record.series if record.series is not UNSET else {}).items():
+        for x, y in curve:
+            yield name, x, y
+
+
+def _scaling(report: StudyReport) -> _Cells:
+    numbers = (
+        "workers", "runs", "speed_up", "low", "high", "efficiency", "efficiency_low", "efficiency_high",
+    )  # fmt: skip
+    yield "study", "arm", "at", *numbers
+    for found in report.found.scalings:
+        for each in found.scaling.speed_ups:
+            yield report.matrix.id, found.arm, found.at, *(getattr(each, name) for name in numbers)

@@ -1,4 +1,4 @@
-"""Pure: rows and text of a report as CSV, LaTeX and Markdown. Text from data cannot become markup."""
+"""Pure: a table of a report, as text, CSV, LaTeX, Markdown and HTML. Text from data cannot become markup."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import csv
 import io
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
+from bareboat_base import page
+from bareboat_base.page import Markup
 from bareboat_base.printable import plain, plain_line
 
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?|[+-](inf|nan)")
@@ -48,42 +51,64 @@ def plain_cell(text: str) -> str:
     return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t")) and not _NUMBER.fullmatch(text) else text
 
 
-def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, texts: Sequence[int]) -> str:
-    """A table of escaped cells; columns not in `texts` hold numbers."""
-    rule = [":--" if column in texts else "--:" for column in range(len(head))]
-    return "\n".join(f"| {' | '.join(row)} |" for row in (head, rule, *rows))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """`groups`: rows, which rules part in print. `texts`: the columns of text; the others hold numbers."""
+
+    head: Sequence[str]
+    groups: Sequence[Sequence[Sequence[str]]]
+    texts: Sequence[int] = (0,)
+    caption: str = ""
+
+    @property
+    def rows(self) -> list[Sequence[str]]:
+        return [row for group in self.groups for row in group]
+
+    def terminal(self) -> list[str]:
+        """Columns as wide as their cells."""
+        rows = [self.head, *self.rows]
+        widths = [max(len(row[column]) for row in rows) for column in range(len(self.head))]
+        return [
+            "  ".join(
+                cell.ljust(width) if column in self.texts else cell.rjust(width)
+                for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ).rstrip()
+            for row in rows
+        ]
+
+    def csv(self) -> str:
+        return as_csv([self.head, *self.rows])
+
+    def html(self) -> Markup:
+        return page.table(self.caption, self.head, self.rows, texts=self.texts)
+
+    def markdown(self) -> str:
+        rule = [":--" if column in self.texts else "--:" for column in range(len(self.head))]
+        lines = [[*map(markdown, self.head)], rule, *([*map(markdown, row)] for row in self.rows)]
+        return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+    def tabular(self) -> list[str]:
+        """A `tabular` of LaTeX, which requires the package booktabs; a rule parts the groups of rows."""
+        columns = "".join("l" if column in self.texts else "r" for column in range(len(self.head)))
+        lines = [f"\\begin{{tabular}}{{{columns}}}", r"  \toprule", _latex_row(self.head)]
+        for group in self.groups:
+            if group:
+                lines += [r"  \midrule", *map(_latex_row, group)]
+        return [*lines, r"  \bottomrule", r"\end{tabular}"]
+
+    def latex(self, *, study: str, version: str) -> str:
+        """A table of the page's width with its caption."""
+        lines = [
+            f"% Bareboat {version}, study {plain(study)}; requires \\usepackage{{booktabs}}",
+            r"\begin{table*}",
+            r"  \centering",
+            f"  \\caption{{{latex(self.caption)}}}",
+            f"  \\label{{tab:{re.sub(r'[^A-Za-z0-9-]', '-', study)}}}",
+            *(f"  {line}" for line in self.tabular()),
+            r"\end{table*}",
+        ]
+        return "\n".join(lines) + "\n"
 
 
-def latex_table(
-    columns: str,
-    head: Sequence[str],
-    parts: Iterable[Sequence[Sequence[str]]],
-    *,
-    caption: str,
-    study: str,
-    version: str,
-) -> str:
-    """The rows as a table of the page's width, which requires the package booktabs. `caption` is LaTeX."""
-    lines = [
-        f"% Bareboat {version}, study {plain(study)}; requires \\usepackage{{booktabs}}",
-        r"\begin{table*}",
-        r"  \centering",
-        f"  \\caption{{{caption}}}",
-        f"  \\label{{tab:{re.sub(r'[^A-Za-z0-9-]', '-', study)}}}",
-        *(f"  {row}" for row in latex_rows(columns, head, parts)),
-        r"\end{table*}",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def latex_rows(columns: str, head: Sequence[str], parts: Iterable[Sequence[Sequence[str]]]) -> list[str]:
-    """A `tabular` of booktabs with these columns; a rule parts the groups of rows. Every cell is escaped."""
-
-    def row(cells: Sequence[str]) -> str:
-        return "  " + " & ".join(map(latex, cells)) + r" \\"
-
-    lines = [f"\\begin{{tabular}}{{{columns}}}", r"  \toprule", row(head)]
-    for part in parts:
-        if part:
-            lines += [r"  \midrule", *map(row, part)]
-    return [*lines, r"  \bottomrule", r"\end{tabular}"]
+def _latex_row(cells: Sequence[str]) -> str:
+    return "  " + " & ".join(map(latex, cells)) + r" \\"

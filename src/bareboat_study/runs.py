@@ -44,13 +44,12 @@ def do_run(
     warm_up: bool,
     place: Place,
     say: Callable[[str], None],
-    keep_failures: bool = False,
 ) -> tuple[tuple[Record, ...], Design, list[dict[str, int]]]:
     """Run all arms once. `design` is None for the first run, which determines it. The third result: the files
     that each arm executed, in a warm-up.
 
-    Raises RunError when an arm fails, with its last output; no process of the run is left then.
-    `keep_failures`: a run that failed is recorded with its reason instead.
+    A run that failed is recorded with its reason. Raises RunError when an arm fails in the first run, with
+    its last output; no process of the run is left then.
     """
     began_ns = time.monotonic_ns()
     arms: list[LiveArm | None] = [None] * len(study.arms)
@@ -60,16 +59,13 @@ def do_run(
             def start(index: int, position: int) -> LiveArm:
                 return stack.enter_context(_started(study, run, index, position, place))
 
-            found = _all_arms(study, run, arms, start, design, say, keep=keep_failures)
+            found = _all_arms(study, run, arms, start, design, say)
             done = [arm for arm in arms if arm is not None]
             if warm_up:
                 _check_metrics(done)
-            elif not keep_failures and (failed := next((arm for arm in done if arm.fault), None)):
-                assert failed.fault is not None
-                raise failed.fault
-            records = tuple(record(study, run, arm, found, began_ns, warm_up=warm_up) for arm in done)
+            records = tuple(record(study, run, arm, found, began_ns) for arm in done)
     except RunError as error:
-        if not keep_failures or design is None:
+        if design is None:
             raise
         return tuple(failed_record(study, run, arm, error) for arm in study.arms), design, []
     return records, found, [arm.executed for arm in done if arm.executed is not None]
@@ -82,8 +78,6 @@ def _all_arms(
     start: Callable[[int, int], LiveArm],
     design: Design | None,
     say: Callable[[str], None],
-    *,
-    keep: bool,
 ) -> Design:
     """Start the arms into their places, and run them to their ends."""
     unmetered = design is not None and not design.metered
@@ -99,7 +93,7 @@ def _all_arms(
             try:
                 _run_through(arm)
             except ArmError as error:
-                if not keep or design is None:
+                if design is None:
                     raise
                 arm.fault = error
             else:

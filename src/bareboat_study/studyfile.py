@@ -136,12 +136,14 @@ def read_study(file: TomlFile, settings: Settings, *, image: str | None = None) 
 
 
 def study_of_job(job: Job) -> StudyRequest:
-    """The study of a job without a study file: on bare metal, and in a container."""
+    """The study of a job without a study file: on bare metal, and in a container. A job for bare metal is
+    compared with itself."""
     bare = msgspec.structs.replace(job, engine=registry.BARE_METAL)
+    is_same = job.engine == registry.BARE_METAL
     return StudyRequest(
         name=job.name,
-        arms=(_BARE_METAL, _CONTAINER),
-        fixed=(frozenset({"engine"}), frozenset()),
+        arms=(f"{_BARE_METAL} A", f"{_BARE_METAL} B") if is_same else (_BARE_METAL, _CONTAINER),
+        fixed=(frozenset({"engine"}), frozenset({"engine"} if is_same else ())),
         factors=(),
         points=((),),
         metrics=((),),

@@ -105,7 +105,7 @@ def _failures(found: StudyFindings) -> Iterator[str]:
     yield f"  failed runs: {len(found.failures)}, in no number above"
     for each in found.failures[:_MOST_FAILURES]:
         where = f" at {each.label}" if each.label else ""
-        yield f"  run {each.run} of {each.arm}{where}: {each.reason}"
+        yield f"  run {each.run} of {each.arm}{where}: {each.reason or f'exit code {each.exit_code}'}"
     if len(found.failures) > _MOST_FAILURES:
         yield f"  … and {len(found.failures) - _MOST_FAILURES} more; --json lists all"
 
@@ -164,6 +164,10 @@ def _point(found: PointFinding) -> dict[str, Any]:
         "equivalence_p": found.equivalence_p,
         "difference_p": found.difference_p,
         "reason": found.reason,
+        "sentence": found.analysis.sentence if found.analysis else "",
+        "warnings": found.analysis.warnings if found.analysis else (),
+        "notes": found.analysis.notes if found.analysis else (),
+        "censored": found.analysis.censored if found.analysis else None,
         "goals": found.analysis.goals if found.analysis else (),
         "diverged": found.analysis.diverged if found.analysis else (),
         "metrics": metrics,

@@ -49,11 +49,10 @@ def ended_well(record: Record) -> bool:
     return not record.exit_code and not record.ended_because
 
 
-def damage(study: Study, record: Record, arm: str, run: int | None) -> str | None:
-    """Why this cannot be the record of an arm in a run of the study, as the end of a sentence; None: it can.
-    `run`: None for an attempt that failed."""
-    expected = (study.id, arm, record.run if run is None else run)
-    if (record.study, record.arm, record.run) != expected:
+def damage(study: Study, record: Record, arm: str, run: int) -> str | None:
+    """Why this cannot be the record of an arm in a run of the study, as the end of a sentence; None: it
+    can."""
+    if (record.study, record.arm, record.run) != (study.id, arm, run):
         named = f"{one_line(record.arm, limit=40)} in run {record.run} of {one_line(record.study, limit=60)}"
         return f"is the record of {named}"
     if not ended_well(record):
@@ -91,7 +90,7 @@ def runs_done(study: Study, records: Sequence[Record]) -> int:
     names = {arm.name for arm in study.arms}
     arms: dict[int, set[str]] = {}
     for record in records:
-        if not record.warm_up and not record.attempt and 0 < record.run <= study.job.prove.repeats:
+        if not record.warm_up and 0 < record.run <= study.job.prove.repeats:
             arms.setdefault(record.run, set()).add(record.arm)
     return sum(names <= each for each in arms.values())
 
@@ -126,10 +125,10 @@ class Censored:
 
 def censored(study: Study, records: Sequence[Record]) -> Censored | None:
     """The failed runs; None without any. An arm that was stopped because the other failed did not fail."""
-    runs: dict[tuple[int, int], list[Record]] = {}
+    runs: dict[int, list[Record]] = {}
     for record in records:
         if not record.warm_up:
-            runs.setdefault((record.run, record.attempt), []).append(record)
+            runs.setdefault(record.run, []).append(record)
     failed, attempts = [0, 0], [0, 0]
     for own in runs.values():
         bad = [

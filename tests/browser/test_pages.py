@@ -14,14 +14,13 @@ pytest.importorskip("matplotlib")
 
 from builders import make_analysis, make_records, make_study
 from chromium import show
-from matrices import make_three
+from matrices import make_three, report_of
 from tools import tool
 
 from bareboat.model import Decision, MemorySample
 from bareboat_base import digests
-from bareboat_study import findings
-from bareboat_study.report import render_report
-from bareboat_study.report_matrix import StudyReport, compared, render
+from bareboat_study import study_report
+from bareboat_study.report import render
 from bareboat_study.report_run import RunReport, render_run
 from bareboat_study.report_sweep import render_sweep
 
@@ -35,14 +34,11 @@ NUMBERS = ["10", "9", "-1", "1,200", "", "2.5"]
 def study_page() -> str:
     study = make_study(metered=True, runs=RUNS)
     records = make_records(study, windows=40)
-    return render_report([(study, records, make_analysis(study, records))])
+    return render([report_of(study, records, make_analysis(study, records))])
 
 
 def three_page() -> str:
-    matrix, studies, records = make_three()
-    found = findings.find(matrix, studies, records)
-    made = compared(matrix, studies, found, records)
-    return render(StudyReport(matrix=matrix, studies=studies, found=found, records=records, compared=made))
+    return render([study_report.of(*make_three())])
 
 
 def run_page() -> str:

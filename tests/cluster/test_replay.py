@@ -190,7 +190,7 @@ def test_a_study_of_slurm_replayed_under_grid_engine_and_locally(
     assert lock["plan"]["scheduler"] == "slurm"
     assert len(lock["nodes"]) == 2
     assert lock["node"]["cpu"]
-    assert [each["verdict"] for each in lock["matrix"]["compared"]] == ["equivalent", "equivalent"]
+    assert [each["verdict"] for each in lock["study"]["compared"]] == ["equivalent", "equivalent"]
 
     other = desk_of(gridengine, "gridengine", python, tmp_path)
     shutil.copy(path, other.folder)

@@ -16,7 +16,7 @@ from trainings import make_small_environment, write_job, write_training
 
 from bareboat.model import Layout, Record, Study
 from bareboat_images.store import Store
-from bareboat_study import analysis, prove
+from bareboat_study import analysis, matrix, prove
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def do(place: Path, work: Path, *arguments: str | Path) -> tuple[int, str, str]:
 def the_study(place: Path, name: str) -> tuple[Study, list[Record]]:
     store = Store(place / "store")
     (run_id,) = [run for run in store.runs() if run.startswith(name + "-")]
-    study = prove.read_study(store, run_id)
+    (study,) = matrix.points(store, matrix.read(store, run_id))
     return study, prove.read_records(store, study)
 
 
@@ -77,7 +77,7 @@ def test_a_metered_job_is_compared_in_turns_and_reported(place: Path, work: Path
     assert blocks[2] == blocks[3]
     page = (work / "report.html").read_text()
     assert analysis.analyse(study, records).sentence in out
-    assert study.id in page
+    assert study.whole in page
     assert "goal test_accuracy >= 0.97 reached" in out
 
 
@@ -125,7 +125,7 @@ def test_a_training_that_diverges_is_a_study_with_that_result(place: Path, work:
     study, records = the_study(place, work.name)
     assert {record.results["loss"] for record in records} == {"nan"}
     (work / "report.html").unlink()
-    again = do(place, work, "--resume", study.id)
+    again = do(place, work, "--resume", study.whole)
     assert again[0] == 0, again[2]
     assert "training diverged" in (work / "report.html").read_text()
 
@@ -146,7 +146,7 @@ def test_any_command_without_a_meter_is_compared_by_wall_time_and_memory(place: 
     (work / "plain.py").write_text("x = bytearray(30_000_000)\nsum(range(3_000_000))\nprint('done')\n")
     code, out, err = do(place, work, "--repeats", "3", "--json", "--", "python", "plain.py")
     assert code == 0, err
-    (found,) = json.loads(out)
+    ((found,),) = (each["points"] for each in json.loads(out)["contrasts"])
     metrics = {metric["name"]: metric for metric in found["metrics"]}
     assert set(metrics) == {"wall time", "peak memory", "CPU time"}
     assert metrics["wall time"]["primary"]
@@ -177,7 +177,9 @@ def test_the_report_can_be_written_again_from_the_records(place: Path, work: Pat
     assert code == 0
     study, _ = the_study(place, work.name)
     first = (work / "report.html").read_bytes()
-    code, again, _ = bareboat("report", study.id, "-o", work / "again.html", store=place / "store", cwd=work)
+    code, again, _ = bareboat(
+        "report", study.whole, "-o", work / "again.html", store=place / "store", cwd=work
+    )
     assert code == 0
     assert (work / "again.html").read_bytes() == first
     assert out.splitlines()[:-1] == again.splitlines()[:-1]

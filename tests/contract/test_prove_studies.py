@@ -133,19 +133,19 @@ def test_a_study_killed_again_and_again_counts_no_run_twice(place: Path, work: P
     store = Store(place / "store")
     for _ in range(6):
         began = [run for run in store.runs() if run.startswith(work.name + "-")]
-        resume = ["--resume"] if began and matrix.is_matrix(store, began[-1]) else []
+        resume = ["--resume"] if began and listing.is_study(store, began[-1]) else []
         running = start_bareboat(*arguments(place, *resume, job), store=place / "store", cwd=work)
         time.sleep(draw.uniform(0.3, 3.0))
         running.send_signal(signal.SIGKILL)
         running.communicate()
         assert left_after(work.name) == []
-    began = [run for run in store.runs() if run.startswith(work.name + "-") and matrix.is_matrix(store, run)]
+    began = [run for run in store.runs() if run.startswith(work.name + "-") and listing.is_study(store, run)]
     code, _, err = do(place, work, *(["--resume"] if began else []), job)
     assert code == 0, err
     done = [
         each
         for run in store.runs()
-        if run.startswith(work.name + "-") and matrix.is_matrix(store, run)
+        if run.startswith(work.name + "-") and listing.is_study(store, run)
         if not matrix.missing(store, each := matrix.read(store, run))
     ]
     for own in matrix.read_records(store, done[-1]):
@@ -189,7 +189,7 @@ def test_an_arm_that_cannot_run_at_one_point_is_one_message_with_the_point(place
     assert (code, out) == (3, "")
     assert "the job ended with exit code 3\n  point n=2" in err
     assert "resume with: bareboat prove --resume" in err
-    assert f"after a change of the study file: bareboat prove {work}/study.toml" in err
+    assert f"after a change of {work}/study.toml: bareboat prove {work}/study.toml" in err
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ def test_a_changed_file_is_told(place: Path, work: Path) -> None:
     assert do(place, work, job)[0] == 0
     study, _ = the_study(place, work)
     code, _, err = do(place, work, "--resume", write(work, GRID.replace("[1, 2]", "[1, 3]")))
-    assert (code, "the file changed since it began" in err, study.id in err) == (2, True, True)
+    assert (code, "the job changed since it began" in err, study.id in err) == (2, True, True)
     code, _, err = do(place, work, "--resume", "--margin", "0.5", study.id)
     assert (code, "--margin cannot change the study" in err) == (2, True)
 

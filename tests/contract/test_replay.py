@@ -264,15 +264,16 @@ def test_a_study_is_locked_and_replayed(desk: Desk) -> None:
     desk.do("lock", f"s{desk.folder.name}", "-o", "study.lock")
     lock = json.loads((desk.folder / "study.lock").read_text())
     assert lock["kind"] == "study"
-    assert lock["study"]["samples"][0]["primary"]
-    assert len(lock["study"]["samples"][0]["effects"]) == 3
+    (pair,) = lock["study"]["compared"]
+    assert pair["metrics"][0]["primary"]
+    assert len(pair["metrics"][0]["baseline"]) == 3
     assert lock["code"]["files"]
     done = subprocess.run(
         command("replay", "study.lock", "--yes", "--repeats", "2"), cwd=desk.folder,
         env=environment(desk.store), capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode in (0, 10, 12), done.stderr  # which of them, the noise of this machine decides
-    assert "contender / baseline" in done.stdout
+    assert "container / bare metal" in done.stdout
     assert "second / first" in done.stdout
 
 
@@ -315,7 +316,7 @@ def test_a_study_of_arms_and_points_is_locked_replayed_and_compared(desk: Desk) 
     text = (desk.folder / "study.lock").read_text()
     lock = json.loads(text)
     assert "geheim" not in text
-    matrix = lock["matrix"]
+    matrix = lock["study"]
     assert [[cell["engine"] for cell in row] for row in matrix["cells"]] == [["native", "bubblewrap"]] * 2
     assert [cell["job"]["command"][2] for row in matrix["cells"] for cell in row] == ["1", "1", "2", "2"]
     assert matrix["cells"][0][0]["withheld"] == ["API_TOKEN"]

@@ -172,7 +172,7 @@ def run_seeds() -> dict[str, bytes]:
                 "submission.json": _submission(RUN).replace(b'"points":0', b'"points":2'),
             }
         ),
-        "study": packed({"study.json": json.dumps({"id": RUN, "arms": []})}),
+        "study": packed({"matrix.json": json.dumps({"id": RUN, "arms": []})}),
         "pending": packed({**ended, "pending/x": json.dumps(subject), "mpi-checks/a.json": "{}"}),
         "odd": packed(
             {
@@ -205,7 +205,7 @@ READERS = (
             b"submission.json\n",
             b"record.json\n",
             b"sweep.json\n",
-            b"study.json\n",
+            b"matrix.json\n",
             b"ended_because\n",
             b"control/exit_code\n",
             b"control/starts\n",

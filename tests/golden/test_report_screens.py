@@ -17,17 +17,20 @@ pytest.importorskip("matplotlib")
 
 import msgspec
 from builders import make_records, make_study
-from matrices import make_three
+from matrices import make_three, report_of
 
-from bareboat.cli import console, report
+from bareboat.cli import console, study_result
+from bareboat.cli.report_export import Request
 from bareboat.cli.report_run import _lines
 from bareboat.cli.report_sweep import fitted
-from bareboat.cli.report_text import SIGNS, comparison_lines, study_text
+from bareboat.cli.report_text import SIGNS, comparison_lines
 from bareboat.cli.study_result import study_lines
 from bareboat.model import Arm, Record, Study, Window, kept_result
 from bareboat_study import findings, measures
 from bareboat_study.analysis import Analysis, analyse
+from bareboat_study.findings import StudyFindings
 
+Paint = Callable[[str, str], str] | None
 SCREENS = Path(__file__).parent / "report"
 WIDTHS = (80, 200)
 
@@ -104,15 +107,20 @@ CASES = {
 }
 
 
-def analysed(name: str) -> tuple[Study, Analysis]:
-    study, records = CASES[name]()
-    return study, analyse(study, records)
+def analysed(name: str) -> tuple[StudyFindings, Analysis]:
+    shown = report_of(*CASES[name]())
+    assert shown.only is not None
+    return shown.found, shown.only.analysis
+
+
+def study_text(found: StudyFindings, width: int | None, paint: Paint = None) -> str:
+    return "\n".join(study_lines(found, width, paint))
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", CASES)
 def test_the_screen_is_as_agreed(name: str, width: int, request: pytest.FixtureRequest) -> None:
-    found = study_text(*analysed(name), width) + "\n"
+    found = study_text(analysed(name)[0], width) + "\n"
     assert max(map(len, found.splitlines())) <= width
     kept = SCREENS / f"{name}-{width}.txt"
     if request.config.getoption("--update-golden"):
@@ -151,7 +159,11 @@ def test_a_screen_says_what_a_study_without_an_answer_needs(
     study, records = case()
     monkeypatch.setattr(console, "width", lambda: 80)
     context = SimpleNamespace(options=SimpleNamespace(json=False))
-    report.show(context, [(study, records, analyse(study, records))], "")  # type: ignore[arg-type]
+    shown = report_of(study, records)
+    done = len({record.run for record in records})
+    found = dataclasses.replace(shown.found, missing=study.job.prove.repeats + 1 - done)
+    shown = dataclasses.replace(shown, found=found)
+    study_result._report(context, shown, Request((), None, None, False))  # type: ignore[arg-type]
     check(f"{case.__name__.replace('_', '-')}-80.txt", capsys.readouterr().out, request)
 
 
@@ -165,9 +177,10 @@ def test_pooled_studies_are_told_in_80_columns(
             msgspec.structs.replace(record, study=study.id)
             for record in make_records(study, ratio=ratio, seed=number)
         ]
-        found.append((study, records, analyse(study, records)))
+        found.append(report_of(study, records))
     monkeypatch.setattr(console, "width", lambda: 80)
-    report.show(SimpleNamespace(options=SimpleNamespace(json=False)), found, "")  # type: ignore[arg-type]
+    context = SimpleNamespace(options=SimpleNamespace(json=False))
+    study_result._several(context, found, "")  # type: ignore[arg-type]
     check("pooled-80.txt", capsys.readouterr().out, request)
 
 
@@ -216,8 +229,8 @@ def test_all_metrics_of_a_meter_have_one_line_each_in_80_columns() -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_pipe_gets_each_sentence_on_one_line_and_no_symbol(name: str) -> None:
-    study, analysis = analysed(name)
-    lines = study_text(study, analysis, None).splitlines()
+    found, analysis = analysed(name)
+    lines = study_text(found, None).splitlines()
     assert lines[: 1 + len(analysis.warnings)] == [analysis.sentence, *analysis.warnings]
     assert len(lines) == 4 + len(analysis.warnings) + len(analysis.metrics) + len(analysis.goals)
     assert not any(symbol in "\n".join(lines) for symbol in "✔≠✘")
@@ -225,13 +238,13 @@ def test_a_pipe_gets_each_sentence_on_one_line_and_no_symbol(name: str) -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_terminal_gets_a_symbol_and_a_colour_on_the_verdict(name: str) -> None:
-    study, analysis = analysed(name)
+    found, analysis = analysed(name)
 
     def paint(text: str, code: str) -> str:
         return f"\033[{code}m{text}\033[0m"
 
     symbol, colour = SIGNS[analysis.word]
-    first = study_text(study, analysis, 80, paint).splitlines()[0]
+    first = study_text(found, 80, paint).splitlines()[0]
     assert first.startswith(f"\033[{colour}m\033[1m{symbol} ")
     assert all(console._COLOUR.fullmatch(f"\033[{code}m") for _, code in SIGNS.values())
 
@@ -259,7 +272,7 @@ def test_a_run_folds_below_its_names() -> None:
 
 
 def test_a_narrow_terminal_folds_on_purpose() -> None:
-    study, analysis = analysed("too-noisy")
+    found, _ = analysed("too-noisy")
     for width in (40, 50, 60, 79):
-        lines = study_text(study, analysis, width).splitlines()
+        lines = study_text(found, width).splitlines()
         assert max(map(len, lines)) <= width

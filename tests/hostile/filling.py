@@ -20,7 +20,7 @@ sys.path[:0] = [str(Path(__file__).parent.parent)]
 from builders import make_image, make_job, make_site  # noqa: E402
 from images import noise, pack, tar  # noqa: E402
 
-from bareboat.model import Image, ProveRequest, SchedulerFacts, Topology  # noqa: E402
+from bareboat.model import Image, Matrix, ProveRequest, SchedulerFacts, Topology  # noqa: E402
 from bareboat.plan import plan  # noqa: E402
 from bareboat.runs import creation  # noqa: E402
 from bareboat_base.errors import BareboatError  # noqa: E402
@@ -33,7 +33,7 @@ from bareboat_images.tar.limits import Limits  # noqa: E402
 from bareboat_images.transfer import obtain  # noqa: E402
 from bareboat_images.transfer.options import PullOptions  # noqa: E402
 from bareboat_images.transfer.push import push  # noqa: E402
-from bareboat_study import prove  # noqa: E402
+from bareboat_study import matrix, studyfile  # noqa: E402
 
 POINTS = 20
 _BLOCK = 4096
@@ -120,11 +120,16 @@ def prepare(what: str, point: Path, outside: Path) -> Callable[[], object]:
         topology=Topology(),
     )
     bare = plan(job, None, None, make_site())
-    study = prove.design_study(store, job, (bare, bare), make_image(), make_site())
-    study = prove.conduct(store, study, say=lambda _: None)
+    cells = [[(bare, make_image())] * 2]
+    study = matrix.design(store, studyfile.study_of_job(job), cells, make_site())
+
+    def conduct() -> Matrix:
+        return matrix.conduct(store, study, say=lambda _: None, note=lambda _: None)
+
+    conduct()
     for run in (1, 2):
-        store.discard(store.run(study.id) / f"{run:04d}")
-    return lambda: prove.conduct(store, study, say=lambda _: None)
+        store.discard(store.run(study.point_id(0)) / f"{run:04d}")
+    return conduct
 
 
 @dataclass

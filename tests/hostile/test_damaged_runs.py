@@ -23,7 +23,7 @@ from bareboat_images.store import Store
 pytestmark = pytest.mark.one_in(6)
 
 FILES = (
-    "submission.json", "record.json", "plan.json", "sweep.json", "study.json", "ended_because", "end.json",
+    "submission.json", "record.json", "plan.json", "sweep.json", "matrix.json", "ended_because", "end.json",
     "cancelled", "output.log", "exit_code", "control/exit_code", "control/starts", "control/hosts",
     "control/agains",
     "control/exits.c1", "control/deliveries.c1", "control/watch/verdict", "control/stacks/summary",

@@ -14,7 +14,7 @@ from processes import bareboat, command, left_after, marked, start_bareboat
 from trainings import make_small_environment, write_job, write_training
 
 from bareboat_images.store import Store
-from bareboat_study import prove
+from bareboat_study import listing, matrix
 
 
 @pytest.fixture(scope="module")
@@ -30,9 +30,7 @@ def arguments(place: Path, *rest: str | Path) -> tuple[str | Path, ...]:
 
 def studies(place: Path, name: str) -> list[str]:
     store = Store(place / "store")
-    return [
-        run for run in store.runs() if run.startswith(name + "-") and (store.run(run) / "study.json").exists()
-    ]
+    return [run for run in store.runs() if run.startswith(name + "-") and listing.is_study(store, run)]
 
 
 def nothing_unfinished(place: Path) -> bool:
@@ -63,15 +61,16 @@ def test_killed_often_it_leaves_no_process_and_goes_on_to_the_right_number_of_sa
         assert left_after(name) == []
         for run_id in studies(place, name):
             store = Store(place / "store")
-            assert len(prove.read_records(store, prove.read_study(store, run_id))) % 2 == 0
+            (records,) = matrix.read_records(store, matrix.read(store, run_id))
+            assert len(records) % 2 == 0
     resume = ["--resume"] if studies(place, name) else []
     code, _, err = bareboat(*arguments(place, *resume, job), store=place / "store", cwd=tmp_path)
     assert code == 0, err
     store = Store(place / "store")
-    finished = [prove.read_study(store, run) for run in studies(place, name)]
-    study = next(study for study in finished if not prove.missing_runs(store, study))
-    records = prove.read_records(store, study)
-    assert [(r.run, r.arm) for r in records] == [(run, arm.name) for run in range(5) for arm in study.arms]
+    finished = [matrix.read(store, run) for run in studies(place, name)]
+    study = next(study for study in finished if not matrix.missing(store, study))
+    (records,) = matrix.read_records(store, study)
+    assert [(r.run, r.arm) for r in records] == [(run, arm) for run in range(5) for arm in study.arms]
     windows = {len(r.windows) for r in records if not r.warm_up}
     assert min(windows) >= 2
     assert nothing_unfinished(place)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from builders import fake_digest, make_image, make_study
+from matrices import keep, of_pair
 
 from bareboat.cli.main import main
 from bareboat_base import codec
@@ -247,8 +248,10 @@ def test_a_damaged_run_is_listed_among_others(tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
     runs = [store.new_run(name) for name in ("first", "second", "third")]
     for run_id in runs:
-        study = codec.to_json(make_study(id=run_id))
-        store.write(store.run(run_id) / "study.json", b"{" if run_id == runs[1] else study)
+        matrix, studies, _ = of_pair(make_study(id=run_id), ())
+        keep(store, matrix, [[]], studies)
+        if run_id == runs[1]:
+            store.write(store.run(run_id) / "matrix.json", b"{")
     done = shell("bareboat report --json", tmp_path)
     assert done.returncode == 4
     found = json.loads(done.stdout)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from builders import make_study
+from matrices import keep, of_pair
 
 from bareboat.cli.main import main
-from bareboat_base import codec
 from bareboat_base.errors import BareboatError, ImageError, ToolError
 from bareboat_base.files.mounts import existing
 from bareboat_images.store import Store
@@ -103,12 +103,13 @@ def test_flags_beside_resume(capsys: pytest.CaptureFixture[str], home: Path) -> 
     """A study is fixed: what would change it is refused, what says the same is not."""
     store = Store(home / "store")
     study = make_study(id=store.new_run("digits"))
-    store.write(store.run(study.id) / "study.json", codec.to_json(study))
+    matrix, studies, records = of_pair(study, ())
+    keep(store, matrix, records, studies)
     seed = study.order_seed
     resume = ["prove", "--resume", study.id, "--dry-run", "--json"]
     assert main([*resume, "--seed", str(seed)]) == 0
     out = json.loads(capsys.readouterr().out)
-    assert out["run_id"] == study.id
+    assert out["study"] == study.id
     for flags in (["--seed", str(seed + 1)], ["--repeats", "77"], ["--engine", "podman"],
                   ["--image", "other"], ["--writable"], ["--policy", "x"], ["--require-digest"],
                   ["--python", "other"],

@@ -9,9 +9,10 @@ from pathlib import Path
 import msgspec
 import pytest
 from builders import make_records, make_study
+from matrices import report_of
 from scipy import stats
 
-from bareboat.cli import report_text
+from bareboat.cli import study_result
 from bareboat.model import Record, Study, Window, kept_result
 from bareboat_base import codec
 from bareboat_base.errors import UsageError
@@ -22,11 +23,10 @@ from bareboat_study import (
     listing,
     measures,
     method,
-    report_paper,
     report_tables,
     validity,
 )
-from bareboat_study.report import render_report
+from bareboat_study.report import render
 from bareboat_study.statistics import OPEN, Comparison, Verdict
 from bareboat_study.windows import block_log_ratios
 
@@ -218,7 +218,7 @@ def test_work_beside_the_study_is_part_of_the_verdict(study: Study, records: lis
     found = analysis.analyse(study, busy)
     assert "busy with other work: its load reached 999.5" in found.warnings[0]
     assert found.warnings[0] in found.text
-    assert found.warnings[0] in render_report([(study, busy, found)])
+    assert found.warnings[0] in render([report_of(study, busy, found)])
 
 
 def diverged(records: list[Record], arms: tuple[str, ...], runs: int) -> list[Record]:
@@ -244,7 +244,7 @@ def test_a_training_that_diverged_is_a_result_and_no_equivalence(study: Study, r
         "the training diverged: loss: not finite from step 121 in 3 of 4 runs of both arms"
     )
     json.loads(codec.to_json(found), parse_constant=pytest.fail)
-    page = render_report([(study, diverged(records, arms, 3), found)])
+    page = render([report_of(study, diverged(records, arms, 3), found)])
     assert "training diverged" in page
     assert 'class="word">equivalent' not in page
 
@@ -259,24 +259,24 @@ def test_no_output_gives_a_training_that_diverged_another_verdict(
     assert found.comparison.verdict is Verdict.EQUIVALENT
     assert found.verdict is Verdict.DIVERGED
 
-    store = Store(tmp_path)
+    store, shown = Store(tmp_path), report_of(study, own)
     store.run(study.id).mkdir(parents=True)
-    listing.keep_verdicts(store, [(study, own, found)])
+    listing.keep_verdict(store, shown.found)
     kept = store.read(store.run(study.id) / "verdict.json", listing.Verdict)
     assert kept.verdict == "training diverged"
 
     name = found.primary.name
     rows = {
-        "summary.csv": report_tables.tables(study, own, found)["summary.csv"],
-        "latex": report_paper.latex_table(study, found),
-        "markdown": report_paper.markdown_report(study, found),
-        "text": report_text.study_text(study, found, None),
+        "summary.csv": report_tables.csv_files(shown)["summary.csv"],
+        "latex": "\n".join(report_tables.main(shown).tabular()),
+        "markdown": report_tables.markdown_report(shown),
+        "text": "\n".join(study_result.study_lines(shown.found, None)),
     }
     for form, text in rows.items():
         lines = [line for line in text.splitlines() if name in line and "diverged:" not in line]
         row = next(line for line in lines if "training diverged" in line)
         assert "equivalent" not in row, form
-    page = render_report([(study, own, found)])
+    page = render([report_of(study, own, found)])
     assert '<b class="first">training diverged</b>' in page
     assert '<b class="first">equivalent' not in page
 
@@ -363,8 +363,8 @@ def test_a_study_with_runs_left_has_no_verdict() -> None:
     found = analysis.analyse(study, [r for r in make_records(study) if r.run <= 6])
     assert (found.word, found.sentence) == ("incomplete", "incomplete, 6 of 12 runs: no verdict")
     assert found.text.startswith("incomplete, 6 of 12 runs: no verdict")
-    assert "6 of 12 planned runs" in method.of_pair(study, found)
-    assert 'class="word">incomplete' in render_report([(study, make_records(study), found)])
+    assert "6 of 12 planned runs" in method.text(report_of(study, make_records(study), found))
+    assert 'class="word">incomplete' in render([report_of(study, make_records(study), found)])
 
 
 def failing(records: list[Record], arm: str, runs: int) -> list[Record]:
@@ -402,10 +402,10 @@ def test_an_arm_that_was_stopped_with_the_other_did_not_fail() -> None:
 
 def test_records_show_that_the_design_was_set_before(study: Study, records: list[Record]) -> None:
     assert not analysis.analyse(study, records).is_bound
-    assert "set before the study" not in method.of_pair(study, analysis.analyse(study, records))
+    assert "set before the study" not in method.text(report_of(study, records))
     digest = validity.design_digest(study)
     bound = [msgspec.structs.replace(r, design=digest) for r in records]
-    assert "that was set before the study" in method.of_pair(study, analysis.analyse(study, bound))
+    assert "that was set before the study" in method.text(report_of(study, bound))
     prove = msgspec.structs.replace(study.job.prove, margin=0.1)
     changed = msgspec.structs.replace(study, job=msgspec.structs.replace(study.job, prove=prove))
     found = analysis.analyse(changed, bound)
@@ -470,4 +470,4 @@ def test_a_study_until_decided_ends_at_a_planned_look() -> None:
     found = analysis.analyse(study, [r for r in records if r.run <= 11])
     assert (found.word, found.comparison.runs, found.planned) == ("equivalent", 10, 10)
     assert found.comparison.confidence == pytest.approx(1 - 0.05 / 4)
-    assert "group-sequential" in method.of_pair(study, found)
+    assert "group-sequential" in method.text(report_of(study, make_records(study), found))

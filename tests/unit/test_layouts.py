@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from builders import fake_digest, make_job, make_layout, make_records, make_study
+from matrices import report_of
 from msgspec import UNSET
 
 from bareboat.model import Arm, ProveRequest, Record, Study
@@ -21,7 +22,8 @@ from bareboat_base.errors import UsageError
 from bareboat_base.files import page_cache
 from bareboat_images.store import Store
 from bareboat_study import analysis, change, layouts, measures, method, redrawing, turns, validity
-from bareboat_study.reproduction import comparison
+from bareboat_study.reproduction import study_comparison
+from bareboat_study.reproduction.comparison import Tolerances
 from bareboat_study.statistics import Verdict
 
 MIB = 2**20
@@ -58,11 +60,11 @@ def test_a_kept_layout_is_named_in_verdict_notes_and_method() -> None:
     assert "a deviation of 1 % between layouts" in old.sentence
     assert "a new study of" not in old.sentence
     assert any("not recorded. So every interval" in note for note in old.notes)
-    assert "deviation of 1 % between layouts" in method.of_pair(study, old)
+    assert "deviation of 1 % between layouts" in method.text(report_of(study, kept(records)))
     redrawn = analysis.analyse(study, records)
     assert redrawn.verdict in (Verdict.EQUIVALENT, Verdict.DIFFERENT)
     assert any(note.startswith("Before each run, the files") for note in redrawn.notes)
-    assert "evicted from the page cache" in method.of_pair(study, redrawn)
+    assert "evicted from the page cache" in method.text(report_of(study, records))
 
 
 def test_pages_that_others_have_mapped_keep_a_layout() -> None:
@@ -77,7 +79,7 @@ def test_pages_that_others_have_mapped_keep_a_layout() -> None:
     assert found.between == pytest.approx(layouts.DEVIATION * math.sqrt(100 / 496))
     (note,) = (each for each in found.notes if "40% of container. So every interval" in each)
     assert "0% of bare metal" in note
-    assert "contain a deviation of 0.45 % between layouts" in method.of_pair(study, found)
+    assert "contain a deviation of 0.45 % between layouts" in method.text(report_of(study, records))
 
 
 def test_arms_that_execute_the_same_files_have_no_layout_of_their_own() -> None:
@@ -114,14 +116,16 @@ def test_changes_between_studies_count_layouts_that_were_kept() -> None:
 
 def test_a_replayed_study_counts_the_deviation_between_studies() -> None:
     """Two ratios that differ by 1.3 % are not proven equal within 2 % by the noise of their runs."""
-    from locked import make_locked_study
+    from locked import make_locked_pair
 
-    first = make_locked_study(noise=0.0005)
-    second = make_locked_study(noise=0.0005, shift=0.013)
-    _, found = comparison.of_studies(first, second)
+    first = make_locked_pair(noise=0.0005)
+    second = make_locked_pair(noise=0.0005, shift=0.013)
+    (found,) = study_comparison.of_studies(first, second, Tolerances()).ratios
     assert found.equal is None
-    old = msgspec.structs.replace(second, layout_deviation=UNSET)
-    _, wide = comparison.of_studies(first, old)
+    (pair,) = second.compared
+    unknown = msgspec.structs.replace(pair, layout_deviation=UNSET)
+    old = msgspec.structs.replace(second, compared=(unknown,))
+    (wide,) = study_comparison.of_studies(first, old, Tolerances()).ratios
     assert wide.text != found.text
 
 

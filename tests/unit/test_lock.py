@@ -16,7 +16,15 @@ import pytest
 from builders import make_job
 from hypothesis import given
 from hypothesis import strategies as st
-from locked import make_code, make_file, make_lock, make_locked_image, make_locked_study, make_results
+from locked import (
+    make_code,
+    make_file,
+    make_lock,
+    make_locked_image,
+    make_locked_pair,
+    make_results,
+    make_study_lock,
+)
 from msgspec import UNSET
 
 from bareboat.model.job import Mount
@@ -37,7 +45,7 @@ def parse(lock: Lock) -> Lock:
     [
         make_lock(),
         make_lock(image=None, code=None, plan=None, machine=None, data=(), nodes=()),
-        make_lock(kind="study", study=make_locked_study()),
+        make_study_lock(make_locked_pair()),
         make_lock(results=make_results(metrics={"loss": "nan"}, curves={})),
         make_lock(job=make_job(command=("python", "b\udcffse.py"))),
     ],
@@ -97,46 +105,6 @@ def test_what_cannot_be_is_refused(change: Callable[[dict[str, Any]], None], sai
         reading.parse(changed(change), what="run.lock")
     assert said in error.value.message
     assert error.value.remedy
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"margin": 0.0}, "margin is 0"),
-        ({"margin": -1.0}, "margin is -1"),
-        ({"margin": 1e300}, "margin is 1e.300"),
-        ({"confidence": 1.0}, "confidence is 1"),
-        ({"confidence": 0.5}, "confidence is 0.5"),
-        ({"arms": ("a",)}, "1 arms, not 2"),
-        ({"samples": ()}, "one primary metric"),
-    ],
-)
-def test_a_study_that_cannot_be_is_refused(changes: dict[str, Any], said: str) -> None:
-    study = msgspec.structs.replace(make_locked_study(), **changes)
-    with pytest.raises(UsageError, match=said):
-        parse(make_lock(kind="study", study=study))
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"effects": ()}, "has no effects"),
-        ({"effects": (1e308, 1.0)}, "not a logarithm"),
-        ({"primary": False}, "one primary metric"),
-    ],
-)
-def test_a_metric_of_a_study_that_cannot_be_is_refused(changes: dict[str, Any], said: str) -> None:
-    study = make_locked_study()
-    samples = (msgspec.structs.replace(study.samples[0], **changes),)
-    with pytest.raises(UsageError, match=said):
-        parse(make_lock(kind="study", study=msgspec.structs.replace(study, samples=samples)))
-
-
-def test_a_metric_twice_is_refused() -> None:
-    study = make_locked_study()
-    twice = (*study.samples, *study.samples)
-    with pytest.raises(UsageError, match="a metric twice"):
-        parse(make_lock(kind="study", study=msgspec.structs.replace(study, samples=twice)))
 
 
 @pytest.mark.parametrize(

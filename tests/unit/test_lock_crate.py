@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from locked import make_lock, make_locked_study, make_results
+from locked import make_lock, make_locked_pair, make_results, make_study_lock
 
 from bareboat_base.errors import UsageError
 from bareboat_images.store import Store
@@ -26,8 +26,8 @@ def store(tmp_path: Path) -> Store:
     (folder / "record.json").write_text("{}")
     (folder / "output.log").write_text("loss 0.1\n")
     for run in ("0000", "0001"):
-        (folder / run).mkdir()
-        (folder / run / "baseline.json").write_text("{}")
+        (folder / "points/0" / run).mkdir(parents=True)
+        (folder / "points/0" / run / "baseline.json").write_text("{}")
     return made
 
 
@@ -88,11 +88,11 @@ def test_the_lock_in_a_crate_is_read(store: Store, tmp_path: Path) -> None:
 
 
 def test_a_study_has_its_records(store: Store, tmp_path: Path) -> None:
-    lock = make_lock(kind="study", study=make_locked_study())
+    lock = make_study_lock(make_locked_pair())
     target = write(store, lock, tmp_path / "study.zip")
     with zipfile.ZipFile(target) as archive:
         assert archive.testzip() is None
-        assert {"records/0000/baseline.json", "records/0001/baseline.json"} <= set(archive.namelist())
+        assert {"records/0/0000/baseline.json", "records/0/0001/baseline.json"} <= set(archive.namelist())
 
 
 def test_the_citation_file_has_authors_and_licence(store: Store, tmp_path: Path) -> None:

@@ -9,20 +9,20 @@ from typing import Any
 import msgspec
 import pytest
 from builders import make_analysis, make_records, make_study
-from matrices import make_matrix, make_points
+from matrices import make_matrix, make_points, report_of
 from matrices import make_records as make_rows
 
-from bareboat.model import Contrast, Matrix, Study
-from bareboat_study import findings, measures, method
-from bareboat_study.findings import StudyFindings
+from bareboat.model import Contrast
+from bareboat_study import measures, method, study_report
 from bareboat_study.report_values import markdown
+from bareboat_study.study_report import StudyReport
 
 
-def measured(**changes: Any) -> tuple[Matrix, list[Study], StudyFindings]:
+def measured(**changes: Any) -> StudyReport:
     matrix = make_matrix(**changes)
     points = make_points(matrix)
     ratios = {"bare": 1.0, "sif": 0.99, "other": 1.2}
-    return matrix, points, findings.find(matrix, points, make_rows(matrix, points, ratios))
+    return study_report.of(matrix, points, make_rows(matrix, points, ratios))
 
 
 def balanced(text: str) -> bool:
@@ -36,24 +36,23 @@ def cited(tex: str) -> set[str]:
 
 def test_the_method_names_everything_that_it_takes_to_repeat_it() -> None:
     study = make_study(metered=True, runs=5)
-    found = make_analysis(study, make_records(study))
-    text = method.of_pair(study, found)
+    shown = report_of(study, make_records(study))
+    text = method.text(shown)
     for part in (
         study.bareboat_version, study.site.cpu_model, study.site.kernel, study.image.digest, "5 runs",
         "one warm-up run", "seed 1", "±2 %", "Schuirmann 1987", "95 % intervals", "4 degrees of freedom",
         f"windows of {study.steps_per_window} training steps", "bubblewrap 0.11.0",
     ):  # fmt: skip
         assert part in text, part
-    tex = method.latex_of_pair(study, found)
-    bib = method.bibtex(study.bareboat_version, study.created_at)
-    assert all(f"{{{key}," in bib for key in cited(tex))
+    tex, bib = method.latex_files(shown).values()
+    assert cited(tex) == set(re.findall(r"@\w+\{(\w+),", bib))
     assert r"\texttt{python digits.py -{}-epochs 40}" in tex
     assert balanced(bib)
 
 
 def test_a_command_without_a_meter_has_a_method_of_its_own() -> None:
     study = make_study(metered=False, runs=5)
-    text = method.of_pair(study, make_analysis(study, make_records(study)))
+    text = method.text(report_of(study, make_records(study)))
     assert "one whole run after another, in a balanced random order (seed 1)" in text
     assert "windows" not in text
 
@@ -61,15 +60,15 @@ def test_a_command_without_a_meter_has_a_method_of_its_own() -> None:
 def test_a_correction_for_waits_is_named() -> None:
     study = make_study(metered=True, runs=5)
     found = make_analysis(study, make_records(study))
-    assert "covariance" not in method.of_pair(study, found)
+    assert "covariance" not in method.text(report_of(study, make_records(study)))
     with_waits = dataclasses.replace(found.primary, name=measures.ADJUSTED, primary=False)
     adjusted = dataclasses.replace(found, metrics=(*found.metrics, with_waits))
-    assert "analysis of covariance" in method.of_pair(study, adjusted)
+    assert "analysis of covariance" in method.text(report_of(study, make_records(study), adjusted))
 
 
 def test_the_method_of_several_points_names_their_design_and_their_statistics() -> None:
-    matrix, points, found = measured()
-    text = method.of_matrix(matrix, points, found)
+    shown = measured()
+    matrix, text = shown.matrix, method.text(shown)
     for part in (
         "We compared sif with bare at 6 points, of model (resnet50, vgg16) and batch (32, 64, 128)",
         matrix.id, "6 runs of 2 processes on 1 node per arm and point", "blocks", "seed 1", "95 % intervals",
@@ -78,19 +77,18 @@ def test_the_method_of_several_points_names_their_design_and_their_statistics() 
     ):  # fmt: skip
         assert part in text, part
     assert "failed" not in text
-    tex = method.latex_of_matrix(matrix, points, found)
-    bib = method.bibtex(matrix.bareboat_version, matrix.created_at, method.SOURCES)
+    tex, bib = method.latex_files(shown).values()
     assert cited(tex) == set(re.findall(r"@\w+\{(\w+),", bib))
     assert balanced(tex.partition("\n")[2])
     assert balanced(bib)
 
 
 def test_what_was_not_done_is_not_in_the_method() -> None:
-    matrix, points, found = measured(
+    shown = measured(
         factors=(), points=((),), arms=("bare", "sif", "other"),
         contrasts=(Contrast(baseline=0, contender=1), Contrast(baseline=0, contender=2)),
     )  # fmt: skip
-    text = method.of_matrix(matrix, points, found)
+    text = method.text(shown)
     assert "We compared sif with bare and other with bare for the command " in text
     assert "2 comparisons" in text
     for absent in ("points", "blocks", "pooled", "None"):
@@ -107,7 +105,7 @@ def test_failed_runs_and_points_of_different_sizes_are_named() -> None:
     ]
     records = make_rows(matrix, points, {"bare": 1.0, "sif": 1.0})
     records[0][5] = msgspec.structs.replace(records[0][5], exit_code=9)
-    text = method.of_matrix(matrix, points, findings.find(matrix, points, records))
+    text = method.text(study_report.of(matrix, points, records))
     assert "we did 6 runs per arm and point" in text
     assert "1 measured run failed; it is in the records" in text
 
@@ -115,23 +113,22 @@ def test_failed_runs_and_points_of_different_sizes_are_named() -> None:
 @pytest.mark.parametrize("metered", [True, False])
 def test_arms_in_a_job_do_not_take_turns(metered: bool) -> None:
     study = make_study(metered=metered, runs=5)
-    found = make_analysis(study, make_records(study))
     queued = msgspec.structs.replace(study, job=msgspec.structs.replace(study.job, scheduler="slurm"))
-    text = method.of_pair(queued, found)
+    text = method.text(report_of(queued, make_records(study)))
     for part in ("jobs of slurm", "the same nodes", "warm-up run of each job", "machine that submitted"):
         assert part in text, part
     assert "took turns" not in text
     assert ("the same windows of two arms" in text) is metered
-    matrix, points, all_found = measured()
-    job = msgspec.structs.replace(points[0].job, scheduler="slurm")
-    points = [msgspec.structs.replace(each, job=job, metered=metered) for each in points]
-    several = method.of_matrix(matrix, points, all_found)
+    shown = measured()
+    job = msgspec.structs.replace(shown.studies[0].job, scheduler="slurm")
+    points = [msgspec.structs.replace(each, job=job, metered=metered) for each in shown.studies]
+    several = method.text(dataclasses.replace(shown, studies=points))
     assert "jobs of its own" in several
     assert "blocks" not in several
 
 
 @pytest.mark.parametrize("evil", [r"\input{/etc/passwd}", "<b>x</b>", "a|b`c`"])
 def test_hostile_names_stay_text(evil: str) -> None:
-    matrix, points, found = measured(factors=(evil, "batch"), points=((evil, 1), (evil, 2)))
-    assert r"\input" not in method.latex_of_matrix(matrix, points, found)
-    assert "<b>" not in re.sub(r"\\<", "", method.of_matrix(matrix, points, found, markdown))
+    shown = measured(factors=(evil, "batch"), points=((evil, 1), (evil, 2)))
+    assert r"\input" not in method.latex_files(shown)["methods.tex"]
+    assert "<b>" not in re.sub(r"\\<", "", method.text(shown, markdown))

@@ -6,15 +6,15 @@ import json
 import math
 import re
 
+import matrices
 import msgspec
 import pytest
 from builders import make_job, make_records, make_study
+from matrices import of_pair
 
 from bareboat.cli.main import main
 from bareboat.model import Arm, kept_result
-from bareboat_base import codec
 from bareboat_images.store import Store
-from bareboat_study import prove
 
 
 def keep(
@@ -22,16 +22,11 @@ def keep(
 ) -> str:
     """Keep a study as `prove` leaves it; return its name."""
     study = make_study(id=f"digits-20250303-09000{number}", **changes)
-    records = make_records(study, ratio=ratio, seed=number)
-    store.run(study.id).mkdir(parents=True)
-    prove.keep(store, study)
-    for record in records:
-        folder = store.run(study.id) / f"{record.run:04d}"
-        folder.mkdir(exist_ok=True)
-        name = prove.file_names(study)[[arm.name for arm in study.arms].index(record.arm)]
-        if diverges:
-            record = msgspec.structs.replace(record, results={"loss": kept_result(math.nan)})
-        (folder / f"{name}.json").write_bytes(codec.to_json(record))
+    matrix, studies, (records,) = of_pair(study, make_records(study, ratio=ratio, seed=number))
+    if diverges:
+        nan = {"loss": kept_result(math.nan)}
+        records = [msgspec.structs.replace(record, results=nan) for record in records]
+    matrices.keep(store, matrix, [records], studies)
     return study.id
 
 
@@ -95,7 +90,10 @@ def test_equal_studies_are_pooled(store: Store, capsys: pytest.CaptureFixture[st
     found = json.loads(capsys.readouterr().out)
     speed = found["pooled"][0]
     assert (speed["metric"], speed["primary"]) == ("throughput", True)
-    pooled, single = speed["pooled"], [study["metrics"][0]["comparison"] for study in found["studies"]]
+    pooled, single = (
+        speed["pooled"],
+        [study["contrasts"][0]["points"][0]["metrics"][0]["comparison"] for study in found["studies"]],
+    )
     assert pooled["ratio"] == pytest.approx(math.prod(each["ratio"] for each in single) ** 0.25, rel=1e-6)
     assert pooled["low"] < 0.998 < pooled["high"]
     assert pooled["points"] == 4

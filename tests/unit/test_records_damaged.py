@@ -10,15 +10,16 @@ from pathlib import Path
 import msgspec
 import pytest
 from builders import make_records, make_study
+from matrices import keep, of_pair, report_of
 
 from bareboat import access
 from bareboat.model import CaptureRequest, Mount, Record, Study
 from bareboat_base import codec
 from bareboat_base.errors import StoreError, UsageError
 from bareboat_images.store import Store
-from bareboat_study import prove
+from bareboat_study import matrix, prove
 from bareboat_study.analysis import analyse
-from bareboat_study.report import render_report
+from bareboat_study.report import render
 
 
 def test_a_study_without_arms_is_one_error() -> None:
@@ -28,12 +29,15 @@ def test_a_study_without_arms_is_one_error() -> None:
 
 
 @pytest.mark.parametrize("places", [(0,), (0, 0), (0, 1, 0)])
-def test_a_study_of_other_than_two_arms_is_one_error(places: tuple[int, ...], tmp_path: Path) -> None:
+def test_a_study_of_other_arms_is_one_error(places: tuple[int, ...], tmp_path: Path) -> None:
     store, study = Store(tmp_path), make_study()
-    store.run(study.id).mkdir(parents=True)
-    prove.keep(store, msgspec.structs.replace(study, arms=tuple(study.arms[place] for place in places)))
-    with pytest.raises(StoreError, match="a study has 2 arms of different names"):
-        prove.read_study(store, study.id)
+    found, studies, records = of_pair(study, ())
+    arms = tuple(study.arms[place] for place in places)
+    keep(store, found, records, [msgspec.structs.replace(studies[0], arms=arms)])
+    with pytest.raises(StoreError, match="its arms are not those of the study"):
+        matrix.points(store, matrix.read(store, study.id))
+    with pytest.raises(ValueError, match="two or more arms of different names"):
+        msgspec.structs.replace(found, arms=tuple(arm.name for arm in arms))
 
 
 def test_a_nul_byte_in_a_path_is_an_error_of_its_key() -> None:
@@ -55,7 +59,7 @@ def test_a_report_of_extreme_values_has_a_place_for_each_figure(
         for each in make_records(study)
     ]
     with caplog.at_level(logging.WARNING, "bareboat"):
-        page = render_report([(study, records, analyse(study, records))])
+        page = render([report_of(study, records, analyse(study, records))])
     assert "<svg" in page
     assert ("not drawn: values out of range" in page) is any("not drawn" in each for each in caplog.messages)
 

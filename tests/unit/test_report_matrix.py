@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import math
 import re
@@ -15,8 +16,8 @@ from matrices import SPEED, make_matrix, make_points, make_records
 
 from bareboat.model import Contrast, MetricRequest
 from bareboat_base.errors import UsageError
-from bareboat_study import drawing, findings, published, report_matrix, report_matrix_tables, series_plots
-from bareboat_study.report_matrix import StudyReport
+from bareboat_study import drawing, published, report, report_tables, series_plots, study_report
+from bareboat_study.study_report import StudyReport
 
 LOSS = MetricRequest(name="loss", series=r"(?P<x>\d) (?P<y>.*)", x="epoch")
 TABLE = (
@@ -36,23 +37,20 @@ def make_report(*, table: str | None = TABLE, curves: Any = None, **changes: Any
             [msgspec.structs.replace(each, series={"loss": curves(point, each.run)}) for each in own]
             for point, own in enumerate(records)
         ]
-    found = findings.find(matrix, studies, records)
-    return StudyReport(
-        matrix=matrix,
-        studies=studies,
-        found=found,
-        records=records,
-        compared=report_matrix.compared(matrix, studies, found, records),
-        beside=() if table is None else published.beside(matrix, records, published.read(table, "p.csv")),
-    )
+    beside = () if table is None else published.beside(matrix, records, published.read(table, "p.csv"))
+    return dataclasses.replace(study_report.of(matrix, studies, records), beside=beside)
+
+
+def latex_of(shown: StudyReport) -> str:
+    return report_tables.main(shown).latex(study=shown.matrix.id, version="1")
 
 
 def falling(_point: int, run: int) -> tuple[tuple[float, float], ...]:
     return tuple((float(epoch), 2.0 / epoch + 0.01 * run) for epoch in range(1, 6))
 
 
-def names_of(report: StudyReport) -> list[str]:
-    return [each.name for each in report.figures]
+def names_of(shown: StudyReport) -> list[str]:
+    return [each.name for each in report.all_figures(shown)]
 
 
 def test_the_figures_are_those_that_the_data_allow() -> None:
@@ -68,14 +66,14 @@ def test_every_figure_is_drawn_as_svg_and_pdf() -> None:
     def uneven(_point: int, run: int) -> tuple[tuple[float, float], ...]:
         return tuple((epoch + 0.1 * run, 1.0 / epoch) for epoch in range(1, 4 + run))
 
-    for report in (make_report(curves=falling), make_report(curves=uneven)):
-        for each in report.figures:
+    for shown in (make_report(curves=falling), make_report(curves=uneven)):
+        for each in report.all_figures(shown):
             assert drawing.plot(each, "all").svg.startswith("<svg")
             assert drawing.vector(each, "pdf", drawing.COLUMN).startswith(b"%PDF")
 
 
 def test_the_page_has_the_published_values_and_their_source() -> None:
-    page = report_matrix.render(make_report(curves=falling))
+    page = report.render([make_report(curves=falling)])
     assert "Measured beside published" in page
     assert "54.90" in page
     assert "a paper &lt;1&gt;; measured there on: a K80" in page
@@ -84,37 +82,37 @@ def test_the_page_has_the_published_values_and_their_source() -> None:
     assert page.count("<figure") > 4
     ids = re.findall(r' id="([^"]+)"', page)
     assert len(ids) == len(set(ids))
-    assert "Measured beside published" not in report_matrix.render(make_report(table=None))
+    assert "Measured beside published" not in report.render([make_report(table=None)])
 
 
 @pytest.mark.parametrize(("effect", "name"), [("", "sif / bare"), ("container", "container")])
 def test_each_section_is_headed_by_its_comparison_and_point(effect: str, name: str) -> None:
     contrasts = (Contrast(baseline=0, contender=1, effect=effect),)
-    page = report_matrix.render(make_report(table=None, contrasts=contrasts))
+    page = report.render([make_report(table=None, contrasts=contrasts)])
     heads = re.findall("<h2>([^<]*)</h2>", page)
     assert {"All comparisons", f"{name}, {make_matrix().point_text(0)}"} <= set(heads)
     assert len(heads) == len(set(heads))
 
 
 def test_a_study_of_many_points_has_a_page_without_sections(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert report_matrix.MOST_SECTIONS == 24
-    monkeypatch.setattr(report_matrix, "MOST_SECTIONS", 4)  # each section takes a second
+    assert report.MOST_SECTIONS == 24
+    monkeypatch.setattr(report, "MOST_SECTIONS", 4)  # each section takes a second
     points = tuple((f"m{at}", batch) for at in range(3) for batch in (1, 2))
-    page = report_matrix.render(make_report(points=points, table=None))
+    page = report.render([make_report(points=points, table=None)])
     assert "Every comparison" in page
     assert "have no sections of their own" in page
     assert page.count('<p class="word">') == 0
     assert page.count("m2") >= 2
-    few = report_matrix.render(make_report(points=points[:4], table=None))
+    few = report.render([make_report(points=points[:4], table=None)])
     assert few.count('<p class="word">') == 4
 
 
 def test_series_of_failed_runs_and_of_the_warm_up_are_not_drawn() -> None:
-    report = make_report(curves=falling)
-    failed = [[msgspec.structs.replace(each, exit_code=1) for each in own] for own in report.records]
-    assert series_plots.figures(report.matrix, failed) == ()
-    only = [[each for each in own if each.warm_up] for own in report.records]
-    assert series_plots.figures(report.matrix, only) == ()
+    shown = make_report(curves=falling)
+    failed = [[msgspec.structs.replace(each, exit_code=1) for each in own] for own in shown.records]
+    assert series_plots.figures(shown.matrix, failed) == ()
+    only = [[each for each in own if each.warm_up] for own in shown.records]
+    assert series_plots.figures(shown.matrix, only) == ()
     infinite = make_report(curves=lambda _point, _run: ((1.0, "nan"), (2.0, "inf")))
     assert "series-loss" not in names_of(infinite)
 
@@ -124,19 +122,19 @@ def rows_of(text: str) -> list[dict[str, str]]:
 
 
 def test_the_csv_has_every_run_and_every_comparison_with_all_digits() -> None:
-    report = make_report(curves=falling)
-    made = report_matrix_tables.tables(report)
+    shown = make_report(curves=falling)
+    made = report_tables.csv_files(shown)
     assert sorted(made) == ["published.csv", "runs.csv", "series.csv", "summary.csv"]
     runs = rows_of(made["runs.csv"])
     assert len(runs) == 6 * 7 * 2
     assert sum(row["is_warm_up"] == "1" for row in runs) == 12
-    first = report.records[3][4]
+    first = shown.records[3][4]
     (row,) = (r for r in runs if (r["point"], r["run"], r["arm"]) == ("3", str(first.run), first.arm))
     assert float(row["result.speed"]) == first.results["speed"]
     assert (row["factor.model"], row["factor.batch"]) == ("vgg16", "32")
     primary = [row for row in rows_of(made["summary.csv"]) if row["is_primary"] == "1"]
     assert len(primary) == 6
-    for row, each in zip(primary, report.found.contrasts[0].points, strict=True):
+    for row, each in zip(primary, shown.found.contrasts[0].points, strict=True):
         assert each.analysis is not None
         assert float(row["ratio"]) == each.analysis.primary.comparison.ratio
         assert float(row["corrected_equivalence_p"]) == each.equivalence_p
@@ -151,26 +149,19 @@ def test_a_point_without_a_verdict_is_in_the_tables_with_its_reason() -> None:
     records[2] = [
         msgspec.structs.replace(each, ended_because="it failed", exit_code=1) for each in records[2]
     ]
-    found = findings.find(matrix, studies, records)
-    report = StudyReport(
-        matrix=matrix,
-        studies=studies,
-        found=found,
-        records=records,
-        compared=report_matrix.compared(matrix, studies, found, records),
-    )
-    assert "0 complete runs; a comparison requires at least 2" in report_matrix_tables.latex_table(report)
-    assert "no verdict" in report_matrix.render(report)
-    assert "0 complete runs" in report_matrix_tables.markdown_report(report)
+    shown = study_report.of(matrix, studies, records)
+    assert "0 complete runs; a comparison requires at least 2" in latex_of(shown)
+    assert "no verdict" in report.render([shown])
+    assert "0 complete runs" in report_tables.markdown_report(shown)
 
 
 def test_latex_and_markdown_have_each_point_and_the_pooled_ratio() -> None:
-    report = make_report()
-    latex = report_matrix_tables.latex_table(report)
+    shown = make_report()
+    latex = latex_of(shown)
     assert latex.count(r"\\") == 8  # a head, six points, pooled
     assert r"model=resnet50 batch=32 &" in latex
     assert r"\begin{tabular}{lrrrl}" in latex
-    markdown = report_matrix_tables.markdown_report(report)
+    markdown = report_tables.markdown_report(shown)
     assert "| pooled |" in markdown
     assert "sif / bare" in markdown
 
@@ -181,8 +172,8 @@ def test_latex_and_markdown_have_each_point_and_the_pooled_ratio() -> None:
     ids=["equal", "far apart", "all small"],
 )
 def test_any_ratio_can_be_drawn(ratios: list[float]) -> None:
-    report = make_report(table=None)
-    matrix, studies = report.matrix, make_points(report.matrix)
+    shown = make_report(table=None)
+    matrix, studies = shown.matrix, make_points(shown.matrix)
     records = [
         [
             msgspec.structs.replace(
@@ -190,11 +181,9 @@ def test_any_ratio_can_be_drawn(ratios: list[float]) -> None:
             )
             for each in own
         ]
-        for own, ratio in zip(report.records, ratios, strict=True)
+        for own, ratio in zip(shown.records, ratios, strict=True)
     ]
-    found = findings.find(matrix, studies, records)
-    shown = StudyReport(matrix=matrix, studies=studies, found=found, records=records, compared=())
-    for each in shown.figures:
+    for each in report.all_figures(study_report.of(matrix, studies, records)):
         assert drawing.plot(each, "all").svg
 
 

@@ -11,14 +11,13 @@ import pytest
 pytest.importorskip("matplotlib")
 
 from builders import make_records, make_study
-from matrices import make_three
+from matrices import make_three, report_of
 
-from bareboat_study import definitions, findings, forest, verdicts
+from bareboat_study import definitions, forest, study_report, verdicts
 from bareboat_study.analysis import analyse
 from bareboat_study.drawing import plot
 from bareboat_study.numbers import quantity, scaled_unit, with_unit
-from bareboat_study.report import render_report
-from bareboat_study.report_matrix import StudyReport, compared, render
+from bareboat_study.report import render
 
 
 @pytest.mark.parametrize(
@@ -50,13 +49,13 @@ def test_the_page_says_what_each_metric_is_and_how_memory_is_counted() -> None:
     study = make_study(metered=True)
     records = make_records(study)
     found = analyse(study, records)
-    page = render_report([(study, records, found)])
+    page = render([report_of(study, records, found)])
     for metric in found.metrics:
         assert definitions.text(metric, found.pairs, study.metrics), metric.name
         assert f"<dt>{definitions.title(metric, found.pairs)}</dt>" in page
     assert "peak memory (PSS)" in page
     resident = tuple(msgspec.structs.replace(each, memory_kind="rss") for each in records)
-    page = render_report([(study, resident, analyse(study, resident))])
+    page = render([report_of(study, resident, analyse(study, resident))])
     assert "peak memory (RSS)" in page
     assert "(PSS)" not in page
 
@@ -90,12 +89,7 @@ def test_a_difference_has_its_size_and_direction() -> None:
 
 def test_the_page_of_three_arms_has_one_forest_plot_one_machine_and_a_table_of_arms() -> None:
     matrix, studies, records = make_three()
-    found = findings.find(matrix, studies, records)
-    shown = StudyReport(
-        matrix=matrix, studies=studies, found=found, records=records,
-        compared=compared(matrix, studies, found, records),
-    )  # fmt: skip
-    page = render(shown)
+    page = render([study_report.of(matrix, studies, records)])
     for once in ("Ratio of every comparison</h4>", "The machine</h4>", "The design</h4>", "Every arm</h3>",
                  "What each metric is</h4>", "Raw values of every run"):  # fmt: skip
         assert page.count(once) == 1, once

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import re
 
@@ -11,29 +12,31 @@ import pytest
 pytest.importorskip("matplotlib")
 
 import msgspec
-from builders import make_analysis, make_job, make_records, make_study
+from builders import make_job, make_records, make_study
 from hypothesis import given
 from hypothesis import strategies as st
+from matrices import report_of
 
 from bareboat.cli.report_export import FORMATS, study_files
-from bareboat.model import Record, Study
-from bareboat_study import drawing, forest, method, plots, report_paper, report_tables
+from bareboat_study import drawing, forest, method, plots, report_tables, study_report
 from bareboat_study.analysis import Analysis
-from bareboat_study.report_values import (
-    as_csv,
-    latex,
-    latex_rows,
-    markdown,
-    markdown_table,
-    plain_cell,
-)
+from bareboat_study.report_values import Table, as_csv, latex, plain_cell
+from bareboat_study.study_report import StudyReport
 
 
 @pytest.fixture(scope="module")
-def case() -> tuple[Study, tuple[Record, ...], Analysis]:
+def case() -> StudyReport:
     study = make_study(metered=True, runs=5)
-    records = tuple(make_records(study, windows=6))
-    return study, records, make_analysis(study, records)
+    return report_of(study, make_records(study, windows=6))
+
+
+def analysis_of(shown: StudyReport) -> Analysis:
+    assert shown.only is not None
+    return shown.only.analysis
+
+
+def latex_of(shown: StudyReport) -> str:
+    return report_tables.main(shown).latex(study=shown.matrix.id, version="1")
 
 
 def balanced(text: str) -> bool:
@@ -58,7 +61,7 @@ def test_latex_prints_any_text_and_obeys_none(text: str) -> None:
 
 @given(st.text())
 def test_markdown_shows_any_text_in_its_cell(text: str) -> None:
-    (_, _, line) = markdown_table(("a",), [(markdown(text),)], texts=(0,)).split("\n")
+    (_, _, line) = Table(head=("a",), groups=[[(text,)]]).markdown().split("\n")
     assert len(re.findall(r"(?<!\\)(?:\\\\)*\|", line)) == 2
     assert not re.search(r"(?<!\\)(?:\\\\)*[<`*\[]", line)
 
@@ -69,9 +72,9 @@ def test_csv_is_read_back(rows: list[list[str]]) -> None:
     assert list(csv.reader(io.StringIO(as_csv(rows), newline=""))) == kept
 
 
-def test_a_table_of_booktabs_has_a_row_per_metric(case: tuple[Study, tuple[Record, ...], Analysis]) -> None:
-    study, _, analysis = case
-    table = report_paper.latex_table(study, analysis)
+def test_a_table_of_booktabs_has_a_row_per_metric(case: StudyReport) -> None:
+    analysis = analysis_of(case)
+    table = latex_of(case)
     assert balanced(re.sub("^%.*", "", table))
     assert table.count(r"\\") == 1 + len(analysis.metrics)
     for part in (r"\toprule", r"\bottomrule", r"\caption{", r"\label{tab:", analysis.primary.name):
@@ -85,17 +88,16 @@ def test_hostile_names_stay_text() -> None:
     study = msgspec.structs.replace(
         study, job=msgspec.structs.replace(make_job(name=evil, command=(evil,)), prove=study.job.prove)
     )
-    analysis = make_analysis(study, make_records(study))
-    for text in (report_paper.latex_table(study, analysis), method.latex_of_pair(study, analysis)):
+    shown = report_of(study, make_records(study))
+    for text in (latex_of(shown), *method.latex_files(shown).values()):
         assert r"\input" not in text
-    assert "<b>" not in re.sub(r"\\<", "", report_paper.markdown_report(study, analysis))
+    assert "<b>" not in re.sub(r"\\<", "", report_tables.markdown_report(shown))
 
 
-def test_the_tables_hold_every_sample(case: tuple[Study, tuple[Record, ...], Analysis]) -> None:
-    study, records, analysis = case
+def test_the_tables_hold_every_sample(case: StudyReport) -> None:
+    (records,), analysis = case.records, analysis_of(case)
     tables = {
-        name: list(csv.DictReader(io.StringIO(text)))
-        for name, text in report_tables.tables(study, records, analysis).items()
+        name: list(csv.DictReader(io.StringIO(text))) for name, text in report_tables.csv_files(case).items()
     }
     assert len(tables["runs.csv"]) == len(records)
     steps = sum(len(window.step_s) for record in records for window in record.windows)
@@ -110,21 +112,22 @@ def test_the_tables_hold_every_sample(case: tuple[Study, tuple[Record, ...], Ana
 
 
 def test_every_form_has_the_same_verdict_and_the_same_bytes_each_time(
-    case: tuple[Study, tuple[Record, ...], Analysis],
+    case: StudyReport,
 ) -> None:
-    study, records, analysis = case
     files = study_files([case], tuple(FORMATS))
-    assert files == study_files([(study, records[::-1], analysis)], tuple(FORMATS))
-    word = analysis.primary.comparison.verdict.value.encode()
+    turned = study_report.of(case.matrix, case.studies, [own[::-1] for own in case.records])
+    assert files == study_files([turned], tuple(FORMATS))
+    word = analysis_of(case).primary.comparison.verdict.value.encode()
     for name in ("summary.csv", "table.tex", "report.md", "report.html"):
         assert word in files[name], name
 
 
 def test_figures_are_vector_graphics_of_the_width_of_a_column(
-    case: tuple[Study, tuple[Record, ...], Analysis],
+    case: StudyReport,
 ) -> None:
-    study, _, analysis = case
-    for each in (forest.of_metrics(study, analysis), *plots.figures(study, analysis)):
+    only = case.only
+    assert only is not None
+    for each in (forest.of_metrics(only.study, only.analysis), *plots.figures(only.study, only.analysis)):
         for size in (drawing.COLUMN, drawing.FULL):
             svg = drawing.vector(each, "svg", size).decode()
             assert float(re.search(r'<svg[^>]* width="([\d.]+)pt"', svg)[1]) == pytest.approx(size[0] * 72)
@@ -136,15 +139,19 @@ def test_figures_are_vector_graphics_of_the_width_of_a_column(
             assert b"CreationDate" not in pdf
 
 
-def test_several_studies_have_files_of_their_own(case: tuple[Study, tuple[Record, ...], Analysis]) -> None:
-    study, records, analysis = case
-    other = msgspec.structs.replace(study, id="other-1")
-    files = study_files([case, (other, records, analysis)], ("csv", "html"))
-    assert {"other-1-summary.csv", f"{study.id}-summary.csv", "report.html"} <= set(files)
+def test_several_studies_have_files_of_their_own(case: StudyReport) -> None:
+    other = dataclasses.replace(case, matrix=msgspec.structs.replace(case.matrix, id="other-1"))
+    files = study_files([case, other], ("csv", "html"))
+    assert {"other-1-summary.csv", f"{case.matrix.id}-summary.csv", "report.html"} <= set(files)
 
 
-def test_rules_of_a_table_part_its_groups() -> None:
-    assert latex_rows("lr", ("a", "b"), [[("1", "2")], [], [("3", "4")]]) == [
-        r"\begin{tabular}{lr}", r"  \toprule", r"  a & b \\", r"  \midrule", r"  1 & 2 \\", r"  \midrule",
+def test_a_table_is_written_in_each_form() -> None:
+    made = Table(head=("a", "b"), groups=[[("1_", "2")], [], [("3", "4")]], caption="c")
+    assert made.tabular() == [
+        r"\begin{tabular}{lr}", r"  \toprule", r"  a & b \\", r"  \midrule", r"  1\_ & 2 \\", r"  \midrule",
         r"  3 & 4 \\", r"  \bottomrule", r"\end{tabular}",
     ]  # fmt: skip
+    assert made.markdown().splitlines() == ["| a | b |", "| :-- | --: |", r"| 1\_ | 2 |", "| 3 | 4 |"]
+    assert made.terminal() == ["a   b", "1_  2", "3   4"]
+    assert made.csv() == "a,b\n1_,2\n3,4\n"
+    assert made.html().count("<tr>") == 3

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -69,11 +70,15 @@ def test_studies_with_nothing_in_common_are_refused(store: Store, capsys: pytest
     assert "have no comparison in common" in capsys.readouterr().err
 
 
-def test_a_file_of_two_studies_is_refused(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_table_of_two_studies_is_refused(
+    store: Store, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     keep_study(store, FIRST)
     keep_study(store, second())
     assert main(["report", FIRST.id, second().id, "--csv"]) == 2
-    assert "--csv is for one study" in capsys.readouterr().err
+    assert "--csv of several studies requires a directory" in capsys.readouterr().err
+    assert main(["report", FIRST.id, second().id, "--csv", str(tmp_path / "tables")]) == 0
+    assert len([path for path in (tmp_path / "tables").iterdir() if path.name.endswith("summary.csv")]) == 2
 
 
 def test_the_newest_study_of_several_points_is_the_one_without_a_name(

@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import make_job
 
 from bareboat import config
 from bareboat.jobfile import read_job
 from bareboat.model import Contrast
 from bareboat_base.errors import UsageError
 from bareboat_base.toml import TomlFile
-from bareboat_study.studyfile import StudyRequest, is_study, read_study
+from bareboat_study.studyfile import StudyRequest, is_study, read_study, study_of_job
 
 ARMS = '[arms]\nbare = {engine = "native"}\nsif = {engine = "apptainer", form = "file"}\n'
 
@@ -221,3 +222,12 @@ def test_a_file_in_the_image_cannot_be_read(tmp_path: Path) -> None:
     text = "image = 'x'\nworkdir = 'image'\n[arms]\na = {engine = 'podman'}\nb = {}\n[metrics.a]\nkey = 'k'\n"
     refused(tmp_path, text + "file = 'out.json'\n", "the job's working directory is the image's own", line=8)
     assert read(tmp_path, text + "file = '/data/out.json'\n").metrics
+
+
+def test_a_job_is_a_study_of_two_arms_at_one_point() -> None:
+    found = study_of_job(make_job())
+    assert (found.arms, found.points, found.fixed[0]) == (("bare metal", "container"), ((),), {"engine"})
+    assert [job.engine for job in found.jobs[0]] == ["native", None]
+    same = study_of_job(make_job(engine="native"))
+    assert same.arms == ("bare metal A", "bare metal B")
+    assert same.jobs[0][0] == same.jobs[0][1]

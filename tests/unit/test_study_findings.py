@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 from matrices import SPEED, keep, make_matrix, make_points, make_records, make_three
 
 from bareboat.cli import run_list, study_result
-from bareboat.model import Contrast, Matrix, MetricRequest, ProveRequest, Record, Study, Topology
+from bareboat.model import Contrast, Matrix, MetricRequest, ProveRequest, Record, Topology
 from bareboat_base import codec
 from bareboat_base.errors import UsageError
 from bareboat_images.store import Store
-from bareboat_study import blocks, findings, listing, report_matrix, text, validity
-from bareboat_study.report_matrix import StudyReport
+from bareboat_study import blocks, findings, listing, report, study_report, text, validity
 from bareboat_study.statistics import Verdict
 
 
@@ -105,18 +104,6 @@ def test_points_whose_training_diverged_are_equivalent_nowhere() -> None:
     assert some.contrasts[0].pooled.points == 4
 
 
-def report_of(
-    matrix: Matrix, studies: list[Study], found: findings.StudyFindings, records: list[list[Record]]
-) -> StudyReport:
-    return StudyReport(
-        matrix=matrix,
-        studies=studies,
-        found=found,
-        records=records,
-        compared=report_matrix.compared(matrix, studies, found, records),
-    )
-
-
 def test_the_page_has_the_corrected_verdicts_and_the_whole_answer() -> None:
     matrix = make_matrix()
     studies = make_points(matrix)
@@ -136,7 +123,7 @@ def test_the_page_has_the_corrected_verdicts_and_the_whole_answer() -> None:
         if each.analysis and each.verdict is not each.analysis.primary.comparison.verdict
     ]
     assert changed
-    page = report_matrix.render(report_of(matrix, studies, found, records))
+    page = report.render([study_report.of(matrix, studies, records)])
     for each in contrast.points:
         assert each.analysis is not None
         assert each.analysis.verdict is each.verdict

@@ -11,10 +11,10 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
-from builders import make_analysis, make_records, make_site, make_study
+from builders import make_records, make_site, make_study
+from matrices import report_of
 
-from bareboat.cli import console, doctor, report
-from bareboat.cli.report_text import study_text
+from bareboat.cli import console, doctor, report_export, study_result
 from bareboat.model import ProveRequest
 from bareboat_study.statistics import Verdict
 
@@ -56,17 +56,19 @@ def test_the_first_line_of_a_result_is_the_verdict_and_the_last_one_the_page(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     study = make_study(metered=True)
-    records = make_records(study)
-    analysis = make_analysis(study, records)
-    shown = study_text(study, analysis, None)
-    assert shown.startswith(f"{analysis.word} within")
+    shown = report_of(study, make_records(study))
+    assert shown.only is not None
+    result = list(study_result.study_lines(shown.found, None))
+    assert result[0].startswith(f"{shown.only.analysis.word} within")
     assert "The first line of the result is the verdict" in TEXT
-    assert shown.splitlines()[-1].startswith("goal ")
+    assert result[-1].startswith("goal ")
     assert "and a line for each goal. The last line names the page" in TEXT
     lines: list[str] = []
     monkeypatch.setattr(console, "result", lines.append)
     options = type("Options", (), {"json": False})()
-    report.show(type("Context", (), {"options": options})(), [(study, records, analysis)], "report.html")
+    monkeypatch.setattr(report_export, "write", lambda *_: "report.html")
+    request = report_export.Request(("markdown",), "paper", None, False)
+    study_result._report(type("Context", (), {"options": options})(), shown, request)
     assert "\n".join(lines).strip().splitlines()[-1] == "report: report.html"
 
 

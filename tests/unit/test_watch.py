@@ -24,7 +24,7 @@ from bareboat.plan import plan
 from bareboat.schedulers import Place
 from bareboat_base import codec
 from bareboat_images.store import Store
-from bareboat_study import listing, prove
+from bareboat_study import listing, matrix, studyfile
 
 gridengine, pbs, slurm = map(registry.scheduler, ("gridengine", "pbs", "slurm"))
 
@@ -129,8 +129,10 @@ def test_the_interval_is_never_short(around: Path) -> None:
 
 def make_study(store: Store) -> str:
     job, image, site = make_job(), make_image(), make_site()
-    plans = tuple(plan(make_job(engine=name), image, make_rootfs(image), site) for name in ("native", None))
-    return prove.design_study(store, job, (plans[0], plans[1]), image, site).id
+    cells = [
+        (plan(make_job(engine=name), image, make_rootfs(image), site), image) for name in ("native", None)
+    ]
+    return matrix.design(store, studyfile.study_of_job(job), [cells], site).id
 
 
 def listed() -> subprocess.CompletedProcess[str]:
@@ -147,7 +149,7 @@ def test_a_study_is_in_the_list_with_its_verdict(around: Path) -> None:
     with store.locked(run_id):
         assert "measuring" in listed().stdout
     for number in range(11):
-        (store.run(run_id) / f"{number:04}").mkdir()
+        (store.run(f"{run_id}.0") / f"{number:04}").mkdir()
     head, row = listed().stdout.splitlines()[:2]
     assert "complete" in row
     assert "  result  " in head
@@ -158,7 +160,7 @@ def test_a_study_is_in_the_list_with_its_verdict(around: Path) -> None:
     done = subprocess.run(words("status", "--json", run_id), capture_output=True, check=True)
     (found,) = json.loads(done.stdout)
     assert (found["kind"], found["verdict"], found["runs_done"]) == ("study", "undecided", 11)
-    (store.run(run_id) / "study.json").write_text("{")
+    (store.run(run_id) / "matrix.json").write_text("{")
     damaged = listed()
     assert damaged.returncode == 4
     assert run_id in damaged.stdout

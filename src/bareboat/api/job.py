@@ -110,13 +110,13 @@ class Job:
                 "within_s, baseline_python, attribution and scaling under prove",
             )
         session = opened.session()
-        prepared = job._prepared(session, Purpose.PROVE)
-        if registry.is_queued(prepared.job.scheduler):
+        described = job._described(session, Purpose.PROVE)
+        if registry.is_queued(described.scheduler):
             raise UsageError(
                 "the job names a scheduler, and Job.prove measures on this machine",
                 remedy="remove scheduler; or write the job to a file, and: bareboat prove FILE",
             )
-        return prove(session, prepared)
+        return prove(session, described)
 
     async def plan_async(self, **keys: Unpack[JobKeys]) -> Plan:
         """Like `plan`, for asyncio."""
@@ -144,9 +144,12 @@ class Job:
         document = self._lines or Document(copy.deepcopy(self._values), source)
         return jobfile.job_of(document, session.settings, folder=folder, called=called)
 
-    def _prepared(self, session: Session, purpose: Purpose, *, at_once: int | None = None) -> Prepared:
+    def _described(self, session: Session, purpose: Purpose) -> model.Job:
         queues = purpose in (Purpose.PLAN, Purpose.SUBMIT)
-        job = with_settings(self._read(session), session.settings, scheduler=queues)
+        return with_settings(self._read(session), session.settings, scheduler=queues)
+
+    def _prepared(self, session: Session, purpose: Purpose, *, at_once: int | None = None) -> Prepared:
+        job = self._described(session, purpose)
         if at_once is not None and job.sweep is not UNSET:
             job = msgspec.structs.replace(job, sweep=msgspec.structs.replace(job.sweep, at_once=at_once))
         return preparation.prepare(session, job, purpose)

@@ -34,7 +34,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(context: Context) -> int:
     """Exit with 0, whether anything differs or not."""
-    from bareboat_study.reproduction import matrix_difference, reading
+    from bareboat_study.reproduction import reading, study_difference
 
     options = context.options
     names = (options.first, options.second)
@@ -42,7 +42,7 @@ def run(context: Context) -> int:
     read = {name: reading.read(Path(name))[0] for name in names if _is_file(name)}
     patterns = {key: value for lock in read.values() for key, value in lock.patterns.items()}
     locks = [read[name] if name in read else _of_run(context, name, patterns) for name in names]
-    found = matrix_difference.compare(*locks)
+    found = study_difference.compare(*locks)
     gaps = {name: lock.not_recorded for name, lock in zip("AB", locks, strict=True)}
     if options.json:
         console.result_json(
@@ -65,14 +65,13 @@ def _is_file(name: str) -> bool:
 
 def _of_run(context: Context, name: str, patterns: dict[str, str]) -> Lock:
     """The lock of a run or job; of a study, without the patterns."""
+    from bareboat_study import listing
     from bareboat_study.reproduction import making
 
     run_id = find(context, name)
-    folder = context.store.run(run_id)
-    is_study = any(os.path.lexists(folder / name) for name in ("study.json", "matrix.json"))
     maker = making.Maker(
         context.store,
-        metrics={} if is_study else patterns,
+        metrics={} if listing.is_study(context.store, run_id) else patterns,
         strict=False,
         say=context.progress.say,
     )

@@ -1,4 +1,4 @@
-"""bareboat prove, of a study file: several arms, points and metrics."""
+"""bareboat prove: what is measured, by the command line or a study file, and the measurement."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from bareboat import registry, render
 from bareboat.cli import console, study_flags
 from bareboat.cli.common import Context
 from bareboat.cli.job import check_waits, note_ignored, plan_text, read_job, with_flags
+from bareboat.cli.study_progress import StudyProgress
 from bareboat.model import Matrix
 from bareboat.model.matrix import point_text
 from bareboat_base import codec
@@ -23,12 +24,13 @@ from bareboat_base.printable import counted
 
 if TYPE_CHECKING:
     from bareboat.model import Job, Site
+    from bareboat_base.toml import TomlFile
     from bareboat_study.matrix import Cell
     from bareboat_study.studyfile import StudyRequest
 
 
-def request_of(context: Context) -> StudyRequest | None:
-    """The request of a study file, or of any job for a scheduler; None for other jobs."""
+def request_of(context: Context) -> StudyRequest:
+    """The request of a study file, or of any job: in a container, against bare metal."""
     options = context.options
     from bareboat_base.toml import TomlFile
     from bareboat_study import studyfile
@@ -36,15 +38,25 @@ def request_of(context: Context) -> StudyRequest | None:
     asked = options.scheduler
     if asked is not None:
         registry.scheduler(asked)
-    if not options.file or options.command:
-        if not registry.is_queued(asked):
-            return None
+    file = TomlFile(Path(options.file)) if options.file and not options.command else None
+    if file is None or not studyfile.is_study(file):
         request = studyfile.study_of_job(read_job(context))
-        return _checked(request)
-    file = TomlFile(Path(options.file))
-    queue = asked or file.values.get("scheduler")
-    if not studyfile.is_study(file) and not registry.is_queued(queue):
-        return None
+    else:
+        request = _of_file(context, file)
+    prove = request.prove
+    if options.within is not None:
+        prove = msgspec.structs.replace(prove, within_s=options.within)
+    elif options.repeats is not None:  # goes over the file's time
+        prove = msgspec.structs.replace(prove, within_s=msgspec.UNSET)
+    digest = request.digest if asked is None else codec.digest([request.digest, asked])
+    return _designed(context, dataclasses.replace(request, prove=prove, digest=digest))
+
+
+def _of_file(context: Context, file: TomlFile) -> StudyRequest:
+    """The request of a study file, with flags and settings."""
+    from bareboat_study import studyfile
+
+    options = context.options
     if options.engine and "arms" in file.values:
         raise UsageError(
             "--engine cannot be combined with [arms], which names the engine of each arm",
@@ -56,25 +68,43 @@ def request_of(context: Context) -> StudyRequest | None:
         tuple(_with_flags(context, job, fixed) for job, fixed in zip(row, request.fixed, strict=True))
         for row in request.jobs
     )
-    prove = request.prove
-    if options.within is not None:
-        prove = msgspec.structs.replace(prove, within_s=options.within)
-    elif options.repeats is not None:  # goes over the file's time
-        prove = msgspec.structs.replace(prove, within_s=msgspec.UNSET)
-    digest = request.digest if asked is None else codec.digest([request.digest, asked])
-    request = dataclasses.replace(request, jobs=jobs, prove=prove, digest=digest)
-    return _checked(request)
+    return dataclasses.replace(request, jobs=jobs)
 
 
-def _checked(request: StudyRequest) -> StudyRequest:
-    """The request, unless its design is for other studies."""
-    if request.prove.until_decided is True:
+def _designed(context: Context, request: StudyRequest) -> StudyRequest:
+    """The request with the design of --quick, or of --until-decided, which are for two arms at one point on
+    this machine."""
+    from bareboat_study import sequential
+
+    options, prove = context.options, request.prove
+    is_until_decided = options.until_decided or prove.until_decided is True
+    if is_until_decided and options.quick:
+        raise UsageError("--quick and --until-decided cannot be used together", remedy="remove one of them")
+    if options.quick and options.repeats is not None:
+        raise UsageError("--quick and --repeats cannot be used together", remedy="remove one of them")
+    is_queued = registry.is_queued(request.jobs[0][-1].scheduler)
+    is_pair = len(request.arms) == 2 and len(request.points) == 1
+    if options.quick and is_queued:
+        raise UsageError("--quick measures on this machine", remedy="use --repeats N, or remove --scheduler")
+    if options.quick and not is_pair:
         raise UsageError(
-            "until_decided is for one container against bare metal, on this machine",
-            key="prove.until_decided",
-            remedy="remove it; set repeats, or within_s",
+            "--quick is for one container against bare metal", remedy="bareboat prove --within 5m …"
         )
-    return request
+    if is_until_decided and (is_queued or not is_pair or request.metrics[0]):
+        flag = "--until-decided" if options.until_decided else "until_decided"
+        raise UsageError(
+            f"{flag} is for one container against bare metal, on this machine",
+            key="" if options.until_decided else "prove.until_decided",
+            remedy="use --repeats N, or --within TIME"
+            if options.until_decided
+            else "remove it; set repeats, or within_s",
+        )
+    if options.until_decided:
+        repeats = options.repeats or max(prove.repeats, sequential.MOST_RUNS)
+        prove = msgspec.structs.replace(prove, until_decided=True, repeats=repeats)
+    elif options.quick:
+        prove = msgspec.structs.replace(prove, quick=True)
+    return dataclasses.replace(request, prove=prove)
 
 
 def _with_flags(context: Context, job: Job, fixed: frozenset[str]) -> Job:
@@ -84,70 +114,80 @@ def _with_flags(context: Context, job: Job, fixed: frozenset[str]) -> Job:
 
 
 def run(context: Context, request: StudyRequest, published: str | None) -> int:
-    """Design and conduct a new study, or resume the newest of this file. `published`: the CSV of a
+    """Design and conduct a new study, or resume the newest of this job. `published`: the CSV of a
     publication's figures."""
     options = context.options
     from bareboat.cli.libraries import check_library
     from bareboat_study import matrix
-    from bareboat_study import published as tables
+    from bareboat_study import planning as studies
 
     if options.resume:
         return resume(context, matrix.find(context.store, request))
-    if published is not None:
-        rows = tables.read(published, tables.NAME)
-        tables.check(rows, request.factors, tables.NAME)
-        metrics = [metric.name for point in request.metrics for metric in point]
-        for text in tables.unused(
-            rows, arms=request.arms, metrics=metrics, factors=request.factors, name=tables.NAME
-        ):
-            console.note(f"warning: {text}")
-    from bareboat_study import planning as studies
-
-    if not options.dry_run and not options.no_wait:
+    is_queued = registry.is_queued(request.jobs[0][-1].scheduler)
+    if not options.dry_run and not (is_queued and options.no_wait):
         check_library()  # before an environment is captured
+    if published is not None:
+        _check_published(request, published)
+    if not is_queued:
+        check_waits(options)
     cells, site = studies.cells(context.session, request)
     for first, second in studies.equal_arms(request, cells):
         console.note(f"the arms {first!r} and {second!r} have the same plan: this measures the method (A/A)")
     if options.dry_run:
         _show(context, request, cells, site)
         return 0
-    if not registry.is_queued(request.jobs[0][-1].scheduler):
-        check_waits(options)
-        return _measure(context, matrix.design(context.store, request, cells, site, published))
-    return _follow(context, matrix.design(context.store, request, cells, site, published), new=True)
+    found = matrix.design(context.store, request, cells, site, published)
+    return _follow(context, found, new=True) if is_queued else _measure(context, found)
+
+
+def _check_published(request: StudyRequest, published: str) -> None:
+    """Warn of rows of the publication's table that match nothing. Raises UsageError for one of other
+    factors."""
+    from bareboat_study import published as tables
+
+    rows = tables.read(published, tables.NAME)
+    tables.check(rows, request.factors, tables.NAME)
+    metrics = [metric.name for point in request.metrics for metric in point]
+    for text in tables.unused(
+        rows, arms=request.arms, metrics=metrics, factors=request.factors, name=tables.NAME
+    ):
+        console.note(f"warning: {text}")
 
 
 def resume(context: Context, found: Matrix) -> int:
     """Conduct the missing runs of a study."""
     from bareboat.cli.libraries import check_library
+    from bareboat.session import preparation
     from bareboat_study import blocks, matrix
 
-    _check_unchanged(context, found)
+    job = matrix.points(context.store, found)[0].job
+    _check_unchanged(context, found, job)
     if context.options.dry_run:
         left = matrix.missing(context.store, found)
         if context.options.json:
             console.result_json({"study": found.id, "runs_left": len(left), "repeats": found.repeats})
+        elif not left:
+            console.result(f"{found.id} is complete; its result: bareboat report {found.id}")
         else:
             seconds = blocks.seconds_left(matrix.durations(context.store, found), left)
             time = f", about {blocks.duration(seconds)}" if seconds else ""
             console.result(f"{found.id}: {matrix.left_of(found, len(left))}{time}")
         return 0
-    if registry.is_queued(matrix.points(context.store, found)[0].job.scheduler):
+    preparation.check_variables(context.session, job)
+    if registry.is_queued(job.scheduler):
         return _follow(context, found)
+    check_waits(context.options)
     check_library()
     return _measure(context, found)
 
 
-def _check_unchanged(context: Context, found: Matrix) -> None:
+def _check_unchanged(context: Context, found: Matrix, job: Job) -> None:
     """Raise UsageError for a flag that would change the design."""
-    from bareboat_study import matrix
-
     options = context.options
-    job = matrix.points(context.store, found)[0].job
     design = study_flags.designed(job, seed=found.order_seed, env_from=options.env_from or [])
     design |= {name: getattr(found.prove, name) for name in ("repeats", "margin", "confidence")}
-    # Of the command the points have their own; the time is that of the next jobs.
-    free = ("command", "time") if registry.is_queued(job.scheduler) else ("command",)
+    # Several points have a command each; the time is that of the next jobs.
+    free = ("command",) * bool(found.factors) + ("time",) * registry.is_queued(job.scheduler)
     design |= {name: getattr(options, name) for name in free}
     study_flags.refuse_changes(options, found.id, design)
     if options.within is not None and found.repeats is not None:
@@ -159,7 +199,7 @@ def _check_unchanged(context: Context, found: Matrix) -> None:
 
 def _show(context: Context, request: StudyRequest, cells: list[list[Cell]], site: Site) -> None:
     """The design, and the plan of each arm at the first point."""
-    from bareboat_study import layouts, turns
+    from bareboat_study import layouts, sequential, turns
 
     prove = request.prove
     rows = [[plan for plan, _ in row] for row in cells]
@@ -171,7 +211,7 @@ def _show(context: Context, request: StudyRequest, cells: list[list[Cell]], site
                 "points": request.points,
                 "metrics": request.metrics[0],
                 "contrasts": request.contrasts,
-                "repeats": None if prove.within_s else prove.repeats,
+                "repeats": None if prove.within_s or prove.quick is True else prove.repeats,
                 "within_s": prove.within_s or None,
                 "margin": prove.margin,
                 "seed": None if prove.seed is UNSET else prove.seed,
@@ -195,6 +235,12 @@ def _show(context: Context, request: StudyRequest, cells: list[list[Cell]], site
     arms = len(request.arms)
     if prove.within_s:
         amount = f"1 warm-up, then as many repeats as fit into {prove.within_s:g} s"
+    elif prove.quick is True:
+        amount = f"1 warm-up and at most {prove.repeats} repeats, as many as fit into a minute"
+    elif prove.until_decided is True:
+        *early, last = sequential.looks(prove.repeats)
+        ends = ", ".join(map(str, early)) or last
+        amount = f"1 warm-up and at most {last} repeats; it ends after {ends} if decided then"
     else:
         amount = f"1 warm-up and {prove.repeats} repeats: {(prove.repeats + 1) * points * arms} runs"
     drawn = layouts.request_text(prove, is_queued=registry.is_queued(rows[0][0].job.scheduler))
@@ -219,13 +265,15 @@ def _measure(context: Context, found: Matrix) -> int:
 
     note_ignored(context)
     if not context.options.quiet:
-        count = counted(len(found.points), "point")
-        console.note(f"study {found.id}: {', '.join(found.arms)}; {count}")
+        engines = [arm.engine for arm in matrix.points(context.store, found)[0].arms]
+        arms = ", ".join(map(_arm_text, found.arms, engines))
+        count = f"; {counted(len(found.points), 'point')}" if found.factors else ""
+        console.note(f"study {found.id}: {arms}{count}")
     try:
         found = matrix.conduct(
             context.store,
             found,
-            say=context.progress.say,
+            say=StudyProgress(context.progress).say,
             note=context.progress.note,
             within_s=context.options.within,
         )
@@ -240,13 +288,18 @@ def _measure(context: Context, found: Matrix) -> int:
         file = context.options.file
         if isinstance(error, BareboatError) and file and os.path.isfile(file):
             # --resume would not read it again: the design of a study is fixed.
-            lines.append(f"after a change of the study file: bareboat prove {shlex.quote(file)}")
+            lines.append(f"after a change of {shlex.quote(file)}: bareboat prove {shlex.quote(file)}")
         console.warn("\n".join(lines))
         raise
     context.progress.end()
     from bareboat.cli.study_result import report
 
     return report(context, found, context.options.output)
+
+
+def _arm_text(name: str, engine: str) -> str:
+    """An arm with its engine, unless its name says it."""
+    return name if engine in (name, registry.BARE_METAL) else f"{name} ({engine})"
 
 
 def _follow(context: Context, found: Matrix, *, new: bool = False) -> int:

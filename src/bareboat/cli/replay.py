@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec import UNSET
 
 from bareboat import consent, registry, render
 from bareboat.cli import console
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
     from bareboat.model import Job, Plan
     from bareboat_study.reproduction.comparison import Compared, Tolerances
-    from bareboat_study.reproduction.document import Lock, LockedMatrix
+    from bareboat_study.reproduction.document import Lock, LockedStudy
     from bareboat_study.reproduction.replay import Choice, Judgement
     from bareboat_study.reproduction.retrieval import Found
     from bareboat_study.studyfile import StudyRequest
@@ -83,10 +82,6 @@ def run(context: Context) -> int:
 
     options, session = context.options, context.session
     lock, digest = reading.read(Path(options.file))
-    if lock.study is not None and registry.is_queued(options.scheduler):
-        from bareboat_study.reproduction import matrix_of_pair
-
-        lock = matrix_of_pair.as_matrix(lock, lock.study)
     tolerances = comparison.read_tolerances(options.tolerance or (), options.ignore or ())
     _check_flags(lock, options, tolerances.own.keys() | tolerances.ignored)
     wishes = retrieval.Wishes(
@@ -101,8 +96,8 @@ def run(context: Context) -> int:
     found = replay.find(lock, session, wishes)
     retrieval.check_moved(wishes)
     request = None
-    if lock.matrix is not UNSET:
-        request = replay.request_of(lock, lock.matrix, found, session, choice)
+    if lock.study is not None:
+        request = replay.request_of(lock, lock.study, found, session, choice)
         # What is shown is what runs.
         found = msgspec.structs.replace(found, jobs=request.jobs)
     job = replay.job_of(lock, found, session, choice) if request is None else request.jobs[0][-1]
@@ -120,12 +115,11 @@ def run(context: Context) -> int:
         retrieval.restore(lock, found.restores)
     if request is not None:
         return _measure(context, lock, request, tolerances)
-    prepared, plans = replay.prepare(lock, job, session, choice)
-    _warn(context, plans)
+    prepared, plan = replay.prepare(lock, job, session, choice)
+    _warn(context, [plan])
     run_id = replay.run(
-        lock,
         prepared,
-        plans,
+        plan,
         session,
         began=lambda name: console.note(f"run {name}") if not options.quiet else None,
         waiting=lambda state: session.reporter.say(f"{one_line(lock.name)} {state}"),
@@ -141,12 +135,12 @@ def _note(lock: Lock, found: Found, job: Job) -> None:
     console.note(shown(lock, found, job))
     if lock.kind == "run" and not lock.results.metrics:
         console.note(f"warning: {_NO_METRIC}")
-    if lock.matrix is not UNSET and not any(each.metrics for each in lock.matrix.compared):
+    if lock.study is not None and not any(each.metrics for each in lock.study.compared):
         console.note(f"warning: {_NO_COMPARISON}")
 
 
 def _measure(context: Context, lock: Lock, request: StudyRequest, tolerances: Tolerances) -> int:
-    """Measure a study of several arms or points again, and compare it."""
+    """Measure a study again, and compare it."""
     from bareboat_study.reproduction import replay
 
     options, session = context.options, context.session
@@ -157,7 +151,8 @@ def _measure(context: Context, lock: Lock, request: StudyRequest, tolerances: To
     def note(name: str) -> None:
         began.append(name)
         if not options.quiet:
-            console.note(f"study {name}: {', '.join(request.arms)}; {counted(len(request.points), 'point')}")
+            points = f"; {counted(len(request.points), 'point')}" if request.factors else ""
+            console.note(f"study {name}: {', '.join(request.arms)}{points}")
 
     try:
         run_id = replay.measure(request, cells, site, session, began=note)
@@ -183,8 +178,8 @@ def _warn(context: Context, plans: Sequence[Plan]) -> None:
 def _check_flags(lock: Lock, options: argparse.Namespace, names: Sequence[str] | set[str]) -> None:
     """Raise UsageError for flags that do not fit the lock."""
     known = lock.results.metrics.keys() | lock.results.curves.keys()
-    if lock.matrix is not UNSET:
-        known = {each.name for pair in lock.matrix.compared for each in pair.metrics}
+    if lock.study is not None:
+        known = {each.name for pair in lock.study.compared for each in pair.metrics}
         _check_tolerances(options.tolerance or ())
         if options.ignore:
             raise UsageError(
@@ -228,7 +223,7 @@ def _dry_run(context: Context, lock: Lock, found: Found, job: Job, choice: Choic
     plans: tuple[Plan, ...] = ()
     is_planned = found.restores is None and not found.missing and context.store.knows(job.image)
     if is_planned and job.engine != registry.BARE_METAL and lock.kind == "run":
-        _, plans = replay.prepare(lock, job, context.session, choice)
+        plans = (replay.prepare(lock, job, context.session, choice)[1],)
     if context.options.json:
         console.result_json(
             {"parts": found.parts, "replayable": not found.missing, "plans": [render.shown(p) for p in plans]}
@@ -259,19 +254,19 @@ def _agree(context: Context, lock: Lock, digest: str) -> None:
 
 
 def shown(lock: Lock, found: Found, job: Job) -> str:
-    """What the lock is, what it runs, and what was found of its parts, for 80 columns. Of a study of several
-    arms or points, everything that any of them runs."""
+    """What the lock is, what it runs, and what was found of its parts, for 80 columns. Of a study, everything
+    that any of its arms runs."""
     when = f" of {one_line(lock.results.started_at, limit=40)}" if lock.results.started_at else ""
     lines = [f"{lock.kind} {one_line(lock.name)}{when}"]
     rows: list[tuple[str, str]] = []
     jobs = [job for row in found.jobs for job in row] or [job]
-    if lock.matrix is not UNSET:
-        rows += _design(lock.matrix)
+    if lock.study is not None:
+        rows += _design(lock.study)
     # Each row once: first what is the same in all jobs.
     rows += dict.fromkeys(
         row for part in (_commands, _places, _variables, _ranks) for each in jobs for row in part(each)
     )
-    if lock.matrix is not UNSET:
+    if lock.study is not None:
         files = dict.fromkeys(each.file for row in found.metrics for each in row if each.file is not None)
         rows += [("reads", one_line(f"{file}, for a metric", limit=500)) for file in files]
     for part in found.parts:
@@ -289,8 +284,8 @@ def shown(lock: Lock, found: Found, job: Job) -> str:
     return "\n".join(lines)
 
 
-def _design(matrix: LockedMatrix) -> Iterator[tuple[str, str]]:
-    from bareboat_study.reproduction.matrix_comparison import label
+def _design(matrix: LockedStudy) -> Iterator[tuple[str, str]]:
+    from bareboat_study.reproduction.study_comparison import label
 
     yield "arms", one_line(", ".join(matrix.arms), limit=2000)
     if matrix.factors:
@@ -355,7 +350,7 @@ def _verdict(lock: Lock, judged: Judgement) -> str:
             "only the ratios are judged; to judge values, too: --tolerance NAME=X"
         )
         lines += ["", *textwrap.wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="  ")]
-    if lock.matrix is not UNSET:
+    if lock.study is not None:
         if judged.word.startswith("no metric"):
             lines += textwrap.wrap(_NO_COMPARISON, _WIDTH, initial_indent="  ", subsequent_indent="  ")
     elif judged.word.startswith("no metric"):

@@ -4,24 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from bareboat.cli import console, report_export, report_tensorboard
 from bareboat.cli.common import Context, add_common
-from bareboat.cli.libraries import check_library
 from bareboat.cli.report_export import Request
 from bareboat_base.errors import UsageError
 from bareboat_base.nearest import nearest
 from bareboat_images.store import Store
-
-if TYPE_CHECKING:
-    from bareboat.model import Record, Study
-    from bareboat_study.analysis import Analysis
-
-Finding = tuple["Study", Sequence["Record"], "Analysis"]
-
 
 EXAMPLE = """bareboat report digits-20261120-101500 -o report.html
   bareboat report digits-20261120-101500 --csv --latex --pdf paper"""
@@ -52,7 +41,6 @@ def run(context: Context) -> int:
     if not options.runs:
         options.runs = [_newest_study(context, request)]
     from bareboat.runs import sweeps
-    from bareboat_study import matrix
 
     runs = list(dict.fromkeys(find(context, name) for name in options.runs))
     for name in runs:
@@ -73,27 +61,10 @@ def run(context: Context) -> int:
         if is_sweep:
             return report_sweep.run(context, name, request)
         return report_run.run(context, name, request)
-    if any(matrix.is_matrix(store, name) for name in runs):
-        from bareboat.cli import report_change, study_result
+    from bareboat.cli import study_result
 
-        report_tensorboard.write(context, runs)
-        if len(runs) == 2 and all(matrix.is_matrix(store, name) for name in runs):
-            check_library()
-            return report_change.run(context, (runs[0], runs[1]), request)
-        return study_result.run(context, runs, request)
-    check_library()
-    found = report_export.read_studies(context, runs)
     report_tensorboard.write(context, runs)
-    if len(found) == 2 and not request.formats:
-        from bareboat.cli import report_change
-
-        return report_change.of_pairs(context, found[0], found[1])
-    where = ""
-    if request.formats:
-        where = report_export.write(context, request, report_export.study_files(found, request.formats), runs)
-    if not request.is_printed:
-        show(context, found, where)
-    return 0
+    return study_result.run(context, runs, request)
 
 
 def _is_run(store: Store, name: str) -> bool:
@@ -106,11 +77,9 @@ def _is_run(store: Store, name: str) -> bool:
 def _is_study(store: Store, name: str) -> bool:
     from bareboat_study import listing
 
-    if not listing.is_study(store, name):
-        return False
-    if store.run(name).parent.name == "points":
+    if listing.is_point(store, name):
         raise UsageError(f"{name} is a point of a study", remedy=f"bareboat report {name.rpartition('.')[0]}")
-    return True
+    return listing.is_study(store, name)
 
 
 def _newest_study(context: Context, request: Request) -> str:
@@ -130,49 +99,3 @@ def _newest_study(context: Context, request: Request) -> str:
     raise UsageError(
         f"{' '.join(flags)}: no study is in the store yet", remedy="bareboat prove train.py; or name a run"
     )
-
-
-def show(context: Context, found: Sequence[Finding], where: str) -> None:
-    """Print the verdicts, or the pooled ratio of three or more equal studies, and the report's path."""
-    from bareboat_study import repeated
-
-    pooled, reason = None, ""
-    if len(found) > 2:
-        try:
-            pooled = repeated.pool(found)
-        except UsageError as error:
-            reason = error.message
-    if context.options.json:
-        studies = [analysis for _, _, analysis in found]
-        if len(found) > 2:
-            console.result_json(
-                {
-                    "sentence": pooled.sentence if pooled else "",
-                    "pooled": pooled.metrics if pooled else [],
-                    "not_pooled": reason,
-                    "studies": studies,
-                }
-            )
-        else:
-            console.result_json(studies)
-        if where:
-            context.progress.note(f"report: {where}")
-        return
-    from bareboat.cli.report_text import study_text, wrapped
-
-    if pooled is not None:
-        for line in wrapped(pooled.sentence, console.width()):
-            console.result(console.bold(line))
-        console.result("\n" + "\n".join(repeated.lines(pooled)))
-    else:
-        is_terminal = sys.stdout.isatty()
-        for study, _, analysis in found:
-            text = study_text(study, analysis, console.width(), console.paint if is_terminal else None)
-            console.result(f"\n{text}")
-            if not analysis.is_complete:
-                left = f"{'at most ' if analysis.looks > 1 else ''}{analysis.planned - analysis.done}"
-                console.result(f"\n{left} runs left:  bareboat prove --resume {study.id}")
-    if reason:
-        console.result(f"\nnot pooled: {reason}")
-    if where:
-        console.result(f"\nreport: {where}")

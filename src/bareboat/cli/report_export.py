@@ -16,9 +16,8 @@ from bareboat_base.errors import UsageError
 from bareboat_base.files import outputs
 
 if TYPE_CHECKING:
-    from bareboat.model import Record, Study
-    from bareboat_study.analysis import Analysis
     from bareboat_study.drawing import Drawing
+    from bareboat_study.study_report import StudyReport
 
 #: Flag -> its content.
 FORMATS = {
@@ -141,40 +140,39 @@ def write(context: Context, request: Request, files: Mapping[str, bytes], runs: 
     return ""
 
 
-def study_files(
-    found: Sequence[tuple[Study, Sequence[Record], Analysis]], formats: Sequence[str]
-) -> dict[str, bytes]:
+def study_files(studies: Sequence[StudyReport], formats: Sequence[str]) -> dict[str, bytes]:
     """File name -> content. Of several studies, each name begins with its study's."""
     files: dict[str, bytes] = {}
-    for study, records, analysis in found:
-        before = f"{study.id}-" if len(found) > 1 else ""
-        for name, data in _of_study(study, records, analysis, formats).items():
-            files[before + name] = data
+    for shown in studies:
+        before = f"{shown.matrix.id}-" if len(studies) > 1 else ""
+        files |= {before + name: data for name, data in _of_study(shown, formats).items()}
     if "html" in formats:
-        from bareboat_study.report import render_report
+        from bareboat_study.report import render
 
-        files["report.html"] = render_report(found).encode()
+        files["report.html"] = render(studies).encode()
     return files
 
 
-def _of_study(
-    study: Study, records: Sequence[Record], analysis: Analysis, formats: Sequence[str]
-) -> dict[str, bytes]:
-    from bareboat_study import forest, method, plots, report_paper, report_tables
+def _of_study(shown: StudyReport, formats: Sequence[str]) -> dict[str, bytes]:
+    from bareboat_study import forest, method, plots, report, report_tables
 
-    texts: dict[str, str] = {}
+    matrix, texts = shown.matrix, dict[str, str]()
     if "csv" in formats:
-        texts |= report_tables.tables(study, records, analysis)
+        texts |= report_tables.csv_files(shown)
     if "latex" in formats:
-        texts["table.tex"] = report_paper.latex_table(study, analysis)
-        texts["methods.tex"] = method.latex_of_pair(study, analysis)
-        texts["bareboat.bib"] = method.bibtex(study.bareboat_version, study.created_at)
+        table = report_tables.main(shown)
+        texts["table.tex"] = table.latex(study=matrix.id, version=matrix.bareboat_version)
+        texts |= method.latex_files(shown)
     if "markdown" in formats:
-        texts["report.md"] = report_paper.markdown_report(study, analysis)
-    drawn = []
+        texts["report.md"] = report_tables.markdown_report(shown)
+    drawn: dict[str, Drawing] = {}
     if _DRAWN & set(formats):
-        drawn = [forest.of_metrics(study, analysis), *plots.figures(study, analysis)]
-    return as_files(texts, {each.name: each for each in drawn}, formats)
+        drawn = {each.name: each for each in report.all_figures(shown)}
+        for number, each in enumerate(shown.compared if shown.is_one_point else (), start=1):
+            suffix = "" if shown.only is not None else f"-{number}"
+            own = (forest.of_metrics(each.study, each.analysis), *plots.figures(each.study, each.analysis))
+            drawn |= {f"{figure.name}{suffix}": figure for figure in own}
+    return as_files(texts, drawn, formats)
 
 
 def as_files(
@@ -189,18 +187,6 @@ def as_files(
             files[f"{name}.{kind}"] = drawing.vector(each, kind, drawing.COLUMN)
             files[f"{name}-wide.{kind}"] = drawing.vector(each, kind, drawing.FULL)
     return files
-
-
-def read_studies(context: Context, runs: Sequence[str]) -> list[tuple[Study, Sequence[Record], Analysis]]:
-    """The studies, analysed from their raw records."""
-    from bareboat_study import analysis, prove
-
-    found: list[tuple[Study, Sequence[Record], Analysis]] = []
-    for run_id in runs:
-        study = prove.read_study(context.store, run_id)
-        records = prove.read_records(context.store, study)
-        found.append((study, records, analysis.analyse(study, records)))
-    return found
 
 
 def claim_page(context: Context, path: str) -> Path:

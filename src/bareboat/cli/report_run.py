@@ -199,14 +199,14 @@ def _csv(run_id: str, series: Sequence[Series]) -> str:
 
 
 def _markdown(status: Status, record: Record | None, plan: _Plan | None) -> str:
-    from bareboat_study.report_values import markdown, markdown_table
+    from bareboat_study.report_values import Table, markdown
 
-    rows = [(markdown(name), markdown(text)) for name, text in (*_facts(status, plan), *_measured(record))]
-    parts = [f"## {markdown(status.submission.run_id)}", markdown_table(("", ""), rows, texts=(0, 1))]
+    facts = Table(head=("", ""), groups=[[*_facts(status, plan), *_measured(record)]], texts=(0, 1))
+    parts = [f"## {markdown(status.submission.run_id)}", facts.markdown()]
     if plan is not None:
-        chosen = [tuple(map(markdown, (d.subject, d.choice, d.reason))) for d in plan.decisions]
-        head = ("decision", "choice", "reason")
-        parts += ["### Plan", markdown_table(head, chosen, texts=(0, 1, 2))]
+        chosen = [(each.subject, each.choice, each.reason) for each in plan.decisions]
+        table = Table(head=("decision", "choice", "reason"), groups=[chosen], texts=(0, 1, 2))
+        parts += ["### Plan", table.markdown()]
     return "\n\n".join(parts) + "\n"
 
 

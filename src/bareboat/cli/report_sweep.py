@@ -88,22 +88,18 @@ def _files(
     metrics: list[str],
     formats: Sequence[str],
 ) -> dict[str, bytes]:
-    from bareboat_study.report_values import as_csv, latex_rows, markdown, markdown_table
+    from bareboat_study.report_values import Table, as_csv, markdown
 
     head, *rows = _rows(sweep, points, metrics, exact=False)
-    numbers = [0, *range(len(sweep.names) + 2, len(head))]
+    table = Table(head=head, groups=[rows], texts=range(1, len(sweep.names) + 2))
     texts: dict[str, str] = {}
     if "csv" in formats:
         texts["points.csv"] = as_csv(_rows(sweep, points, metrics, exact=True))
     if "latex" in formats:
-        columns = "".join("r" if column in numbers else "l" for column in range(len(head)))
         first = f"% Bareboat {__version__}, sweep {one_line(run_id)}; requires \\usepackage{{booktabs}}"
-        texts["table.tex"] = "\n".join([first, *latex_rows(columns, head, [rows])]) + "\n"
+        texts["table.tex"] = "\n".join([first, *table.tabular()]) + "\n"
     if "markdown" in formats:
-        cells = [list(map(markdown, row)) for row in rows]
-        kept = [column for column in range(len(head)) if column not in numbers]
-        table = markdown_table(list(map(markdown, head)), cells, texts=kept)
-        texts["report.md"] = f"## {markdown(run_id)}\n\n{table}\n"
+        texts["report.md"] = f"## {markdown(run_id)}\n\n{table.markdown()}\n"
     if "html" in formats:
         from bareboat.runs import submission
         from bareboat_study.report_sweep import render_sweep

@@ -75,7 +75,7 @@ def _tracked(store: Store, run_id: str) -> Iterator[Tracked]:
                 yield _of_run(store, name, parameters=sweep.values(index))
     elif os.path.lexists(store.run(run_id) / "submission.json"):
         yield _of_run(store, run_id, parameters={})
-    elif os.path.lexists(store.run(run_id) / "matrix.json"):
+    else:
         from bareboat_study import matrix
 
         found = matrix.read(store, run_id)
@@ -84,12 +84,6 @@ def _tracked(store: Store, run_id: str) -> Iterator[Tracked]:
             values = {name: str(value) for name, value in found.values(point).items()}
             for record in records:
                 yield _of_record(study, record, parameters=values)
-    else:
-        from bareboat_study import prove
-
-        study = prove.read_study(store, run_id)
-        for record in prove.read_records(store, study):
-            yield _of_record(study, record, parameters={})
 
 
 def _of_run(store: Store, run_id: str, *, parameters: dict[str, str]) -> Tracked:

@@ -6,8 +6,9 @@ import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from bareboat_study import arm_differences, definitions
+from bareboat_study import definitions
 from bareboat_study.numbers import quantity, ratio_and_bounds, with_unit
+from bareboat_study.report_values import Table
 
 if TYPE_CHECKING:
     from bareboat.model import Study
@@ -25,20 +26,7 @@ SIGNS = {
 }
 NOTE = "Geometric means. The first row is the primary metric, the others are secondary."
 _SHORT = {"training diverged": "diverged"}
-_RIGHT = (1, 2)
-
-
-def study_text(
-    study: Study, analysis: Analysis, width: int | None, paint: Callable[[str, str], str] | None = None
-) -> str:
-    """The verdict, the metrics and the goals. `width`: of the terminal; None keeps each sentence on a line.
-    `paint`: for a terminal, text and colour -> coloured text; the verdict then has its symbol."""
-    lines = comparison_lines(study, analysis, width, paint)
-    lines += wrapped(NOTE, width)
-    if arm_differences.is_same(study):
-        lines += wrapped(arm_differences.sentence(study), width)
-    lines += goal_lines(analysis, width)
-    return "\n".join(lines)
+_TEXTS = (0, 3, 4, 5)
 
 
 def goal_lines(analysis: Analysis, width: int | None) -> list[str]:
@@ -89,11 +77,12 @@ def wrapped(text: str, width: int | None) -> list[str]:
 
 def _table(study: Study, analysis: Analysis, width: int | None) -> list[str]:
     """One line per metric where the terminal is wide enough, else a few."""
-    metrics = sorted(analysis.metrics, key=lambda metric: not metric.primary)
+    metrics = analysis.ordered
     names = [" ".join(arm.name.split()) for arm in study.arms]
     for is_short in (False, True):
+        rows = [_row(analysis, metric, is_short=is_short) for metric in metrics]
         head = ["", *names, "ratio", "interval", "verdict"]
-        lines = _columns([head, *(_row(analysis, metric, is_short=is_short) for metric in metrics)])
+        lines = Table(head=head, groups=[rows], texts=_TEXTS).terminal()
         if width is None or max(map(len, lines)) <= width:
             return lines
     return [line for metric in metrics for line in _folded(analysis, metric, names, width or 80)]
@@ -112,17 +101,6 @@ def _row(analysis: Analysis, metric: Metric, *, is_short: bool) -> list[str]:
         name = with_unit(name, metric.unit)
     ratio, low, high = ratio_and_bounds(metric.comparison)
     return [name, *values, ratio, f"[{low}, {high}]", word]
-
-
-def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return [
-        "  ".join(
-            cell.rjust(width) if column in _RIGHT else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
 
 
 def _folded(analysis: Analysis, metric: Metric, names: Sequence[str], width: int) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The results of a study of several arms, points or metrics: as text, JSON, and files."""
+"""The results of studies: as text, JSON, and files."""
 
 from __future__ import annotations
 
@@ -14,34 +14,51 @@ from bareboat.model import Matrix
 from bareboat_base.errors import UsageError
 
 if TYPE_CHECKING:
+    from bareboat.model import Study
     from bareboat_study.analysis import Analysis
     from bareboat_study.findings import StudyFindings
-    from bareboat_study.report_matrix import StudyReport
+    from bareboat_study.study_report import StudyReport
+
+_Paint = Callable[[str, str], str] | None
 
 
 def run(context: Context, runs: Sequence[str], request: Request) -> int:
-    """Report one study from its records."""
+    """Report studies from their records: one, the changes between two, or several, which are pooled if they
+    are of equal design. Exit with 1 where a point of one study has too few complete runs."""
+    from bareboat.cli import report_change
     from bareboat.cli.libraries import check_library
-    from bareboat_study import matrix
+    from bareboat_study import study_report
 
-    if len(runs) > 1:
-        raise UsageError(
-            "a study of several arms or points can be reported with one other such study",
-            remedy=f"bareboat report {runs[0]}   # alone",
-        )
+    if len(runs) > 1 and request.formats and request.folder is None and request.formats != ("html",):
+        name = request.formats[0]
+        raise UsageError(f"--{name} of several studies requires a directory", remedy=f"--{name} report-files")
     check_library()
-    return _report(context, _shown(context, matrix.read(context.store, runs[0])), request)
+    studies = [study_report.read(context.store, name) for name in runs]
+    if len(studies) == 1:
+        return _report(context, studies[0], request)
+    if len(studies) == 2 and not request.formats:
+        return report_change.run(context, studies[0], studies[1])
+    where = ""
+    if request.formats:
+        files = report_export.study_files(studies, request.formats)
+        where = report_export.write(context, request, files, runs)
+    if not request.is_printed:
+        _several(context, studies, where)
+    return 0
 
 
 def report(context: Context, found: Matrix, output: Path | None) -> int:
     """Analyse a study that was measured and show the results. Exit with 1 where a point has too few complete
     runs."""
-    from bareboat_study import listing
+    from bareboat_study import listing, quick, study_report
 
     page = None if output is None else str(output)
-    shown = _shown(context, found)
+    shown = study_report.read(context.store, found.id)
     listing.keep_verdict(context.store, shown.found)
-    return _report(context, shown, Request(("html",) if page else (), None, page, context.options.force))
+    code = _report(context, shown, Request(("html",) if page else (), None, page, context.options.force))
+    if shown.only is not None and quick.is_quick(shown.only.study) and not context.options.json:
+        console.result(quick.sentence(shown.only.study, shown.only.analysis.comparison))
+    return code
 
 
 def _report(context: Context, shown: StudyReport, request: Request) -> int:
@@ -50,7 +67,11 @@ def _report(context: Context, shown: StudyReport, request: Request) -> int:
     result, study = shown.found, shown.matrix.id
     where = ""
     if request.formats and (shown.compared or request.file is None):
-        where = report_export.write(context, request, _files(shown, request.formats), [study])
+        files = report_export.study_files([shown], request.formats)
+        try:
+            where = report_export.write(context, request, files, [study])
+        except UsageError as error:  # another program wrote the file meanwhile
+            raise error.but(remedy=f"bareboat report {study} -o NAME.html") from None
     if request.is_printed:
         pass
     elif context.options.json:
@@ -62,20 +83,71 @@ def _report(context: Context, shown: StudyReport, request: Request) -> int:
             console.result("")
             for line in published.lines(shown.beside):
                 console.result(line)
-        if result.missing:
-            console.result(f"\n{result.missing} runs left:  bareboat prove --resume {study}")
+        _note_left(shown)
         if where:
             console.result(f"\nreport: {where}")
     unmeasured = any(each.analysis is None for contrast in result.contrasts for each in contrast.points)
     return 1 if unmeasured and not result.missing else 0
 
 
-def study_lines(
-    found: StudyFindings, width: int | None, paint: Callable[[str, str], str] | None
-) -> Iterator[str]:
-    """The answer and the tables; at one point as of two arms, comparison by comparison."""
+def _note_left(shown: StudyReport) -> None:
+    """Show how a study with runs left goes on."""
+    if shown.found.missing:
+        most = "at most " if shown.matrix.prove.until_decided is True else ""
+        console.result(f"\n{most}{shown.found.missing} runs left:  bareboat prove --resume {shown.matrix.id}")
+
+
+def _several(context: Context, studies: Sequence[StudyReport], where: str) -> None:
+    """Show the pooled ratio of equal studies; of others, each with its verdict, and why they are not
+    pooled."""
     from bareboat.cli import report_text
-    from bareboat_study import text
+    from bareboat_study import repeated, text
+
+    pooled, reason = None, ""
+    try:
+        pooled = repeated.pool([_pair(each) for each in studies])
+    except UsageError as error:
+        reason = error.message
+    if context.options.json:
+        console.result_json(
+            {
+                "sentence": pooled.sentence if pooled else "",
+                "pooled": pooled.metrics if pooled else [],
+                "not_pooled": reason,
+                "studies": [text.values(each.found) for each in studies],
+            }
+        )
+    elif pooled is not None:
+        for line in report_text.wrapped(pooled.sentence, console.width()):
+            console.result(console.bold(line))
+        console.result("\n" + "\n".join(repeated.lines(pooled)))
+    else:
+        for each in studies:
+            console.result("")
+            for line in study_lines(
+                each.found, console.width(), console.paint if sys.stdout.isatty() else None
+            ):
+                console.result(line)
+            _note_left(each)
+        console.result(f"\nnot pooled: {reason}")
+    if where:
+        console.result(f"\nreport: {where}")
+
+
+def _pair(shown: StudyReport) -> tuple[Study, Analysis]:
+    """The only comparison of the study. Raises UsageError for another study."""
+    if shown.only is None:
+        raise UsageError(
+            f"{shown.matrix.id} has several comparisons, or none",
+            remedy="pool studies of two arms at one point",
+        )
+    return shown.only.study, shown.only.analysis
+
+
+def study_lines(found: StudyFindings, width: int | None, paint: _Paint = None) -> Iterator[str]:
+    """The answer and the tables; at one point, comparison by comparison."""
+    from bareboat.cli import report_text
+    from bareboat_study import arm_differences, text
 
     if any(len(contrast.points) > 1 for contrast in found.contrasts):
         for sentence in found.sentences:
@@ -90,49 +162,11 @@ def study_lines(
             continue
         known.append(point.analysis)
         yield from report_text.comparison_lines(point.study, point.analysis, width, paint, sentence=sentence)
-        yield ""
+        if len(found.contrasts) > 1:
+            yield ""
     if known:
         yield from report_text.wrapped(report_text.NOTE, width)
+        if len(known) == 1 and arm_differences.is_same(point.study):
+            yield from report_text.wrapped(arm_differences.sentence(point.study), width)
         yield from dict.fromkeys(line for each in known for line in report_text.goal_lines(each, width))
     yield from text.rest(found)
-
-
-def _shown(context: Context, found: Matrix) -> StudyReport:
-    from bareboat_study import findings, matrix, published, report_matrix
-
-    store = context.store
-    studies, records = matrix.points(store, found), matrix.read_records(store, found)
-    result = findings.find(found, studies, records, missing=len(matrix.missing(store, found)))
-    rows = matrix.read_published(store, found)
-    return report_matrix.StudyReport(
-        matrix=found,
-        studies=studies,
-        found=result,
-        records=records,
-        compared=report_matrix.compared(found, studies, result, records),
-        beside=() if rows is None else published.beside(found, records, rows),
-    )
-
-
-def _files(shown: StudyReport, formats: Sequence[str]) -> dict[str, bytes]:
-    """File name -> content."""
-    from bareboat_study import forest, method, plots, report_matrix, report_matrix_tables
-
-    texts: dict[str, str] = {}
-    if "csv" in formats:
-        texts |= report_matrix_tables.tables(shown)
-    if "latex" in formats:
-        matrix = shown.matrix
-        texts["table.tex"] = report_matrix_tables.latex_table(shown)
-        texts["methods.tex"] = method.latex_of_matrix(matrix, shown.studies, shown.found)
-        texts["bareboat.bib"] = method.bibtex(matrix.bareboat_version, matrix.created_at, method.SOURCES)
-    if "markdown" in formats:
-        texts["report.md"] = report_matrix_tables.markdown_report(shown)
-    if "html" in formats:
-        texts["report.html"] = report_matrix.render(shown)
-    drawn = {each.name: each for each in shown.figures}
-    if len(shown.matrix.points) == 1:
-        for number, (study, _, analysis) in enumerate(shown.compared, start=1):
-            for each in (forest.of_metrics(study, analysis), *plots.figures(study, analysis)):
-                drawn[f"{each.name}-{number}"] = each
-    return report_export.as_files(texts, drawn, formats)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from bareboat.model.job import ProveRequest
@@ -26,13 +25,15 @@ class Contrast(Struct, frozen=True, kw_only=True):
 
 
 class Matrix(Struct, frozen=True, kw_only=True):
-    """The design of a study with several arms, points or metrics, fixed before the first run.
+    """The design of a study, fixed before the first run. One container against bare metal is a study of two
+    arms at one point.
 
     The first of `arms` is the baseline. `points` holds the values of the `factors` at each point; without
-    factors there is one point without values. Each point is a `Study` of its own, below this one.
-    `repeats`: the number of measured runs at each point; None until the warm-up shows how many fit into
-    `prove.within_s`. `seed`: as in a `Study`. `request`: a digest of the study file's content, to find the
-    study again. `fixed`: the keys of the job that each arm sets itself.
+    factors there is one point without values. Each point is a `Study`, below this one. `repeats`: the number
+    of measured runs at each point; None until the warm-up shows how many fit into the time. `decided_after`:
+    the number of runs after which a study ended that was to end when decided. `seed`: as in a `Study`.
+    `request`: a digest of the job or of the study file, to find the study again. `fixed`: the keys of the job
+    that each arm sets itself.
     """
 
     schema: int = 1
@@ -50,8 +51,18 @@ class Matrix(Struct, frozen=True, kw_only=True):
     images: tuple[Image, ...]
     site: Site
     bareboat_version: str
-    fixed: tuple[tuple[str, ...], ...] | UnsetType = UNSET
+    fixed: tuple[tuple[str, ...], ...] = ()
     seed: int | UnsetType = UNSET
+    decided_after: int | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        if len(self.arms) < 2 or len({*self.arms}) < len(self.arms):
+            raise ValueError("a study has two or more arms of different names")
+
+    @property
+    def planned_runs(self) -> int:
+        """The number of measured runs at each point, as far as it is known."""
+        return (self.repeats or 0) if self.decided_after is UNSET else self.decided_after
 
     @property
     def order_seed(self) -> int:
@@ -84,10 +95,6 @@ def shown(value: Value) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)
-
-
-def with_repeats(matrix: Matrix, repeats: int) -> Matrix:
-    return msgspec.structs.replace(matrix, repeats=repeats)
 
 
 class ArmRequest(Struct, frozen=True, kw_only=True):

@@ -220,8 +220,6 @@ class Record(Struct, frozen=True, kw_only=True):
     health: Health | UnsetType = UNSET
     #: The digest of all that was chosen before the run (study/validity.py); empty: not recorded.
     design: str = ""
-    #: Of an attempt that failed and was repeated, in a study that stops at a failure: its number, from 1.
-    attempt: int = 0
     #: Whose clock the steps have: "rank 0" (earlier versions), "latest rank" (ranks that keep step), or
     #: "sum of rates" (independent ranks); empty without a meter.
     clock: str = "rank 0"
@@ -265,12 +263,12 @@ class Arm(Struct, frozen=True, kw_only=True):
 
 
 class Study(Struct, frozen=True, kw_only=True):
-    """The design of a study, fixed before the first measured run. `arms` holds baseline, then contender.
+    """The design of a study at one point, fixed before the first measured run: of all its arms, the baseline
+    first, or of two that are compared.
 
-    `point`: unset, or the study's number among the points of a larger study, which may have more arms.
-    `metrics`: what is read from the program's output and files. `jobs`: of each arm, at a point. `seed`: of
-    the order of the arms, drawn for the study unless its job has one. `decided_after`: the number of runs
-    after which a study ended that was to end when decided.
+    `point`: its number among the points of the study (`Matrix`). `metrics`: what is read from the program's
+    output and files. `jobs`: of each arm. `seed`: of the order of the arms, drawn for the study unless its
+    job has one.
     """
 
     schema: int = 1
@@ -286,13 +284,17 @@ class Study(Struct, frozen=True, kw_only=True):
     settle: int = 0
     point: int | UnsetType = UNSET
     metrics: tuple[MetricRequest, ...] = ()
-    jobs: tuple[Job, ...] | UnsetType = UNSET
+    jobs: tuple[Job, ...] = ()
     seed: int | UnsetType = UNSET
-    decided_after: int | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         if not self.arms:
             raise ValueError("a study has arms")
+
+    @property
+    def whole(self) -> str:
+        """The name of the study with all of its points."""
+        return self.id if self.point is UNSET else self.id.rpartition(".")[0]
 
     @property
     def order_seed(self) -> int:

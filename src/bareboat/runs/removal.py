@@ -18,7 +18,7 @@ from bareboat_images.store import Store
 from bareboat_images.upkeep.space import Amount, walked
 
 #: A run without any of these was stopped before it started.
-_STARTED = ("submission.json", "study.json", "matrix.json")
+_STARTED = ("submission.json", "matrix.json")
 #: The age below which such a run may still be about to start.
 _YOUNG_S = 3600.0
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec import UNSET
 
 from bareboat import registry
 from bareboat.session import sites
@@ -62,13 +61,3 @@ def _plan(session: Session, prepared: Prepared) -> Plan:
         finally:
             reporter.end()
     return made
-
-
-def arms(session: Session, prepared: Prepared) -> tuple[Plan, Plan]:
-    """The job's plans on bare metal and in the container. `--engine native` compares bare metal with itself.
-    The watchdog is off, because the arms wait for each other, and no run of them is notified of."""
-    job = prepared.job
-    scheduling = msgspec.structs.replace(job.scheduling, watchdog_s=UNSET)
-    job = msgspec.structs.replace(job, scheduling=scheduling, notify=UNSET)
-    bare = prepared._replace(job=msgspec.structs.replace(job, engine=registry.BARE_METAL))
-    return plan(session, bare), plan(session, prepared._replace(job=job))

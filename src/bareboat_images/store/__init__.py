@@ -26,8 +26,8 @@
     mpi-checks/HEX.json      MPI check results of this site; mpi-checks/pending/RUN: results to come
     builds/steps/HEX.json    the result of a step of a build, by what it depends on
     builds/mounts/HEX/       a directory of RUN --mount=type=cache
-    runs/ID/                 one study or run: study.json, NNNN/ARM.json, scripts, logs
-    runs/ID/points/N/        the run ID.N: a point of the sweep ID, or of the study ID with matrix.json
+    runs/ID/                 one run, one sweep, or one study (matrix.json)
+    runs/ID/points/N/        the run ID.N: a point of a sweep, or of a study: study.json, NNNN/ARM.json
     by-hand/NAME-JOB/        the same for a script that was submitted by hand
     tmp/                     work in progress, renamed into place when complete
 group                    the name of the group that owns this store (access.py): it holds images; all other

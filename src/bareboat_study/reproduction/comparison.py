@@ -1,4 +1,4 @@
-"""Pure: whether two results are equal: values to a tolerance, repeated samples by an equivalence test.
+"""Pure: whether two runs are equal: values to a tolerance. Of studies: study_comparison.
 
 Times are never compared for equality of single runs: they differ by chance and by machine.
 """
@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from bareboat_base.errors import UsageError
-from bareboat_study.layouts import of_lock
-from bareboat_study.reproduction.document import Curve, LockedStudy, Results
+from bareboat_study.reproduction.document import Curve, Results
 
 #: The relative difference that counts as equal, unless the user gives another.
 TOLERANCE = 0.01
@@ -153,67 +152,6 @@ def _curve(name: str, first: Curve, second: Curve, allowed: Tolerances) -> Compa
         f"tolerance {_percent(tolerance)}"
         if distance
         else "equal",
-    )
-
-
-def of_studies(first: LockedStudy, second: LockedStudy) -> list[Compared]:
-    """Compare each metric's ratio of contender to baseline: the ratio of the ratios, its interval, and an
-    equivalence test at the study's margin."""
-    from bareboat_study.change import between_studies  # here, because curves need no numpy
-
-    found = [
-        Compared(
-            item="verdict", first=first.verdict, second=second.verdict,
-            equal=None, text="the comparison below judges the numbers",
-        )
-    ]  # fmt: skip
-    others = {each.name: each for each in second.samples}
-    for own in first.samples:
-        other = others.get(own.name)
-        if other is None:
-            found.append(
-                Compared(
-                    item=own.name,
-                    first="measured",
-                    second="not measured",
-                    equal=False if own.primary else None,
-                )
-            )
-            continue
-        found.append(
-            _effects(
-                f"{own.name}: contender / baseline", own.effects, other.effects,
-                margin=first.margin, confidence=first.confidence, judged=own.primary,
-                between=between_studies(*(of_lock(each.layout_deviation) for each in (first, second))),
-            )
-        )  # fmt: skip
-    return found
-
-
-def _effects(
-    item: str,
-    first: Sequence[float],
-    second: Sequence[float],
-    *,
-    margin: float,
-    confidence: float,
-    judged: bool,
-    between: float,
-) -> Compared:
-    from bareboat_study.statistics import Verdict, compare_means
-
-    shown = [f"{math.exp(math.fsum(each) / len(each)):.4f}" for each in (first, second)]
-    if min(len(first), len(second)) < 2:
-        return Compared(item=item, first=shown[0], second=shown[1], equal=None, text="fewer than 2 runs")
-    found = compare_means(first, second, margin=margin, confidence=confidence, between=between)
-    equal = {Verdict.EQUIVALENT: True, Verdict.DIFFERENT: False}.get(found.verdict)
-    return Compared(
-        item=item,
-        first=shown[0],
-        second=shown[1],
-        equal=equal if judged else None,
-        text=f"{found.verdict} at {margin:.1%}: second / first {found.ratio:.4f}, "
-        f"{confidence:.0%} interval [{found.low:.4f}, {found.high:.4f}], p = {found.equivalence_p:.2g}",
     )
 
 

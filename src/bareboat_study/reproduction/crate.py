@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from msgspec import UNSET
-
 from bareboat_base import codec
 from bareboat_base.clock import epoch_s, moment, utc_now
 from bareboat_base.errors import UsageError
@@ -159,9 +157,8 @@ def _files(store: Store, lock: Lock) -> Iterator[_Entry]:
             if os.path.lexists(folder / name):
                 yield _Entry(name, title, form, source=folder / name)
     else:
-        below = folder if lock.matrix is UNSET else folder / "points"
-        pattern = "[0-9]*/*.json" if lock.matrix is UNSET else "[0-9]*/[0-9]*/*.json"
-        for path in sorted(below.glob(pattern)):
+        below = folder / "points"
+        for path in sorted(below.glob("[0-9]*/[0-9]*/*.json")):
             yield _Entry(
                 f"records/{path.relative_to(below)}", "the record of one arm in one run",
                 "application/json", source=path,
@@ -205,9 +202,7 @@ def _title(lock: Lock) -> str:
 
 def _summary(lock: Lock) -> str:
     if lock.study is not None:
-        return one_line(lock.study.sentence, limit=1000)
-    if lock.matrix is not UNSET:
-        return one_line("; ".join(lock.matrix.sentences), limit=2000)
+        return one_line("; ".join(lock.study.sentences), limit=2000)
     command = one_line(" ".join(lock.job.command), limit=300) or "the image's own command"
     return f"{command}: exit code {lock.results.exit_code}"
 
@@ -240,7 +235,7 @@ def _data(lock: Lock) -> list[dict[str, Any]]:
 
 
 def _images(lock: Lock) -> list[dict[str, Any]]:
-    images = lock.matrix.images if lock.matrix is not UNSET else (lock.image,) if lock.image else ()
+    images = lock.study.images if lock.study is not None else (lock.image,) if lock.image else ()
     return [
         {
             "@id": f"#image-{number}" if number else "#image", "@type": "SoftwareApplication",

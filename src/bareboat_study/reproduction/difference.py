@@ -412,8 +412,6 @@ def _results(first: Lock, second: Lock) -> Iterator[Difference]:
             "results", "wall time", f"{a.wall_s:.1f} s", f"{b.wall_s:.1f} s", Weight.RESULT,
             ratio_of(a.wall_s, b.wall_s),
         )  # fmt: skip
-    if first.study is not None and second.study is not None:
-        yield from differ("results", "verdict", first.study.verdict, second.study.verdict, Weight.RESULT, "")
 
 
 def ratio_of(first: float | str | None, second: float | str | None) -> str:

@@ -131,31 +131,6 @@ class Results(Struct, frozen=True, kw_only=True):
     ended_because: str = ""
 
 
-class Samples(Struct, frozen=True, kw_only=True):
-    """A metric of a study: one value per measured run and arm, in pairs."""
-
-    name: str
-    unit: str
-    baseline: tuple[float, ...]
-    contender: tuple[float, ...]
-    effects: tuple[float, ...]
-    primary: bool = False
-
-
-class LockedStudy(Struct, frozen=True, kw_only=True):
-    """The verdict of a study. `samples_digest`: of all of its records. `layout_deviation`: that
-    between layouts of files in the page cache that no run shows; unset: not recorded."""
-
-    arms: tuple[str, ...]
-    sentence: str
-    verdict: str
-    margin: float
-    confidence: float
-    samples_digest: str
-    samples: tuple[Samples, ...] = ()
-    layout_deviation: float | UnsetType = UNSET
-
-
 class Cell(Struct, frozen=True, kw_only=True):
     """An arm at a point of a study: its job, and what was planned. `image`: the digest. `withheld`: names of
     its variables whose values are not in the lock."""
@@ -181,8 +156,8 @@ class Values(Struct, frozen=True, kw_only=True):
 
 class PairResult(Struct, frozen=True, kw_only=True):
     """Two arms at a point, by their numbers. Without metrics they were not compared, for the `reason`.
-    `verdict`: of the primary metric, corrected for the number of comparisons. `layout_deviation`: as that of
-    a `LockedStudy`."""
+    `verdict`: of the primary metric, corrected for the number of comparisons. `layout_deviation`: that
+    between layouts of files in the page cache that no run shows; unset: not recorded."""
 
     contrast: int
     point: int
@@ -207,8 +182,8 @@ class Failed(Struct, frozen=True, kw_only=True):
     reason: str
 
 
-class LockedMatrix(Struct, frozen=True, kw_only=True):
-    """A study of several arms, points or metrics: its request and its results. `fixed`: the keys of the job
+class LockedStudy(Struct, frozen=True, kw_only=True):
+    """A study: its request and its results. `fixed`: the keys of the job
     that each arm sets itself. `metrics`: at each point. `cells[point][arm]`. `images`: all of them, each
     once. `samples_digest`: of all records."""
 
@@ -232,8 +207,8 @@ class LockedMatrix(Struct, frozen=True, kw_only=True):
 
 
 class Lock(Struct, frozen=True, kw_only=True):
-    """The document. `kind`: "run" or "study"; a study has either `study` or `matrix`, whose last arm at the
-    first point has the `job` and the `image`. `job`: as resolved, with the variables of `[environment]` that
+    """The document. `kind`: "run" or "study"; the last arm of a `study` at the first point has the `job` and
+    the `image`. `job`: as resolved, with the variables of `[environment]` that
     are no secrets; `withheld`: the names of the others, whose values a replay takes from its environment.
     `machine`: where the run was submitted or started; `node`: its first compute node, where that is another.
     `patterns`: metric -> the regular expression that finds it in the output."""
@@ -255,5 +230,4 @@ class Lock(Struct, frozen=True, kw_only=True):
     patterns: dict[str, str] = field(default_factory=dict)
     results: Results
     study: LockedStudy | None = None
-    matrix: LockedMatrix | UnsetType = UNSET
     not_recorded: tuple[str, ...] = ()

@@ -9,32 +9,30 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from bareboat import registry
-from bareboat.model import Job, Record, Study, sweep
+from bareboat.model import Job, Matrix, Record, Study, sweep
 from bareboat.model.provenance import Provenance
 from bareboat.model.record import NotFinite
 from bareboat.runs import directory, provenance, submission, sweeps
 from bareboat.runs import results as reported
 from bareboat.runs.state import Status
-from bareboat.runs.withheld import names
 from bareboat_base import __version__, codec, digests
 from bareboat_base.clock import epoch_s
 from bareboat_base.errors import StoreError, UsageError
 from bareboat_base.files import untrusted
 from bareboat_base.printable import one_line
 from bareboat_images.store import Store
-from bareboat_study import matching
-from bareboat_study.reproduction import data, images, machines, secrets
+from bareboat_study import listing, matching
+from bareboat_study.reproduction import data, images, machines, secrets, study_making
 from bareboat_study.reproduction.document import (
     MOST_BYTES,
     Curve,
     Datum,
     Decided,
     Lock,
+    LockedImage,
     LockedPlan,
-    LockedStudy,
     Machine,
     Results,
-    Samples,
 )
 
 #: Part of a lock -> how it is made without a secret.
@@ -84,11 +82,12 @@ class Maker:
 
     def lock(self, name: str) -> Lock:
         """The lock of a run, a point of a sweep, or a study. Raises UsageError, StoreError."""
-        if os.path.lexists(self.store.run(name) / "study.json"):
-            return self._of_study(name)
-        if os.path.lexists(self.store.run(name) / "matrix.json"):
-            return self._of_matrix(name)
-        return self._of_run(name)
+        if listing.is_point(self.store, name):
+            raise UsageError(
+                f"{name} is a point of a study, and a lock holds the whole study",
+                remedy=f"bareboat lock {name.rpartition('.')[0]}",
+            )
+        return self._of_study(name) if listing.is_study(self.store, name) else self._of_run(name)
 
     def _of_run(self, run_id: str) -> Lock:
         made = submission.read(self.store, run_id)
@@ -151,114 +150,56 @@ class Maker:
             )
         )
 
-    def _of_study(self, run_id: str) -> Lock:
-        from bareboat_study import analysis, prove
-
-        study = self.store.read(self.store.run(run_id) / "study.json", Study)
-        if study.point is not UNSET or study.metrics or len(study.arms) != 2:
-            raise _of_larger(run_id)
+    def _of_study(self, name: str) -> Lock:
         if self._metrics:
             raise UsageError("--metric is for runs, and this is a study", remedy="remove --metric")
-        records = prove.read_records(self.store, study)
-        judged = analysis.analyse(study, records)
-        lacks: list[str] = []
-        data = self._data(study.created_at, lacks)
-        made = self._made_of(run_id, study)
-        return self._checked(
-            msgspec.structs.replace(
-                made,
-                data=data,
-                not_recorded=(*made.not_recorded, *lacks),
-                study=LockedStudy(
-                    arms=tuple(arm.name for arm in study.arms),
-                    sentence=judged.sentence,
-                    verdict=judged.word,
-                    margin=judged.comparison.margin,
-                    confidence=judged.comparison.confidence,
-                    samples_digest=codec.digest(records),
-                    layout_deviation=judged.between,
-                    samples=tuple(
-                        Samples(
-                            name=each.name,
-                            unit=each.unit,
-                            baseline=each.baseline,
-                            contender=each.contender,
-                            effects=each.effects,
-                            primary=each.primary,
-                        )
-                        for each in judged.metrics
-                    ),
-                ),
-            )
-        )
-
-    def _of_matrix(self, run_id: str) -> Lock:
-        from bareboat_study.reproduction import matrix_making
-
-        if self._metrics:
-            raise UsageError("--metric is for runs, and this is a study", remedy="remove --metric")
-        made = matrix_making.make(self.store, run_id, packages="packages" not in self._without, say=self._say)
-        found = provenance.read(self.store, run_id)
-        locked, first = made.locked, made.first
-        cell = locked.cells[0][-1]
-        lacks = [*_lacks(found, study=True), *made.lacks]
-        plan, node = _plan_of_study(first), None
-        nodes: tuple[str, ...] = (made.matrix.site.hostname,)
-        if plan.scheduler != registry.HERE:
+        made = study_making.make(self.store, name, packages="packages" not in self._without, say=self._say)
+        locked, first, cell = made.locked, made.first, made.locked.cells[0][-1]
+        lock = self._of_arm(made.matrix, first, -1, locked.image(cell.image))
+        lacks, node, nodes = [*lock.not_recorded, *made.lacks], None, lock.nodes
+        if lock.plan is not None and lock.plan.scheduler != registry.HERE:
             node = self._node(first.id, made.records[-1])
             nodes = self._hosts(first.id)
             if node is None:
                 lacks.append("the compute node's CPU, kernel and driver")
+        found = self._data(made.matrix.created_at, lacks)
         return self._checked(
-            Lock(
-                kind="study",
-                name=run_id,
-                made_by=f"bareboat {__version__}",
-                recorded_by=f"bareboat {made.matrix.bareboat_version}",
-                job=cell.job,
-                withheld=cell.withheld,
-                plan=plan,
-                image=locked.image(cell.image),
-                code=found.code if found and "code" not in self._without else None,
-                machine=machines.of_site(made.matrix.site),
-                node=node,
-                nodes=nodes,
-                data=self._data(made.matrix.created_at, lacks),
-                results=Results(started_at=made.matrix.created_at),
-                matrix=locked,
-                not_recorded=tuple(lacks),
+            msgspec.structs.replace(
+                lock, node=node, nodes=nodes, data=found, study=locked, not_recorded=tuple(lacks)
             )
         )
 
-    def origin(self, run_id: str, study: Study) -> Lock:
-        """What made a study, also one of several arms or points, of which `study` is one; without results and
-        secrets."""
-        return secrets.without(self._made_of(run_id, study))
+    def origins(self, matrix: Matrix, study: Study) -> dict[str, Lock]:
+        """Arm -> what made it, at a point of a study; without results and secrets."""
+        known = {}
+        for arm in study.arms:
+            if arm.image_digest not in known:
+                image = next((each for each in matrix.images if each.digest == arm.image_digest), study.image)
+                packages = "packages" not in self._without
+                known[arm.image_digest] = images.of_image(self.store, image, packages=packages, say=self._say)
+        return {
+            arm.name: secrets.without(self._of_arm(matrix, study, number, known[arm.image_digest]))
+            for number, arm in enumerate(study.arms)
+        }
 
-    def _made_of(self, run_id: str, study: Study) -> Lock:
-        found = provenance.read(self.store, run_id)
-        lacks = _lacks(found, study=True)
-        withheld = names(study.job.environment)
-        kept = {name: value for name, value in study.job.environment.items() if name not in withheld}
-        image = images.of_image(
-            self.store, study.image, packages="packages" not in self._without, say=self._say
-        )
-        if image.packages is None and "packages" not in self._without:
-            lacks.append("the image's packages: it is no longer in the store")
+    def _of_arm(self, matrix: Matrix, study: Study, arm: int, image: LockedImage | None) -> Lock:
+        """The lock of an arm at a point, without data and results."""
+        found = provenance.read(self.store, matrix.id)
+        job, withheld = study_making.shareable(study.jobs[arm] if study.jobs else study.job)
         return Lock(
             kind="study",
-            name=run_id,
+            name=matrix.id,
             made_by=f"bareboat {__version__}",
-            recorded_by=f"bareboat {study.bareboat_version}",
-            job=msgspec.structs.replace(study.job, environment=kept),
+            recorded_by=f"bareboat {matrix.bareboat_version}",
+            job=job,
             withheld=withheld,
-            plan=_plan_of_study(study),
+            plan=_plan_of_study(study, study.arms[arm].engine),
             image=image,
             code=found.code if found and "code" not in self._without else None,
-            machine=machines.of_site(study.site),
-            nodes=(study.site.hostname,),
-            results=Results(started_at=study.created_at),
-            not_recorded=tuple(lacks),
+            machine=machines.of_site(matrix.site),
+            nodes=(matrix.site.hostname,),
+            results=Results(started_at=matrix.created_at),
+            not_recorded=tuple(_lacks(found, study=True)),
         )
 
     def _results(self, record: Record, run_id: str) -> Results:
@@ -317,8 +258,8 @@ class Maker:
         Raises UsageError for a lock that still holds one, or is too large."""
         lock = secrets.without(lock)
         commands = [lock.job.command]
-        if lock.matrix is not UNSET:
-            commands += [cell.job.command for row in lock.matrix.cells for cell in row]
+        if lock.study is not None:
+            commands += [cell.job.command for row in lock.study.cells for cell in row]
         if (secret := next(filter(None, map(secrets.found_in, commands)), None)) is not None:
             raise UsageError(
                 f"{secret}, and a lock is made to be shared",
@@ -337,21 +278,13 @@ class Maker:
         return lock
 
 
-def _of_larger(name: str) -> UsageError:
-    study, _, point = name.rpartition(".")
-    return UsageError(
-        f"{name} is a point of a study, and a lock holds the whole study",
-        remedy=f"bareboat lock {study if point.isdecimal() else name}",
-    )
-
-
 def _too_large(lock: Lock, size: int) -> UsageError:
     held: dict[str, object] = {name: getattr(lock, name) for name in ("image", "code", "results", "job")}
     flags = {"image": "packages", "code": "code", "results": "curves"}
     shorter = "shorten the command or the environment variables of the job"
-    if lock.matrix is not UNSET:
-        held = {"image": lock.matrix.images, "code": lock.code, "arms": lock.matrix.cells}
-        held["results"] = lock.matrix.compared
+    if lock.study is not None:
+        held = {"image": lock.study.images, "code": lock.code, "arms": lock.study.cells}
+        held["results"] = lock.study.compared
         flags = {"image": "packages", "code": "code"}
         shorter = f"lock studies of fewer points; its numbers: bareboat report {lock.name} --json"
     sizes = {name: len(codec.to_pretty_json(part)) for name, part in held.items()}
@@ -432,12 +365,11 @@ def _plan(plan: _KeptPlan, digest: str, found: Provenance | None) -> LockedPlan:
     )
 
 
-def _plan_of_study(study: Study) -> LockedPlan:
-    contender = study.arms[-1]
-    engine = study.site.engine(contender.engine)
+def _plan_of_study(study: Study, name: str) -> LockedPlan:
+    engine = study.site.engine(name)
     return LockedPlan(
         digest=digests.of("\n".join(arm.plan_digest for arm in study.arms).encode()),
-        engine=contender.engine,
+        engine=name,
         launcher=study.job.launcher or "",
         scheduler=study.job.scheduler or "local",
         engine_version=engine.version if engine is not None else "",

@@ -9,24 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from msgspec import UNSET
 
 from bareboat.model.provenance import Code
 from bareboat_base import codec, digests
 from bareboat_base.errors import UsageError
 from bareboat_base.files import untrusted
 from bareboat_base.printable import one_line
-from bareboat_base.ranges import RANGES
 from bareboat_images.store.paths import NAME
 from bareboat_study import patterns
-from bareboat_study.reproduction import matrix_reading
-from bareboat_study.reproduction.document import MOST_BYTES, VERSION, Lock, LockedStudy
+from bareboat_study.reproduction import study_reading
+from bareboat_study.reproduction.document import MOST_BYTES, VERSION, Lock
 
 _AGAIN = "make it again where the run is:  bareboat lock RUN -o run.lock"
 _MOST_DEPTH = 40
 _HEX = re.compile(r"[0-9a-f]{64}")
-#: Larger logarithms of ratios are no measurements: exp() of them leaves the range of numbers.
-_LARGEST_EFFECT = 100.0
 
 
 def read(path: Path) -> tuple[Lock, str]:
@@ -94,8 +90,7 @@ def _wrong(lock: Lock) -> str | None:
     """What cannot be, beyond the types."""
     if lock.kind not in ("run", "study"):
         return f"its kind is {one_line(lock.kind, limit=30)!r}"
-    results = (lock.study is not None) + (lock.matrix is not UNSET)
-    if results != (lock.kind == "study"):
+    if (lock.study is not None) != (lock.kind == "study"):
         return "its kind and its results disagree"
     # The name becomes a path, and a word of commands that the user is shown.
     if not NAME.fullmatch(lock.name):
@@ -114,30 +109,9 @@ def _wrong(lock: Lock) -> str | None:
     for name, pattern in lock.patterns.items():
         if (fault := patterns.fault(name, pattern)) is not None:
             return f"the pattern of {one_line(name, limit=50)!r} {fault}"
-    if lock.study is not None and (wrong := _wrong_study(lock.study)) is not None:
-        return wrong
-    if lock.matrix is not UNSET and (wrong := matrix_reading.wrong(lock, lock.matrix)) is not None:
+    if lock.study is not None and (wrong := study_reading.wrong(lock, lock.study)) is not None:
         return wrong
     return None if lock.code is None else _wrong_code(lock.code)
-
-
-def _wrong_study(study: LockedStudy) -> str | None:
-    for name, value in (("margin", study.margin), ("confidence", study.confidence)):
-        if not RANGES[f"prove.{name}"].holds(value):
-            return f"the study's {name} is {value:g}"
-    if len(study.arms) != 2:
-        return f"the study has {len(study.arms)} arms, not 2"
-    names = [each.name for each in study.samples]
-    if len(set(names)) != len(names):
-        return "the study has a metric twice"
-    if sum(each.primary for each in study.samples) != 1:
-        return "the study does not have one primary metric"
-    for each in study.samples:
-        if not each.effects:
-            return f"the metric {one_line(each.name, limit=50)!r} has no effects"
-        if not all(abs(value) <= _LARGEST_EFFECT for value in each.effects):
-            return f"an effect of the metric {one_line(each.name, limit=50)!r} is not a logarithm of a ratio"
-    return None
 
 
 def _wrong_code(code: Code) -> str | None:

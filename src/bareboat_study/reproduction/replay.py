@@ -16,16 +16,16 @@ from bareboat_base.errors import BareboatError, ImageError, PlanError, StoreErro
 from bareboat_study.reproduction import (
     comparison,
     making,
-    matrix_comparison,
-    matrix_retrieval,
     retrieval,
+    study_comparison,
+    study_retrieval,
 )
 from bareboat_study.reproduction.comparison import Compared, Tolerances
 from bareboat_study.reproduction.difference import Difference
-from bareboat_study.reproduction.document import Lock, LockedMatrix
-from bareboat_study.reproduction.matrix_comparison import Outcome
-from bareboat_study.reproduction.matrix_difference import compare
+from bareboat_study.reproduction.document import Lock, LockedStudy
 from bareboat_study.reproduction.retrieval import Found, Wishes
+from bareboat_study.reproduction.study_comparison import Outcome
+from bareboat_study.reproduction.study_difference import compare
 
 if TYPE_CHECKING:
     from bareboat.model import Job, Plan, Site
@@ -59,8 +59,8 @@ class Choice(Struct, frozen=True, kw_only=True):
 
 
 class Judgement(Struct, frozen=True, kw_only=True):
-    """The outcome of a replay. `code`: its exit code. `values`: of each arm of a study of several arms
-    or points; `changed`: which of them differ and are not judged."""
+    """The outcome of a replay. `code`: its exit code. `values`: of each arm of a study; `changed`:
+    which of them differ and are not judged."""
 
     run: str
     code: int
@@ -74,16 +74,8 @@ class Judgement(Struct, frozen=True, kw_only=True):
 def find(lock: Lock, session: Session, wishes: Wishes) -> Found:
     """What can be had of the lock, with the progress of checksums."""
     try:
-        if lock.matrix is not UNSET:
-            return matrix_retrieval.find(
-                lock,
-                lock.matrix,
-                session.store,
-                wishes,
-                environment=session.environment,
-                progress=session.reporter.bytes,
-            )
-        return retrieval.find(
+        find_parts = retrieval.find if lock.study is None else study_retrieval.find
+        return find_parts(
             lock,
             session.store,
             wishes,
@@ -108,8 +100,8 @@ def is_submitted(lock: Lock, choice: Choice) -> bool:
     """Whether the replay is given to a scheduler: where one is named, or for several nodes."""
     if choice.scheduler is not None:
         return choice.scheduler != registry.HERE
-    if lock.matrix is not UNSET:
-        return any(cell.job.topology.nodes > 1 for row in lock.matrix.cells for cell in row)
+    if lock.study is not None:
+        return any(cell.job.topology.nodes > 1 for row in lock.study.cells for cell in row)
     return lock.kind == "run" and lock.job.topology.nodes > 1
 
 
@@ -125,25 +117,15 @@ def job_of(lock: Lock, found: Found, session: Session, choice: Choice) -> Job:
         launcher=choice.launcher,
         scheduler=choice.scheduler if is_submitted(lock, choice) else None,
     )
-    if choice.repeats is not None:
-        job = msgspec.structs.replace(job, prove=msgspec.structs.replace(job.prove, repeats=choice.repeats))
     return with_settings(job, session.settings, scheduler=is_submitted(lock, choice))
 
 
-def prepare(lock: Lock, job: Job, session: Session, choice: Choice) -> tuple[Prepared, tuple[Plan, ...]]:
-    """The plan, or a study's plans. Raises NotReplayableError where the job cannot run here."""
-    purpose = (
-        Purpose.PROVE
-        if lock.kind == "study"
-        else Purpose.SUBMIT
-        if is_submitted(lock, choice)
-        else Purpose.RUN
-    )
+def prepare(lock: Lock, job: Job, session: Session, choice: Choice) -> tuple[Prepared, Plan]:
+    """The plan of a run. Raises NotReplayableError where the job cannot run here."""
+    purpose = Purpose.SUBMIT if is_submitted(lock, choice) else Purpose.RUN
     try:
         prepared = preparation.prepare(session, job, purpose)
-        if lock.kind == "study":
-            return prepared, planning.arms(session, prepared)
-        return prepared, (planning.plan(session, prepared),)
+        return prepared, planning.plan(session, prepared)
     except (PlanError, ImageError) as error:
         raise NotReplayableError(error.message, context=error.context, remedy=error.remedy) from None
     except StoreError as error:
@@ -153,9 +135,8 @@ def prepare(lock: Lock, job: Job, session: Session, choice: Choice) -> tuple[Pre
 
 
 def run(
-    lock: Lock,
     prepared: Prepared,
-    plans: tuple[Plan, ...],
+    plan: Plan,
     session: Session,
     *,
     began: Callable[[str], None],
@@ -165,18 +146,6 @@ def run(
     """Run or submit it, and wait for its end. Returns the name of the run. `began`: called with the name of a
     submitted run; `waiting`: with its state."""
     store = session.store
-    if lock.kind == "study":
-        from bareboat_study import prove
-
-        assert len(plans) == 2
-        study = prove.design_study(store, prepared.job, (plans[0], plans[1]), prepared.image, prepared.site)
-        began(study.id)
-        try:
-            prove.conduct(store, study, say=session.reporter.say)
-        finally:
-            session.reporter.end()
-        return study.id
-    (plan,) = plans
     if plan.scheduler == registry.HERE:
         from bareboat.runs import local
 
@@ -201,7 +170,7 @@ def of_runs(found: Sequence[Compared]) -> int:
 
 
 def of_study(found: Outcome) -> int:
-    """The exit code of a compared study of several arms or points."""
+    """The exit code of a compared study."""
     if False in found.judged:
         return DIFFERENT
     if not found.is_compared:
@@ -210,9 +179,9 @@ def of_study(found: Outcome) -> int:
 
 
 def request_of(
-    lock: Lock, matrix: LockedMatrix, found: Found, session: Session, choice: Choice
+    lock: Lock, matrix: LockedStudy, found: Found, session: Session, choice: Choice
 ) -> StudyRequest:
-    """The request of a study of several arms or points for this site, with the user's choices."""
+    """The request of a study for this site, with the user's choices."""
     from bareboat_study.studyfile import StudyRequest
 
     if "scheduler" in matrix.factors:
@@ -222,8 +191,8 @@ def request_of(
         )
     submitted = is_submitted(lock, choice)
     repeats = choice.repeats if choice.repeats is not None else matrix.repeats
-    prove = msgspec.structs.replace(matrix.prove, repeats=repeats, within_s=UNSET)
-    keeps = [matrix_retrieval.heads(matrix, arm) for arm in range(len(matrix.arms))]
+    prove = msgspec.structs.replace(matrix.prove, repeats=repeats, within_s=UNSET, quick=UNSET)
+    keeps = [study_retrieval.heads(matrix, arm) for arm in range(len(matrix.arms))]
     jobs = tuple(
         tuple(
             _job_of_arm(msgspec.structs.replace(job, prove=prove), own, session, choice, submitted=submitted)
@@ -283,7 +252,7 @@ def measure(
     *,
     began: Callable[[str], None],
 ) -> str:
-    """Measure a study of several arms or points here, or in a scheduler's jobs, and wait for its end. Returns
+    """Measure a study here, or in a scheduler's jobs, and wait for its end. Returns
     its name; `began` is called with it."""
     from bareboat_study import matrix
     from bareboat_study.queue import Queue
@@ -315,15 +284,9 @@ def judge(lock: Lock, run_id: str, session: Session, tolerances: Tolerances) -> 
     finally:
         session.reporter.end()
     outcome = None
-    if lock.matrix is not UNSET and replayed.matrix is not UNSET:
-        outcome = matrix_comparison.of_studies(lock.matrix, replayed.matrix, tolerances)
+    if lock.study is not None and replayed.study is not None:
+        outcome = study_comparison.of_studies(lock.study, replayed.study, tolerances)
         found, code = [*outcome.ratios], of_study(outcome)
-    elif lock.study is not None and replayed.study is not None:
-        found = comparison.of_studies(lock.study, replayed.study)
-        # Only the primary metric is judged.
-        primary = next((each.name for each in lock.study.samples if each.primary), "")
-        decided = {each.equal for each in found if each.item.partition(":")[0] == primary}
-        code = DIFFERENT if False in decided else EQUAL if True in decided else UNDECIDED
     else:
         found = comparison.of_runs(lock.results, replayed.results, tolerances)
         code = of_runs(found)

@@ -79,8 +79,8 @@ def check_moved(wishes: Wishes) -> None:
 
 class Found(Struct, frozen=True, kw_only=True):
     """The parts, and the job as it can run here. `restores`: the directory to which the lock's code is
-    written first; None: it is there. `jobs` and `metrics`: of a study of several arms or points, the job of
-    each arm at each point, and the metrics of each point."""
+    written first; None: it is there. `jobs` and `metrics`: of a study, the job of each arm at each point,
+    and the metrics of each point."""
 
     parts: tuple[Part, ...]
     job: Job

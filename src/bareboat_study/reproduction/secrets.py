@@ -7,12 +7,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
-from msgspec import UNSET
 
 from bareboat.model import looks_secret
 from bareboat.model.variables import NOT_SHOWN
 from bareboat.runs import withheld
-from bareboat_study.reproduction.document import Lock, LockedImage, LockedMatrix
+from bareboat_study.reproduction.document import Lock, LockedImage, LockedStudy
 
 #: Flags whose names look like secrets and whose values are not.
 _HARMLESS = re.compile(
@@ -49,9 +48,9 @@ def without(lock: Lock) -> Lock:
     image = lock.image
     if image is not None:
         image = _image_without(image, notes)
-    matrix = lock.matrix
-    if matrix is not UNSET:
-        matrix = _matrix_without(matrix, notes)
+    study = lock.study
+    if study is not None:
+        study = _study_without(study, notes)
     results = lock.results
     if withheld.form(results.ended_because):
         notes.append("the reason of the end: it has a secret")
@@ -63,7 +62,7 @@ def without(lock: Lock) -> Lock:
         code=code,
         image=image,
         results=results,
-        matrix=matrix,
+        study=study,
         not_recorded=tuple(dict.fromkeys((*lock.not_recorded, *notes))),
     )
 
@@ -75,7 +74,7 @@ def _image_without(image: LockedImage, notes: list[str]) -> LockedImage:
     return msgspec.structs.replace(image, layers=layers)
 
 
-def _matrix_without(matrix: LockedMatrix, notes: list[str]) -> LockedMatrix:
+def _study_without(matrix: LockedStudy, notes: list[str]) -> LockedStudy:
     """The study without steps of recipes and reasons that have a secret. Its arms never had one."""
     failed = []
     for each in matrix.failed:

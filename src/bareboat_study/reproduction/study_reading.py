@@ -1,4 +1,4 @@
-"""Pure: what cannot be in a lock's study of several arms, points or metrics, beyond the types."""
+"""Pure: what cannot be in a lock's study, beyond the types."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bareboat_base.errors import UsageError
 from bareboat_base.printable import one_line
 from bareboat_base.ranges import RANGES
 from bareboat_study.factors import KEYS, check_scaling, is_key
-from bareboat_study.reproduction.document import Lock, LockedMatrix, PairResult
+from bareboat_study.reproduction.document import Lock, LockedStudy, PairResult
 from bareboat_study.studyfile import MOST_CELLS
 
 #: Values of metrics. Others are no measurements, and their quotients leave the range of numbers.
@@ -20,7 +20,7 @@ _SMALLEST, _LARGEST = 1e-40, 1e40
 _LONGEST_NAME = 40
 
 
-def wrong(lock: Lock, matrix: LockedMatrix) -> str | None:
+def wrong(lock: Lock, matrix: LockedStudy) -> str | None:
     """What is wrong, as a sentence; None: nothing."""
     try:
         return next(_faults(lock, matrix), None)
@@ -28,13 +28,13 @@ def wrong(lock: Lock, matrix: LockedMatrix) -> str | None:
         return one_line(error.message, limit=300)
 
 
-def _faults(lock: Lock, matrix: LockedMatrix) -> Iterator[str]:
+def _faults(lock: Lock, matrix: LockedStudy) -> Iterator[str]:
     yield from _design(matrix)
     yield from _cells(lock, matrix)
     yield from _results(matrix)
 
 
-def _design(matrix: LockedMatrix) -> Iterator[str]:
+def _design(matrix: LockedStudy) -> Iterator[str]:
     for arm in matrix.arms:
         check_name("the arm", arm, key="arms")
         if len(arm) > _LONGEST_NAME:
@@ -78,7 +78,7 @@ def _design(matrix: LockedMatrix) -> Iterator[str]:
             yield "the points of the study have different metrics, or one twice"
 
 
-def _cells(lock: Lock, matrix: LockedMatrix) -> Iterator[str]:
+def _cells(lock: Lock, matrix: LockedStudy) -> Iterator[str]:
     known = [image.digest for image in matrix.images]
     if len(set(known)) < len(known):
         yield "the study has an image twice"
@@ -99,7 +99,7 @@ def _cells(lock: Lock, matrix: LockedMatrix) -> Iterator[str]:
         yield "its job or image is not that of the last arm"
 
 
-def _results(matrix: LockedMatrix) -> Iterator[str]:
+def _results(matrix: LockedStudy) -> Iterator[str]:
     points = range(len(matrix.points))
     places = [(each.contrast, each.point) for each in matrix.compared]
     if len(set(places)) < len(places):

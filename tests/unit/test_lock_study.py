@@ -13,9 +13,8 @@ import pytest
 from locked import (
     make_lock,
     make_locked_image,
-    make_locked_matrix,
     make_locked_study,
-    make_matrix_lock,
+    make_study_lock,
 )
 from matrices import keep, make_matrix, make_points, make_records
 
@@ -29,17 +28,16 @@ from bareboat_study import change, prove
 from bareboat_study.reproduction import (
     crate,
     making,
-    matrix_comparison,
-    matrix_difference,
-    matrix_of_pair,
-    matrix_retrieval,
     reading,
     replay,
     retrieval,
+    study_comparison,
+    study_difference,
+    study_retrieval,
 )
 from bareboat_study.reproduction.comparison import Tolerances
 from bareboat_study.reproduction.difference import UNKNOWN, Weight
-from bareboat_study.reproduction.document import Lock, LockedMatrix, Results
+from bareboat_study.reproduction.document import Lock, LockedStudy
 
 pytest.importorskip("scipy")
 GITHUB = "ghp_" + "aB3" * 12
@@ -69,13 +67,13 @@ def keep_study(store: Store, *, jobs: Callable[[Job, int], Job] = lambda job, _a
 def test_the_lock_of_a_study_has_its_request_and_results(store: Store) -> None:
     matrix = keep_study(store)
     lock = making.Maker(store).lock(matrix.id)
-    assert isinstance(lock.matrix, LockedMatrix)
-    assert (lock.kind, lock.study) == ("study", None)
-    assert (lock.matrix.arms, lock.matrix.points) == (matrix.arms, matrix.points)
-    assert [cell.job.engine for cell in lock.matrix.cells[1]] == ["native", None]
-    assert lock.matrix.repeats == 6
-    assert [each.verdict for each in lock.matrix.compared] == ["equivalent", "equivalent"]
-    primary = lock.matrix.compared[0].primary
+    assert isinstance(lock.study, LockedStudy)
+    assert lock.kind == "study"
+    assert (lock.study.arms, lock.study.points) == (matrix.arms, matrix.points)
+    assert [cell.job.engine for cell in lock.study.cells[1]] == ["native", None]
+    assert lock.study.repeats == 6
+    assert [each.verdict for each in lock.study.compared] == ["equivalent", "equivalent"]
+    primary = lock.study.compared[0].primary
     assert primary is not None
     assert (primary.name, len(primary.baseline)) == ("speed", 6)
     assert any(text.startswith("the packages of the image") for text in lock.not_recorded)
@@ -89,13 +87,13 @@ def test_no_arm_of_a_lock_has_a_secret(store: Store) -> None:
 
     matrix = keep_study(store, jobs=with_secret)
     lock = making.Maker(store).lock(matrix.id)
-    assert isinstance(lock.matrix, LockedMatrix)
+    assert isinstance(lock.study, LockedStudy)
     text = making.written(lock).decode()
     assert "geheim" not in text
     assert GITHUB not in text
-    assert lock.matrix.cells[0][0].withheld == ("API_KEY", "X")
-    assert lock.matrix.cells[0][0].job.environment == {"A": "1"}
-    assert lock.matrix.cells[0][1].withheld == ("API_KEY",)
+    assert lock.study.cells[0][0].withheld == ("API_KEY", "X")
+    assert lock.study.cells[0][0].job.environment == {"A": "1"}
+    assert lock.study.cells[0][1].withheld == ("API_KEY",)
     assert any("API_KEY has several values" in each for each in lock.not_recorded)
 
 
@@ -106,13 +104,6 @@ def test_a_secret_in_the_command_of_any_arm_is_refused(store: Store) -> None:
     with pytest.raises(UsageError, match="--api-key of the command") as error:
         making.Maker(store).lock(keep_study(store, jobs=with_secret).id)
     assert "geheim" not in error.value.message
-
-
-def test_a_study_without_the_jobs_of_its_arms_is_refused(store: Store) -> None:
-    matrix = make_matrix()
-    keep(store, matrix, make_records(matrix, make_points(matrix), {"bare": 1.0, "sif": 1.0}))
-    with pytest.raises(UsageError, match="before Bareboat recorded the jobs"):
-        making.Maker(store).lock(matrix.id)
 
 
 def test_a_study_with_runs_left_is_refused(store: Store) -> None:
@@ -150,16 +141,12 @@ def test_a_study_has_its_records_in_a_crate(store: Store, tmp_path: Path) -> Non
 
 
 def test_a_lock_is_read_as_it_was_written() -> None:
-    assert parse(make_matrix_lock()) == make_matrix_lock()
-
-
-def test_a_lock_without_such_a_study_is_written_as_before() -> None:
-    assert b"matrix" not in making.written(make_lock())
+    assert parse(make_study_lock()) == make_study_lock()
 
 
 def put(*place: str | int, value: Any) -> Callable[[dict[str, Any]], None]:
     def change(document: dict[str, Any]) -> None:
-        part: Any = document["matrix"]
+        part: Any = document["study"]
         for key in place[:-1]:
             part = part[key]
         part[place[-1]] = value
@@ -206,11 +193,11 @@ def put(*place: str | int, value: Any) -> Callable[[dict[str, Any]], None]:
         (put("compared", 0, "metrics", 0, "baseline", 0, value=1e300), "no measurement"),
         (put("compared", 0, "metrics", 0, "primary", value=False), "one primary metric"),
         (put("failed", value=[{"arm": 9, "point": 0, "run": 1, "exit_code": 1, "reason": ""}]), "failed run"),
-        (put("shape", value=1), "unknown key matrix.shape"),
+        (put("shape", value=1), "unknown key study.shape"),
     ],
 )
 def test_a_study_that_cannot_be_is_refused(change: Callable[[dict[str, Any]], None], said: str) -> None:
-    document = json.loads(making.written(make_matrix_lock()))
+    document = json.loads(making.written(make_study_lock()))
     change(document)
     with pytest.raises(UsageError) as error:
         reading.parse(json.dumps(document).encode(), what="run.lock")
@@ -219,22 +206,22 @@ def test_a_study_that_cannot_be_is_refused(change: Callable[[dict[str, Any]], No
     assert error.value.remedy
 
 
-def test_a_study_has_one_kind_of_results() -> None:
+def test_only_a_study_has_the_results_of_one() -> None:
     with pytest.raises(UsageError, match="disagree"):
-        parse(make_matrix_lock(study=make_locked_study()))
+        parse(msgspec.structs.replace(make_study_lock(), study=None))
     with pytest.raises(UsageError, match="disagree"):
-        parse(make_matrix_lock(kind="run"))
+        parse(make_study_lock(kind="run"))
 
 
 # --- compared -----------------------------------------------------------------------------------------------
 
 
-def outcome(second: LockedMatrix, **tolerances: Any) -> matrix_comparison.Outcome:
-    return matrix_comparison.of_studies(make_locked_matrix(), second, Tolerances(**tolerances))
+def outcome(second: LockedStudy, **tolerances: Any) -> study_comparison.Outcome:
+    return study_comparison.of_studies(make_locked_study(), second, Tolerances(**tolerances))
 
 
 def test_equal_ratios_are_equal_and_other_values_are_shown() -> None:
-    found = outcome(make_locked_matrix(scale=2.0))
+    found = outcome(make_locked_study(scale=2.0))
     assert replay.of_study(found) == replay.EQUAL
     assert [each.equal for each in found.ratios] == [True, True]
     assert {each.equal for each in found.values} == {None}
@@ -243,15 +230,15 @@ def test_equal_ratios_are_equal_and_other_values_are_shown() -> None:
 
 
 def test_values_are_judged_where_their_metric_has_a_tolerance() -> None:
-    found = outcome(make_locked_matrix(scale=1.1), own={"speed": 0.05})
+    found = outcome(make_locked_study(scale=1.1), own={"speed": 0.05})
     assert replay.of_study(found) == replay.DIFFERENT
     assert found.changed == ()
-    assert replay.of_study(outcome(make_locked_matrix(scale=1.1), own={"speed": 0.2})) == replay.EQUAL
+    assert replay.of_study(outcome(make_locked_study(scale=1.1), own={"speed": 0.2})) == replay.EQUAL
 
 
 def test_another_ratio_is_a_difference_at_its_point_only() -> None:
-    second = make_locked_matrix()
-    slower = make_locked_matrix(ratio=0.9).compared[1]
+    second = make_locked_study()
+    slower = make_locked_study(ratio=0.9).compared[1]
     found = outcome(msgspec.structs.replace(second, compared=(second.compared[0], slower)))
     assert [each.equal for each in found.ratios] == [True, False]
     assert found.ratios[1].item == "speed: sif / bare at batch=64"
@@ -260,23 +247,23 @@ def test_another_ratio_is_a_difference_at_its_point_only() -> None:
 
 
 def test_too_few_runs_decide_nothing() -> None:
-    found = outcome(make_locked_matrix(noise=0.1, runs=2))
+    found = outcome(make_locked_study(noise=0.1, runs=2))
     assert replay.of_study(found) == replay.UNDECIDED
 
 
 def test_ratios_are_corrected_for_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
     """A difference with p = 0.03 is one alone, and none of two."""
     monkeypatch.setattr(change, "BETWEEN_STUDIES", 0.0)
-    many = outcome(make_locked_matrix(ratio=1.0062))
+    many = outcome(make_locked_study(ratio=1.0062))
     p = _difference_p(1.0062)
     assert 0.025 < p < 0.05
-    narrow = msgspec.structs.replace(make_locked_matrix().prove, margin=0.0001)
-    first = make_locked_matrix(prove=narrow)
-    both = matrix_comparison.of_studies(first, make_locked_matrix(ratio=1.0062), Tolerances())
+    narrow = msgspec.structs.replace(make_locked_study().prove, margin=0.0001)
+    first = make_locked_study(prove=narrow)
+    both = study_comparison.of_studies(first, make_locked_study(ratio=1.0062), Tolerances())
     assert [each.equal for each in both.ratios] == [None, None]
     one = msgspec.structs.replace(first, compared=first.compared[:1])
-    other = make_locked_matrix(ratio=1.0062)
-    alone = matrix_comparison.of_studies(
+    other = make_locked_study(ratio=1.0062)
+    alone = study_comparison.of_studies(
         one, msgspec.structs.replace(other, compared=other.compared[:1]), Tolerances()
     )
     assert alone.ratios[0].equal is False
@@ -286,60 +273,60 @@ def test_ratios_are_corrected_for_their_number(monkeypatch: pytest.MonkeyPatch) 
 def _difference_p(ratio: float) -> float:
     from scipy import stats
 
-    def effects(matrix: LockedMatrix) -> list[float]:
+    def effects(matrix: LockedStudy) -> list[float]:
         values = matrix.compared[0].metrics[0]
         return [math.log(b / a) for a, b in zip(values.baseline, values.contender, strict=True)]
 
-    samples = effects(make_locked_matrix()), effects(make_locked_matrix(ratio=ratio))
+    samples = effects(make_locked_study()), effects(make_locked_study(ratio=ratio))
     return float(stats.ttest_ind(*samples, equal_var=False).pvalue)
 
 
 def test_what_only_one_measured_is_a_difference() -> None:
-    first = make_locked_matrix()
+    first = make_locked_study()
     empty = msgspec.structs.replace(first.compared[1], metrics=(), verdict="", reason="1 complete run")
     second = msgspec.structs.replace(first, compared=(first.compared[0], empty))
     for pair in ((first, second), (second, first)):
-        found = matrix_comparison.of_studies(*pair, Tolerances())
+        found = study_comparison.of_studies(*pair, Tolerances())
         assert found.ratios[1].equal is False
         assert replay.of_study(found) == replay.DIFFERENT
     # What neither measured is none.
-    both = matrix_comparison.of_studies(second, second, Tolerances())
+    both = study_comparison.of_studies(second, second, Tolerances())
     assert replay.of_study(both) == replay.EQUAL
 
 
 def test_a_training_that_diverged_is_a_difference() -> None:
-    first = make_locked_matrix()
+    first = make_locked_study()
     wild = msgspec.structs.replace(first.compared[1], has_diverged=True, verdict="training diverged")
     found = outcome(msgspec.structs.replace(first, compared=(first.compared[0], wild)))
     assert (found.ratios[1].equal, found.ratios[1].second) == (False, "the training diverged")
 
 
 def test_without_any_comparison_nothing_is_equal() -> None:
-    empty = make_locked_matrix(compared=())
-    assert replay.of_study(matrix_comparison.of_studies(empty, empty, Tolerances())) == replay.NOT_COMPARED
+    empty = make_locked_study(compared=())
+    assert replay.of_study(study_comparison.of_studies(empty, empty, Tolerances())) == replay.NOT_COMPARED
 
 
 # --- differences --------------------------------------------------------------------------------------------
 
 
 def test_equal_locks_do_not_differ() -> None:
-    assert matrix_difference.compare(make_matrix_lock(), make_matrix_lock()) == []
+    assert study_difference.compare(make_study_lock(), make_study_lock()) == []
 
 
 def test_a_difference_of_one_arm_names_it() -> None:
-    first = make_locked_matrix()
+    first = make_locked_study()
     (bare, sif), (bare_64, sif_64) = first.cells
     slower = tuple(
         msgspec.structs.replace(each, job=msgspec.structs.replace(each.job, environment={"SEED": "2"}))
         for each in (bare, bare_64)
     )
     second = msgspec.structs.replace(first, cells=((slower[0], sif), (slower[1], sif_64)))
-    (only,) = matrix_difference.compare(make_matrix_lock(first), make_matrix_lock(second))
+    (only,) = study_difference.compare(make_study_lock(first), make_study_lock(second))
     assert (only.item, only.weight, only.reason) == (
         "SEED", Weight.STRONG, "a seed of random numbers; only in arm bare",
     )  # fmt: skip
     second = msgspec.structs.replace(first, cells=((slower[0], sif), (bare_64, sif_64)))
-    (only,) = matrix_difference.compare(make_matrix_lock(first), make_matrix_lock(second))
+    (only,) = study_difference.compare(make_study_lock(first), make_study_lock(second))
     assert only.reason.endswith("only in bare at 1 point, such as batch=32")
 
 
@@ -347,10 +334,10 @@ def test_the_image_the_design_and_the_results_are_compared() -> None:
     other = make_locked_image(digest="sha256:" + "f" * 64, glibc="2.36", packages=())
     cells = tuple(
         tuple(msgspec.structs.replace(each, image=other.digest) for each in row)
-        for row in make_locked_matrix().cells
+        for row in make_locked_study().cells
     )
-    second = make_locked_matrix(ratio=0.9, images=(other,), cells=cells, repeats=5)
-    found = matrix_difference.compare(make_matrix_lock(), make_matrix_lock(second))
+    second = make_locked_study(ratio=0.9, images=(other,), cells=cells, repeats=5)
+    found = study_difference.compare(make_study_lock(), make_study_lock(second))
     items = [(each.section, each.item) for each in found]
     assert items[0] == ("packages", "numpy")
     assert {("image", "glibc"), ("design", "repeats")} <= set(items)
@@ -358,30 +345,30 @@ def test_the_image_the_design_and_the_results_are_compared() -> None:
         "speed: sif / bare at batch=32", "speed: sif / bare at batch=64",
     ]  # fmt: skip
     assert found[-1].reason == "ratio 0.9000"
-    text = diff.text(make_matrix_lock(), make_matrix_lock(second), found, every=True)
+    text = diff.text(make_study_lock(), make_study_lock(second), found, every=True)
     assert max(map(len, text.splitlines())) <= 80
 
 
 def test_a_study_and_a_run_differ_in_kind() -> None:
-    found = matrix_difference.compare(make_matrix_lock(), make_lock())
+    found = study_difference.compare(make_study_lock(), make_lock())
     assert ("design", "kind") in [(each.section, each.item) for each in found]
 
 
 def test_a_study_of_a_scheduler_is_compared_by_its_nodes() -> None:
-    lock = make_matrix_lock()
+    lock = make_study_lock()
     assert lock.plan is not None
     plan = msgspec.structs.replace(lock.plan, scheduler="slurm")
-    here = make_matrix_lock(plan=plan, node=msgspec.structs.replace(lock.machine, cpu="A"))
-    there = make_matrix_lock(plan=plan, node=msgspec.structs.replace(lock.machine, cpu="B"))
-    (only,) = matrix_difference.compare(here, there)
+    here = make_study_lock(plan=plan, node=msgspec.structs.replace(lock.machine, cpu="A"))
+    there = make_study_lock(plan=plan, node=msgspec.structs.replace(lock.machine, cpu="B"))
+    (only,) = study_difference.compare(here, there)
     assert (only.item, only.first, only.second) == ("CPU", "A", "B")
 
 
 def test_a_launcher_that_the_planner_chose_is_not_recorded() -> None:
-    lock = make_matrix_lock()
+    lock = make_study_lock()
     assert lock.plan is not None
     plans = [msgspec.structs.replace(lock.plan, launcher=name) for name in ("ranks", "")]
-    (only,) = matrix_difference.compare(*(make_matrix_lock(plan=plan) for plan in plans))
+    (only,) = study_difference.compare(*(make_study_lock(plan=plan) for plan in plans))
     assert (only.item, only.second, only.weight) == ("launcher", UNKNOWN, Weight.UNLIKELY)
 
 
@@ -389,9 +376,9 @@ def test_a_launcher_that_the_planner_chose_is_not_recorded() -> None:
 
 
 def find(lock: Lock, store: Store, environment: dict[str, str] | None = None, **wishes: Any) -> Any:
-    assert isinstance(lock.matrix, LockedMatrix)
-    return matrix_retrieval.find(
-        lock, lock.matrix, store, retrieval.Wishes(**wishes), environment=environment or {},
+    assert isinstance(lock.study, LockedStudy)
+    return study_retrieval.find(
+        lock, store, retrieval.Wishes(**wishes), environment=environment or {},
         progress=lambda *_: None,
     )  # fmt: skip
 
@@ -400,21 +387,21 @@ def test_each_missing_part_is_named_once_with_its_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    found = find(make_matrix_lock(), Store(tmp_path / "store"))
+    found = find(make_study_lock(), Store(tmp_path / "store"))
     assert [(part.name, part.state.value) for part in found.parts] == [
         ("image", "missing"), ("code", "can be had"), ("variable", "missing"),
     ]  # fmt: skip
     assert "bareboat image save" in found.parts[0].remedy
     assert found.parts[2].remedy == "export API_TOKEN=…"
-    assert found.restores == str(tmp_path / f"{make_matrix_lock().name}-code")
+    assert found.restores == str(tmp_path / f"{make_study_lock().name}-code")
     assert {job.workdir for row in found.jobs for job in row} == {found.restores}
 
 
 def test_the_parts_of_one_arm_name_it(tmp_path: Path) -> None:
-    first = make_locked_matrix()
+    first = make_locked_study()
     pulled = make_locked_image(digest="sha256:" + "f" * 64, origin="pulled", reference="quay.io/ada/train:1")
     cells = tuple((row[0], msgspec.structs.replace(row[1], image=pulled.digest)) for row in first.cells)
-    lock = make_matrix_lock(msgspec.structs.replace(first, images=(*first.images, pulled), cells=cells))
+    lock = make_study_lock(msgspec.structs.replace(first, images=(*first.images, pulled), cells=cells))
     found = find(lock, Store(tmp_path / "store"), {"API_TOKEN": "x"})
     assert found.parts[0].text.endswith("(arm bare)")
     (image,) = [part for part in found.parts if part.text.startswith("pulled again")]
@@ -425,25 +412,25 @@ def test_the_parts_of_one_arm_name_it(tmp_path: Path) -> None:
 
 
 def test_an_image_that_the_study_compares_stays(tmp_path: Path) -> None:
-    lock = make_matrix_lock(make_locked_matrix(fixed=(("engine",), ("engine", "image"))))
+    lock = make_study_lock(make_locked_study(fixed=(("engine",), ("engine", "image"))))
     found = find(lock, Store(tmp_path / "store"), image="docker.io/library/debian:12")
     assert found.jobs[0][0].image == "docker.io/library/debian:12"
     assert found.jobs[0][1].image != "docker.io/library/debian:12"
 
 
 def test_files_of_metrics_move_with_their_directories(tmp_path: Path) -> None:
-    first = make_locked_matrix()
+    first = make_locked_study()
     metric = msgspec.structs.replace(
         first.metrics[0][0], pattern=None, file="/home/ada/digits/out.json", key="speed"
     )
-    lock = make_matrix_lock(msgspec.structs.replace(first, metrics=((metric,), (metric,))))
+    lock = make_study_lock(msgspec.structs.replace(first, metrics=((metric,), (metric,))))
     (tmp_path / "train.py").write_text("")
     found = find(lock, Store(tmp_path / "store"), code=str(tmp_path))
     assert found.metrics[0][0].file == str(tmp_path / "out.json")
 
 
 def test_all_that_any_arm_runs_is_shown(tmp_path: Path) -> None:
-    first = make_locked_matrix()
+    first = make_locked_study()
     (bare, sif), last = first.cells
     evil = msgspec.structs.replace(
         bare,
@@ -451,7 +438,7 @@ def test_all_that_any_arm_runs_is_shown(tmp_path: Path) -> None:
             bare.job, command=("rm", "-rf", "\x1b[2J"), modules=("evil",), seccomp=False
         ),
     )
-    lock = make_matrix_lock(msgspec.structs.replace(first, cells=((evil, sif), last)))
+    lock = make_study_lock(msgspec.structs.replace(first, cells=((evil, sif), last)))
     found = find(lock, Store(tmp_path / "store"))
     text = replay_verb.shown(lock, found, found.job)
     for said in (
@@ -478,37 +465,3 @@ def test_what_the_study_compares_is_no_matter_of_the_site() -> None:
     assert (kept.scheduling.partition, kept.scheduling.account) == ("gpu", None)
     assert kept.notify is msgspec.UNSET
     assert retrieval.without_place(job).engine is None
-
-
-# --- of one container and bare metal, in a scheduler's job --------------------------------------------------
-
-
-def test_a_study_of_one_container_becomes_one_of_two_arms() -> None:
-    lock = make_lock(kind="study", study=make_locked_study(shift=0.01), results=Results())
-    assert lock.study is not None
-    made = parse(matrix_of_pair.as_matrix(lock, lock.study))
-    assert isinstance(made.matrix, LockedMatrix)
-    assert made.matrix.arms == ("bare metal", "container")
-    assert [cell.job.engine for cell in made.matrix.cells[0]] == ["native", None]
-    assert made.matrix.repeats == 10
-    assert made.matrix.prove.quick is msgspec.UNSET
-    (pair,) = made.matrix.compared
-    assert pair.primary is not None
-    ratios = matrix_comparison.effects(pair.primary).ratios
-    assert ratios == pytest.approx([math.exp(each) for each in lock.study.samples[0].effects])
-
-
-def test_a_study_of_bare_metal_alone_is_not_given_to_a_scheduler() -> None:
-    job = msgspec.structs.replace(make_lock().job, engine="native")
-    lock = make_lock(kind="study", job=job, study=make_locked_study(), results=Results())
-    assert lock.study is not None
-    with pytest.raises(UsageError, match="both arms of the study are bare metal"):
-        matrix_of_pair.as_matrix(lock, lock.study)
-
-
-def test_results_that_are_no_measurements_are_not_given_to_a_scheduler() -> None:
-    study = make_locked_study()
-    wrong = msgspec.structs.replace(study.samples[0], baseline=(0.0, *study.samples[0].baseline[1:]))
-    study = msgspec.structs.replace(study, samples=(wrong,))
-    with pytest.raises(UsageError, match=r"a value of the metric .* is no measurement"):
-        matrix_of_pair.as_matrix(make_lock(kind="study", study=study, results=Results()), study)

@@ -1,5 +1,4 @@
-"""Pure: whether two studies of several arms and points found the same: the ratios of the arms point by point,
-and the values of each arm.
+"""Pure: whether two studies found the same: the ratios of the arms at each point, and the values of each arm.
 
 The ratios are judged. The values are those of a machine, so another one has others: they are shown, and
 judged where the user gives their metric a tolerance.
@@ -16,7 +15,7 @@ from bareboat_base.printable import one_line
 from bareboat_study import change, layouts
 from bareboat_study.change import Effects, Place
 from bareboat_study.reproduction.comparison import Compared, Tolerances
-from bareboat_study.reproduction.document import LockedMatrix, PairResult, Values
+from bareboat_study.reproduction.document import LockedStudy, PairResult, Values
 from bareboat_study.statistics import Comparison, Verdict, compare_means, geometric_mean
 
 _EQUAL = {Verdict.EQUIVALENT: True, Verdict.DIFFERENT: False}
@@ -36,7 +35,7 @@ class Outcome:
     changed: tuple[str, ...]
 
 
-def of_studies(first: LockedMatrix, second: LockedMatrix, tolerances: Tolerances) -> Outcome:
+def of_studies(first: LockedStudy, second: LockedStudy, tolerances: Tolerances) -> Outcome:
     """Compare two studies of the same arms; `first`: the locked one, whose margin and confidence count."""
     ratios = list(_ratios(first, second))
     values, decided, changed = _values(first, second, tolerances)
@@ -49,7 +48,7 @@ def of_studies(first: LockedMatrix, second: LockedMatrix, tolerances: Tolerances
     )
 
 
-def results(matrix: LockedMatrix) -> dict[Place, PairResult]:
+def results(matrix: LockedStudy) -> dict[Place, PairResult]:
     """Each comparison that the study was to make, by the names of its arms and its point."""
     known = {(each.contrast, each.point): each for each in matrix.compared}
     found = {}
@@ -61,7 +60,7 @@ def results(matrix: LockedMatrix) -> dict[Place, PairResult]:
     return found
 
 
-def label(matrix: LockedMatrix, point: int) -> str:
+def label(matrix: LockedStudy, point: int) -> str:
     return one_line(point_text(matrix.factors, matrix.points[point]), limit=200)
 
 
@@ -81,7 +80,7 @@ def item(metric: str, place: Place) -> str:
 # --- ratios -------------------------------------------------------------------------------------------------
 
 
-def _ratios(first: LockedMatrix, second: LockedMatrix) -> Iterator[Compared]:
+def _ratios(first: LockedStudy, second: LockedStudy) -> Iterator[Compared]:
     found = results(first), results(second)
     sides = [
         [
@@ -141,7 +140,7 @@ def _said(verdict: Verdict, compared: Comparison) -> str:
 
 
 def _values(
-    first: LockedMatrix, second: LockedMatrix, tolerances: Tolerances
+    first: LockedStudy, second: LockedStudy, tolerances: Tolerances
 ) -> tuple[list[Compared], list[bool | None], list[str]]:
     """The values of each arm: the comparisons, what of them is judged, and the others that differ."""
     found = _levels(first), _levels(second)
@@ -186,7 +185,7 @@ def _values(
     return compared, judged, changed
 
 
-def _levels(matrix: LockedMatrix) -> Mapping[_Level, tuple[str, tuple[float, ...]]]:
+def _levels(matrix: LockedStudy) -> Mapping[_Level, tuple[str, tuple[float, ...]]]:
     """The values of each arm, point and metric, with their unit. Of an arm in several comparisons the first
     counts."""
     found: dict[_Level, tuple[str, tuple[float, ...]]] = {}

@@ -1,11 +1,10 @@
-"""Pure: what differs between two locks, also of studies of several arms and points, ranked as for runs."""
+"""Pure: what differs between two locks, also of studies, ranked as for runs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import msgspec
-from msgspec import UNSET
 
 from bareboat.model import ProveRequest
 from bareboat.model.matrix import Value, shown
@@ -13,9 +12,9 @@ from bareboat_base.printable import counted, one_line
 from bareboat_study import turns
 from bareboat_study.reproduction import difference
 from bareboat_study.reproduction.difference import NOTHING, Difference, Weight, ratio_of
-from bareboat_study.reproduction.document import Lock, LockedMatrix, PairResult, Results
-from bareboat_study.reproduction.matrix_comparison import effects, item, label, results
-from bareboat_study.reproduction.matrix_retrieval import view_of
+from bareboat_study.reproduction.document import Lock, LockedStudy, PairResult, Results
+from bareboat_study.reproduction.study_comparison import effects, item, label, results
+from bareboat_study.reproduction.study_retrieval import view_of
 from bareboat_study.statistics import geometric_mean
 
 #: The number of an arm and of a point in both studies.
@@ -24,11 +23,11 @@ _Common = tuple[tuple[int, int], tuple[int, int]]
 
 def compare(first: Lock, second: Lock) -> list[Difference]:
     """All differences, what explains most first, and the results last."""
-    a, b = first.matrix, second.matrix
-    if a is UNSET and b is UNSET:
+    a, b = first.study, second.study
+    if a is None and b is None:
         return difference.compare(first, second)
-    if a is UNSET or b is UNSET:
-        kinds = ["one job" if each is UNSET else _size(each) for each in (a, b)]
+    if a is None or b is None:
+        kinds = ["one run" if each is None else _size(each) for each in (a, b)]
         other = difference.differ(
             "design", "kind", kinds[0], kinds[1], Weight.STRONG, "of the arms only the last one is compared"
         )
@@ -38,11 +37,11 @@ def compare(first: Lock, second: Lock) -> list[Difference]:
     return sorted(found, key=lambda each: -each.weight)
 
 
-def _size(matrix: LockedMatrix) -> str:
+def _size(matrix: LockedStudy) -> str:
     return f"{len(matrix.arms)} arms at {counted(len(matrix.points), 'point')}"
 
 
-def _design(first: LockedMatrix, second: LockedMatrix) -> Iterator[Difference]:
+def _design(first: LockedStudy, second: LockedStudy) -> Iterator[Difference]:
     a, b = first.prove, second.prove
     for name, x, y, weight, reason in (
         ("arms", first.arms, second.arms, Weight.STRONG, "other comparisons"),
@@ -64,15 +63,15 @@ def _seed(prove: ProveRequest) -> str:
     return turns.seed_text(prove.seed)
 
 
-def _points(matrix: LockedMatrix) -> tuple[str, ...]:
+def _points(matrix: LockedStudy) -> tuple[str, ...]:
     return tuple(label(matrix, point) for point in range(len(matrix.points)))
 
 
-def _pairs(matrix: LockedMatrix) -> tuple[str, ...]:
+def _pairs(matrix: LockedStudy) -> tuple[str, ...]:
     return tuple(f"{matrix.arms[each.contender]} / {matrix.arms[each.baseline]}" for each in matrix.contrasts)
 
 
-def _metrics(matrix: LockedMatrix) -> tuple[str, ...]:
+def _metrics(matrix: LockedStudy) -> tuple[str, ...]:
     """How each number is read, without the places of files, which are those of a site."""
     return tuple(
         f"{each.name}: {each.pattern or each.series or each.key} ({each.take}, {each.better} is better"
@@ -85,7 +84,7 @@ def _texts(values: dict[str, float]) -> tuple[str, ...]:
     return tuple(f"{name} {value:g}" for name, value in sorted(values.items()))
 
 
-def _arms(first: Lock, second: Lock, a: LockedMatrix, b: LockedMatrix) -> Iterator[Difference]:
+def _arms(first: Lock, second: Lock, a: LockedStudy, b: LockedStudy) -> Iterator[Difference]:
     """What differs between the jobs of arms and points that both have, each difference once, with the arms
     where it is not in all of them."""
     common = list(_common(a, b))
@@ -107,7 +106,7 @@ def _arms(first: Lock, second: Lock, a: LockedMatrix, b: LockedMatrix) -> Iterat
         yield msgspec.structs.replace(each, reason=f"{each.reason}; {where}" if each.reason else where)
 
 
-def _where(matrix: LockedMatrix, common: list[_Common], places: list[_Common]) -> str:
+def _where(matrix: LockedStudy, common: list[_Common], places: list[_Common]) -> str:
     """The arms and points of a difference, in words."""
     arms = sorted({arm for (arm, _), _ in places})
     names = ", ".join(one_line(matrix.arms[arm], limit=40) for arm in arms)
@@ -118,7 +117,7 @@ def _where(matrix: LockedMatrix, common: list[_Common], places: list[_Common]) -
     return f"only in {names} at {counted(len(points), 'point')}, such as {label(matrix, min(points))}"
 
 
-def _common(a: LockedMatrix, b: LockedMatrix) -> Iterator[_Common]:
+def _common(a: LockedStudy, b: LockedStudy) -> Iterator[_Common]:
     """Arms of one name at points of equal values."""
     points = {_key(b, point): point for point in range(len(b.points))}
     for point in range(len(a.points)):
@@ -129,12 +128,12 @@ def _common(a: LockedMatrix, b: LockedMatrix) -> Iterator[_Common]:
                 yield (number, point), (b.arms.index(arm), other)
 
 
-def _key(matrix: LockedMatrix, point: int) -> tuple[tuple[str, str], ...]:
+def _key(matrix: LockedStudy, point: int) -> tuple[tuple[str, str], ...]:
     values: list[tuple[str, Value]] = list(zip(matrix.factors, matrix.points[point], strict=True))
     return tuple(sorted((name, shown(value)) for name, value in values))
 
 
-def _results(a: LockedMatrix, b: LockedMatrix) -> Iterator[Difference]:
+def _results(a: LockedStudy, b: LockedStudy) -> Iterator[Difference]:
     found = results(a), results(b)
     for place in dict.fromkeys((*found[0], *found[1])):
         pairs = [each.get(place) for each in found]

@@ -1,4 +1,4 @@
-"""What a lock holds of a study of several arms, points or metrics, from what was recorded when it ran."""
+"""What a lock holds of a study, from what was recorded when it ran."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bareboat_base.errors import UsageError
 from bareboat_base.printable import counted, one_line
 from bareboat_images.store import Store
 from bareboat_study.reproduction import images
-from bareboat_study.reproduction.document import Cell, Failed, LockedMatrix, PairResult, Values
+from bareboat_study.reproduction.document import Cell, Failed, LockedStudy, PairResult, Values
 
 if TYPE_CHECKING:
     from bareboat_study.findings import PointFinding, StudyFindings
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class Made(msgspec.Struct, frozen=True, kw_only=True):
     """The part of the lock, the study's first point, the records of that point, and what is not recorded."""
 
-    locked: LockedMatrix
+    locked: LockedStudy
     matrix: Matrix
     first: Study
     records: list[Record]
@@ -43,17 +43,10 @@ def make(store: Store, name: str, *, packages: bool, say: Callable[[str], None])
             remedy=f"bareboat prove --resume {name}",
         )
     studies = matrix.points(store, found)
-    jobs = [study.jobs for study in studies if study.jobs is not UNSET]
-    if found.fixed is UNSET or len(jobs) < len(studies):
-        raise UsageError(
-            f"{name} was measured before Bareboat recorded the jobs of the arms, and cannot be locked",
-            context="a lock holds what runs again, and without its arms another study would run",
-            remedy=f"bareboat prove FILE   # again; its numbers: bareboat report {name} --json",
-        )
     records = matrix.read_records(store, found)
     result = findings.find(found, studies, records)
     locked_images = tuple(images.of_image(store, each, packages=packages, say=say) for each in found.images)
-    lacks = [*_lacks(found, jobs)]
+    lacks = [*_lacks(found, [study.jobs for study in studies])]
     if packages:
         lacks += [
             f"the packages of the image {one_line(each.digest, limit=19)}: it is no longer in the store"
@@ -63,7 +56,7 @@ def make(store: Store, name: str, *, packages: bool, say: Callable[[str], None])
     compared = tuple(_compared(result))
     lacks += _left_out(found, compared)
     return Made(
-        locked=LockedMatrix(
+        locked=LockedStudy(
             arms=found.arms,
             fixed=found.fixed,
             factors=found.factors,
@@ -93,17 +86,21 @@ def make(store: Store, name: str, *, packages: bool, say: Callable[[str], None])
 
 
 def _cells(study: Study) -> Iterator[Cell]:
-    assert study.jobs is not UNSET
-    for arm, job in zip(study.arms, study.jobs, strict=True):
-        withheld = names(job.environment)
-        kept = {name: value for name, value in job.environment.items() if name not in withheld}
+    for arm, job in zip(study.arms, map(shareable, study.jobs), strict=True):
         yield Cell(
-            job=msgspec.structs.replace(job, environment=kept),
+            job=job[0],
             image=study.image.digest if arm.image_digest is UNSET else arm.image_digest,
             engine=arm.engine,
             plan_digest=arm.plan_digest,
-            withheld=withheld,
+            withheld=job[1],
         )
+
+
+def shareable(job: Job) -> tuple[Job, tuple[str, ...]]:
+    """The job without the variables that may be secrets, and their names."""
+    withheld = names(job.environment)
+    kept = {name: value for name, value in job.environment.items() if name not in withheld}
+    return msgspec.structs.replace(job, environment=kept), withheld
 
 
 def _compared(result: StudyFindings) -> Iterator[PairResult]:
@@ -137,7 +134,7 @@ def _pair(number: int, found: PointFinding) -> PairResult:
 
 def _lacks(matrix: Matrix, jobs: Sequence[tuple[Job, ...]]) -> Iterator[str]:
     if curves := sorted(metric.name for metric in matrix.metrics if metric.is_curve):
-        yield f"the curves of {', '.join(curves)}: a lock of several arms holds one number per run"
+        yield f"the curves of {', '.join(curves)}: the lock of a study holds one number per run"
     whole = [job for row in jobs for job in row]
     own = jobs[0][-1].workdir
     others = dict.fromkeys(job.workdir for job in whole if job.workdir not in (own, None))

@@ -1,4 +1,4 @@
-"""What of a lock's study of several arms and points can be had again on this machine, arm by arm."""
+"""What of a lock's study can be had again on this machine, arm by arm."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 from bareboat.model import Job, MetricRequest
 from bareboat_images.store import Store
 from bareboat_study.reproduction import data, retrieval
-from bareboat_study.reproduction.document import Cell, Lock, LockedMatrix
+from bareboat_study.reproduction.document import Cell, Lock, LockedStudy
 from bareboat_study.reproduction.retrieval import Found, Part, Wishes
 
 #: Of the working directory's code: where it is here, the directory to which it is written first, its parts.
@@ -19,7 +19,6 @@ _Code = tuple[str | None, str | None, list[Part]]
 
 def find(
     lock: Lock,
-    matrix: LockedMatrix,
     store: Store,
     wishes: Wishes,
     *,
@@ -27,6 +26,8 @@ def find(
     progress: data.Progress,
 ) -> Found:
     """Look for every part of every arm at every point."""
+    assert lock.study is not None
+    matrix = lock.study
     codes: dict[str | None, _Code] = {}
     parts: list[tuple[str, Part]] = []
     jobs, metrics = [], []
@@ -59,7 +60,7 @@ def find(
     )
 
 
-def view_of(lock: Lock, matrix: LockedMatrix, cell: Cell) -> Lock:
+def view_of(lock: Lock, matrix: LockedStudy, cell: Cell) -> Lock:
     """The lock as that of one arm at one point, without data and results."""
     plan = lock.plan
     return msgspec.structs.replace(
@@ -70,16 +71,16 @@ def view_of(lock: Lock, matrix: LockedMatrix, cell: Cell) -> Lock:
         plan=None if plan is None else msgspec.structs.replace(plan, engine=cell.engine),
         code=lock.code if cell.job.workdir == lock.job.workdir else None,
         data=(),
-        matrix=msgspec.UNSET,
+        study=None,
     )
 
 
-def heads(matrix: LockedMatrix, arm: int) -> set[str]:
+def heads(matrix: LockedStudy, arm: int) -> set[str]:
     """The keys of the job that an arm, or a factor, sets: what the study compares."""
     return {*matrix.fixed[arm], *matrix.factors, *(each.partition(".")[0] for each in matrix.factors)}
 
 
-def _image(matrix: LockedMatrix, arm: int, cell: Cell, wishes: Wishes) -> str | None:
+def _image(matrix: LockedStudy, arm: int, cell: Cell, wishes: Wishes) -> str | None:
     """The image that the user chose for the arm. One that the study compares stays; a captured one may be
     captured again."""
     if "image" not in heads(matrix, arm) or (wishes.image == cell.job.image == "capture"):

@@ -1,0 +1,206 @@
+"""Pure: the last part of a study's page: the machine, the image, the design, and every raw value.
+
+User, home directory and environment are private and omitted.
+"""
+
+from __future__ import annotations
+
+import shlex
+import statistics as descriptive
+from collections.abc import Iterable, Sequence
+
+from bareboat.model import Record, Study
+from bareboat_base import digests
+from bareboat_base.page import Markup, facts, join, table, tag
+from bareboat_study import quick
+from bareboat_study.analysis import Analysis
+from bareboat_study.drawing import label
+from bareboat_study.measures import Metric
+from bareboat_study.numbers import digits, percent, size, unit_of
+from bareboat_study.plots import PHASES, throughputs
+from bareboat_study.study_report import Compared, StudyReport
+
+_NONE = "none"
+
+
+def facts_and_data(shown: StudyReport, compared: Sequence[Compared]) -> Markup:
+    """The machine, the image and the design of the first point, and the raw values of all points; pair by
+    pair those that are `compared`."""
+    if not compared:
+        return Markup("")
+    study, first = shown.whole, compared[0]
+    cards = (_machine(study), _image(study), _job(study), _design(study, first.analysis))
+    ordered = sorted(
+        (record for own in shown.records for record in own),
+        key=lambda r: (not r.warm_up, r.run, r.position, r.arm),
+    )
+    return join(
+        (
+            tag("h3", "Machine, image and design"),
+            tag("div", *cards, class_="masonry"),
+            tag(
+                "div",
+                tag("h3", "Raw data and scripts"),
+                *_details(shown, study, ordered, compared),
+                class_="raw",
+            ),
+        )
+    )
+
+
+def _machine(study: Study) -> Markup:
+    site = study.site
+    engines = (f"{e.name} {e.version}" + ("" if e.works else " (does not work)") for e in site.engines)
+    return facts(
+        "The machine",
+        (
+            ("host", site.hostname),
+            ("distribution", site.distribution),
+            ("kernel", f"{site.kernel}, {site.architecture}"),
+            ("processor", site.cpu_model),
+            ("cores", str(site.cpus)),
+            ("memory", f"{site.mem_bytes / 2**30:.4g} GiB"),
+            ("GPUs", ", ".join(site.gpus)),
+            ("glibc", site.glibc),
+            ("load at probing", f"{site.load_1min:.2f} (1 min)"),
+            ("engines", ", ".join(engines)),
+            ("probed", site.probed_at),
+        ),
+    )
+
+
+def _image(study: Study) -> Markup:
+    image = study.image
+    sizes = f"{size(image.size_bytes)}, layers: {len(image.layers)}, inodes: {image.inodes:,}"
+    return facts(
+        "The image",
+        (
+            ("digest", tag("code", image.digest)),
+            ("size", sizes),
+            ("Python", " ".join(filter(None, (image.python_version, image.python)))),
+            ("glibc", image.glibc or ""),
+            ("frameworks", ", ".join(f"{k} {v}" for k, v in sorted(image.frameworks.items()))),
+            ("libraries not found", ", ".join(image.unresolved_libraries)),
+            *(("note", note) for note in image.notes),
+        ),
+    )
+
+
+def _design(study: Study, analysis: Analysis) -> Markup:
+    c = analysis.comparison
+    windows = f"{study.steps_per_window} steps, {study.settle} of them for settling"
+    return facts(
+        "The design",
+        (
+            ("arms", ", ".join([f"{study.arms[0].name} (baseline)", *(arm.name for arm in study.arms[1:])])),
+            *((arm.name, join((f"{arm.engine}, plan ", tag("code", arm.plan_digest)))) for arm in study.arms),
+            ("measured runs", f"{c.runs} of {analysis.planned} planned"),
+            *((("quick study", quick.sentence(study, c)),) if quick.is_quick(study) else ()),
+            ("seed", str(study.order_seed)),
+            ("margin", f"±{c.margin * 100:g} %"),
+            ("confidence", percent(c.confidence)),
+            ("window", windows if study.steps_per_window else "none: the script has no meter"),
+            ("fixed on", study.created_at),
+            ("Bareboat", study.bareboat_version),
+        ),
+    )
+
+
+def _job(study: Study) -> Markup:
+    shape = study.job.topology
+    return facts(
+        "The job",
+        (
+            ("name", study.job.name),
+            ("command", tag("code", shlex.join(study.job.command))),
+            ("requested image", study.job.image),
+            ("nodes", str(shape.nodes)),
+            ("processes", f"{shape.world_size}, {shape.ranks_per_node} per node"),
+            ("cores each", "" if shape.cpus_per_rank is None else str(shape.cpus_per_rank)),
+            ("GPUs each", str(shape.gpus_per_rank) if shape.gpus_per_rank else ""),
+        ),
+    )
+
+
+# --------------------------------------------------------------------------------------------------
+# The details.
+
+
+def _details(
+    shown: StudyReport, study: Study, records: Sequence[Record], compared: Sequence[Compared]
+) -> Iterable[Markup]:
+    yield _fold("Raw values of every run, warm-ups included", _runs_table(records))
+    for each in compared:
+        of = "" if shown.only is not None else f" of {each.name}"
+        yield _fold(f"The metrics{of}, pair by pair", _pairs_table(each.study, each.analysis))
+    yield _fold("The layers of the image", _layers_table(study))
+    for arm in study.arms:
+        text = tag("pre", arm.script, tabindex="0")
+        digest = digests.of(arm.script.encode("utf-8", "replace"))
+        yield _fold(f"The script of {arm.name}: {digest}", text, class_="script")
+
+
+def _fold(title: str, content: Markup, class_: str | None = None) -> Markup:
+    return tag("details", tag("summary", title), content, class_=class_)
+
+
+def _runs_table(records: Sequence[Record]) -> Markup:
+    phased = any(record.phases for record in records)
+    windowed = any(record.windows for record in records)
+    results = sorted({name for record in records for name in record.results})
+    head = ["run", "arm", "started", "order", "exit code", "wall, s"]
+    head += ["windows", "median throughput, /s"] if windowed else []
+    head += [f"{name}, s" for _, name, _ in PHASES] if phased else []
+    head += ["peak memory, MiB", "load, 1 min", *results]
+    rows = [_run_row(record, phased, windowed, results) for record in records]
+    return table("One row per arm and run; times are in seconds", head, rows, texts=3)
+
+
+def _run_row(record: Record, phased: bool, windowed: bool, results: Sequence[str]) -> list[str]:
+    speeds = [value for _, value in throughputs(record)]
+    row = [
+        f"warm-up {record.run}" if record.warm_up else str(record.run),
+        label(record.arm, 40),
+        record.started_at,
+        str(record.position),
+        str(record.exit_code),
+        _NONE if record.wall_s is None else digits(record.wall_s),
+    ]
+    if windowed:
+        row += [str(len(record.windows)), digits(descriptive.median(speeds)) if speeds else _NONE]
+    if phased:
+        row += [digits(getattr(record.phases, field)) if record.phases else _NONE for field, _, _ in PHASES]
+    values = (record.results.get(name) for name in results)
+    row += [digits(record.peak_memory_bytes / 2**20), f"{record.load_1min:.2f}"]
+    return row + [_NONE if value is None else f"{float(value):.6g}" for value in values]
+
+
+def _pairs_table(study: Study, analysis: Analysis) -> Markup:
+    names = [label(arm.name, 40) for arm in study.arms]
+    head = ["pair"]
+    for metric in analysis.metrics:
+        head += [f"{label(metric.name, 40)}, {name}, {label(unit_of(metric)[1])}" for name in names]
+    most = max(len(metric.baseline) for metric in analysis.metrics)
+    rows = [[str(pair + 1), *_pair_cells(analysis.metrics, pair)] for pair in range(most)]
+    return table("Measured pairs in their order", head, rows)
+
+
+def _pair_cells(metrics: Iterable[Metric], pair: int) -> Iterable[str]:
+    for metric in metrics:
+        for side in (metric.baseline, metric.contender):
+            yield digits(side[pair] / unit_of(metric)[0]) if pair < len(side) else _NONE
+
+
+def _layers_table(study: Study) -> Markup:
+    rows = [
+        (
+            tag("code", layer.diff_id),
+            layer.comment,
+            size(layer.size_bytes),
+            size(layer.unpacked_bytes),
+            f"{layer.inodes:,}",
+        )
+        for layer in study.image.layers
+    ]
+    head = ("layer", "what", "as a tar", "unpacked", "inodes")
+    return table("From the lowest layer to the uppermost", head, rows, texts=2)

@@ -1,0 +1,72 @@
+"""Which runs a study does: all, as many as fit into a minute, or until it is decided."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from builders import make_job, make_records, make_study
+from matrices import keep, of_pair
+
+from bareboat.model import Matrix, ProveRequest, Study
+from bareboat_base import codec
+from bareboat_images.store import Store
+from bareboat_study import matrix, prove, study_report
+
+pytest.importorskip("scipy")
+
+
+class Measured:
+    """A study whose runs take ten seconds each, and their numbers in the order in which they were done."""
+
+    def __init__(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch, failed: int = 0, **request: Any
+    ) -> None:
+        study = make_study(job=make_job(prove=ProveRequest(**request)))
+        self.runs: list[int] = []
+        self.notes: list[str] = []
+        self._failed = failed
+        made, studies, (self._records,) = of_pair(study, make_records(study))
+        made = msgspec.structs.replace(made, repeats=None) if "quick" in request else made
+        keep(store, made, [[]], studies)
+        monkeypatch.setattr(prove, "measure", self._measure)
+        self.found: Matrix = matrix.conduct(store, made, say=lambda _: None, note=self.notes.append)
+
+    def _measure(self, store: Store, study: Study, run: int, _scripts: dict[str, Path], **_: Any) -> Study:
+        self.runs.append(run)
+        folder = store.run(study.id) / f"{run:04d}"
+        folder.mkdir()
+        own = {record.arm: record for record in self._records if record.run == run}
+        for name, arm in zip(prove.file_names(study), study.arms, strict=True):
+            record = msgspec.structs.replace(own[arm.name], exit_code=int(run == self._failed > 0))
+            (folder / f"{name}.json").write_bytes(codec.to_json(record))
+        prove.write_took_s(folder, 10.0)
+        return study
+
+
+def test_a_study_ends_at_the_first_look_that_decides(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = Measured(store, monkeypatch, repeats=40, until_decided=True)
+    assert done.runs == list(range(11))
+    assert (done.found.repeats, done.found.decided_after) == (40, 10)
+    assert matrix.missing(store, matrix.read(store, done.found.id)) == []
+    shown = study_report.read(store, done.found.id)
+    assert shown.only is not None
+    assert shown.only.analysis.word == "equivalent"
+
+
+def test_a_quick_study_has_as_many_runs_as_fit(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = Measured(store, monkeypatch, repeats=10, quick=True)
+    assert done.runs == list(range(6))
+    assert done.found.repeats == 5
+    assert done.notes == ["5 repeats of 1 point fit into about a minute"]
+
+
+def test_a_study_goes_on_after_a_run_that_failed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = Measured(store, monkeypatch, failed=2, repeats=4)
+    assert done.runs == list(range(5))
+    shown = study_report.read(store, done.found.id)
+    assert [each.run for each in shown.found.failures] == [2, 2]
+    assert shown.only is not None
+    assert shown.only.analysis.comparison.runs == 3
