@@ -80,7 +80,7 @@ _FLUX: dict[str, dict[str, str]] = {
         "version": "printf 'commands:\\t\\t0.66.0\\n'",
         "queue": "echo 'batch*|y|y|1800.0|inf|0-inf|0|inf|0-inf'",
         "batch": "echo ƒ4711",
-        "jobs": "echo 'ƒ4711|RUN||n1|n1|||||||'",
+        "jobs": "echo 'ƒ4711|RUN||n1|n1||||||||'",
     }
 }
 SCHEDULERS: dict[str, dict[str, dict[str, str]]] = {

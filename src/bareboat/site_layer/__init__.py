@@ -269,7 +269,7 @@ def _check(
     # A singleton also searches for plug-ins, but nothing here starts MPI.
     variables = {"OPAL_PREFIX": PREFIX, "MPI4PY_RC_INITIALIZE": "0"}
     try:
-        job = job_here(folder, (image.python, "-c", program), environment=variables)
+        job = job_here(folder, (image.python, "-c", program), variables)
         ended = run_here(store, image, site, job)
         if ended.exit_code == 0:
             return

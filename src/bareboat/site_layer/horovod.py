@@ -100,8 +100,8 @@ def build(store: Store, image: Image, site: Site, at: Compilation, say: Callable
     job = job_here(
         source,
         (image.python or "python3", "setup.py", "--quiet", "bdist_wheel", "--dist-dir", "dist"),
+        _environment(image, at, tools),
         engine=registry.BARE_METAL if here else None,
-        environment=_environment(image, at, tools),
         mounts=(
             Mount(source=str(tools), target=str(tools)),
             *(() if here else (Mount(source=str(at.prefix), target=PREFIX),)),

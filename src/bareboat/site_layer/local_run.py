@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from msgspec import Struct
 
 from bareboat import registry, render
 from bareboat.deployment import roots
 from bareboat.deployment.present import present
-from bareboat.model import Image, Job, Site
+from bareboat.model import Image, Job, Mount, Site
 from bareboat.plan import plan
 from bareboat.probe.host import RealHost
 from bareboat_base import execute
@@ -29,9 +28,24 @@ class Ended(Struct, frozen=True, kw_only=True):
     said: str
 
 
-def job_here(folder: Path, command: tuple[str, ...], **keys: Any) -> Job:
-    """A command of one process in `folder`, which it may write to, with other keys of a job."""
-    return Job(name="site-layer", command=command, workdir=str(folder), launcher="single", **keys)
+def job_here(
+    folder: Path,
+    command: tuple[str, ...],
+    environment: Mapping[str, str],
+    *,
+    engine: str | None = None,
+    mounts: tuple[Mount, ...] = (),
+) -> Job:
+    """A command of one process in `folder`, which it may write to."""
+    return Job(
+        name="site-layer",
+        command=command,
+        workdir=str(folder),
+        launcher="single",
+        environment=dict(environment),
+        engine=engine,
+        mounts=mounts,
+    )
 
 
 def run_here(
