@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 from typing import Any, TypeVar
 
 import msgspec
@@ -11,6 +12,22 @@ import msgspec
 from bareboat_base.errors import StoreError, UsageError
 
 T = TypeVar("T")
+
+#: msgspec looks at a type when it first decodes one. If two threads do so at once, the second may use what
+#: the first has not finished, and the process ends with a segmentation fault.
+_looking = threading.RLock()
+
+
+def decode(data: bytes | str, kind: type[T]) -> T:
+    """Parse JSON as one `kind`. Raises msgspec.DecodeError, ValueError, RecursionError, UsageError."""
+    with _looking:
+        return msgspec.json.decode(data, type=kind)
+
+
+def convert(value: Any, kind: type[T]) -> T:
+    """Make one `kind` of plain values. Raises msgspec.ValidationError, RecursionError, UsageError."""
+    with _looking:
+        return msgspec.convert(value, kind)
 
 
 def to_json(value: Any) -> bytes:
@@ -38,8 +55,8 @@ def from_json(data: bytes, kind: type[T], *, what: str, remedy: str = "restore i
     """
     try:
         if b"\\udc" in data:  # written by to_json(); msgspec rejects lone surrogates
-            return msgspec.convert(json.loads(data), kind)
-        return msgspec.json.decode(data, type=kind)
+            return convert(json.loads(data), kind)
+        return decode(data, kind)
     except (msgspec.DecodeError, ValueError, RecursionError, UsageError) as error:
         raise StoreError(f"{what} cannot be read: {fault(error)}", remedy=remedy) from None
 

@@ -13,7 +13,7 @@ from typing import Any, NoReturn, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
-from bareboat_base import ranges
+from bareboat_base import codec, ranges
 from bareboat_base.errors import BareboatError, UsageError
 from bareboat_base.expressions import expression
 from bareboat_base.files import untrusted
@@ -116,7 +116,7 @@ class Document:
     def convert(self, value: Any, kind: type[T], *keys: str) -> T:
         """The value as `kind`, or UsageError with the line of the offending key."""
         try:
-            return msgspec.convert(value, kind)
+            return codec.convert(value, kind)
         except msgspec.ValidationError as error:
             if isinstance(error.__cause__, UsageError):
                 raise self.placed(error.__cause__, *keys) from None
@@ -182,7 +182,7 @@ class Document:
             ]
         for part, of_kind, called, where in parts:
             try:
-                msgspec.convert(part, of_kind)
+                codec.convert(part, of_kind)
             except msgspec.ValidationError:
                 self._explain(part, of_kind, called, where)
         allowed, example = _KINDS.get(origin or kind, _KINDS[dict])

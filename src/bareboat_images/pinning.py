@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from bareboat_base import digests
+from bareboat_base import codec, digests
 from bareboat_images.model import Pin
 
 #: Reads the stored bytes of a digest; None where there are none.
@@ -66,7 +66,7 @@ def _chain(outer: str, digest: str, read: Read, most: int) -> tuple[tuple[str, b
     if data is None or not digests.is_of(outer, data):
         return None
     try:
-        listed = msgspec.json.decode(data, type=_Index).manifests
+        listed = codec.decode(data, _Index).manifests
     except (msgspec.DecodeError, ValueError, RecursionError):
         return None
     inner = list(dict.fromkeys(each.digest for each in listed[:_MOST_LISTED]))

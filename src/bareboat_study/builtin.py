@@ -19,7 +19,7 @@ import msgspec
 from packaging.requirements import Requirement
 
 from bareboat.captures import interpreter
-from bareboat_base import execute
+from bareboat_base import codec, execute
 from bareboat_base.errors import UsageError
 from bareboat_base.files import untrusted
 
@@ -148,7 +148,7 @@ def check_packages(study: Builtin, python: str | None) -> None:
         timeout_s=execute.patience(execute.START_S),
     )
     try:
-        found = msgspec.json.decode(outcome.stdout, type=dict[str, str | None])
+        found = codec.decode(outcome.stdout, dict[str, str | None])
     except (msgspec.DecodeError, UnicodeEncodeError):
         raise UsageError(
             f"the Python {chosen} does not list its packages",

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from bareboat.model.record import NotFinite
+from bareboat_base import codec
 from bareboat_base.errors import RunError
 from bareboat_base.files import untrusted
 
@@ -122,16 +123,16 @@ class Ended(Struct, tag_field="kind", tag="end"):
     peak_rss_bytes: Annotated[int, Meta(ge=0, lt=1 << 62)]
 
 
-_Line = Begun | World | Started | Steps | Result | Ended
+_Line: Any = Begun | World | Started | Steps | Result | Ended
 
 
 def parse_line(line: bytes) -> Any:
     """One line of a log. Raises msgspec.DecodeError, ValueError, RecursionError."""
     try:
-        return msgspec.json.decode(line, type=_Line)
+        return codec.decode(line, _Line)
     except msgspec.DecodeError:
         if b"NaN" in line or b"Infinity" in line:  # as written by Python's json
-            return msgspec.convert(json.loads(line), _Line)
+            return codec.convert(json.loads(line), _Line)
         raise
 
 
@@ -140,7 +141,7 @@ def newest_steps(folder: Path, rank: int) -> list[float]:
     path = folder / f"rank-{rank:05d}.jsonl"
     try:
         tail = untrusted.read_tail(path, limit=_TAIL_BYTES)
-        said = msgspec.json.decode(tail.splitlines()[-1], type=Steps)
+        said = codec.decode(tail.splitlines()[-1], Steps)
     except (msgspec.DecodeError, RecursionError, OSError, ValueError, IndexError) as error:
         raise RunError(f"the meter log {path} cannot be read: {error}") from None
     return [(b - a) / 1e9 for a, b in itertools.pairwise(said.ends_ns)]

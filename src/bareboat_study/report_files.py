@@ -112,7 +112,7 @@ def write_folder(path: Path, files: Mapping[str, bytes], runs: Sequence[str]) ->
 
 def _list(folder: Path) -> _List | None:
     with contextlib.suppress(OSError, msgspec.DecodeError):
-        return msgspec.json.decode(untrusted.read_bytes(folder / LIST), type=_List)
+        return codec.decode(untrusted.read_bytes(folder / LIST), _List)
     return None
 
 

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from builders import make_image, make_job, make_records, make_site, make_study
@@ -51,3 +55,47 @@ def test_what_is_damaged_is_refused_by_name(data: bytes) -> None:
     with pytest.raises(StoreError, match="the study's design cannot be read") as caught:
         codec.from_json(data, Job, what="the study's design")
     assert caught.value.remedy
+
+
+#: The annotation of a field takes a while, in which another thread goes on.
+_AT_ONCE = """
+from __future__ import annotations
+import sys, threading, time
+from msgspec import Struct
+from bareboat_base import codec
+
+class Slow:
+    def __class_getitem__(cls, kind):
+        time.sleep(0.2)
+        return kind
+
+class Inner(Struct):
+    value: Slow[int]
+    other: int = 2
+
+class Outer(Struct):
+    first: Inner
+    second: Slow[Inner]
+
+text = b'{"first": {"value": 1}, "second": {"value": 3}}'
+read = []
+threads = [threading.Thread(target=lambda: read.append(codec.decode(text, Outer))) for _ in range(8)]
+for each in threads:
+    each.start()
+    time.sleep(0.05)
+for each in threads:
+    each.join()
+print(len(read), read[0].second.value)
+"""
+
+
+def test_threads_that_first_decode_a_type_at_once_wait_for_each_other() -> None:
+    done = subprocess.run([sys.executable, "-c", _AT_ONCE], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "8 3\n"), done.stderr
+
+
+def test_only_the_codec_decodes_types() -> None:
+    direct = re.compile(r"msgspec\.(?:convert|json\.Decoder|json\.decode\([^\n]*type=)")
+    src = Path(codec.__file__).parents[1]
+    found = [str(path) for path in src.glob("bareboat*/**/*.py") if direct.search(path.read_text())]
+    assert found == [codec.__file__]

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import Struct
 
-from bareboat_base import execute
+from bareboat_base import codec, execute
 from bareboat_base.errors import ToolError, UsageError
 
 _QUESTION = r"""
@@ -85,7 +85,7 @@ def ask(python: str) -> Interpreter:
             remedy="name one that does: --python PATH",
         )
     try:
-        return msgspec.json.decode(outcome.stdout, type=Interpreter)
+        return codec.decode(outcome.stdout, Interpreter)
     except (msgspec.DecodeError, UnicodeEncodeError) as error:
         raise ToolError(
             f"the Python {python} answered what cannot be understood: {error}",

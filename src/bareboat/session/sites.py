@@ -163,7 +163,7 @@ def read_facts(path: Path) -> Facts:
     except OSError as error:
         raise untrusted.unreadable(path, error) from None
     try:
-        both = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+        both = codec.decode(data, dict[str, msgspec.Raw])
         parts = {
             name: codec.from_json(bytes(both[name]), Site, what=f"{path}: {name}", remedy=_EXPORT)
             for name in ("login", "compute")

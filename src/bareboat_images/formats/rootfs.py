@@ -412,7 +412,7 @@ def _lines(data: bytes) -> dict[str, str]:
 
 def _labels(data: bytes) -> dict[str, str]:
     try:
-        found = msgspec.json.decode(data, type=dict[str, Any])
+        found = codec.decode(data, dict[str, Any])
     except (msgspec.DecodeError, ValueError, RecursionError):
         return {}  # labels are only descriptions
     return {

@@ -107,7 +107,7 @@ def _decoded(data: bytes, kind: type[_T], what: str, name: str, media_type: str)
     if len(data) > LARGEST_DOCUMENT:
         raise ImageError(f"the {what} of {name} has {len(data):,} bytes; that is not a {what}")
     try:
-        return msgspec.json.decode(data, type=kind)
+        return codec.decode(data, kind)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise ImageError(
             f"the {what} of {name} cannot be read: {codec.fault(error)}", context=media_type

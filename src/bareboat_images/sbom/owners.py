@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from bareboat_base import codec
 from bareboat_images.layers.view import View
 from bareboat_images.sbom import rpmdb, stanzas
 from bareboat_images.sbom.package import plain
@@ -166,7 +167,7 @@ class Owners:
 
     def _conda(self, prefix: str, path: str) -> Iterator[tuple[Owner, list[str]]]:
         try:
-            read = msgspec.json.decode(self._read(path), type=_Conda)
+            read = codec.decode(self._read(path), _Conda)
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
             self.warnings.append(f"{plain(path)} is damaged: {plain(str(error))}")
             return

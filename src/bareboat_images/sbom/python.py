@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from bareboat_base import codec
 from bareboat_base.expressions import expression
 from bareboat_images.sbom.package import Package, plain
 
@@ -58,7 +59,7 @@ class _Conda(msgspec.Struct):
 def conda(data: bytes, path: str) -> Package | None:
     """Parse a file of conda-meta; None for a file without a name. Raises ValueError for a damaged one."""
     try:
-        read = msgspec.json.decode(data, type=_Conda)
+        read = codec.decode(data, _Conda)
     except (msgspec.DecodeError, RecursionError) as error:
         raise ValueError(str(error)) from None
     if not read.name:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 from msgspec import Struct
 
+from bareboat_base import codec
 from bareboat_base.errors import ImageError, UsageError
 from bareboat_base.expressions import expression
 from bareboat_base.files.untrusted import UntrustedFileError, read_bytes
@@ -238,7 +239,7 @@ def _claimed(text: bytes) -> tuple[_Claims, str]:
     """The content of a signature, not verified, and its fingerprint; "" for a PEM key."""
     if text.lstrip().startswith(b"{"):
         try:
-            envelope = msgspec.json.decode(text, type=_Envelope)
+            envelope = codec.decode(text, _Envelope)
             return _claims(base64.b64decode(envelope.payload, validate=True)), ""
         except (msgspec.DecodeError, ValueError) as error:
             raise ValueError(f"its envelope cannot be read: {error}") from None
@@ -266,7 +267,7 @@ def _issuer(armored: bytes) -> str:
 
 def _claims(data: bytes) -> _Claims:
     try:
-        read = msgspec.json.decode(data, type=_Claims)
+        read = codec.decode(data, _Claims)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise ValueError(f"what it signs cannot be read: {error}") from None
     if read.version != 1:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from bareboat_base import digests
+from bareboat_base import codec, digests
 from bareboat_base.errors import ImageError
 from bareboat_base.expressions import expression
 from bareboat_images.oci import manifest
@@ -127,7 +127,7 @@ class DockerSource(LocalSource):
         self._archive.refuse_repeated("manifest.json")
         data = self._archive.read(member, largest=LARGEST_DOCUMENT)
         try:
-            saved = msgspec.json.decode(data, type=list[_Saved])
+            saved = codec.decode(data, list[_Saved])
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
             raise ImageError(
                 f"the manifest.json of {self.name} cannot be read: {error}", remedy="make the archive again"

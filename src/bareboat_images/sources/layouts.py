@@ -279,7 +279,7 @@ class _Shape(msgspec.Struct, rename="camel"):
 def _media_type(data: bytes) -> str:
     """The media type that a document declares, or else the one that its fields suggest."""
     try:
-        read = msgspec.json.decode(data, type=_Shape)
+        read = codec.decode(data, _Shape)
     except (msgspec.DecodeError, ValueError, RecursionError):
         return ""
     if read.media_type:

@@ -52,7 +52,7 @@ def parse(data: bytes, *, what: str) -> Lock:
             remedy="pip install --upgrade bareboat",
         )
     try:
-        lock = msgspec.convert(plain, Lock)
+        lock = codec.convert(plain, Lock)
         back = msgspec.to_builtins(lock)
     except (msgspec.ValidationError, ValueError, RecursionError, OverflowError, UsageError) as error:
         raise UsageError(f"{what} is not a valid lock: {codec.fault(error)}", remedy=_AGAIN) from None
