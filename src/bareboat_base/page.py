@@ -46,6 +46,10 @@ def tag(name: str, /, *children: str, **attributes: str | None) -> Markup:
     return Markup(f"<{name}{given}>" if name in _VOID else f"<{name}{given}>{join(children)}</{name}>")
 
 
+#: Characters of a word, such as a path, that a column of a table need not be as wide as.
+_LONGEST_WORD = 40
+
+
 def table(
     caption: str,
     head: Sequence[str],
@@ -62,8 +66,10 @@ def table(
 
     of_text = range(texts) if isinstance(texts, int) else texts
 
-    def classed(place: int) -> str | None:
-        return None if place in of_text else "n"
+    def classed(place: int, cell: str = "") -> str | None:
+        if place not in of_text:
+            return "n"
+        return "long" if any(len(word) > _LONGEST_WORD for word in cell.split()) else None
 
     heads = (tag("th", cell, scope="col", class_=classed(i)) for i, cell in enumerate(head))
     lines = (
@@ -71,7 +77,7 @@ def table(
             "tr",
             tag("th", row[0], scope="row"),
             *(
-                tag("td", tag("span", cell), class_=classed(i), data_label=head[i])
+                tag("td", tag("span", cell), class_=classed(i, cell), data_label=head[i])
                 for i, cell in enumerate(row[1:], start=1)
             ),
         )
