@@ -75,6 +75,7 @@ class Parser(argparse.ArgumentParser):
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
         given = list(args or ())
+        self._given = frozenset(word.partition("=")[0] for word in given)
         script: list[str] = []
         if self._subparsers is None:
             given, script = self._split_script(given)
@@ -95,8 +96,9 @@ class Parser(argparse.ArgumentParser):
         for pattern, wrong, remedy in _MISTAKES:
             if (match := re.match(pattern, message)) is not None:
                 words = match.groupdict()
-                action = self._option_string_actions.get(words["flag"].partition("/")[0])
-                words["flag"] = words["flag"].rpartition("/")[2]
+                names = words["flag"].split("/")
+                action = self._option_string_actions.get(names[0])
+                words["flag"] = next((name for name in names if name in self._given), names[-1])
                 value = action.metavar or next(iter(action.choices or ()), None) if action else None
                 words |= {"value": str(value or "VALUE"), "example": self._example()}
                 words["prog"] = self.prog

@@ -31,7 +31,7 @@ RIGHT_FOR_NODES = (
 #: What an invocation may leave: a pattern of the paths, and the reason.
 MAY_STAY = {
     r"store/programs\b": "bwrap for compute nodes, copied once for all jobs",
-    r"store/engines\b": "what is known of engines on this machine",
+    r"store/facts\b": "what is known of engines and MPIs on this machine",
     r"store/(flat|roots)\b": "an image's tree with a job's mount points, made once",
 }
 
