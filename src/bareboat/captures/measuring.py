@@ -11,11 +11,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from bareboat.captures.collect import Collection, Part, shown
 from bareboat.model import Image
+from bareboat_base.expressions import expression
 from bareboat_base.paths import lies_in
 from bareboat_images.inside.starts import normal
 
@@ -29,7 +31,7 @@ _DOCUMENTS = frozenset(
 )
 _COMPRESSED = (b"PK\x03\x04", b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")
 #: Names that are computed, code that is data, and Bareboat itself.
-_COMPUTES_NAMES = re.compile(
+_COMPUTES_NAMES = expression(
     rb"\b(?:importlib|__import__|pkgutil|runpy|zipimport|entry_points|bareboat|bareboat_study)\b"
     rb"|(?<![.\w])(?:exec|eval)\s*\("
 )
@@ -37,12 +39,11 @@ _EXTRA = "of bareboat[study]"
 _SHELLS = frozenset({"bash", "sh", "dash"})
 #: Flags of Python before a script, which neither name code nor make it interactive.
 _PLAIN_FLAGS = frozenset({"-u", "-O", "-OO", "-B", "-s", "-E", "-I", "-q"})
-_REQUIREMENT = re.compile(r"^Requires-Dist: *([A-Za-z0-9._-]+)([^;\n]*)(;[^\n]*)?$", re.MULTILINE)
-_NAME = re.compile(r"^Name: *([A-Za-z0-9._-]+)", re.MULTILINE)
+_REQUIREMENT = expression(r"^Requires-Dist: *([A-Za-z0-9._-]+)([^;\n]*)(;[^\n]*)?$", re.MULTILINE)
+_NAME = expression(r"^Name: *([A-Za-z0-9._-]+)", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
+class Program(Struct, frozen=True):
     """The program of a job. `words`: all of the job that it can read; `folders`: the directories that its
     container shows; `without`: directories in them that are Bareboat's."""
 
@@ -51,8 +52,7 @@ class Program:
     without: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class StudyPackages:
+class StudyPackages(Struct, frozen=True):
     """The packages that only the measurement uses. `needed`: why they stay in this capture, or nothing."""
 
     names: tuple[str, ...]

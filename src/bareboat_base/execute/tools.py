@@ -14,8 +14,9 @@ import subprocess
 import threading
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from bareboat_base.errors import ToolError, ToolTimeoutError
 from bareboat_base.execute.processes import KILL_GRACE_S, Process, below, kill_all, live_processes
@@ -82,8 +83,7 @@ class Deadline:
         return max(0.0, self._end - time.monotonic())
 
 
-@dataclass(frozen=True, slots=True)
-class Watch:
+class Watch(Struct, frozen=True):
     """How a running tool is watched. `notice_s`: after this, a note shows which command has not answered;
     `most_bytes`: limit of its stdout; `may_leave`: processes that it started may go on."""
 
