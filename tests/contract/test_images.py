@@ -194,8 +194,8 @@ def test_a_second_pull_asks_once_and_fetches_nothing(
     by_digest = f"{registry.address}/team/again@{image.digest}"
     pull(bareboat, by_digest)
     registry.kill()
-    try:
-        assert "already in the store, as" in pull(bareboat, by_digest).out  # a digest needs no question at all
+    try:  # a digest needs no question at all
+        assert "already in the store, as" in pull(bareboat, by_digest).out
     finally:
         registry.start()
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 from tools import tool
 
 from bareboat.model import MpiFacts
@@ -122,7 +123,7 @@ def test_ranks_in_user_namespaces_of_their_own(name: str) -> None:
     mpi = installed(name)
     around = (tool("bwrap"), "--unshare-user", "--dev-bind", "/", "/", "--")
     apart = Layout(nodes=1, ranks_per_node=2, container_per_rank=True)
-    verdict = judge(replace(launch(mpi), own=True), mpi.facts, apart)
+    verdict = judge(structs.replace(launch(mpi), own=True), mpi.facts, apart)
     assert verdict.works
     found = start(mpi, mpi, verdict.settings, *around)
     assert found.holds, found.sentence
@@ -131,7 +132,7 @@ def test_ranks_in_user_namespaces_of_their_own(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_library_of_a_program_that_is_linked_to_it_without_mpi4py(name: str) -> None:
     mpi = installed(name)
-    settings = judge(replace(launch(mpi), own=True), mpi.facts, Layout()).settings
+    settings = judge(structs.replace(launch(mpi), own=True), mpi.facts, Layout()).settings
     assert mpi.facts.library is not None
     done = subprocess.run(
         [

@@ -13,6 +13,7 @@ from bareboat_base.errors import StoreError, UsageError
 from bareboat_base.files import failures, mounts, ownership
 from bareboat_base.files.trees import remove_tree
 from bareboat_base.paths import lies_in
+from bareboat_base.printable import printable
 
 
 def check(text: str | Path, *, needed_bytes: int = 0, is_folder: bool = False, other: str = "") -> Path:
@@ -24,6 +25,8 @@ def check(text: str | Path, *, needed_bytes: int = 0, is_folder: bool = False, o
     if failures.working_directory() is None and not os.path.isabs(text):
         raise failures.no_working_directory()
     path = Path(os.path.abspath(text))
+    if printable(path.name) != path.name:  # no message could give a command with it
+        raise UsageError(f"the file name {path.name!r} cannot be printed", remedy="use another name")
     parent = path.parent
     shown = shlex.quote(str(parent))
     try:

@@ -11,13 +11,13 @@ from hostile.sweep.worker import Answer
 
 #: Invocations that look bad and are right to succeed: a pattern of their titles, and the reason.
 RIGHT = {
-    r"flag: (config|trust) --store: .*": "these verbs open no store; config shows where it would be",
+    r"flag: config( trust)? --store: .*": "these verbs open no store; config shows where it would be",
     r"variable: (a relative HOME|HOME is (a file|missing))": "config opens nothing; it shows what it would",
     r"(flag|job key): .*node.scratch: (a device|the way up)": "a path on the nodes, not on this machine",
     r"job key: name: (a path|a slash)": "any text; only its letters and digits go into a run's name",
     r"setting: site\.toml (modules|mirrors|plain_http|ca_file|policy): empty": "none, as without the key",
     r"job key: scheduling\.after: no job": "submit looks the jobs up, plan does not ask the scheduler",
-    r"positional: trust FILE \| DIR: a directory": "a directory is trusted as a store",
+    r"positional: config trust FILE \| DIR: a directory": "a directory is trusted as a store",
     r"job key: prove\.seed: .*": "every whole number is a seed",
     r"job key: scheduling\.mem_per_node_bytes: 10\^12": "there are nodes with 1 TB of memory",
     r"flag: lock --data: a directory": "the checksum of a directory covers everything below it",

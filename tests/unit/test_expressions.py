@@ -1,0 +1,47 @@
+"""Patterns of modules: none is compiled by an import, and all can be compiled."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import pkgutil
+import re
+import subprocess
+import sys
+
+import bareboat
+import bareboat_base
+import bareboat_images
+from bareboat_base.expressions import _Expression, expression
+
+_STANDALONE = (".gallery.", ".__main__")
+
+
+def test_every_pattern_of_a_module_can_be_compiled() -> None:
+    for package in (bareboat, bareboat_base, bareboat_images):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if not any(part in f"{module.name}." for part in _STANDALONE):
+                importlib.import_module(module.name)
+    found = [each for each in gc.get_objects() if isinstance(each, _Expression)]
+    assert len(found) > 200
+    assert all(each.pattern for each in found)
+
+
+def test_it_behaves_as_the_pattern() -> None:
+    words = expression(r"(?P<word>[a-z]+)", re.IGNORECASE)
+    assert [match["word"] for match in words.finditer("One two")] == ["One", "two"]
+    assert words.sub("x", "One two") == "x x"
+    assert words.fullmatch("A1") is None
+    assert (words.groups, words.flags & re.IGNORECASE) == (1, re.IGNORECASE)
+    assert expression(rb"\d").findall(b"a1b2") == [b"1", b"2"]
+
+
+def test_a_start_compiles_few_patterns() -> None:
+    program = (
+        "import re\nhere = re.compile\nfound = []\n"
+        "re.compile = lambda *a: (found.append(a), here(*a))[1]\n"
+        "import bareboat.cli.run, bareboat.plan, bareboat.probe.machine, bareboat.runs.local\n"
+        "print(len(found))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 60
