@@ -122,11 +122,11 @@ def test_the_example_trains_on_three_nodes(desk: Desk) -> None:
     pytest.importorskip("sklearn")
     shutil.copy(EXAMPLES / "digits.py", desk.folder)
     text = (
-        (EXAMPLES / "digits.toml").read_text().replace("ranks_per_node = 2", "ranks_per_node = 2\nnodes = 3")
+        (EXAMPLES / "digits.toml").read_text().replace("ranks_per_node = 2", "ranks_per_node = 1\nnodes = 3")
     )
     run = desk.submit(desk.write("digits.toml", text), "--python", sys.executable)
     log = desk.wait(run)
-    (accuracy,) = re.findall(r"^\[rank 0\] world size 6, test accuracy (\S+)$", log, re.MULTILINE)
+    (accuracy,) = re.findall(r"^\[rank 0\] world size 3, test accuracy (\S+)$", log, re.MULTILINE)
     assert float(accuracy) > 0.9
 
 
@@ -165,6 +165,7 @@ def test_a_node_that_is_lost_after_the_others_ended_is_no_success(desk: Desk) ->
 
 
 @pytest.mark.slow
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("launcher", ["torchrun", "ranks"])
 def test_told_by_a_signal_it_saves_its_state_and_goes_on(
     training: Desk, curve: list[float], launcher: str

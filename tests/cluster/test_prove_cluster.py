@@ -74,6 +74,7 @@ def the_study(desk: Desk) -> str:
     return found
 
 
+@pytest.mark.one_in(2)  # of the schedulers
 def test_one_two_and_three_nodes_each_point_in_one_job(desk: Desk) -> None:
     """The same file on both."""
     points = f'{METRIC}[sweep]\n"topology.nodes" = [1, 2, 3]\n'
@@ -128,6 +129,7 @@ def check_counts(desk: Desk, study: str, arms: list[str], repeats: int) -> list[
 
 
 @pytest.mark.slow
+@pytest.mark.one_in(2)  # of the schedulers
 def test_a_node_killed_in_the_middle_costs_no_run_and_doubles_none(desk: Desk) -> None:
     """Three arms, one of them udocker's, on two nodes."""
     arms = ARMS + 'udocker = {engine = "udocker:P1"}\n'
@@ -184,6 +186,7 @@ def complete_of_any(desk: Desk) -> int:
     return complete(desk, found[0]) if found else 0
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("launcher", ["ranks", "srun"])
 @pytest.mark.parametrize("desk", ["slurm"], indirect=True)
 def test_the_runs_share_the_copy_on_the_nodes(desk: Desk, launcher: str) -> None:
