@@ -40,7 +40,7 @@ def write_job(
     (folder / "script.py").write_text(script)
     job = folder / f"{name}.toml"
     job.write_text(
-        f'command = ["{python}", "script.py"]\nscheduler = "slurm"\nwalltime_s = 300\n{more}\n'
+        f'command = ["{python}", "script.py"]\nscheduler = "{up.site}"\nwalltime_s = 300\n{more}\n'
         f"[topology]\nnodes = {nodes}\nranks_per_node = {ranks}\n"
         f'[capture]\npython = "{python}"\n{capture}\n'
     )

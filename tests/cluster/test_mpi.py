@@ -181,6 +181,15 @@ def test_the_hosts_mpirun_starts_a_container_for_each_rank(slurm: Cluster, host:
     assert program in json.loads(plan.stdout)["program"]
 
 
+@pytest.mark.parametrize("launcher", ["mpirun", "image-mpirun"])
+def test_mpirun_starts_ranks_on_the_nodes_of_grid_engine(gridengine: Cluster, launcher: str) -> None:
+    """The host's, and the image's: neither finds the nodes by itself inside a container."""
+    job = write_job(gridengine, f"nodes-{launcher}", python("debian"), HELLO)
+    ended = run_job(gridengine, job, "--launcher", launcher)
+    assert ended.code == 0, ended.log
+    assert hellos(ended, 4) == set(range(4)), ended.log
+
+
 def test_one_rank_a_node_does_not_spin(slurm: Cluster) -> None:
     """ORTE with OpenMPI 5 inside: the hang of the matrix, cured by a setting."""
     job = write_job(slurm, "lonely", python("openmpi-5.0.11"), HELLO, nodes=3, ranks=1)

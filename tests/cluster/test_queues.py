@@ -251,3 +251,17 @@ def test_the_newest_run_is_the_one_that_was_submitted_last(desk: Desk) -> None:
     shown = desk.bareboat("logs")
     assert "second" in shown.stdout
     assert f"run {second} (the newest)" in shown.stderr
+
+
+@pytest.mark.parametrize("desk", ["gridengine"], indirect=True)
+def test_limits_and_a_compute_node_of_grid_engine_are_known_before_submission(desk: Desk) -> None:
+    for size, named in (({"nodes": 9}, "9 nodes"), ({"nodes": 1, "ranks_per_node": 64}, "64")):
+        job = desk.job("large", ["true"], **size)
+        refused = desk.bareboat("submit", job, code=3)
+        assert named in refused.stderr
+        assert "try: " in refused.stderr
+    found = json.loads(desk.bareboat("doctor", "--compute", "--json").stdout)
+    assert (found["login"]["hostname"], found["compute"]["hostname"] in NODES) == ("login", True)
+    assert found["compute"]["unseen"] == []
+    assert {"bubblewrap", "native"} <= {each["name"] for each in found["compute"]["engines"] if each["works"]}
+    assert desk.up.login("qstat -u '*'").stdout == ""
