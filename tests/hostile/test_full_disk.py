@@ -61,7 +61,7 @@ _CAPTURE_UNCHECKED = """
 from bareboat_images.store import Store
 from bareboat.cli.main import main
 Store.check_room = lambda *_, **__: None
-sys.exit(main(sys.argv[1:]))' capture --quiet --store "$1/store" --python "$2"; echo "exit $?"
+sys.exit(main(sys.argv[1:]))' image capture --quiet --store "$1/store" --python "$2"; echo "exit $?"
 """
 _CAPTURE_JSON = '"$PYTHON" -m bareboat image capture --quiet --json --store "$1/store" --python "$2"\n'
 _LIST = 'cd "$1/store" && find . -mindepth 1 -maxdepth 3 | sort\n'
@@ -217,7 +217,7 @@ def test_captures_that_are_killed_leave_no_visible_half(
 
 #: What a disk that fills may leave that was not there: whole things only, which the next attempt uses.
 _LEFT = {
-    "study": r"runs/[^/]+/000[12](/.*)?",
+    "study": r"runs/[^/]+/points/0/000[12](/.*)?",
     "pull": r"(parts|layers|blobs|leases|pins|images)(/.*)?",
     "convert": r"-",
     "push": r"leases",

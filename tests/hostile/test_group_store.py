@@ -136,7 +136,7 @@ def test_what_a_member_runs_stays_theirs(shared: Store, place: Path) -> None:
     assert stat.S_IMODE((place / "own").stat().st_mode) == 0o700
     done = run_as_stranger('! cat "$1"', run / "ranks/job.sh", our_group=True)
     assert done.returncode == 0
-    for path in (shared.tools, shared.program("x"), shared.site("x"), shared.mpi_checks(), shared.driver("x"),
+    for path in (shared.program("x"), shared.site("x"), shared.mpi_checks(), shared.driver("x"),
                  shared.host_mpi("x"), shared.host_library("x"), shared.identity("x")):  # fmt: skip
         assert path.is_relative_to(place / "own")
 
@@ -217,7 +217,7 @@ def test_a_name_that_could_begin_a_digest_is_refused(name: str, shared: Store, p
     assert set(shared.names()) == {"app"}
 
 
-@pytest.mark.parametrize("verb", [("show",), ("verify",), ("history",), ("tree",), ("rm",)])
+@pytest.mark.parametrize("verb", [("show",), ("verify",), ("show", "--history"), ("du",), ("rm",)])
 @pytest.mark.parametrize("is_pulled", [True, False])
 def test_a_planted_name_never_hides_an_image(
     verb: tuple[str, ...], is_pulled: bool, shared: Store, place: Path
