@@ -13,20 +13,20 @@ from bareboat_base.errors import StoreError, UsageError
 
 T = TypeVar("T")
 
-#: msgspec looks at a type when it first decodes one. If two threads do so at once, the second may use what
+#: msgspec examines a type when it first decodes one. If two threads do so at once, the second may use what
 #: the first has not finished, and the process ends with a segmentation fault.
-_looking = threading.RLock()
+_examining = threading.RLock()
 
 
 def decode(data: bytes | str, kind: type[T]) -> T:
     """Parse JSON as one `kind`. Raises msgspec.DecodeError, ValueError, RecursionError, UsageError."""
-    with _looking:
+    with _examining:
         return msgspec.json.decode(data, type=kind)
 
 
 def convert(value: Any, kind: type[T]) -> T:
     """Make one `kind` of plain values. Raises msgspec.ValidationError, RecursionError, UsageError."""
-    with _looking:
+    with _examining:
         return msgspec.convert(value, kind)
 
 

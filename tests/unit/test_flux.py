@@ -57,13 +57,20 @@ def test_what_it_does_not_have_is_refused(table: dict[str, object]) -> None:
 def test_only_a_part_that_fails_ends_the_others(code: int, signals: str | None, tmp_path: Path) -> None:
     """By default, Flux ends a job when its parts end more than some seconds apart."""
     (tmp_path / "job.sh").write_text(f"exit {code}\n")
-    fake = (
-        'flux() { [[ " $* " == *" -o exit-timeout=none "* ]] || exit 99; '
-        'while [ "$1" != bash ]; do shift; done; "$@"; }'
+    fake = tmp_path / "bin/flux"
+    fake.parent.mkdir()
+    fake.write_text(
+        '#!/bin/bash\n[[ " $* " == *" -o exit-timeout=none "* ]] || exit 99\n'
+        'while [ "$1" != bash ]; do shift; done; "$@"\n'
     )
+    fake.chmod(0o755)
+    part = f"has() {{ false; }}\n{Flux().snippet()}\non_each_node {tmp_path}/job.sh --node RUN"
     done = subprocess.run(
-        ["bash", "-c", f"set -u\n{fake}\n{Flux().snippet()}\non_each_node {tmp_path}/job.sh --node RUN"],
-        env={"PATH": os.environ["PATH"], "BAREBOAT_NODES": "2", "BAREBOAT_CONTROL": str(tmp_path)},
+        ["bash", "-c", f"set -u\n{part}"],
+        env={
+            "PATH": f"{fake.parent}:{os.environ['PATH']}", "BAREBOAT_NODES": "2",
+            "BAREBOAT_CONTROL": str(tmp_path),
+        },
         timeout=20, check=False,
     )  # fmt: skip
     assert done.returncode == code

@@ -10,7 +10,7 @@ from elves import make_elf
 
 from bareboat.deployment import executable, linked
 from bareboat.engines.native import Native
-from bareboat.model import Executable, Job, Linked, Missing, Plan
+from bareboat.model import CodeFacts, Executable, Job, Linked, Missing, Plan
 from bareboat.plan import plan
 from bareboat_base.errors import ProgramError
 from bareboat_images.inside.command import Sight
@@ -144,7 +144,7 @@ HEAT = Executable(word="./heat", missing=(Missing(library="libgfortran.so.5", ne
 def planned(program: Executable, **changes: object) -> Plan:
     image = make_image(frameworks={})
     job: Job = make_job(command=("./heat",), **({"image": "theirs"} | changes))
-    return plan(job, image, make_rootfs(image), make_site(), program=program)
+    return plan(job, image, make_rootfs(image), make_site(), code=CodeFacts(program=program))
 
 
 def test_a_program_without_its_libraries_is_refused() -> None:

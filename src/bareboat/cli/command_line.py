@@ -98,7 +98,8 @@ class Parser(argparse.ArgumentParser):
                 words = match.groupdict()
                 names = words["flag"].split("/")
                 action = self._option_string_actions.get(names[0])
-                words["flag"] = next((name for name in names if name in self._given), names[-1])
+                long = [name for name in names if name.startswith("--") and name in self._given]
+                words["flag"] = (long or names)[-1]
                 value = action.metavar or next(iter(action.choices or ()), None) if action else None
                 words |= {"value": str(value or "VALUE"), "example": self._example()}
                 words["prog"] = self.prog

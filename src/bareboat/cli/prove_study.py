@@ -298,7 +298,7 @@ def _measure(context: Context, found: Matrix) -> int:
 
 
 def _arm_text(name: str, engine: str) -> str:
-    """An arm with its engine, unless its name says it."""
+    """An arm with its engine, unless that is its name."""
     return name if engine in (name, registry.BARE_METAL) else f"{name} ({engine})"
 
 
