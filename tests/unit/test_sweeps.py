@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from builders import make_job, make_site
+from matrices import keep, make_matrix
 from tools import tool
 
 from bareboat import registry
@@ -519,7 +520,8 @@ def test_a_job_s_name_is_its_newest_run_for_verbs_that_need_a_run(
     run = submit(store, tmp_path, 2)
     job = re.sub(r"-\d{8}-\d{6}(-\d+)?$", "", run)
     study = store.new_run(job)
-    (store.run(study) / "matrix.json").write_text("{}")
+    matrix = make_matrix(id=study)
+    keep(store, matrix, [[]] * len(matrix.points))
     says(squeue=said("17_0|RUNNING|None|c1\n17_1|RUNNING|None|c1\n"))
     code, out, err = bareboat(capsys, "cancel", job, "--dry-run")
     assert (code, f"would cancel {run}" in out) == (0, True), err
