@@ -57,6 +57,17 @@ class VerbList(argparse.HelpFormatter):
         )
 
 
+def add_command(parsers: argparse._SubParsersAction[Any], name: str, meaning: str) -> Any:
+    """Add the parser of a verb or an action."""
+    return parsers.add_parser(
+        name,
+        help=meaning,
+        description=meaning[:1].upper() + meaning[1:] + ".",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+
+
 class PrintCompletion(argparse.Action):
     """Print a shell's completion script, and exit."""
 

@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bareboat.cli import console
-from bareboat.cli.command_line import amount, number
+from bareboat.cli.command_line import add_command, amount, number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -69,13 +69,7 @@ def add_actions(
     verb works without an action, the flags of every command are accepted before the action, too."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=required)
     for name, meaning in meanings.items():
-        action = actions.add_parser(
-            name,
-            help=meaning,
-            description=meaning[:1].upper() + meaning[1:] + ".",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
-        )
+        action = add_command(actions, name, meaning)
         if asked in (None, name):
             action.epilog = f"example:\n  {module(name).EXAMPLE}"
             module(name).add(action)

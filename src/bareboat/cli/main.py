@@ -229,13 +229,7 @@ def _parser(argv: list[str]) -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(title=argparse.SUPPRESS, dest="verb", metavar="VERB", required=True)
     asked, *inner = [word for word in argv if not word.startswith("-")] or [""]
     for name, meaning in VERBS.items():
-        verb = verbs.add_parser(
-            name,
-            help=meaning,
-            description=meaning[:1].upper() + meaning[1:] + ".",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
-        )
+        verb = command_line.add_command(verbs, name, meaning)
         if name == asked:
             module = _module(name)
             verb.epilog = f"example:\n  {module.EXAMPLE}"
