@@ -218,6 +218,14 @@ def test_flags_of_every_command_may_stand_before_the_action_of_config(bareboat: 
     assert bareboat("config", "trust", "--json").out == "[]\n"
 
 
+@pytest.mark.parametrize("action", [("trust",), ("store",), ("site", "--partition", "gpu")])
+def test_a_flag_with_a_value_may_stand_before_the_action_of_config(
+    bareboat: Bareboat, tmp_path: Path, action: tuple[str, ...]
+) -> None:
+    said = bareboat("config", "--store", tmp_path / "store", *action)
+    assert said.code == 0, said.err
+
+
 def test_no_verb_is_refused(bareboat: Bareboat) -> None:
     said = bareboat()
     assert (said.code, said.out) == (2, "")

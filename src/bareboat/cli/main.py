@@ -233,7 +233,7 @@ def _parser(argv: list[str]) -> argparse.ArgumentParser:
         if name == asked:
             module = _module(name)
             verb.epilog = f"example:\n  {module.EXAMPLE}"
-            module.add(verb, *(inner[:1] if name in ("config", "image") else ()))
+            module.add(verb, *(inner[:1] if name == "image" else ()))
     return parser
 
 

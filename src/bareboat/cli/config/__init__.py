@@ -20,10 +20,9 @@ ACTIONS = {
 }
 
 
-def add(parser: argparse.ArgumentParser, asked: str | None = None) -> None:
-    """`asked`: the only action whose flags are needed; None: those of all."""
+def add(parser: argparse.ArgumentParser) -> None:
     add_common(parser)
-    add_actions(parser, ACTIONS, module, asked, required=False)
+    add_actions(parser, ACTIONS, module, None, required=False)
 
 
 def module(action: str) -> Any:
