@@ -9,9 +9,11 @@ from builders import make_image, make_job, make_rootfs, make_site
 from elves import make_elf
 
 from bareboat.deployment import executable, linked
+from bareboat.deployment.libraries import ContainerLoader
 from bareboat.engines.native import Native
 from bareboat.model import CodeFacts, Executable, Job, Linked, Missing, Plan
 from bareboat.plan import plan
+from bareboat_base.elf.binary import SearchPath
 from bareboat_base.errors import ProgramError
 from bareboat_images.inside.command import Sight
 from bareboat_images.store import Store
@@ -80,6 +82,18 @@ def test_libraries_that_the_loader_does_not_find_are_named(
     assert seen(sight, monkeypatch, *prefix.split(), "whole") == (
         Missing(library="libgone.so.7", needed_by="/opt/plug/libdeep.so.2"),
     )
+
+
+def test_ld_library_path_is_searched_before_runpath_and_after_rpath(sight: Sight, tmp_path: Path) -> None:
+    for folder in ("opt/own", "opt/lib"):
+        (tmp_path / "tree" / folder).mkdir(exist_ok=True)
+        (tmp_path / "tree" / folder / "libx.so.1").write_bytes(make_elf())
+    loader = ContainerLoader(sight, ENVIRONMENT, "/work", "x86_64")
+    paths = [
+        loader.find("libx.so.1", "/usr/bin/whole", SearchPath(**{key: ("/opt/own",)}))
+        for key in ("rpath", "runpath")
+    ]
+    assert [path and path.path for path in paths] == ["/opt/own/libx.so.1", "/opt/lib/libx.so.1"]
 
 
 def test_nothing_is_said_where_only_the_start_shows_it(sight: Sight, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,11 +28,18 @@ class ContainerLoader:
         self._sight = sight
         self._workdir = workdir
         self.machine = machine
-        asked = environment.get("LD_LIBRARY_PATH", "").split(":")
+        path = [
+            os.path.join(workdir, each) for each in environment.get("LD_LIBRARY_PATH", "").split(":") if each
+        ]
+        default = tuple(self._default())
         #: The directories that every library is searched in.
-        self.directories = (*(os.path.join(workdir, each) for each in asked if each), *self._default())
+        self.directories = (*path, *default)
         self._loader = Loader(
-            machine, real=self._real, cache=self._read(CACHE, _MOST_CACHE), directories=self.directories
+            machine,
+            real=self._real,
+            cache=self._read(CACHE, _MOST_CACHE),
+            library_path=":".join(path),
+            directories=default,
         )
 
     def find(self, name: str, needed_by: str, search: SearchPath) -> Node | None:
