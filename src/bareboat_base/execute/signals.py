@@ -43,11 +43,13 @@ def interrupts_left_to_child() -> Iterator[None]:
             return
         # Only a thread that waits for a signal learns its sender. (SIG_IGN would be inherited by the job.)
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTS)
-        receiver.start()
         try:
-            yield
+            receiver.start()
+            try:
+                yield
+            finally:
+                receiver.stop()
         finally:
-            receiver.stop()
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
