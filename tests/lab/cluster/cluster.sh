@@ -12,7 +12,8 @@
 #
 # DIR is new or empty. DIR/home is your home on the cluster, at the same path inside and outside; DIR/log has
 # the daemons' logs. --tree: with the system in that directory (second-site.sh), of which the login node also shows
-# this checkout, and no node anything else of this machine. --hold: the cluster ends when the standard input of `up` is closed by its last writer.
+# this checkout, and no node anything else of this machine. --hold: the cluster ends when the standard input of `up` is
+# closed by its last writer.
 set -euo pipefail
 # What the nodes' root and its daemons write is read by you, and the other way round.
 umask 022

@@ -22,7 +22,7 @@ lab_folders() {
 enter_tree() {
   local path
   mount -n --bind "$LAB_TREE" "$LAB_TREE"
-  cd "$LAB_TREE"
+  cd "$LAB_TREE" || exit
   for path in home tmp var/tmp run; do mount -n -t tmpfs -o mode=755 tree "$path"; done
   chmod 1777 tmp var/tmp
   for path in "$dir" "$(cd "$here/../../.." && pwd)"; do

@@ -40,7 +40,7 @@ main() {
 # As root of the tree, with this machine's network and pip's settings.
 inside() { # TREE SHELL-COMMAND
   local name words=()
-  for name in $(compgen -e PIP_) SSL_CERT_FILE; do words+=("$name=${!name}"); done
+  for name in $(compgen -e PIP_; compgen -e SSL_CERT_FILE); do words+=("$name=${!name}"); done
   unshare --mount bash -euc '
     tree=$1 certificates=/etc/ssl/certs/ca-certificates.crt
     mount --bind "$2" "$tree/checkout"
