@@ -82,9 +82,9 @@ class Instruction(Struct, frozen=True, kw_only=True):
 _NO_HEREDOC = expression(r"<<-?(\s*)[\"']?([A-Za-z_]\w*)")
 
 
-def parse(line: Line, escape: str, before: Sequence[Line] = ()) -> Instruction:
-    """Parse one instruction. `before`: those before it, which may be the reason why this is none. Raises
-    RecipeError for an unknown or malformed one."""
+def parse(line: Line, escape: str, recipe: Sequence[Line] = ()) -> Instruction:
+    """Parse one instruction. `recipe`: the lines of the file; those before it may be the reason why this is
+    none. Raises RecipeError for an unknown or malformed one."""
     if any("\udc80" <= char <= "\udcff" for char in line.text):
         raise RecipeError(
             "the instruction is not UTF-8",
@@ -98,7 +98,7 @@ def parse(line: Line, escape: str, before: Sequence[Line] = ()) -> Instruction:
             f"unknown instruction {line.word[:40]!r}",
             line=line.number,
             text=line.text.partition("\n")[0],
-            remedy=_heredoc_remedy(line, before)
+            remedy=_heredoc_remedy(line, recipe)
             or (f"write {likely}" if likely else f"use one of {', '.join(INSTRUCTIONS)}"),
         )
     bare = Instruction(name=line.word, line=line.number, last=line.last, text=line.text)
@@ -112,9 +112,10 @@ def parse(line: Line, escape: str, before: Sequence[Line] = ()) -> Instruction:
     return _Parser(bare, rest, escape, line.heredocs, flags).run()
 
 
-def _heredoc_remedy(line: Line, before: Sequence[Line]) -> str:
+def _heredoc_remedy(line: Line, recipe: Sequence[Line]) -> str:
     """How to write the heredoc that the last instruction seems to begin, or that the unknown `line` seems to
     end; empty where there is none."""
+    before = [each for each in recipe if each.number < line.number]
     for at, earlier in enumerate(reversed(before)):
         found = _NO_HEREDOC.search(earlier.rest)
         if found is None or earlier.heredocs or (at > 0 and line.text != found[2]):

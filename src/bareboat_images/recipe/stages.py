@@ -164,8 +164,8 @@ def _read(text: str, given: Mapping[str, str], builtin: Mapping[str, str]) -> Re
     arguments: dict[str, str] = dict(builtin)
     stages: list[tuple[Instruction, list[Instruction]]] = []
     declared: set[str] = set()
-    for number, line in enumerate(found.lines):
-        step = parse(line, found.escape, found.lines[:number])
+    for line in found.lines:
+        step = parse(line, found.escape, found.lines)
         inner = step.inner if step.name == "ONBUILD" and step.inner is not None else step
         if inner.name == "ARG":
             declared.update(name for name, _ in inner.pairs)
