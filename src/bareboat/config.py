@@ -35,8 +35,8 @@ PROJECT_FILE = "bareboat.toml"
 SITE_FILE = Path("/etc/bareboat/site.toml")
 
 #: Keys that a project's file may set only with the user's consent: they decide which programs start outside a
-#: container (a store's tools, an environment module, no container at all), where such programs may lie, and
-#: which servers images come from.
+#: container (a store's programs, an environment module, no container at all), where such programs may lie,
+#: and which servers images come from.
 GUARDED = ("store", "mirrors", "plain_http", "ca_file", "engine", "modules", "node_scratch")
 
 #: Asks for the user's consent that a file sets these keys.

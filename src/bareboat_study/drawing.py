@@ -36,7 +36,7 @@ SERIES_MARKERS = (*ARM_MARKERS, "s", "D", "v", "P")
 
 INK, MUTED, _RULE, BAND = "#1c2329", "#5b6670", "#dfe4e8", "#e6ebf0"
 AXIS, STRIPE, BLOCK = "#9aa4ad", "#f4f6f8", "#6b5b95"
-#: A drawing's colour -> the variable of the page (bareboat_base/page.py).
+#: A drawing's colour -> the variable of the page (bareboat_base/page.css).
 _ON_A_PAGE = {
     INK: "var(--ink)",
     MUTED: "var(--muted)",

@@ -1,8 +1,8 @@
 """Protection of the store against a container's writes to the user's own directories. Pure.
 
-A writable mount of the home directory contains the store: images that other jobs run, tools, job scripts that
-the host runs again. So the store is mounted over itself, read-only, and each directory between the mount and
-the store over itself unchanged: a mount point cannot be renamed, so nobody can replace the store.
+A writable mount of the home directory contains the store: images that other jobs run, programs, job scripts
+that the host runs again. So the store is mounted over itself, read-only, and each directory between the mount
+and the store over itself unchanged: a mount point cannot be renamed, so nobody can replace the store.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def guards(
             continue
         if inner == ".":
             raise PlanError(
-                f"{mount.source} is in the store: the job could change images, tools and job scripts",
+                f"{mount.source} is in the store: the job could change images, programs and job scripts",
                 remedy="keep the store elsewhere: --store DIR; or mount another directory",
             )
         path = f"{mount.source.rstrip('/')}/{inner}"
@@ -38,7 +38,7 @@ def guards(
             choice = f"{path} can be written to by the job"
             reason = (
                 f"it lies in {mount.source}, which is mounted writable, and {engine.NAME} keeps nothing in "
-                "such a directory read-only; the job can change images, tools and job scripts"
+                "such a directory read-only; the job can change images, programs and job scripts"
             )
         decisions.append(Decision(subject="store", choice=choice, reason=reason))
     return tuple(dict.fromkeys(found)), tuple(decisions)

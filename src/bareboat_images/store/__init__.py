@@ -21,11 +21,14 @@
     leases/                  processes that download something
     programs/HEX/            programs of Bareboat that compute nodes need
     sites/NAME.json          facts about compute nodes
+    facts/HOST-NAME.json     what is known of engines and launchers on a machine
     host-libraries/HEX.json  the libraries that a host's MPI library loads
     host-mpis/HEX/           links to an MPI of the host, made for an image
     mpi-checks/HEX.json      MPI check results of this site; mpi-checks/pending/RUN: results to come
     builds/steps/HEX.json    the result of a step of a build, by what it depends on
+    builds/metadata/HEX.json owners and modes of a layer's entries that its tree cannot have
     builds/mounts/HEX/       a directory of RUN --mount=type=cache
+    builds/downloads/        files that ADD downloaded
     runs/ID/                 one run, one sweep, or one study (matrix.json)
     runs/ID/points/N/        the run ID.N: a point of a sweep, or of a study: study.json, NNNN/ARM.json
     by-hand/NAME-JOB/        the same for a script that was submitted by hand

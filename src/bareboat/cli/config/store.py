@@ -15,7 +15,7 @@ from bareboat_base.errors import UsageError
 from bareboat_base.files import ownership
 from bareboat_images.store import VERSION, Store
 
-_FACTS = ("store", "owner", "group", "mode", "runs_and_tools", "removed")
+_FACTS = ("store", "owner", "group", "mode", "runs", "removed")
 EXAMPLE = "bareboat config store --group physics /project/physics/images"
 
 
@@ -76,7 +76,7 @@ def run(context: Context) -> int:
         return 0
     if shared:
         console.result(f"{root}: image store of the group {facts['group']}, owned by {facts['owner']}")
-        console.result(f"{own}: your own store, with your runs and tools")
+        console.result(f"{own}: your own store, with your runs")
     else:
         console.result(f"{root}: your own store, mode {facts['mode']}")
     for name in removed:
