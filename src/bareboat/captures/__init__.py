@@ -47,18 +47,18 @@ def capture(
 ) -> tuple[Image, bool]:
     """Capture an environment, and the command that is not part of it; return the image and whether it was
     made now. `program`: what uses the environment; without one, everything is captured. Raises what
-    `_environment` raises."""
-    image, made = _environment(request, store, program, fresh=fresh, progress=progress)
+    `_capture_environment` raises."""
+    image, is_new = _capture_environment(request, store, program=program, fresh=fresh, progress=progress)
     if command is None:
-        return image, made
+        return image, is_new
     from bareboat.captures.command import extended
 
     image, is_extended = extended(image, command, store, progress)
-    return image, made or is_extended
+    return image, is_new or is_extended
 
 
-def _environment(
-    request: CaptureRequest, store: Store, program: Program | None, *, fresh: bool, progress: Progress
+def _capture_environment(
+    request: CaptureRequest, store: Store, *, program: Program | None, fresh: bool, progress: Progress
 ) -> tuple[Image, bool]:
     """Capture an environment; return the image and whether it was made now.
 
@@ -105,10 +105,11 @@ def _sources(
     sources = sources_of(interpreter, request)
     if request.study is True or (program is None and request.study is UNSET):
         return sources, None
-    found = measuring.find(sources.collection, program)
-    if found is not None and (request.study is False or not found.needed):
-        measuring.leave_out(sources.collection, found)
-    return sources, found
+    study = measuring.find(sources.collection, program)
+    if study is not None and (request.study is False or not study.needed):
+        study = msgspec.structs.replace(study, is_left_out=True)
+        measuring.leave_out(sources.collection, study)
+    return sources, study
 
 
 def look_up(
@@ -133,14 +134,14 @@ def look_up(
         from bareboat.captures import command as commands
 
         return commands.look_up(known, command, store)
-    is_without = study is not None and (request.study is False or not study.needed)
+    without = f" without {study.amount}" if study is not None and study.is_left_out else ""
     text = (
-        f"capture the environment{f' without {study.amount}' if study and is_without else ''}: about "
+        f"capture the environment{without}: about "
         f"{collection.size_bytes / 1e6:,.0f} MB in {len(collection.items):,} files and directories, and the "
         "shared libraries that they need"
     )
     if study is not None:
-        change = "true under [capture] keeps them" if is_without else "false under [capture] leaves them out"
+        change = "true under [capture] keeps them" if without else "false under [capture] leaves them out"
         text += f"; {study}; study = {change}"
     cuda_bytes = cuda.size_bytes(collection)
     if cuda_bytes < _MUCH_CUDA or request.cuda is not UNSET:

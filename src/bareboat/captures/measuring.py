@@ -40,6 +40,7 @@ _SHELLS = frozenset({"bash", "sh", "dash"})
 #: Flags of Python before a script, which neither name code nor make it interactive.
 _PLAIN_FLAGS = frozenset({"-u", "-O", "-OO", "-B", "-s", "-E", "-I", "-q"})
 _REQUIREMENT = expression(r"^Requires-Dist: *([A-Za-z0-9._-]+)([^;\n]*)(;[^\n]*)?$", re.MULTILINE)
+_IN_STUDY = expression(r"extra\s*==\s*['\"]study['\"]")
 _NAME = expression(r"^Name: *([A-Za-z0-9._-]+)", re.MULTILINE)
 
 
@@ -53,12 +54,14 @@ class Program(Struct, frozen=True):
 
 
 class StudyPackages(Struct, frozen=True):
-    """The packages that only the measurement uses. `needed`: why they stay in this capture, or nothing."""
+    """The packages that only the measurement uses. `needed`: why they may be used in this capture, or
+    nothing. `is_left_out`: they are not in it."""
 
     names: tuple[str, ...]
     paths: frozenset[str]
     size_bytes: int
     needed: str
+    is_left_out: bool = False
 
     @property
     def amount(self) -> str:
@@ -79,11 +82,12 @@ class _Doubt(Exception):
 
 
 class _Distribution(NamedTuple):
-    """An installed distribution, by its files in `folder`."""
+    """An installed distribution, by its files in `folder`. `of_study`: what its extra `study` requires."""
 
     name: str
     folder: str
     requires: frozenset[str]
+    of_study: frozenset[str]
     paths: tuple[str, ...]
     by_name: bool
 
@@ -125,9 +129,15 @@ def notes(image: Image) -> list[str]:
 def find(collection: Collection, program: Program | None) -> StudyPackages | None:
     """The study's packages that nobody else requires; None where there are none. Changes nothing. Without
     a program, any may be used."""
+    if not any(path.endswith("/METADATA") and "/bareboat-" in path for path in collection.items):
+        return None  # without a look at the other distributions
     everything = _distributions(collection)
-    study = _of_study(everything)
-    candidates = {name for name in study if _is_brought(everything[name])}
+    if "bareboat" not in everything:
+        return None
+    base = _closure(["bareboat"], everything)
+    study = _closure(everything["bareboat"].of_study, everything) - base
+    # What a dependency brought, and of which all files are known.
+    candidates = {name for name in study if not everything[name].by_name and everything[name].paths}
     staying = [name for name in everything if name not in candidates and name != "bareboat"]
     candidates -= _closure(staying, everything)
     if not candidates:
@@ -142,7 +152,7 @@ def find(collection: Collection, program: Program | None) -> StudyPackages | Non
             raise _Doubt("no program is named")
         needles = _Needles(candidates, everything)
         exempt = frozenset(
-            path for name in (*study, *_base(everything), "bareboat", *_INSTALLERS) if name in everything
+            path for name in (*study, *base, *_INSTALLERS) if name in everything
             for path in everything[name].paths
         )  # fmt: skip
         _search_job(program, needles, collection)
@@ -181,11 +191,9 @@ def _distributions(collection: Collection) -> dict[str, _Distribution]:
         if named is None:
             continue
         name = normal(named[1])
-        requires = frozenset(
-            normal(each[1]) for each in _REQUIREMENT.finditer(text) if "extra" not in (each[3] or "")
-        )
-        if name == "bareboat":
-            requires |= {f"study:{each}" for each in _required_by_study(text)}
+        required = [(normal(each[1]), each[3] or "") for each in _REQUIREMENT.finditer(text)]
+        requires = frozenset(each for each, marker in required if "extra" not in marker)
+        of_study = frozenset(each for each, marker in required if _IN_STUDY.search(marker))
         record = [
             line.rpartition(",")[0].rpartition(",")[0] for line in _text(f"{about}/RECORD").splitlines()
         ]
@@ -196,7 +204,8 @@ def _distributions(collection: Collection) -> dict[str, _Distribution]:
         )
         if name in found:
             requires, by_name = requires | found[name].requires, True
-        found[name] = _Distribution(name, folder, requires, paths, by_name)
+            of_study |= found[name].of_study
+        found[name] = _Distribution(name, folder, requires, of_study, paths, by_name)
     return found
 
 
@@ -206,27 +215,6 @@ def _text(path: str) -> str:
             return stream.read()
     except OSError:
         return ""
-
-
-def _required_by_study(text: str) -> Iterator[str]:
-    for each in _REQUIREMENT.finditer(text):
-        if re.search(r"extra\s*==\s*['\"]study['\"]", each[3] or ""):
-            yield normal(each[1])
-
-
-def _base(everything: dict[str, _Distribution]) -> set[str]:
-    """What Bareboat requires without its extra."""
-    bareboat = everything.get("bareboat")
-    return set() if bareboat is None else _closure(["bareboat"], everything) - {"bareboat"}
-
-
-def _of_study(everything: dict[str, _Distribution]) -> set[str]:
-    """What only the extra requires."""
-    bareboat = everything.get("bareboat")
-    if bareboat is None:
-        return set()
-    direct = [each.removeprefix("study:") for each in bareboat.requires if each.startswith("study:")]
-    return _closure(direct, everything) - _base(everything) - {"bareboat"}
 
 
 def _closure(names: Iterable[str], everything: dict[str, _Distribution]) -> set[str]:
@@ -239,11 +227,6 @@ def _closure(names: Iterable[str], everything: dict[str, _Distribution]) -> set[
             found.add(name)
             pending += [each for each in everything[name].requires if each in everything]
     return found
-
-
-def _is_brought(distribution: _Distribution) -> bool:
-    """Whether a dependency brought it, and all of its files are known."""
-    return not distribution.by_name and bool(distribution.paths)
 
 
 def _with_byte_code(collection: Collection, distributions: list[_Distribution]) -> Iterator[str]:
