@@ -70,9 +70,6 @@ class BundleNames(Struct, frozen=True, kw_only=True):
     false: tuple[str, ...] = ()
 
 
-_AS_STORED = export.LayerForm()
-
-
 def save(
     image: Image,
     pins: Sequence[Pin],
@@ -80,7 +77,7 @@ def save(
     path: Path,
     *,
     name: str,
-    form: export.LayerForm = _AS_STORED,
+    form: export.LayerForm = export.AS_STORED,
     progress: Progress = lambda *_: None,
 ) -> export.Saved:
     """Write the bundle atomically. Raises StoreError for a layer that was changed in the store, BareboatError

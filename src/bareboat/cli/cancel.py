@@ -59,9 +59,12 @@ def run(context: Context) -> int:
     if context.options.json:
         console.result_json(
             [
-                {"run_id": made.run_id, "scheduler": made.scheduler, "job_id": each.job_id}
+                {
+                    "run_id": each.submission.run_id,
+                    "scheduler": each.submission.scheduler,
+                    "job_id": each.job_id,
+                }
                 for each in ended
-                for made in (each.submission,)
             ]
         )
     for line in told:

@@ -86,7 +86,7 @@ class Parser(argparse.ArgumentParser):
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
         given = list(args or ())
-        self._given = frozenset(word.partition("=")[0] for word in given)
+        self._flags = frozenset(word.partition("=")[0] for word in given)
         script: list[str] = []
         if self._subparsers is None:
             given, script = self._split_script(given)
@@ -109,7 +109,7 @@ class Parser(argparse.ArgumentParser):
                 words = match.groupdict()
                 names = words["flag"].split("/")
                 action = self._option_string_actions.get(names[0])
-                long = [name for name in names if name.startswith("--") and name in self._given]
+                long = [name for name in names if name.startswith("--") and name in self._flags]
                 words["flag"] = (long or names)[-1]
                 value = action.metavar or next(iter(action.choices or ()), None) if action else None
                 words |= {"value": str(value or "VALUE"), "example": self._example()}

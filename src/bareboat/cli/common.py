@@ -61,16 +61,16 @@ def add_actions(
     parser: argparse.ArgumentParser,
     meanings: Mapping[str, str],
     module: Callable[[str], Any],
-    asked: str | None,
+    requested: str | None,
     *,
     required: bool = True,
 ) -> None:
-    """Add a verb's actions. `asked`: the only one whose flags are needed; None: those of all. If the
+    """Add a verb's actions. `requested`: the only one whose flags are needed; None: those of all. If the
     verb works without an action, the flags of every command are accepted before the action, too."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=required)
     for name, meaning in meanings.items():
         action = add_command(actions, name, meaning)
-        if asked in (None, name):
+        if requested in (None, name):
             action.epilog = f"example:\n  {module(name).EXAMPLE}"
             module(name).add(action)
         for flag in () if required else action._actions:

@@ -141,7 +141,6 @@ def _listed(store: Store, most: int | None) -> list[str]:
 
 def _recorded(store: Store, status: Status) -> Status:
     """The status, marked as damaged where the run's record is."""
-
     from bareboat.runs import sweeps
 
     try:

@@ -63,6 +63,8 @@ def find(
         return Modules()
     search = _Search(words, path, sight, environment, workdir)
     files, lacking = search.of_r() if is_r else search.of_julia(machine)
+    if not files:
+        return Modules(missing=tuple(lacking))
     asked = ":".join((environment.get("LD_LIBRARY_PATH", ""), *search.folders("lib/R/lib", "lib64/R/lib")))
     loader = ContainerLoader(sight, {**environment, "LD_LIBRARY_PATH": asked}, workdir, machine)
     for file in files:

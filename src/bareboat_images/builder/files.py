@@ -77,7 +77,7 @@ class Files:
         found = self._matching(path) if has_wildcard(path) else [path]
         items = [item for each in found if (item := self._followed(each)) is not None]
         sockets = [item for item in items if stat.S_ISSOCK(item.state.st_mode)]
-        items = [item for item in items if item not in sockets]
+        items = [item for item in items if not stat.S_ISSOCK(item.state.st_mode)]
         if sockets and not items:
             error = UnmatchedError if has_wildcard(path) else NotFoundError
             raise error(f"{sockets[0].path!r} in {self.name} is a socket, which no image can hold")

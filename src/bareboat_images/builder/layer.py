@@ -47,8 +47,8 @@ _PYC = struct.Struct("<4sIII")
 
 class Rules(Struct, frozen=True, kw_only=True):
     """How the tar describes files. `owner`: path in the layer -> owner; `mode`: path of a directory and its
-    mode in the tree -> its mode; `newest`: later times are replaced by
-    this one, in seconds since 1970; None keeps all times; `check` raises when the build was stopped."""
+    mode in the tree -> its mode; `newest`: later times are replaced by this one, in seconds since 1970; None
+    keeps all times; `check` raises when the build was stopped."""
 
     owner: Callable[[bytes], Owner] = lambda _path: (0, 0)
     mode: Callable[[bytes, int], int] = lambda _path, mode: mode

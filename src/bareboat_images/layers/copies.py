@@ -22,18 +22,18 @@ def tree_mode(mode: int, *, is_folder: bool) -> int:
     return mode & 0o1777 | 0o500 if is_folder else mode & 0o777 | 0o400
 
 
-def make_writable(folder: int) -> None:
-    """Let the owner of an open directory add and remove entries."""
+def make_writable(folder: int) -> int:
+    """Let the owner of an open directory add and remove entries; return its mode before."""
     mode = stat.S_IMODE(os.fstat(folder).st_mode)
     if mode & stat.S_IRWXU != stat.S_IRWXU:
         os.fchmod(folder, mode | stat.S_IRWXU)
+    return mode
 
 
 @contextlib.contextmanager
 def writable(folder: int) -> Iterator[None]:
     """Make an open directory writable inside the context, then restore its mode."""
-    mode = stat.S_IMODE(os.fstat(folder).st_mode)
-    make_writable(folder)
+    mode = make_writable(folder)
     try:
         yield
     finally:

@@ -133,6 +133,6 @@ def _writable(folder: Path) -> Iterator[None]:
     try:
         with writable(descriptor):
             yield
-        os.utime(descriptor, ns=(state.st_atime_ns, state.st_mtime_ns))
     finally:
+        os.utime(descriptor, ns=(state.st_atime_ns, state.st_mtime_ns))
         os.close(descriptor)

@@ -52,7 +52,7 @@ class Word(Struct, frozen=True):
 class Command(Struct, frozen=True, kw_only=True):
     """One simple command. `after`: the operator after it; `outputs`: files to which it redirects output.
     `branches`: the `if` and `case` around it, outermost first, each with the number of its branch; and the
-    list of commands joined by `||` to which it belongs, with its place there."""
+    list of commands joined by `&&` and `||` to which it belongs, with its place there."""
 
     words: tuple[Word, ...]
     assignments: tuple[str, ...] = ()
@@ -61,7 +61,8 @@ class Command(Struct, frozen=True, kw_only=True):
     branches: tuple[tuple[int, int], ...] = ()
 
     def excludes(self, other: Command) -> bool:
-        """Whether at most one of two commands of a script runs: they are in different branches."""
+        """Whether two commands of a script are alternatives: in different branches, or on different sides of
+        `||`."""
         own, its = dict(self.branches), dict(other.branches)
         return any(own[each] != its[each] for each in own.keys() & its.keys())
 
@@ -147,7 +148,7 @@ class _Lexer:
         self._branches: list[tuple[int, int]] = []
         self._opened = 0
         #: The list of commands joined by `&&` and `||`: its number, and the part after how many `||`.
-        self._list = (-1, 0)
+        self._list: tuple[int, int]
 
     def run(self, depth: int) -> Iterator[Command]:
         text = self._text

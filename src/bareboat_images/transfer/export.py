@@ -131,7 +131,7 @@ class Additions(Struct, frozen=True, kw_only=True):
 
 
 _NO_ADDITIONS = Additions()
-_AS_STORED = LayerForm()
+AS_STORED = LayerForm()
 
 
 def save_archive(
@@ -140,14 +140,15 @@ def save_archive(
     path: Path,
     *,
     name: str,
-    form: LayerForm = _AS_STORED,
+    form: LayerForm = AS_STORED,
     more: Additions = _NO_ADDITIONS,
     progress: Progress = lambda *_: None,
 ) -> Saved:
     """Write the image as an OCI archive that `podman load` and `skopeo` can read, atomically.
 
     Its manifest and config are the image's own, so it has the image's digest. Raises ImageError for a missing
-    blob; StoreError when a layer in the store does not match its digest, or the file cannot be written.
+    blob if the form is `whole`; StoreError when a layer in the store does not match its digest, or the file
+    cannot be written.
     """
     described, read = _described(store, image, rewrite=form.rewrite)
     done = tars = 0

@@ -77,21 +77,13 @@ def bring_layers(
     """Fetch and unpack every missing layer; return how many this process did."""
     # A garbage collection keeps the layers claimed by a pull in progress.
     (work.scratch / "claims").write_text("\n".join(diff_ids))
-    _bring_layers(work, descriptors, diff_ids, fresh=fresh)
-    return work.fetched
-
-
-def _bring_layers(
-    work: Work, descriptors: Sequence[Descriptor], diff_ids: Sequence[str], *, fresh: bool
-) -> None:
-    """Fetch and unpack every missing layer."""
     for _ in range(3):  # a garbage collection that began earlier may remove one
         tasks: dict[str, tuple[int, Descriptor]] = {}  # an image may contain the same layer twice
         for number, (descriptor, diff_id) in enumerate(zip(descriptors, diff_ids, strict=True), 1):
             if fresh or not work.store.has_layer(diff_id) or _is_unkept(work, descriptor, diff_id):
                 tasks.setdefault(diff_id, (number, descriptor))
         if not tasks:
-            return
+            break
         sizes = [max(descriptor.size, 0) for _, descriptor in tasks.values()]
         # The minimum required: the layers unpacked, and the largest compressed one beside its tree.
         least = sum(sizes) + (0 if work.source.local else max(sizes))
@@ -99,6 +91,7 @@ def _bring_layers(
         work.total, work.done = sum(sizes), 0
         _run(work, tasks, fresh)
         fresh = False
+    return work.fetched
 
 
 def _run(work: Work, tasks: dict[str, tuple[int, Descriptor]], fresh: bool) -> None:

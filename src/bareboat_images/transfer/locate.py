@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import stat
 from pathlib import Path
@@ -75,6 +74,7 @@ def open_source(
 
 def open_briefly(found: Reference, access: Access) -> Source:
     """Open a registry's image to read its manifest, with short time-outs and without retries."""
+    import dataclasses
 
     from bareboat_images.registry import client
 

@@ -65,7 +65,8 @@ class Usage(Struct, frozen=True, kw_only=True):
 def usage(store: Store) -> Usage:
     """Measure the store, and what each image needs. Layers are not walked: their metadata has the sizes.
 
-    Raises StoreError for directories that this user may not read.
+    Raises StoreError where the lists of images and layers cannot be read; other directories that cannot be
+    read are in `unreadable`.
     """
     lost: list[str] = []
     with store.guarded():
@@ -101,7 +102,7 @@ def usage(store: Store) -> Usage:
         documents = total(walked(store.root / name, unreadable=lost) for name in _DOCUMENTS)
         parts = walked(store.root / "parts", unreadable=lost)
         runs = walked(store.root / "runs", unreadable=lost)
-        in_progress = walked(store.root / "tmp")
+        in_progress = walked(store.root / "tmp")  # of a group's store: private to other members
     return Usage(
         images=tuple(per_image),
         layers=layers,

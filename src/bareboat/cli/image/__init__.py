@@ -31,9 +31,9 @@ ACTIONS = {
 }
 
 
-def add(parser: argparse.ArgumentParser, asked: str | None = None) -> None:
-    """`asked`: the only action whose flags are needed; None: those of all."""
-    add_actions(parser, ACTIONS, _module, asked)
+def add(parser: argparse.ArgumentParser, requested: str | None = None) -> None:
+    """`requested`: the only action whose flags are needed; None: those of all."""
+    add_actions(parser, ACTIONS, _module, requested)
 
 
 def run(context: Context) -> int:

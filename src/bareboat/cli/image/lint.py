@@ -254,7 +254,6 @@ def _recipe(context: Context, path: Path, ignored: frozenset[str]) -> tuple[list
 
 
 def _subject(context: Context, text: str, path: Path, site: Site | None, ignore: str | None) -> RecipeSubject:
-
     from bareboat.session import builds
     from bareboat_images.builder.solver import platform_arguments
     from bareboat_images.lint.recipe import read
