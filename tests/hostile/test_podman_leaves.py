@@ -180,7 +180,7 @@ def test_what_builds_a_site_layer_leaves_nothing(captured: Captured, tmp_path: P
     tool(name)
     site = probe(captured.store)
     before = processes(), folders()
-    job = job_here(tmp_path, ("python", "-c", "print(6 * 7)"), engine=name)
+    job = job_here(tmp_path, ("python", "-c", "print(6 * 7)"), {}, engine=name)
     ended = run_here(captured.store, captured.image, site, job)
     assert (ended.exit_code, ended.said.strip()) == (0, "42")
     assert wait_until(lambda: processes() <= before[0], limit_s=5), processes() - before[0]

@@ -41,6 +41,7 @@ main() {
 inside() { # TREE SHELL-COMMAND
   local name words=()
   for name in $(compgen -e PIP_; compgen -e SSL_CERT_FILE); do words+=("$name=${!name}"); done
+  # shellcheck disable=SC2016
   unshare --mount bash -euc '
     tree=$1 certificates=/etc/ssl/certs/ca-certificates.crt
     mount --bind "$2" "$tree/checkout"
