@@ -1,4 +1,4 @@
-"""What bench/images pulls, and the registries that it pulls from.
+"""What bench/pulls pulls, and the registries that it pulls from.
 
 The images are built once, by mmdebstrap and buildah as an ordinary user, from the recipes in
 tests/lab/images, and kept as OCI layouts in $XDG_CACHE_HOME/bareboat-lab.

@@ -1,7 +1,7 @@
 """How each tool turns an image in a registry into a root file system that can be run, and the limits.
 
 Every tool starts with empty caches of its own, in a folder on the file system that is measured; all its
-temporary files go there too. Nothing here is timed: bench/images does that.
+temporary files go there too. Nothing here is timed: bench/pulls does that.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Measure how long a pull takes and what it costs, compared with other tools and with the limits.
 
-    python bench/images.py [--image torch|small|big] [--on FOLDER] [--rounds 5] [--tools podman,umoci]
+    python bench/pulls.py [--image torch|small|big] [--on FOLDER] [--rounds 5] [--tools podman,umoci]
 
 Every tool pulls the same image from the same docker-registry on this machine into empty directories below
 FOLDER (default: a tmpfs; a new ext4 also works, a used one does not: files are created more slowly after
