@@ -80,7 +80,8 @@ class Experiment:
 
     def _head(self, name: str, command: Sequence[str]) -> str:
         python = f"{self.prefix}/bin/python"
-        return f"name = {_toml(name)}\ncommand = {_toml(command)}\n[capture]\npython = {_toml(python)}\n"
+        head = f"name = {_toml(name)}\ncommand = {_toml(command)}\n[capture]\npython = {_toml(python)}\n"
+        return head + "[topology]\nranks_per_node = 2\n"
 
     def command(self, prefix: Path) -> list[str]:
         return [f"{prefix}/bin/python", *self._words]
