@@ -29,9 +29,10 @@ def install_for_nodes(up: Cluster, lock: str = "core") -> Path:
     names = re.findall(r"^([\w-]+)==", (ROOT / "locks" / f"{lock}.txt").read_text(), re.MULTILINE)
     for name in dict.fromkeys(names):
         for file in metadata.distribution(name).files or ():
-            if ".." not in file.parts and file.locate().is_file():
+            source = Path(str(file.locate()))
+            if ".." not in file.parts and source.is_file():
                 (packages / file).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(str(file.locate()), packages / file)
+                shutil.copy(source, packages / file)
     program = folder / "bin" / "bareboat"
     program.write_text(
         f"#!{folder / 'bin' / 'python'}\nimport sys\nfrom bareboat.cli.main import entry\nsys.exit(entry())\n"

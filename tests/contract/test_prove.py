@@ -109,7 +109,7 @@ def test_a_slowdown_of_10_percent_in_one_arm_is_called_different(place: Path, wo
     write_training(work, slower=0.10, steps=400)
     code, out, err = do(place, work, write_job(work, name=work.name, repeats=6))
     assert code == 0, err
-    found = analysis.analyse(*the_study(place, work.name)).primary.comparison
+    found = analysis.analyse(*the_study(place, work.name)).comparison
     assert found.verdict.value == "different"
     assert 0.8 < found.ratio < 0.97
     assert "different: throughput of" in out
@@ -139,7 +139,7 @@ def test_bare_metal_against_itself_is_not_called_different(place: Path, work: Pa
     study, records = the_study(place, work.name)
     assert [arm.engine for arm in study.arms] == ["native", "native"]
     assert study.arms[0].name != study.arms[1].name
-    assert analysis.analyse(study, records).primary.comparison.verdict.value != "different"
+    assert analysis.analyse(study, records).comparison.verdict.value != "different"
 
 
 def test_any_command_without_a_meter_is_compared_by_wall_time_and_memory(place: Path, work: Path) -> None:

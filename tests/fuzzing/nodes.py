@@ -82,7 +82,7 @@ def _received(connection: socket.socket) -> bytes:
 @contextlib.contextmanager
 def _fixed_numbers() -> Iterator[None]:
     """Nonces that inputs can be made for."""
-    with mock.patch.object(door.os, "urandom", lambda size: b"\x07" * size):
+    with mock.patch("os.urandom", lambda size: b"\x07" * size):
         yield
 
 
@@ -213,10 +213,10 @@ def _answer_a_node(content: bytes, *, proved: bool) -> None:
         with contextlib.suppress(OSError):
             theirs.shutdown(socket.SHUT_WR)
         with (
-            mock.patch.object(door.socket, "create_connection", return_value=ours),
-            mock.patch.object(relay.subprocess, "Popen", start),
-            mock.patch.object(relay.threading, "Thread", _Thread),
-            mock.patch.object(door.time, "sleep", return_value=None),
+            mock.patch("socket.create_connection", return_value=ours),
+            mock.patch("subprocess.Popen", start),
+            mock.patch("threading.Thread", _Thread),
+            mock.patch("time.sleep", return_value=None),
             mock.patch.object(relay, "read_secret", return_value=SECRET),
             contextlib.redirect_stderr(io.StringIO()),
             contextlib.suppress(SystemExit),
@@ -312,7 +312,7 @@ def read_rendezvous(data: bytes, _scratch: Path) -> None:
         for each in callers:
             each.close()
     ours, theirs = socket.socketpair()
-    with ours, theirs, mock.patch.object(rendezvous.socket, "create_connection", return_value=ours):
+    with ours, theirs, mock.patch("socket.create_connection", return_value=ours):
         _send(theirs, parts[0])
         theirs.shutdown(socket.SHUT_WR)
         if rendezvous._is_store(SECRET, _HOST, _PORT):

@@ -90,7 +90,7 @@ def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (programs / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(programs), prepend=":")
     monkeypatch.setattr(state, "_SETTLE_S", 0.0)
-    monkeypatch.setattr(state.time, "sleep", lambda _: None)
+    monkeypatch.setattr("time.sleep", lambda _: None)
     return told
 
 

@@ -22,6 +22,7 @@ from bareboat_images.formats.packed import PackedFile
 from bareboat_images.model import StoredCapture
 from bareboat_images.oci.source import Descriptor
 from bareboat_images.store import VERSION, Store
+from bareboat_images.store.owners import owner
 from bareboat_images.transfer.spool import Spool
 from bareboat_images.upkeep import contents
 
@@ -171,8 +172,8 @@ def test_a_lease_of_another_kind_is_broken_or_named(place: Path, monkeypatch: py
 
 def test_a_lease_is_not_written_through_a_link(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (place / "precious").write_text("precious")
-    monkeypatch.setattr(lease.threading, "get_ident", lambda: 7)
-    planted = place / "shared/leases" / f".x.{lease.owner()}-7"
+    monkeypatch.setattr("threading.get_ident", lambda: 7)
+    planted = place / "shared/leases" / f".x.{owner()}-7"
     planted.symlink_to(place / "precious")
     with pytest.raises(FileExistsError), lease.hold(planted.with_name("x"), until=lambda: False):
         pass

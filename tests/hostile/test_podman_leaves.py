@@ -19,8 +19,9 @@ from tools import tool
 from watch import wait_until
 
 from bareboat import registry
-from bareboat.engines import Container, Refusal
+from bareboat.engines import Container
 from bareboat.model import Command
+from bareboat.model.plan import Refusal
 from bareboat.probe import probe
 from bareboat.probe.host import RealHost
 from bareboat.site_layer.local_run import job_here, run_here

@@ -14,6 +14,7 @@ from scipy import stats
 
 from bareboat.cli import study_result
 from bareboat.model import Record, Study, Window, kept_result
+from bareboat.runs import studies
 from bareboat_base import codec
 from bareboat_base.errors import UsageError
 from bareboat_images.store import Store
@@ -94,6 +95,7 @@ def test_throughput_is_samples_over_the_time_of_all_steps(study: Study, records:
     assert found.baseline[0] == pytest.approx(samples / 0.010)
     assert found.contender[0] == pytest.approx(samples / 0.020)
     assert found.comparison.ratio == pytest.approx(0.5)
+    assert isinstance(found.comparison, Comparison)
     assert found.comparison.verdict is Verdict.DIFFERENT
 
 
@@ -262,7 +264,7 @@ def test_no_output_gives_a_training_that_diverged_another_verdict(
     store, shown = Store(tmp_path), report_of(study, own)
     store.run(study.id).mkdir(parents=True)
     listing.keep_verdict(store, shown.found)
-    kept = store.read(store.run(study.id) / "verdict.json", listing.Verdict)
+    kept = store.read(store.run(study.id) / "verdict.json", studies.Verdict)
     assert kept.verdict == "training diverged"
 
     name = found.primary.name

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from bareboat.model.record import Health
 from bareboat.render import subject
 from bareboat.runs import health
 
 NODE = "2 {node} {cpus} {memory} {gpus} 1 1 1 1000000000 100.000000\n"
 
 
-def written(folder: Path, *lines: str, looks: str = "", at_s: float = 100.0) -> health.Health:
+def written(folder: Path, *lines: str, looks: str = "", at_s: float = 100.0) -> Health:
     control = folder / "control"
     (control / "world").mkdir(parents=True)
     for number, line in enumerate(lines):

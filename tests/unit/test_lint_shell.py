@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bareboat_images.lint import check, fix, recipe, shell
+from bareboat_images.lint.rule import Finding
 from bareboat_images.recipe.faults import RecipeError
 
 
@@ -122,7 +123,7 @@ _PIECES = st.sampled_from(
 @settings(max_examples=300, deadline=None)
 @given(st.lists(_PIECES, max_size=25).map("".join))
 def test_no_dockerfile_breaks_a_rule_or_is_broken_by_a_correction(text: str) -> None:
-    def find(text: str) -> list[check.Finding]:
+    def find(text: str) -> list[Finding]:
         return check.recipe(recipe.read(text, name="x", machine_arguments={}))
 
     with contextlib.suppress(RecipeError):

@@ -27,9 +27,9 @@ from locked import (
 )
 from msgspec import UNSET
 
-from bareboat.model.job import Mount
 from bareboat.runs import code, repository
 from bareboat_base.errors import ImageError, StoreError, UsageError
+from bareboat_base.host_files import Mount
 from bareboat_images.store import Store
 from bareboat_study import matching, patterns
 from bareboat_study.reproduction import data, machines, making, reading, retrieval, secrets

@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from bareboat.config import is_of_a_job
+from bareboat_base.files import mounts
+from bareboat_base.files.mounts import Mount
 from bareboat_images import place
-from bareboat_images.place import Limit, Machine, Mount, Room, Spot, choose
+from bareboat_images.place import Limit, Machine, Room, Spot, choose
 
 TB = 10**12
 
@@ -30,7 +32,7 @@ class Site:
     def look(self, folder: str, stores: Sequence[str]) -> Spot:
         seen = self.spots.get(folder, spot(folder=False, writable=False))
         found = next((path for path in stores if path in self.stores), None)
-        return spot(**{name: getattr(seen, name) for name in Spot.__slots__} | {"store": found})
+        return spot(**{name: getattr(seen, name) for name in Spot.__struct_fields__} | {"store": found})
 
     def room(self, path: str) -> Room:
         self.asked.append(path)
@@ -207,7 +209,7 @@ def test_this_machine_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert found.path == str(home / ".local/share/bareboat")
     assert not (home / ".local").exists()
     state = os.statvfs(tmp_path)
-    if place.mount_of(str(tmp_path)).kind != "tmpfs":
+    if mounts.mount_of(str(tmp_path)).kind != "tmpfs":
         assert found.free_bytes is not None
         assert abs(found.free_bytes - state.f_bavail * state.f_frsize) < 10**10
 
@@ -231,7 +233,7 @@ def test_room_of_a_path_that_is_not_there_yet(tmp_path: Path, monkeypatch: pytes
     found = place.room(str(tmp_path / "a/b/c"))
     assert found.limited_by == "file system"
     assert found.free_bytes > 0
-    assert found.kind == place.mount_of(str(tmp_path)).kind != "unknown"
+    assert found.kind == mounts.mount_of(str(tmp_path)).kind != "unknown"
 
 
 def fake_tool(folder: Path, name: str, output: str, *, code: int = 0) -> None:

@@ -171,7 +171,7 @@ def test_hostile_text_is_shown_and_not_obeyed() -> None:
 def test_every_number_of_the_verdict_is_on_the_page() -> None:
     study, records, analysis = make_case(runs=10)
     text = Page(render([report_of(study, records, analysis)])).text
-    c = analysis.primary.comparison
+    c = analysis.comparison
     assert analysis.sentence in text
     assert c.verdict.value in text
     assert f"{c.ratio:.3f} [{c.low:.3f}, {c.high:.3f}]" in text

@@ -117,7 +117,7 @@ def test_every_form_has_the_same_verdict_and_the_same_bytes_each_time(
     files = study_files([case], tuple(FORMATS))
     turned = study_report.of(case.matrix, case.studies, [own[::-1] for own in case.records])
     assert files == study_files([turned], tuple(FORMATS))
-    word = analysis_of(case).primary.comparison.verdict.value.encode()
+    word = analysis_of(case).comparison.verdict.value.encode()
     for name in ("summary.csv", "table.tex", "report.md", "report.html"):
         assert word in files[name], name
 

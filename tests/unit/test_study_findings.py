@@ -120,7 +120,7 @@ def test_the_page_has_the_corrected_verdicts_and_the_whole_answer() -> None:
     changed = [
         each
         for each in contrast.points
-        if each.analysis and each.verdict is not each.analysis.primary.comparison.verdict
+        if each.analysis and each.verdict is not each.analysis.comparison.verdict
     ]
     assert changed
     page = report.render([study_report.of(matrix, studies, records)])
@@ -160,7 +160,7 @@ def test_verdicts_are_corrected_for_all_points_and_contrasts() -> None:
     for contrast in found.contrasts:
         for point in contrast.points:
             assert point.analysis is not None
-            single = point.analysis.primary.comparison
+            single = point.analysis.comparison
             assert point.equivalence_p >= single.equivalence_p
             assert point.difference_p >= single.difference_p
     assert found.contrasts[1].count(Verdict.DIFFERENT) == 6

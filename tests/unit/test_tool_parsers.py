@@ -210,7 +210,7 @@ def test_the_loaders_cache(data: bytes, start: bool, tmp_path_factory: pytest.Te
 @few
 def test_facts_of_a_compute_node(data: st.DataObject, folder: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compute.registry, "names", lambda _: ("native",))
+        patch.setattr(registry, "names", lambda _: ("native",))
         host: Any = FakeMachine(lambda: data.draw(OUTCOMES), folder)
         store: Any = type("Store", (), {"root": folder, "own": folder})
         with contextlib.suppress(ToolError):

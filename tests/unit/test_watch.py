@@ -21,10 +21,11 @@ from builders import make_image, make_job, make_rootfs, make_site
 from bareboat import registry
 from bareboat.model import Outcome
 from bareboat.plan import plan
+from bareboat.runs import studies
 from bareboat.schedulers import Place
 from bareboat_base import codec
 from bareboat_images.store import Store
-from bareboat_study import listing, matrix, studyfile
+from bareboat_study import matrix, studyfile
 
 gridengine, pbs, slurm = map(registry.scheduler, ("gridengine", "pbs", "slurm"))
 
@@ -153,7 +154,7 @@ def test_a_study_is_in_the_list_with_its_verdict(around: Path) -> None:
     head, row = listed().stdout.splitlines()[:2]
     assert "complete" in row
     assert "  result  " in head
-    verdict = listing.Verdict(verdict="undecided", sentence="It may be slower.", runs=10)
+    verdict = studies.Verdict(verdict="undecided", sentence="It may be slower.", runs=10)
     store.write(store.run(run_id) / "verdict.json", codec.to_json(verdict))
     assert "undecided" in listed().stdout
     assert "It may be slower." in listed().stdout
