@@ -70,6 +70,10 @@ class PlanError(BareboatError):
     code = 3
 
 
+class NoEngineError(PlanError):
+    """An engine cannot run the job; another one may."""
+
+
 class ProgramError(PlanError):
     """The job's program is missing or cannot be executed. `status`: the exit code of a shell that
     runs it, 127 or 126."""

@@ -6,9 +6,21 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
+from builders import make_image, make_job, make_site
 from environments import make_environment
+
+from bareboat import registry
+from bareboat.model import Check, EngineFacts, SchedulerFacts, Site
+from bareboat.probe import machine
+from bareboat.schedulers import ASSUMED
+from bareboat.session import Prepared, Purpose, Session, planning, sites
+from bareboat.session.opening import open_session
+from bareboat_base.errors import NoEngineError, PlanError
+from bareboat_images.store import Store
 
 #: Programs of engines, schedulers and MPIs, each of which takes a while to answer on a real cluster.
 PROGRAMS = ("podman", "apptainer", "ch-run", "sbatch", "sinfo", "qsub", "qconf", "mpirun")
@@ -71,3 +83,98 @@ def test_a_plan_for_one_engine_looks_for_no_other(tmp_path: Path, path: str, pyt
     found = started(tmp_path, path, "plan", "--engine", "native", "--python", python, "--", "/bin/true")
     assert {"sinfo", "qconf", "mpirun"} <= found
     assert found.isdisjoint({"podman", "apptainer", "ch-run"})
+
+
+# -- a plan that no probed engine can run: the others are probed, and nothing twice -------------------
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Session:
+    environment = {"BAREBOAT_STORE": str(tmp_path / "store"), "HOME": str(tmp_path)}
+    reporter: Any = None  # it shows nothing here
+    return open_session({}, folder=tmp_path, environment=environment, reporter=reporter, looks=True)
+
+
+@pytest.fixture
+def probed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is probed; of schedulers, this machine and Grid Engine exist, of engines all work."""
+    names: list[str] = []
+
+    def scheduler(name: str, _: object) -> SchedulerFacts | None:
+        names.append(name)
+        return SchedulerFacts(name=name, version="1") if name in (registry.HERE, "gridengine") else None
+
+    def engine(_: object, __: object, ___: object, name: str, **____: object) -> tuple[EngineFacts, ...]:
+        names.append(name)
+        return (EngineFacts(name=name, path=f"/{name}", version="1", origin="host", works=True),)
+
+    def launchers(*_: object) -> tuple[()]:
+        names.append("launchers")
+        return ()
+
+    monkeypatch.setattr(machine, "probe_scheduler", scheduler)
+    monkeypatch.setattr(machine, "_engine", engine)
+    monkeypatch.setattr(machine, "launchers", launchers)
+    return names
+
+
+@pytest.mark.parametrize("is_assumed", [False, True])
+@pytest.mark.parametrize("kind", [NoEngineError, PlanError])
+def test_a_refused_plan_keeps_its_facts_and_probes_only_engines(
+    session: Session,
+    probed: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    kind: type[PlanError],
+    *,
+    is_assumed: bool,
+) -> None:
+    job = make_job(command=("true",), engine="native", workdir="/", scheduler="pbs" if is_assumed else None)
+    site = sites.probe_for(session, job, Purpose.PLAN)
+    before = sorted(probed)
+    assert before == sorted(("native", *registry.names("schedulers"), "launchers"))
+    job, site = sites.planned_for(session, job, site)
+    planned: list[Site] = []
+
+    def plan(_: Session, prepared: Prepared) -> None:
+        planned.append(prepared.site)
+        raise kind(f"refused {len(planned)}")
+
+    monkeypatch.setattr(planning, "_plan", plan)
+    again = kind is NoEngineError
+    with pytest.raises(kind, match="refused 2" if again else "refused 1"):
+        planning.plan(session, Prepared(job, site, make_image(), None))
+    if not again:
+        assert sorted(probed) == before
+        return
+    assert sorted(probed) == sorted((*registry.names("engines"), *registry.names("schedulers"), "launchers"))
+    first, second = planned
+    assert [facts.name for facts in second.engines] == list(registry.names("engines"))
+    assert (second.schedulers, second.network, second.unprobed) == (first.schedulers, first.network, ())
+    assert any(ASSUMED in facts.settings for facts in second.schedulers) == is_assumed
+
+
+def test_facts_of_two_probes_are_merged(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    def check(name: str, *, works: bool, detail: str) -> Check:
+        return Check(name=name, works=works, detail=detail)
+
+    first = make_site(
+        checks=(check("a", works=False, detail="1"), check("b", works=True, detail="1")),
+        engines=make_site().engines[1:], remarks=("x", "y"), unprobed=("bubblewrap",),
+    )  # fmt: skip
+    rest = msgspec.structs.replace(
+        first, engines=make_site().engines[:1], remarks=("y", "z"), hostname="not taken",
+        checks=(check("a", works=True, detail="2"), check("b", works=False, detail="2"),
+                check("c", works=False, detail="2")),
+    )  # fmt: skip
+
+    def probe(_: Store, needs: machine.Needs, **__: object) -> Site:
+        assert needs == machine.Needs(engines=("bubblewrap",), schedulers=(), mpis=False, network=False)
+        return rest
+
+    monkeypatch.setattr("bareboat.probe.probe", probe)
+    merged = sites.probe_rest(session, first)
+    assert merged == msgspec.structs.replace(
+        make_site(), remarks=("x", "y", "z"),
+        checks=(check("a", works=True, detail="2"), check("b", works=True, detail="1"),
+                check("c", works=False, detail="2")),
+    )  # fmt: skip

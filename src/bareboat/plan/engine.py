@@ -9,7 +9,7 @@ from bareboat import registry
 from bareboat.engines import Enclosure, Engine
 from bareboat.model import Decision, Image, Job, Plan, Refusal, Rejected, Site
 from bareboat.plan.ranking import Ranking
-from bareboat_base.errors import PlanError
+from bareboat_base.errors import NoEngineError, PlanError
 
 #: Number of remedies that an error lists, the cheapest engine's first.
 _WAYS_OUT = 3
@@ -19,20 +19,13 @@ _AS_A_TREE = 'form = "tree", or --form tree'
 _READ_ONLY = "leave writable = true out"
 
 
-class Unfit(Exception):
-    """An error of one engine only."""
-
-    def __init__(self, error: PlanError) -> None:
-        self.error = error
-
-
 @contextmanager
-def of_the_engine() -> Iterator[None]:
-    """Convert a PlanError within to Unfit: another engine may run the job."""
+def engine_errors() -> Iterator[None]:
+    """Convert a PlanError within to NoEngineError."""
     try:
         yield
     except PlanError as error:
-        raise Unfit(error) from error
+        raise NoEngineError(error.message, context=error.context, remedy=error.remedy) from error
 
 
 def choose_engine(
@@ -40,11 +33,10 @@ def choose_engine(
 ) -> tuple[Decision, Plan]:
     """The requested engine, or else the cheapest container engine for this job.
 
-    `under`: makes the rest of the plan with an engine; raises Unfit where the engine cannot do what the job
-    requests.
+    `under`: makes the rest of the plan with an engine. Raises NoEngineError.
     """
     rejected = []
-    failed: PlanError | None = None  # the first engine that works but does not fit the job
+    failed: NoEngineError | None = None  # the first engine that works but does not fit the job
     chosen: tuple[Engine, Enclosure, Plan] | None = None
     ranking = Ranking(job, image, site)
     for name in ranking.sorted(_candidates(job, image, site)):
@@ -60,9 +52,9 @@ def choose_engine(
         if isinstance(verdict, Enclosure) and chosen is None and (engine.CONTAINS or job.engine):
             try:
                 made = under(engine, verdict)
-            except Unfit as unfit:
-                failed = failed or unfit.error
-                verdict = Refusal(unfit.error.message, unfit.error.remedy)
+            except NoEngineError as error:
+                failed = failed or error
+                verdict = Refusal(error.message, error.remedy)
         if isinstance(verdict, Refusal):
             rejected.append(Rejected(choice=name, reason=verdict.reason, remedy=verdict.remedy))
         elif made is not None:
@@ -146,7 +138,7 @@ def _unwritable(engine: Engine, enclosure: Enclosure) -> Refusal | None:
     return None
 
 
-def _no_engine(job: Job, image: Image | None, site: Site, rejected: list[Rejected]) -> PlanError:
+def _no_engine(job: Job, image: Image | None, site: Site, rejected: list[Rejected]) -> NoEngineError:
     bare = [name for name in registry.names("engines") if not registry.engine(name).CONTAINS]
     blocking = [r for r in rejected if r.choice not in bare] or rejected
     lines = [f"{r.choice}: {r.reason}" for r in _without_repeats(rejected)]
@@ -168,7 +160,7 @@ def _no_engine(job: Job, image: Image | None, site: Site, rejected: list[Rejecte
         (each for each in bare if isinstance(registry.engine(each).judge(site, image), Enclosure)), None
     )
     native = f"; or, without a container: --engine {without}" if without not in (None, job.engine) else ""
-    return PlanError(
+    return NoEngineError(
         message, context="\n".join(lines) if len(lines) > 1 else "", remedy="; or: ".join(ways) + native
     )
 

@@ -17,7 +17,7 @@ from bareboat.plan.container import (
     requirements,
 )
 from bareboat.plan.delivery import archive_needed, choose_delivery, on_the_node
-from bareboat.plan.engine import of_the_engine
+from bareboat.plan.engine import engine_errors
 from bareboat.plan.environment import check_size, is_own, settle
 from bareboat.plan.fabric import choose_fabric
 from bareboat.plan.gpus import choose_driver
@@ -42,8 +42,8 @@ _TERMINAL = ("TERM", "COLORTERM")
 
 
 class EnginePlan:
-    """The decisions that follow from an engine, in their order. Raises Unfit where another engine may work,
-    PlanError where none can."""
+    """The decisions that follow from an engine, in their order. Raises NoEngineError where another engine may
+    work, PlanError where none can."""
 
     def __init__(self, situation: Situation, engine: Engine, enclosure: Enclosure) -> None:
         self._situation = situation
@@ -58,7 +58,7 @@ class EnginePlan:
         job, image, rootfs = here.job, here.image, here.rootfs
         if rootfs is not None and rootfs.absolute and enclosure.mount_points and not job.writable:
             enclosure = structs.replace(enclosure, relinked=True)
-        with of_the_engine():
+        with engine_errors():
             check_starters(here.code.program, engine)
             self._process, self._about_process = choose_process(job, image, here.runs_on, engine)
             gpu = choose_driver(job, image, rootfs, here.runs_on, engine, here.scheduler)
@@ -92,7 +92,7 @@ class EnginePlan:
         here, choice, launch = self._situation, self._choice, self._launch
         job, program = here.job, here.code.program
         self._bound, self._about_mpi = bind(launch.host_mpi, here.rootfs)
-        with of_the_engine():
+        with engine_errors():
             container, self._about_container = make_container(here, choice, self._bound)
         guard, self._about_guard = choose_guard(job, choice.engine, here.runs_on)
         self._py_spy, self._about_watchdog = choose_watchdog(job, here.site)
@@ -167,7 +167,7 @@ class EnginePlan:
         """All decisions. `warnings`: those that no engine changes."""
         here, choice, launch, container = self._situation, self._choice, self._launch, self._container
         job, image, scheduler = here.job, here.image, here.scheduler
-        with of_the_engine():
+        with engine_errors():
             command = self._composed(self._process)
         mpi_check = self._check()
         points = mount_points(container, all_places=choice.enclosure.mount_points)

@@ -8,7 +8,6 @@ import msgspec
 
 from bareboat import registry
 from bareboat.session import sites
-from bareboat_base.errors import PlanError
 
 if TYPE_CHECKING:
     from bareboat.model import Plan, Rootfs
@@ -17,13 +16,9 @@ if TYPE_CHECKING:
 
 def plan(session: Session, prepared: Prepared) -> Plan:
     """Plan the job; unpack the image or write it as one file where the plan needs that."""
-    job, site = prepared.job, prepared.site
-    try:
-        return _plan(session, prepared)
-    except PlanError:
-        if not site.unprobed:
-            raise
-    return _plan(session, prepared._replace(site=sites.equipped(session, job, sites.probe(session))))
+    return sites.with_engines(
+        session, prepared.site, lambda site: _plan(session, prepared._replace(site=site))
+    )
 
 
 def _plan(session: Session, prepared: Prepared) -> Plan:

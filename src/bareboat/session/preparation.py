@@ -39,12 +39,7 @@ def prepare(session: Session, job: Job, purpose: Purpose) -> Prepared:
             "prove measures one job, and this job is a sweep", remedy="remove [sweep] from the job file"
         )
     site = sites.probe_for(session, job, purpose)
-    try:
-        return _prepare(session, job, purpose, site)
-    except PlanError:
-        if not site.unprobed:
-            raise
-    return _prepare(session, job, purpose, sites.probe(session))
+    return sites.with_engines(session, site, lambda site: _prepare(session, job, purpose, site))
 
 
 def _prepare(session: Session, job: Job, purpose: Purpose, site: Site) -> Prepared:

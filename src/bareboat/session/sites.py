@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import UNSET
@@ -12,13 +13,15 @@ from msgspec import UNSET
 from bareboat import registry
 from bareboat.session import Purpose
 from bareboat_base import codec
-from bareboat_base.errors import StoreError, UsageError
+from bareboat_base.errors import NoEngineError, StoreError, UsageError
 from bareboat_base.files import untrusted
 
 if TYPE_CHECKING:
-    from bareboat.model import Job, Site
+    from bareboat.model import Check, Job, Site
     from bareboat.probe import Needs
     from bareboat.session import Session
+
+T = TypeVar("T")
 
 #: Facts of a site with thousands of partitions.
 _LARGEST_FACTS = 64 << 20
@@ -68,6 +71,37 @@ def probe_for(session: Session, job: Job, purpose: Purpose) -> Site:
         network=shown or topology.nodes > 1,
     )
     return probe(session, needs=needs)
+
+
+def with_engines(session: Session, site: Site, step: Callable[[Site], T]) -> T:
+    """The step's result for the site; again with the engines that were not probed, where the others cannot
+    run the job."""
+    try:
+        return step(site)
+    except NoEngineError:
+        if not site.unprobed:
+            raise
+    return step(probe_rest(session, site))
+
+
+def probe_rest(session: Session, site: Site) -> Site:
+    """The site with its unprobed engines."""
+    from bareboat.probe import Needs
+
+    needs = Needs(engines=site.unprobed, schedulers=(), mpis=False, network=False)
+    rest = probe(session, needs=needs)
+    order = registry.names("engines")
+    checks: dict[str, Check] = {}
+    for check in (*site.checks, *rest.checks):
+        if check.works or check.name not in checks:
+            checks[check.name] = check
+    return msgspec.structs.replace(
+        site,
+        engines=tuple(sorted((*site.engines, *rest.engines), key=lambda facts: order.index(facts.name))),
+        checks=tuple(checks.values()),
+        remarks=tuple(dict.fromkeys((*site.remarks, *rest.remarks))),
+        unprobed=(),
+    )
 
 
 def equipped(session: Session, job: Job, site: Site) -> Site:
