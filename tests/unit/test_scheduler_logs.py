@@ -144,15 +144,23 @@ def test_a_job_that_pbs_has_forgotten_ended_as_its_own_files_say(
 
 
 @pytest.mark.parametrize(
-    ("code", "agains", "words"),
+    ("after", "code", "agains", "words"),
     [
-        ("7 160\n", "", "it waited for {run}, whose exit code is 7"),
-        ("0 160\n", "19.login\n", "it waited for the first job of {run}, which went on as another job"),
+        ("17", "7 160\n", "", "it waited for {run}, whose exit code is 7"),
+        ("17", "0 160\n", "19.login\n", "it waited for the first job of {run}, which went on as another job"),
+        ("19", "7 160\n", "19.login\n", "it waited for {run}, whose exit code is 7"),
+        ("19", "0 160\n", "19.login\n", ""),
+        (
+            "19",
+            "0 160\n",
+            "19.login\n20.login\n",
+            "it waited for an earlier job of {run}, which went on as another job",
+        ),
     ],
-    ids=["failed", "restarted"],
+    ids=["failed", "restarted", "failed as a new job", "succeeded as a new job", "restarted twice"],
 )
 def test_a_forgotten_job_that_never_started_waited_for_a_run_that_failed(
-    code: str, agains: str, words: str, store: Store, run: str, tmp_path: Path
+    after: str, code: str, agains: str, words: str, store: Store, run: str, tmp_path: Path
 ) -> None:
     qstat = tmp_path / "bin/qstat"
     qstat.write_text("#!/bin/sh\necho 'qstat: Unknown Job Id 18.login' >&2\nexit 153\n")
@@ -164,11 +172,11 @@ def test_a_forgotten_job_that_never_started_waited_for_a_run_that_failed(
     site = make_site(schedulers=(SchedulerFacts(name="pbs", version="1", settings={"flavour": "pro"}),))
     job = make_job(
         scheduler="pbs", engine="native", workdir=str(tmp_path), topology=Topology(), command=("true",),
-        scheduling=Scheduling(after=("17.login",)),
+        scheduling=Scheduling(after=(f"{after}.login",)),
     )  # fmt: skip
     later = creation.begin(store, plan(job, None, None, site), site)
     later = msgspec.structs.replace(later, job_id="18.login")
     creation.keep_job_id(store, registry.scheduler("pbs"), later)
     (status,) = state.look(store, [later.run_id])
-    assert status.state is JobState.DEPENDENCY
+    assert (status.state is JobState.DEPENDENCY) == bool(words)
     assert words.format(run=run) in status.reason

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 from builders import fake_digest, make_job, make_site
 
@@ -20,6 +21,7 @@ from bareboat.cli.main import main
 from bareboat.model import JobState, SchedulerFacts, Submission, Topology
 from bareboat.plan import plan
 from bareboat.runs import clusters, creation, dependencies, interaction, records, state, submission, sweeps
+from bareboat_base import codec
 from bareboat_base.errors import BareboatError, PlanError, ToolError, UsageError
 from bareboat_images.store import Store, owner
 
@@ -69,8 +71,6 @@ def make(
         submitted_at="2026-11-22T03:00:00Z", plan_digest=fake_digest("1"), image_digest=None,
         site_digest=fake_digest("2"), cluster=cluster, submitter=submitter,
     )  # fmt: skip
-    from bareboat_base import codec
-
     store.write(folder / "submission.json", codec.to_json(made))
     if starts:
         (folder / "control" / "starts").write_text(starts)
@@ -117,6 +117,40 @@ def test_a_dependency_that_ended_is_none_or_keeps_the_job_from_starting(store: S
     assert dependencies.job_ids(store, "slurm", [open_, done]) == ("17",)
     with pytest.raises(UsageError, match=f"{failed} is failed, so the job would never start"):
         dependencies.job_ids(store, "slurm", [open_, failed])
+
+
+def test_a_dependency_that_went_on_as_a_new_job_is_that_job(store: Store, says: Says) -> None:
+    says(squeue="20|PENDING|None|\n21|RUNNING|None|c1\n23|RUNNING|None|c1\n")
+    requeued, without_id = make(store, "17", starts="100 c1 17\n"), make(store, None, starts="100 c1 21\n")
+    (store.run(requeued) / "control/agains").write_text("19\n20\n")
+    assert dependencies.job_ids(store, "slurm", [requeued, without_id]) == ("20", "21")
+
+
+def test_elements_that_went_on_as_new_jobs_are_waited_for_beside_their_array(
+    store: Store, says: Says
+) -> None:
+    says(squeue="17_0|RUNNING|None|c1\n20|RUNNING|None|c1\n")
+    run = make(store, "17")
+    made = msgspec.structs.replace(submission.read(store, run), points=2)
+    store.write(store.run(run) / "submission.json", codec.to_json(made))
+    for number in (0, 1):
+        control = store.run(f"{run}.{number}") / "control"
+        control.mkdir(parents=True)
+        (control / "starts").write_text(f"100 c1 17_{number}\n")
+    (control / "agains").write_text("20\n")
+    assert dependencies.job_ids(store, "slurm", [run]) == ("17", "20")
+    assert dependencies.job_ids(store, "slurm", [f"{run}.1"]) == ("20",)
+
+
+@pytest.mark.usefixtures("says")
+def test_a_run_that_is_being_submitted_has_no_job_to_wait_for(store: Store) -> None:
+    run = make(store, None, submitter=owner())
+    with pytest.raises(UsageError, match=f"{run} is being submitted: slurm has not") as caught:
+        dependencies.job_ids(store, "slurm", [run])
+    assert caught.value.remedy == f"the same command when it has one: bareboat status {run}"
+    silent = make(store, None)
+    with pytest.raises(UsageError, match=f"slurm returned no job ID for {silent}"):
+        dependencies.job_ids(store, "slurm", [silent])
 
 
 def test_an_answer_nobody_understands_leaves_the_run_to_be_looked_for(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bareboat import registry
-from bareboat.runs import clusters, state, submission, sweeps
+from bareboat.runs import clusters, state, submission, supervisor, sweeps
 from bareboat_base.errors import StoreError, UsageError
 from bareboat_images.store import Store
 
@@ -34,7 +34,7 @@ def job_ids(store: Store, scheduler: str, after: Sequence[str]) -> tuple[str, ..
 
 
 def _of_run(store: Store, scheduler: str, run_id: str, runs: set[str]) -> list[str]:
-    """The job of a run, the array job of a sweep, or the jobs of its points; empty for other names."""
+    """The present job of a run, or the jobs of a sweep; empty for other names."""
     try:
         own = submission.read(store, run_id)
     except StoreError:
@@ -47,16 +47,22 @@ def _of_run(store: Store, scheduler: str, run_id: str, runs: set[str]) -> list[s
             remedy="remove it, or submit both to the same scheduler",
         )
     clusters.check(own)
-    if own.job_id is not None:
-        return [own.job_id]
-    points = [submission.read(store, name) for name in sweeps.points(store, run_id) if name != run_id]
-    ids = [point.job_id for point in points if point.job_id is not None]
-    if not ids or len(ids) < len(points):
+    jobs = [submission.read(store, f"{run_id}.{index}") for index in range(own.points)] or [own]
+    now = [submission.job_id_now(store, job) for job in jobs]
+    if own.points and own.job_id is not None:  # one array job, without the elements that went on as new jobs
+        now = [own.job_id, *(number for job, number in zip(jobs, now, strict=True) if number != job.job_id)]
+    ids = [number for number in now if number is not None]
+    if len(ids) == len(now):
+        return ids
+    if supervisor.is_submitting(own):
         raise UsageError(
-            f"scheduling.after: {scheduler} returned no job ID for {run_id}",
-            remedy=f"bareboat status {run_id}",
+            f"scheduling.after: {run_id} is being submitted: {scheduler} has not returned a job ID yet",
+            remedy=f"the same command when it has one: bareboat status {run_id}",
         )
-    return ids
+    raise UsageError(
+        f"scheduling.after: {scheduler} returned no job ID for {run_id}",
+        remedy=f"bareboat status {run_id}",
+    )
 
 
 def _is_open(store: Store, scheduler: str, run_id: str) -> bool:

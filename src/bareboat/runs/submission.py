@@ -158,21 +158,25 @@ def _element(store: Store, run_id: str) -> Submission | None:
 
 
 def job_id_now(store: Store, submission: Submission) -> str | None:
-    """The current job ID: where the scheduler cannot requeue, a job resubmits itself. The new job may start
-    before the old one has written the ID; and of a job whose submission returned no ID, the script wrote it.
-    Raises StoreError for text that is not a job ID, since it becomes part of a command."""
+    """The current job ID; None where none is known."""
+    return next(reversed(job_ids(store, submission)), None)
+
+
+def job_ids(store: Store, submission: Submission) -> list[str]:
+    """The run's job IDs, the current one last: where the scheduler cannot requeue, a job resubmits itself.
+    The new job may start before the old one has written the ID; and of a job whose submission returned no ID,
+    the script wrote it. Raises StoreError for text that is not a job ID: it becomes part of a command."""
     path = control_folder(store, submission.run_id) / "agains"
-    words = (directory.text(path) or "").split()
-    if not submission.supervisor:
-        began = [start.job_id for start in starts(store, submission.run_id)]
-        known = {*words, began[0] if began and submission.job_id is not None else None}
-        if began and began[-1] not in known:
-            path, words = path.with_name("starts"), began
-    if not words:
-        return submission.job_id
-    if not is_job_id(registry.scheduler(submission.scheduler), words[-1]):
-        raise directory.damaged(path, OSError(0, f"{one_line(words[-1], limit=40)!r} is not a job ID"))
-    return words[-1]
+    first = [] if submission.job_id is None else [submission.job_id]
+    later = (directory.text(path) or "").split()
+    began = () if submission.supervisor else starts(store, submission.run_id)
+    # The script may know the ID of the first job in another form.
+    if began and (last := began[-1].job_id) not in (*later, *(began[0].job_id for _ in first)):
+        path = path.with_name("starts")
+        later.append(last)
+    if later and not is_job_id(registry.scheduler(submission.scheduler), later[-1]):
+        raise directory.damaged(path, OSError(0, f"{one_line(later[-1], limit=40)!r} is not a job ID"))
+    return first + later
 
 
 def starts(store: Store, run_id: str) -> tuple[JobStart, ...]:
