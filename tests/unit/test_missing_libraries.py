@@ -11,7 +11,7 @@ from elves import make_elf
 from bareboat.deployment import executable, linked
 from bareboat.deployment.libraries import ContainerLoader
 from bareboat.engines.native import Native
-from bareboat.model import CodeFacts, Executable, Job, Linked, Missing, Plan
+from bareboat.model import CodeFacts, Executable, Job, Linked, Missing, Plan, Scheduling
 from bareboat.plan import plan
 from bareboat_base.elf.binary import SearchPath
 from bareboat_base.errors import ProgramError
@@ -179,3 +179,20 @@ def test_a_module_without_its_library_is_a_warning() -> None:
     warnings = planned(Executable(word="Rscript", missing=(rmpi, lost))).warnings
     assert any("Rmpi requires libmpi.so.40, which the image does not have" in each for each in warnings)
     assert any("the image has no MPI.jl, which job.jl loads" in each for each in warnings)
+
+
+def test_a_program_that_an_earlier_job_may_replace_is_planned_with_a_warning() -> None:
+    lacks = (
+        Missing(library="libgfortran.so.5", needed_by="/work/heat"),
+        Missing(library="libmpi.so.40", needed_by=f"{R}/Rmpi/libs/Rmpi.so", module="Rmpi"),
+    )
+    heat = Executable(word="./heat", place="/work/heat", missing=lacks)
+    found = planned(heat, scheduling=Scheduling(after=("7",))).warnings
+    assert [each for each in found if "which the image does not have" in each] == [
+        "/work/heat requires libgfortran.so.5, which the image does not have: use an image that has it, "
+        "unless a job in `after` replaces the program",
+        f"Rmpi requires libmpi.so.40, which the image does not have ({R}/Rmpi/libs/Rmpi.so): "
+        "use an image that has it",
+    ]
+    with pytest.raises(ProgramError, match=r'"./heat" requires libgfortran.so.5, which'):
+        planned(heat)

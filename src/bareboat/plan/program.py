@@ -97,6 +97,11 @@ def _lacking(job: Job, program: Executable, missing: list[Missing]) -> ProgramEr
 def _unloadable(missing: Missing) -> str:
     if not missing.library:
         return f"the image has no {missing.module}, which {missing.needed_by} loads: use an image that has it"
+    if not missing.module:  # the program itself
+        return (
+            f"{missing.needed_by} requires {missing.library}, which the image does not have: use an image "
+            "that has it, unless a job in `after` replaces the program"
+        )
     return (
         f"{missing.module} requires {missing.library}, which the image does not have ({missing.needed_by}): "
         "use an image that has it"
