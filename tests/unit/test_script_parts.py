@@ -71,6 +71,18 @@ def test_a_child_whose_end_bash_lost_is_not_waited_for(piece: str) -> None:
     assert bash(found.group() + _LOST, path="/usr/bin:/bin") == b"143\n"
 
 
+@pytest.mark.parametrize(("mark", "ends"), [("train-1", True), ("train-10", False), ("TRAIN-1", False)])
+def test_a_process_with_a_lower_number_than_the_script_s_is_left_over_too(mark: str, *, ends: bool) -> None:
+    """Numbers begin again at pid_max, 32768 on small machines."""
+    left = subprocess.Popen(["sleep", "60"], env={"BAREBOAT_RUN": mark})
+    try:
+        text = f"BAREBOAT_RUN=train-1\n{render.subject('processes')}\nend_run() {{ echo ended; }}\nend_left"
+        assert bash(text, path="/usr/bin:/bin") == (b"ended\n" if ends else b"")
+    finally:
+        left.kill()
+        left.wait()
+
+
 # -- the nodes' names ------------------------------------------------------------------------------
 
 

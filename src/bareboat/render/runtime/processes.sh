@@ -96,17 +96,8 @@ others_here() { # whether other parts of the job run on this host, by the files 
   return 1
 }
 
-# After a success: processes that outlived what started them, such as daemons. Their numbers are above that of this
-# script, unless the numbers began again; the processes of others show no environment.
-end_left() {
-  local pid newest newer=()
-  read -r _ _ _ _ newest < /proc/loadavg
-  for pid in /proc/[0-9]*; do
-    if [ -O "$pid" ] && { [ "${pid#/proc/}" -gt "$$" ] || [ "$newest" -lt "$$" ]; }; then
-      newer+=("$pid/environ")
-    fi
-  done
-  [ "${#newer[@]}" -eq 0 ] || ! grep -qszxF "BAREBOAT_RUN=$BAREBOAT_RUN" "${newer[@]}" || end_run
+end_left() { # after a success: processes that outlived what started them, such as daemons
+  ! grep -qszxF "BAREBOAT_RUN=$BAREBOAT_RUN" /proc/[0-9]*/environ || end_run
 }
 
 marked_pids() {
