@@ -8,11 +8,14 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import pytest
 from builders import make_job, make_site
 
+from bareboat.cli import doctor
 from bareboat.model import JobState, Partition, QueueEntry, SchedulerFacts, Scheduling
 from bareboat.plan import plan
 from bareboat.probe import compute
@@ -100,3 +103,14 @@ def test_a_probe_that_grid_engine_cannot_start_is_not_awaited(
         compute.look(store, make_job(scheduler="gridengine"), make_site(), moved={}, say=lambda _: None)
     assert caught.value.context == "Grid Engine reports it in state Eqw: qstat -j 9"
     assert cancelled == [("qdel", "9")]
+
+
+def test_a_scheduler_that_does_not_answer_is_refused_with_its_output_apart(store: Store) -> None:
+    facts = SchedulerFacts(
+        name="slurm", version="", works=False, detail="Slurm does not answer:\nsinfo: one\nsinfo: two"
+    )
+    settings = dict.fromkeys(("scheduler", "partition", "account", "qos", "reservation", "constraint"))
+    context: Any = SimpleNamespace(settings=settings, store=store)
+    with pytest.raises(PlanError) as caught:
+        doctor._compare(context, make_site(schedulers=(facts,)), None)
+    assert (caught.value.message, caught.value.context) == ("Slurm does not answer", "sinfo: one\nsinfo: two")

@@ -27,6 +27,7 @@ from bareboat.launchers import srun
 from bareboat.model import Job, Outcome, Refusal, SchedulerFacts, Scheduling, Site, Topology
 from bareboat.model.sweep import Sweep
 from bareboat.schedulers import Scheduler
+from bareboat.schedulers.requests import quoted
 
 COMMANDS = Path(__file__).parents[1] / "data" / "schedulers" / "commands"
 #: What follows their first argument is another command with options of its own.
@@ -330,3 +331,10 @@ def test_srun_of_the_launcher() -> None:
 def test_an_option_that_does_not_exist_is_found(name: str, words: str) -> None:
     with pytest.raises(ValueError, match=r"no option|no value"):
         Grammar(name).parse(words.split())
+
+
+@pytest.mark.parametrize(
+    "text", ["plain", "two words", "it's", 'the "big" one', """it's the "big" one""", "a#b"]
+)
+def test_a_directive_s_value_is_one_word(text: str) -> None:
+    assert shlex.split(f"--account={quoted(text)} rest") == [f"--account={text}", "rest"]

@@ -106,9 +106,9 @@ def _export(context: Context, path: Path, facts: Mapping[str, Site]) -> None:
 def _compare(context: Context, login: Site, exported: Path | None) -> int:
     """Print the login node and a compute node side by side; 0 when jobs can run on the compute node."""
     from bareboat.model import Job, Scheduling
+    from bareboat.plan.scheduler import choose_scheduler
     from bareboat.probe import compute
     from bareboat.runs.programs import moved, provide
-    from bareboat_base.errors import PlanError
 
     settings = context.settings
     names = ("partition", "account", "qos", "reservation", "constraint")
@@ -119,9 +119,7 @@ def _compare(context: Context, login: Site, exported: Path | None) -> int:
         scheduler=settings["scheduler"] or sites.scheduler_here(login),
         scheduling=Scheduling(**{name: settings[name] for name in names}),
     )
-    objection = registry.scheduler(job.scheduler or registry.HERE).objection(job, login)
-    if objection is not None:
-        raise PlanError(objection.reason, remedy=objection.remedy)
+    choose_scheduler(job, login)  # or raise PlanError
     provided = provide(context.store, login)
     try:
         node = compute.look(

@@ -19,7 +19,9 @@ def quoted(text: str) -> str:
     """The text as one word of a directive, which schedulers split at blanks outside of quotes."""
     if not re.search(r"[\s'\"\\#]", text):
         return text
-    return f"'{text}'" if '"' in text else f'"{text}"'
+    # With both quotes in pieces: schedulers have no escape in common.
+    pieces = re.findall(r'"+|[^"]+', text) if "'" in text else [text]
+    return "".join(f"'{piece}'" if '"' in piece else f'"{piece}"' for piece in pieces)
 
 
 def mail_to(job: Job) -> str | None:
