@@ -3,7 +3,9 @@ starts ranks itself."""
 
 from __future__ import annotations
 
+import contextlib
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -29,22 +31,8 @@ _PREFIXES = {
     "timeout": _Prefix(("-k", "--kill-after", "-s", "--signal"), before=1),
     "taskset": _Prefix(before=1),
     "numactl": _Prefix(
-        (
-            "-i",
-            "--interleave",
-            "-p",
-            "--preferred",
-            "-m",
-            "--membind",
-            "-N",
-            "--cpunodebind",
-            "-C",
-            "--physcpubind",
-            "-P",
-            "--preferred-many",
-            "-w",
-            "--weighted-interleave",
-        )
+        ("-i", "--interleave", "-p", "--preferred", "-m", "--membind", "-N", "--cpunodebind", "-C",
+         "--physcpubind", "-P", "--preferred-many", "-w", "--weighted-interleave")
     ),
     "stdbuf": _Prefix(("-i", "--input", "-o", "--output", "-e", "--error")),
     "nohup": _Prefix(),
@@ -61,7 +49,8 @@ _PREFIXES = {
     ),
     "perf stat": _Prefix(("-e", "-o", "-r", "-x", "-I", "-C", "-G")),
     "perf record": _Prefix(("-e", "-o", "-c", "-F", "-C", "-G", "-m")),
-}
+    "catchsegv": _Prefix(),
+}  # fmt: skip
 #: The same for managers of environments: the program is found in another one.
 #: https://docs.conda.io/projects/conda/en/stable/commands/run.html, https://docs.astral.sh/uv/reference/cli/
 _OF_CONDA = _Prefix(("-n", "--name", "-p", "--prefix", "--cwd", "-e", "--env", "-a", "--attach"))
@@ -105,6 +94,11 @@ _QUOTED_STARTER = expression(
     rf"""|["']-m["'],\s*["'](?P<module>{_MODULES})["']"""
     r"""|\b(?P<call>torch\.distributed\.(?:run|launcher)(?=\s+import\b)|elastic_launch|notebook_launcher)\b"""
 )
+
+
+def inner(words: Sequence[str]) -> tuple[str, ...] | None:
+    """The command that the first of these programs starts; None where the command is none of them."""
+    return _inner(words, _PREFIXES)
 
 
 def program(words: Sequence[str]) -> tuple[str, ...]:
@@ -160,16 +154,18 @@ def starter_in_python(text: str) -> str | None:
 
 
 def _without(words: Sequence[str], prefixes: Mapping[str, _Prefix]) -> tuple[str, ...]:
-    left = list(words)
-    while left:
-        one, two = _base(left[0]), " ".join((_base(left[0]), *left[1:2]))
-        if (prefix := prefixes.get(one)) is not None:
-            left = _after(left[1:], prefix, is_env=one == "env")
-        elif (prefix := prefixes.get(two)) is not None:
-            left = _after(left[2:], prefix, is_env=False)
-        else:
-            break
-    return tuple(left)
+    left = tuple(words)
+    while (found := _inner(left, prefixes)) is not None:
+        left = found
+    return left
+
+
+def _inner(words: Sequence[str], prefixes: Mapping[str, _Prefix]) -> tuple[str, ...] | None:
+    name = _base(words[0]) if words else ""
+    for count, key in enumerate((name, " ".join((name, *words[1:2]))), 1):
+        if (prefix := prefixes.get(key)) is not None:
+            return _after(words[count:], prefix, is_env=name == "env")
+    return None
 
 
 def _base(word: str) -> str:
@@ -186,14 +182,21 @@ def _text(words: Sequence[str]) -> str | None:
     return None
 
 
-def _after(words: Sequence[str], prefix: _Prefix, *, is_env: bool) -> list[str]:
+def _after(words: Sequence[str], prefix: _Prefix, *, is_env: bool) -> tuple[str, ...]:
     left = list(words)
     while left and (left[0].startswith("-") or (is_env and re.match(r"[^=/]+=", left[0]))):
         option = left.pop(0)
         if option == "--":
             break
         if is_env and option in ("-S", "--split-string"):
-            return left[0].split() + left[1:] if left else []
-        if option in prefix.valued and left:
+            left[:1] = _split(*left[:1])
+        elif option in prefix.valued and left:
             del left[0]
-    return left[prefix.before :]
+    return tuple(left[prefix.before :])
+
+
+def _split(text: str = "") -> list[str]:
+    """The words of env's option -S."""
+    with contextlib.suppress(ValueError):
+        return shlex.split(text)
+    return []

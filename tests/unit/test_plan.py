@@ -1181,6 +1181,7 @@ def test_srun_starts_programs_without_mpi_when_asked() -> None:
         ("torchrun", ("env", "A=1", "torchrun", "train.py")),
         ("torchrun", ("/usr/bin/env", "-u", "B", "--", "torchrun", "train.py")),
         ("torchrun", ("nice", "-n", "5", "torchrun", "train.py")),
+        ("torchrun", ("env", "-S", "A=1 nice torchrun train.py")),
         ("torchrun", ("time", "-p", "torchrun", "train.py")),
         ("torchrun", ("timeout", "-k", "5", "60", "torchrun", "train.py")),
         ("torchrun", ("taskset", "-c", "0-1", "torchrun", "train.py")),

@@ -12,6 +12,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from bareboat import starting
 from bareboat.deployment import modules
 from bareboat.deployment.libraries import ContainerLoader
 from bareboat_base.elf import binary
@@ -26,24 +27,6 @@ _OF_FAMILY = {"40": "libmpi.so.40", "12": "libmpi.so.12"}
 #: Text in a program with a statically linked MPI.
 _STATIC = (b"OMPI_COMM_WORLD_SIZE", b"PMI_FD", b"PMIX_RANK")
 
-#: Programs that start another one -> their options with a value, and the number of their arguments before the
-#: other program.
-_WRAPPERS: Mapping[str, tuple[tuple[str, ...], int]] = {
-    "env": (("-u", "--unset", "-C", "--chdir"), 0),
-    "nice": (("-n", "--adjustment"), 0),
-    "ionice": (("-c", "-n", "--class", "--classdata"), 0),
-    "nohup": ((), 0),
-    "setsid": ((), 0),
-    "time": (("-f", "-o", "--format", "--output"), 0),
-    "timeout": (("-k", "-s", "--kill-after", "--signal"), 1),
-    "stdbuf": (("-i", "-o", "-e"), 0),
-    "taskset": ((), 1),
-    "chrt": ((), 1),
-    "numactl": (("-N", "-m", "-C", "-i", "-p", "-P", "-w"), 0),
-    "catchsegv": ((), 0),
-    "exec": (("-a",), 0),
-    "command": ((), 0),
-}
 _SHELLS = ("bash", "sh", "dash", "ash", "ksh", "zsh")
 #: Interpreters whose programs may use MPI through a module, which linked libraries do not show.
 _INTERPRETERS = expression(r"(?:Rscript|R|julia|perl|ruby|java|octave|matlab|lua)[\d.]*")
@@ -101,8 +84,8 @@ class _Search:
         if "$" in words[0] or "`" in words[0]:
             self._give_up(words[0], "its name is known at the start only")
             return
-        if name in _WRAPPERS:
-            self.command(_inner(words, *_WRAPPERS[name]), depth + 1)
+        if (inner := starting.inner(words)) is not None:
+            self.command(inner, depth + 1)
             return
         if name in _SHELLS:
             self._shell(words, depth)
@@ -208,25 +191,6 @@ class _Search:
         self.unknown = self.unknown or (os.path.basename(program), why)
 
 
-def _inner(words: tuple[str, ...], valued: Sequence[str], own: int) -> tuple[str, ...]:
-    """The command that a wrapper starts."""
-    rest = list(words[1:])
-    name = os.path.basename(words[0])
-    while rest:
-        word = rest[0]
-        if word == "--":
-            rest.pop(0)
-            break
-        if name == "env" and word in ("-S", "--split-string") and len(rest) > 1:
-            return _inner((words[0], *_split(rest[1]), *rest[2:]), valued, own)
-        if not word.startswith("-") and not (name == "env" and "=" in word):
-            break
-        rest.pop(0)
-        if word in valued and rest:
-            rest.pop(0)
-    return tuple(rest[own:])
-
-
 def _expanded(word: str, environment: Mapping[str, str]) -> str:
     """The word with known variables replaced by their values."""
 
@@ -234,13 +198,6 @@ def _expanded(word: str, environment: Mapping[str, str]) -> str:
         return environment.get(found[1] or found[2], found[0])
 
     return re.sub(r"\$(?:(\w+)|\{(\w+)\})", value, word)
-
-
-def _split(text: str) -> list[str]:
-    try:
-        return shlex.split(text)
-    except ValueError:
-        return []
 
 
 def _commands(text: str) -> Iterator[tuple[str, ...]]:
