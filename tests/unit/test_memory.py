@@ -86,7 +86,7 @@ def test_grid_engine_s_complexes_and_queues() -> None:
     assert found is not None
     assert (found.bytes, found.per, found.virtual) == (2 << 30, "cpu", True)
     shown = "qname  main\nh_vmem  INFINITY\nqname  big\nh_vmem  4G\n"
-    main, big = gridengine_queues.limits_of_queues(shown, "").values()
+    main, big = gridengine_queues.limits_of_queues(shown, {}).values()
     assert main.default_memory is None
     assert big.default_memory is not None
     assert big.default_memory.bytes == 4 << 30

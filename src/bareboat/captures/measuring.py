@@ -130,7 +130,7 @@ def find(collection: Collection, program: Program | None) -> StudyPackages | Non
     """The study's packages that nobody else requires; None where there are none. Changes nothing. Without
     a program, any may be used."""
     if not any(path.endswith("/METADATA") and "/bareboat-" in path for path in collection.items):
-        return None  # the other distributions need not be read
+        return None  # without reading the other distributions
     everything = _distributions(collection)
     if "bareboat" not in everything:
         return None

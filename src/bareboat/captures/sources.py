@@ -59,7 +59,7 @@ class Sources(Struct, frozen=True):
     variables: Mapping[str, str] = field(default_factory=dict)
 
 
-class _Gathering:
+class _SourceCollector:
     """The files of an image while they are collected."""
 
     def __init__(self) -> None:
@@ -133,10 +133,10 @@ class _Gathering:
 
 def sources_of(interpreter: Interpreter, request: CaptureRequest) -> Sources:
     """Collect all files except shared libraries from outside of the environment."""
-    gathering = _Gathering()
-    collection, roots = gathering.collection, gathering.roots
-    gathering.add_system()
-    gathering.add_environment(interpreter)
+    collector = _SourceCollector()
+    collection, roots = collector.collection, collector.roots
+    collector.add_system()
+    collector.add_environment(interpreter)
     programs: tuple[str, ...] = ()
     variables: dict[str, str] = {}
     if request.compiler is True:
@@ -149,7 +149,7 @@ def sources_of(interpreter: Interpreter, request: CaptureRequest) -> Sources:
         for path in paths:
             collection.add(path, Part.SYSTEM)
     for path in request.include:
-        gathering.add_included(path)
+        collector.add_included(path)
     collection.follow_links()
     collection.check_readable()
     for path, data in {**_WRITTEN, **_identity()}.items():

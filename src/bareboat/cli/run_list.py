@@ -79,14 +79,14 @@ def detail(store: Store, each: Status | Listed, *, apart: bool) -> str:
             return each.verdict.sentence
         done = f"study, {each.done} of {each.total} runs" + (f"; jobs: {each.jobs}" if each.jobs else "")
         return done if each.state != "stopped" else f"{done}: bareboat prove --resume {each.run_id}"
-    known = Known(store, each)
+    details = RunDetails(store, each)
     parts = (
         _values(store, each),
         _place(each) if apart else "",
-        "; ".join(filter(None, (each.reason, slow.text if (slow := known.straggler) else ""))),
-        known.ways[1],
+        "; ".join(filter(None, (each.reason, slow.text if (slow := details.straggler) else ""))),
+        details.ways[1],
         world(store, each),
-        "; ".join(found.marks if (found := known.health) else ()),
+        "; ".join(found.marks if (found := details.health) else ()),
         notification_failure(store, each),
     )
     return "; ".join(filter(None, parts))
@@ -137,7 +137,7 @@ def placed(rows: list[tuple[str, ...]], details: list[str], width: int | None) -
     return [console.bold(found[0]), *found[1:]]
 
 
-class Known:
+class RunDetails:
     """What is known of a run besides its state. Its record is read once."""
 
     def __init__(self, store: Store, status: Status) -> None:

@@ -157,7 +157,7 @@ def _print(context: Context, found: list[Status | Listed]) -> None:
     for line in run_list.lines(context.store, found, apart=bool(named), width=console.width()):
         console.result(line)
     if len(named) == 1 and not isinstance(found[0], Listed):
-        for way in run_list.Known(context.store, found[0]).ways[0]:
+        for way in run_list.RunDetails(context.store, found[0]).ways[0]:
             console.result(f"between nodes: {way.by} uses {way.way}")
 
 
@@ -304,8 +304,8 @@ def _plain(store: Store, each: Status | Listed) -> dict[str, Any]:
     more: dict[str, Any] = {} if of is None else {"index": of[1], "values": of[0].values(of[1])}
     if each.points:
         more = {"points": [_plain(store, point) for point in each.points]}
-    known = run_list.Known(store, each)
-    ways, mark = known.ways
+    details = run_list.RunDetails(store, each)
+    ways, mark = details.ways
     return {
         **more,
         "run_id": each.submission.run_id,
@@ -322,11 +322,11 @@ def _plain(store: Store, each: Status | Listed) -> dict[str, Any]:
         "nodes": each.submission.nodes,
         "hosts": each.nodes,
         "starts": list(each.starts),
-        "straggler": known.straggler,
+        "straggler": details.straggler,
         "submitted_at": each.submission.submitted_at,
         "transports": list(ways),
         "fabric_mark": mark,
         "world_mark": run_list.world(store, each),
-        "health": known.health,
+        "health": details.health,
         "notification_failure": run_list.notification_failure(store, each),
     }

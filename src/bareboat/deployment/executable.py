@@ -55,7 +55,7 @@ def look(store: Store, image: Image, site: Site, job: Job) -> Executable | None:
         lacks = (*lacks, LOADER) if _is_static(found) else lacks
         around = _environment(job, image)
         if image.digest and around is not None:
-            missing = _missing(words, found, sight, _Around(around, path, workdir, machine))
+            missing = _missing(words, found, sight, _Context(around, path, workdir, machine))
     match found:
         case None:
             return unknown
@@ -80,7 +80,7 @@ def look(store: Store, image: Image, site: Site, job: Job) -> Executable | None:
             return Executable(word=word, lacks=lacks, missing=missing)
 
 
-class _Around(NamedTuple):
+class _Context(NamedTuple):
     environment: dict[str, str]
     path: str
     workdir: str
@@ -95,7 +95,7 @@ def _environment(job: Job, image: Image) -> dict[str, str] | None:
     return {**image.environment, **fixed}
 
 
-def _missing(words: Sequence[Word], found: Program, sight: Sight, around: _Around) -> tuple[Missing, ...]:
+def _missing(words: Sequence[Word], found: Program, sight: Sight, around: _Context) -> tuple[Missing, ...]:
     """The libraries that the program needs and the container lacks, and those of MPI that a script loads."""
     environment, path, workdir, machine = around
     if any(isinstance(word, str) and word.startswith("LD_LIBRARY_PATH=") for word in words):

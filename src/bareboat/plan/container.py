@@ -111,28 +111,18 @@ def _environments(
     mounts, decisions = [], []
     targets = {mount.target for mount in (*_own_folder(job), *job.mounts)}
     for prefix in image.prefixes:
-        if any(mount.target == prefix.path for mount in job.mounts):
-            decisions.append(
-                Decision(
-                    subject="environment",
-                    choice=f"{prefix.path} of the host, in place",
-                    reason="the job mounts it over the image's copy",
-                )
-            )
-            continue
         hidden = next((path for path in covers if lies_under(prefix.path, path)), None)
-        if hidden is not None:
+        if any(mount.target == prefix.path for mount in job.mounts):
+            choice, reason = "of the host, in place", "the job mounts it over the image's copy"
+        elif hidden is None:
+            continue
+        else:
             tree = rootfs.layers[prefix.layer] if job.writable else root
             mounts.append(Mount(source=tree + prefix.path, target=prefix.path))
-            decisions.append(
-                Decision(
-                    subject="environment",
-                    choice=f"{prefix.path} from the image",
-                    reason=f"the mount of {hidden} would put the host's copy in its place"
-                    if hidden in targets
-                    else f"the writable directory at {hidden} would hide it",
-                )
-            )
+            choice, reason = "from the image", f"the writable directory at {hidden} would hide it"
+            if hidden in targets:
+                reason = f"the mount of {hidden} would put the host's copy in its place"
+        decisions.append(Decision(subject="environment", choice=f"{prefix.path} {choice}", reason=reason))
     return mounts, decisions
 
 

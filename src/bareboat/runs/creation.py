@@ -28,7 +28,7 @@ from bareboat.schedulers import CLUSTER, Scheduler, inherited
 from bareboat.schedulers.requests import job_name
 from bareboat_base import codec, execute
 from bareboat_base.clock import utc_now
-from bareboat_base.errors import PlanError, StoreError, Terminated, ToolError, UsageError
+from bareboat_base.errors import BareboatError, PlanError, StoreError, Terminated, ToolError, UsageError
 from bareboat_base.printable import one_line
 from bareboat_images.store import Store, owner
 
@@ -64,32 +64,30 @@ def _submit_sweep(store: Store, scheduler: Scheduler, plan: Plan, site: Site) ->
                 job_id = give_to(scheduler, plan.job, script, pattern, point)
                 own = msgspec.structs.replace(made, run_id=point, points=0, job_id=job_id, submitter="")
                 keep_job_id(store, scheduler, own)
-        except (KeyboardInterrupt, Terminated):
-            _end_submission(store, made)
-            sweeps.cancel(store, run_id)
-            raise
-        except (PlanError, ToolError, StoreError) as error:
-            if index == 0 and not isinstance(error, ToolError):
+        except (KeyboardInterrupt, Terminated, PlanError, ToolError, StoreError) as error:
+            if index == 0 and isinstance(error, (PlanError, StoreError)):
                 store.discard(folder)
                 raise
             if isinstance(error, PlanError):
                 store.discard(store.run(point))
             _end_submission(store, made)
             sweeps.cancel(store, run_id)
+            if not isinstance(error, BareboatError):
+                raise
             raise error.but(
                 message=f"{error.message}; {index} of the {made.points} points were submitted "
                 "and are now cancelled"
             ) from None
-    _end_submission(store, made)
     mpi_checks.expect(store, plan, run_id, points=made.points)
-    return msgspec.structs.replace(made, submitter="")
+    return _end_submission(store, made)
 
 
-def _end_submission(store: Store, made: Submission) -> None:
+def _end_submission(store: Store, made: Submission) -> Submission:
     """Write that nobody submits the run any more. Without it, the end of this process shows that."""
+    ended = msgspec.structs.replace(made, submitter="")
     with contextlib.suppress(StoreError):
-        ended = msgspec.structs.replace(made, submitter="")
         store.write(store.run(made.run_id) / "submission.json", codec.to_json(ended))
+    return ended
 
 
 def begin(

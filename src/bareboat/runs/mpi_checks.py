@@ -166,14 +166,10 @@ def _log(paths: tuple[Path, ...]) -> tuple[str, str] | None:
 
 
 def _exit_code(folder: Path) -> int | None:
-    """The exit code of a run that ended: from its script, the scheduler, or its record."""
-    for path in (directory.control(folder) / "exit_code", folder / "exit_code"):
-        try:
-            found = directory.ended(path)
-        except directory.DamagedRunError:
-            continue
-        if found is not None:
-            return found[0]
+    """The exit code of a run that ended; None also for a damaged one."""
+    with contextlib.suppress(directory.DamagedRunError):
+        if (end := directory.exit_of(folder)) is not None:
+            return end[0]
     return None
 
 

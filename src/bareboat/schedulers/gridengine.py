@@ -65,9 +65,9 @@ from bareboat_base.expressions import expression
 from bareboat_base.outcome import signal_of
 from bareboat_base.printable import one_line
 
-#: https://gridscheduler.sourceforge.net/htmlman/htmlman1/qstat.html ("state")
 #: Of `end_time` in the accounts: 8.1.9 and its like, and Univa's.
 _TIMES = ("%a %b %d %H:%M:%S %Y", "%m/%d/%Y %H:%M:%S.%f", "%m/%d/%Y %H:%M:%S")
+#: https://gridscheduler.sourceforge.net/htmlman/htmlman1/qstat.html ("state")
 _STATE = expression(r"[dEhrRsStTNwqPxcmoa]{1,12}")
 _MOST_NAMES = 10_000
 
@@ -129,17 +129,16 @@ class GridEngine(Scheduler):
             if re.search(rf"(?m)^{resource}\s", complexes.stdout):
                 settings["gpu"] = resource
                 break
-        if hosts := {host for each in hosts_of(instances.stdout).values() for host in each}:
-            settings["hosts"] = str(len(hosts))
+        hosts = hosts_of(instances.stdout)
+        if hosts:
+            settings["hosts"] = str(len(set().union(*hosts.values())))
         largest = re.search(r"(?m)^max_aj_tasks\s+(\d{1,12})$", configuration.stdout)
         if largest is not None and int(largest[1]):  # 0: no limit
             settings[MAX_ARRAY] = largest[1]
         return SchedulerFacts(
             name=self.NAME,
             version=version,
-            partitions=queues_of(
-                names, counts.stdout, limits_of_queues(limited.stdout, instances.stdout), remarks
-            ),
+            partitions=queues_of(names, counts.stdout, limits_of_queues(limited.stdout, hosts), remarks),
             default_memory=default_memory_of(complexes.stdout),
             settings=settings,
             remarks=tuple(remarks),

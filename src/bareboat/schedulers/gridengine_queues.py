@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
@@ -31,11 +31,10 @@ def hosts_of(instances: str) -> dict[str, set[str]]:
     return found
 
 
-def limits_of_queues(shown: str, instances: str) -> dict[str, Partition]:
+def limits_of_queues(shown: str, hosts: Mapping[str, Collection[str]]) -> dict[str, Partition]:
     """The limits from `qconf -sq QUEUE,…`: the largest of all hosts, in values such as 4,[c1=8], and h_vmem,
-    the maximum for each process of a job."""
+    the maximum for each process of a job. `hosts`: of each queue."""
     found = {}
-    hosts = hosts_of(instances)
     for paragraph in re.split(r"(?m)^qname\s+", shown.replace("\\\n", ""))[1:]:
         name = (paragraph.split(maxsplit=1) or [""])[0]
         limit = re.search(r"(?m)^h_vmem\s+([\w.]+)\s*$", paragraph)  # not [HOST=…], which differ

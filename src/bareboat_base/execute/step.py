@@ -18,7 +18,6 @@ from msgspec import Struct
 
 from bareboat_base.errors import ToolError
 from bareboat_base.execute import tools
-from bareboat_base.execute.signals import interrupts_left_to_child, interrupts_let_through
 
 _CHUNK_BYTES = 1 << 16
 _LOOK_S = 0.2
@@ -106,18 +105,8 @@ def run_step(
 
 def run_shell(argv: Sequence[Word], *, environment: Mapping[str, str]) -> int:
     """The same in the user's terminal."""
-    with _described(argv) as (words, descriptors), interrupts_left_to_child():
-        try:
-            return subprocess.run(
-                words,
-                env=dict(environment),
-                pass_fds=descriptors,
-                umask=_UMASK,
-                preexec_fn=interrupts_let_through,
-                check=False,
-            ).returncode
-        except OSError as error:
-            raise ToolError(f"{words[0]} cannot be started: {error.strerror}") from None
+    with _described(argv) as (words, descriptors):
+        return tools.run_in_terminal(words, environment=environment, descriptors=descriptors, umask=_UMASK)
 
 
 def _follow(

@@ -385,14 +385,22 @@ def _holders(pipes: Collection[str]) -> Iterator[int]:
                 yield int(name)
 
 
-def run_in_terminal(argv: Sequence[str], *, environment: Mapping[str, str] | None = None) -> int:
-    """Run a command in the terminal; return its exit code as a shell would."""
+def run_in_terminal(
+    argv: Sequence[str],
+    *,
+    environment: Mapping[str, str] | None = None,
+    descriptors: Sequence[int] = (),
+    umask: int = -1,
+) -> int:
+    """Run a command in the terminal; return its exit code as a shell would. `descriptors`: those that it
+    inherits; `umask`: -1 for that of this process."""
     log.debug("+ %s", shlex.join(argv))
     with interrupts_left_to_child():
         try:
             code = subprocess.run(
-                list(argv), env=environment, preexec_fn=interrupts_let_through, check=False
-            ).returncode
+                list(argv), env=environment, pass_fds=descriptors, umask=umask,
+                preexec_fn=interrupts_let_through, check=False,
+            ).returncode  # fmt: skip
         except OSError as error:
             raise ToolError(f"{argv[0]} cannot be started: {error.strerror}") from None
     return code if code >= 0 else 128 - code

@@ -25,21 +25,6 @@ from bareboat_images.model.image import (
 )
 
 __all__ = [
-    "CudaCompat",
-    "FabricLibrary",
-    "HostLibrary",
-    "Image",
-    "Layer",
-    "Linked",
-    "MpiFacts",
-    "MpiFamily",
-    "Pin",
-    "Pmi",
-    "Prefix",
-    "Process",
-    "Signer",
-    "SiteLayer",
-    "StoredCapture",
-    "StoredLayer",
-    "Trust",
-]
+    "CudaCompat", "FabricLibrary", "HostLibrary", "Image", "Layer", "Linked", "MpiFacts", "MpiFamily",
+    "Pin", "Pmi", "Prefix", "Process", "Signer", "SiteLayer", "StoredCapture", "StoredLayer", "Trust",
+]  # fmt: skip
