@@ -101,7 +101,7 @@ class Experiment:
         """Of each arm but the first, the log of its throughput over the first one's in each run that all arms
         ended well."""
         found = matrix.read(self.store, study)
-        (design,), (records,) = matrix.points(self.store, found), matrix.read_records(self.store, found)
+        (design,), (records,) = matrix.measured(self.store, found)
         effects = []
         for contrast in found.contrasts:
             view, own = findings.pair_of(found, contrast, design, records)

@@ -253,7 +253,7 @@ def main() -> int:
         study = studies.new(kind)
         measured = studies.conduct(study)
         data = described(kind, measured, [before, os.getloadavg()[0]])
-        name = f"{kind}-{study.id.rpartition('-')[0].rpartition('-')[2]}-{study.id.rpartition('-')[2]}.json"
+        name = f"{kind}-{'-'.join(study.whole.split('-')[-2:])}.json"
         (options.output / name).write_text(json.dumps(data, separators=(",", ":")) + "\n")
         print(
             time.strftime("%H:%M:%S"), kind, f"{sum(measured.took):.0f} s", f"load {before:.1f}", flush=True

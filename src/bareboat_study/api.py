@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from bareboat.api import boundary, opened
 from bareboat.api.boundary import translated
-from bareboat_base.errors import UsageError
 from bareboat_base.files import outputs
 from bareboat_study import matrix, planning, report_files, study_report, studyfile
 
@@ -39,7 +38,7 @@ class Study:
         return cls(store, matrix.read(store, boundary.text("the study", name)).id)
 
     def __repr__(self) -> str:
-        return f"Study({self.id!r}: {self.sentence})"
+        return f"Study({self.id!r}: {_text(self._report)})"
 
     @property
     def _report(self) -> StudyReport:
@@ -56,13 +55,7 @@ class Study:
     def analysis(self) -> Analysis:
         """Everything that follows from the records, of two arms at one point. Raises UsageError for a study
         of more."""
-        shown = self._report
-        if shown.only is None:
-            raise UsageError(
-                f"{self.id} has several comparisons, or none",
-                remedy=f"bareboat report {self.id} --json",
-            )
-        return shown.only.analysis
+        return self._report.pair(remedy=f"bareboat report {self.id} --json").analysis
 
     @property
     def verdict(self) -> Verdict:
@@ -92,10 +85,11 @@ class Study:
     def _repr_html_(self) -> str:
         from bareboat_base.page import escape, in_notebook, table, tag
 
-        shown = self._report.only
-        if shown is None:
-            return in_notebook(tag("p", tag("b", escape(repr(self)))))
-        found = shown.analysis
+        shown = self._report
+        answer = tag("p", tag("b", escape(_text(shown))))
+        if shown.only is None:
+            return in_notebook(answer)
+        found = shown.only.analysis
         rows = [
             (
                 f"{metric.name}{f', {metric.unit}' if metric.unit else ''}",
@@ -105,8 +99,12 @@ class Study:
             )
             for metric in found.metrics
         ]
-        of_metrics = table(shown.arms, ("metric", "ratio", "interval", "verdict"), rows)
-        return in_notebook(tag("p", tag("b", escape(found.text))) + of_metrics)
+        return in_notebook(answer + table(shown.only.arms, ("metric", "ratio", "interval", "verdict"), rows))
+
+
+def _text(shown: StudyReport) -> str:
+    """The answer to each comparison; of a study of one, with what makes it doubtful."""
+    return "; ".join(shown.found.sentences) if shown.only is None else shown.only.analysis.text
 
 
 def prove(session: Session, job: model.Job) -> Study:

@@ -16,11 +16,12 @@ from bareboat.runs import directory, usage
 from bareboat_base import execute
 from bareboat_base.clock import utc_now
 from bareboat_base.errors import BareboatError, RunError
+from bareboat_base.files.untrusted import last_lines
 from bareboat_study import job_steps, records, validity
 from bareboat_study.gate import Gate
 from bareboat_study.meterlog import Process, read_rank
 from bareboat_study.metrics import Reader
-from bareboat_study.patterns import Curve
+from bareboat_study.patterns import Curve, MissingMetricError
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,23 +43,56 @@ class ArmError(RunError):
         self.arm = arm
 
 
-@dataclass(slots=True)
-class LiveArm:
-    """An arm that has been started. `fault`: why its run is not measured."""
+@dataclass(slots=True, kw_only=True)
+class MeasuredArm:
+    """An arm of a run with the directory of its output and its metrics. `fault`: why its run is not
+    measured."""
 
     arm: Arm
-    live: execute.Live
-    gate: Gate
     folder: Path
     position: int
+    numbers: dict[str, float] = field(default_factory=dict)
+    curves: dict[str, Curve] = field(default_factory=dict)
+    fault: BareboatError | None = None
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "output.log"
+
+
+def check_warm_up(arms: Sequence[MeasuredArm]) -> None:
+    """Raise RunError for an arm that was not measured."""
+    faults = [(arm, arm.fault) for arm in arms if arm.fault is not None]
+    if not faults:
+        return
+    arm, fault = faults[0]
+    name = f"{arm.arm.name}: "
+    message = fault.message if fault.message.startswith(name) else name + fault.message
+    others = [each.arm.name for each in arms if each.fault is None]
+    if isinstance(fault, MissingMetricError) and others:
+        message += f"; it is there in {', '.join(others)}"
+    parts = (fault.context, "its last output:", last_lines(arm.log))
+    raise RunError(message, context="\n".join(filter(None, parts)), remedy=fault.remedy)
+
+
+def meters_differ() -> RunError:
+    return RunError(
+        "some arms have a meter, others do not",
+        remedy="make bareboat_meter importable in all of them, or in none",
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class LiveArm(MeasuredArm):
+    """An arm that has been started."""
+
+    live: execute.Live
+    gate: Gate
     started_at: str
     reader: Reader
     #: (block, first step, one past the last step)
     turns: list[tuple[int, int, int]] = field(default_factory=list)
     memory: list[MemorySample] = field(default_factory=list)
-    numbers: dict[str, float] = field(default_factory=dict)
-    curves: dict[str, Curve] = field(default_factory=dict)
-    fault: BareboatError | None = None
     scheduled_as: tuple[str, ...] = ()
     #: The files of which its processes execute code, in a warm-up, and how many of their bytes they use.
     executed: dict[str, int] | None = None
@@ -80,10 +114,6 @@ class LiveArm:
     @property
     def meter_folder(self) -> Path:
         return self.folder / "meter"
-
-    @property
-    def log(self) -> Path:
-        return self.folder / "output.log"
 
 
 def record(study: Study, run: int, arm: LiveArm, design: Design, began_ns: int) -> Record:

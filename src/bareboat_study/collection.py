@@ -13,19 +13,19 @@ from pathlib import Path
 import msgspec
 from msgspec import UnsetType
 
-from bareboat.model import Arm, JobStart, Record, Site, Study, Usage, Window
+from bareboat.model import JobStart, Record, Site, Study, Usage, Window
 from bareboat.runs import deliveries, directory, usage
 from bareboat_base import codec
 from bareboat_base.clock import moment
-from bareboat_base.errors import BareboatError, RunError, UsageError
+from bareboat_base.errors import RunError, UsageError
 from bareboat_base.files import untrusted
 from bareboat_base.printable import one_line
 from bareboat_images.store import Store
 from bareboat_study import allocation, job_steps, prove, records
+from bareboat_study.arms import MeasuredArm, check_warm_up, meters_differ
 from bareboat_study.job_steps import JobSteps
 from bareboat_study.meterlog import Process, read_rank
 from bareboat_study.metrics import Reader
-from bareboat_study.patterns import Curve, MissingMetricError
 
 _RUN = re.compile(r"\d{4}", re.ASCII)
 _START = re.compile(r"(\d{1,11}) ([\w.-]{1,255}) (\S{1,256})", re.ASCII)
@@ -37,22 +37,16 @@ _KEPT_LOG_BYTES = 1 << 20
 _MOST_FACT = 200
 
 
-@dataclass(slots=True)
-class _Arm:
+@dataclass(slots=True, kw_only=True)
+class _Arm(MeasuredArm):
     """What one arm of a run left. Times are seconds since the machine started."""
 
-    arm: Arm
-    folder: Path
     code: int
-    position: int
     began_s: float
     wall_s: float
     started_at_epoch_s: int
     load: float
     processes: list[Process] = field(default_factory=list)
-    numbers: dict[str, float] = field(default_factory=dict)
-    curves: dict[str, Curve] = field(default_factory=dict)
-    fault: BareboatError | None = None
 
 
 def waiting(store: Store, study: Study) -> list[int]:
@@ -92,7 +86,7 @@ def failure(store: Store, study: Study) -> RunError | None:
         if found.code:
             return RunError(
                 f"{arm.name}: the job ended with exit code {found.code}",
-                context=untrusted.last_lines(found.folder / "output.log"),
+                context=untrusted.last_lines(found.log),
                 remedy="run it alone:  bareboat submit …",
                 code=found.code,
             )
@@ -117,9 +111,7 @@ def _collect(store: Store, study: Study, run: int, raw: Path, final: Path) -> St
             record = _record(study, run, arm, min(each.began_s for each in arms), _start(raw))
             (done / f"{name}.json").write_bytes(codec.to_json(record))
             usage.keep(_series(arm, _start(raw)), done / usage.FOLDER / name)
-            (done / f"{name}.log").write_bytes(
-                untrusted.read_tail(arm.folder / "output.log", limit=_KEPT_LOG_BYTES)
-            )
+            (done / f"{name}.log").write_bytes(untrusted.read_tail(arm.log, limit=_KEPT_LOG_BYTES))
         prove.write_took_s(done, sum(arm.wall_s for arm in arms))
         store.publish(done, final)
     return study
@@ -186,7 +178,7 @@ def _measure(study: Study, arm: _Arm) -> None:
     try:
         arm.processes = _processes(arm.folder / "meter")
         reader = Reader(study.metrics, study.job.workdir or "/")
-        arm.numbers, arm.curves = reader.read(arm.folder / "output.log", arm.folder / "files")
+        arm.numbers, arm.curves = reader.read(arm.log, arm.folder / "files")
     except (RunError, UsageError) as error:
         arm.fault = error
 
@@ -201,22 +193,9 @@ def _processes(folder: Path) -> list[Process]:
 
 def _check(arms: Sequence[_Arm]) -> None:
     """Raise RunError, after a warm-up, for an arm that cannot be measured."""
-    faults = [arm for arm in arms if arm.fault is not None]
-    if faults:
-        first = faults[0].fault
-        assert first is not None
-        name = faults[0].arm.name
-        message = first.message if first.message.startswith(f"{name}: ") else f"{name}: {first.message}"
-        others = [arm.arm.name for arm in arms if arm.fault is None]
-        if isinstance(first, MissingMetricError) and others:
-            message += f"; it is there in {', '.join(others)}"
-        parts = (first.context, "its last output:", untrusted.last_lines(faults[0].folder / "output.log"))
-        raise RunError(message, context="\n".join(filter(None, parts)), remedy=first.remedy)
+    check_warm_up(arms)
     if len({bool(arm.processes) for arm in arms}) > 1:
-        raise RunError(
-            "some arms have a meter, others do not",
-            remedy="make bareboat_meter importable in all of them, or in none",
-        )
+        raise meters_differ()
 
 
 def _completed(study: Study, arms: Sequence[_Arm], raw: Path) -> Study:

@@ -28,7 +28,8 @@ def is_study(store: Store, run_id: str) -> bool:
 
 def is_point(store: Store, run_id: str) -> bool:
     """Whether the name is that of a point of a study."""
-    return os.path.lexists(store.run(run_id) / "study.json")
+    folder = store.run(run_id)
+    return folder.parent.name == "points" and os.path.lexists(folder / "study.json")
 
 
 def look(store: Store, run_id: str) -> Listed:

@@ -14,9 +14,10 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
+from msgspec import UNSET
 
 from bareboat import render
-from bareboat.model import Arm, Image, Job, Matrix, Plan, ProveRequest, Record, Site, Study
+from bareboat.model import Arm, Image, Job, Matrix, Plan, Record, Site, Study
 from bareboat.runs import provenance
 from bareboat_base import __version__, codec
 from bareboat_base.clock import utc_now
@@ -40,7 +41,7 @@ def design(
     published_table: str | None = None,
 ) -> Matrix:
     """Write down the design of a new study; nothing has run yet. `cells[point][arm]`; `published_table`: the
-    CSV of `study/published.py`.
+    CSV of `published`.
     """
     images = {image.digest: image for row in cells for _, image in row}
     run_id = store.new_run(request.name)
@@ -55,7 +56,7 @@ def design(
         metrics=request.metrics[0],
         contrasts=request.contrasts,
         prove=request.prove,
-        repeats=None if _is_timed(request.prove) else request.prove.repeats,
+        repeats=None if request.prove.is_timed else request.prove.repeats,
         images=tuple(images.values()),
         site=site,
         bareboat_version=__version__,
@@ -112,14 +113,9 @@ def _arms(request: StudyRequest, row: Sequence[Cell]) -> tuple[Arm, ...]:
 
 def _job(request: StudyRequest, point: int) -> Job:
     """The job of a point, for its report: the last arm's, since the first may have another image."""
-    repeats = blocks.LEAST_REPEATS if _is_timed(request.prove) else request.prove.repeats
+    repeats = blocks.LEAST_REPEATS if request.prove.is_timed else request.prove.repeats
     prove_request = msgspec.structs.replace(request.prove, repeats=repeats)
     return msgspec.structs.replace(request.jobs[point][-1], prove=prove_request)
-
-
-def _is_timed(request: ProveRequest) -> bool:
-    """Whether the number of repeats follows from the time that the warm-up takes."""
-    return bool(request.within_s) or request.quick is True
 
 
 # --------------------------------------------------------------------------------------------------
@@ -166,18 +162,21 @@ def points(store: Store, matrix: Matrix) -> list[Study]:
     for point in range(len(matrix.points)):
         path = store.run(matrix.point_id(point)) / "study.json"
         study = store.read(path, Study)
-        if tuple(arm.name for arm in study.arms) != matrix.arms:
+        is_other = tuple(arm.name for arm in study.arms) != matrix.arms
+        # Studies of earlier versions do not record the jobs.
+        if is_other or len(study.jobs) not in (0, len(study.arms)):
             raise StoreError(
                 f"{path} cannot be read: its arms are not those of the study",
                 remedy="restore it from a backup",
             )
-        found.append(study)
+        found.append(_with_repeats(study, matrix))
     return found
 
 
-def read_records(store: Store, matrix: Matrix) -> list[list[Record]]:
-    """The records of each point."""
-    return [prove.read_records(store, _with_repeats(study, matrix)) for study in points(store, matrix)]
+def measured(store: Store, matrix: Matrix) -> tuple[list[Study], list[list[Record]]]:
+    """The design at each point, and its records. Raises StoreError."""
+    studies = points(store, matrix)
+    return studies, [prove.read_records(store, study) for study in studies]
 
 
 def read_published(store: Store, matrix: Matrix) -> list[Published] | None:
@@ -228,33 +227,29 @@ def conduct(
     stops the study. `within_s`: another time than the design's, before the number of repeats is known.
     """
     with store.locked(matrix.id):
-        left = missing(store, matrix)
         if matrix.repeats is None:
             _do(store, matrix, missing_warm_ups(store, matrix), say)
             matrix = fix_repeats(store, matrix, within_s, note=note)
-            left = missing(store, matrix)
-        if matrix.prove.until_decided is not True:
-            _do(store, matrix, left, say)
-            return matrix
-        while left := missing(store, matrix):
-            _do(store, matrix, left[:1], say)
-            matrix = _decided(store, matrix, left[0][0])
+        looks = sequential.looks(matrix.prove.repeats) if matrix.prove.until_decided is True else ()
+        for runs in looks[:-1]:
+            _do(store, matrix, [each for each in missing(store, matrix) if each[0] <= runs], say)
+            matrix = _decided(store, matrix)
+        _do(store, matrix, missing(store, matrix), say)
     return matrix
 
 
-def _decided(store: Store, matrix: Matrix, run: int) -> Matrix:
-    """The study, which ends after this run if it is one of its looks and decides. The data are analysed only
-    at the looks that the design fixes."""
-    if run not in sequential.looks(matrix.prove.repeats):
+def _decided(store: Store, matrix: Matrix) -> Matrix:
+    """The study at a look, which ends if its runs decide."""
+    if matrix.decided_after is not UNSET:
         return matrix
-    from bareboat_study import analysis
+    from bareboat_study import findings
 
-    (study,), (records,) = points(store, matrix), read_records(store, matrix)
+    (study,), (records,) = measured(store, matrix)
     try:
-        found = analysis.analyse(study, records)
+        found = findings.analyse(study, records)
     except UsageError:  # too few runs ended well
         return matrix
-    if found.is_complete and found.planned < matrix.prove.repeats:
+    if found.is_complete:
         matrix = msgspec.structs.replace(matrix, decided_after=found.planned)
         _keep(store, matrix)
     return matrix
@@ -282,7 +277,7 @@ def fix_repeats(
         repeats, time = blocks.repeats_within(within_s, warm_ups_s), blocks.duration(within_s)
     matrix = msgspec.structs.replace(matrix, repeats=repeats)
     for study in points(store, matrix):
-        prove.keep(store, _with_repeats(study, matrix))
+        prove.keep(store, study)
     _keep(store, matrix)
     note(f"{repeats} repeats of {counted(len(matrix.points), 'point')} fit into {time}")
     return matrix

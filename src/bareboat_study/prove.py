@@ -87,7 +87,6 @@ def measure(
             study,
             run,
             design=_design(study),
-            warm_up=run == 0,
             place=Place(scratch, scripts),
             say=say,
         )

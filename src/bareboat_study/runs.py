@@ -17,11 +17,18 @@ from bareboat_base.clock import utc_now
 from bareboat_base.errors import RunError, UsageError
 from bareboat_base.files.untrusted import last_lines
 from bareboat_study import turns
-from bareboat_study.arms import ArmError, Design, LiveArm, failed_record, record
+from bareboat_study.arms import (
+    ArmError,
+    Design,
+    LiveArm,
+    check_warm_up,
+    failed_record,
+    meters_differ,
+    record,
+)
 from bareboat_study.gate import FOREVER, Gate
 from bareboat_study.meterlog import newest_steps
 from bareboat_study.metrics import Reader
-from bareboat_study.patterns import MissingMetricError
 
 #: Steps of the very first window, whose times determine the length of the others.
 _PROBE_STEPS = 20
@@ -41,7 +48,6 @@ def do_run(
     run: int,
     *,
     design: Design | None,
-    warm_up: bool,
     place: Place,
     say: Callable[[str], None],
 ) -> tuple[tuple[Record, ...], Design, list[dict[str, int]]]:
@@ -61,8 +67,8 @@ def do_run(
 
             found = _all_arms(study, run, arms, start, design, say)
             done = [arm for arm in arms if arm is not None]
-            if warm_up:
-                _check_metrics(done)
+            if run == 0:
+                check_warm_up(done)
             records = tuple(record(study, run, arm, found, began_ns) for arm in done)
     except RunError as error:
         if design is None:
@@ -110,12 +116,7 @@ def _all_arms(
             _read_metrics(arm)
         return found
     if any(arm.gate.metered for arm in live):
-        raise RunError(
-            "one arm has a meter, the other does not"
-            if len(live) == 2
-            else "some arms have a meter, others do not",
-            remedy="make bareboat_meter importable in all of them, or in none",
-        )
+        raise meters_differ()
     return Design(metered=False)
 
 
@@ -135,21 +136,6 @@ def _read_metrics(arm: LiveArm) -> None:
         arm.numbers, arm.curves = arm.reader.read(arm.log)
     except UsageError as error:
         arm.fault = error
-
-
-def _check_metrics(arms: list[LiveArm]) -> None:
-    """Raise RunError, after a warm-up, for a metric that an arm lacks."""
-    faults = [arm for arm in arms if arm.fault is not None]
-    if not faults:
-        return
-    first = faults[0].fault
-    assert first is not None
-    others = [arm.arm.name for arm in arms if arm.fault is None]
-    message = f"{faults[0].arm.name}: {first.message}"
-    if isinstance(first, MissingMetricError) and others:
-        message += f"; it is there in {', '.join(others)}"
-    parts = (first.context, "its last output:", last_lines(faults[0].log))
-    raise RunError(message, context="\n".join(filter(None, parts)), remedy=first.remedy)
 
 
 @contextmanager
@@ -178,7 +164,10 @@ def _started(study: Study, run: int, index: int, position: int, place: Place) ->
         started_at = utc_now()
         try:
             executed: dict[str, int] | None = {} if run == 0 else None
-            yield LiveArm(arm, live, gate, folder, position, started_at, reader, executed=executed)
+            yield LiveArm(
+                arm=arm, live=live, gate=gate, folder=folder, position=position, started_at=started_at,
+                reader=reader, executed=executed,
+            )  # fmt: skip
         finally:
             live.stop()
 

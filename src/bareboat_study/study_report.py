@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from bareboat.model import Matrix, Record, Study
+from bareboat_base.errors import UsageError
 from bareboat_images.store import Store
 from bareboat_study import findings, matrix, published
 from bareboat_study.analysis import Analysis
@@ -55,6 +56,12 @@ class StudyReport:
         is_only = self.is_one_point and len(self.found.contrasts) == 1
         return self.compared[0] if is_only and self.compared else None
 
+    def pair(self, *, remedy: str) -> Compared:
+        """The only comparison. Raises UsageError for another study."""
+        if self.only is None:
+            raise UsageError(f"{self.matrix.id} has several comparisons, or none", remedy=remedy)
+        return self.only
+
     @property
     def whole(self) -> Study:
         """The first point with all arms, and the image of the first comparison."""
@@ -63,25 +70,25 @@ class StudyReport:
 
 
 def of(
-    found: Matrix, studies: Sequence[Study], records: Sequence[Sequence[Record]], *, missing: int = 0
+    found: Matrix,
+    studies: Sequence[Study],
+    records: Sequence[Sequence[Record]],
+    *,
+    missing: int = 0,
+    beside: Sequence[Beside] = (),
 ) -> StudyReport:
     """The report of these records."""
     result = findings.find(found, studies, records, missing=missing)
-    return StudyReport(matrix=found, studies=studies, found=result, records=records)
+    return StudyReport(matrix=found, studies=studies, found=result, records=records, beside=beside)
 
 
 def read(store: Store, name: str) -> StudyReport:
     """The report of a study in the store."""
     found = matrix.read(store, name)
-    studies, records = matrix.points(store, found), matrix.read_records(store, found)
+    studies, records = matrix.measured(store, found)
     rows = matrix.read_published(store, found)
-    return StudyReport(
-        matrix=found,
-        studies=studies,
-        found=findings.find(found, studies, records, missing=len(matrix.missing(store, found))),
-        records=records,
-        beside=() if rows is None else published.beside(found, records, rows),
-    )
+    beside = () if rows is None else published.beside(found, records, rows)
+    return of(found, studies, records, missing=len(matrix.missing(store, found)), beside=beside)
 
 
 def _compared(found: StudyFindings) -> Iterator[Compared]:

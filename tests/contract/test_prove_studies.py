@@ -66,7 +66,7 @@ def the_study(place: Path, work: Path) -> tuple[Matrix, list[list[Record]]]:
     store = Store(place / "store")
     (run_id,) = [run for run in store.runs() if run.startswith(work.name + "-")]
     found = matrix.read(store, run_id)
-    return found, matrix.read_records(store, found)
+    return found, matrix.measured(store, found)[1]
 
 
 GRID = (
@@ -148,7 +148,7 @@ def test_a_study_killed_again_and_again_counts_no_run_twice(place: Path, work: P
         if run.startswith(work.name + "-") and listing.is_study(store, run)
         if not matrix.missing(store, each := matrix.read(store, run))
     ]
-    for own in matrix.read_records(store, done[-1]):
+    for own in matrix.measured(store, done[-1])[1]:
         assert [(r.run, r.arm) for r in own] == [(run, arm) for run in range(3) for arm in done[-1].arms]
     listed = listing.look(store, done[-1].id)
     assert (listed.name, listed.state, listed.done, listed.total) == (work.name, "complete", 6, 6)

@@ -61,7 +61,7 @@ def test_killed_often_it_leaves_no_process_and_goes_on_to_the_right_number_of_sa
         assert left_after(name) == []
         for run_id in studies(place, name):
             store = Store(place / "store")
-            (records,) = matrix.read_records(store, matrix.read(store, run_id))
+            _, (records,) = matrix.measured(store, matrix.read(store, run_id))
             assert len(records) % 2 == 0
     resume = ["--resume"] if studies(place, name) else []
     code, _, err = bareboat(*arguments(place, *resume, job), store=place / "store", cwd=tmp_path)
@@ -69,7 +69,7 @@ def test_killed_often_it_leaves_no_process_and_goes_on_to_the_right_number_of_sa
     store = Store(place / "store")
     finished = [matrix.read(store, run) for run in studies(place, name)]
     study = next(study for study in finished if not matrix.missing(store, study))
-    (records,) = matrix.read_records(store, study)
+    _, (records,) = matrix.measured(store, study)
     assert [(r.run, r.arm) for r in records] == [(run, arm) for run in range(5) for arm in study.arms]
     windows = {len(r.windows) for r in records if not r.warm_up}
     assert min(windows) >= 2

@@ -22,9 +22,10 @@ from bareboat.cli import diff
 from bareboat.cli import replay as replay_verb
 from bareboat.model import Job, Matrix
 from bareboat_base import codec
-from bareboat_base.errors import UsageError
+from bareboat_base.errors import StoreError, UsageError
 from bareboat_images.store import Store
 from bareboat_study import change, prove
+from bareboat_study.matrix import points
 from bareboat_study.reproduction import (
     crate,
     making,
@@ -114,6 +115,18 @@ def test_a_study_with_runs_left_is_refused(store: Store) -> None:
     assert error.value.remedy == f"bareboat prove --resume {matrix.id}"
 
 
+def test_a_study_without_the_jobs_of_its_arms_is_refused(store: Store) -> None:
+    matrix = keep_study(store)
+    (first, *_) = studies = points(store, matrix)
+    prove.keep(store, msgspec.structs.replace(first, jobs=()))
+    with pytest.raises(UsageError, match="does not record the jobs of its arms") as error:
+        making.Maker(store).lock(matrix.id)
+    assert error.value.remedy.startswith("bareboat prove FILE")
+    prove.keep(store, msgspec.structs.replace(first, jobs=studies[0].jobs[:1]))
+    with pytest.raises(StoreError, match="its arms are not those of the study"):
+        making.Maker(store).lock(matrix.id)
+
+
 def _more_repeats(matrix: Matrix) -> Matrix:
     return msgspec.structs.replace(matrix, repeats=7)
 
@@ -178,6 +191,7 @@ def put(*place: str | int, value: Any) -> Callable[[dict[str, Any]], None]:
         (put("contrasts", 0, "contender", value=0), "with itself"),
         (put("prove", "margin", value=0), "margin"),
         (put("prove", "scaling", value="cores"), "not a factor"),
+        (put("prove", "until_decided", value=True), "ends when it is decided"),
         (put("repeats", value=0), "0 repeats"),
         (put("images", 0, "digest", value="../x"), "not a digest"),
         (put("images", value=[]), "not among the study's"),

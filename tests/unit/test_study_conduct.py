@@ -70,3 +70,10 @@ def test_a_study_goes_on_after_a_run_that_failed(store: Store, monkeypatch: pyte
     assert [each.run for each in shown.found.failures] == [2, 2]
     assert shown.only is not None
     assert shown.only.analysis.comparison.runs == 3
+
+
+def test_a_study_that_was_stopped_at_a_look_ends_there(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = Measured(store, monkeypatch, repeats=40, until_decided=True)
+    stopped = msgspec.structs.replace(done.found, decided_after=msgspec.UNSET)
+    found = matrix.conduct(store, stopped, say=lambda _: None, note=done.notes.append)
+    assert (done.runs, found.decided_after) == (list(range(11)), 10)

@@ -99,7 +99,8 @@ def write_numbers(context: Context) -> None:
         return
     found = matrix.find(context.store, request)
     known = matrix.read_published(context.store, found)
-    rows = published.beside(found, matrix.read_records(context.store, found), known or [])
+    _, records = matrix.measured(context.store, found)
+    rows = published.beside(found, records, known or [])
     if rows:
         target = Path(context.options.file).parent / f"{found.id}.csv"
         outputs.write(target, published.table(rows).encode())

@@ -211,7 +211,7 @@ def _show(context: Context, request: StudyRequest, cells: list[list[Cell]], site
                 "points": request.points,
                 "metrics": request.metrics[0],
                 "contrasts": request.contrasts,
-                "repeats": None if prove.within_s or prove.quick is True else prove.repeats,
+                "repeats": None if prove.is_timed else prove.repeats,
                 "within_s": prove.within_s or None,
                 "margin": prove.margin,
                 "seed": None if prove.seed is UNSET else prove.seed,

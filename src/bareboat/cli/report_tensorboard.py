@@ -79,7 +79,7 @@ def _tracked(store: Store, run_id: str) -> Iterator[Tracked]:
         from bareboat_study import matrix
 
         found = matrix.read(store, run_id)
-        measured = zip(matrix.points(store, found), matrix.read_records(store, found), strict=True)
+        measured = zip(*matrix.measured(store, found), strict=True)
         for point, (study, records) in enumerate(measured):
             values = {name: str(value) for name, value in found.values(point).items()}
             for record in records:

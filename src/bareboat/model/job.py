@@ -108,12 +108,17 @@ class ProveRequest(Struct, frozen=True, kw_only=True):
     quick: bool | UnsetType = UNSET
     layout: str | UnsetType = UNSET
 
+    @property
+    def is_timed(self) -> bool:
+        """Whether the number of repeats follows from the time that the warm-up takes."""
+        return self.within_s is not UNSET or self.quick is True
+
     def __post_init__(self) -> None:
         for name in ("repeats", "margin", "confidence", "window_s"):
             check(f"prove.{name}", getattr(self, name))
         if self.seed is not UNSET:
             check("prove.seed", self.seed)
-        if self.until_decided is True and (self.quick is True or self.within_s is not UNSET):
+        if self.until_decided is True and self.is_timed:
             raise UsageError(
                 "until_decided chooses the number of runs by its own rule",
                 key="prove.until_decided",

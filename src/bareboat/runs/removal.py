@@ -88,7 +88,7 @@ def _check(store: Store, name: str, *, force: bool) -> None:
     folder = store.run(name)
     if folder.parent.name == "points":
         whole = name.rpartition(".")[0]
-        raise UsageError(f"{name} is a point of a sweep", remedy=f"bareboat rm {whole}   # the whole sweep")
+        raise UsageError(f"{name} is a point of {whole}", remedy=f"bareboat rm {whole}")
     if not os.path.lexists(folder):
         raise store.missing_run(name)
     if (obstacle := ownership.obstacle(folder)) is not None:

@@ -42,8 +42,12 @@ def make(store: Store, name: str, *, packages: bool, say: Callable[[str], None])
             f"{name} is not complete: {matrix.left_of(found, len(left))}",
             remedy=f"bareboat prove --resume {name}",
         )
-    studies = matrix.points(store, found)
-    records = matrix.read_records(store, found)
+    studies, records = matrix.measured(store, found)
+    if not all(study.jobs for study in studies):
+        raise UsageError(
+            f"{name} does not record the jobs of its arms, and cannot be locked",
+            remedy="bareboat prove FILE   # again",
+        )
     result = findings.find(found, studies, records)
     locked_images = tuple(images.of_image(store, each, packages=packages, say=say) for each in found.images)
     lacks = [*_lacks(found, [study.jobs for study in studies])]
