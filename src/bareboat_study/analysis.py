@@ -92,6 +92,15 @@ class Analysis:
         return self.censored is not None and self.censored.p <= validity.LEVEL
 
     @property
+    def unusable(self) -> str:
+        """Why its ratios are no result; empty where they are one."""
+        if not self.is_complete:
+            return "the study is incomplete"
+        if self.diverged:
+            return "the training diverged"
+        return "the arms differ in their failed runs" if self.is_selected else ""
+
+    @property
     def word(self) -> str:
         """The verdict in a few words."""
         return self.verdict.value

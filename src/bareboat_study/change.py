@@ -23,12 +23,12 @@ Place = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effects:
-    """The primary metric of two arms at a point: contender / baseline in each run. `diverged`: whether their
-    training did. `layouts`: the deviation between layouts that no run shows."""
+    """The primary metric of two arms at a point: contender / baseline in each run. `unusable`: whether they
+    are no result. `layouts`: the deviation between layouts that no run shows."""
 
     metric: str
     ratios: tuple[float, ...]
-    diverged: bool = False
+    unusable: bool = False
     layouts: float = 0.0
 
     @property
@@ -55,15 +55,15 @@ class Change:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
     """`metric`: the primary one. `only_first`, `only_second`: places that the other study did not measure.
-    `other_metric`: places where the primary metrics differ. `diverged`: places where the training did in one
-    of the studies."""
+    `other_metric`: places where the primary metrics differ. `unusable`: places whose ratio is no result in
+    one of the studies."""
 
     metric: str
     found: tuple[Change, ...]
     only_first: tuple[Place, ...]
     only_second: tuple[Place, ...]
     other_metric: tuple[Place, ...] = ()
-    diverged: tuple[Place, ...] = ()
+    unusable: tuple[Place, ...] = ()
 
 
 def between(
@@ -75,7 +75,7 @@ def between(
 ) -> Changes:
     """What changed at the places that both studies measured."""
     others = dict(second)
-    made, other_metric, diverged = [], [], []
+    made, other_metric, unusable = [], [], []
     for place, own in first:
         other = others.get(place)
         if other is None:
@@ -83,8 +83,8 @@ def between(
         if own.metric != other.metric:
             other_metric.append(place)
             continue
-        if own.diverged or other.diverged:
-            diverged.append(place)
+        if own.unusable or other.unusable:
+            unusable.append(place)
             continue
         compared = compare_means(
             own.logs,
@@ -115,7 +115,7 @@ def between(
         only_first=tuple(place for place in known if place not in others),
         only_second=tuple(place for place in others if place not in known),
         other_metric=tuple(other_metric),
-        diverged=tuple(diverged),
+        unusable=tuple(unusable),
     )
 
 
@@ -130,7 +130,7 @@ def of_metrics(
 ) -> Changes:
     """What changed in each metric of two studies of two arms, the primary one first.
 
-    Raises UsageError where their primary metrics differ, or the training diverged in one of them.
+    Raises UsageError where their primary metrics differ, or the ratios of one of them are no result.
     """
     one, other = ({(each.name, each.unit): each for each in study.metrics} for study in (first, second))
     primary = first.primary
@@ -141,10 +141,10 @@ def of_metrics(
             remedy=f"bareboat report {first.study}; bareboat report {second.study}   # each alone",
         )
     for study in (first, second):
-        if study.diverged:
+        if study.unusable:
             raise UsageError(
-                f"the training of {study.study} diverged, so its ratios are compared with no other study's",
-                remedy=f"bareboat report {study.study}   # shows where it diverged",
+                f"the ratios of {study.study} are no result: {study.unusable}",
+                remedy=f"bareboat report {study.study}   # alone",
             )
     made = []
     for key, own in one.items():

@@ -44,8 +44,7 @@ class PointFinding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContrastFinding:
-    """Two arms at all points. `pooled`: over the points whose training did not diverge; None for fewer than
-    two."""
+    """Two arms at all points. `pooled`: over the points whose ratio is a result; None for fewer than two."""
 
     contrast: Contrast
     baseline: str
@@ -93,6 +92,12 @@ class StudyFindings:
     missing: int
     sentences: tuple[str, ...]
     notes: tuple[str, ...]
+
+    @property
+    def caveats(self) -> list[str]:
+        """Why ratios in tables are in parentheses."""
+        known = [each.analysis.unusable for row in self.contrasts for each in row.points if each.analysis]
+        return [f"Ratios in parentheses are no result: {each}." for each in dict.fromkeys(known) if each]
 
 
 def find(
@@ -285,26 +290,22 @@ def _holm(comparisons: int) -> str:
 def _pooled(prove: ProveRequest, row: Sequence[PointFinding]) -> Pooled | None:
     # The speed of a training that diverged is not that of the training, and a part of a point is not the
     # point.
-    measured = [
-        each.analysis
-        for each in row
-        if each.analysis is not None and not each.analysis.diverged and each.analysis.is_complete
-    ]
-    if len(measured) < len(row) and any(each.analysis and not each.analysis.is_complete for each in row):
+    if any(each.analysis and not each.analysis.is_complete for each in row):
         return None
+    measured = [each.analysis for each in row if each.analysis is not None and not each.analysis.unusable]
     return pooled_of([each.primary for each in measured], prove)
 
 
 def pooled_of(metrics: Sequence[Metric], prove: ProveRequest, *, between: float = 0.0) -> Pooled | None:
     """Pool a metric's ratios at each point; None for fewer than two points. `between`: the least deviation of
-    the true ratios between them."""
+    the true ratios between them. A secondary metric is not tested."""
     if len(metrics) < 2:
         return None
     deviations = [descriptive.stdev(each.effects) for each in metrics]
     return pooling.pool(
         [math.log(each.comparison.ratio) for each in metrics],
         pooling.common_errors(deviations, [len(each.effects) for each in metrics]),
-        margin=prove.margin,
+        margin=prove.margin if metrics[0].primary else None,
         confidence=prove.confidence,
         between=between,
     )

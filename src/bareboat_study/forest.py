@@ -41,6 +41,7 @@ class Row:
 
     name: str
     metric: Metric
+    text: str
     decides: bool
     filled: bool
 
@@ -52,9 +53,12 @@ class Row:
 def of_metrics(study: Study, analysis: Analysis) -> Drawing:
     """A row for each metric of two arms: first the one that decides, then those for information."""
     rows = [
-        Row(name=metric.name, metric=metric, decides=metric.primary, filled=metric.primary)
+        Row(
+            name=metric.name, metric=metric, text=interval_text(metric, analysis), decides=metric.primary,
+            filled=metric.primary,
+        )
         for metric in analysis.ordered
-    ]
+    ]  # fmt: skip
     c = analysis.comparison
     caption = (
         f"Ratio with its {percent(c.confidence)} confidence interval, one value per run; the shaded band is "
@@ -67,9 +71,12 @@ def of_metrics(study: Study, analysis: Analysis) -> Drawing:
 def of_comparisons(found: Sequence[tuple[str, Analysis]]) -> Drawing:
     """A row for each comparison of two arms, by the primary metric."""
     rows = [
-        Row(name=name, metric=each.primary, decides=True, filled=each.verdict is Verdict.EQUIVALENT)
+        Row(
+            name=name, metric=each.primary, text=interval_text(each.primary, each), decides=True,
+            filled=each.verdict is Verdict.EQUIVALENT,
+        )
         for name, each in found
-    ]
+    ]  # fmt: skip
     c, metric = found[0][1].comparison, found[0][1].primary
     sense = "higher" if metric.higher_is_better else "lower"
     caption = (
@@ -142,7 +149,7 @@ def _draw_row(axes: Any, row: Row, y: float, reach: float) -> None:
         ends = [max(middle - inner, -reach), min(middle + inner, reach)]
         axes.plot(ends, [y, y], color=INK, lw=3.4, solid_capstyle="butt")
     axes.annotate(
-        interval_text(row.metric), (1, y), xycoords=axes.get_yaxis_transform(), xytext=(8, 0),
+        row.text, (1, y), xycoords=axes.get_yaxis_transform(), xytext=(8, 0),
         textcoords="offset points", va="center", weight="bold" if row.decides else "normal",
     )  # fmt: skip
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from bareboat_study.analysis import Goal
+    from bareboat_study.analysis import Analysis, Goal
     from bareboat_study.measures import Metric
     from bareboat_study.statistics import Estimate
 
@@ -17,10 +17,11 @@ def ratio_text(value: float, width: float) -> str:
     return f"{value:.{decimals}f}"
 
 
-def interval_text(metric: Metric) -> str:
-    """`0.998 [0.995, 1.001]`."""
+def interval_text(metric: Metric, found: Analysis) -> str:
+    """`0.998 [0.995, 1.001]`; in parentheses where it is no result."""
     ratio, low, high = ratio_and_bounds(metric.comparison)
-    return f"{ratio} [{low}, {high}]"
+    text = f"{ratio} [{low}, {high}]"
+    return f"({text})" if found.unusable else text
 
 
 def ratio_and_bounds(found: Estimate) -> tuple[str, str, str]:

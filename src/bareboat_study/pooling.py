@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy import optimize, special
 
 from bareboat_base.errors import UsageError
-from bareboat_study.statistics import Verdict, exp, upper_tail
+from bareboat_study.statistics import Verdict, difference_p, equivalence_p, exp
 
 Floats = NDArray[np.float64]
 
@@ -36,9 +36,10 @@ class Pooled:
     """The pooled ratio of `points` points with its interval, and their heterogeneity.
 
     `tau`: the deviation of the true log ratios between points; 0.01 is about 1 %. `i2`: the share of the
-    variance of the points' ratios that is not noise of their runs, from 0 to 1. `q` and `q_p`: Cochran's
-    test of equal ratios. `next_low`, `next_high`: the prediction interval, which holds the true ratio of
-    another such point. `equivalence_p` and `difference_p` as those of a `Comparison`.
+    variance of the points' ratios that is not noise of their runs, from 0 to 1, by the data alone. `q` and
+    `q_p`: Cochran's test of equal ratios. `next_low`, `next_high`: the prediction interval, which holds the
+    true ratio of another such point. `equivalence_p` and `difference_p` as those of a `Comparison`; None, as
+    `margin`, for a secondary metric, which is not tested.
     """
 
     points: int
@@ -48,18 +49,18 @@ class Pooled:
     next_low: float
     next_high: float
     confidence: float
-    margin: float
+    margin: float | None
     tau: float
     i2: float
     q: float
     q_p: float
-    equivalence_p: float
-    difference_p: float
+    equivalence_p: float | None
+    difference_p: float | None
 
     @property
     def verdict(self) -> Verdict | None:
-        """None for too few points, whose deviation is hardly known."""
-        if self.points < LEAST_POINTS:
+        """None for a secondary metric, and for too few points, whose deviation is hardly known."""
+        if self.equivalence_p is None or self.difference_p is None or self.points < LEAST_POINTS:
             return None
         alpha = 1 - self.confidence
         if self.equivalence_p <= alpha:
@@ -71,11 +72,12 @@ def pool(
     effects: Sequence[float],
     errors: Sequence[float],
     *,
-    margin: float,
+    margin: float | None,
     confidence: float,
     between: float = 0.0,
 ) -> Pooled:
-    """Pool log ratios with their standard errors. `between`: tau is at least this.
+    """Pool log ratios with their standard errors. `margin`: None for a secondary metric. `between`: tau is at
+    least this.
 
     An error of 0, from runs of equal length, counts as the smallest positive one of the others. Raises
     UsageError for fewer than two points, different numbers of effects and errors, or values that are not
@@ -94,11 +96,11 @@ def pool(
     v = np.maximum(variances, float(np.min(positive)) if positive.size else 1e-20)
     freedom = len(y) - 1
 
-    tau2 = max(_reml(y, v), between**2)
+    estimated = _reml(y, v)
+    tau2 = max(estimated, between**2)
     mean, error = _hartung_knapp(y, v + tau2)
     half = float(special.stdtrit(freedom, 0.5 + confidence / 2)) * error
     q = float(np.sum((y - np.average(y, weights=1 / v)) ** 2 / v))
-    bound = math.log1p(margin)
     # Of a new point: its own deviation, and the error of the mean (Higgins et al. 2009).
     spread = float(special.stdtrit(max(1, len(y) - 2), 0.5 + confidence / 2)) * math.hypot(
         math.sqrt(tau2), error
@@ -113,11 +115,11 @@ def pool(
         confidence=confidence,
         margin=margin,
         tau=math.sqrt(tau2),
-        i2=tau2 / (tau2 + _typical(v)),
+        i2=estimated / (estimated + _typical(v)),
         q=q,
         q_p=float(special.chdtrc(freedom, q)),
-        equivalence_p=max(upper_tail(mean + bound, error, freedom), upper_tail(bound - mean, error, freedom)),
-        difference_p=min(1.0, 2 * upper_tail(abs(mean), error, freedom)),
+        equivalence_p=None if margin is None else equivalence_p(mean, error, freedom, math.log1p(margin)),
+        difference_p=None if margin is None else difference_p(mean, error, freedom),
     )
 
 

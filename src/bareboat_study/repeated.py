@@ -27,7 +27,7 @@ _NOTE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PooledMetric:
-    """A metric that all studies have, the primary one first."""
+    """A metric that all studies have, the primary one first; only that one has a verdict."""
 
     metric: str
     unit: str
@@ -37,8 +37,7 @@ class PooledMetric:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repeated:
-    """Equal studies as the points of one. `metrics`: pooled over the studies whose training did not
-    diverge."""
+    """Equal studies as the points of one. `metrics`: pooled over the studies whose ratios are results."""
 
     sentence: str
     contrast: ContrastFinding
@@ -49,13 +48,13 @@ def pool(found: Sequence[tuple[Study, Analysis]]) -> Repeated:
     """Pool the ratios of equal studies, each with its verdict.
 
     Raises UsageError for studies that differ in more than time and machine, and for fewer than two whose
-    training did not diverge.
+    ratios are results.
     """
     for first, second in pairwise(found):
         _check(first, second)
     study, analysis = found[0]
     prove, primary = study.job.prove, analysis.primary
-    measured = [each for _, each in found if not each.diverged]
+    measured = [each for _, each in found if not each.unusable]
     between = between_studies(*(each.between for each in measured)) if measured else 0.0
     metrics = []
     for metric in analysis.metrics:
@@ -71,8 +70,8 @@ def pool(found: Sequence[tuple[Study, Analysis]]) -> Repeated:
             )
     if not metrics:
         raise UsageError(
-            f"the training diverged in {len(found) - len(measured)} of {len(found)} studies",
-            remedy="pool at least two studies whose training did not diverge",
+            "; ".join(f"{each.study}: {each.unusable}" for _, each in found if each.unusable),
+            remedy="pool at least two studies that are complete, and whose training did not diverge",
         )
     names = {each.job.name for each, _ in found}
     contrast = ContrastFinding(
@@ -133,8 +132,11 @@ def lines(found: Repeated) -> Iterator[str]:
     for each in others:
         yield from text.pooled_lines(f"{each.metric}, pooled", each.pooled, "studies")
     for point in found.contrast.points:
-        prove, complete = point.study.job.prove, len(point.analysis.pairs) if point.analysis else 0
-        if complete < prove.repeats and prove.quick is not True:
+        assert point.analysis is not None
+        prove, complete = point.study.job.prove, len(point.analysis.pairs)
+        if point.analysis.unusable:
+            yield f"  {point.label}: not pooled, because {point.analysis.unusable}"
+        elif complete < prove.repeats and prove.quick is not True:
             yield f"  {point.label}: {complete} of {prove.repeats} runs are complete"
     yield ""
     yield from textwrap.wrap(_NOTE, 78, initial_indent="  ", subsequent_indent="  ")

@@ -70,7 +70,7 @@ def _comparison_row(each: Compared, name: str, target: str) -> tuple[str, ...]:
         tag("b", each.analysis.word),
         each.arms,
         each.analysis.primary.name,
-        interval_text(each.analysis.primary),
+        interval_text(each.analysis.primary, each.analysis),
         f"±{c.margin * 100:g} %",
         str(c.runs),
     )
@@ -113,7 +113,7 @@ def _answer(shown: StudyReport, prefix: str) -> Markup:
             tag("h2", matrix.name),
             tag("p", about, class_="sub"),
             _heading(only, prefix) if only is not None else _verdicts(shown, prefix),
-            tag("p", left, class_="warning") if left else "",
+            *(tag("p", text, class_="warning") for text in (left, *found.caveats) if text),
             _every_metric(shown),
             report_tables.pooled(found).html() if any(each.pooled for each in found.contrasts) else "",
             report_tables.failures(found).html() if found.failures else "",
@@ -166,7 +166,7 @@ def _verdict(each: Compared, *, is_short: bool = False) -> Markup:
     analysis, metric, c = each.analysis, each.analysis.primary, each.analysis.comparison
     ratio = tag(
         "p",
-        interval_text(metric),
+        interval_text(metric, analysis),
         tag("small", f"{metric.name}, ratio with its {percent(c.confidence)} interval"),
         class_="big",
     )
@@ -240,7 +240,7 @@ def _metric_row(analysis: Analysis, metric: Metric) -> tuple[str, ...]:
         join((tag("b", word, class_="first") if metric.primary else word, tag("small", kind))),
         unit,
         *(digits(mean / scale) for mean in (metric.baseline_mean, metric.contender_mean)),
-        interval_text(metric),
+        interval_text(metric, analysis),
     )
 
 
@@ -276,7 +276,7 @@ def _values(arm: str, metric: Metric, scale: float, shown: StudyReport) -> Marku
             mean = {baseline: own.baseline_mean, contender: own.contender_mean}.get(arm)
         if arm == contender:
             of = f" of {label(baseline, 24)}" if has_several else ""
-            ratios.append(tag("small", f"{interval_text(own)}{of}"))
+            ratios.append(tag("small", f"{interval_text(own, each.analysis)}{of}"))
     return join((_NONE if mean is None else digits(mean / scale), *ratios))
 
 

@@ -43,12 +43,13 @@ def metrics(report: StudyReport, analysis: Analysis) -> Table:
         caption=f"{report.matrix.name}: {contender} against {base}, geometric means over {c.runs} runs. "
         f"Ratio: {contender} over {base}, with its {percent(c.confidence)} interval. The first row is the "
         f"primary metric (margin ±{c.margin * 100:g} %); the others are secondary metrics, which are not "
-        "tested.",
+        f"{' '.join(('tested.', *report.found.caveats))}",
     )
 
 
 def _metric(analysis: Analysis, metric: Metric) -> tuple[str, ...]:
-    return (metric.name, unit_of(metric)[1], *_means(metric), interval_text(metric), analysis.word_of(metric))
+    ratio = interval_text(metric, analysis)
+    return (metric.name, unit_of(metric)[1], *_means(metric), ratio, analysis.word_of(metric))
 
 
 def _means(metric: Metric) -> tuple[str, str]:
@@ -83,7 +84,7 @@ def _point(found: PointFinding) -> tuple[str, ...]:
     if found.analysis is None:
         return "", "", "", found.reason
     metric = found.analysis.primary
-    return (*_means(metric), interval_text(metric), str(found.verdict))
+    return (*_means(metric), interval_text(metric, found.analysis), str(found.verdict))
 
 
 def _caption(report: StudyReport) -> str:
@@ -93,7 +94,8 @@ def _caption(report: StudyReport) -> str:
     return (
         f"{report.matrix.name}: {found.metric}{unit}, {pairs}. Geometric means over the runs. Ratio: "
         f"contender over baseline, with its {percent(prove.confidence)} interval. Verdicts: margin "
-        f"±{prove.margin * 100:g} %, corrected for several comparisons (Holm)."
+        f"±{prove.margin * 100:g} %, corrected for several comparisons "
+        f"{' '.join(('(Holm).', *found.caveats))}"
     )
 
 

@@ -28,7 +28,7 @@ LEAST_RUNS = 5
 #: much of the degrees of freedom.
 _LEAST_ORDERED = 6
 
-#: An interval of this many margins, with no verdict, is called too noisy.
+#: An interval whose half-width is this many margins, with no verdict, is called too noisy.
 _TOO_NOISY = 3.0
 
 #: The one-sided confidence of the upper limit of the deviation from which the size of a new study follows.
@@ -309,18 +309,17 @@ def _judged(found: _Mean, *, margin: float, confidence: float) -> Comparison:
     """Judge an estimate of the log of a ratio by its standard error."""
     bound, _ = _bound_and_level(margin, confidence)
     mean, error, freedom = found.value, found.error, found.freedom
-    equivalence_p = max(upper_tail(mean + bound, error, freedom), upper_tail(bound - mean, error, freedom))
-    difference_p = min(1.0, 2 * upper_tail(abs(mean), error, freedom))
     judged = Comparison(
         runs=found.runs,
         confidence=confidence,
         margin=margin,
-        equivalence_p=equivalence_p,
-        difference_p=difference_p,
+        equivalence_p=equivalence_p(mean, error, freedom, bound),
+        difference_p=difference_p(mean, error, freedom),
         verdict=Verdict.UNDECIDED,
         **_interval(found, confidence),
     )
-    return dataclasses.replace(judged, verdict=verdict_of(judged, equivalence_p, difference_p))
+    verdict = verdict_of(judged, judged.equivalence_p, judged.difference_p)
+    return dataclasses.replace(judged, verdict=verdict)
 
 
 def verdict_of(found: Comparison, equivalence_p: float, difference_p: float) -> Verdict:
@@ -399,7 +398,17 @@ def _moments(values: Sequence[float]) -> tuple[float, float]:
     return mean, math.hypot(*(value - mean for value in values)) / math.sqrt(len(values) - 1)
 
 
-def upper_tail(distance: float, error: float, freedom: float) -> float:
+def equivalence_p(mean: float, error: float, freedom: float, bound: float) -> float:
+    """The larger p of the two one-sided tests that the mean lies within the bounds (TOST)."""
+    return max(_upper_tail(mean + bound, error, freedom), _upper_tail(bound - mean, error, freedom))
+
+
+def difference_p(mean: float, error: float, freedom: float) -> float:
+    """The two-sided p of the test that the mean is not 0."""
+    return min(1.0, 2 * _upper_tail(abs(mean), error, freedom))
+
+
+def _upper_tail(distance: float, error: float, freedom: float) -> float:
     """p of a one-sided t test whose estimate lies `distance` beyond the null hypothesis."""
     if error == 0:
         return 0.0 if distance > 0 else 1.0

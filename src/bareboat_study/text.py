@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from bareboat_study.analysis import Analysis
 from bareboat_study.findings import ContrastFinding, PointFinding, ScalingFinding, StudyFindings
 from bareboat_study.measures import Metric
 from bareboat_study.numbers import quantity, with_unit
@@ -23,6 +24,7 @@ def lines(found: StudyFindings) -> Iterator[str]:
         if len(contrast.points) > 1:
             yield ""
             yield from table(contrast, found.metric, found.unit)
+    yield from (f"  {note}" for note in found.caveats)
     yield from rest(found)
 
 
@@ -53,7 +55,7 @@ def table(contrast: ContrastFinding, metric: str, unit: str, places: str = "poin
         if point.analysis is None:
             yield f"  {point.label}: {point.reason}"
         else:
-            yield from _row(point.label, point.analysis.primary, point.verdict)
+            yield from _row(point.label, point.analysis, point.verdict)
     if contrast.pooled is not None:
         yield from pooled_lines("pooled", contrast.pooled, places)
 
@@ -68,15 +70,17 @@ def pooled_lines(label: str, pooled: Pooled, places: str) -> Iterator[str]:
     yield f"  prediction interval of another: [{_ratio(pooled.next_low)}, {_ratio(pooled.next_high)}]"
 
 
-def _row(label: str, metric: Metric, verdict: Verdict | None) -> Iterator[str]:
+def _row(label: str, analysis: Analysis, verdict: Verdict | None) -> Iterator[str]:
+    metric = analysis.primary
     if len(label) > _WIDEST_LABEL:  # a line of its own
         yield f"  {label}"
         label = ""
     compared = metric.comparison
     means = [quantity(mean, metric.unit) for mean in (metric.baseline_mean, metric.contender_mean)]
     word = _SHORT.get(verdict, str(verdict))
+    ratio = f"({_ratio(compared.ratio)})" if analysis.unusable else f" {_ratio(compared.ratio)} "
     yield (
-        f"  {label:<20} {means[0]:>11} {means[1]:>11}  {_ratio(compared.ratio)}  "
+        f"  {label:<20} {means[0]:>11} {means[1]:>11} {ratio} "
         f"[{_ratio(compared.low)}, {_ratio(compared.high)}] {word}"
     ).rstrip()
 

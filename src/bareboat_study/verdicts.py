@@ -94,7 +94,7 @@ def _more(found: Comparison, between: float) -> str:
     if found.verdict is Verdict.TOO_NOISY:
         times = found.half_widths_of_margin
         text = f"{times:.0f} times" if times < 1000 else "over 1,000 times"
-        return f"the interval is {text} as wide as the margin; use an idle machine, or a larger margin"
+        return f"the half-width of the interval is {text} the margin; use an idle machine, or a larger margin"
     if found.runs < LEAST_RUNS:
         return f"{found.runs} runs are too few to decide; use at least {LEAST_RUNS}, better 10"
     if between:

@@ -167,6 +167,14 @@ def test_a_screen_says_what_a_study_without_an_answer_needs(
     check(f"{case.__name__.replace('_', '-')}-80.txt", capsys.readouterr().out, request)
 
 
+def test_a_difference_names_the_next_command(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = report_of(*different())
+    context = SimpleNamespace(options=SimpleNamespace(json=False))
+    study_result._report(context, shown, Request((), None, None, False))  # type: ignore[arg-type]
+    name = shown.matrix.id
+    assert capsys.readouterr().out.endswith(f"\nfind the cause:  bareboat report {name} -o {name}.html\n")
+
+
 def test_pooled_studies_are_told_in_80_columns(
     request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,7 +240,8 @@ def test_a_pipe_gets_each_sentence_on_one_line_and_no_symbol(name: str) -> None:
     found, analysis = analysed(name)
     lines = study_text(found, None).splitlines()
     assert lines[: 1 + len(analysis.warnings)] == [analysis.sentence, *analysis.warnings]
-    assert len(lines) == 4 + len(analysis.warnings) + len(analysis.metrics) + len(analysis.goals)
+    more = len(analysis.warnings) + len(analysis.metrics) + len(analysis.goals) + bool(analysis.unusable)
+    assert len(lines) == 4 + more
     assert not any(symbol in "\n".join(lines) for symbol in "✔≠✘")
 
 

@@ -76,7 +76,7 @@ def test_a_training_that_diverged_is_not_compared(
 ) -> None:
     made = {1: keep(store, 1), 2: keep(store, 2, diverges=True)}
     assert main(["report", *(made[number] for number in names)]) == 2
-    assert f"the training of {made[2]} diverged" in capsys.readouterr().err
+    assert f"the ratios of {made[2]} are no result: the training diverged" in capsys.readouterr().err
 
 
 def test_equal_studies_are_pooled(store: Store, capsys: pytest.CaptureFixture[str]) -> None:

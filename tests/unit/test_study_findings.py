@@ -8,16 +8,32 @@ from typing import Any
 
 import msgspec
 import pytest
+from builders import make_records as pair_records
+from builders import make_study
 from hypothesis import given
 from hypothesis import strategies as st
 from matrices import SPEED, keep, make_matrix, make_points, make_records, make_three
 
 from bareboat.cli import run_list, study_result
-from bareboat.model import Contrast, Matrix, MetricRequest, ProveRequest, Record, Topology
+from bareboat.model import Contrast, Matrix, MetricRequest, ProveRequest, Record, Study, Topology
+from bareboat.runs import removal
 from bareboat_base import codec
 from bareboat_base.errors import UsageError
 from bareboat_images.store import Store
-from bareboat_study import blocks, findings, listing, report, study_report, text, validity
+from bareboat_study import (
+    api,
+    blocks,
+    change,
+    findings,
+    listing,
+    pooling,
+    repeated,
+    report,
+    study_report,
+    text,
+    validity,
+)
+from bareboat_study.analysis import Analysis
 from bareboat_study.statistics import Verdict
 
 
@@ -367,3 +383,76 @@ def test_the_design_of_three_arms_is_that_of_their_study() -> None:
     _, changed = findings.find(matrix, studies, [own]).contrasts
     assert changed.points[0].analysis is not None
     assert "after these runs were measured: 4" in changed.points[0].analysis.warnings[0]
+
+
+def test_a_study_of_several_comparisons_is_shown_by_its_sentences(store: Store) -> None:
+    matrix, studies, records = make_three()
+    keep(store, matrix, records, studies)
+    sentences = study_report.read(store, matrix.id).found.sentences
+    assert len(sentences) == 2
+    study = api.Study(store, matrix.id)
+    assert repr(study) == f"Study({matrix.id!r}: {'; '.join(sentences)})"
+    assert all(sentence in study._repr_html_() for sentence in sentences)
+
+
+def make_pairs(*, runs_of_last: int = 10) -> list[tuple[Study, Analysis]]:
+    pairs = []
+    for number in range(pooling.LEAST_POINTS):
+        study = msgspec.structs.replace(make_study(), id=f"digits-2026112{number}-101500")
+        records = [
+            msgspec.structs.replace(record, study=study.id) for record in pair_records(study, seed=number)
+        ]
+        if number == pooling.LEAST_POINTS - 1:
+            records = [record for record in records if record.run <= runs_of_last]
+        pairs.append((study, findings.analyse(study, records)))
+    return pairs
+
+
+def test_only_the_primary_metric_of_pooled_studies_has_a_verdict() -> None:
+    primary, *others = [each.pooled for each in repeated.pool(make_pairs()).metrics]
+    assert primary.verdict is Verdict.EQUIVALENT
+    assert others
+    assert {each.verdict for each in others} == {None}
+    assert {(each.margin, each.equivalence_p, each.difference_p) for each in others} == {(None, None, None)}
+
+
+def test_a_study_that_is_not_complete_is_neither_pooled_nor_compared() -> None:
+    pairs = make_pairs(runs_of_last=4)
+    found = repeated.pool(pairs)
+    assert found.metrics[0].pooled.points == pooling.LEAST_POINTS - 1
+    assert any("not pooled, because the study is incomplete" in line for line in repeated.lines(found))
+    with pytest.raises(UsageError, match="the study is incomplete"):
+        repeated.pool(pairs[-2:])
+    arms = ("bare metal", "container")
+    with pytest.raises(UsageError, match="are no result: the study is incomplete"):
+        change.of_metrics(arms, pairs[0][1], pairs[-1][1], margin=0.02, confidence=0.95)
+
+
+def test_a_point_whose_arms_fail_differently_is_not_pooled() -> None:
+    matrix = make_matrix(prove=ProveRequest(repeats=12), repeats=12)
+    studies = make_points(matrix)
+    records = make_records(matrix, studies, {"bare": 1.0, "sif": 1.0})
+    records[0] = [
+        msgspec.structs.replace(each, exit_code=1) if each.arm == "sif" and each.run in range(1, 8) else each
+        for each in records[0]
+    ]
+    found = findings.find(matrix, studies, records)
+    (contrast,) = found.contrasts
+    assert contrast.points[0].analysis is not None
+    assert contrast.points[0].analysis.unusable == "the arms differ in their failed runs"
+    assert contrast.pooled is not None
+    assert contrast.pooled.points == len(studies) - 1
+    assert "  Ratios in parentheses are no result: the arms differ in their failed runs." in text.lines(found)
+
+
+def test_only_the_points_of_a_study_are_points(store: Store) -> None:
+    matrix = make_matrix()
+    keep(store, matrix, [[]] * len(matrix.points))
+    assert listing.is_point(store, matrix.point_id(0))
+    store.run("stray-1").mkdir()
+    store.write(store.run("stray-1") / "study.json", b"{}")
+    assert not listing.is_point(store, "stray-1")
+    with pytest.raises(UsageError) as error:
+        removal.remove(store, [matrix.point_id(0)])
+    assert error.value.message == f"{matrix.point_id(0)} is a point of {matrix.id}"
+    assert error.value.remedy == f"bareboat rm {matrix.id}"

@@ -183,4 +183,5 @@ def test_the_prediction_interval_holds_another_point() -> None:
 def test_the_deviation_between_studies_has_a_floor() -> None:
     wide = pool([0.0] * 6, [0.001] * 6, margin=0.02, confidence=0.95, between=0.005)
     assert wide.tau == pytest.approx(0.005)
+    assert wide.i2 == 0  # by the data, which show none
     assert wide.next_high > 1.01

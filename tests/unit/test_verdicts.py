@@ -43,7 +43,7 @@ def test_noise_that_decides_nothing_is_the_verdict() -> None:
     found, text = said(0.7, 1.4, 0.8, 1.3, 1.0, 0.9)
     assert found.verdict is Verdict.TOO_NOISY
     assert text.startswith("too noisy at 2 %")
-    assert re.search(r"the interval is \d+ times as wide as the margin; use an idle machine", text)
+    assert re.search(r"the half-width of the interval is \d+ times the margin; use an idle machine", text)
 
 
 def test_a_change_of_any_size_has_words() -> None:

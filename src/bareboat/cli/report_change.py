@@ -40,7 +40,7 @@ def run(context: Context, first: StudyReport, second: StudyReport) -> int:
     else:
         sides = map(_effects, (first, second))
         found = change.between(*sides, margin=prove.margin, confidence=prove.confidence)
-        if not found.found and not found.other_metric and not found.diverged:
+        if not found.found and not found.other_metric and not found.unusable:
             raise UsageError(
                 f"{first.matrix.id} and {second.matrix.id} have no comparison in common",
                 context="\n".join(_missing(found)),
@@ -81,7 +81,7 @@ def _effects(shown: StudyReport) -> list[tuple[Place, Effects]]:
             (contrast.baseline, contrast.contender, point.label),
             Effects(
                 metric=point.analysis.primary.name,
-                diverged=bool(point.analysis.diverged),
+                unusable=bool(point.analysis.unusable),
                 layouts=point.analysis.between,
                 ratios=tuple(map(math.exp, point.analysis.primary.effects)),
             ),
@@ -143,7 +143,7 @@ def _missing(found: Changes) -> Iterator[str]:
         ("only in A", found.only_first),
         ("only in B", found.only_second),
         ("another primary metric in B", found.other_metric),
-        ("the training diverged", found.diverged),
+        ("no result in A or B", found.unusable),
     ):
         for baseline, contender, label in places:
             yield f"{name}: {contender} / {baseline}" + (f" at {label}" if label else "")

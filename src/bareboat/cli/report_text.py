@@ -100,6 +100,7 @@ def _row(analysis: Analysis, metric: Metric, *, is_short: bool) -> list[str]:
     else:
         name = with_unit(name, metric.unit)
     ratio, low, high = ratio_and_bounds(metric.comparison)
+    ratio = f"({ratio})" if analysis.unusable else ratio
     return [name, *values, ratio, f"[{low}, {high}]", word]
 
 

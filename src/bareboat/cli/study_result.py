@@ -14,7 +14,6 @@ from bareboat.model import Matrix
 from bareboat_base.errors import UsageError
 
 if TYPE_CHECKING:
-    from bareboat.model import Study
     from bareboat_study.analysis import Analysis
     from bareboat_study.findings import StudyFindings
     from bareboat_study.study_report import StudyReport
@@ -83,18 +82,23 @@ def _report(context: Context, shown: StudyReport, request: Request) -> int:
             console.result("")
             for line in published.lines(shown.beside):
                 console.result(line)
-        _note_left(shown)
+        _note_next(shown)
         if where:
             console.result(f"\nreport: {where}")
     unmeasured = any(each.analysis is None for contrast in result.contrasts for each in contrast.points)
     return 1 if unmeasured and not result.missing else 0
 
 
-def _note_left(shown: StudyReport) -> None:
-    """Show how a study with runs left goes on."""
+def _note_next(shown: StudyReport) -> None:
+    """Show the command that follows: for runs that are left, or for a difference."""
+    from bareboat_study.statistics import Verdict
+
+    name = shown.matrix.id
     if shown.found.missing:
         most = "at most " if shown.matrix.prove.until_decided is True else ""
-        console.result(f"\n{most}{shown.found.missing} runs left:  bareboat prove --resume {shown.matrix.id}")
+        console.result(f"\n{most}{shown.found.missing} runs left:  bareboat prove --resume {name}")
+    elif any(each.analysis.verdict is Verdict.DIFFERENT for each in shown.compared):
+        console.result(f"\nfind the cause:  bareboat report {name} -o {name}.html")
 
 
 def _several(context: Context, studies: Sequence[StudyReport], where: str) -> None:
@@ -105,7 +109,8 @@ def _several(context: Context, studies: Sequence[StudyReport], where: str) -> No
 
     pooled, reason = None, ""
     try:
-        pooled = repeated.pool([_pair(each) for each in studies])
+        pairs = [each.pair(remedy="pool studies of two arms at one point") for each in studies]
+        pooled = repeated.pool([(each.study, each.analysis) for each in pairs])
     except UsageError as error:
         reason = error.message
     if context.options.json:
@@ -128,20 +133,10 @@ def _several(context: Context, studies: Sequence[StudyReport], where: str) -> No
                 each.found, console.width(), console.paint if sys.stdout.isatty() else None
             ):
                 console.result(line)
-            _note_left(each)
+            _note_next(each)
         console.result(f"\nnot pooled: {reason}")
     if where:
         console.result(f"\nreport: {where}")
-
-
-def _pair(shown: StudyReport) -> tuple[Study, Analysis]:
-    """The only comparison of the study. Raises UsageError for another study."""
-    if shown.only is None:
-        raise UsageError(
-            f"{shown.matrix.id} has several comparisons, or none",
-            remedy="pool studies of two arms at one point",
-        )
-    return shown.only.study, shown.only.analysis
 
 
 def study_lines(found: StudyFindings, width: int | None, paint: _Paint = None) -> Iterator[str]:
@@ -165,7 +160,8 @@ def study_lines(found: StudyFindings, width: int | None, paint: _Paint = None) -
         if len(found.contrasts) > 1:
             yield ""
     if known:
-        yield from report_text.wrapped(report_text.NOTE, width)
+        for note in (report_text.NOTE, *found.caveats):
+            yield from report_text.wrapped(note, width)
         if len(known) == 1 and arm_differences.is_same(point.study):
             yield from report_text.wrapped(arm_differences.sentence(point.study), width)
         yield from dict.fromkeys(line for each in known for line in report_text.goal_lines(each, width))
