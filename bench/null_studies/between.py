@@ -36,7 +36,7 @@ KINDS = {
 USED = (
     "time (as before)",
     "time, all windows together",
-    "time, waits removed (as now)",
+    "time, waits removed",
     "processor time, all windows together",
 )
 #: These need the waits or the processor time of each window.

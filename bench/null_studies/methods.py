@@ -196,7 +196,7 @@ METHODS: dict[str, Method] = {
     "time, half of the blocks: arms wait least": least_delay,
     "time, regression on steal": adjusted_steal,
     "time, regression on others' use": adjusted_others,
-    "time, waits removed (as now)": waits_removed,
+    "time, waits removed": waits_removed,
     "time, waits and steal removed": waits_and_steal,
     "time less waits": waits_subtracted,
     "median step of each window": step_median,

@@ -149,7 +149,7 @@ def _is_in_docs(name: str) -> bool:
 
 
 def _examples() -> str:
-    lines = ["# The example", "", "`make prove` measures this training.", ""]
+    lines = ["# The training of `make prove`", "", "`make prove` measures what a container costs it.", ""]
     for name, language in (("digits.toml", "toml"), ("digits.py", "python")):
         text = (ROOT / "examples" / name).read_text(encoding="utf-8").rstrip()
         lines += [f"## examples/{name}", "", f"```{language}", text, "```", ""]
