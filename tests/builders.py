@@ -136,6 +136,7 @@ def make_rootfs(image: Image) -> Rootfs:
         drivers={vendor: f"{store}/drivers/{vendor}" for vendor in ("nvidia", "amd")},
         relinked=f"{store}/relinked/sha256/{image.digest.removeprefix('sha256:')}",
         packed={kind: f"{store}/packed/image.{kind}" for kind in FILE_KINDS},
+        kernel_caches=f"{store}/kernel-caches",
     )
 
 

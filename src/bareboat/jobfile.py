@@ -134,6 +134,7 @@ def job_of(
             notify=UNSET if "notify" not in values else _notify(values["notify"], file),
             # On by default.
             seccomp=UNSET if given("seccomp", bool, True) else False,
+            kernel_cache=UNSET if given("kernel_cache", bool, True) else False,
             capture=capture,
             prove=file.convert(settings.over_job(prove), ProveRequest),
             sweep=points,

@@ -20,6 +20,7 @@ from msgspec import UNSET
 
 from bareboat import registry, render
 from bareboat.model import Job, Plan, Study, Submission
+from bareboat.plan.kernel_cache import of_study
 from bareboat.render import allocation
 from bareboat.runs import creation, dependencies, directory, environment, submission
 from bareboat.schedulers import Scheduler
@@ -45,9 +46,10 @@ def is_queued(study: Study) -> bool:
     return registry.is_queued(study.job.scheduler)
 
 
-def arm_script(plan: Plan) -> str:
+def arm_script(plan: Plan, study_id: str, number: int) -> str:
     """The script of an arm: in an allocation it is started for each run, with a directory of its own."""
     is_here = registry.scheduler(plan.scheduler).IS_LOCAL
+    plan = of_study(plan, f"{study_id}-{number}")
     return render.script(plan, None if is_here else render.GIVEN, alone=True)
 
 
@@ -56,7 +58,7 @@ def write_arms(store: Store, study: Study, plans: Sequence[Plan]) -> None:
     creation.write_sampler(store, store.run(study.id).parent.parent)
     for number, plan in enumerate(plans):
         folder = store.run(study.id) / _ARMS / str(number)
-        for name, text in render.scripts(plan, render.GIVEN):
+        for name, text in render.scripts(of_study(plan, f"{study.id}-{number}"), render.GIVEN):
             store.write(folder / name, os.fsencode(text))
 
 

@@ -20,6 +20,7 @@ _NAMES = {
     "walltime_s": "time limit",
     "writable": "image's writability",
     "seccomp": "system call filter",
+    "kernel_cache": "kernel cache",
     "topology": "number of nodes, ranks, CPUs or GPUs",
 }
 

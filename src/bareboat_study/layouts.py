@@ -22,7 +22,7 @@ KEPT = "kept"
 DEVIATION = 0.01
 #: Keys of a job that change no file that it executes, and those of which a part does.
 _NO_FILES = frozenset(
-    ("name", "prove", "engine", "topology", "walltime_s", "scheduling", "seccomp", "notify")
+    ("name", "prove", "engine", "topology", "walltime_s", "scheduling", "seccomp", "notify", "kernel_cache")
 ) | {"command", "environment"}
 _NAMES_FILES = re.compile(r"PATH|^LD_|^PYTHON|^VIRTUAL_ENV$|^CONDA")
 #: A smaller share that stays in the cache is none.

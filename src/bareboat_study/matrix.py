@@ -88,7 +88,7 @@ def study_of(
         id=name,
         created_at=at or utc_now(),
         job=_job(request, point),
-        arms=_arms(request, cells[point]),
+        arms=_arms(request, cells[point], name),
         image=cells[point][-1][1],
         site=site,
         bareboat_version=__version__,
@@ -98,16 +98,16 @@ def study_of(
     )
 
 
-def _arms(request: StudyRequest, row: Sequence[Cell]) -> tuple[Arm, ...]:
+def _arms(request: StudyRequest, row: Sequence[Cell], study_id: str) -> tuple[Arm, ...]:
     return tuple(
         Arm(
             name=name,
             engine=plan.engine,
             plan_digest=render.digest(plan),
-            script=allocation.arm_script(plan),
+            script=allocation.arm_script(plan, study_id, number),
             image_digest=image.digest,
         )
-        for name, (plan, image) in zip(request.arms, row, strict=True)
+        for number, (name, (plan, image)) in enumerate(zip(request.arms, row, strict=True))
     )
 
 

@@ -242,3 +242,29 @@ def test_apptainer_s_own_way_with_gpus_does_no_harm(lab: Lab, tmp_path: Path) ->
     assert json.loads(said)["libcuda.so.1"] == ANSWER
     assert smi == f"NVIDIA-SMI {VERSION} made up"
     assert "libcuda.so.1" in bound, "--nv found the driver, too"
+
+
+_COMPILES = """
+import json, os
+seen = []
+for name in ("CUDA_CACHE_PATH", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
+    place = os.path.join(os.environ[name], "ab")
+    seen += os.listdir(place) if os.path.isdir(place) else []
+    os.makedirs(place, exist_ok=True)
+    with open(os.path.join(place, "kernel"), "w") as stream:
+        stream.write("code")
+print(json.dumps(seen))
+"""
+
+
+def test_compiled_kernels_are_kept_for_the_next_run(lab: Lab) -> None:
+    """By the directories that frameworks use, for the same project, unless `kernel_cache = false`."""
+    shutil.rmtree(lab.captured.store.kernel_caches(), ignore_errors=True)
+    assert lab.says(_COMPILES) == []
+    assert lab.says(_COMPILES) == ["kernel"] * 3
+    (archive,) = lab.captured.store.kernel_caches().glob("*/*/*")
+    assert archive.name.endswith(".tar")
+    (lab.workdir / "other").mkdir()
+    assert lab.says(_COMPILES, workdir=str(lab.workdir / "other")) == []
+    with pytest.raises(AssertionError, match="KeyError"):
+        lab.says(_COMPILES, kernel_cache=False)

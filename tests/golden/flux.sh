@@ -9,14 +9,19 @@
 #flux: --exclusive
 #flux: --dependency=afterok:17
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher torchrun, scheduler flux
-# Written by Bareboat 0.1.0, plan sha256:7b530d3868c8. It needs bash, but no Bareboat.
+# Written by Bareboat 0.1.0, plan sha256:87d6699ded19. It needs bash, but no Bareboat.
 set -u
 unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 
-features=' discarded interface modules names output requeue sealed signals_by_file warning watch'\
-'ing world '
+features=' discarded interface kernel_cache modules names output requeue sealed signals_by_file '\
+'warning watching world '
 start=nodes ranks_per_node=2 world_size=4 run_apart=user rung=1 requested=(4 1 0 0) site_modules=(cuda/12.4)
-warning_after_s=5100 BAREBOAT_NODES=2 BAREBOAT_JOB="${FLUX_ENCLOSING_ID:-${FLUX_JOB_ID:-$$}}"
+kernel_cache=/scratch/ada/bareboat/kernel-caches/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\
+aaaaaaaaaaaaaa/7c33e287f5bfb02b
+kernel_variables=(CUDA_CACHE_PATH CUPY_CACHE_DIR JAX_COMPILATION_CACHE_DIR MIOPEN_CUSTOM_CACHE_DIR
+  MIOPEN_USER_DB_PATH PYTORCH_KERNEL_CACHE_PATH TORCHINDUCTOR_CACHE_DIR TRITON_CACHE_DIR)
+kernel_place=/run/bareboat/BAREBOAT_KERNELS warning_after_s=5100 BAREBOAT_NODES=2
+BAREBOAT_JOB="${FLUX_ENCLOSING_ID:-${FLUX_JOB_ID:-$$}}"
 
 name_run() {
   BAREBOAT_RUN="${1:-digits-$BAREBOAT_JOB}"
@@ -39,8 +44,9 @@ rank_names() {
 
 seal_environment() {
   seal --setenv BAREBOAT_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
-    --setenv HOME /home/ada --setenv LANG C.UTF-8 --setenv LOGNAME ada --setenv OMP_NUM_THREADS 1 \
-    --setenv PATH /env/bin:/usr/bin --setenv PYTHONNOUSERSITE 1 --setenv TZ Europe/Rome --setenv USER ada
+    --setenv CUDA_CACHE_MAXSIZE 1073741824 --setenv HOME /home/ada --setenv LANG C.UTF-8 \
+    --setenv LOGNAME ada --setenv OMP_NUM_THREADS 1 --setenv PATH /env/bin:/usr/bin \
+    --setenv PYTHONNOUSERSITE 1 --setenv TZ Europe/Rome --setenv USER ada
 }
 
 pass_variable() { passed+=(--setenv "$name" "$value"); } # $name with its $value
@@ -48,7 +54,9 @@ pass_variable() { passed+=(--setenv "$name" "$value"); } # $name with its $value
 job_command() {
   pass_variables GLOO_SOCKET_IFNAME CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER ROCR_VISIBLE_DEVICES \
     HIP_VISIBLE_DEVICES GPU_DEVICE_ORDINAL SLURM_JOB_GPUS SLURM_STEP_GPUS CUDA_MPS_PIPE_DIRECTORY \
-    CUDA_MPS_LOG_DIRECTORY CUDA_MPS_ACTIVE_THREAD_PERCENTAGE
+    CUDA_MPS_LOG_DIRECTORY CUDA_MPS_ACTIVE_THREAD_PERCENTAGE CUDA_CACHE_PATH CUPY_CACHE_DIR \
+    JAX_COMPILATION_CACHE_DIR MIOPEN_CUSTOM_CACHE_DIR MIOPEN_USER_DB_PATH PYTORCH_KERNEL_CACHE_PATH \
+    TORCHINDUCTOR_CACHE_DIR TRITON_CACHE_DIR
   BAREBOAT_SCRIPT=$BAREBOAT_RUN exec /scratch/ada/store/programs/2262571a73a496c1/keyring.run /opt/bwrap \
     --seccomp 197 197< /scratch/ada/store/programs/2262571a73a496c1/full.bpf \
     --bind /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\
@@ -58,7 +66,8 @@ aaaaaaaaaaaa / --dev-bind /dev /dev --bind /proc /proc --ro-bind /sys /sys --tmp
     --ro-bind /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\
 'aaaaaaaaaaaa/home/ada/my digits/.venv' '/home/ada/my digits/.venv' \
     ${BAREBOAT_METER_DIR:+--bind "$BAREBOAT_METER_DIR" /run/bareboat/BAREBOAT_METER_DIR} \
-    ${BAREBOAT_RUN_DIR:+--bind "$BAREBOAT_RUN_DIR" /run/bareboat/BAREBOAT_RUN_DIR} --remount-ro / \
+    ${BAREBOAT_RUN_DIR:+--bind "$BAREBOAT_RUN_DIR" /run/bareboat/BAREBOAT_RUN_DIR} \
+    ${BAREBOAT_KERNELS:+--bind "$BAREBOAT_KERNELS" /run/bareboat/BAREBOAT_KERNELS} --remount-ro / \
     --clearenv --args "$sealed" ${BAREBOAT_RUN:+--setenv BAREBOAT_RUN "$BAREBOAT_RUN"} \
     ${BAREBOAT_METER_DIR:+--setenv BAREBOAT_METER_DIR /run/bareboat/BAREBOAT_METER_DIR} \
     ${BAREBOAT_GATE:+--setenv BAREBOAT_GATE "$BAREBOAT_GATE"} \

@@ -13,17 +13,22 @@
 #$ -hold_jid 17
 #$ -r y
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher ranks, scheduler gridengine
-# Written by Bareboat 0.1.0, plan sha256:1a48dea0ad9c. It needs bash, but no Bareboat.
+# Written by Bareboat 0.1.0, plan sha256:05717b26ef8c. It needs bash, but no Bareboat.
 set -u
 unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 
-features=' delivery discarded interface modules names output requeue sealed signals_by_file warn'\
-'ing watching world '
+features=' delivery discarded interface kernel_cache modules names output requeue sealed signals'\
+'_by_file warning watching world '
 start=ranks ranks_per_node=2 world_size=4 run_apart=user rung=1 requested=(4 1 0 68719476736)
 site_modules=(cuda/12.4) image_archive=/scratch/ada/bareboat/packed/image.tar
 image_name=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
 image_shared=/scratch/ada/bareboat/flat/sha256 image_own='' BAREBOAT_TREES=/tmp/bareboat-4711/flat
-image_inodes=32389 warning_after_s=5100 BAREBOAT_NODES=2 BAREBOAT_JOB="${JOB_ID:-$$}"
+image_inodes=32389
+kernel_cache=/scratch/ada/bareboat/kernel-caches/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\
+aaaaaaaaaaaaaa/7c33e287f5bfb02b
+kernel_variables=(CUDA_CACHE_PATH CUPY_CACHE_DIR JAX_COMPILATION_CACHE_DIR MIOPEN_CUSTOM_CACHE_DIR
+  MIOPEN_USER_DB_PATH PYTORCH_KERNEL_CACHE_PATH TORCHINDUCTOR_CACHE_DIR TRITON_CACHE_DIR)
+kernel_place=/run/bareboat/BAREBOAT_KERNELS warning_after_s=5100 BAREBOAT_NODES=2 BAREBOAT_JOB="${JOB_ID:-$$}"
 
 name_run() {
   BAREBOAT_RUN="${1:-digits-$BAREBOAT_JOB}"
@@ -48,8 +53,9 @@ rank_names() {
 
 seal_environment() {
   seal --setenv BAREBOAT_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
-    --setenv HOME /home/ada --setenv LANG C.UTF-8 --setenv LOGNAME ada --setenv OMP_NUM_THREADS 1 \
-    --setenv PATH /env/bin:/usr/bin --setenv PYTHONNOUSERSITE 1 --setenv TZ Europe/Rome --setenv USER ada
+    --setenv CUDA_CACHE_MAXSIZE 1073741824 --setenv HOME /home/ada --setenv LANG C.UTF-8 \
+    --setenv LOGNAME ada --setenv OMP_NUM_THREADS 1 --setenv PATH /env/bin:/usr/bin \
+    --setenv PYTHONNOUSERSITE 1 --setenv TZ Europe/Rome --setenv USER ada
 }
 
 pass_variable() { passed+=(--setenv "$name" "$value"); } # $name with its $value
@@ -58,7 +64,9 @@ job_command() {
   pass_variables RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT GLOO_SOCKET_IFNAME \
     CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER ROCR_VISIBLE_DEVICES HIP_VISIBLE_DEVICES GPU_DEVICE_ORDINAL \
     SLURM_JOB_GPUS SLURM_STEP_GPUS CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY \
-    CUDA_MPS_ACTIVE_THREAD_PERCENTAGE
+    CUDA_MPS_ACTIVE_THREAD_PERCENTAGE CUDA_CACHE_PATH CUPY_CACHE_DIR JAX_COMPILATION_CACHE_DIR \
+    MIOPEN_CUSTOM_CACHE_DIR MIOPEN_USER_DB_PATH PYTORCH_KERNEL_CACHE_PATH TORCHINDUCTOR_CACHE_DIR \
+    TRITON_CACHE_DIR
   BAREBOAT_SCRIPT=$BAREBOAT_RUN /scratch/ada/store/programs/2262571a73a496c1/keyring.run /opt/bwrap \
     --seccomp 197 197< /scratch/ada/store/programs/2262571a73a496c1/full.bpf \
     --bind "$BAREBOAT_TREES"/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa / \
@@ -68,7 +76,8 @@ job_command() {
 '/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa/home/ada/my digits/.'\
 venv '/home/ada/my digits/.venv' \
     ${BAREBOAT_METER_DIR:+--bind "$BAREBOAT_METER_DIR" /run/bareboat/BAREBOAT_METER_DIR} \
-    ${BAREBOAT_RUN_DIR:+--bind "$BAREBOAT_RUN_DIR" /run/bareboat/BAREBOAT_RUN_DIR} --remount-ro / \
+    ${BAREBOAT_RUN_DIR:+--bind "$BAREBOAT_RUN_DIR" /run/bareboat/BAREBOAT_RUN_DIR} \
+    ${BAREBOAT_KERNELS:+--bind "$BAREBOAT_KERNELS" /run/bareboat/BAREBOAT_KERNELS} --remount-ro / \
     --clearenv --args "$sealed" ${BAREBOAT_RUN:+--setenv BAREBOAT_RUN "$BAREBOAT_RUN"} \
     ${BAREBOAT_METER_DIR:+--setenv BAREBOAT_METER_DIR /run/bareboat/BAREBOAT_METER_DIR} \
     ${BAREBOAT_GATE:+--setenv BAREBOAT_GATE "$BAREBOAT_GATE"} \

@@ -7,13 +7,18 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher ranks, scheduler slurm
-# Written by Bareboat 0.1.0, plan sha256:3d339db697f9. It needs bash, but no Bareboat.
+# Written by Bareboat 0.1.0, plan sha256:d0efa6e1f001. It needs bash, but no Bareboat.
 set -u
 unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 
-features=' discarded fabric fabric_required fabric_watch interface names output requeue sealed w'\
-'atching world '
+features=' discarded fabric fabric_required fabric_watch interface kernel_cache names output req'\
+'ueue sealed watching world '
 start=ranks ranks_per_node=2 world_size=4 run_apart=user rung=1 requested=(1 1 0 0)
+kernel_cache=/scratch/ada/bareboat/kernel-caches/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\
+aaaaaaaaaaaaaa/7c33e287f5bfb02b
+kernel_variables=(CUDA_CACHE_PATH CUPY_CACHE_DIR JAX_COMPILATION_CACHE_DIR MIOPEN_CUSTOM_CACHE_DIR
+  MIOPEN_USER_DB_PATH PYTORCH_KERNEL_CACHE_PATH TORCHINDUCTOR_CACHE_DIR TRITON_CACHE_DIR)
+kernel_place=/run/bareboat/BAREBOAT_KERNELS
 fabric_there='InfiniBand (mlx5_0 at 200 Gb/s) and RoCE (mlx5_1 at 25 Gb/s)' fabric_tellers=4
 fabric_logs=(nccl) BAREBOAT_NODES=2 BAREBOAT_JOB="${SLURM_JOB_ID:-$$}"
 
@@ -42,10 +47,10 @@ rank_names() {
 
 seal_environment() {
   seal --setenv BAREBOAT_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
-    --setenv HOME /home/ada --setenv LANG C.UTF-8 --setenv LOGNAME ada --setenv NCCL_DEBUG INFO \
-    --setenv NCCL_DEBUG_SUBSYS INIT,NET --setenv NCCL_IB_HCA =mlx5_0:1 --setenv OMPI_MCA_plm isolated \
-    --setenv OMP_NUM_THREADS 1 --setenv PATH /env/bin:/usr/bin --setenv PYTHONNOUSERSITE 1 \
-    --setenv TZ Europe/Rome --setenv USER ada
+    --setenv CUDA_CACHE_MAXSIZE 1073741824 --setenv HOME /home/ada --setenv LANG C.UTF-8 \
+    --setenv LOGNAME ada --setenv NCCL_DEBUG INFO --setenv NCCL_DEBUG_SUBSYS INIT,NET \
+    --setenv NCCL_IB_HCA =mlx5_0:1 --setenv OMPI_MCA_plm isolated --setenv OMP_NUM_THREADS 1 \
+    --setenv PATH /env/bin:/usr/bin --setenv PYTHONNOUSERSITE 1 --setenv TZ Europe/Rome --setenv USER ada
 }
 
 pass_variable() { passed+=(--setenv "$name" "$value"); } # $name with its $value
@@ -54,7 +59,9 @@ job_command() {
   pass_variables RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT GLOO_SOCKET_IFNAME \
     CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER ROCR_VISIBLE_DEVICES HIP_VISIBLE_DEVICES GPU_DEVICE_ORDINAL \
     SLURM_JOB_GPUS SLURM_STEP_GPUS CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY \
-    CUDA_MPS_ACTIVE_THREAD_PERCENTAGE NCCL_SOCKET_IFNAME NCCL_DEBUG_FILE
+    CUDA_MPS_ACTIVE_THREAD_PERCENTAGE NCCL_SOCKET_IFNAME NCCL_DEBUG_FILE CUDA_CACHE_PATH CUPY_CACHE_DIR \
+    JAX_COMPILATION_CACHE_DIR MIOPEN_CUSTOM_CACHE_DIR MIOPEN_USER_DB_PATH PYTORCH_KERNEL_CACHE_PATH \
+    TORCHINDUCTOR_CACHE_DIR TRITON_CACHE_DIR
   BAREBOAT_SCRIPT=$BAREBOAT_RUN /scratch/ada/store/programs/2262571a73a496c1/keyring.run /opt/bwrap \
     --seccomp 197 197< /scratch/ada/store/programs/2262571a73a496c1/full.bpf \
     --bind /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\
@@ -62,7 +69,8 @@ aaaaaaaaaaaa / --dev-bind /dev /dev --bind /proc /proc --ro-bind /sys /sys --tmp
     --tmpfs /run --tmpfs /home/ada --ro-bind-try /etc/resolv.conf /etc/resolv.conf \
     --ro-bind-try /etc/hosts /etc/hosts --dir /home/ada --bind /home/ada/digits /home/ada/digits \
     ${BAREBOAT_METER_DIR:+--bind "$BAREBOAT_METER_DIR" /run/bareboat/BAREBOAT_METER_DIR} \
-    ${BAREBOAT_RUN_DIR:+--bind "$BAREBOAT_RUN_DIR" /run/bareboat/BAREBOAT_RUN_DIR} --remount-ro / \
+    ${BAREBOAT_RUN_DIR:+--bind "$BAREBOAT_RUN_DIR" /run/bareboat/BAREBOAT_RUN_DIR} \
+    ${BAREBOAT_KERNELS:+--bind "$BAREBOAT_KERNELS" /run/bareboat/BAREBOAT_KERNELS} --remount-ro / \
     --clearenv --args "$sealed" ${BAREBOAT_RUN:+--setenv BAREBOAT_RUN "$BAREBOAT_RUN"} \
     ${BAREBOAT_METER_DIR:+--setenv BAREBOAT_METER_DIR /run/bareboat/BAREBOAT_METER_DIR} \
     ${BAREBOAT_GATE:+--setenv BAREBOAT_GATE "$BAREBOAT_GATE"} \

@@ -656,3 +656,24 @@ def test_the_beginning_of_several_digests_is_refused(store: Store) -> None:
         store.put_image(image, manifest=b"{}", config=b"{}", config_digest=fake_digest("c"))
     with pytest.raises(UsageError, match="2 images in the store begin"):
         upkeep.remove(store, "abcdef")
+
+
+def test_kernels_go_with_their_image_or_when_no_job_uses_them(store: Store) -> None:
+    image = put_image(store, [put_layer(store, one="1")], reference="one")
+    top = store.kernel_caches()
+    kept, old, lost, study = (
+        top / image.digest[7:] / "project/a.tar",
+        top / image.digest[7:] / "another/a.tar",
+        top / ("f" * 64) / "project/a.tar",
+        top / "studies/x-1.0-0/a.tar",
+    )
+    for path in (kept, old, lost, study):
+        path.parent.mkdir(parents=True)
+        path.write_text("kernels")
+    make_old(old, 31)
+    expected = {("kernel cache", f"{image.digest[7:]}/a.tar"), ("kernel cache", f"{'f' * 64}/a.tar")}
+    assert names(upkeep.collect_garbage(store, dry_run=True).freed) >= expected
+    assert old.exists()
+    assert names(upkeep.collect_garbage(store).freed) >= expected
+    assert set(top.glob("*/*/*")) == {kept, study}
+    assert not lost.parent.parent.exists()

@@ -39,6 +39,7 @@ class JobKeys(TypedDict, total=False):
     fabric: str
     notify: str | Sequence[str]
     seccomp: bool
+    kernel_cache: bool
     capture: Mapping[str, Any]
     prove: Mapping[str, Any]
     sweep: Mapping[str, Any]

@@ -32,6 +32,7 @@ def present(
         in_scratch=scratch.contents(store, image, runs_on),
         absolute=absolute.on_the_way(store, image, runs_on),
         host_mpis=host_mpi.provide(store, image, runs_on),
+        kernel_caches=str(store.kernel_caches()),
         # With a group's store also the user's own, whose programs the host starts; it has priority.
         exposed=exposed.find(store.root, written)
         | (exposed.find(store.own, written) if store.own != store.root else {}),

@@ -130,7 +130,7 @@ class Container(Struct, frozen=True, kw_only=True):
     and by prefix; `given`: variables whose values only the script knows. `driver`: the GPU driver whose files
     are among the mounts. `guard`: the filter of system calls; `seccomp`: whether an engine with a filter of
     its own uses it. `by_env`: the command's program is unknown before the start, and the image has an env(1),
-    which exits with 127 or 126 where an engine does not."""
+    which exits with 127 or 126 where an engine does not. `kernels`: the command uses a kernel cache."""
 
     layers: tuple[str, ...] = ()
     flat: Place | None = None
@@ -149,6 +149,13 @@ class Container(Struct, frozen=True, kw_only=True):
     guard: Guard | None = None
     seccomp: bool = True
     by_env: bool = False
+    kernels: bool = False
+
+    @property
+    def run_folders(self) -> tuple[str, ...]:
+        """The variables of the job script that name directories to which the command must be able to
+        write."""
+        return (*RUN_FOLDERS, KERNELS) if self.kernels else RUN_FOLDERS
 
     @property
     def tree(self) -> Place | None:
@@ -280,6 +287,8 @@ GUARDED_APART = (
 RUN_VARIABLES = ("BAREBOAT_RUN", "BAREBOAT_METER_DIR", "BAREBOAT_GATE", "BAREBOAT_RUN_DIR")
 #: Of these, the ones that name a directory to which the command must be able to write.
 RUN_FOLDERS = ("BAREBOAT_METER_DIR", "BAREBOAT_RUN_DIR")
+#: The node's copy of the kernel cache, writable as these are.
+KERNELS = "BAREBOAT_KERNELS"
 
 
 def broken(name: str, path: str, detail: str, *, version: str = "", remedy: str = "") -> EngineFacts:

@@ -24,7 +24,6 @@ from bareboat.engines import (
     ALONE_IN_NAMESPACE,
     PASSED_ASSIGNMENT,
     PROGRAMS_IN_STORE,
-    RUN_FOLDERS,
     RUN_VARIABLES,
     Apart,
     Container,
@@ -273,7 +272,7 @@ def _words(
         fields += [] if writable else ["ro"]
         of = (_field(f"source={source}"),) if isinstance(source, str) else ("source=", source)
         words.append(join("--mount=type=bind,", *of, "," + ",".join(fields)))
-    for name in RUN_FOLDERS:
+    for name in container.run_folders:
         place = NodePath(name)
         bind = Joined(('--mount=type=bind,"source=', place, '","destination=', place, '"'))
         words.append(IfSet(name, (bind,)))

@@ -245,7 +245,7 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
             words += ["--overlay-src", mount.source, "--tmp-overlay", mount.target]
             continue
         words += ["--bind" if mount.writable else "--ro-bind", mount.source, mount.target]
-    for name in RUN_FOLDERS:
+    for name in container.run_folders:
         words.append(IfSet(name, ("--bind", NodePath(name), _run_folder(container, name))))
     if container.flat is not None:
         # Not --ro-bind from the start: a script used with a tree that lacks its mount points can make them.

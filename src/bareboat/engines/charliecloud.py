@@ -33,7 +33,6 @@ from bareboat.engines import (
     ENV,
     PASSED_NAME,
     PASSED_VALUE,
-    RUN_FOLDERS,
     Apart,
     Container,
     Enclosure,
@@ -280,6 +279,7 @@ class _Mounts:
             path for path in container.scratch if not any(lies_in(path, target) for target in targets)
         ]
         self._mounts = mounts
+        self._run_folders = container.run_folders
         #: Sources to mount read-only for ch-run: all but those in the image. Those in the image's /tmp are
         #: hidden by the tmpfs when ch-run resolves them.
         self.read_only = tuple(
@@ -296,7 +296,7 @@ class _Mounts:
         found: list[Word] = [_bind(under(flat, "/tmp"), _VIEW)]
         # Directories in the tmpfs: ch-run makes missing directories on the way to a mount point. Mounts that
         # hide them there are not in the other view. Inner ones first: below a bind it makes nothing.
-        for name in RUN_FOLDERS:
+        for name in self._run_folders:
             cover = _bind(under(flat, "/run"), self._folder("/run") + inside_name(name).removeprefix("/run"))
             found.append(IfSet(name, (cover,)))
         inner = {m.target for m in self._mounts} | set(self._scratch)
@@ -325,7 +325,7 @@ class _Mounts:
         for target, source in sorted(wanted, key=lambda each: each[0].split("/")):
             if target != "/tmp" or "/tmp" not in self._scratch:
                 found.append(_bind(source, self._place(target)))
-        for name in RUN_FOLDERS:
+        for name in self._run_folders:
             bind = Joined(("--bind=", NodePath(name), f":{inside_name(name)}"))
             found.append(IfSet(name, (bind,)))
         whole = _TMP if self._is_assembled() else _VIEW + _TMP.removeprefix("/tmp")

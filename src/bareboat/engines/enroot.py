@@ -17,7 +17,6 @@ from pathlib import Path
 
 from bareboat.engines import (
     HOST_FILES,
-    RUN_FOLDERS,
     STARTERS,
     Apart,
     Container,
@@ -128,7 +127,7 @@ def _words(
         words += ["--env", f"{CARRIER}{number}"]
     for line in _mounts(container):
         words += ["--mount", line]
-    for name in RUN_FOLDERS:
+    for name in container.run_folders:
         bind = Joined((NodePath(name), f":{inside_name(name)}:none:x-create=dir,bind,rw"))
         words.append(IfSet(name, ("--mount", bind)))
     run = run_variables()

@@ -30,7 +30,6 @@ from bareboat.engines import (
     HOST_FILES,
     PASSED_NAME,
     PASSED_VALUE,
-    RUN_FOLDERS,
     RUN_VARIABLES,
     Container,
     Enclosure,
@@ -254,7 +253,7 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
     targets = {mount.target for mount in mounts}
     words += [_tmpfs(path) for path in _scratch(container, targets)]
     words += [_mount(mount) for mount in mounts]
-    for folder in RUN_FOLDERS:
+    for folder in container.run_folders:
         bind = ('--mount=type=bind,"source=', NodePath(folder), f'","destination={inside_name(folder)}"')
         words.append(IfSet(folder, (Joined(bind),)))
     # Without a value it is the one in Podman's own environment.

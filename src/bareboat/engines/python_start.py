@@ -9,7 +9,6 @@ from pathlib import Path
 from bareboat.engines import (
     HOST_FILES,
     PASSED_ASSIGNMENT,
-    RUN_FOLDERS,
     RUN_VARIABLES,
     Container,
     Host,
@@ -39,7 +38,7 @@ def words(program: str, own: Sequence[str], container: Container, workdir: str) 
         found += ["--ro-try", path, path]
     for mount in (*container.identity_mounts, *container.mounts):
         found += ["--bind" if mount.writable else "--ro", mount.source, mount.target]
-    for name in RUN_FOLDERS:
+    for name in container.run_folders:
         found.append(IfSet(name, ("--bind", NodePath(name), NodePath(name))))
     return found
 

@@ -13,7 +13,6 @@ import functools
 import re
 
 from bareboat.engines import (
-    RUN_FOLDERS,
     STARTERS,
     Container,
     Enclosure,
@@ -94,7 +93,7 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
     words += [facts.path, "run", "--entrypoint", ""]
     for mount in container.mounts:
         words.append(_mount(mount.source, mount.target, readonly=not mount.writable))
-    for name in RUN_FOLDERS:
+    for name in container.run_folders:
         bind = ("--mount=type=bind,source=", NodePath(name), f",destination={inside_name(name)}")
         words.append(IfSet(name, (Joined(bind),)))
     words += [f"--workdir={command.workdir}", _image(command, facts)]

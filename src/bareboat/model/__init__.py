@@ -27,7 +27,7 @@ from bareboat.model.end import Cause, End
 from bareboat.model.job import CaptureRequest, Job, ProveRequest, Scheduling, Topology
 from bareboat.model.matrix import ArmRequest, Contrast, Matrix
 from bareboat.model.metric import MetricRequest
-from bareboat.model.plan import CheckSubject, Decision, Delivery, Plan, Refusal, Requirement
+from bareboat.model.plan import CheckSubject, Decision, Delivery, KernelCache, Plan, Refusal, Requirement
 from bareboat.model.record import (
     Arm,
     Delivered,
@@ -81,8 +81,8 @@ __all__ = [
     "NOT_SHOWN", "Arm", "ArmRequest", "CaptureRequest", "Cause", "Check", "CheckSubject", "CodeFacts",
     "Command", "Contrast", "CudaCompat", "Decision", "DefaultMemory", "Delivered", "Delivery",
     "DriverFile", "End", "EngineFacts", "Executable", "FileSystem", "ForwardEnv", "GpuDriver", "Handing",
-    "HostLibrary", "HostMpiTree", "IfSet", "Image", "Job", "JobStart", "JobState", "Joined", "Layer",
-    "Layout", "Linked", "Mark", "Matrix", "MemorySample", "MetricRequest", "Missing", "Mount", "MpiFacts",
+    "HostLibrary", "HostMpiTree", "IfSet", "Image", "Job", "JobStart", "JobState", "Joined", "KernelCache",
+    "Layer", "Layout", "Linked", "Mark", "Matrix", "MemorySample", "MetricRequest", "Missing", "Mount", "MpiFacts",
     "MpiFamily", "NodePath", "Opened", "Outcome", "OwnTree", "Partition", "Phases", "Pin", "Plan", "Pmi",
     "Prefix", "Process", "ProveRequest", "QueueEntry", "Record", "Refusal", "Rejected", "Requirement",
     "Rootfs", "SchedulerFacts", "Scheduling", "ScratchEntry", "Sealed", "Signer", "Site", "SiteLayer",

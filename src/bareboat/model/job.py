@@ -191,7 +191,7 @@ class Job(Struct, frozen=True, kw_only=True):
     fall back to TCP although there is a fabric: "mark" (also when unset) reports and records it, "require"
     terminates the job. `notify`: what happens when the run ended: "mail" or an address, for a mail from the
     scheduler, or a command of the host. `seccomp`: False keeps only the part of the system call filter that
-    protects the terminal.
+    protects the terminal. `kernel_cache`: False keeps no compiled GPU kernels between runs.
     """
 
     name: str
@@ -221,6 +221,7 @@ class Job(Struct, frozen=True, kw_only=True):
     fabric: str | UnsetType = UNSET
     notify: str | tuple[str, ...] | UnsetType = UNSET
     seccomp: bool | UnsetType = UNSET
+    kernel_cache: bool | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         check_name("name", self.name, key="name")

@@ -64,6 +64,18 @@ class Delivery(Struct, frozen=True, kw_only=True):
     own: str | UnsetType = UNSET
 
 
+class KernelCache(Struct, frozen=True, kw_only=True):
+    """Compiled GPU kernels that are kept between runs: archives in the directory `folder`/`key` of the
+    user's own store, of which each node uses a copy. Without a key nothing is kept. `place`: where the
+    command finds the copy; "": at its path on the node. `variables`: environment variables that name
+    directories in it, which are called like them."""
+
+    folder: str
+    key: str
+    place: str
+    variables: tuple[str, ...]
+
+
 class Plan(Struct, frozen=True, kw_only=True):
     """Everything that will be done, with the reasons. Equal plans have equal digests.
 
@@ -119,6 +131,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     #: True: the job script looks whether the ranks are connected with each other; unset: one rank, or ranks
     #: that the image's own launcher starts and checks.
     watches_world: bool | UnsetType = UNSET
+    #: Unset: a job without GPUs, or one that keeps no kernels.
+    kernel_cache: KernelCache | UnsetType = UNSET
     #: A file of the host that each node must be able to execute; unset: no such file.
     executable: Executable | UnsetType = UNSET
     #: What is made first, in the order in which that happens; only in a plan of a session that looks, and not

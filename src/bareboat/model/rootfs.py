@@ -41,9 +41,10 @@ class Rootfs(Struct, frozen=True, kw_only=True):
     its content in directories that become scratch. `absolute`: absolute links are on the way to what
     every container mounts. `drivers`: vendor of a GPU driver of the site -> the
     directory of links to its files. `host_mpis`: library of a host's MPI -> that MPI, prepared for this
-    image. `exposed`: the job's writable mounts that show the store: source -> its path in the store, "." for
-    a source in the store. `own`: the tree that replaces the flat one, where the job needs mount points
-    that the image lacks."""
+    image.
+    `kernel_caches`: the directory in the user's own store for compiled GPU kernels. `exposed`: the job's
+    writable mounts that show the store: source -> its path in the store, "." for a source in the store.
+    `own`: the tree that replaces the flat one, where the job needs mount points that the image lacks."""
 
     layers: dict[str, str]
     flat: str
@@ -54,5 +55,6 @@ class Rootfs(Struct, frozen=True, kw_only=True):
     in_scratch: tuple[ScratchEntry, ...] = ()
     absolute: bool = False
     host_mpis: dict[str, HostMpiTree] = field(default_factory=dict)
+    kernel_caches: str = ""
     exposed: dict[str, str] = field(default_factory=dict)
     own: OwnTree | None = None

@@ -23,6 +23,7 @@ from bareboat.plan.fabric import choose_fabric
 from bareboat.plan.gpus import choose_driver
 from bareboat.plan.guard import choose_guard, filter_needed
 from bareboat.plan.host_mpi import bind
+from bareboat.plan.kernel_cache import choose_kernel_cache
 from bareboat.plan.launcher import choose_launcher, choose_world, compose
 from bareboat.plan.process import Workload, choose_process
 from bareboat.plan.program import check_program, check_starters
@@ -131,12 +132,15 @@ class EnginePlan:
             self._about_settings.append(decision)
             self._settings |= values
         self._settings |= self._fabric.environment
+        self._kernels = choose_kernel_cache(here.job, image, here.rootfs, self._choice, self._container)
+        self._settings |= self._kernels.settings
 
     def _choose_delivery(self) -> None:
         here, container = self._situation, self._container
         self._delivery, self._about_delivery = choose_delivery(
             here.job, here.image, here.rootfs, container, here.runs_on, here.scheduler, self._choice.enclosure
         )
+        container = self._kernels.shown_in(container)
         self._shown = container if self._delivery is UNSET else on_the_node(container, self._delivery)
         self._about_world = choose_world(here.job, self._launcher)
 
@@ -202,6 +206,7 @@ class EnginePlan:
             delivery=self._delivery,
             py_spy=self._py_spy,
             watches_world=True if self._about_world else UNSET,
+            kernel_cache=self._kernels.cache,
             fabric=UNSET if self._fabric.watch is None else self._fabric.watch,
         )
 
@@ -210,6 +215,7 @@ class EnginePlan:
             *self._about_process,
             self._about_launcher,
             *self._choice.gpu.decisions,
+            *self._kernels.decisions,
             *self._about_mpi,
             *self._about_container,
             *self._about_guard,

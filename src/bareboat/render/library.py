@@ -59,9 +59,10 @@ def of_job(plan: Plan, scheduler: Scheduler, features: Features) -> Library:
         "fabric",
         "notification",
         "discarded",
+        "kernel_cache",
     )
     subjects += [each for each in optional if each in features]
-    if {"local_run", "delivery"} & {*subjects}:
+    if {"local_run", "delivery", "kernel_cache"} & {*subjects}:
         subjects.append("private")
     commands = [plan.command] if plan.mpi_check is None else [plan.command, plan.mpi_check]
     texts = words.texts(*commands, more=plan.program)

@@ -10,7 +10,7 @@ from msgspec import UNSET
 from bareboat import registry
 from bareboat.engines import Engine
 from bareboat.fabric import transport_logs
-from bareboat.model import Delivery, Plan, Start, sweep
+from bareboat.model import Delivery, KernelCache, Plan, Start, sweep
 from bareboat.model.end import HUNG
 from bareboat.model.fabric import FabricWatch
 from bareboat.mpi.checks import STARTED
@@ -38,6 +38,7 @@ def features(plan: Plan, scheduler: Scheduler, place: Place | None) -> Features:
         "discarded": engine_of(plan).CONTAINS and place != GIVEN,
         "environment_from": bool(job.environment_from),
         "interface": "BAREBOAT_INTERFACE" in plan.prelude + words.text_of(plan.command),
+        "kernel_cache": plan.kernel_cache is not UNSET,
         "log": not scheduler.IS_LOCAL and (job.sweep is not UNSET or (place is not None and place.log)),
         "meter": place == GIVEN,
         "modules": bool(job.modules),
@@ -94,6 +95,8 @@ def _each(plan: Plan, scheduler: Scheduler, place: Place | None, rung: int) -> I
         yield from words.values(sweep_names=tuple(map(sweep.variable, job.sweep.names)))
     if plan.delivery is not UNSET:
         yield from delivery(plan.delivery)
+    if plan.kernel_cache is not UNSET:
+        yield from _kernel_cache(plan.kernel_cache)
     yield from _watchdog(plan)
     if scheduler.IS_LOCAL:
         yield from words.values(run_name=run_name(plan))
@@ -160,6 +163,14 @@ def delivery(found: Delivery) -> Iterator[str]:
         image_own="" if found.own is UNSET else found.own,
         BAREBOAT_TREES=found.folder,
         image_inodes=found.inodes,
+    )
+
+
+def _kernel_cache(cache: KernelCache) -> Iterator[str]:
+    return words.values(
+        kernel_cache=f"{cache.folder}/{cache.key}" if cache.folder and cache.key else "",
+        kernel_variables=cache.variables,
+        kernel_place=cache.place,
     )
 
 

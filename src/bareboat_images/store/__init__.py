@@ -29,6 +29,8 @@
     builds/metadata/HEX.json owners and modes of a layer's entries that its tree cannot have
     builds/mounts/HEX/       a directory of RUN --mount=type=cache
     builds/downloads/        files that ADD downloaded
+    kernel-caches/HEX/KEY/   compiled GPU kernels of an image's jobs in a project: an archive for each kind of
+                             node; studies/KEY/: of an arm of a study
     runs/ID/                 one run, one sweep, or one study (matrix.json)
     runs/ID/points/N/        the run ID.N: a point of a sweep, or of a study: study.json, NNNN/ARM.json
     by-hand/NAME-JOB/        the same for a script that was submitted by hand

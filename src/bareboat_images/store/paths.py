@@ -93,6 +93,10 @@ class Paths:
         """The results of steps of builds, and their cache mounts."""
         return self.own / "builds"
 
+    def kernel_caches(self) -> Path:
+        """Compiled GPU kernels, which jobs execute: never in a group's store."""
+        return self.own / "kernel-caches"
+
     def mpi_checks(self) -> Path:
         return self.own / "mpi-checks"
 

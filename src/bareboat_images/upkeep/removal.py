@@ -30,6 +30,8 @@ _PARTS_KEPT_DAYS = 7.0
 _OWN_KEPT_DAYS = 90.0
 #: Results of builds are kept this long after the last build that used them.
 _BUILDS_KEPT_DAYS = 30.0
+#: Compiled GPU kernels are kept this long after the last job that used them.
+_KERNELS_KEPT_DAYS = 30.0
 #: An image's manifest and config are written moments before its entry.
 _BLOBS_YOUNG_DAYS = 1 / 24
 
@@ -38,7 +40,8 @@ _serials = itertools.count(1)
 
 class Freed(Struct, frozen=True, kw_only=True):
     """One item that was removed, or would be: `kind` is image, layer, flat tree, packed image, tree or file
-    for mounts, blob, part, capture, lease, build step, cache mount, download or unfinished work."""
+    for mounts, blob, part, capture, kernel cache, lease, build step, cache mount, download or unfinished
+    work."""
 
     kind: str
     name: str
@@ -122,6 +125,7 @@ def collect_garbage(
             kept += [f"documents: the manifest of {digests.short(each)} is damaged" for each in damaged]
             freed += _sweep_own(store, images, now_ns, dry_run=dry_run)
         freed += _sweep_captures(store, gone, dry_run=dry_run)
+        freed += _sweep_kernel_caches(store, now_ns, dry_run=dry_run)
         freed += _sweep_old(store, now_ns, dry_run=dry_run)
     return Collected(freed=tuple(freed), kept=tuple(kept))
 
@@ -378,6 +382,25 @@ def _sweep_captures(store: Store, gone: set[str], *, dry_run: bool) -> list[Free
             freed.append(Freed(kind="capture", name=path.name, amount=file_amount(path)))
             if not dry_run:
                 _discard(store, path)
+    return freed
+
+
+def _sweep_kernel_caches(store: Store, now_ns: int, *, dry_run: bool) -> list[Freed]:
+    """Remove compiled GPU kernels of images that no longer exist, and of studies and projects that no job
+    used for `_KERNELS_KEPT_DAYS`."""
+    freed = []
+    top = store.kernel_caches()
+    for path in sorted(top.glob("*/*/*")) if top.is_dir() else []:
+        of_image = path.parent.parent.name
+        digest = next(filter(None, (digests.at(each, of_image) for each in digests.DIGITS)), None)
+        is_gone = digest is not None and not store.entry(digest).exists()
+        if is_gone or contents.age_days(path, now_ns) > _KERNELS_KEPT_DAYS:
+            freed.append(Freed(kind="kernel cache", name=f"{of_image}/{path.name}", amount=file_amount(path)))
+            if not dry_run:
+                _discard(store, path)
+                for folder in (path.parent, path.parent.parent):
+                    with contextlib.suppress(OSError):
+                        folder.rmdir()
     return freed
 
 

@@ -116,6 +116,8 @@ def job_of(lock: Lock, found: Found, session: Session, choice: Choice) -> Job:
         engine=engine,
         launcher=choice.launcher,
         scheduler=choice.scheduler if is_submitted(lock, choice) else None,
+        # The result must not depend on earlier runs. A study has a cache of its own.
+        kernel_cache=False if lock.study is None else job.kernel_cache,
     )
     return with_settings(job, session.settings, scheduler=is_submitted(lock, choice))
 

@@ -103,6 +103,7 @@ run_node() {
     record_limits
   fi
   ! has watching || start_watching
+  ! has kernel_cache || use_kernels
   case $start in
     program) run_rank ;;
     ranks) run_ranks ;;
@@ -322,6 +323,7 @@ end_node() { # whose exit code ends the other nodes' parts
 stop_node() { # $1: exit code
   trap '' TERM INT HUP
   end_run
+  code=$1
   exit "$1"
 }
 

@@ -39,26 +39,16 @@ read_shared() { # $1: why the image cannot be on this node
 
 use_store() { BAREBOAT_TREES=$image_shared BAREBOAT_OWN_TREE=$image_own; }
 
-own_folder() { # $1: a directory for this user only, made if missing; sets why where it is another user's
-  local seen
-  mkdir -m 700 "$1" 2> /dev/null
-  seen=$(stat -c '%u %a %F' "$1" 2> /dev/null) || return 1
-  case $seen in
-    "$UID 700 "*) [ -L "$1" ] || { [ -d "$1" ] && return 0; } ;;
-  esac
-  # In a directory for everybody, another user could have made it, and containers would run its content.
-  why="$1 is not a directory of this user alone, but: $seen; try: --node-scratch DIR"
-  return 1
-}
-
 own_folders() { # the user's directory in the node's scratch, and in it the one for trees of this kind
   local scratch seen
   scratch=$(cd -- "${BAREBOAT_TREES%/*/*}" 2> /dev/null && pwd -P) || return 1
   if others_rename "$scratch"; then
-    why="other users may rename files in $seen; try: --node-scratch DIR"
-    return 1
+    why="other users may rename files in $seen"
+  elif own_folder "${BAREBOAT_TREES%/*}" && own_folder "$BAREBOAT_TREES"; then
+    return 0
   fi
-  own_folder "${BAREBOAT_TREES%/*}" && own_folder "$BAREBOAT_TREES"
+  why=${why:+$why; try: --node-scratch DIR}
+  return 1
 }
 
 remove_image() { # $1: a tree; its lock is held exclusively

@@ -6,6 +6,7 @@ stop() { # $1: exit code; the ranks first, so that they have time to end
   trap '' TERM INT HUP
   end_run
   [ "$start$part" != program--first ] || kill -s TERM "$child" 2> /dev/null
+  code=$1
   exit "$1"
 }
 
@@ -21,6 +22,7 @@ start_ranks() { # without a program
   ! has secret || make_secret
   ! has watching || start_watching
   [ -z "${BAREBOAT_CONTROL:-}" ] || record_limits
+  ! has kernel_cache || use_kernels
   if [ "$start" = ranks ]; then run_ranks; else run_once job; fi
 }
 
@@ -46,6 +48,7 @@ main() { # $1: the run's mark; or --rank RUN CONTROL RUN_DIR PORT WHAT, from the
     ! has sweep || set_sweep_values
     ! has watching || start_watching
     [ "$what" = check ] || record_limits
+    ! has kernel_cache || use_kernels
     run_rank
   fi
   if [ "$start" = program ]; then start_program "$@"; else start_ranks; fi

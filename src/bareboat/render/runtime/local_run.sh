@@ -14,18 +14,6 @@ set_run_directory() {
   export -n BAREBOAT_CONTROL
 }
 
-temporary_directory() { # where nobody else can put another script in the place of this one
-  local place real seen
-  for place in "${TMPDIR:-/tmp}" /tmp /var/tmp; do
-    case $place in /*) ;; *) continue ;; esac
-    if real=$(cd -- "$place" 2> /dev/null && pwd -P) && ! others_rename "$real"; then
-      place=$real
-      break
-    fi
-  done
-  printf '%s' "$place"
-}
-
 remove_run_directory() { rm -rf "$BAREBOAT_CONTROL"; }
 
 finish() {

@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2034,SC2154
-# Whether other users can exchange files in a directory.
+# Directories in which no other user can exchange files.
 # Expects: $HERE on a cluster's node.
 
 others_rename() { # $1: a directory; whether others may rename files in it or above it, and where (seen)
@@ -16,5 +16,29 @@ others_rename() { # $1: a directory; whether others may rename files in it or ab
     # root's group, and the user's own group of the same name, have no other members.
     ((0$mode & 2)) || { [ "$group" != 0 ] && [ "$group $(id -un)" != "$(id -g) $(id -gn)" ]; } && return 0
   done < <(stat -c '%u %g %a %n' -- / "${places[@]}")
+  return 1
+}
+
+temporary_directory() { # where nobody else can put another script in the place of this one
+  local place real seen
+  for place in "${TMPDIR:-/tmp}" /tmp /var/tmp; do
+    case $place in /*) ;; *) continue ;; esac
+    if real=$(cd -- "$place" 2> /dev/null && pwd -P) && ! others_rename "$real"; then
+      place=$real
+      break
+    fi
+  done
+  printf '%s' "$place"
+}
+
+own_folder() { # $1: a directory for this user only, made if missing; sets why where it is another user's
+  local seen
+  mkdir -m 700 "$1" 2> /dev/null
+  seen=$(stat -c '%u %a %F' "$1" 2> /dev/null) || return 1
+  case $seen in
+    "$UID 700 "*) [ -L "$1" ] || { [ -d "$1" ] && return 0; } ;;
+  esac
+  # Another user could have made it, and containers would run its content.
+  why="$1 is not a directory of this user alone, but: $seen"
   return 1
 }
