@@ -28,9 +28,7 @@ def read_dockerfile(data: bytes, _scratch: Path) -> None:
                     words = tuple(expansion.expand(each, _BUILTIN) for each in step.args)
                     if step.name == "EXPOSE":
                         words = tuple(w for each in step.args for w in expansion.words(each, _BUILTIN))
-                    made = config.applied(
-                        made, step, words, {name: value or "" for name, value in step.pairs}
-                    )
+                    made.apply(step, words, {name: value or "" for name, value in step.pairs})
     except RecipeError as error:
         if error.line < 1:
             raise Finding("an error without a line") from None

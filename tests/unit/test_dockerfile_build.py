@@ -12,6 +12,7 @@ import time
 from io import BytesIO
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import pytest
 from hypothesis import given
@@ -19,18 +20,24 @@ from hypothesis import strategies as st
 
 from bareboat_base.errors import ImageError
 from bareboat_base.seccomp import program
-from bareboat_images.builder import checks, config, copying, downloads, layer, sandbox
+from bareboat_images.builder import checks, config, copying, downloads, layer, sandbox, solver
 from bareboat_images.builder.copying import mode_change
-from bareboat_images.builder.metadata import Metadata
-from bareboat_images.builder.places import PlaceError, find_user, locate
+from bareboat_images.builder.files import Files
+from bareboat_images.builder.metadata import Below, Metadata
+from bareboat_images.builder.options import Machine, Options
+from bareboat_images.builder.places import PlaceError, User, find_user, locate
 from bareboat_images.builder.sandbox import Bind, Sandbox
+from bareboat_images.builder.stage import _owner
 from bareboat_images.layers.recipe import rebuild
 from bareboat_images.layers.unpack import unpack
 from bareboat_images.layers.view import View
 from bareboat_images.recipe import stages
 from bareboat_images.recipe.faults import RecipeError
+from bareboat_images.recipe.ignore import Ignored
+from bareboat_images.store import Store
 from bareboat_images.tar import writer as tarwriter
 from bareboat_images.tar.limits import Limits
+from bareboat_images.transfer.export import stored_config
 
 
 @pytest.mark.parametrize(
@@ -278,7 +285,7 @@ def test_the_working_directory_of_a_base_stays_inside(given: str, found: str) ->
 def test_a_volume_without_a_path_is_refused() -> None:
     (stage,) = stages.read("FROM scratch\nVOLUME /a $b\n", given={}, builtin={}).stages
     with pytest.raises(RecipeError, match="volume's path is empty") as caught:
-        config.applied(config.scratch(), stage.steps[0], ("/a", ""), {})
+        config.scratch().apply(stage.steps[0], ("/a", ""), {})
     assert caught.value.line == 2
 
 
@@ -295,3 +302,61 @@ def test_a_silent_server_does_not_delay_the_end_of_a_stopped_build(tmp_path: Pat
     with socket.create_server(("127.0.0.1", 0)) as server, pytest.raises(Stopped):
         downloads._fetch(work, f"http://127.0.0.1:{server.getsockname()[1]}/x", tmp_path / "x")  # type: ignore[arg-type]
     assert time.monotonic() - began < 10
+
+
+class _Silent:
+    """Reports nothing."""
+
+    def begin(self, *_: object) -> None: ...
+
+    def end(self, *_: object, **__: object) -> None: ...
+
+
+@pytest.mark.parametrize("line", ["ENV A{}=$A0", "ARG A{}=$A0"])
+def test_settings_take_time_in_proportion_to_their_number(line: str, tmp_path: Path) -> None:
+    """What is set so far is not copied at each line, which takes 8 to 100 s for 12,000 of them."""
+    count = 12_000
+    rows = "".join(f"{line.format(number + 1)}\n" for number in range(count))
+    options = Options(dockerfile=f"FROM scratch\n{rows}", name="Dockerfile", context=None)
+    machine = Machine(name="x86_64", image=MagicMock(), engine=MagicMock())
+    began = time.process_time()
+    store = Store(tmp_path)
+    made = solver.build(store, options, machine, _Silent())  # type: ignore[arg-type]
+    assert time.process_time() - began < 5
+    history = json.loads(stored_config(store, made.image))["history"]
+    assert len(history) == count + 1
+
+
+def test_an_entry_made_again_is_the_users_that_made_it(tmp_path: Path) -> None:
+    """A layer between removed the directory with the file that somebody else owned."""
+    for name in ("low/d", "high"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "low/d/f").touch()
+    (tmp_path / "low/g").touch()
+    (tmp_path / "high/.wh.d").touch()
+    low = {path: Metadata((5, 6), 0o2755) for path in (b"d", b"d/f", b"g")}
+    below = Below(View([tmp_path / "low", tmp_path / "high"]), {str(tmp_path / "low"): low})
+    owner = _owner(below, {b"h": (7, 7)}, User(uid=9, gid=9))
+    assert [owner(path) for path in (b"d", b"d/f", b"g", b"h")] == [(9, 9), (9, 9), (5, 6), (7, 7)]
+    assert _owner(below, {}, None)(b"d/f") == (0, 0)
+    assert (below.mode(b"d", 0o755), below.mode(b"g", 0o755)) == (0o755, 0o2755)
+
+
+def test_excluded_directories_are_searched_once_for_exceptions(tmp_path: Path) -> None:
+    path = tmp_path
+    for _ in range(60):
+        path /= "d"
+        path.mkdir()
+        (path / "f").touch()
+    ignored = Ignored(["d", f"!{path.relative_to(tmp_path)}/f"])
+    looked = 0
+
+    class Counted(Ignored):
+        def ignores(self, path: str) -> bool:
+            nonlocal looked
+            looked += 1
+            return ignored.ignores(path)
+
+    found = Files([tmp_path], name="x", ignored=Counted(["!d"]))
+    assert [item.path.count("/") for item in found.walk("") if not item.is_folder] == [60]
+    assert looked < 6 * 60

@@ -131,6 +131,14 @@ def test_ignored(patterns: list[str], ignored: list[str], kept: list[str]) -> No
     assert [path for path in kept if rules.ignores(path)] == []
 
 
+def test_paths_of_a_dockerignore_take_no_longer_for_their_number() -> None:
+    """Paths without patterns are looked up."""
+    rules = ignore.Ignored([f"data/{number}" for number in range(20_000)])
+    began = time.process_time()
+    assert sum(rules.ignores(f"data/{number}/x") for number in range(0, 40_000, 200)) == 100
+    assert time.process_time() - began < 0.2
+
+
 def test_a_dockerignore_has_comments_and_empty_lines() -> None:
     rules = ignore.read("# comment\n\n  a  \r\n!a/b\n")
     assert rules.ignores("a/c")

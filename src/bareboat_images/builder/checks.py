@@ -31,11 +31,11 @@ def check(stage: Stage, escape: str) -> None:
             expanded(step, text, _Anything(), escape)
         _check_ids(step, escape)
         if step.name == "HEALTHCHECK":
-            config.applied(config.Config(), step, step.args, {})
+            config.Config().apply(step, step.args, {})
         elif step.name in ("EXPOSE", "STOPSIGNAL"):
             for word in step.args:
                 if _is_plain(word, escape):
-                    config.applied(config.Config(), step, (word,), {})
+                    config.Config().apply(step, (word,), {})
         elif step.name in ("COPY", "ADD"):
             mode = step.flag("chmod")
             if mode and _is_plain(mode, escape):

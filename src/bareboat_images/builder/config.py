@@ -6,6 +6,7 @@ Docker's: https://github.com/moby/docker-image-spec
 
 from __future__ import annotations
 
+import copy
 import json
 import posixpath
 import re
@@ -39,23 +40,17 @@ _NANOSECONDS = {
 }
 
 
-class Config(Struct, frozen=True, kw_only=True):
-    """One state of the config. `execution`: its `config` object; `history`: its entries;
-    `has_command`: CMD was set in this stage, so ENTRYPOINT keeps it."""
+class Config(Struct, kw_only=True):
+    """The config of a stage, which its instructions change. `execution`: its `config` object without `Env`;
+    `history`: its entries; `created`: the last time in it; `has_command`: CMD was set in this stage, so
+    ENTRYPOINT keeps it."""
 
-    execution: Mapping[str, Any] = field(default_factory=dict)
-    history: tuple[Mapping[str, Any], ...] = ()
+    execution: dict[str, Any] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
+    history: list[Mapping[str, Any]] = field(default_factory=list)
+    created: str = ""
     author: str = ""
     has_command: bool = False
-
-    @property
-    def environment(self) -> dict[str, str]:
-        found = {}
-        for entry in self.execution.get("Env") or ():
-            name, _, value = entry.partition("=")
-            if name:
-                found[name] = value
-        return found
 
     @property
     def workdir(self) -> str:
@@ -71,31 +66,61 @@ class Config(Struct, frozen=True, kw_only=True):
 
     @property
     def triggers(self) -> tuple[str, ...]:
-        return tuple(self.execution.get("OnBuild") or ())
-
-    @property
-    def created(self) -> str:
-        """The time of the last history entry that has one."""
-        return next((str(each["created"]) for each in reversed(self.history) if each.get("created")), "")
-
-    def having(self, **values: Any) -> Config:
-        """A copy with these keys of `config` set; None removes a key."""
-        execution = {**self.execution, **values}
-        return replace(self, execution={key: value for key, value in execution.items() if value is not None})
+        return tuple(self.execution.get("OnBuild", ()))
 
     def for_next_stage(self) -> Config:
         """A copy for a stage that starts from this one."""
-        return replace(self, has_command=False)
+        return replace(copy.deepcopy(self), has_command=False)
 
-    def recorded(self, created: str, by: str, *, is_empty: bool) -> Config:
-        """A copy with one more history entry. `created`: empty for the time of the previous entry."""
-        created = created or self.created
+    def record(self, created: str, by: str, *, is_empty: bool) -> None:
+        """Add a history entry. `created`: empty for the time of the previous entry."""
+        self.created = created or self.created
         entry: dict[str, Any] = {"created_by": by, "comment": "bareboat image build"}
-        if created:
-            entry["created"] = created
+        if self.created:
+            entry["created"] = self.created
         if is_empty:
             entry["empty_layer"] = True
-        return replace(self, history=(*self.history, entry))
+        self.history.append(entry)
+
+    def apply(self, step: Instruction, words: tuple[str, ...], pairs: Mapping[str, str]) -> None:
+        """Apply one instruction that only changes the config. `words`, `pairs`: its arguments, with variables
+        replaced. Raises RecipeError."""
+        settings = self.execution
+        match step.name:
+            case "ENV":
+                self.environment.update(pairs)
+            case "LABEL":
+                settings.setdefault("Labels", {}).update(pairs)
+            case "CMD" | "ENTRYPOINT":
+                is_list = step.is_json or not words
+                settings[step.name.capitalize()] = list(words) if is_list else [*self.shell, words[0]]
+                if step.name == "CMD":
+                    self.has_command = True
+                elif not self.has_command:
+                    settings.pop("Cmd", None)
+            case "MAINTAINER":
+                self.author = words[0]
+            case "EXPOSE":
+                ports = [port for word in words for port in _ports(step, word)]
+                settings.setdefault("ExposedPorts", {}).update((port, {}) for port in ports)
+            case "VOLUME":
+                if not all(words):
+                    raise step.fault("a volume's path is empty", remedy="VOLUME /data")
+                settings.setdefault("Volumes", {}).update((word, {}) for word in words)
+            case "USER":
+                settings["User"] = words[0]
+            case "STOPSIGNAL":
+                if not _is_signal(words[0]):
+                    raise step.fault(f"{words[0][:40]!r} is not a signal", remedy="STOPSIGNAL SIGTERM")
+                settings["StopSignal"] = words[0]
+            case "SHELL":
+                settings["Shell"] = list(words)
+            case "ONBUILD":
+                settings.setdefault("OnBuild", []).append(words[0])
+            case "HEALTHCHECK":
+                settings["Healthcheck"] = _health(step)
+            case _:
+                raise ValueError(f"{step.name} is not a setting")
 
     def document(self, layers: Iterable[Layer], *, architecture: str, created: str) -> bytes:
         """The image's config as JSON. Equal states give equal bytes."""
@@ -105,24 +130,27 @@ class Config(Struct, frozen=True, kw_only=True):
                 "architecture": architecture,
                 "os": "linux",
                 "created": created,
-                "config": dict(self.execution),
+                "config": {
+                    **self.execution,
+                    "Env": [f"{name}={value}" for name, value in self.environment.items()],
+                },
                 "rootfs": {"type": "layers", "diff_ids": [layer.diff_id for layer in layers]},
-                "history": list(self.history),
+                "history": self.history,
             }
         )
 
 
 def scratch() -> Config:
     """The config of an image without layers."""
-    return Config(execution={"Env": [f"PATH={DEFAULT_PATH}"], "WorkingDir": "/"})
+    return Config(execution={"WorkingDir": "/"}, environment={"PATH": DEFAULT_PATH})
 
 
 def of_base(data: bytes, layers: int, *, name: str) -> Config:
     """The state for a base image, from its config. Raises ImageError."""
     documents.config(data, name=name)  # checks all types
     read = json.loads(data)  # with the fields that only others know
-    execution = dict(read.get("config") or {})
-    history = [dict(each) for each in read.get("history") or ()]
+    execution = {key: value for key, value in (read.get("config") or {}).items() if value is not None}
+    history = list(read.get("history") or ())
     if not _is_text(execution):
         raise ImageError(
             f"the config of {name} has text with a NUL byte, or that is not Unicode",
@@ -132,10 +160,11 @@ def of_base(data: bytes, layers: int, *, name: str) -> Config:
         history = [{"created_by": f"a layer of {name}"}] * layers
     if workdir := execution.get("WorkingDir"):
         execution["WorkingDir"] = "/" + posixpath.normpath(f"/{workdir}").lstrip("/")
-    env = execution.get("Env") or []
-    if not any(each.startswith("PATH=") for each in env):
-        execution["Env"] = [*env, f"PATH={DEFAULT_PATH}"]
-    return Config(execution=execution, history=tuple(history))
+    settings = (entry.partition("=") for entry in execution.pop("Env", ()))
+    environment = {name: value for name, _, value in settings if name}
+    environment.setdefault("PATH", DEFAULT_PATH)
+    created = next((str(each["created"]) for each in reversed(history) if each.get("created")), "")
+    return Config(execution=execution, environment=environment, history=history, created=created)
 
 
 def _is_text(value: object) -> bool:
@@ -162,50 +191,6 @@ def _is_signal(text: str) -> bool:
         return 0 < int(text) <= 64
     name = text.removeprefix("SIG")
     return f"SIG{name}" in signal.Signals.__members__ or _REAL_TIME.fullmatch(name) is not None
-
-
-def applied(config: Config, step: Instruction, words: tuple[str, ...], pairs: Mapping[str, str]) -> Config:
-    """Apply one instruction that only changes the config. `words`, `pairs`: its arguments, with variables
-    replaced. Raises RecipeError."""
-    match step.name:
-        case "ENV":
-            values = {**config.environment, **pairs}
-            return config.having(Env=[f"{name}={value}" for name, value in values.items()])
-        case "LABEL":
-            return config.having(Labels={**(config.execution.get("Labels") or {}), **pairs})
-        case "CMD":
-            command = list(words) if step.is_json or not words else [*config.shell, words[0]]
-            return replace(config.having(Cmd=command), has_command=True)
-        case "ENTRYPOINT":
-            command = list(words) if step.is_json or not words else [*config.shell, words[0]]
-            made = config.having(Entrypoint=command)
-            return made if config.has_command else made.having(Cmd=None)
-        case "MAINTAINER":
-            return replace(config, author=words[0])
-        case "EXPOSE":
-            ports = [port for word in words for port in _ports(step, word)]
-            return config.having(
-                ExposedPorts={**(config.execution.get("ExposedPorts") or {}), **{p: {} for p in ports}}
-            )
-        case "VOLUME":
-            if not all(words):
-                raise step.fault("a volume's path is empty", remedy="VOLUME /data")
-            return config.having(
-                Volumes={**(config.execution.get("Volumes") or {}), **{word: {} for word in words}}
-            )
-        case "USER":
-            return config.having(User=words[0])
-        case "STOPSIGNAL":
-            if not _is_signal(words[0]):
-                raise step.fault(f"{words[0][:40]!r} is not a signal", remedy="STOPSIGNAL SIGTERM")
-            return config.having(StopSignal=words[0])
-        case "SHELL":
-            return config.having(Shell=list(words))
-        case "ONBUILD":
-            return config.having(OnBuild=[*config.triggers, words[0]])
-        case "HEALTHCHECK":
-            return config.having(Healthcheck=_health(step))
-    raise ValueError(f"{step.name} is not a setting")
 
 
 def _ports(step: Instruction, word: str) -> list[str]:

@@ -90,7 +90,9 @@ class Copier:
         self._tree = tree
         self._request = request
         self._change = mode_change(request.chmod) if request.chmod else None
+        #: A file with several names -> the path of its copy; and back.
         self._links: dict[tuple[int, int], str] = {}
+        self._linked: dict[str, tuple[int, int]] = {}
         #: Directory -> the mode and the time that it gets at the end, parents first. The last source applies.
         self._made: dict[str, tuple[int, int]] = {}
         #: Known directories of the tree; no entry replaces a directory.
@@ -170,7 +172,7 @@ class Copier:
             if first is not None:
                 self._tree.link(first, goal)
                 return
-            self._links[identity] = goal
+            self._links[identity], self._linked[goal] = goal, identity
         with open_regular(item, files) as given:
             folder, last = self._tree.at(goal)
             made = os.open(last, NEW_FILE, 0o600, dir_fd=folder)
@@ -241,7 +243,7 @@ class Copier:
         folder, last = self._tree.at(goal)
         if made is not None:
             os.unlink(last, dir_fd=folder)
-            self._links = {each: path for each, path in self._links.items() if path != goal}
+            self._links.pop(self._linked.pop(goal, (0, 0)), None)
         return folder, last
 
     def _existing(self, path: str) -> os.stat_result | None:

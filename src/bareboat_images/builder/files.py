@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import posixpath
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import BinaryIO
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, BinaryIO
 
 from msgspec import Struct
 
@@ -17,6 +17,9 @@ from bareboat_images.layers.view import Node, View
 from bareboat_images.layers.whiteouts import WHITEOUT
 from bareboat_images.recipe.ignore import Ignored, has_wildcard, matcher
 from bareboat_images.tar.limits import is_mostly_holes
+
+if TYPE_CHECKING:
+    from bareboat_images.builder.metadata import Metadata
 
 _CHUNK = 1 << 20
 _MOST_ENTRIES = 10_000_000
@@ -56,16 +59,18 @@ class Files:
         name: str,
         ignored: Ignored | None = None,
         is_stored: bool = False,
-        modes: Mapping[str, int] | None = None,
+        metadata: Callable[[bytes, Node], Metadata | None] = lambda _path, _node: None,
     ) -> None:
-        """`is_stored`: the layers belong to the store and do not change; `modes`: path -> mode, where the
-        layer's tree has another."""
+        """`is_stored`: the layers belong to the store and do not change; `metadata`: of an entry whose tree
+        lacks some."""
         self.name = name
         self.is_stored = is_stored
         self.layers = tuple(layers)
         self._view = View(layers)
         self._ignored = ignored or Ignored(())
-        self._modes = modes or {}
+        self._metadata = metadata
+        #: Excluded directory -> whether an exception keeps something in it.
+        self._keep: dict[str, bool] = {}
 
     def select(self, pattern: str) -> list[Item]:
         """The entries that match a source of COPY; links are followed. Raises NotFoundError."""
@@ -163,16 +168,18 @@ class Files:
 
     def _has_kept(self, folder: str) -> bool:
         """Whether an exception keeps something in an excluded directory."""
+        known = self._keep
         pending = [folder]
-        while pending:
+        while pending and folder not in known:
             here = pending.pop()
             for name, node in self._view.names(f"/{here}").items():
                 path = f"{here}/{name}"
-                if not self._ignored.ignores(path):
+                if known.get(path) or not self._ignored.ignores(path):
+                    known.update((str(each), True) for each in PurePosixPath(path).parents)
                     return True
-                if node.kind == "folder":
+                if node.kind == "folder" and path not in known:
                     pending.append(path)
-        return False
+        return known.setdefault(folder, False)
 
     def _check_names(self, folder: str) -> None:
         """Raise an error for unreadable entries and for names that are whiteouts in a layer, since the view
@@ -202,7 +209,8 @@ class Files:
             state = os.lstat(real)
         except FileNotFoundError:
             raise changed(path, self.name) from None
-        return Item(path, real, state, given, self._modes.get(path, stat.S_IMODE(state.st_mode)))
+        known = self._metadata(os.fsencode(path), node)
+        return Item(path, real, state, given, stat.S_IMODE(state.st_mode) if known is None else known.mode)
 
     def view(self) -> View:
         """The files as one tree, without exclusions."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -17,9 +18,10 @@ from msgspec import Struct
 
 from bareboat_base import codec, digests
 from bareboat_base.errors import StoreError
-from bareboat_images.builder.places import Owner
+from bareboat_images.builder.places import Owner, PlaceError, locate
 from bareboat_images.layers import recipe as recipes
 from bareboat_images.layers.copies import tree_mode
+from bareboat_images.layers.view import Node, View
 from bareboat_images.store import Store
 from bareboat_images.tar import reader as tarreader
 
@@ -32,9 +34,39 @@ class Metadata(Struct, frozen=True):
     owner: Owner
     mode: int
 
-    def mode_of_folder(self, mode: int) -> int:
+
+class Below:
+    """The metadata of the entries of a root file system, each from the uppermost layer that has the entry."""
+
+    def __init__(self, view: View, layers: Mapping[str, Mapping[bytes, Metadata]]) -> None:
+        """`layers`: the tree of a layer -> its metadata, for trees that lack some."""
+        self._view = view
+        self._layers = layers
+
+    def entry(self, path: bytes) -> Node | None:
+        """The entry at this path, without links; None if there is none."""
+        name = "/" + os.fsdecode(path)
+        try:
+            place = locate(self._view, name, last_link=False)
+        except PlaceError:  # a parent is not a directory
+            return None
+        return place.node if place.path == name else None
+
+    def of(self, path: bytes, node: Node) -> Metadata | None:
+        """The metadata of an entry; None if its tree has all of it."""
+        tree = node.places[0].removesuffix(f"/{os.fsdecode(path)}")
+        return self._layers.get(tree, {}).get(path)
+
+    def find(self, path: bytes) -> Metadata | None:
+        if not any(path in known for known in self._layers.values()):
+            return None
+        node = self.entry(path)
+        return None if node is None else self.of(path, node)
+
+    def mode(self, path: bytes, mode: int) -> int:
         """The mode of a directory that a step copied to its layer, and that has this mode in its tree."""
-        return self.mode if tree_mode(self.mode, is_folder=True) == mode else mode
+        known = self.find(path)
+        return known.mode if known is not None and tree_mode(known.mode, is_folder=True) == mode else mode
 
 
 def metadata(kind: bytes, mode: int, owner: Owner) -> Metadata | None:

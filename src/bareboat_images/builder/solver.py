@@ -82,7 +82,7 @@ def build(store: Store, options: Options, machine: Machine, reporter: Reporter) 
         done = _build_stages(work, recipe, target)
         state = done[target.number]
         if not state.rootfs.layers:
-            state = Builder(work, recipe, target, done).with_empty_layer(state)
+            Builder(work, recipe, target, done, state).add_empty_layer()
         image = _image(work, state)
     lease.clear(store.lease("any").parent, "build-")
     warnings = tuple(f"build argument {name} is not used: no ARG declares it" for name in recipe.unused)
@@ -182,7 +182,7 @@ def _one(work: Work, recipe: Recipe, stage: Stage, done: Mapping[int, State]) ->
             raise error.named(work.options.name) from None
         if missing:
             raise _MissingError(triggers)
-        return Builder(work, recipe, stage, done).build(base)
+        return Builder(work, recipe, stage, done, base).build()
     raise Stopped
 
 
@@ -201,7 +201,7 @@ def _base(work: Work, recipe: Recipe, stage: Stage, done: Mapping[int, State]) -
         before = recipe.before(stage, stage.base)
         assert before is not None
         state = done[before.number]
-        return State(state.rootfs, state.config.for_next_stage(), state.arguments)
+        return State(state.rootfs, state.config.for_next_stage(), dict(state.arguments))
     image = work.image(stage.start, stage.base)
     _check_machine(work, stage, image)
     data = export.stored_config(work.store, image)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import posixpath
 import time
+from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from bareboat_base.clock import utc_now
 from bareboat_base.errors import BareboatError, ImageError
-from bareboat_images.builder import additions, checks, config, copying, mounting
+from bareboat_images.builder import additions, checks, copying, mounting
 from bareboat_images.builder.cache import Record, key_of
 from bareboat_images.builder.config import Config
 from bareboat_images.builder.copying import Copier, Request
@@ -33,46 +32,48 @@ from bareboat_images.recipe.instructions import Instruction, trigger
 from bareboat_images.recipe.stages import PROXIES, Recipe, Stage, argument_name, expanded
 
 if TYPE_CHECKING:
-    from bareboat_images.builder.metadata import Metadata
+    from bareboat_images.builder.metadata import Below
 
 
-class State(Struct, frozen=True):
-    """The state of a stage between two instructions. `arguments`: the ARGs declared so far."""
+class State(Struct):
+    """The state of a stage, which its instructions change. `arguments`: the ARGs declared so far."""
 
     rootfs: Rootfs
     config: Config
-    arguments: Mapping[str, str] = field(default_factory=dict)
+    arguments: dict[str, str] = field(default_factory=dict)
 
     @property
-    def values(self) -> dict[str, str]:
+    def values(self) -> Mapping[str, str]:
         """The values of variables; an ENV overrides an ARG of the same name."""
-        return {**self.arguments, **self.config.environment}
+        return ChainMap(self.config.environment, self.arguments)
 
 
 class Builder:
-    """Builds one stage on top of its base."""
+    """Builds one stage. `state`: that of its base, which becomes that of the stage."""
 
-    def __init__(self, work: Work, recipe: Recipe, stage: Stage, done: Mapping[int, State]) -> None:
+    def __init__(
+        self, work: Work, recipe: Recipe, stage: Stage, done: Mapping[int, State], state: State
+    ) -> None:
         self._work = work
         self._recipe = recipe
         self._stage = stage
         self._done = done
+        self._state = state
         self._count = 0
         self._total = len(stage.steps)
 
-    def build(self, base: State) -> State:
+    def build(self) -> State:
         """Execute all instructions. Raises BareboatError with the line."""
-        state = base
-        triggers = [trigger(text, self._stage.start.line) for text in state.config.triggers]
-        if triggers:
-            state = replace(state, config=state.config.having(OnBuild=None))
+        config = self._state.config
+        triggers = [trigger(text, self._stage.start.line) for text in config.triggers]
+        config.execution.pop("OnBuild", None)
         steps = [*triggers, *self._stage.steps]
         self._total = len(steps)
         for step in steps:
             self._count += 1
             self._work.check_stopped()
             try:
-                state = self._step(step, state)
+                self._step(step)
             except (PlaceError, NotFoundError, ValueError) as error:
                 raise self._named(step, error) from None
             except RecipeError as error:
@@ -83,7 +84,7 @@ class Builder:
                     place += step.text.partition("\n")[0][:160]
                     error.context = f"{error.context}\n{place}".strip()
                 raise
-        return state
+        return self._state
 
     def _named(self, step: Instruction, error: Exception) -> BareboatError:
         remedy = (
@@ -99,73 +100,73 @@ class Builder:
     def _title(self) -> str:
         return f"{self._stage.title} {self._count}/{self._total}"
 
-    def _step(self, step: Instruction, state: State) -> State:
+    def _step(self, step: Instruction) -> None:
         match step.name:
             case "ARG":
-                return self._argument(step, state)
+                self._argument(step)
             case "RUN":
-                return self._run(step, state)
+                self._run(step)
             case "COPY" | "ADD":
-                return self._copy(step, state)
+                self._copy(step)
             case "WORKDIR":
-                return self._workdir(step, state)
+                self._workdir(step)
             case _:
                 words = step.args
                 if step.name in checks.EXPANDED:
-                    words = tuple(self._expand(step, each, state) for each in words)
+                    words = tuple(self._expand(step, each) for each in words)
                 elif step.name == "EXPOSE":
+                    values = self._state.values
                     words = tuple(
-                        w for each in words for w in expansion.words(each, state.values, self._recipe.escape)
+                        word for each in words for word in expansion.words(each, values, self._recipe.escape)
                     )
                 pairs = {
-                    self._expand(step, name, state): self._expand(step, value or "", state)
-                    for name, value in step.pairs
+                    self._expand(step, name): self._expand(step, value or "") for name, value in step.pairs
                 }
                 if step.switch("unexported"):
-                    return self._assigned(step, state, pairs)
-                made = config.applied(state.config, step, words, pairs)
-                return self._noted(step, state, made)
+                    self._assign(pairs)
+                else:
+                    self._state.config.apply(step, words, pairs)
+                self._note(step)
 
-    def _assigned(self, step: Instruction, state: State, pairs: Mapping[str, str]) -> State:
+    def _assign(self, pairs: Mapping[str, str]) -> None:
         """An assignment of a definition file: for later values, or of a variable that is exported already."""
-        exported = {
-            name: value for name, value in pairs.items() if name in (*state.config.environment, "PATH")
-        }
-        arguments = {**state.arguments, **pairs}
-        made = config.applied(state.config, step, (), exported) if exported else state.config
-        return self._noted(step, replace(state, arguments=arguments), made)
+        environment = self._state.config.environment
+        self._state.arguments.update(pairs)
+        for name, value in pairs.items():
+            if name in environment or name == "PATH":
+                environment[name] = value
 
-    def _noted(self, step: Instruction, state: State, made: Config) -> State:
+    def _note(self, step: Instruction) -> None:
         """Report and record a step without a layer."""
-        work = self._work
-        work.reporter.begin(self._title, _one_line(step))
-        work.reporter.end(self._title, _one_line(step), 0.0, cached=True)
-        return replace(state, config=made.recorded(work.moment, _one_line(step), is_empty=True))
+        work, text = self._work, _one_line(step)
+        work.reporter.begin(self._title, text)
+        work.reporter.end(self._title, text, 0.0, cached=True)
+        self._state.config.record(work.moment, text, is_empty=True)
 
-    def _expand(self, step: Instruction, text: str, state: State) -> str:
-        return expanded(step, text, state.values, self._recipe.escape)
+    def _expand(self, step: Instruction, text: str) -> str:
+        return expanded(step, text, self._state.values, self._recipe.escape)
 
-    def _argument(self, step: Instruction, state: State) -> State:
-        arguments = dict(state.arguments)
-        given = self._work.options.arguments
+    def _argument(self, step: Instruction) -> None:
+        values, given = self._state.values, self._work.options.arguments
         for written, default in step.pairs:
-            values = {**arguments, **state.config.environment}
             if (name := argument_name(step, written, values, self._recipe.escape)) is None:
                 continue
             value = given.get(name)
             if value is None and default is not None:
-                value = expanded(step, default, values, self._recipe.escape)
+                value = self._expand(step, default)
             if value is None:
                 value = self._recipe.arguments.get(name)
             if value is not None:
-                arguments[name] = value
-        return self._noted(step, replace(state, arguments=arguments), state.config)
+                self._state.arguments[name] = value
+        self._note(step)
 
-    def _workdir(self, step: Instruction, state: State) -> State:
-        path = joined(state.config.workdir, self._expand(step, step.args[0], state))
-        made = state.config.having(WorkingDir=path)
+    def _workdir(self, step: Instruction) -> None:
+        state = self._state
+        path = joined(state.config.workdir, self._expand(step, step.args[0]))
+        state.config.execution["WorkingDir"] = path
         if state.rootfs.view.find(path) is not None:
-            return self._noted(step, state, made)
+            self._note(step)
+            return
         user = find_user(state.rootfs.view, state.config.user or "root")
         request = Request(sources=(), target=path + "/", is_folder=True, owner=(user.uid, user.gid))
 
@@ -179,7 +180,7 @@ class Builder:
         key = key_of(
             "workdir", below=state.rootfs.diff_ids, path=path, owner=[user.uid, user.gid], newest=self._newest
         )
-        return self._layer(step, replace(state, config=made), key, make, f"WORKDIR {path}")
+        self._layer(step, key, make, f"WORKDIR {path}")
 
     @property
     def _newest(self) -> int | None:
@@ -187,12 +188,12 @@ class Builder:
 
     # RUN.
 
-    def _run(self, step: Instruction, state: State) -> State:
-        work = self._work
-        asked = self._expand(step, step.flag("network") or "", state)
+    def _run(self, step: Instruction) -> None:
+        work, state = self._work, self._state
+        asked = self._expand(step, step.flag("network") or "")
         network = checks.network(step, asked or work.options.network)
         user = find_user(state.rootfs.view, state.config.user or "root")
-        found = mounts.read(step, lambda text: self._expand(step, text, state))
+        found = mounts.read(step, lambda text: self._expand(step, text))
         with mounting.mounted(
             step, found, state.config.workdir, work, lambda name: self._source(step, name)
         ) as mounted:
@@ -243,7 +244,7 @@ class Builder:
             shown = " ".join(f"{name}={value}" for name, value in state.arguments.items())
             prefix = f"|{len(state.arguments)} {shown} " if shown else ""
             by = f"RUN {prefix}{' '.join(words)}" if not script else f"RUN {prefix}{_one_line(step)[4:]}"
-            return self._layer(step, state, key, make, by, user=user)
+            self._layer(step, key, make, by, user=user)
 
     def _words(self, step: Instruction, current: Config) -> tuple[tuple[str, ...], str]:
         """The command of a RUN, and its script if it is one: a heredoc is a script, or input that the shell
@@ -273,20 +274,20 @@ class Builder:
             rootfs, name = self._done[stage.number].rootfs, f"stage {stage.title}"
         else:
             rootfs, name = Rootfs(work.store, work.image(step, name).layers), f"image {name}"
-        modes = {os.fsdecode(path): known.mode for path, known in work.metadata(rootfs).items()}
-        return Files(rootfs.trees, name=name, is_stored=True, modes=modes)
+        return Files(rootfs.trees, name=name, is_stored=True, metadata=work.metadata(rootfs).of)
 
-    def _copy(self, step: Instruction, state: State) -> State:
-        *given, last = (self._expand(step, each, state) for each in step.args)
+    def _copy(self, step: Instruction) -> None:
+        state = self._state
+        *given, last = (self._expand(step, each) for each in step.args)
         last = last or "."  # as in BuildKit: the working directory
         is_link = step.switch("link")
         view = View([]) if is_link else state.rootfs.view
         target = joined(state.config.workdir, last)
         is_folder = last.endswith(("/", "/.")) or last in (".", "..") or len(given) > 1
-        chmod = self._expand(step, step.flag("chmod") or "", state)
+        chmod = self._expand(step, step.flag("chmod") or "")
         if chmod:
             copying.mode_change(chmod)
-        chown = self._expand(step, step.flag("chown") or "", state)
+        chown = self._expand(step, step.flag("chown") or "")
         user = find_owner(state.rootfs.view, chown) if chown else User()
         with additions.sources(
             step, given, self._work, lambda name: self._source(step, name),
@@ -297,7 +298,7 @@ class Builder:
                 target=target,
                 is_folder=is_folder or sum(len(source.items) for source in found) > 1,
                 chmod=chmod,
-                excluded=Ignored(self._expand(step, each, state) for each in step.all("exclude")),
+                excluded=Ignored(self._expand(step, each) for each in step.all("exclude")),
                 owner=(user.uid, user.gid),
             )
             listed = tuple(copying.entries(request))
@@ -318,7 +319,7 @@ class Builder:
                     copier.run(listed)
                 return copier.owners
 
-            return self._layer(step, state, key, make, _one_line(step))
+            self._layer(step, key, make, _one_line(step))
 
     def _describe(self, listed: Sequence[copying.Entry]) -> list[object]:
         digester = self._work.digester
@@ -335,17 +336,15 @@ class Builder:
     def _layer(
         self,
         step: Instruction,
-        state: State,
         key: str,
         make: Make,
         by: str,
         *,
         user: User | None = None,
         keeps_empty: bool = False,
-    ) -> State:
-        """The state with the step's layer, taken from the cache or made now. `keeps_empty`: also one without
-        files."""
-        work = self._work
+    ) -> None:
+        """Add the step's layer, taken from the cache or made now. `keeps_empty`: also one without files."""
+        work, state = self._work, self._state
         text = _one_line(step)
         work.reporter.begin(self._title, text)
         began = time.monotonic()
@@ -359,10 +358,10 @@ class Builder:
             from bareboat_images.builder.layer import Rules, finish
             from bareboat_images.builder.metadata import keep
 
-            known = work.metadata(state.rootfs)
+            below = work.metadata(state.rootfs)
             rules = Rules(
-                owner=self._owner(state, owners, user, known),
-                mode=lambda path, mode: known[path].mode_of_folder(mode) if path in known else mode,
+                owner=_owner(below, owners, user),
+                mode=below.mode,
                 newest=self._newest,
                 check=work.check_stopped,
             )
@@ -373,9 +372,9 @@ class Builder:
         record, facts, cached = work.step(key, produce, self._title)
         work.reporter.end(self._title, text, time.monotonic() - began, cached=cached)
         work.count(cached=cached)
-        made = state.config.recorded(record.created, by, is_empty=facts is None)
+        state.config.record(record.created, by, is_empty=facts is None)
         if facts is None:
-            return replace(state, config=made)
+            return
         layer = Layer(
             diff_id=facts.diff_id,
             size_bytes=facts.size_bytes,
@@ -388,37 +387,31 @@ class Builder:
             raise ImageError(
                 f"the image has more than {_MOST_LAYERS} layers", remedy="join steps: RUN a && b"
             )
-        return replace(state, rootfs=state.rootfs.above(layer), config=made)
+        state.rootfs = state.rootfs.above(layer)
 
-    def with_empty_layer(self, state: State) -> State:
-        """The state with a layer without files, for an image of settings only: other tools refuse images
-        without layers."""
+    def add_empty_layer(self) -> None:
+        """Add a layer without files to an image of settings only: other tools refuse those without layers."""
         key = key_of("empty", below=(), newest=self._newest, machine=self._work.machine.name)
 
         def make(folder: Path) -> Mapping[bytes, Owner]:
             (folder / "tree").mkdir(parents=True)
             return {}
 
-        return self._layer(self._stage.start, state, key, make, "empty layer", keeps_empty=True)
+        self._layer(self._stage.start, key, make, "empty layer", keeps_empty=True)
 
-    @staticmethod
-    def _owner(
-        state: State, owners: Mapping[bytes, Owner], user: User | None, known: Mapping[bytes, Metadata]
-    ) -> Callable[[bytes], Owner]:
-        def owner(path: bytes) -> Owner:
-            if (found := owners.get(path)) is not None:
-                return found
-            below = known[path].owner if path in known else (0, 0)
-            if user is None or (user.uid, user.gid) == (0, 0):
-                return below
-            name = "/" + path.decode(errors="surrogateescape")
-            try:
-                node = locate(state.rootfs.view, name, last_link=False).node
-            except PlaceError:  # a parent was not a directory before the step
-                node = None
-            return (user.uid, user.gid) if node is None else below
 
-        return owner
+def _owner(below: Below, owners: Mapping[bytes, Owner], user: User | None) -> Callable[[bytes], Owner]:
+    """The owner of an entry by its path: what a step changes keeps it. `owners`: those that the step sets."""
+
+    def owner(path: bytes) -> Owner:
+        if (found := owners.get(path)) is not None:
+            return found
+        if user is not None and (user.uid, user.gid) != (0, 0) and below.entry(path) is None:
+            return (user.uid, user.gid)
+        known = below.find(path)
+        return (0, 0) if known is None else known.owner
+
+    return owner
 
 
 #: The limit in Docker.

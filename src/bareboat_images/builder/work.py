@@ -24,7 +24,7 @@ from bareboat_images.recipe.instructions import Instruction
 from bareboat_images.store import Store
 
 if TYPE_CHECKING:
-    from bareboat_images.builder.metadata import Metadata
+    from bareboat_images.builder.metadata import Below, Metadata
     from bareboat_images.builder.run import Command, Runner
 
 #: Makes a layer's tree in a directory; returns path -> owner for files that root does not own.
@@ -176,24 +176,21 @@ class Work:
             self.reporter.warn(f"{error.message}; a shell in its tree follows, exit ends the build")
         return True
 
-    def metadata(self, rootfs: Rootfs) -> Mapping[bytes, Metadata]:
-        """Path -> what the trees of the layers cannot have."""
-        found: dict[bytes, Metadata] = {}
-        for layer in rootfs.layers:
+    def metadata(self, rootfs: Rootfs) -> Below:
+        """What the trees of the layers cannot have."""
+        from bareboat_images.builder import metadata
+
+        layers = {}
+        for layer, tree in zip(rootfs.layers, rootfs.trees, strict=True):
             with self._lock:
                 known = self._metadata.get(layer.diff_id)
             if known is None:
-                from bareboat_images.builder import metadata
-
                 known = metadata.of_layer(self.store, layer.diff_id)
                 with self._lock:
                     self._metadata[layer.diff_id] = known
-            tree = os.fsencode(self.store.layer(layer.diff_id))
-            for path in list(found):  # replaced in this layer by an entry without metadata
-                if path not in known and os.path.lexists(os.path.join(tree, path)):
-                    del found[path]
-            found.update(known)
-        return found
+            if known:
+                layers[str(tree)] = known
+        return metadata.Below(rootfs.view, layers)
 
 
 def _trimmed(folder: Path) -> Path:

@@ -10,31 +10,46 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from bareboat_base.errors import UsageError
 
 LARGEST_BYTES = 1 << 20
 
 
-class _Rule(Struct, frozen=True):
-    pattern: Matcher
-    #: An exception (`!`): paths that match are not ignored.
+class _Rules(Struct):
+    """Consecutive rules of one kind: paths as they are written, and patterns."""
+
+    #: Exceptions (`!`): paths that match are not ignored.
     keeps: bool
+    paths: set[str] = field(default_factory=set)
+    patterns: list[Matcher] = field(default_factory=list)
+
+    def match(self, paths: Sequence[str]) -> bool:
+        """Whether a rule matches one of the paths."""
+        return not self.paths.isdisjoint(paths) or any(
+            pattern.fullmatch(path) for pattern in self.patterns for path in paths
+        )
 
 
 class Ignored:
     """Decides which paths are ignored: by the last rule that matches a path or a parent directory."""
 
     def __init__(self, patterns: Iterable[str]) -> None:
-        self._rules: list[_Rule] = []
+        self._rules: list[_Rules] = []
         for text in patterns:
             keeps = text.startswith("!")
             pattern = text.removeprefix("!").strip()
             pattern = posixpath.normpath(pattern).lstrip("/") if pattern else ""
-            if pattern and pattern != ".":
-                self._rules.append(_Rule(matcher(pattern), keeps))
-        self.has_exceptions = any(rule.keeps for rule in self._rules)
+            if not pattern or pattern == ".":
+                continue
+            if not self._rules or self._rules[-1].keeps != keeps:
+                self._rules.append(_Rules(keeps))
+            if has_wildcard(pattern) or "\\" in pattern:
+                self._rules[-1].patterns.append(matcher(pattern))
+            else:
+                self._rules[-1].paths.add(pattern)
+        self.has_exceptions = any(rules.keeps for rules in self._rules)
 
     def __bool__(self) -> bool:
         return bool(self._rules)
@@ -44,9 +59,9 @@ class Ignored:
         parts = path.split("/")
         above = ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
         left_out = False
-        for rule in self._rules:
-            if rule.keeps == left_out and any(rule.pattern.fullmatch(each) for each in above):
-                left_out = not rule.keeps
+        for rules in self._rules:
+            if rules.keeps == left_out and rules.match(above):
+                left_out = not rules.keeps
         return left_out
 
 

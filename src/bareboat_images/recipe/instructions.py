@@ -78,6 +78,8 @@ class Instruction(Struct, frozen=True, kw_only=True):
         return RecipeError(f"{self.name}: {message}", line=self.line, text=first, remedy=remedy)
 
 
+#: Bytes that are not UTF-8, as they are decoded.
+_NO_UTF_8 = expression("[\udc80-\udcff]")
 #: `<<` that begins no heredoc: with white space after it, or of an instruction that takes none.
 _NO_HEREDOC = expression(r"<<-?(\s*)[\"']?([A-Za-z_]\w*)")
 
@@ -85,7 +87,7 @@ _NO_HEREDOC = expression(r"<<-?(\s*)[\"']?([A-Za-z_]\w*)")
 def parse(line: Line, escape: str, recipe: Sequence[Line] = ()) -> Instruction:
     """Parse one instruction. `recipe`: the lines of the file; those before it may be the reason why this is
     none. Raises RecipeError for an unknown or malformed one."""
-    if any("\udc80" <= char <= "\udcff" for char in line.text):
+    if _NO_UTF_8.search(line.text):
         raise RecipeError(
             "the instruction is not UTF-8",
             line=line.number,
