@@ -8,10 +8,11 @@ cannot be searched keeps all of them.
 
 from __future__ import annotations
 
+import csv
 import os
 import re
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections import Counter
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
@@ -36,11 +37,13 @@ _COMPUTES_NAMES = expression(
     rb"|(?<![.\w])(?:exec|eval)\s*\("
 )
 _EXTRA = "of bareboat[study]"
+#: Directories without code of the program.
+_NOT_SEARCHED = frozenset({".git", ".hg", ".svn", "__pycache__"})
 _SHELLS = frozenset({"bash", "sh", "dash"})
 #: Flags of Python before a script, which neither name code nor make it interactive.
 _PLAIN_FLAGS = frozenset({"-u", "-O", "-OO", "-B", "-s", "-E", "-I", "-q"})
-_REQUIREMENT = expression(r"^Requires-Dist: *([A-Za-z0-9._-]+)([^;\n]*)(;[^\n]*)?$", re.MULTILINE)
-_IN_STUDY = expression(r"extra\s*==\s*['\"]study['\"]")
+_REQUIREMENT = expression(r"^Requires-Dist: *([A-Za-z0-9._-]+)[^;\n]*(;[^\n]*)?$", re.MULTILINE)
+_OF_STUDY = expression(r"extra\s*==\s*['\"]study['\"]")
 _NAME = expression(r"^Name: *([A-Za-z0-9._-]+)", re.MULTILINE)
 
 
@@ -81,14 +84,14 @@ class _Doubt(Exception):
     """Why the packages stay."""
 
 
-class _Distribution(NamedTuple):
-    """An installed distribution, by its files in `folder`. `of_study`: what its extra `study` requires."""
+class _Distribution(Struct):
+    """An installed distribution. `extra`: what its extra `study` requires; `tops`: the names by which its
+    modules are imported -> their paths; `by_name`: the user installed it."""
 
-    name: str
-    folder: str
-    requires: frozenset[str]
-    of_study: frozenset[str]
-    paths: tuple[str, ...]
+    requires: set[str]
+    extra: set[str]
+    paths: list[str]
+    tops: dict[str, str]
     by_name: bool
 
 
@@ -131,48 +134,45 @@ def find(collection: Collection, program: Program | None) -> StudyPackages | Non
     a program, any may be used."""
     if not any(path.endswith("/METADATA") and "/bareboat-" in path for path in collection.items):
         return None  # without reading the other distributions
-    everything = _distributions(collection)
-    if "bareboat" not in everything:
+    installed = _distributions(collection)
+    if (bareboat := installed.get("bareboat")) is None:
         return None
-    base = _closure(["bareboat"], everything)
-    study = _closure(everything["bareboat"].of_study, everything) - base
-    # What a dependency brought, and of which all files are known.
-    candidates = {name for name in study if not everything[name].by_name and everything[name].paths}
-    staying = [name for name in everything if name not in candidates and name != "bareboat"]
-    candidates -= _closure(staying, everything)
+    base = _closure(["bareboat"], installed)
+    study = _closure(bareboat.extra, installed) - base
+    candidates = {name for name in study if installed[name].paths and not installed[name].by_name}
+    candidates -= _closure(installed.keys() - candidates - {"bareboat"}, installed)
     if not candidates:
         return None
-    paths = frozenset(_with_byte_code(collection, [everything[name] for name in candidates]))
-    size_bytes = sum(collection.items[path].size for path in paths)
-    names = sorted(candidates, key=lambda name: -_size(everything[name], collection))
+    packages = {name: installed[name] for name in candidates}
+    owners, strange = _files(collection, packages)
+    sizes: Counter[str] = Counter()
+    for path, name in owners.items():
+        sizes[name] += collection.items[path].size
     needed = ""
     try:
-        _check_alone(collection, candidates, everything, paths)
+        if strange:
+            raise _Doubt(strange)
         if program is None:
             raise _Doubt("no program is named")
-        needles = _Needles(candidates, everything)
-        exempt = frozenset(
-            path for name in (*study, *base, *_INSTALLERS) if name in everything
-            for path in everything[name].paths
-        )  # fmt: skip
+        needles = _Needles(packages)
         _search_job(program, needles, collection)
-        _search_packages(collection, exempt | paths, needles)
+        ours = (study | base | _INSTALLERS) & installed.keys()
+        exempt = {path for name in ours for path in installed[name].paths}
+        _search_packages(collection, exempt | owners.keys(), needles)
     except _Doubt as doubt:
         needed = str(doubt)
-    return StudyPackages(tuple(names), paths, size_bytes, needed)
+    names = tuple(sorted(candidates, key=lambda name: (-sizes[name], name)))
+    return StudyPackages(names, frozenset(owners), sizes.total(), needed)
 
 
 def leave_out(collection: Collection, found: StudyPackages) -> None:
     """Remove the packages' files, and the directories that have no others."""
+    entries = Counter(map(os.path.dirname, collection.items))
     for path in found.paths:
-        del collection.items[path]
-    emptied = {os.path.dirname(path) for path in found.paths}
-    occupied = {os.path.dirname(path) for path in collection.items}
-    while emptied := {folder for folder in emptied if folder not in occupied and folder in collection.items}:
-        for folder in emptied:
-            del collection.items[folder]
-        emptied = {os.path.dirname(folder) for folder in emptied}
-        occupied = {os.path.dirname(path) for path in collection.items}
+        while path in collection.items and not entries[path]:
+            del collection.items[path]
+            path = os.path.dirname(path)
+            entries[path] -= 1
     text = f"{found.amount}: {found.listed}" if found.needed else str(found)
     collection.left_out.append(f"{text} (study = true under [capture] keeps them)")
 
@@ -182,116 +182,94 @@ def _distributions(collection: Collection) -> dict[str, _Distribution]:
     by its name."""
     found: dict[str, _Distribution] = {}
     for path in collection.items:
-        if not path.endswith(".dist-info/METADATA"):
+        about, _, file = path.rpartition("/")
+        if file != "METADATA" or not about.endswith(".dist-info"):
             continue
-        about = os.path.dirname(path)
-        folder = os.path.dirname(about)
         text = _text(path).partition("\n\n")[0]
-        named = _NAME.search(text)
-        if named is None:
+        if (named := _NAME.search(text)) is None:
             continue
-        name = normal(named[1])
-        required = [(normal(each[1]), each[3] or "") for each in _REQUIREMENT.finditer(text)]
-        requires = frozenset(each for each, marker in required if "extra" not in marker)
-        of_study = frozenset(each for each, marker in required if _IN_STUDY.search(marker))
-        record = [
-            line.rpartition(",")[0].rpartition(",")[0] for line in _text(f"{about}/RECORD").splitlines()
-        ]
-        paths = tuple(os.path.normpath(f"{folder}/{each.strip(chr(34))}") for each in record if each)
-        by_name = f"{about}/REQUESTED" in collection.items or _text(f"{about}/INSTALLER").strip() not in (
-            "pip",
-            "uv",
+        requirements = [(normal(each[1]), each[2] or "") for each in _REQUIREMENT.finditer(text)]
+        folder = os.path.dirname(about)
+        rows = csv.reader(_text(f"{about}/RECORD").splitlines())
+        paths = [os.path.normpath(f"{folder}/{row[0]}") for row in rows if row]
+        made = _Distribution(
+            requires={name for name, marker in requirements if "extra" not in marker},
+            extra={name for name, marker in requirements if _OF_STUDY.search(marker)},
+            paths=paths,
+            tops=_tops(folder, paths),
+            by_name=f"{about}/REQUESTED" in collection.items
+            or _text(f"{about}/INSTALLER").strip() not in ("pip", "uv"),
         )
-        if name in found:
-            requires, by_name = requires | found[name].requires, True
-            of_study |= found[name].of_study
-        found[name] = _Distribution(name, folder, requires, of_study, paths, by_name)
+        if (other := found.get(normal(named[1]))) is not None:
+            made.requires |= other.requires
+            made.by_name = True
+        found[normal(named[1])] = made
     return found
+
+
+def _tops(folder: str, paths: list[str]) -> dict[str, str]:
+    tops = {path.removeprefix(f"{folder}/").partition("/")[0] for path in paths if lies_in(path, folder)}
+    ours = (top for top in tops if not top.endswith((".dist-info", ".libs", "__pycache__")))
+    return {top.partition(".")[0]: f"{folder}/{top}" for top in ours}
 
 
 def _text(path: str) -> str:
+    return _data(path).decode(errors="surrogateescape")
+
+
+def _data(path: str, limit: int = _MOST_BYTES) -> bytes:
     try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as stream:
-            return stream.read()
+        with open(path, "rb") as stream:
+            return stream.read(max(limit, 1))
     except OSError:
-        return ""
+        return b""
 
 
-def _closure(names: Iterable[str], everything: dict[str, _Distribution]) -> set[str]:
+def _closure(names: Iterable[str], installed: Mapping[str, _Distribution]) -> set[str]:
     """The distributions and all that they require, as far as they are installed."""
     found: set[str] = set()
-    pending = [name for name in names if name in everything]
+    pending = list(names)
     while pending:
-        name = pending.pop()
-        if name not in found:
+        if (name := pending.pop()) in installed and name not in found:
             found.add(name)
-            pending += [each for each in everything[name].requires if each in everything]
+            pending += installed[name].requires
     return found
 
 
-def _with_byte_code(collection: Collection, distributions: list[_Distribution]) -> Iterator[str]:
-    """The collected files of distributions, with byte code that was compiled after their installation."""
-    recorded = {path for each in distributions for path in each.paths}
+def _files(collection: Collection, packages: Mapping[str, _Distribution]) -> tuple[dict[str, str], str]:
+    """The collected files of packages -> the package, with byte code that was compiled after its
+    installation; and a file in their directories that no package lists, as a reason to keep them."""
+    listed = {path: name for name, each in packages.items() for path in each.paths}
+    tops = tuple(f"{path}/" for each in packages.values() for path in each.tops.values())
+    owners: dict[str, str] = {}
+    strange = ""
     for path, item in collection.items.items():
         if item.kind == "folder":
             continue
-        folder, name = os.path.split(path)
-        source = f"{os.path.dirname(folder)}/{name.partition('.')[0]}.py"
-        if path in recorded or (folder.endswith("/__pycache__") and source in recorded):
-            yield path
-
-
-def _size(distribution: _Distribution, collection: Collection) -> int:
-    return sum(collection.items[path].size for path in distribution.paths if path in collection.items)
-
-
-def _top_names(distribution: _Distribution) -> set[str]:
-    """The names by which its modules are imported."""
-    tops = {
-        path.removeprefix(f"{distribution.folder}/").partition("/")[0]
-        for path in distribution.paths
-        if path.startswith(f"{distribution.folder}/")
-    }
-    return {top.partition(".")[0] for top in tops if not top.endswith((".dist-info", ".libs", "__pycache__"))}
-
-
-def _check_alone(
-    collection: Collection,
-    candidates: set[str],
-    everything: dict[str, _Distribution],
-    paths: frozenset[str],
-) -> None:
-    """Raise _Doubt if a directory of the packages has files of others."""
-    tops = {
-        f"{everything[name].folder}/{top}/": top
-        for name in candidates
-        for top in _top_names(everything[name])
-    }
-    starts = tuple(tops)
-    for path, item in collection.items.items():
-        if item.kind != "folder" and path.startswith(starts) and path not in paths:
-            top = next(top for start, top in tops.items() if path.startswith(start))
-            raise _Doubt(f"{top} has files that no package lists, such as {shown(os.path.basename(path))}")
+        folder, file = os.path.split(path)
+        name = listed.get(path)
+        if name is None and folder.endswith("/__pycache__"):
+            name = listed.get(f"{os.path.dirname(folder)}/{file.partition('.')[0]}.py")
+        if name is not None:
+            owners[path] = name
+        elif path.startswith(tops) and not strange:
+            top = next(os.path.basename(top[:-1]) for top in tops if path.startswith(top))
+            strange = f"{top} has files that no package lists, such as {shown(file)}"
+    return owners, strange
 
 
 class _Needles:
     """The names by which a program uses packages: modules, distributions, programs, entry points."""
 
-    def __init__(self, candidates: set[str], everything: dict[str, _Distribution]) -> None:
-        names: set[str] = set(candidates)
-        programs: set[str] = set()
-        for each in (everything[name] for name in candidates):
-            names |= _top_names(each)
-            programs |= {
-                os.path.basename(path) for path in each.paths if os.path.dirname(path).endswith("/bin")
-            }
-            groups = [path for path in each.paths if path.endswith(".dist-info/entry_points.txt")]
-            names |= {
-                group
-                for path in groups
-                for group in re.findall(r"^\[([^\]]+)\]", _text(path), re.MULTILINE)
-                if group not in ("console_scripts", "gui_scripts")
-            }
+    def __init__(self, packages: Mapping[str, _Distribution]) -> None:
+        names = {*packages, *(top for each in packages.values() for top in each.tops)}
+        programs = set()
+        for path in (path for each in packages.values() for path in each.paths):
+            if path.endswith(".dist-info/entry_points.txt"):
+                names.update(re.findall(r"^\[([^\]]+)\]", _text(path), re.MULTILINE))
+            elif os.path.dirname(path).endswith("/bin"):
+                programs.add(os.path.basename(path))
+        names -= {"console_scripts", "gui_scripts"}
         self._long = tuple(sorted(name.encode() for name in names if len(name) > 4))
         short = "|".join(sorted(re.escape(name) for name in names if len(name) <= 4)) or "(?!)"
         started = "|".join(sorted(map(re.escape, programs - names))) or "(?!)"
@@ -313,8 +291,12 @@ class _Needles:
 
 def _search_job(program: Program, needles: _Needles, collection: Collection) -> None:
     needles.check(program.words, "the job")
-    for path, data in _files(program, collection):
-        where = shown(os.path.basename(path))
+    left = _MOST_BYTES
+    for path in _of_job(program, collection):
+        where, data = shown(os.path.basename(path)), _data(path, left)
+        left -= len(data)
+        if left <= 0:
+            raise _Doubt("the job's directories are too large to search")
         needles.check(data, where)
         if data.startswith(_COMPRESSED):
             raise _Doubt(f"{where} is compressed and cannot be searched")
@@ -323,78 +305,43 @@ def _search_job(program: Program, needles: _Needles, collection: Collection) -> 
             raise _Doubt(f"{where} has {word[0].decode().rstrip('( ')}, by which it may import any")
 
 
-def _files(program: Program, collection: Collection) -> Iterator[tuple[str, bytes]]:
-    """The files of the program's directories, without those of environments. None is read if they are too
-    many, which takes long on a cluster's file system."""
-    found: list[str] = []
-    pending = list(dict.fromkeys(os.path.realpath(each) for each in program.folders))
+def _of_job(program: Program, collection: Collection) -> Iterable[str]:
+    """The files of the program's directories, without those of environments. Too many are not read, which
+    takes long on a cluster's file system."""
     without = {os.path.realpath(each) for each in program.without}
-    seen: set[str] = set()
-    while pending:
-        folder = pending.pop()
-        if folder in seen or folder in without or collection.has_walked(folder):
-            continue
-        seen.add(folder)
-        for path, is_folder in _entries(folder):
-            (pending if is_folder else found).append(path)
-            if len(found) + len(seen) > _MOST_FILES:
+    found: dict[str, None] = {}
+    folders: set[str] = set()
+    for top in map(os.path.realpath, program.folders):
+        if os.path.isfile(top):
+            found[top] = None
+        for folder, inner, names in os.walk(top):
+            known = folder in folders or folder in without or collection.has_walked(folder)
+            if known or _is_environment([*inner, *names]):
+                inner.clear()
+                continue
+            folders.add(folder)
+            inner[:] = [name for name in inner if name not in _NOT_SEARCHED]
+            names = [name for name in names if os.path.splitext(name)[1].lower() not in _DOCUMENTS]
+            if len(found) + len(folders) + len(names) > _MOST_FILES:
                 raise _Doubt("the job's directories have too many files to search")
-    left = _MOST_BYTES
-    for path in found:
-        data = _data(path, left)
-        left -= len(data)
-        if left <= 0:
-            raise _Doubt("the job's directories are too large to search")
-        yield path, data
+            found |= dict.fromkeys(path for name in names if os.path.isfile(path := f"{folder}/{name}"))
+    return found
 
 
-def _entries(folder: str) -> Iterator[tuple[str, bool]]:
-    """The files and directories of a directory, or the file that it is."""
-    if not os.path.isdir(folder):
-        if os.path.isfile(folder):
-            yield folder, False
-        return
-    try:
-        with os.scandir(folder) as entries:
-            found = list(entries)
-    except OSError:
-        return
-    if _is_environment(each.name for each in found):
-        return
-    for each in found:
-        if each.is_dir(follow_symlinks=False):
-            if each.name not in (".git", ".hg", ".svn", "__pycache__"):
-                yield each.path, True
-        elif os.path.splitext(each.name)[1].lower() not in _DOCUMENTS and each.is_file():
-            yield each.path, False
-
-
-def _data(path: str, limit: int) -> bytes:
-    try:
-        with open(path, "rb") as stream:
-            return stream.read(max(limit, 1))
-    except OSError:
-        return b""
-
-
-def _search_packages(collection: Collection, exempt: frozenset[str], needles: _Needles) -> None:
+def _search_packages(collection: Collection, exempt: set[str], needles: _Needles) -> None:
     """Search the other packages of the environment: their sources first, which are small."""
+
+    def may_import(path: str) -> bool:
+        name = os.path.basename(path)
+        is_code = path.endswith((".py", ".pth")) or ".so" in name or "." not in name
+        return is_code and path not in exempt and ".dist-info/" not in path
+
     wanted = [
         path
         for path, item in collection.files()
-        if item.part == Part.PACKAGES
-        and item.data is None
-        and path not in exempt
-        and (
-            path.endswith((".py", ".pth"))
-            or ".so" in os.path.basename(path)
-            or "." not in os.path.basename(path)
-        )
-        and ".dist-info/" not in path
+        if item.part == Part.PACKAGES and item.data is None and may_import(path)
     ]
-    wanted.sort(key=lambda path: (not path.endswith(".py"), path))
     if len(wanted) > _MOST_FILES or sum(collection.items[path].size for path in wanted) > _MOST_BYTES:
         raise _Doubt("the environment has too many packages to search")
-    for path in wanted:
-        where = "/".join(path.split("/")[-2:])
-        needles.check(_data(path, _MOST_BYTES), shown(where))
+    for path in sorted(wanted, key=lambda path: (not path.endswith(".py"), path)):
+        needles.check(_data(path), shown("/".join(path.split("/")[-2:])))
