@@ -238,4 +238,5 @@ def test_what_cannot_be_measured_is_said(desk: Desk) -> None:
     assert "no data" in said
     assert "resume with: bareboat prove --resume" in said
     desk.write("program.py", "print('enough')")
-    assert "wall time of bubblewrap / bare" in resume(desk, the_study(desk))
+    # "different: wall time of bubblewrap is 16 % higher" on a busy machine
+    assert "wall time of bubblewrap" in resume(desk, the_study(desk))

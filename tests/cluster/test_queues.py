@@ -12,6 +12,7 @@ import pytest
 from clusters import Cluster
 from desks import PATIENCE_S, Desk, ranks_said
 from odd_values import ODD, SHOW, shown
+from watch import wait_until
 
 NODES = ("c1", "c2", "c3")
 
@@ -264,4 +265,5 @@ def test_limits_and_a_compute_node_of_grid_engine_are_known_before_submission(de
     assert (found["login"]["hostname"], found["compute"]["hostname"] in NODES) == ("login", True)
     assert found["compute"]["unseen"] == []
     assert {"bubblewrap", "native"} <= {each["name"] for each in found["compute"]["engines"] if each["works"]}
-    assert desk.up.login("qstat -u '*'").stdout == ""
+    # A job that was cancelled stays listed until its node has ended it.
+    assert wait_until(lambda: desk.up.login("qstat -u '*'").stdout == "", limit_s=30)
