@@ -49,6 +49,18 @@ def run(folder: Path, python: Path, script: str, *options: str) -> subprocess.Co
     return subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False, timeout=120)
 
 
+def test_files_of_a_working_directory_over_the_home_are_kept_and_not_named(
+    tmp_path: Path, python: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The home's own overlay is below the mount of the working directory."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    script = "import time\nopen('kept.txt', 'w').write('x' * 10)\ntime.sleep(0.7)\n"
+    done = run(tmp_path, python, script, "--engine", "bubblewrap")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "kept.txt").read_text() == "x" * 10
+    assert "discarded" not in done.stderr
+
+
 def test_files_that_vanish_with_the_container_are_named(tmp_path: Path, python: Path) -> None:
     done = run(tmp_path, python, WRITES, "--engine", "bubblewrap")
     home = os.path.expanduser("~")

@@ -18,8 +18,8 @@ stop_keeping() { # when the ranks have ended
 }
 
 keep_directories() { # $1: this part's process
-  local pause number pid point at device options kind blocks free started
-  local places=() files=() seen=' ' mounts began
+  local pause number pid id point at device options kind blocks free started
+  local places=() files=() seen=' ' mounts opened began
   printf -v began '%(%s)T' -1
   began=@${EPOCHREALTIME:-$began}
   began=${began/,/.}
@@ -35,11 +35,14 @@ keep_directories() { # $1: this part's process
       [ ! "/proc/$pid/ns/mnt" -ef /proc/self/ns/mnt ] || continue
       mapfile -t mounts < "/proc/$pid/mountinfo"
       for number in "${!mounts[@]}"; do
-        read -r _ _ device _ point options _ <<< "${mounts[number]}"
+        read -r id _ device _ point options _ <<< "${mounts[number]}"
         kind=${mounts[number]##* - }
         case $point in /dev* | /proc* | /sys* | /run*) continue ;; esac
         [[ $kind =~ ^(tmpfs|overlay)\  && $options == rw* && $seen != *" $device "* ]] || continue
         exec {at}< "/proc/$pid/root$point" || continue
+        mapfile -t opened < "/proc/self/fdinfo/$at"
+        # Another mount may be over it, such as the working directory over the home.
+        [[ " ${opened[*]} " == *$'mnt_id:\t'"$id "* ]] || { exec {at}<&- && continue; }
         seen+="$device "
         places+=("$point") files+=("/proc/$BASHPID/fd/$at/")
       done
