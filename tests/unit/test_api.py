@@ -105,6 +105,10 @@ def test_a_sweep_is_not_a_single_job() -> None:
     job = bareboat.Job(["echo", "{lr}"], engine="native")
     with pytest.raises(bareboat.BareboatError, match="the sweep has no values"):
         bareboat.sweep(job)
+    assert (
+        repr(bareboat.sweep(job, lr=[1]))
+        == "Sweep(Job(engine='native', command=['echo', '{lr}'], sweep={'lr': [1]}))"
+    )
     with pytest.raises(bareboat.BareboatError, match="not both"):
         bareboat.sweep(job, points=[{"lr": 1}], lr=[1])
     with pytest.raises(bareboat.BareboatError, match="the job is a sweep"):
@@ -116,7 +120,7 @@ def test_a_sweep_is_found_as_a_sweep_and_its_points_with_their_values() -> None:
     made = bareboat.sweep(bareboat.Job(["true", "{lr}"], engine="native", name="tune"), lr=[1, 2]).run()
     found = bareboat.Run.find("tune")
     assert isinstance(found, bareboat.SweepRun)
-    assert (found.id, len(found)) == (made.id, 2)
+    assert (found.id, len(found), repr(found)) == (made.id, 2, f"SweepRun({made.id!r})")
     assert [point.values for point in found] == [{"lr": "1"}, {"lr": "2"}]
     point = bareboat.Run.find("tune.1")
     assert (point, point.values, type(point)) == (made[1], {"lr": "2"}, bareboat.Run)

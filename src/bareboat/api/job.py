@@ -184,6 +184,9 @@ class Sweep:
             raise UsageError("the sweep has no values", remedy=_EXAMPLE)
         self._job = job
 
+    def __repr__(self) -> str:
+        return f"Sweep({self._job!r})"
+
     def plan(self, **keys: Unpack[JobKeys]) -> Plan:
         """What would be done at each point, and why."""
         return self._job.plan(**keys)

@@ -50,7 +50,7 @@ class Run:
         return Run(store, run_id, None if of is None else of[0].values(of[1]))
 
     def __repr__(self) -> str:
-        return f"Run({self.id!r})"
+        return f"{type(self).__name__}({self.id!r})"
 
     def _repr_html_(self) -> str:
         """In a notebook: the run as it is now."""
