@@ -15,7 +15,7 @@ from bareboat.engines import KERNELS, Container
 from bareboat.model import Decision, Image, Job, KernelCache, Plan, Rootfs
 from bareboat.plan.situation import EngineChoice
 
-#: Environment variables that name the directories of caches. (cuDNN keeps no kernels in files.)
+#: Environment variables that name the directories of caches.
 #: CUDA's driver: https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables
 #: PyTorch: https://docs.pytorch.org/tutorials/recipes/torch_compile_caching_configuration_tutorial.html
 #: JAX: https://docs.jax.dev/en/latest/persistent_compilation_cache.html
