@@ -217,30 +217,33 @@ def error_rates(
     )
 
 
-def peeking(margin: float, confidence: float) -> Callable[[Sequence[float], Sequence[bool]], Comparison]:
+Judge = Callable[[Sequence[float], Sequence[bool]], Comparison]
+
+
+def peeking(margin: float, confidence: float) -> Judge:
     """Look after each run from the fifth on, at the full level, and end at the first verdict."""
-
-    def judge(effects: Sequence[float], orders: Sequence[bool]) -> Comparison:
-        for runs in range(5, len(effects) + 1):
-            found = compare(effects[:runs], margin=margin, confidence=confidence, orders=orders[:runs])
-            if found.verdict not in OPEN:
-                break
-        return found
-
-    return judge
+    return _looking(margin, lambda repeats: (range(5, repeats + 1), confidence))
 
 
-def until_decided(
-    margin: float, confidence: float
-) -> Callable[[Sequence[float], Sequence[bool]], Comparison]:
+def until_decided(margin: float, confidence: float) -> Judge:
     """As `prove --until-decided`: look only as `sequential` plans it, each time at an equal share of the
     level."""
 
+    def plan(repeats: int) -> tuple[Sequence[int], float]:
+        looks = sequential.looks(repeats)
+        return looks, 1 - (1 - confidence) / len(looks)
+
+    return _looking(margin, plan)
+
+
+def _looking(margin: float, plan: Callable[[int], tuple[Sequence[int], float]]) -> Judge:
+    """End at the first look with a verdict. `plan`: number of repeats -> the runs of each look, and its
+    confidence."""
+
     def judge(effects: Sequence[float], orders: Sequence[bool]) -> Comparison:
-        planned = sequential.looks(len(effects))
-        level = 1 - (1 - confidence) / len(planned)
-        for runs in planned:
-            found = compare(effects[:runs], margin=margin, confidence=level, orders=orders[:runs])
+        looks, confidence = plan(len(effects))
+        for runs in looks:
+            found = compare(effects[:runs], margin=margin, confidence=confidence, orders=orders[:runs])
             if found.verdict not in OPEN:
                 break
         return found
