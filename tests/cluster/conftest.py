@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from clusters import TREE, Cluster, cluster
+from desks import Desk
 from environments import make_environment
 from installation import install
 
@@ -70,3 +71,13 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if TREE:
         pytest.skip("an environment of this machine is no environment of another system")
     return make_environment(tmp_path_factory.mktemp("small") / "environment")
+
+
+@pytest.fixture
+def desk(slurm: Cluster, python: Path, tmp_path: Path) -> Desk:
+    """A user's directory on the Slurm cluster."""
+    desk = Desk(
+        up=slurm, scheduler="slurm", path=slurm.path, python=python, folder=slurm.home / tmp_path.name
+    )
+    desk.folder.mkdir()
+    return desk

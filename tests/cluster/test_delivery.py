@@ -15,15 +15,6 @@ NODES = ("c1", "c2", "c3")
 MORE = 'launcher = "ranks"\ndelivery = "node"\n'
 
 
-@pytest.fixture
-def desk(slurm: Cluster, python: Path, tmp_path: Path) -> Desk:
-    made = Desk(
-        up=slurm, scheduler="slurm", path=slurm.path, python=python, folder=slurm.home / tmp_path.name
-    )
-    made.folder.mkdir()
-    return made
-
-
 def told(desk: Desk, run: str) -> Counter[tuple[str, str]]:
     """(node, what it did), and how often."""
     return Counter((each["node"], each["how"]) for each in desk.record(run)["deliveries"])

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from clusters import Cluster
 from desks import Desk
 
 HOSTILE = r"""
@@ -29,13 +26,7 @@ sys.exit(75 if again else 0)
 
 
 @pytest.mark.parametrize("nodes", [1, 2])
-def test_a_job_that_asks_to_go_on_later_escapes_by_nothing_that_it_leaves(
-    slurm: Cluster, python: Path, tmp_path: Path, nodes: int
-) -> None:
-    desk = Desk(
-        up=slurm, scheduler="slurm", path=slurm.path, python=python, folder=slurm.home / tmp_path.name
-    )
-    desk.folder.mkdir()
+def test_a_job_that_asks_to_go_on_later_escapes_by_nothing_that_it_leaves(desk: Desk, nodes: int) -> None:
     (desk.folder / "hostile.py").write_text(HOSTILE)
     (desk.folder / "mine").write_text("mine\n")
     words = ["python", "hostile.py", str(desk.folder)]

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-from clusters import Cluster
 from desks import Desk, on_nodes, ranks_said
 
 MORE = 'launcher = "ranks"\n'
@@ -20,15 +16,6 @@ with open(os.path.join(place, f"kernel{rank}"), "w") as stream:
     stream.write("code")
 time.sleep(1.5 * rank)
 """
-
-
-@pytest.fixture
-def desk(slurm: Cluster, python: Path, tmp_path: Path) -> Desk:
-    made = Desk(
-        up=slurm, scheduler="slurm", path=slurm.path, python=python, folder=slurm.home / tmp_path.name
-    )
-    made.folder.mkdir()
-    return made
 
 
 def test_nodes_keep_their_kernels_in_one_archive(desk: Desk) -> None:
