@@ -165,34 +165,34 @@ def find(collection: Collection, program: Program | None) -> StudyPackages | Non
     return StudyPackages(names, frozenset(owners), sizes.total(), needed)
 
 
-def leave_out(collection: Collection, found: StudyPackages) -> None:
+def leave_out(collection: Collection, study: StudyPackages) -> None:
     """Remove the packages' files, and the directories that have no others."""
     entries = Counter(map(os.path.dirname, collection.items))
-    for path in found.paths:
+    for path in study.paths:
         while path in collection.items and not entries[path]:
             del collection.items[path]
             path = os.path.dirname(path)
             entries[path] -= 1
-    text = f"{found.amount}: {found.listed}" if found.needed else str(found)
+    text = f"{study.amount}: {study.listed}" if study.needed else str(study)
     collection.left_out.append(f"{text} (study = true under [capture] keeps them)")
 
 
 def _distributions(collection: Collection) -> dict[str, _Distribution]:
     """The installed distributions by their normalised names. One that is installed twice counts as installed
     by its name."""
-    found: dict[str, _Distribution] = {}
+    installed: dict[str, _Distribution] = {}
     for path in collection.items:
         about, _, file = path.rpartition("/")
         if file != "METADATA" or not about.endswith(".dist-info"):
             continue
         text = _text(path).partition("\n\n")[0]
-        if (named := _NAME.search(text)) is None:
+        if (header := _NAME.search(text)) is None:
             continue
         requirements = [(normal(each[1]), each[2] or "") for each in _REQUIREMENT.finditer(text)]
         folder = os.path.dirname(about)
         rows = csv.reader(_text(f"{about}/RECORD").splitlines())
         paths = [os.path.normpath(f"{folder}/{row[0]}") for row in rows if row]
-        made = _Distribution(
+        distribution = _Distribution(
             requires={name for name, marker in requirements if "extra" not in marker},
             extra={name for name, marker in requirements if _OF_STUDY.search(marker)},
             paths=paths,
@@ -200,11 +200,11 @@ def _distributions(collection: Collection) -> dict[str, _Distribution]:
             by_name=f"{about}/REQUESTED" in collection.items
             or _text(f"{about}/INSTALLER").strip() not in ("pip", "uv"),
         )
-        if (other := found.get(normal(named[1]))) is not None:
-            made.requires |= other.requires
-            made.by_name = True
-        found[normal(named[1])] = made
-    return found
+        if (other := installed.get(normal(header[1]))) is not None:
+            distribution.requires |= other.requires
+            distribution.by_name = True
+        installed[normal(header[1])] = distribution
+    return installed
 
 
 def _tops(folder: str, paths: list[str]) -> dict[str, str]:
@@ -227,13 +227,13 @@ def _data(path: str, limit: int = _MOST_BYTES) -> bytes:
 
 def _closure(names: Iterable[str], installed: Mapping[str, _Distribution]) -> set[str]:
     """The distributions and all that they require, as far as they are installed."""
-    found: set[str] = set()
+    required: set[str] = set()
     pending = list(names)
     while pending:
-        if (name := pending.pop()) in installed and name not in found:
-            found.add(name)
+        if (name := pending.pop()) in installed and name not in required:
+            required.add(name)
             pending += installed[name].requires
-    return found
+    return required
 
 
 def _files(collection: Collection, packages: Mapping[str, _Distribution]) -> tuple[dict[str, str], str]:
@@ -309,11 +309,11 @@ def _of_job(program: Program, collection: Collection) -> Iterable[str]:
     """The files of the program's directories, without those of environments. Too many are not read, which
     takes long on a cluster's file system."""
     without = {os.path.realpath(each) for each in program.without}
-    found: dict[str, None] = {}
+    files: dict[str, None] = {}
     folders: set[str] = set()
     for top in map(os.path.realpath, program.folders):
         if os.path.isfile(top):
-            found[top] = None
+            files[top] = None
         for folder, inner, names in os.walk(top):
             known = folder in folders or folder in without or collection.has_walked(folder)
             if known or _is_environment([*inner, *names]):
@@ -322,10 +322,10 @@ def _of_job(program: Program, collection: Collection) -> Iterable[str]:
             folders.add(folder)
             inner[:] = [name for name in inner if name not in _NOT_SEARCHED]
             names = [name for name in names if os.path.splitext(name)[1].lower() not in _DOCUMENTS]
-            if len(found) + len(folders) + len(names) > _MOST_FILES:
+            if len(files) + len(folders) + len(names) > _MOST_FILES:
                 raise _Doubt("the job's directories have too many files to search")
-            found |= dict.fromkeys(path for name in names if os.path.isfile(path := f"{folder}/{name}"))
-    return found
+            files |= dict.fromkeys(path for name in names if os.path.isfile(path := f"{folder}/{name}"))
+    return files
 
 
 def _search_packages(collection: Collection, exempt: set[str], needles: _Needles) -> None:

@@ -42,20 +42,20 @@ def run(context: Context) -> int:
     read = {name: reading.read(Path(name))[0] for name in names if _is_file(name)}
     patterns = {key: value for lock in read.values() for key, value in lock.patterns.items()}
     locks = [read[name] if name in read else _of_run(context, name, patterns) for name in names]
-    found = study_difference.compare(*locks)
+    differences = study_difference.compare(*locks)
     gaps = {name: lock.not_recorded for name, lock in zip("AB", locks, strict=True)}
     if options.json:
         console.result_json(
             {
                 "first": locks[0].name,
                 "second": locks[1].name,
-                "identical": not found,
-                "differences": found,
+                "identical": not differences,
+                "differences": differences,
                 "not_recorded": list(gaps.values()),
             }
         )
         return 0
-    console.result(text(locks[0], locks[1], found, every=options.all))
+    console.result(text(locks[0], locks[1], differences, every=options.all))
     return 0
 
 
@@ -81,12 +81,12 @@ def _of_run(context: Context, name: str, patterns: dict[str, str]) -> Lock:
         context.progress.end()
 
 
-def text(first: Lock, second: Lock, found: Sequence[Difference], *, every: bool = False) -> str:
+def text(first: Lock, second: Lock, differences: Sequence[Difference], *, every: bool = False) -> str:
     """The differences for a terminal of 80 columns."""
     from bareboat_study.reproduction.difference import Weight
 
     lines = [f"A  {_title(first)}", f"B  {_title(second)}", ""]
-    if not found:
+    if not differences:
         lines.append("identical: nothing that was recorded differs")
     for weight, title in (
         (Weight.STRONG, "likely to explain a difference in results or time"),
@@ -94,7 +94,7 @@ def text(first: Lock, second: Lock, found: Sequence[Difference], *, every: bool 
         (Weight.UNLIKELY, "unlikely to explain one, or not recorded"),
         (Weight.RESULT, "results"),
     ):
-        own = [each for each in found if each.weight == weight]
+        own = [each for each in differences if each.weight == weight]
         if not own:
             continue
         lines.append(console.bold(title))
@@ -104,7 +104,7 @@ def text(first: Lock, second: Lock, found: Sequence[Difference], *, every: bool 
         if len(shown) < len(own):
             lines.append(f"  and {len(own) - len(shown)} more: --all")
         lines.append("")
-    if not any(each.weight in (Weight.STRONG, Weight.POSSIBLE) for each in found) and found:
+    if not any(each.weight in (Weight.STRONG, Weight.POSSIBLE) for each in differences) and differences:
         lines.append(
             "nothing that was recorded explains a difference; what remains is noise, or was not recorded"
         )
