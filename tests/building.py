@@ -6,14 +6,13 @@ import io
 import json
 import os
 import socket
-import subprocess
-import sys
 import tarfile
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import forked
 import images
 from archives import tar_of
 from registries import INDEX, MANIFEST, sha256
@@ -51,14 +50,11 @@ class Builds:
         return Store(self.folder / "store")
 
     def bareboat(self, *arguments: str | Path, code: int = 0, cwd: Path | None = None) -> Said:
-        done = subprocess.run(
-            [sys.executable, "-m", "bareboat", *map(str, arguments)],
+        done = forked.run(
+            *arguments,
             env=os.environ | {"BAREBOAT_STORE": str(self.folder / "store")} | self.variables,
             cwd=cwd or self.folder,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
+            timeout_s=300,
         )
         assert "Traceback" not in done.stderr, done.stderr
         assert done.returncode == code, done.stderr

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import engine_page
+import forked
 import pytest
 from building import Builds
 from environments import Captured, make_captured
@@ -53,6 +54,7 @@ def _set_surroundings() -> None:
     # Started by nohup or in the background, we would hand ignored signals on to every process that is tested.
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    forked.ENVIRONMENT |= os.environ
 
 
 _set_surroundings()
@@ -120,7 +122,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.write_line(f"CPU time: {sum(_cpu_s.values()):.0f} s, most of it in")
         for test, cost_s in _cpu_s.most_common(40):
             terminalreporter.write_line(f"  {cost_s:6.1f} s  {test}")
-        if config.cache is not None:
+        if config.pluginmanager.hasplugin("cacheprovider"):
             config.cache.set("bareboat/cpu_s", dict(_cpu_s.most_common()))
 
 
@@ -130,9 +132,9 @@ _cpu_s: Counter[str] = Counter()
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    before = sum(os.times()[:4])
+    before = sum(os.times()[:4]) + forked.cpu_s()
     result = yield
-    _cpu_s[item.nodeid.partition("[")[0]] += sum(os.times()[:4]) - before
+    _cpu_s[item.nodeid.partition("[")[0]] += sum(os.times()[:4]) + forked.cpu_s() - before
     return result
 
 

@@ -8,17 +8,12 @@ import sys
 import time
 from pathlib import Path
 
+import forked
+
 
 def bareboat(*arguments: str | Path, store: Path, cwd: Path, timeout_s: float = 300) -> tuple[int, str, str]:
     """Run `bareboat …` to its end; exit code, stdout, stderr."""
-    done = subprocess.run(
-        command(*arguments),
-        env=environment(store),
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=timeout_s,
-    )
+    done = forked.run(*arguments, env=environment(store), cwd=cwd, timeout_s=timeout_s)
     return done.returncode, done.stdout, done.stderr
 
 

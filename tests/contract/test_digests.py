@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import digested
+import forked
 import images
 import pytest
 from digested import MIXES, Digested
@@ -28,14 +27,8 @@ class Bareboat:
         self.store = folder / "store"
 
     def __call__(self, *arguments: str | Path, code: int = 0) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "bareboat", *map(str, arguments)],
-            env=os.environ | {"BAREBOAT_STORE": str(self.store)},
-            cwd=self.folder,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
+        done = forked.run(
+            *arguments, env=os.environ | {"BAREBOAT_STORE": str(self.store)}, cwd=self.folder, timeout_s=120
         )
         assert "Traceback" not in done.stderr
         assert done.returncode == code, done.stderr

@@ -8,15 +8,15 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+import forked
 import pytest
 from desks import ranks_said
-from processes import command, left_after
+from processes import left_after
 
 HERE = Path(__file__).parents[1]
 COMMANDS = {
@@ -65,10 +65,7 @@ def scheduler(
 @pytest.fixture
 def bareboat(disk: Path) -> Bareboat:
     def run(*words: str, timeout_s: float = 120.0) -> tuple[int, str, str]:
-        done = subprocess.run(
-            command(*words), cwd=disk, capture_output=True, text=True, timeout=timeout_s, env=os.environ,
-            check=False,
-        )  # fmt: skip
+        done = forked.run(*words, cwd=disk, timeout_s=timeout_s)
         return done.returncode, done.stdout, done.stderr
 
     return run

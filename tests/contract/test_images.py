@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import forked
 import images
 import pytest
 from environments import BASE_PYTHON, Captured
@@ -38,14 +39,8 @@ class Bareboat:
     folder: Path
 
     def __call__(self, *arguments: str | Path, code: int = 0) -> Said:
-        done = subprocess.run(
-            [sys.executable, "-m", "bareboat", *map(str, arguments)],
-            env=os.environ | {"BAREBOAT_STORE": str(self.store)},
-            cwd=self.folder,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
+        done = forked.run(
+            *arguments, env=os.environ | {"BAREBOAT_STORE": str(self.store)}, cwd=self.folder, timeout_s=120
         )
         assert "Traceback" not in done.stderr
         assert done.returncode == code, done.stderr

@@ -10,6 +10,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import forked
 import pytest
 from engine_lab import Lab
 from environments import Captured
@@ -49,15 +50,8 @@ def job(folder: Path, python: Path, script: str, launcher: str) -> Path:
 
 def run(path: Path, *, first_on_path: Path | None = None) -> subprocess.CompletedProcess[str]:
     folders = [*([str(first_on_path)] if first_on_path else []), os.environ["PATH"]]
-    return subprocess.run(
-        command("run", path),
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=False,
-        env={**os.environ, "PATH": ":".join(folders)},
-        cwd=path.parent,
-    )
+    environment = os.environ | {"PATH": ":".join(folders)}
+    return forked.run("run", path, env=environment, cwd=path.parent, timeout_s=180)
 
 
 @pytest.mark.one_in(3)

@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 from builders import make_driver, make_site
 from building import Builds
@@ -363,6 +362,9 @@ SARIF = _object(
 
 
 def check_sarif(document: dict[str, Any]) -> None:
+    # Its import takes seconds, which each process that collects the tests would pay.
+    import jsonschema
+
     jsonschema.validate(document, SARIF)
     for run in document["runs"]:
         rules = [rule["id"] for rule in run["tool"]["driver"]["rules"]]

@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import forked
 import pytest
 from processes import bareboat, command, environment
 from trainings import make_small_environment, write_job, write_training
@@ -61,10 +62,8 @@ class Desk:
 
     def do(self, *words: str | Path, code: int = 0, store: Path | None = None, **variables: str) -> str:
         """Run a verb; return what it printed. It must exit with this code."""
-        done = subprocess.run(
-            command(*words), cwd=self.folder, env=environment(store or self.store) | variables,
-            capture_output=True, text=True, timeout=300, check=False,
-        )  # fmt: skip
+        own = environment(store or self.store) | variables
+        done = forked.run(*words, cwd=self.folder, env=own, timeout_s=300)
         assert done.returncode == code, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         assert "Traceback" not in done.stderr
         assert "geheim" not in done.stdout + done.stderr

@@ -10,6 +10,7 @@ import sys
 import zipfile
 from pathlib import Path
 
+import forked
 import pytest
 from environments import make_environment, site_packages
 
@@ -106,10 +107,7 @@ def test_two_ranks_of_an_image_without_an_mpi_are_one_world(
     environment = {**os.environ, "BAREBOAT_STORE": str(store.root), "PATH": "/usr/local/bin:/usr/bin:/bin"}
 
     def bareboat(*words: str | Path) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "bareboat", *words],
-            env=environment, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120,
-        )  # fmt: skip
+        return forked.run(*words, env=environment, cwd=tmp_path, timeout_s=120)
 
     done = bareboat("run", job)
     assert done.returncode == 0, done.stderr
@@ -157,11 +155,8 @@ def test_it_is_made_beforehand_by_a_verb(fresh: tuple[Store, Image], rootfs: Pat
     store, image = fresh
 
     def layer(*words: str, code: int = 0) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "bareboat", "image", "layer", *words],
-            env={**os.environ, "BAREBOAT_STORE": str(store.root)},
-            capture_output=True, text=True, check=False, timeout=120,
-        )  # fmt: skip
+        environment = os.environ | {"BAREBOAT_STORE": str(store.root)}
+        done = forked.run("image", "layer", *words, env=environment, timeout_s=120)
         assert done.returncode == code, done.stderr
         assert "Traceback" not in done.stderr
         return done.stdout if code == 0 else done.stderr
@@ -181,11 +176,8 @@ def test_a_captured_environment_gets_it_beforehand(folder: Path, rootfs: Path) -
     python = folder / "env" / "bin" / "python"
 
     def bareboat(*words: str | Path, code: int = 0) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "bareboat", *words],
-            env={**os.environ, "BAREBOAT_STORE": str(folder / "of-captures")},
-            capture_output=True, text=True, check=False, timeout=120, cwd=folder,
-        )  # fmt: skip
+        environment = os.environ | {"BAREBOAT_STORE": str(folder / "of-captures")}
+        done = forked.run(*words, env=environment, cwd=folder, timeout_s=120)
         assert done.returncode == code, done.stderr
         assert "Traceback" not in done.stderr
         return done.stdout if code == 0 else done.stderr

@@ -7,13 +7,13 @@ import io
 import json
 import os
 import subprocess
-import sys
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import forked
 import images
 import pytest
 from registries import MANIFEST, RealRegistry, real_registry, sha256
@@ -121,14 +121,11 @@ class Desk:
         self.store = Store(folder / "store")
 
     def __call__(self, *arguments: str | Path, code: int = 0) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [sys.executable, "-m", "bareboat", *map(str, arguments)],
+        done = forked.run(
+            *arguments,
             env=os.environ | {"BAREBOAT_STORE": str(self.store.root), "HOME": str(self.folder)},
             cwd=self.folder,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
+            timeout_s=120,
         )
         assert "Traceback" not in done.stderr
         assert done.returncode == code, done.stderr

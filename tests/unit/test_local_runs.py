@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import forked
 import pytest
 from environments import Captured
 
@@ -41,7 +42,7 @@ def around(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def bareboat(*given: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(words(*given), capture_output=True, text=True, check=False, timeout=60)
+    return forked.run(*given, timeout_s=60)
 
 
 def native(*command: str) -> list[str]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
+import forked
 import pytest
 from builders import make_image, make_job, make_rootfs, make_site
 
@@ -31,10 +31,7 @@ def around(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def bareboat(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "bareboat", *words], capture_output=True, text=True, check=False, timeout=60,
-        env={**os.environ, **environment},
-    )  # fmt: skip
+    return forked.run(*words, env=os.environ | environment, timeout_s=60)
 
 
 def the_run(around: Path) -> Path:

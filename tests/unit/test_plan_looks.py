@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
+import forked
 import pytest
 from builders import make_image, make_job, make_rootfs, make_site
 from environments import make_environment
@@ -40,8 +40,7 @@ def folder(disk: Path, monkeypatch: pytest.MonkeyPatch, lean: str) -> Path:
 
 
 def bareboat(*words: str | Path, code: int = 0) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-m", "bareboat", *map(str, words)]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
+    done = forked.run(*words, timeout_s=120)
     assert done.returncode == code, (done.stdout, done.stderr)
     return done
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+import forked
 import msgspec
 import pytest
 from builders import make_image, make_job, make_site
@@ -46,9 +45,8 @@ def started(tmp_path: Path, path: str, *words: str | Path) -> set[str]:
     """Which of the programs the command starts; its exit code does not matter."""
     notes = tmp_path / "started"
     notes.unlink(missing_ok=True)
-    argv = [sys.executable, "-m", "bareboat", *map(str, words)]
     environment = {**os.environ, "PATH": path, "HOME": str(tmp_path)}
-    subprocess.run(argv, env=environment, cwd=tmp_path, capture_output=True, timeout=120, check=False)
+    forked.run(*words, env=environment, cwd=tmp_path, timeout_s=120)
     return set(notes.read_text().split()) if notes.exists() else set()
 
 

@@ -17,7 +17,7 @@ from hostile.sweep.worker import Asked, Workers
 
 #: Without --exhaustive: of all invocations one in so many, of the real processes one in so many, and in every
 #: surroundings so many bad invocations, which are others in each.
-_ONE_IN = 6
+_ONE_IN = 12
 _REAL_ONE_IN = 120
 _SAMPLE = 6
 _RIGHT_ONE_IN = 16

@@ -9,8 +9,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
-import io
-import logging
 import os
 import pickle
 import resource
@@ -25,6 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+import forked
 from hostile.sweep.invocations import Case
 from hostile.sweep.surroundings import SURROUNDINGS, Surrounding, wrapped
 from hostile.sweep.world import World
@@ -118,45 +117,7 @@ def _become(case: Case, world: World, surrounding: Surrounding, *, real: bool) -
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
         argv = [os.fsencode(word) for word in (sys.executable, "-m", "bareboat", *case.argv)]
         os.execve(sys.executable, argv, environment)
-    os.environ.clear()
-    os.environ.update(environment)
-    for number, name in enumerate(("stdin", "stdout", "stderr")):
-        setattr(sys, name, _stream(number))
-    os._exit(_run(case))
-
-
-def _stream(number: int) -> io.TextIOWrapper | None:
-    """As the interpreter makes its own when it starts; none where the descriptor is closed."""
-    try:
-        os.fstat(number)
-    except OSError:
-        return None
-    raw = open(number, "wb" if number else "rb", closefd=False)  # noqa: SIM115
-    errors = "backslashreplace" if number == 2 else "strict"
-    return io.TextIOWrapper(raw, encoding="utf-8", errors=errors, line_buffering=number == 2)
-
-
-def _run(case: Case) -> int:
-    from bareboat.cli.main import entry
-
-    logging.root.handlers.clear()  # what was imported may have logged
-    sys.argv = ["bareboat", *case.argv]
-    code = 0
-    try:
-        entry()
-    except SystemExit as end:
-        code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
-    except BaseException:
-        if sys.stderr is not None:
-            traceback.print_exc()
-        code = 1
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            if stream is not None:
-                stream.flush()
-        except OSError:
-            code = 120
-    return code & 255
+    os._exit(forked.invoke(list(case.argv), environment))
 
 
 def _ended(pid: int, deadline: float) -> int | None:
@@ -206,26 +167,13 @@ def _name_of(pid: int) -> str:
     return "?"
 
 
-def _import_everything() -> None:
-    """What any verb imports, so that no child spends time on it."""
-    import importlib
-    import pkgutil
-
-    for top in ("bareboat_base", "bareboat_images", "bareboat", "bareboat_study"):
-        package = importlib.import_module(top)
-        for module in pkgutil.walk_packages(package.__path__, f"{top}."):
-            if not module.name.endswith("__main__"):
-                with contextlib.suppress(ImportError):
-                    importlib.import_module(module.name)
-
-
 def main() -> None:
     """stdin: lists of (surroundings' name, case, whether as a real process); stdout: an Answer for each."""
     top = Path(sys.argv[1])
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    _import_everything()
+    forked.import_everything()
     gc.freeze()  # no child copies pages for the sake of garbage that is none
     world = World(top)
     world.build()
