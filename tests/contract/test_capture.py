@@ -18,7 +18,9 @@ from environments import Captured, make_environment, run_in, site_packages
 from processes import bareboat
 from tools import tool
 
-from bareboat.captures import capture, inventory, look_up
+from bareboat import captures
+from bareboat.captures import capture, inventory, look_up, snapshot
+from bareboat.captures.interpreter import ask
 from bareboat.captures.measuring import Program
 from bareboat.model import CaptureRequest, Image
 from bareboat_base.errors import StoreError, UsageError
@@ -46,6 +48,22 @@ def test_an_unchanged_environment_is_not_captured_again(captured: Captured) -> N
     image, made = capture(request_of(captured), captured.store)
     assert not made
     assert image == captured.image
+
+
+def test_an_unchanged_environment_is_not_collected_again(
+    captured: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor is it searched for MPI, CUDA and frameworks, before the job is planned."""
+    monkeypatch.setattr(snapshot, "_RECENT_NS", 0)
+    request, interpreter = request_of(captured), ask(str(captured.python))
+    capture(request, captured.store)
+    monkeypatch.setattr(captures, "sources_of", lambda *_: pytest.fail("collected"))
+    assert captures.unchanged(request, captured.store, interpreter, None, None) == captured.image
+    path = site_packages(captured.folder) / "ware" / "part.py"
+    state = path.stat()
+    path.touch()
+    assert captures.unchanged(request, captured.store, interpreter, None, None) is None
+    os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
 
 
 @pytest.mark.parametrize("variable", ["VIRTUAL_ENV", "CONDA_PREFIX"])

@@ -10,13 +10,14 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import UNSET
 
-from bareboat.captures import cuda, measuring
+from bareboat.captures import cuda, measuring, snapshot
 from bareboat.captures.collect import Collection, Item
 from bareboat.captures.interpreter import Interpreter, ask, choose
 from bareboat.captures.measuring import Program, StudyPackages
@@ -68,10 +69,17 @@ def _capture_environment(
     """
     progress("reading the environment", 0, 0)
     interpreter = ask(choose(request.python))
-    sources, _ = _sources(interpreter, request, program)
+    began_ns = time.time_ns()
+    sources, study = _sources(interpreter, request, program)
     fingerprint = _fingerprint(interpreter, sources.collection, request)
     known = None if fresh else stored(store, fingerprint)
     if known is not None:
+        if study is None:
+            whole = _is_whole(request, program) and measuring.is_installed(sources.collection)
+            snapshot.keep(
+                store, interpreter, request, sources.collection, fingerprint,
+                of_any_program=not whole, began_ns=began_ns,
+            )  # fmt: skip
         return known, False
     # Imported here, because an environment that is in the store needs none of them.
     from bareboat.captures import bytecode
@@ -103,13 +111,38 @@ def _sources(
     """The files of an environment, without the packages that only the measurement uses; and those packages,
     also where they stay."""
     sources = sources_of(interpreter, request)
-    if request.study is True or (program is None and request.study is UNSET):
+    if _is_whole(request, program):
         return sources, None
     study = measuring.find(sources.collection, program)
     if study is not None and (request.study is False or not study.needed):
         study = msgspec.structs.replace(study, is_left_out=True)
         measuring.leave_out(sources.collection, study)
     return sources, study
+
+
+def _is_whole(request: CaptureRequest, program: Program | None) -> bool:
+    """Whether no packages may be left out."""
+    return request.study is True or (program is None and request.study is UNSET)
+
+
+def unchanged(
+    request: CaptureRequest,
+    store: Store,
+    interpreter: Interpreter,
+    command: CapturedCommand | None,
+    program: Program | None,
+) -> Image | None:
+    """The image of the environment with the command, if an earlier command has seen that it is in the store,
+    and nothing changed since then. Writes nothing."""
+    whole = _is_whole(request, program)
+    fingerprint = snapshot.read(store, interpreter, request, whole=whole)
+    image = None if fingerprint is None else stored(store, fingerprint)
+    if image is None or command is None:
+        return image
+    from bareboat.captures import command as commands
+
+    extended = commands.look_up(image, command, store)
+    return None if isinstance(extended, str) else extended
 
 
 def look_up(

@@ -91,7 +91,10 @@ class Collection:
         self.left_out: list[str] = []
         self._unreadable: list[str] = []
         self._uid = os.geteuid() or -1  # root may read files whatever their modes
-        self._walked: set[str] = set()
+        #: The directories that were collected with their content.
+        self.walked: set[str] = set()
+        #: The targets of links that are no part of the collection now.
+        self.passed_over: list[str] = []
         self._outward: list[tuple[str, Part]] = []
         home = self._home = os.path.realpath(os.path.expanduser("~"))
         #: Directories that are never part of an environment; links and sys.path entries to them are skipped.
@@ -134,7 +137,7 @@ class Collection:
         elif stat.S_ISDIR(state.st_mode):
             if real in self._too_wide:
                 self.left_out.append(f"{shown(path)}: {shown(real)} is too wide to be part of an environment")
-            elif real not in self._walked:
+            elif real not in self.walked:
                 self._walk(real, part, without)
         elif stat.S_ISREG(state.st_mode):
             self._file(real, os.path.basename(real), state, part)
@@ -150,15 +153,18 @@ class Collection:
 
     def has_walked(self, path: str) -> bool:
         """Whether this directory was collected with its content."""
-        return path in self._walked
+        return path in self.walked
 
     def follow_links(self) -> None:
         """Add the targets of symbolic links in collected directories that are outside of them."""
         while self._outward:
             target, part = self._outward.pop()
-            if target in self.items or not os.path.exists(target):
+            if target in self.items:
                 continue
-            if self._is_private(target):
+            if not os.path.exists(target):
+                self.passed_over.append(os.path.realpath(target))
+            elif self._is_private(target):
+                self.passed_over.append(os.path.realpath(target))
                 reason = "private to you; a link in the environment leads to it"
                 self.left_out.append(f"{shown(target)}: {reason}")
             else:
@@ -179,7 +185,7 @@ class Collection:
 
     def _has_beside(self, path: str) -> bool:
         """Whether the environment has the directory of a file."""
-        return os.path.dirname(path) in self._walked
+        return os.path.dirname(path) in self.walked
 
     def check_readable(self) -> None:
         """Raise UsageError if a path of the environment cannot be read."""
@@ -199,7 +205,7 @@ class Collection:
         pending = [top]
         while pending:
             folder = pending.pop()
-            self._walked.add(folder)
+            self.walked.add(folder)
             self.items.setdefault(folder, Item(part, "folder", 0o755))
             try:
                 with os.scandir(folder) as entries:

@@ -21,7 +21,6 @@ from bareboat_images.inside.survey import COMPILERS
 from bareboat_images.layers.view import View
 from bareboat_images.progress import Progress
 from bareboat_images.store import Store
-from bareboat_images.transfer import export
 
 #: Increase it when the same files would give a different image.
 _FORMAT = "1"
@@ -117,6 +116,8 @@ def _keep_parents(path: str, kept: Collection, view: View) -> None:
 
 
 def _joined(image: Image, command: CapturedCommand, added: _Added, store: Store, layer: Layer) -> Image:
+    from bareboat_images.transfer import export
+
     layers = (*image.layers, layer)
     items = added.collection.items
     environment = dict(image.environment)

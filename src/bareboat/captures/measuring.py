@@ -129,10 +129,15 @@ def notes(image: Image) -> list[str]:
     return [note for note in image.notes if _EXTRA in note]
 
 
+def is_installed(collection: Collection) -> bool:
+    """Whether the environment may have packages of the measurement."""
+    return any(path.endswith("/METADATA") and "/bareboat-" in path for path in collection.items)
+
+
 def find(collection: Collection, program: Program | None) -> StudyPackages | None:
     """The study's packages that nobody else requires; None where there are none. Changes nothing. Without
     a program, any may be used."""
-    if not any(path.endswith("/METADATA") and "/bareboat-" in path for path in collection.items):
+    if not is_installed(collection):
         return None  # without reading the other distributions
     installed = _distributions(collection)
     if (bareboat := installed.get("bareboat")) is None:

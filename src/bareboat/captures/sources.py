@@ -26,9 +26,9 @@ sh bash env true false echo printf test cat cp mv rm ls mkdir rmdir ln chmod tou
 dirname basename pwd head tail sort uniq wc tr cut tee grep sed awk find xargs tar gzip diff date sleep
 timeout kill ps uname hostname id whoami nproc df du free stat seq which
 """.split()  # noqa: SIM905
-_TOOL_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
+TOOL_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 
-_DATA = (
+DATA = (
     "/etc/os-release", "/etc/ssl/certs", "/etc/pki/tls/certs", "/etc/pki/ca-trust/extracted",
     "/etc/services", "/etc/protocols", "/usr/lib/locale/C.utf8", "/usr/lib/locale/C.UTF-8",
     "/usr/share/zoneinfo", "/lib/terminfo", "/usr/share/terminfo/x", "/usr/share/terminfo/l",
@@ -88,8 +88,8 @@ class _SourceCollector:
         for path in ("/bin", "/sbin", "/lib", "/lib64"):  # links into /usr on most systems
             if os.path.islink(path):
                 self.collection.link(path, Part.SYSTEM)
-        tools = (execute.which(tool, path=_TOOL_PATH) for tool in _TOOLS)
-        for path in (*filter(None, tools), *filter(os.path.exists, _DATA)):
+        tools = (execute.which(tool, path=TOOL_PATH) for tool in _TOOLS)
+        for path in (*filter(None, tools), *filter(os.path.exists, DATA)):
             self.collection.add(path, Part.SYSTEM)
 
     def add_environment(self, interpreter: Interpreter) -> None:
@@ -152,13 +152,13 @@ def sources_of(interpreter: Interpreter, request: CaptureRequest) -> Sources:
         collector.add_included(path)
     collection.follow_links()
     collection.check_readable()
-    for path, data in {**_WRITTEN, **_identity()}.items():
+    for path, data in {**_WRITTEN, **identity()}.items():
         collection.write(path, data)
     outermost = [r for r in roots if not any(r != other and lies_in(r[0], other[0]) for other in roots)]
     return Sources(collection, tuple(dict.fromkeys(outermost)), programs, variables)
 
 
-def _identity() -> dict[str, bytes]:
+def identity() -> dict[str, bytes]:
     """The names of this user and group, from any directory service."""
     passwd, group = _PASSWD, _GROUP
     uid, gid = os.getuid(), os.getgid()

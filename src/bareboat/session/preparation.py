@@ -43,12 +43,6 @@ def prepare(session: Session, job: Job, purpose: Purpose) -> Prepared:
 
 
 def _prepare(session: Session, job: Job, purpose: Purpose, site: Site) -> Prepared:
-    from bareboat.captures import describe_of, measuring
-    from bareboat.captures.interpreter import ask, choose
-    from bareboat.deployment.executable import look
-    from bareboat.model import CodeFacts
-    from bareboat.plan import plan
-
     if purpose is Purpose.SUBMIT and not registry.is_queued(job.scheduler):
         job = msgspec.structs.replace(job, scheduler=sites.scheduler_here(site))
     queued = registry.is_queued(job.scheduler)
@@ -65,14 +59,28 @@ def _prepare(session: Session, job: Job, purpose: Purpose, site: Site) -> Prepar
     if job.image != "capture":
         image = images.of_job(session, job, (node or site).architecture)
         return Prepared(job, site, layers.with_site_layer(session, job, image, site, node), node)
+    from bareboat.captures import describe_of, facts, measuring, unchanged
+    from bareboat.captures.interpreter import ask, choose
+    from bareboat.deployment.executable import look
+    from bareboat.model import CodeFacts
+    from bareboat.plan import plan
+
     interpreter = ask(choose(job.capture.python))
-    described = describe_of(interpreter)
-    job = _located(job, described.environment.get("PATH", ""))
+    job = _located(job, facts.environment(interpreter)["PATH"])
+    is_captured = registry.contains(job.engine) or purpose is Purpose.PROVE
+    known = None
+    if is_captured:
+        known = unchanged(job.capture, session.store, interpreter, _command(job), _program_of(session, job))
+    described = (
+        describe_of(interpreter) if known is None else msgspec.structs.replace(known, digest="", layers=())
+    )
     plan(job, layers.described_with_site_layer(session, job, described, site, node), None, site, node=node,
          code=CodeFacts(program=look(session.store, described, node or site, job)))  # fmt: skip
     warn_of_unseen(session, job, interpreter)
-    if not registry.contains(job.engine) and purpose is not Purpose.PROVE:
+    if not is_captured:
         return Prepared(job, site, layers.with_linked(session, job, described, site), node)
+    if known is not None:
+        return Prepared(job, site, layers.with_site_layer(session, job, known, site, node), node)
     if session.looks:
         from bareboat.captures import look_up
 
@@ -213,13 +221,13 @@ def _located(job: Job, path: str) -> Job:
 def _command(job: Job) -> CapturedCommand | None:
     """The command, if it is outside of the Python environment. Of one in a mounted directory, its libraries
     count."""
+    program = job.command[0] if job.command else ""
+    if not _is_included(program):
+        return None
     from bareboat.captures.command import CapturedCommand
     from bareboat.plan.container import lies_under
     from bareboat_base import execute
 
-    program = job.command[0] if job.command else ""
-    if not _is_included(program):
-        return None
     found = execute.which(os.path.join(job.workdir or "", program) if "/" in program else program)
     if found is None:
         return None

@@ -1,0 +1,169 @@
+"""Whether an environment is what it was at an earlier capture, without collecting its files again.
+
+A snapshot lists the directories and files of a collection. Names change only with the times of their
+directory. The size, time and mode of every file are read again, so a change in place is seen, too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from array import array
+from collections.abc import Iterable, Iterator
+
+import msgspec
+from msgspec import UNSET, Struct
+
+from bareboat.captures.collect import Collection
+from bareboat.captures.interpreter import Interpreter
+from bareboat.captures.sources import DATA, TOOL_PATH, identity
+from bareboat.model import CaptureRequest
+from bareboat_base import codec
+from bareboat_base.errors import BareboatError
+from bareboat_images.store import Store
+
+#: What changed later than this before the walk may have changed during it: some file systems count seconds.
+_RECENT_NS = 2 * 10**9
+
+
+class Directory(Struct, frozen=True, array_like=True):
+    """A collected directory with the names of its collected files. `state`: its inode and its times."""
+
+    path: str
+    state: tuple[int, int, int]
+    names: tuple[str, ...]
+
+
+class Snapshot(Struct, frozen=True, kw_only=True):
+    """`key`: what a collection depends on besides files; `files`: a digest of all files' states; `paths`: the
+    states of paths outside of the directories; `fingerprint`: that of the capture, with `of_any_program` also
+    where packages may be left out of it that its program does not use."""
+
+    key: str
+    fingerprint: str
+    files: str
+    directories: tuple[Directory, ...]
+    paths: dict[str, str]
+    of_any_program: bool
+
+
+def read(store: Store, interpreter: Interpreter, request: CaptureRequest, *, whole: bool) -> str | None:
+    """The fingerprint of the environment if nothing changed since it was kept. `whole`: no packages may be
+    left out, whatever the program."""
+    path = store.kept_facts(_name(interpreter))
+    if not path.is_file():
+        return None
+    try:
+        kept = store.read(path, Snapshot)
+    except BareboatError:  # it is written again
+        return None
+    if kept.key != _key(interpreter, request) or not (whole or kept.of_any_program):
+        return None
+    if any(_state(path) != state for path, state in kept.paths.items()):
+        return None
+    try:
+        same = _files(kept.directories) == kept.files
+    except OSError:
+        return None
+    return kept.fingerprint if same else None
+
+
+def keep(
+    store: Store,
+    interpreter: Interpreter,
+    request: CaptureRequest,
+    collection: Collection,
+    fingerprint: str,
+    *,
+    of_any_program: bool,
+    began_ns: int,
+) -> None:
+    """Keep a snapshot of a collection that was begun at `began_ns`, unless something changed since then."""
+    if request.compiler is True or request.programs is not UNSET:
+        return  # they depend on more files than they collect
+    directories = tuple(_directories(collection))
+    walked = {each.path for each in directories}
+    outside = [
+        path
+        for path, item in collection.items.items()
+        if item.data is None and os.path.dirname(path) not in walked
+    ]
+    watched = (*outside, *collection.passed_over, *DATA, *TOOL_PATH.split(":"), *interpreter.path)
+    paths = {path: _state(path) for path in (*watched, *_settings(interpreter)) if path not in walked}
+    try:
+        files = _files(directories, before_ns=began_ns - _RECENT_NS)
+        kept = Snapshot(
+            key=_key(interpreter, request), fingerprint=fingerprint, files=files, directories=directories,
+            paths=paths, of_any_program=of_any_program,
+        )  # fmt: skip
+        store.write(store.kept_facts(_name(interpreter)), codec.to_json(kept))
+    except (BareboatError, OSError):  # such as a full disk: the next command collects the files again
+        return
+
+
+def _name(interpreter: Interpreter) -> str:
+    return "environment-" + hashlib.sha256(os.fsencode(interpreter.executable)).hexdigest()[:16]
+
+
+def _key(interpreter: Interpreter, request: CaptureRequest) -> str:
+    request = msgspec.structs.replace(request, python=None)
+    variables = [os.environ.get(name, "") for name in ("HOME", "LD_LIBRARY_PATH")]
+    inputs = [__file__, os.geteuid(), interpreter, request, [*map(os.path.abspath, request.include)]]
+    texts = {path: data.decode(errors="surrogateescape") for path, data in identity().items()}
+    return hashlib.sha256(codec.to_json([*inputs, variables, texts])).hexdigest()
+
+
+def _settings(interpreter: Interpreter) -> tuple[str, ...]:
+    """Paths that decide what is collected, and may not be collected themselves."""
+    prefix = interpreter.prefix
+    return ("/etc/ld.so.cache", "/etc/ld.so.conf", prefix, f"{prefix}/conda-meta", f"{prefix}/pyvenv.cfg")
+
+
+def _directories(collection: Collection) -> Iterator[Directory]:
+    names: dict[str, list[str]] = {path: [] for path in collection.walked}
+    for path, item in collection.items.items():
+        folder, _, name = path.rpartition("/")
+        if item.kind == "file" and item.data is None and folder in names:
+            names[folder].append(name)
+    for path, listed in names.items():
+        yield Directory(path, _times(os.stat(path)), tuple(listed))
+
+
+def _times(state: os.stat_result) -> tuple[int, int, int]:
+    return state.st_ino, state.st_mtime_ns, state.st_ctime_ns
+
+
+def _files(directories: Iterable[Directory], *, before_ns: int | None = None) -> str:
+    """A digest of the files' states. Raises OSError for a path that is gone, for a directory that changed,
+    and for what changed after `before_ns`."""
+    digest = hashlib.sha256()
+    read = os.stat  # a local name, because there may be a hundred thousand files
+    for each in directories:
+        descriptor = os.open(each.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            if _times(os.fstat(descriptor)) != each.state:
+                raise FileNotFoundError(each.path)
+            found = [read(name, dir_fd=descriptor, follow_symlinks=False) for name in each.names]
+        finally:
+            os.close(descriptor)
+        times = [state.st_mtime_ns for state in found]
+        if before_ns is not None and max(*each.state[1:], *times) > before_ns:
+            raise FileNotFoundError(each.path)
+        digest.update(array("q", times))
+        digest.update(array("q", [state.st_size for state in found]))
+        digest.update(array("Q", [state.st_mode << 32 | state.st_uid for state in found]))
+    return digest.hexdigest()
+
+
+def _state(path: str) -> str:
+    """The state of a path that is not in a collected directory. Many write to the directories above it."""
+    try:
+        state = os.lstat(path)
+        if stat.S_ISLNK(state.st_mode):
+            return f"link {os.readlink(path)}"
+    except OSError:
+        return "nothing"
+    if stat.S_ISDIR(state.st_mode) and path not in TOOL_PATH.split(":"):
+        return f"directory {state.st_ino}"
+    return f"{state.st_mode:o} {state.st_uid} {state.st_size} {state.st_mtime_ns}"
