@@ -35,6 +35,8 @@ from bareboat_base.errors import StoreError, Terminated
 from bareboat_images.store import Store
 
 _SAMPLE_S = 0.5
+#: What ends sooner has no sampler, which would start when it is over. The kernel counts what it used.
+_SHORT_S = 0.05
 #: The exit code of a run that Ctrl-C ended.
 INTERRUPTED = 130
 
@@ -112,13 +114,14 @@ def _run(store: Store, plan: Plan, made: Submission, script: Path, streams: Stre
                 run_id=made.run_id,
                 environment=environment,
                 streams=streams.descriptors,
-                usage=usage.of_node(folder / directory.CONTROL),
             )
             streams.started(live.pid)
             try:
                 supervisor.write(folder, live.pid)
                 if os.path.lexists(folder / "cancelled"):  # before the script's process was known
                     live.ask_to_stop()
+                if live.wait(_SHORT_S) is None:
+                    live.sample(usage.of_node(folder / directory.CONTROL))
                 while live.wait(_SAMPLE_S) is None:
                     memory.append(MemorySample(at_s=live.wall_s, bytes=live.memory_bytes("rss")))
                     if plan.job.walltime_s is not None and live.wall_s > plan.job.walltime_s:

@@ -88,7 +88,7 @@ class Live:
             preexec_fn=die_with_parent,
         )
         self.pidfd = os.pidfd_open(self._process.pid)
-        self._sampler = None if usage is None else _sampler(run_id, self._process.pid, usage)
+        self._sampler = None if usage is None else _sampler(run_id, self.pid, usage)
         self.exited_ns: int | None = None
         #: Once it exited, as the kernel counted: the peak of the largest of its processes; of all together
         #: the seconds on processors, and the page faults without and with input from a disk.
@@ -121,6 +121,10 @@ class Live:
         if self.poll() is None:
             select.select([self.pidfd], [], [], timeout_s)
         return self.poll()
+
+    def sample(self, usage: Path) -> None:
+        """Start the sampler now, as with `usage` from the beginning."""
+        self._sampler = _sampler(self.run_id, self.pid, usage)
 
     @property
     def totals(self) -> dict[str, float]:
