@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import calendar
 import time
+from datetime import datetime
 
 
 def utc_now() -> str:
@@ -16,9 +16,10 @@ def moment(epoch_s: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(epoch_s))
 
 
-def epoch_s(moment: str) -> int:
+def epoch_s(text: str) -> int:
     """Seconds since 1970 of such a time; 0 for other text."""
     try:
-        return calendar.timegm(time.strptime(moment, "%Y-%m-%dT%H:%M:%SZ"))
-    except ValueError:
+        found = int(datetime.fromisoformat(text).timestamp())  # strptime imports and compiles a lot
+        return found if moment(found) == text else 0
+    except (ValueError, OverflowError, OSError):
         return 0

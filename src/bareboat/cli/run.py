@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
@@ -20,12 +20,11 @@ from bareboat.cli.common import (
     add_queue,
 )
 from bareboat.cli.job import note_ignored, read_job, show_plan, show_warnings
-from bareboat.cli.wait import as_json
 from bareboat.session import Purpose, planning, preparation
 from bareboat_base.errors import ProgramError
 
 if TYPE_CHECKING:
-    from bareboat.model import Plan, Site, Submission
+    from bareboat.model import Plan, Record, Site, Submission
     from bareboat.model.sweep import Sweep
     from bareboat.schedulers import Allocation
 
@@ -65,7 +64,7 @@ def run(context: Context) -> int:
 
     record = local.run(context.store, plan, site, stdout_apart=context.options.json)
     if context.options.json:
-        console.result_json(as_json(record))
+        console.result_json(_as_json(record))
     elif not context.options.quiet:
         if record.straggler is not None:
             console.note(record.straggler.text)
@@ -91,7 +90,7 @@ def _run_in_allocation(context: Context, plan: Plan, site: Site) -> int:
         context.store, plan, site, environment=os.environ, started=started, stdout_apart=context.options.json
     )
     if context.options.json:
-        console.result_json(as_json(record))
+        console.result_json(_as_json(record))
     elif not context.options.quiet:
         for mark in record.health_marks:
             console.note(f"warning: {mark}")
@@ -113,7 +112,7 @@ def _run_sweep(context: Context, plan: Plan, points: Sweep, site: Site) -> int:
     code = next((record.exit_code for record in records if record.exit_code), 0)
     code = local.INTERRUPTED if stopped else code
     if context.options.json:
-        console.result_json([as_json(record) for record in records])
+        console.result_json([_as_json(record) for record in records])
     elif not context.options.quiet:
         rows = [("point", "exit", "time", "")]
         for index in range(len(points.points)):
@@ -123,6 +122,12 @@ def _run_sweep(context: Context, plan: Plan, points: Sweep, site: Site) -> int:
         console.note(console.table(rows, right=(0, 1, 2)))
         console.note(f"sweep {run_id}: exit code {code}; records in {context.store.run(run_id)}/points")
     return code
+
+
+def _as_json(record: Record) -> dict[str, Any]:
+    from bareboat.cli.wait import as_json
+
+    return as_json(record)
 
 
 def _shown(text: str) -> str:

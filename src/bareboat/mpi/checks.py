@@ -13,11 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from msgspec import Struct
 
 from bareboat.model import CheckSubject
-from bareboat.mpi import check_program, text
 from bareboat_base.expressions import expression
 from bareboat_base.printable import one_line
 
-_PROGRAM = text.program(check_program)
 #: The job script prints this for each rank of the check: it shows that the launcher has started the rank.
 STARTED = "bareboat-rank"
 #: Of an error: a dynamic linker's message about a library, and the remedy.
@@ -83,7 +81,10 @@ def command(
     mpi4py. `tell`: variables with which the library reports its transport.
 
     The program's text is an argument, so that the image needs no file."""
-    words = [python, "-c", _PROGRAM, "--size", str(size), "--timeout", f"{timeout_s:g}"]
+    from bareboat.mpi import check_program  # few jobs are checked
+    from bareboat.mpi.text import program
+
+    words = [python, "-c", program(check_program), "--size", str(size), "--timeout", f"{timeout_s:g}"]
     if library is not None:
         words += ["--library", library]
     for name, value in (tell or {}).items():
@@ -109,6 +110,8 @@ def read(stdout: str, *, exit_code: int, asked: int) -> CheckOutput:
 
 
 def _answers(stdout: str) -> Iterator[dict[str, object]]:
+    from bareboat.mpi import check_program
+
     decoder = json.JSONDecoder()
     for part in stdout.split(check_program.MARK)[1:]:  # a launcher may prefix a line with its own text
         try:

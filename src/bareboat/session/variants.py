@@ -152,11 +152,11 @@ def build(
 def settle(session: Session, job: Job, site: Site, node: Site | None) -> Job:
     """The job with one image, where it names several: NAME:{mpi} is the stored variant that the site starts
     most directly. Raises UsageError where the store has none."""
+    if not _PLACE.search(job.image):
+        return job
     from bareboat.mpi.ladder import Step, library_of
     from bareboat.project.recipes import target
 
-    if not _PLACE.search(job.image):
-        return job
     pattern = "".join(
         "[A-Za-z0-9_.-]+" if _PLACE.fullmatch(part) else re.escape(part)
         for part in _PLACE_OR_NOT.findall(job.image)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 from pathlib import Path
 
 from bareboat_base.expressions import expression
@@ -37,7 +36,7 @@ def _pid_space() -> str:
     with contextlib.suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text()[:8]
         namespace = os.stat("/proc/self/ns/pid").st_ino
-    return f"{socket.gethostname()}-{boot}-{namespace}"
+    return f"{os.uname().nodename}-{boot}-{namespace}"
 
 
 def _start_ticks(pid: int) -> int:
