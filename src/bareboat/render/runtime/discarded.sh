@@ -6,6 +6,10 @@
 # outlive their container, so that they can be searched when it has ended.
 start_keeping() { # beside the ranks of this part, once they are started
   [ -n "${BAREBOAT_CONTROL:-}" ] || return 0
+  local began
+  printf -v began '%(%s)T' -1
+  began=@${EPOCHREALTIME:-$began}
+  began=${began/,/.}
   exec {keeping}> >(exec 7<&0 < /dev/null > /dev/null 2>&1 3>&- 4>&- 5>&- 6>&- && keep_directories "$$")
   keeper=$!
 }
@@ -19,16 +23,10 @@ stop_keeping() { # when the ranks have ended
 
 keep_directories() { # $1: this part's process
   local pause number pid id point at device options kind blocks free started
-  local places=() files=() seen=' ' mounts opened began
-  printf -v began '%(%s)T' -1
-  began=@${EPOCHREALTIME:-$began}
-  began=${began/,/.}
-  mapfile -t mounts < /proc/self/mountinfo
-  for point in "${mounts[@]}"; do
-    point=${point#* * } && seen+="${point%% *} "
-  done
+  local places=() files=() seen='' mounts opened
   for pause in 0.03 0.1 0.3 1 5 30 300; do
     if read -r -t "$pause" -u 7 || [ "$?" -le 128 ]; then break; fi
+    [ -n "$seen" ] || see_own_mounts # not before: the shortest runs end in the first pause
     started=()
     started_by "$1"
     for pid in "${started[@]}"; do
@@ -55,6 +53,14 @@ keep_directories() { # $1: this part's process
     write_found "$1"
     return 0
   done < <(stat -f -c '%b %f' "${files[@]}")
+}
+
+see_own_mounts() { # those of the host
+  seen=' '
+  mapfile -t mounts < /proc/self/mountinfo
+  for point in "${mounts[@]}"; do
+    point=${point#* * } && seen+="${point%% *} "
+  done
 }
 
 started_by() { # $1: a process; adds to `started` those of its descendants that are what an engine starts

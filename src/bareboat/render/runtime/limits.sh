@@ -31,7 +31,8 @@ find_memory_limit() { # the smallest of the control groups around this process; 
     group=${line#*:*:}
     while :; do
       group=${group%/}
-      read -r bytes < "$top$group/$file" || bytes=
+      bytes=
+      [ ! -e "$top$group/$file" ] || read -r bytes < "$top$group/$file"
       case $bytes in
         '' | *[!0-9]* | ????????????????*) ;; # no limit
         *) if [ "$memory_bytes" = - ] || [ "$bytes" -lt "$memory_bytes" ]; then memory_bytes=$bytes; fi ;;
