@@ -18,8 +18,7 @@ from environments import Captured, make_environment, run_in, site_packages
 from processes import bareboat
 from tools import tool
 
-from bareboat import captures
-from bareboat.captures import capture, inventory, look_up, snapshot
+from bareboat.captures import capture, inventory, look_up, look_up_unchanged, snapshot
 from bareboat.captures.interpreter import ask
 from bareboat.captures.measuring import Program
 from bareboat.model import CaptureRequest, Image
@@ -55,14 +54,20 @@ def test_an_unchanged_environment_is_not_collected_again(
 ) -> None:
     """Nor is it searched for MPI, CUDA and frameworks, before the job is planned."""
     monkeypatch.setattr(snapshot, "_RECENT_NS", 0)
-    request, interpreter = request_of(captured), ask(str(captured.python))
+    request, python = request_of(captured), str(captured.python)
     capture(request, captured.store)
-    monkeypatch.setattr(captures, "sources_of", lambda *_: pytest.fail("collected"))
-    assert captures.unchanged(request, captured.store, interpreter, None, None) == captured.image
+    kept = snapshot.read(captured.store, python, request)
+    assert kept is not None
+    assert kept.interpreter == ask(python)
+    assert look_up_unchanged(kept, request, captured.store) == captured.image
+    of_one = msgspec.structs.replace(kept, of_any_program=False)
+    assert look_up_unchanged(of_one, request, captured.store) == captured.image
+    program = Program(b"", ())
+    assert look_up_unchanged(of_one, request, captured.store, program=program) is None
     path = site_packages(captured.folder) / "ware" / "part.py"
     state = path.stat()
     path.touch()
-    assert captures.unchanged(request, captured.store, interpreter, None, None) is None
+    assert snapshot.read(captured.store, python, request) is None
     os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
 
 

@@ -40,26 +40,28 @@ def interpreter(prefix: Path) -> Interpreter:
         executable=f"{found}/bin/python", base_executable="/usr/bin/python3", prefix=found,
         base_prefix="/usr", version="3.11.2",
         stdlib="/usr/lib/python3.11", path=(f"{found}/package", f"{found}/none.zip"),
+        sites=(f"{prefix.parent}/site",),
     )  # fmt: skip
 
 
-def keep(
-    store: Store, prefix: Path, *, any_program: bool = True, began_ns: int | None = None, **request: object
-) -> None:
+def keep(store: Store, prefix: Path, *, began_ns: int | None = None, **request: object) -> None:
     """Keep a snapshot of the prefix as if it had been made long before."""
     collection = Collection()
     collection.add(str(prefix), Part.PACKAGES)
     collection.follow_links()
     began = time.time_ns() + _LATER_NS if began_ns is None else began_ns
+    found = interpreter(prefix)
     snapshot.keep(
-        store, interpreter(prefix), CaptureRequest(**request), collection, "sha256:f",  # type: ignore[arg-type]
-        of_any_program=any_program, began_ns=began,
+        store, found.executable, found, CaptureRequest(**request), collection, "sha256:f",  # type: ignore[arg-type]
+        of_any_program=True, began_ns=began,
     )  # fmt: skip
 
 
-def read(store: Store, prefix: Path, *, whole: bool = True, **request: object) -> str | None:
+def read(store: Store, prefix: Path, **request: object) -> str | None:
     asked = CaptureRequest(**request)  # type: ignore[arg-type]
-    return snapshot.read(store, interpreter(prefix), asked, whole=whole)
+    kept = snapshot.read(store, interpreter(prefix).executable, asked)
+    assert kept is None or kept.interpreter == interpreter(prefix)
+    return None if kept is None else kept.fingerprint
 
 
 def _replace_with_equal_size(prefix: Path) -> None:
@@ -89,6 +91,7 @@ _CHANGES: dict[str, Callable[[Path], object]] = {
     "a link's target that was missing": lambda top: (top.parent / "missing").touch(),
     "a private target that is open now": lambda top: (top.parent / "private").chmod(0o644),
     "an archive on the path of Python": lambda top: (top / "none.zip").touch(),
+    "a directory of packages that was missing": lambda top: (top.parent / "site").mkdir(),
     "the mark of conda": lambda top: (top / "conda-meta").mkdir(),
     "another directory of the same name": _replace_top,
 }
@@ -142,10 +145,14 @@ def test_what_the_host_decides_is_not_kept(store: Store, prefix: Path, request_:
     assert read(store, prefix, **request_) is None
 
 
-def test_packages_that_a_program_may_leave_out(store: Store, prefix: Path) -> None:
-    keep(store, prefix, any_program=False)
-    assert read(store, prefix, whole=True) == "sha256:f"
-    assert read(store, prefix, whole=False) is None
+def test_a_python_that_starts_another_is_not_kept(store: Store, prefix: Path) -> None:
+    """As pyenv's do: which one, variables and the working directory decide."""
+    found = interpreter(prefix)
+    snapshot.keep(
+        store, "/usr/local/bin/python", found, CaptureRequest(), Collection(), "sha256:f",
+        of_any_program=True, began_ns=time.time_ns() + _LATER_NS,
+    )  # fmt: skip
+    assert snapshot.read(store, "/usr/local/bin/python", CaptureRequest()) is None
 
 
 def test_what_changed_during_the_capture_is_not_kept(store: Store, prefix: Path) -> None:
@@ -155,6 +162,6 @@ def test_what_changed_during_the_capture_is_not_kept(store: Store, prefix: Path)
 
 def test_damaged_facts_are_none(store: Store, prefix: Path) -> None:
     keep(store, prefix)
-    path = store.kept_facts(snapshot._name(interpreter(prefix)))
+    path = store.kept_facts(snapshot._name(interpreter(prefix).executable))
     path.write_bytes(path.read_bytes()[:-9])
     assert read(store, prefix) is None

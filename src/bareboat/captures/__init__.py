@@ -30,6 +30,7 @@ from bareboat_images.store import Store
 if TYPE_CHECKING:
     from bareboat.captures.command import CapturedCommand
     from bareboat.captures.libraries import Inventory
+    from bareboat.captures.snapshot import Snapshot
 
 #: Increase it when the same environment would give a different image.
 _FORMAT = "5"
@@ -68,7 +69,8 @@ def _capture_environment(
     StoreError if the image cannot be stored.
     """
     progress("reading the environment", 0, 0)
-    interpreter = ask(choose(request.python))
+    python = choose(request.python)
+    interpreter = ask(python)
     began_ns = time.time_ns()
     sources, study = _sources(interpreter, request, program)
     fingerprint = _fingerprint(interpreter, sources.collection, request)
@@ -77,7 +79,7 @@ def _capture_environment(
         if study is None:
             whole = _is_whole(request, program) and measuring.is_installed(sources.collection)
             snapshot.keep(
-                store, interpreter, request, sources.collection, fingerprint,
+                store, python, interpreter, request, sources.collection, fingerprint,
                 of_any_program=not whole, began_ns=began_ns,
             )  # fmt: skip
         return known, False
@@ -125,18 +127,18 @@ def _is_whole(request: CaptureRequest, program: Program | None) -> bool:
     return request.study is True or (program is None and request.study is UNSET)
 
 
-def unchanged(
+def look_up_unchanged(
+    kept: Snapshot,
     request: CaptureRequest,
     store: Store,
-    interpreter: Interpreter,
-    command: CapturedCommand | None,
-    program: Program | None,
+    command: CapturedCommand | None = None,
+    program: Program | None = None,
 ) -> Image | None:
-    """The image of the environment with the command, if an earlier command has seen that it is in the store,
-    and nothing changed since then. Writes nothing."""
-    whole = _is_whole(request, program)
-    fingerprint = snapshot.read(store, interpreter, request, whole=whole)
-    image = None if fingerprint is None else stored(store, fingerprint)
+    """The image of an environment that did not change, with the command, if it is in the store. Writes
+    nothing."""
+    if not kept.of_any_program and not _is_whole(request, program):
+        return None
+    image = stored(store, kept.fingerprint)
     if image is None or command is None:
         return image
     from bareboat.captures import command as commands

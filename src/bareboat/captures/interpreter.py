@@ -26,6 +26,7 @@ print(json.dumps({
     "version": ".".join(map(str, sys.version_info[:3])),
     "stdlib": sysconfig.get_path("stdlib", vars={"base": sys.base_prefix, "installed_base": sys.base_prefix}),
     "path": [p for p in sys.path if p],
+    "sites": site.getsitepackages(),
     "user_site": "" if alone else site.getusersitepackages(),
 }))
 """
@@ -33,7 +34,8 @@ print(json.dumps({
 
 class Interpreter(Struct, frozen=True, kw_only=True):
     """Absolute paths, as the interpreter reports them. `path`: sys.path without the script's directory.
-    `user_site`: where `pip install --user` installs, if the interpreter reads it; not in `path`."""
+    `sites`: directories of packages that are in its path if they exist. `user_site`: where `pip install
+    --user` installs, if the interpreter reads it; not in `path`."""
 
     executable: str
     base_executable: str
@@ -42,6 +44,7 @@ class Interpreter(Struct, frozen=True, kw_only=True):
     version: str
     stdlib: str
     path: tuple[str, ...]
+    sites: tuple[str, ...] = ()
     user_site: str = ""
 
     @property

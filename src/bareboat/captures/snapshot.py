@@ -36,11 +36,13 @@ class Directory(Struct, frozen=True, array_like=True):
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):
-    """`key`: what a collection depends on besides files; `files`: a digest of all files' states; `paths`: the
+    """`key`: what a collection depends on besides files; `interpreter`: its answer, which depends on the same
+    files; `files`: a digest of all files' states; `paths`: the
     states of paths outside of the directories; `fingerprint`: that of the capture, with `of_any_program` also
     where packages may be left out of it that its program does not use."""
 
     key: str
+    interpreter: Interpreter
     fingerprint: str
     files: str
     directories: tuple[Directory, ...]
@@ -48,29 +50,27 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     of_any_program: bool
 
 
-def read(store: Store, interpreter: Interpreter, request: CaptureRequest, *, whole: bool) -> str | None:
-    """The fingerprint of the environment if nothing changed since it was kept. `whole`: no packages may be
-    left out, whatever the program."""
-    path = store.kept_facts(_name(interpreter))
+def read(store: Store, python: str, request: CaptureRequest) -> Snapshot | None:
+    """The snapshot of the environment of this Python, if nothing changed since it was kept."""
+    path = store.kept_facts(_name(python))
     if not path.is_file():
         return None
     try:
         kept = store.read(path, Snapshot)
     except BareboatError:  # it is written again
         return None
-    if kept.key != _key(interpreter, request) or not (whole or kept.of_any_program):
-        return None
-    if any(_state(path) != state for path, state in kept.paths.items()):
+    if kept.key != _key(request) or any(_state(path) != state for path, state in kept.paths.items()):
         return None
     try:
-        same = _files(kept.directories) == kept.files
+        is_same = _files(kept.directories) == kept.files
     except OSError:
         return None
-    return kept.fingerprint if same else None
+    return kept if is_same else None
 
 
 def keep(
     store: Store,
+    python: str,
     interpreter: Interpreter,
     request: CaptureRequest,
     collection: Collection,
@@ -80,8 +80,8 @@ def keep(
     began_ns: int,
 ) -> None:
     """Keep a snapshot of a collection that was begun at `began_ns`, unless something changed since then."""
-    if request.compiler is True or request.programs is not UNSET:
-        return  # they depend on more files than they collect
+    if request.compiler is True or request.programs is not UNSET or python != interpreter.executable:
+        return  # the host's programs, and what starts a Python of its choice, depend on other files, too
     directories = tuple(_directories(collection))
     walked = {each.path for each in directories}
     outside = [
@@ -89,27 +89,34 @@ def keep(
         for path, item in collection.items.items()
         if item.data is None and os.path.dirname(path) not in walked
     ]
-    watched = (*outside, *collection.passed_over, *DATA, *TOOL_PATH.split(":"), *interpreter.path)
+    watched = (
+        *outside,
+        *collection.passed_over,
+        *DATA,
+        *TOOL_PATH.split(":"),
+        *interpreter.path,
+        *interpreter.sites,
+    )
     paths = {path: _state(path) for path in (*watched, *_settings(interpreter)) if path not in walked}
     try:
         files = _files(directories, before_ns=began_ns - _RECENT_NS)
         kept = Snapshot(
-            key=_key(interpreter, request), fingerprint=fingerprint, files=files, directories=directories,
-            paths=paths, of_any_program=of_any_program,
+            key=_key(request), interpreter=interpreter, fingerprint=fingerprint, files=files,
+            directories=directories, paths=paths, of_any_program=of_any_program,
         )  # fmt: skip
-        store.write(store.kept_facts(_name(interpreter)), codec.to_json(kept))
+        store.write(store.kept_facts(_name(python)), codec.to_json(kept))
     except (BareboatError, OSError):  # such as a full disk: the next command collects the files again
         return
 
 
-def _name(interpreter: Interpreter) -> str:
-    return "environment-" + hashlib.sha256(os.fsencode(interpreter.executable)).hexdigest()[:16]
+def _name(python: str) -> str:
+    return "environment-" + hashlib.sha256(os.fsencode(python)).hexdigest()[:16]
 
 
-def _key(interpreter: Interpreter, request: CaptureRequest) -> str:
+def _key(request: CaptureRequest) -> str:
     request = msgspec.structs.replace(request, python=None)
     variables = [os.environ.get(name, "") for name in ("HOME", "LD_LIBRARY_PATH")]
-    inputs = [__file__, os.geteuid(), interpreter, request, [*map(os.path.abspath, request.include)]]
+    inputs = [__file__, os.geteuid(), request, [*map(os.path.abspath, request.include)]]
     texts = {path: data.decode(errors="surrogateescape") for path, data in identity().items()}
     return hashlib.sha256(codec.to_json([*inputs, variables, texts])).hexdigest()
 

@@ -59,18 +59,21 @@ def _prepare(session: Session, job: Job, purpose: Purpose, site: Site) -> Prepar
     if job.image != "capture":
         image = images.of_job(session, job, (node or site).architecture)
         return Prepared(job, site, layers.with_site_layer(session, job, image, site, node), node)
-    from bareboat.captures import describe_of, facts, measuring, unchanged
+    from bareboat.captures import describe_of, facts, look_up_unchanged, measuring, snapshot
     from bareboat.captures.interpreter import ask, choose
     from bareboat.deployment.executable import look
     from bareboat.model import CodeFacts
     from bareboat.plan import plan
 
-    interpreter = ask(choose(job.capture.python))
-    job = _located(job, facts.environment(interpreter)["PATH"])
+    python = choose(job.capture.python)
     is_captured = registry.contains(job.engine) or purpose is Purpose.PROVE
+    kept = snapshot.read(session.store, python, job.capture) if is_captured else None
+    interpreter = ask(python) if kept is None else kept.interpreter
+    job = _located(job, facts.environment(interpreter)["PATH"])
     known = None
-    if is_captured:
-        known = unchanged(job.capture, session.store, interpreter, _command(job), _program_of(session, job))
+    if kept is not None:
+        program = _program_of(session, job)
+        known = look_up_unchanged(kept, job.capture, session.store, _command(job), program)
     described = (
         describe_of(interpreter) if known is None else msgspec.structs.replace(known, digest="", layers=())
     )
