@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from bareboat_images.registry.access import Access
     from bareboat_images.store import Store
     from bareboat_images.tar.limits import Limits
-    from bareboat_images.toolkit import build, pull, push
+    from bareboat_images.toolkit import build, pull, push, save
     from bareboat_images.transfer.options import PullOptions
 
 #: Loaded when first used: each command needs few of them.
@@ -25,11 +25,11 @@ _MODULES = {
     "Image": "bareboat_images.model",
     "Limits": "bareboat_images.tar.limits",
     "PullOptions": "bareboat_images.transfer.options",
-    **dict.fromkeys(("build", "pull", "push"), "bareboat_images.toolkit"),
+    **dict.fromkeys(("build", "pull", "push", "save"), "bareboat_images.toolkit"),
     "Store": "bareboat_images.store",
     "View": "bareboat_images.layers.view",
 }
-__all__ = ["Access", "Image", "Limits", "PullOptions", "Store", "View", "build", "pull", "push"]
+__all__ = ["Access", "Image", "Limits", "PullOptions", "Store", "View", "build", "pull", "push", "save"]
 
 
 def __getattr__(name: str) -> Any:

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bareboat_base.errors import BareboatError, ImageError, UsageError
+from bareboat_base.errors import ImageError, UsageError
 from bareboat_images.model import Image
 from bareboat_images.oci.reference import Reference, Transport, parse
 from bareboat_images.progress import Progress
@@ -82,18 +82,40 @@ def push(image: Image, store: Store, reference: str, *, options: PullOptions | N
     to = parse(reference, folder=os.getcwd())
     if to.transport is not Transport.REGISTRY:
         raise UsageError(f"{reference!r} is not a registry reference", remedy="write HOST/REPOSITORY:TAG")
-    origin = parse(image.reference, folder="/") if image.reference else None
-
-    def source() -> Source | None:
-        try:
-            return None if origin is None else locate.open_source(origin, chosen.access)
-        except BareboatError:
-            return None
-
     target = pusher.open_pusher(
         to.registry, to.repository, options=remote_options(to.registry, chosen.access)
     )
+    origin = parse(image.reference, folder="/") if image.reference else None
+
+    def source() -> Source | None:
+        return locate.open_origin(image, lambda _registry: chosen.access)
+
     return send(image, store, target, to, origin=origin, source=source, progress=chosen.progress)
+
+
+def save(
+    image: Image, store: Store, target: str, *, options: PullOptions | None = None, rewrite: bool = False
+) -> str:
+    """Write an image as KIND:PATH, such as oci-archive:image.tar; return the digest of its manifest there.
+    `rewrite`: under a new digest if its layers' blobs cannot be had.
+
+    Raises UsageError, ImageError, StoreError and ToolError.
+    """
+    from bareboat_images.transfer import save as forms
+    from bareboat_images.transfer.blobs import Blobs
+    from bareboat_images.transfer.export import LayerForm
+
+    kind, _, place = target.partition(":")
+    if kind not in forms.KINDS or not place:
+        kinds = ", ".join(forms.KINDS)
+        raise UsageError(f"{target!r} is not KIND:PATH", remedy=f"the kinds are {kinds}")
+    chosen = options or PullOptions()
+    blobs = Blobs(store, lambda: locate.open_origin(image, lambda _registry: chosen.access))
+    try:
+        form = LayerForm(blobs=blobs, rewrite=rewrite)
+        return forms.save(store, image, kind, forms.checked(kind, place), form=form, progress=chosen.progress)
+    finally:
+        blobs.close()
 
 
 def _engine(works: Callable[[str], bool]) -> Engine:

@@ -46,6 +46,7 @@ options = images.PullOptions(access=images.Access(plain_http=frozenset({base.par
 image = images.pull(base, store, options=options)
 assert store.view(image).read("/etc/os-release", most=10_000) == b"ID=test\\n"
 built = images.build(dockerfile, context=Path(dockerfile).parent, store=store, options=options)
+assert images.save(built, store, "oci-archive:built.tar", options=options, rewrite=True)
 print(images.push(built, store, target, options=options).digest)
 """
 
@@ -104,4 +105,7 @@ def test_ten_lines_pull_read_build_and_push(python: Python, registry: RealRegist
     found = json.loads(subprocess.run(inspect, capture_output=True, check=True).stdout)
     assert found["Digest"] == digest
     assert "A=b" in found["Env"]
+    inspect = [tool("skopeo"), "inspect", f"oci-archive:{work}/built.tar"]
+    saved = json.loads(subprocess.run(inspect, capture_output=True, check=True).stdout)
+    assert saved["Env"] == found["Env"]
     assert len(found["Layers"]) == 2

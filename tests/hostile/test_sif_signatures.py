@@ -17,10 +17,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from tools import tool
 
+from bareboat.cli.image import signatures
 from bareboat.cli.main import main
 from bareboat_base.errors import BareboatError, ImageError
 from bareboat_base.sif import DATA_SIGNATURE, DESCRIPTOR
-from bareboat_images.signatures import sif, summary
+from bareboat_images.signatures import sif
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,4 +217,4 @@ def test_every_byte_of_the_table(signed: Signed, tmp_path: Path, monkeypatch: py
 
 
 def test_told_of_nothing() -> None:
-    assert summary.line(None) == "signatures not checked"
+    assert signatures.line(None) == "signatures not checked"

@@ -26,6 +26,7 @@ from signing import Gpg, attach, cosign_payload, public_pem, sign
 from tools import tool
 
 from bareboat.cli.main import main
+from bareboat.session.pinning import check_reference
 from bareboat_base.errors import ImageError, UsageError
 from bareboat_images.oci import reference
 from bareboat_images.registry.access import Access
@@ -36,7 +37,6 @@ from bareboat_images.store import Store
 from bareboat_images.tar.limits import Limits
 from bareboat_images.transfer.obtain import obtain
 from bareboat_images.transfer.options import PullOptions
-from bareboat_images.transfer.pinning import check_reference
 
 pytestmark = pytest.mark.one_in(12)
 

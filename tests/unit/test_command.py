@@ -12,7 +12,7 @@ from elves import AARCH64, make_elf
 
 from bareboat import engines
 from bareboat.deployment import executable
-from bareboat_images.inside.command import Fault, Program, Sight, resolve
+from bareboat.deployment.command import Fault, Program, Sight, resolve
 from bareboat_images.store import Store
 
 LOADER = "/lib64/ld-linux-x86-64.so.2"

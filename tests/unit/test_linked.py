@@ -9,11 +9,11 @@ from builders import make_image, make_job, make_rootfs, make_site
 from elves import make_elf
 
 from bareboat import render
+from bareboat.deployment.command import Sight
 from bareboat.deployment.linked import look
 from bareboat.model import Linked, MpiFacts, MpiFamily, Plan, Pmi, SchedulerFacts, Topology
 from bareboat.plan import plan
 from bareboat_base.errors import PlanError
-from bareboat_images.inside.command import Sight
 
 OPENMPI = ("libmpi.so.40",)
 #: A wrapper that reads its options and then becomes the rest; and a script that only looks like one.

@@ -9,13 +9,13 @@ from builders import make_image, make_job, make_rootfs, make_site
 from elves import make_elf
 
 from bareboat.deployment import executable, linked
+from bareboat.deployment.command import Sight
 from bareboat.deployment.libraries import ContainerLoader
 from bareboat.engines.native import Native
 from bareboat.model import CodeFacts, Executable, Job, Linked, Missing, Plan, Scheduling
 from bareboat.plan import plan
 from bareboat_base.elf.binary import SearchPath
 from bareboat_base.errors import ProgramError
-from bareboat_images.inside.command import Sight
 from bareboat_images.store import Store
 
 ENVIRONMENT = {"PATH": "/usr/bin", "LD_LIBRARY_PATH": "/opt/lib"}

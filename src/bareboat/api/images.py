@@ -54,12 +54,13 @@ def pull(reference: str, *, name: str | None = None) -> Image:
     """Bring an image into the store, if the signature policy accepts it: `debian:12`, `oci-archive:FILE` and
     what else `bareboat image pull` takes."""
     from bareboat_images.transfer import locate
+    from bareboat_images.transfer.options import PullOptions
 
     if name is not None:
         check_name(boundary.text("name", name))
     session = opened.session()
     found = locate.read(boundary.text("reference", reference), folder=session.folder)
-    image = images.pull(session, found, images.access(session), machine=os.uname().machine).image
+    image = images.pull(session, found, PullOptions(access=images.access(session))).image
     if name is not None:
         session.store.name_image(name, image.digest)
     return image

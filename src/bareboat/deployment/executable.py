@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from bareboat import registry, starting
+from bareboat.deployment.command import MISSING, Fault, Program, Sight, resolve
 from bareboat.engines import LOADER, STARTERS
 from bareboat.model import Executable, Job, Missing, Site
 from bareboat.model.command import Word
 from bareboat.plan import sweep
 from bareboat.plan.process import command_of, image_workdir
 from bareboat_base.expressions import expression
-from bareboat_images.inside.command import MISSING, Fault, Program, Sight, resolve
 from bareboat_images.model import Image
 from bareboat_images.store import Store
 

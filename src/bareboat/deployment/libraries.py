@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 
+from bareboat.deployment.command import UNKNOWN, Node, Sight
 from bareboat.model import Missing
 from bareboat.mpi.inject import C_LIBRARY
 from bareboat_base.elf import binary
@@ -13,7 +14,6 @@ from bareboat_base.elf.binary import SearchPath
 from bareboat_base.elf.loader import CACHE, Loader
 from bareboat_base.expressions import expression
 from bareboat_base.files import untrusted
-from bareboat_images.inside.command import UNKNOWN, Node, Sight
 
 _MOST_LIBRARIES = 1000
 _MOST_TEXT, _MOST_CACHE = 64 * 1024, 32 << 20

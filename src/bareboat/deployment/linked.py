@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 
 from bareboat import starting
 from bareboat.deployment import modules
+from bareboat.deployment.command import Fault, Program, Sight, resolve
 from bareboat.deployment.libraries import ContainerLoader
 from bareboat_base.elf import binary
 from bareboat_base.expressions import expression
 from bareboat_base.files import untrusted
-from bareboat_images.inside.command import Fault, Program, Sight, resolve
 from bareboat_images.model import Linked
 
 _MPI = expression(r"libmpi(?:ch|_\w+|cxx|fort|f90)?\.so(?:\.(?P<major>\d+))?(?:\.\d+)*")

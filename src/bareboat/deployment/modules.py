@@ -13,12 +13,12 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from bareboat.deployment.command import Node, Sight
 from bareboat.deployment.libraries import ContainerLoader, missing
 from bareboat.model import Missing
 from bareboat_base.elf.binary import SearchPath
 from bareboat_base.expressions import expression
 from bareboat_base.files import untrusted
-from bareboat_images.inside.command import Node, Sight
 
 _R_PROGRAM, _JULIA_PROGRAM = expression(r"R(?:script)?[\d.]*"), expression(r"julia[\d.+-]*")
 _R_USES = expression(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 
 from bareboat import registry
+from bareboat.deployment.command import Sight
 from bareboat.model import Job, Mount
 from bareboat_base.errors import PlanError
 from bareboat_base.paths import lies_in
-from bareboat_images.inside.command import Sight
 from bareboat_images.model import Image
 from bareboat_images.store import Store
 

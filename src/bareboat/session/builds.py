@@ -49,6 +49,7 @@ def _base(
     """A base image: of the store, or pulled. It passes the same checks as the image of a job. `local`: the
     file or directory of this machine that holds it. A name is never the path of a file."""
     from bareboat_images.oci.reference import parse
+    from bareboat_images.transfer.options import PullOptions
 
     found = local
     if local is None:
@@ -65,10 +66,10 @@ def _base(
             return pulled.image
     assert found is not None
     if session.settings["require_digest"]:
-        from bareboat_images.transfer.pinning import check_reference
+        from bareboat.session.pinning import check_reference
 
         check_reference(found, session.store, reach, ask=True)
-    return images.pull(session, found, reach, machine=machine).image
+    return images.pull(session, found, PullOptions(access=reach, machine=machine)).image
 
 
 def _stored(session: Session, name: str) -> Image | None:

@@ -6,6 +6,8 @@ import contextlib
 import shlex
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from bareboat_base.errors import BareboatError, ImageError, StoreError, UsageError
 
 if TYPE_CHECKING:
@@ -13,8 +15,8 @@ if TYPE_CHECKING:
     from bareboat.session import Session
     from bareboat_images.oci.reference import Reference
     from bareboat_images.registry.access import Access
-    from bareboat_images.tar.limits import Limits
     from bareboat_images.transfer.current import Pulled
+    from bareboat_images.transfer.options import PullOptions
 
 
 def access(session: Session) -> Access:
@@ -34,11 +36,12 @@ def access(session: Session) -> Access:
 def of_job(session: Session, job: Job, machine: str) -> Image:
     """The image from the store, or pulled for this `machine` (uname -m) unless the session only looks."""
     from bareboat_images.transfer import locate
+    from bareboat_images.transfer.options import PullOptions
 
     reach = access(session)
     image = locate.in_store(job.image, session.store, folder=session.folder)
     if session.settings["require_digest"]:
-        from bareboat_images.transfer.pinning import check_job_image
+        from bareboat.session.pinning import check_job_image
 
         check_job_image(job.image, image, session.store, reach, folder=session.folder, ask=not session.looks)
     if image is not None:
@@ -59,7 +62,7 @@ def of_job(session: Session, job: Job, machine: str) -> Image:
                 context=_to_pull(source, reach, machine),
                 remedy=f"bareboat image pull {shlex.quote(job.image)}  # run, submit and prove do this, too",
             )
-    return pull(session, source, reach, machine=machine).image
+    return pull(session, source, PullOptions(access=reach, machine=machine)).image
 
 
 def _to_pull(found: Reference, reach: Access, machine: str) -> str:
@@ -81,28 +84,12 @@ def _to_pull(found: Reference, reach: Access, machine: str) -> str:
     )
 
 
-def pull(
-    session: Session,
-    found: Reference,
-    reach: Access,
-    *,
-    machine: str,
-    limits: Limits | None = None,
-    fresh: bool = False,
-    keep_blobs: bool = False,
-) -> Pulled:
-    """Bring what the reference names into the store. `fresh`: also layers that are there; `keep_blobs`: keep
-    the compressed layers. Raises ImageError, StoreError, UsageError."""
-    from bareboat_images.tar.limits import Limits
+def pull(session: Session, found: Reference, options: PullOptions) -> Pulled:
+    """Bring what the reference names into the store. Raises ImageError, StoreError, UsageError."""
     from bareboat_images.transfer.obtain import obtain
-    from bareboat_images.transfer.options import PullOptions
 
     try:
-        options = PullOptions(
-            access=reach, machine=machine, limits=limits or Limits(), fresh=fresh, keep_blobs=keep_blobs,
-            progress=session.reporter.bytes,
-        )  # fmt: skip
-        return obtain(found, session.store, options)
+        return obtain(found, session.store, replace(options, progress=session.reporter.bytes))
     finally:
         session.reporter.end()
 

@@ -21,11 +21,6 @@ Make = Callable[[], Iterator[bytes]]
 _CHUNK = 1 << 20
 
 
-def no_source() -> Source | None:
-    """For an image that must not be fetched again."""
-    return None
-
-
 class Blobs:
     """The blobs of one image. `source` opens the source of the image, or returns None; it is called once, and
     only for a blob that the store does not keep."""

@@ -9,7 +9,7 @@ from msgspec import Struct
 from bareboat_base import architectures
 from bareboat_images.model import Image
 from bareboat_images.oci.reference import Reference, Transport
-from bareboat_images.registry.access import Access, remote_options
+from bareboat_images.registry.access import Access
 from bareboat_images.signatures import place
 from bareboat_images.store import Store
 from bareboat_images.transfer import locate
@@ -42,11 +42,6 @@ def current(found: Reference, store: Store, access: Access, *, machine: str) -> 
     if found.transport is not Transport.REGISTRY:
         if locate.state_of_file(found) != pin.root:
             return None
-    elif found.digest is None:
-        from bareboat_images.registry import client
-
-        options = remote_options(found.registry, access)
-        with client.open_registry(found.registry, found.repository, found.wanted, options=options) as source:
-            if source.head_digest() != pin.root:
-                return None
+    elif found.digest is None and locate.current_digest(found, access) != pin.root:
+        return None
     return Pulled(image=image, fetched=0, shared=len(image.layers))

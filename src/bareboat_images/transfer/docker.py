@@ -55,7 +55,7 @@ def save(store: Store, image: Image, path: Path, *, name: str, progress: Progres
     )  # fmt: skip
 
 
-def load(kind: str, file: Path, *, show: Callable[[bytes], None]) -> None:
+def load(kind: str, file: Path, *, show: Callable[[bytes], None] = lambda _data: None) -> None:
     """Load an archive into a storage of `STORAGES`. Raises ToolError and ImageError."""
     program = STORAGES[kind]
     if execute.which(program) is None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
-from bareboat_base.errors import StoreError, UsageError
+from bareboat_base.errors import BareboatError, StoreError, UsageError
 from bareboat_images.model import Image
 from bareboat_images.oci import reference
 from bareboat_images.oci.reference import Reference, Transport
@@ -72,6 +73,18 @@ def open_source(
     return local.open_local(found.path, found.transport, found.tag, scratch=scratch, max_ratio=max_ratio)
 
 
+def open_origin(image: Image, reach: Callable[[str], Access]) -> Source | None:
+    """Open what an image was pulled from; None if that is unknown or fails. `reach`: how a registry is
+    reached."""
+    if not image.reference:
+        return None
+    try:
+        origin = reference.parse(image.reference, folder="/")
+        return open_source(origin, reach(origin.registry))
+    except BareboatError:
+        return None
+
+
 def open_briefly(found: Reference, access: Access) -> Source:
     """Open a registry's image to read its manifest, with short time-outs and without retries."""
     import dataclasses
@@ -83,6 +96,15 @@ def open_briefly(found: Reference, access: Access) -> Source:
         attempts=1, connect_timeout_s=5.0, read_timeout_s=5.0, longest_wait_s=0.0,
     )  # fmt: skip
     return client.open_registry(found.registry, found.repository, found.wanted, options=options)
+
+
+def current_digest(found: Reference, access: Access) -> str | None:
+    """The digest of the image that a tag in a registry refers to now; None if it sends none."""
+    from bareboat_images.registry import client
+
+    options = remote_options(found.registry, access)
+    with client.open_registry(found.registry, found.repository, found.wanted, options=options) as source:
+        return source.head_digest()
 
 
 def state_of_file(found: Reference) -> str | None:

@@ -10,7 +10,7 @@ from bareboat.cli.command_line import number
 from bareboat.cli.common import Context
 from bareboat.session import images
 from bareboat_base import digests
-from bareboat_base.errors import BareboatError, StoreError
+from bareboat_base.errors import StoreError
 
 if TYPE_CHECKING:
     from bareboat.model import Image
@@ -71,23 +71,15 @@ def access(context: Context, registry: str) -> Access:
 
 def blobs(context: Context, image: Image) -> Blobs:
     """The source of the image's compressed layers: the store, or the registry that it was pulled from."""
-    from bareboat_images.oci.reference import parse
-    from bareboat_images.oci.source import Source
     from bareboat_images.transfer import locate
-    from bareboat_images.transfer.blobs import Blobs, no_source
+    from bareboat_images.transfer.blobs import Blobs
 
     images.access(context.session)  # wrong flags are an error even if no registry is contacted
-    if context.options.no_fetch or not image.reference:
-        return Blobs(context.store, no_source)
-
-    def source() -> Source | None:
-        try:
-            origin = parse(image.reference, folder="/")
-            return locate.open_source(origin, access(context, origin.registry))
-        except BareboatError:
-            return None
-
-    return Blobs(context.store, source)
+    fetch = not context.options.no_fetch
+    return Blobs(
+        context.store,
+        lambda: locate.open_origin(image, lambda registry: access(context, registry)) if fetch else None,
+    )
 
 
 def add_digest(parser: argparse.ArgumentParser) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import shlex
 from pathlib import Path
 
@@ -35,6 +34,7 @@ def run(context: Context) -> int:
     from bareboat_base.clock import utc_now
     from bareboat_images.oci import reference
     from bareboat_images.transfer import local
+    from bareboat_images.transfer.options import PullOptions
 
     options, store = context.options, context.store
     if options.name is not None:
@@ -43,9 +43,8 @@ def run(context: Context) -> int:
     found = reference.at_path(local.sniff(path), str(path), folder="/")
     bundle.pins(path)  # refuse a damaged list before unpacking layers
     session = context.session
-    loaded = images.pull(
-        session, found, images.access(session), machine=os.uname().machine, limits=limits(context)
-    )
+    how = PullOptions(access=images.access(session), limits=limits(context))
+    loaded = images.pull(session, found, how)
     image = loaded.image
     called = bundle.called(path, image, now=utc_now())
     bound = (*called.confirmed, *(called.claimed if options.bind_tags else ()))
@@ -69,8 +68,8 @@ def run(context: Context) -> int:
         )
     for each in called.false:
         console.note(f"note: the file also lists {each}, which is not this image; ignored")
-    from bareboat_images.signatures import summary
+    from bareboat.cli.image import signatures
 
     if pinned := store.pinned(str(found)):
-        console.note(summary.line(pinned.trust))
+        console.note(signatures.line(pinned.trust))
     return 0

@@ -52,6 +52,7 @@ def _machine(asked: str | None) -> str:
 
 def run(context: Context) -> int:
     from bareboat_images.transfer import locate
+    from bareboat_images.transfer.options import PullOptions
 
     options, store = context.options, context.store
     if options.name is not None:
@@ -60,7 +61,7 @@ def run(context: Context) -> int:
     found = locate.read(options.reference, folder=os.getcwd())
     reach = access(context, found.registry)
     if context.settings["require_digest"]:
-        from bareboat_images.transfer.pinning import check_reference
+        from bareboat.session.pinning import check_reference
 
         check_reference(found, store, reach, ask=True)
     pulled = None
@@ -69,15 +70,14 @@ def run(context: Context) -> int:
 
         pulled = current.current(found, store, reach, machine=machine)
     if pulled is None:
-        pulled = images.pull(
-            context.session,
-            found,
-            reach,
+        how = PullOptions(
+            access=reach,
             machine=machine,
             limits=limits(context),
             fresh=options.fresh,
             keep_blobs=options.keep_blobs,
         )
+        pulled = images.pull(context.session, found, how)
     if options.name:
         store.name_image(options.name, pulled.image.digest)
     if options.json:
@@ -93,10 +93,10 @@ def run(context: Context) -> int:
             f"{console.bold(image.digest)}\n  {found}: {what}; "
             f"{image.size_bytes / 1e6:,.0f} MB, {image.inodes:,} files and directories"
         )
-        from bareboat_images.signatures import summary
+        from bareboat.cli.image import signatures
 
         if pin := store.pinned(str(found)):
-            console.note(summary.line(pin.trust))
+            console.note(signatures.line(pin.trust))
         for note in image.notes:
             console.note(f"note: {note}")
     return 0

@@ -8,7 +8,7 @@ import os
 from bareboat.cli import console
 from bareboat.cli.common import Context, add_common
 from bareboat.cli.image.common import access, add_access, add_image, find
-from bareboat_base.errors import BareboatError, UsageError
+from bareboat_base.errors import UsageError
 
 EXAMPLE = "bareboat image push digits registry.example.org/me/digits:1"
 
@@ -22,13 +22,10 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(context: Context) -> int:
     from bareboat_images.oci.reference import Transport, parse
-    from bareboat_images.oci.source import Source
-    from bareboat_images.registry import pusher
-    from bareboat_images.registry.access import remote_options
-    from bareboat_images.transfer import locate
-    from bareboat_images.transfer.push import push
+    from bareboat_images.toolkit import push
+    from bareboat_images.transfer.options import PullOptions
 
-    options, store = context.options, context.store
+    options = context.options
     image = find(context, options.image)
     to = parse(options.reference, folder=os.getcwd())
     if to.transport is not Transport.REGISTRY:
@@ -36,18 +33,9 @@ def run(context: Context) -> int:
             f"{options.reference!r} is not a registry reference",
             remedy=f"bareboat image save {options.image} {options.reference}",
         )
-    reach = access(context, to.registry)
-    origin = parse(image.reference, folder="/") if image.reference else None
-
-    def source() -> Source | None:
-        try:
-            return None if origin is None else locate.open_source(origin, reach)
-        except BareboatError:
-            return None
-
-    target = pusher.open_pusher(to.registry, to.repository, options=remote_options(to.registry, reach))
+    reach = PullOptions(access=access(context, to.registry), progress=context.progress.bytes)
     try:
-        pushed = push(image, store, target, to, origin=origin, source=source, progress=context.progress.bytes)
+        pushed = push(image, context.store, options.reference, options=reach)
     finally:
         context.progress.end()
     if options.json:

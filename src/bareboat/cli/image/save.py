@@ -37,13 +37,13 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(context: Context) -> int:
     from bareboat.bundles import bundle
     from bareboat_images.transfer.export import LayerForm
+    from bareboat_images.transfer.save import KINDS
 
     options, store = context.options, context.store
     kind, colon, place = options.file.partition(":")
-    formats = (*convert.FILES, *convert.STORAGES)
-    if colon and kind in formats and place:
+    if colon and kind in KINDS and place:
         return convert.run(context, kind, place)
-    if colon and (kind in formats or nearest(kind, formats)):
+    if colon and (kind in KINDS or nearest(kind, KINDS)):
         raise UsageError(f"{options.file!r} is not a target", remedy=f"use {convert.TARGETS}")
     path = outputs.check(options.file)
     image = find(context, options.image)

@@ -61,9 +61,9 @@ def run(context: Context) -> int:
     if context.options.json:
         console.result_json({"image": image, "inside": found, "trust": trust})
     else:
-        from bareboat_images.signatures import summary
+        from bareboat.cli.image import signatures
 
-        console.result(_text(image, found, summary.line(trust) if image.reference else ""))
+        console.result(_text(image, found, signatures.line(trust) if image.reference else ""))
     return 0
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from bareboat.model import Image
 from bareboat_base import digests
 from bareboat_base.errors import BareboatError, UsageError
-from bareboat_images.model import Image
 from bareboat_images.oci.reference import Reference, Transport
-from bareboat_images.registry.access import Access, remote_options
+from bareboat_images.registry.access import Access
 from bareboat_images.store import Store
 from bareboat_images.transfer import locate
 
@@ -56,11 +56,7 @@ def _known(found: Reference, store: Store) -> str | None:
 
 
 def _asked(found: Reference, access: Access) -> str | None:
-    from bareboat_images.registry import client
-
-    options = remote_options(found.registry, access)
     try:
-        with client.open_registry(found.registry, found.repository, found.wanted, options=options) as source:
-            return source.head_digest()
+        return locate.current_digest(found, access)
     except BareboatError:
         return None  # the refusal remains, only its remedy is less specific

@@ -1,9 +1,9 @@
-"""Formats a verdict in one line."""
+"""A verdict on signatures as one line."""
 
 from __future__ import annotations
 
+from bareboat.model import Signer, Trust
 from bareboat_base.printable import one_line
-from bareboat_images.model import Signer, Trust
 
 
 def line(trust: Trust | None) -> str:
