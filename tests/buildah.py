@@ -16,7 +16,6 @@ from tools import tool
 from bareboat.model import Image
 from bareboat_images.inside import configuration as reading
 from bareboat_images.layers.view import View
-from bareboat_images.transfer import export
 
 
 class Peer:
@@ -58,7 +57,7 @@ def storage(driver: str = "vfs") -> Iterator[Peer]:
 
 
 def settings(builds: Builds, image: Image) -> reading.Configuration:
-    data = export.stored_config(builds.store, image)
+    data = builds.store.config(image)
     found = reading.read(data, layers=len(image.layers), name="x")
     found.labels.pop("io.buildah.version", None)
     return found

@@ -19,7 +19,7 @@ from registries import INDEX, MANIFEST, sha256
 
 from bareboat.model import Image
 from bareboat_images.store import Store
-from bareboat_images.transfer import export, rebuild
+from bareboat_images.transfer import rebuild
 
 #: A base on which commands run: busybox, with all its programs.
 BASE = """FROM scratch
@@ -112,7 +112,7 @@ class Builds:
         self.bareboat("image", "load", path, "--name", name)
 
     def config(self, image: Image) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(export.stored_config(self.store, image))
+        found: dict[str, Any] = json.loads(self.store.config(image))
         return found
 
     def tar(self, image: Image, number: int = -1) -> dict[str, tarfile.TarInfo]:

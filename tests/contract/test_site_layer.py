@@ -27,7 +27,7 @@ from bareboat_images.oci import manifest
 from bareboat_images.oci.source import Document
 from bareboat_images.store import Store
 from bareboat_images.tar.limits import Limits
-from bareboat_images.transfer import export, locate
+from bareboat_images.transfer import locate
 from bareboat_images.transfer.obtain import obtain
 from bareboat_images.transfer.options import PullOptions
 
@@ -130,7 +130,7 @@ def test_it_is_an_image_like_any_other(base: tuple[Store, Image], made: Image) -
     assert upkeep.verify(store, made).ok
     upkeep.collect_garbage(store, older_than_days=0)
     assert store.has_image(made.digest)
-    document = Document(data=export.stored_config(store, made), media_type="", digest="")
+    document = Document(data=store.config(made), media_type="", digest="")
     config = manifest.config(document, name="made")
     assert list(config.diff_ids) == [layer.diff_id for layer in made.layers]
     assert config.environment == made.environment

@@ -37,7 +37,6 @@ from bareboat_images.recipe.ignore import Ignored
 from bareboat_images.store import Store
 from bareboat_images.tar import writer as tarwriter
 from bareboat_images.tar.limits import Limits
-from bareboat_images.transfer.export import stored_config
 
 
 @pytest.mark.parametrize(
@@ -323,7 +322,7 @@ def test_settings_take_time_in_proportion_to_their_number(line: str, tmp_path: P
     store = Store(tmp_path)
     made = solver.build(store, options, machine, _Silent())  # type: ignore[arg-type]
     assert time.process_time() - began < 5
-    history = json.loads(stored_config(store, made.image))["history"]
+    history = json.loads(store.config(made.image))["history"]
     assert len(history) == count + 1
 
 

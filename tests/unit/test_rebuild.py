@@ -227,7 +227,7 @@ def test_an_image_whose_documents_were_changed(store: Store, tmp_path: Path, whi
     image = image_of(store, captured(store, FILES))
     digest = image.digest
     if which == "config":
-        digest = "sha256:" + hashlib.sha256(export.stored_config(store, image)).hexdigest()
+        digest = "sha256:" + hashlib.sha256(store.config(image)).hexdigest()
     if damage == "gone":
         store.blob(digest).unlink()
     else:

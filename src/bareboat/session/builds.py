@@ -134,9 +134,8 @@ def stored_base_triggers(session: Session, recipe: Recipe) -> dict[str, tuple[st
 def stored_triggers(store: Store, image: Image) -> tuple[str, ...]:
     """The ONBUILD triggers of an image of the store."""
     from bareboat_images.builder import bases
-    from bareboat_images.transfer import export
 
-    return bases.of_config(export.stored_config(store, image), image.reference or image.digest)
+    return bases.of_config(store.config(image), image.reference or image.digest)
 
 
 def _same_name(name: str) -> tuple[str, ...]:

@@ -216,7 +216,7 @@ def _join(store: Store, image: Image, layer: Layer, contents: Contents) -> Image
     """The image with the additional layer; facts that the layer changes are read again."""
     variables = environment(image)
     layers = (*image.layers, layer)
-    described = export.join(layers, config=_config(export.stored_config(store, image), variables, layer))
+    described = export.join(layers, config=_config(store.config(image), variables, layer))
     inside = look([store.layer(each.diff_id) for each in layers], environment=variables)
     added = dict(each.split("==") for each in contents.packages)
     made = msgspec.structs.replace(

@@ -204,7 +204,7 @@ def _base(work: Work, recipe: Recipe, stage: Stage, done: Mapping[int, State]) -
         return State(state.rootfs, state.config.for_next_stage(), dict(state.arguments))
     image = work.image(stage.start, stage.base)
     _check_machine(work, stage, image)
-    data = export.stored_config(work.store, image)
+    data = work.store.config(image)
     made = config.of_base(data, len(image.layers), name=stage.base)
     return State(Rootfs(work.store, image.layers), made)
 

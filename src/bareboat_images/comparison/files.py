@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping
-from typing import Literal
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Literal, get_args
 
 from msgspec import Struct
 
@@ -28,6 +28,20 @@ class Change(Struct, frozen=True, kw_only=True):
     what: str
     before_bytes: int = 0
     after_bytes: int = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of the file that was added, removed or changed; of a changed one in the second image."""
+        return self.before_bytes if self.state == "removed" else self.after_bytes
+
+
+def counts(changes: Iterable[Change]) -> dict[str, int]:
+    """How many paths were added, removed and changed, and the bytes of these files."""
+    found = {f"{state}{what}": 0 for state in get_args(State) for what in ("", "_bytes")}
+    for each in changes:
+        found[each.state] += 1
+        found[f"{each.state}_bytes"] += each.size_bytes
+    return found
 
 
 class Comparison:

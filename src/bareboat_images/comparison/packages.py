@@ -7,17 +7,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from bareboat_images.sbom.package import Package
-
-#: Type in a package URL -> its usual name, in the order of the output.
-KINDS = {
-    "deb": "Debian",
-    "rpm": "RPM",
-    "apk": "apk",
-    "conda": "conda",
-    "pypi": "Python",
-    "cran": "R",
-}
+from bareboat_images.sbom.package import KINDS, Package
 
 
 class PackageChange(Struct, frozen=True, kw_only=True):
@@ -28,6 +18,11 @@ class PackageChange(Struct, frozen=True, kw_only=True):
     name: str
     before: tuple[str, ...]
     after: tuple[str, ...]
+
+    @property
+    def title(self) -> str:
+        """The usual name of the kind."""
+        return KINDS.get(self.kind, self.kind)
 
     @property
     def state(self) -> str:

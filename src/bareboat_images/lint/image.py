@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from bareboat_base.errors import BareboatError
+from bareboat_images.inside.configuration import as_instruction
 from bareboat_images.layers.view import View
 from bareboat_images.lint import entries
 from bareboat_images.lint.census import Census, take
@@ -15,7 +16,6 @@ from bareboat_images.lint.machine import Machine
 from bareboat_images.model import Image
 from bareboat_images.oci import documents
 from bareboat_images.store import Store
-from bareboat_images.transfer import export
 
 _LARGEST_HEAD = 1 << 16
 _MOST_HISTORY = 10_000
@@ -100,7 +100,7 @@ def read(
 
 def _config(store: Store, image: Image) -> documents.Config:
     try:
-        return documents.config(export.stored_config(store, image), name=image.digest)
+        return documents.config(store.config(image), name=image.digest)
     except BareboatError:
         return documents.Config()
 
@@ -109,12 +109,6 @@ def _history(config: documents.Config, layers: int) -> tuple[tuple[str, ...], tu
     """The instruction of each layer, if the history has as many entries as there are layers; and all
     instructions."""
     found = (config.history or [])[:_MOST_HISTORY]
-    made = [_instruction(each) for each in found if not each.empty_layer]
-    every = tuple(_instruction(each) for each in found)
+    every = tuple(as_instruction((each.created_by or "")[:_LARGEST_HEAD]) for each in found)
+    made = [text for text, each in zip(every, found, strict=True) if not each.empty_layer]
     return (tuple(made) if len(made) == layers else ()), every
-
-
-def _instruction(entry: documents.History) -> str:
-    text = (entry.created_by or "")[: 1 << 16]
-    text = re.sub(r"^/bin/sh -c #\(nop\)\s*|\s*# buildkit$", "", text)
-    return re.sub(r"^(?:RUN )?(?:\|\d+ .*?)?/bin/sh -c ", "RUN ", text).strip()

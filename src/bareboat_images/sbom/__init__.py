@@ -12,3 +12,41 @@
 All input is untrusted: it is read through `View`, which follows links inside the image only, with limits on
 sizes, and control characters are removed. A damaged database becomes one warning in the list.
 """
+
+from __future__ import annotations
+
+import contextlib
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from bareboat_base.errors import BareboatError
+from bareboat_base.expressions import expression
+
+if TYPE_CHECKING:
+    from bareboat_images.model import Image
+    from bareboat_images.sbom.inventory import Inventory
+    from bareboat_images.store import Store
+
+_DATE = expression(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
+
+
+def document(store: Store, image: Image, form: str) -> tuple[dict[str, Any], Inventory]:
+    """The software of an image as CycloneDX 1.6 or SPDX 2.3, and as it was read. Raises StoreError."""
+    from bareboat_images.sbom import cyclonedx, inventory, spdx
+
+    with store.guarded():
+        found = inventory.take(store.trees(image))
+    module = spdx if form == "spdx" else cyclonedx
+    return module.document(image, found, created=_created(store, image)), found
+
+
+def _created(store: Store, image: Image) -> str:
+    """When the image was made, from its config, to the second in UTC; else an empty string."""
+    from bareboat_images.oci import documents
+
+    with contextlib.suppress(BareboatError, ValueError):
+        created = documents.config(store.config(image), name=image.digest).created
+        found = _DATE.match(created or "")
+        if found and datetime.fromisoformat(found[0]):
+            return found[0] + "Z"
+    return ""

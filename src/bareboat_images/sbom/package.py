@@ -11,6 +11,15 @@ from msgspec import Struct
 
 from bareboat_base.printable import one_line
 
+#: Type in a package URL -> its usual name, in the order of the output.
+KINDS = {
+    "deb": "Debian",
+    "rpm": "RPM",
+    "apk": "apk",
+    "conda": "conda",
+    "pypi": "Python",
+    "cran": "R",
+}
 _LONGEST = 500
 
 

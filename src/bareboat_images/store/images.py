@@ -20,7 +20,9 @@ from bareboat_images.store.files import AGAIN, Files
 from bareboat_images.store.paths import NAME, check_image_name, digest_path, is_image_name
 
 if TYPE_CHECKING:
+    from bareboat_images.inside.configuration import Configuration
     from bareboat_images.layers.view import View
+    from bareboat_images.oci.manifest import Manifest
 
 _LARGEST_DOCUMENT = 4 << 20
 
@@ -69,6 +71,41 @@ class Images(Files):
         from bareboat_images.layers.view import View
 
         return View(self.trees(image))
+
+    def manifest_data(self, image: Image) -> bytes:
+        """The manifest that an image's digest refers to. Raises StoreError if it is not in the store any
+        more."""
+        return self._document_of(image, image.digest)
+
+    def manifest(self, image: Image) -> Manifest:
+        """The manifest of an image: the blobs of its config and layers. Raises StoreError."""
+        from bareboat_images.oci import manifest
+        from bareboat_images.oci.source import Document
+
+        document = Document(data=self.manifest_data(image), media_type="", digest=image.digest)
+        return manifest.manifest(document, name=image.reference or image.digest)
+
+    def config(self, image: Image) -> bytes:
+        """The config of an image, as written by its builder. Raises StoreError."""
+        return self._document_of(image, self.manifest(image).config.digest)
+
+    def configuration(self, image: Image) -> Configuration:
+        """What people read of the config of an image. Raises StoreError, ImageError."""
+        from bareboat_images.inside import configuration
+
+        return configuration.read(
+            self.config(image), layers=len(image.layers), name=image.reference or image.digest
+        )
+
+    def _document_of(self, image: Image, digest: str) -> bytes:
+        data = self.document(digest)
+        if data is None or not digests.is_of(digest, data):
+            raise StoreError(
+                f"image {image.digest} lacks a document in the store, or it was changed there",
+                context=digest,
+                remedy=self.how_to_get(image),
+            )
+        return data
 
     @staticmethod
     def how_to_get(image: Image) -> str:

@@ -40,7 +40,7 @@ def check_name(name: str) -> str:
 def save(store: Store, image: Image, path: Path, *, name: str, progress: Progress = lambda *_: None) -> None:
     """Write an image named `name` as `docker save` does; the archive is an OCI archive too. The config is not
     changed, so the image ID is the same as in Docker and Podman. Raises StoreError."""
-    config = export.stored_config(store, image)
+    config = store.config(image)
     entry = {
         "Config": f"blobs/{digests.place(digests.of(config, 'sha256'))}",
         "RepoTags": [name],

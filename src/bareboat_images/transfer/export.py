@@ -13,7 +13,7 @@ from typing import IO
 from msgspec import Struct, field
 
 from bareboat_base import architectures, codec, digests
-from bareboat_base.errors import ImageError, StoreError
+from bareboat_base.errors import ImageError
 from bareboat_base.files import outputs
 from bareboat_images.layers import layer as layers
 from bareboat_images.model import Image, Layer
@@ -77,29 +77,6 @@ def join(content: tuple[Layer, ...], *, config: bytes) -> Metadata:
     return Metadata(
         manifest=made.data, manifest_digest=made.digest, config=config, config_digest=described.digest
     )
-
-
-def stored_config(store: Store, image: Image) -> bytes:
-    """The config of an image in the store, as written by its builder."""
-    document = Document(data=stored_manifest(store, image), media_type="", digest=image.digest)
-    return _stored(store, image, manifest(document, name=image.reference or image.digest).config.digest)
-
-
-def stored_manifest(store: Store, image: Image) -> bytes:
-    """The manifest that the image's digest refers to. Raises StoreError if it is not in the store any
-    more."""
-    return _stored(store, image, image.digest)
-
-
-def _stored(store: Store, image: Image, digest: str) -> bytes:
-    data = store.document(digest)
-    if data is None or not digests.is_of(digest, data):
-        raise StoreError(
-            f"image {image.digest} lacks a document in the store, or it was changed there",
-            context=digest,
-            remedy=store.how_to_get(image),
-        )
-    return data
 
 
 class Saved(Struct, frozen=True, kw_only=True):
@@ -195,17 +172,19 @@ def _add_folders(stream: IO[bytes], blobs: Iterable[str], files: Iterable[str]) 
 
 def _described(store: Store, image: Image, *, rewrite: bool) -> tuple[Metadata, Manifest]:
     """Manifest and config for the archive, and the parsed manifest."""
-    config = stored_config(store, image)
+    config = store.config(image)
     if rewrite:
         described = join(image.layers, config=config)
-    else:
-        data = stored_manifest(store, image)
-        named = manifest(Document(data=data, media_type="", digest=image.digest), name=image.digest).config
-        described = Metadata(
-            manifest=data, manifest_digest=image.digest, config=config, config_digest=named.digest
-        )
-    document = Document(data=described.manifest, media_type="", digest=described.manifest_digest)
-    return described, manifest(document, name=image.reference or image.digest)
+        document = Document(data=described.manifest, media_type="", digest=described.manifest_digest)
+        return described, manifest(document, name=image.reference or image.digest)
+    read = store.manifest(image)
+    described = Metadata(
+        manifest=store.manifest_data(image),
+        manifest_digest=image.digest,
+        config=config,
+        config_digest=read.config.digest,
+    )
+    return described, read
 
 
 def _not_whole(image: Image, descriptor: Descriptor, reason: str) -> ImageError:

@@ -24,7 +24,7 @@ from bareboat_images.oci.reference import Reference, Transport
 from bareboat_images.oci.source import Descriptor, Document, Source
 from bareboat_images.progress import Progress
 from bareboat_images.store import Store
-from bareboat_images.transfer import export, rebuild
+from bareboat_images.transfer import rebuild
 from bareboat_images.transfer.blobs import Blobs
 
 _CHUNK = 1 << 20
@@ -130,10 +130,7 @@ def push(
     Raises ImageError when the registry refuses, StoreError when a layer was changed in the store.
     """
     _check_goal(to, image.digest)
-    data = export.stored_manifest(store, image)
-    document = Document(data=data, media_type="", digest=image.digest)
-    read = manifest.manifest(document, name=image.reference or image.digest)
-    config = export.stored_config(store, image)
+    data, read, config = store.manifest_data(image), store.manifest(image), store.config(image)
     media_type = read.media_type
     mount_from = None
     if origin is not None and origin.transport is Transport.REGISTRY and origin.registry == to.registry:

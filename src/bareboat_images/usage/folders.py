@@ -20,10 +20,10 @@ class Weight:
     files: int = 0
     folders: int = 0
 
-    def add(self, other: Weight) -> None:
-        self.size_bytes += other.size_bytes
-        self.files += other.files
-        self.folders += other.folders
+    def __add__(self, other: Weight) -> Weight:
+        return Weight(
+            self.size_bytes + other.size_bytes, self.files + other.files, self.folders + other.folders
+        )
 
 
 @dataclass(slots=True)
@@ -81,8 +81,8 @@ def weigh(
             folder.own.size_bytes += size
             each_file(path, size)
     for folder in reversed(order):  # children come after their parents
-        folder.total.add(folder.own)
+        folder.total += folder.own
         for inner in folder.folders:
-            folder.total.add(inner.total)
+            folder.total += inner.total
             folder.total.folders += 1
     return root

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import functools
+import operator
 from typing import TYPE_CHECKING, Any
 
 from bareboat.cli import console
@@ -15,8 +17,8 @@ from bareboat_base.printable import one_line
 
 if TYPE_CHECKING:
     from bareboat.model import Image
-    from bareboat_images.sbom.owners import Owner
     from bareboat_images.upkeep import Amount
+    from bareboat_images.usage import ImageUse
     from bareboat_images.usage.folders import Folder, Weight
 
 EXAMPLE = "bareboat image du\n  bareboat image du pytorch --depth 3"
@@ -87,42 +89,25 @@ def _mb(amount: Amount) -> str:
 
 
 def _of_image(context: Context) -> int:
-    from bareboat_images.layers.view import View
-    from bareboat_images.sbom.owners import Owners
-    from bareboat_images.usage import folders
+    from bareboat_images import usage
 
-    options, store = context.options, context.store
+    options = context.options
     depth = 2 if options.depth is None else options.depth
     image = find(context, options.image)
-    by_package: dict[Owner, Weight] = {}
     try:
-        with store.guarded():
-            view = View(store.trees(image))
-            context.progress.say("reading lists of packages")
-            owners = Owners(view)
-
-            def count(file: str, size: int) -> None:
-                weight = by_package.setdefault(owners.of(file), folders.Weight())
-                weight.size_bytes += size
-                weight.files += 1
-
-            root = folders.weigh(view, each_file=count, progress=context.progress.say)
+        found = usage.measure(context.store, image, context.progress.say)
     finally:
         context.progress.end()
-    packages = sorted(by_package.items(), key=lambda each: (-each[1].size_bytes, each[0]))
-    warnings = [*owners.warnings, *(f"{folder} cannot be read by this user" for folder in view.unreadable)]
     if options.json:
-        console.result_json(_document(image, root, packages, warnings, depth))
+        console.result_json(_document(image, found, depth))
         return 0
-    console.result(_text(image, root, packages, depth=depth, every=options.all))
-    for warning in warnings[:10]:
+    console.result(_text(image, found, depth=depth, every=options.all))
+    for warning in found.warnings[:10]:
         context.progress.warn(f"warning: {one_line(warning)}")
     return 0
 
 
-def _document(
-    image: Image, root: Folder, packages: list[tuple[Owner, Weight]], warnings: list[str], depth: int
-) -> dict[str, Any]:
+def _document(image: Image, found: ImageUse, depth: int) -> dict[str, Any]:
     def described(folder: Folder, left: int) -> dict[str, Any]:
         return {
             "path": folder.path,
@@ -134,30 +119,33 @@ def _document(
 
     return {
         "digest": image.digest,
-        "tree": described(root, depth),
+        "tree": described(found.root, depth),
         "packages": [
-            {"kind": kind or None, "name": name or None, "size_bytes": each.size_bytes, "files": each.files}
-            for (kind, name), each in packages
+            {
+                "kind": each.kind or None,
+                "name": each.name or None,
+                "size_bytes": each.weight.size_bytes,
+                "files": each.weight.files,
+            }
+            for each in found.packages
         ],
-        "warnings": warnings,
+        "warnings": found.warnings,
     }
 
 
-def _text(
-    image: Image, root: Folder, packages: list[tuple[Owner, Weight]], *, depth: int, every: bool
-) -> str:
-    from bareboat_images.comparison.packages import KINDS
-
+def _text(image: Image, found: ImageUse, *, depth: int, every: bool) -> str:
+    root, packages = found.root, found.packages
     total = max(root.total.size_bytes, 1)
     rows = [("size", "share", "files", "directory"), _row(root.total, total, "/")]
     _add(rows, root, total, depth, 1, every=every)
     lines = [console.bold(title(image)), console.table(rows, right=(0, 1, 2))]
     rows = [("size", "share", "files", "package")]
     shown = packages if every else packages[:_MOST_PACKAGES]
-    for (kind, name), weight in shown:
-        rows.append(_row(weight, total, f"{name} ({KINDS.get(kind, kind)})" if kind else "no package"))
+    for each in shown:
+        rows.append(_row(each.weight, total, f"{each.name} ({each.title})" if each.kind else "no package"))
     if rest := packages[len(shown) :]:
-        rows.append(_row(_sum([weight for _, weight in rest]), total, f"{len(rest):,} more packages (--all)"))
+        others = functools.reduce(operator.add, (each.weight for each in rest))
+        rows.append(_row(others, total, f"{len(rest):,} more packages (--all)"))
     return "\n".join([*lines, "", console.table(rows, right=(0, 1, 2))])
 
 
@@ -174,7 +162,8 @@ def _add(
         rows.append(_row(each.total, total, f"{indent}{one_line(each.name, limit=60)}"))
         _add(rows, each, total, depth, level + 1, every=every)
     if rest := inner[len(shown) :]:
-        rows.append(_row(_sum([each.total for each in rest]), total, f"{indent}({len(rest)} smaller)"))
+        others = functools.reduce(operator.add, (each.total for each in rest))
+        rows.append(_row(others, total, f"{indent}({len(rest)} smaller)"))
     if folder.own.size_bytes >= _LEAST_SHARE * total or (every and folder.own.files):
         rows.append(_row(folder.own, total, f"{indent}(files)"))
 
@@ -183,12 +172,3 @@ def _row(weight: Weight, total: int, label: str) -> tuple[str, str, str, str]:
     from bareboat_base.units import megabytes
 
     return megabytes(weight.size_bytes), f"{weight.size_bytes / total:.0%}", f"{weight.files:,}", label
-
-
-def _sum(weights: list[Weight]) -> Weight:
-    from bareboat_images.usage.folders import Weight
-
-    found = Weight()
-    for each in weights:
-        found.add(each)
-    return found

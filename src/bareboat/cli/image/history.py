@@ -21,17 +21,10 @@ _NO_DAYS = ("1980-01-01", "1970-01-01", "0001-01-01")
 
 
 def run(context: Context) -> int:
-    from bareboat_images.inside import configuration
-    from bareboat_images.oci import manifest
-    from bareboat_images.oci.source import Document
-    from bareboat_images.transfer import export
-
     store = context.store
     image = find(context, context.options.image)
-    name = image.reference or image.digest
-    data = export.stored_manifest(store, image)
-    blobs = manifest.manifest(Document(data=data, media_type="", digest=image.digest), name=name).layers
-    found = configuration.read(export.stored_config(store, image), layers=len(image.layers), name=name)
+    blobs = store.manifest(image).layers
+    found = store.configuration(image)
     if context.options.json:
         console.result_json(
             {
