@@ -19,9 +19,7 @@ EXAMPLES = [rule for rule in RULES.values() if rule.bad]
 
 
 def subject(text: str, *, site: Site | None = None, ignore: str | None = None) -> recipe.RecipeSubject:
-    return recipe.read(
-        text, name="Dockerfile", machine_arguments={"TARGETARCH": "amd64"}, site=site, ignore=ignore
-    )
+    return recipe.read(text, name="Dockerfile", machine="x86_64", site=site, ignore=ignore)
 
 
 def findings(text: str, *, site: Site | None = None, ignore: str | None = None) -> list[Finding]:

@@ -27,7 +27,7 @@ from bareboat.model import (
 )
 from bareboat.model.fabric import Kind, Network, Port
 from bareboat_base.elf import properties
-from bareboat_images.lint import census, check, credentials, entries, image, systems
+from bareboat_images.lint import census, check, entries, image, systems
 from bareboat_images.lint.entries import Item
 from bareboat_images.lint.rule import Finding, Severity
 from bareboat_images.model import FabricLibrary
@@ -56,7 +56,7 @@ def subject(store: Store, *trees: dict[str, str | None], **facts: Any) -> image.
         name: facts.pop(name) for name in ("site", "execution", "commands", "inode_quota") if name in facts
     }
     made = msgspec.structs.replace(image_of(store, WHOLE, *trees), **facts)
-    found = image.read(store, made, secret=credentials.NAMES)
+    found = image.read(store, made)
     return dataclasses.replace(found, **own)
 
 
@@ -209,7 +209,7 @@ def test_musl(store: Store) -> None:
 
 
 def test_missing_mount_points(store: Store) -> None:
-    made = image.read(store, image_of(store, {"bin/x": "x"}), secret=credentials.NAMES)
+    made = image.read(store, image_of(store, {"bin/x": "x"}))
     (lacks,) = [
         each for each in check.image(made, rules=RULES) if each.code == "BB1206" and "/proc" in each.message
     ]
@@ -289,7 +289,7 @@ def test_ignored_rules(store: Store) -> None:
 
 
 def take(*layers: list[Item]) -> census.Census:
-    return census.take(layers, secret=credentials.NAMES)
+    return census.take(layers)
 
 
 def file(path: str, size: int = 100, mode: int = 0o644, *, gains: bool = False) -> Item:
@@ -415,12 +415,13 @@ def test_every_rule_of_images_is_tested_here() -> None:
 
 
 def test_json_is_valid_for_odd_names(store: Store) -> None:
-    from bareboat_images.lint import report, sarif
+    from bareboat_images.lint.report import Report
 
     found = findings(store, {"tmp/a\udcff\x1b": "x"})
-    json.dumps(report.as_json(found, name="x", is_image=True))
-    json.dumps(sarif.document(found, name="x", is_image=True, rules=RULES))
-    assert "\x1b" not in report.text(found, name="x\x1b", is_image=True)
+    report = Report(findings=found, name="x\x1b", is_image=True)
+    json.dumps(report.json())
+    json.dumps(report.sarif(RULES))
+    assert "\x1b" not in report.text()
 
 
 def test_a_whole_image_has_the_type(store: Store) -> None:

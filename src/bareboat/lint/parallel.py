@@ -104,9 +104,7 @@ def _several_recipe(subject: RecipeSubject) -> Iterator[Hit]:
         for command in step.commands:
             if command.program in _INSTALL_NOTHING:
                 continue
-            install = managers.find(command)
-            named = managers.packages(install) if install is not None else command.plain[1:]
-            for each in named:
+            for each in managers.named(command):
                 name = re.split(r"[=<>~!\[@]", each)[0].lower()
                 if re.fullmatch(r"(?:lib)?openmpi(?:-bin|-dev|-devel)?|openmpi\d?", name):
                     found.setdefault("OpenMPI", []).append((step, command))

@@ -33,14 +33,13 @@ _AT_ONCE = 4
 
 def parse(options: Options, machine: str) -> Recipe:
     """Parse and check a Dockerfile or definition file. Raises RecipeError, UsageError."""
-    builtin = platform_arguments(machine)
+    builtin = stages.builtin(machine, target=options.target or "default")
     if options.platform and options.platform not in (builtin["TARGETPLATFORM"], builtin["TARGETARCH"]):
         raise UsageError(
             f"--platform {options.platform[:40]!r} is not this machine's platform",
             context=f"this machine is {builtin['TARGETPLATFORM']}; emulation is not supported",
             remedy=f"--platform {builtin['TARGETPLATFORM']}, or build on a machine of that architecture",
         )
-    builtin["TARGETSTAGE"] = options.target or "default"
     text, given = options.dockerfile, options.arguments
     if definition.is_definition(text):
         recipe = definition.read(text, given=given, name=options.name)
@@ -54,13 +53,6 @@ def parse(options: Options, machine: str) -> Recipe:
     except RecipeError as error:
         raise error.named(options.name) from None
     return recipe
-
-
-def platform_arguments(machine: str) -> dict[str, str]:
-    """The ARGs that BuildKit defines."""
-    found = architectures.oci(machine)
-    values = {"PLATFORM": f"linux/{found}", "OS": "linux", "ARCH": found, "VARIANT": ""}
-    return {f"{side}{name}": value for side in ("TARGET", "BUILD") for name, value in values.items()}
 
 
 def _check_platform(stage: Stage, builtin: Mapping[str, str]) -> None:

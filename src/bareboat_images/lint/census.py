@@ -7,7 +7,6 @@ A file is counted under one label, by its directory or its name: the first of `_
 from __future__ import annotations
 
 import heapq
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -37,6 +36,14 @@ _ARCHIVE = expression(
 #: Directories where an archive is part of installed software.
 _INSTALLED = expression(
     r"/(?:site-packages|dist-packages|node_modules|ensurepip|share|testdata|tests?|rubygems|R)(?:/|$)|^/var/(?!tmp)"
+)
+#: Names of files that may contain a secret. The content decides.
+SECRET_NAMES = expression(
+    r"^(?:id_(?:rsa|dsa|ecdsa|ed25519)\w*|ssh_host_\w+_key|.+\.(?:pem|key|p12|pfx|jks|kdbx|ppk)|credentials(?:\.json|\.db)?"
+    r"|\.netrc|_netrc|\.pgpass|\.my\.cnf|\.git-credentials|\.npmrc|\.yarnrc\.yml|\.pypirc|\.dockercfg|config\.json|auth\.json"
+    r"|kubeconfig|config|\.condarc|pip\.conf|\.env(?:\.\w+)?|\.Renviron|token|hosts\.yml|application_default_credentials\.json"
+    r"|service[-_]account.*\.json|\.s3cfg|\.boto|\.htpasswd|\.vault-token|kaggle\.json|cookies\.txt|\.bash_history"
+    r"|rclone\.conf|netrc)$"
 )
 _LEAST_ARCHIVE_BYTES = 1_000_000
 _SETUID = 0o6000
@@ -119,16 +126,15 @@ class Census:
             kept.append((path, layer))
 
 
-def take(layers: Sequence[Iterable[Item]], *, secret: re.Pattern[str]) -> Census:
-    """Read the entries of all layers, the lowest first. `secret`: matches names of files that may contain a
-    secret."""
+def take(layers: Sequence[Iterable[Item]]) -> Census:
+    """Read the entries of all layers, the lowest first."""
     census = Census()
     final = census.final
     final[""] = {}
     for number, items in enumerate(layers, 1):
         census.layers = number
         for item in items:
-            _enter(census, final, item, number, secret)
+            _enter(census, final, item, number)
     _count(census)
     return census
 
@@ -138,7 +144,6 @@ def _enter(
     final: dict[str, dict[str, tuple[int, int, str, int]]],
     item: Item,
     number: int,
-    secret: re.Pattern[str],
 ) -> None:
     path, kind, size, mode, gains = item
     if path == "/":
@@ -170,7 +175,7 @@ def _enter(
     elif kind in ("file", "hard link"):
         if (mode & _SETUID and mode & 0o111) or gains:
             census.mark("gains", path, number)
-        if secret.search(name):
+        if SECRET_NAMES.search(name):
             census.mark("secret", path, number)
         if name.startswith(("__editable__", "easy-install")) or name.endswith(".egg-link"):
             if _EDITABLE.fullmatch(name):

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 from msgspec import structs
 
 from bareboat_base.printable import one_line
+from bareboat_images.lint import hadolint
 from bareboat_images.lint.image import ImageSubject
 from bareboat_images.lint.recipe import RecipeSubject
 from bareboat_images.lint.registry import RULES
-from bareboat_images.lint.rule import Finding, Rule, Severity, finding
+from bareboat_images.lint.rule import Finding, Rule, finding
 
 #: hadolint's rule -> the rule that it duplicates: omitted on lines where that rule has a finding.
 SAME = {
@@ -54,14 +55,18 @@ def image(
     return sorted(found, key=lambda each: each.order)
 
 
-def together(own: Iterable[Finding], others: Iterable[Finding]) -> list[Finding]:
-    """Bareboat's findings and hadolint's, without duplicates from hadolint."""
-    own = list(own)
+def with_hadolint(
+    own: list[Finding], subject: RecipeSubject, *, ignore: Collection[str] = ()
+) -> list[Finding] | None:
+    """These findings in a Dockerfile and hadolint's others; None if it is not installed. Raises ToolError."""
+    program = hadolint.find()
+    if program is None:
+        return None
+    heredocs = [step.last for step in subject.steps if step.instruction.heredocs]
     ours = {(each.code, each.line) for each in own}
-    left = [each for each in others if (SAME.get(each.code, ""), each.line) not in ours]
-    return sorted([*own, *left], key=lambda each: each.order)
-
-
-def fails(findings: Iterable[Finding], threshold: Severity | None) -> bool:
-    """Whether a finding is at or above the threshold; None: never."""
-    return threshold is not None and any(each.severity.rank >= threshold.rank for each in findings)
+    others = [
+        each
+        for each in hadolint.run(program, subject.text, heredocs=heredocs)
+        if each.code not in ignore and (SAME.get(each.code, ""), each.line) not in ours
+    ]
+    return sorted([*own, *others], key=lambda each: each.order)

@@ -8,18 +8,11 @@ from collections.abc import Iterator
 from bareboat_base import secret_forms
 from bareboat_base.expressions import expression
 from bareboat_base.printable import one_line
+from bareboat_images.lint.census import SECRET_NAMES
 from bareboat_images.lint.image import ImageSubject
 from bareboat_images.lint.recipe import RecipeSubject, Step
 from bareboat_images.lint.rule import Hit, Rule, Severity
 
-#: Names of files that may contain a secret. The content decides.
-NAMES = expression(
-    r"^(?:id_(?:rsa|dsa|ecdsa|ed25519)\w*|ssh_host_\w+_key|.+\.(?:pem|key|p12|pfx|jks|kdbx|ppk)|credentials(?:\.json|\.db)?"
-    r"|\.netrc|_netrc|\.pgpass|\.my\.cnf|\.git-credentials|\.npmrc|\.yarnrc\.yml|\.pypirc|\.dockercfg|config\.json|auth\.json"
-    r"|kubeconfig|config|\.condarc|pip\.conf|\.env(?:\.\w+)?|\.Renviron|token|hosts\.yml|application_default_credentials\.json"
-    r"|service[-_]account.*\.json|\.s3cfg|\.boto|\.htpasswd|\.vault-token|kaggle\.json|cookies\.txt|\.bash_history"
-    r"|rclone\.conf|netrc)$"
-)
 _CONTENT = expression(
     rb"aws_secret_access_key\s*=\s*\S{20,}|_authToken\s*=\s*[^\s$]{10,}|\"auth\"\s*:\s*\"[A-Za-z0-9+/=]{8,}\""
     rb"|^\s*password\s*[:=]\s*[^\s$]{3,}|^machine\s+\S+[\s\S]{0,200}?password\s+\S+|\"private_key\"\s*:\s*\"-----BEGIN"
@@ -137,7 +130,7 @@ def _copied(subject: RecipeSubject) -> Iterator[Hit]:
         for source in step.instruction.args[:-1]:
             name = source.rstrip("/").rpartition("/")[2]
             if name in (".ssh", ".aws", ".docker", ".kube", ".gnupg") or (
-                NAMES.match(name)
+                SECRET_NAMES.match(name)
                 and name not in ("config", "config.json", "token", "credentials.db", "hosts.yml", "auth.json")
                 and not re.search(
                     r"(?:\.pub|ca[-_]?(?:cert|bundle).*|cert(?:s|ificate)?\.pem|chain.*)$", name

