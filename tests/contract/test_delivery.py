@@ -22,6 +22,7 @@ from bareboat.deployment import flat_tar
 from bareboat.model import Delivery, Start
 from bareboat.render.values import delivery as values
 from bareboat.runs import deliveries
+from bareboat_images.formats import packed
 
 NAME = "a" * 64
 PATIENCE_S = 30.0
@@ -116,7 +117,7 @@ def node(tmp_path: Path) -> Iterator[Node]:
     (tree / "guarded").chmod(0o555)
     (tree / "gives way").symlink_to("/nowhere at all")
     with open(made.archive, "wb") as stream:
-        flat_tar.write_tar(str(tree), stream.write)
+        packed.write_tree(str(tree), stream.write)
     places = (b"d/data/of this job\0", b"f/etc/hosts\0", b"d/gives way\0", b"d/guarded/place\0")
     flat_tar.places_of(made.archive).write_bytes(b"".join(places))
     yield made

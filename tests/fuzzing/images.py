@@ -17,8 +17,8 @@ from pathlib import Path
 import archives
 import zstandard
 
-from bareboat.deployment import flat_tar as delivered
 from bareboat_base.errors import BareboatError
+from bareboat_images.formats import packed
 from bareboat_images.formats.flatten import _relink, copy, flatten
 from bareboat_images.formats.sif import read_sif
 from bareboat_images.formats.squash import read_superblock, unpack_squashfs
@@ -75,7 +75,7 @@ def read_layer(data: bytes, scratch: Path) -> None:
         if written > 4 * LIMITS.max_unpacked_bytes + 4096 * LIMITS.max_entries:
             raise Finding("the tar for compute nodes is larger than the limit")
 
-    delivered.write_tar(os.fspath(scratch / "flat"), count)
+    packed.write_tree(os.fspath(scratch / "flat"), count)
 
 
 def check_limits(tree: Path) -> None:

@@ -40,6 +40,7 @@ from bareboat.plan.delivery import on_the_node
 from bareboat.runs import deliveries
 from bareboat_base.errors import PlanError, UsageError
 from bareboat_images import upkeep
+from bareboat_images.formats import packed
 from bareboat_images.formats.flatten import make_flat
 from bareboat_images.store import Store
 
@@ -301,7 +302,7 @@ def test_an_interrupted_writer_leaves_no_archive(store: Store, monkeypatch: pyte
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(flat_tar, "write_tar", interrupted)
+        patched.setattr(packed, "write_tree", interrupted)
         with pytest.raises(KeyboardInterrupt):
             provided(store)
     assert not list(store.root.glob("packed/sha256/*/image.tar"))

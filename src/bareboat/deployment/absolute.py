@@ -19,7 +19,7 @@ _SYSTEM = ("/dev", "/proc", "/sys", "/etc/passwd", "/etc/group")
 
 
 def on_the_way(store: Store, image: Image, site: Site) -> bool:
-    view = View(store.trees(image))
+    view = store.view(image)
     return any(_is_absolute(view, path) for path in (*_SYSTEM, *HOST_FILES, *scratch_folders(site)))
 
 

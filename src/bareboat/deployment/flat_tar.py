@@ -8,25 +8,19 @@ to the tar, which is written once: they differ between users (the home directory
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import os
-import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from bareboat.model import Image, Mount
-from bareboat_base import codec
 from bareboat_base.errors import StoreError
 from bareboat_base.files import untrusted
 from bareboat_images import lease
 from bareboat_images.formats import packed
-from bareboat_images.layers import layer
 from bareboat_images.layers.places import resolve
 from bareboat_images.progress import Progress
 from bareboat_images.store import Store
-from bareboat_images.tar import reader as tarreader
-from bareboat_images.tar import writer as tarwriter
 
 _TOLD_BYTES = 32 << 20
 
@@ -104,7 +98,7 @@ def _write(store: Store, image: Image, tree: Path, path: Path, progress: Progres
 
         progress("writing the image as one file", 0, size_bytes)
         try:
-            write_tar(os.fspath(tree), write)
+            packed.write_tree(os.fspath(tree), write)
         except EOFError:
             raise StoreError(
                 f"a file of the image {image.digest} became shorter while it was read",
@@ -112,44 +106,4 @@ def _write(store: Store, image: Image, tree: Path, path: Path, progress: Progres
             ) from None
         stream.flush()
         os.fsync(stream.fileno())
-        facts = packed.PackedFile(
-            kind=path.name.removeprefix("image."),
-            size_bytes=stream.tell(),
-            sha256=hashed.hexdigest(),
-            places={},
-        )
-        (scratch / "facts").write_bytes(codec.to_json(facts))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        os.replace(scratch / "tar", path)
-        os.replace(scratch / "facts", packed.facts_of(path))
-
-
-def write_tar(tree: str, write: Callable[[bytes], object]) -> None:
-    """Write a tree as a tar without owners; skip everything except files, directories and links."""
-    linked: dict[tuple[int, int], bytes] = {}
-    for path, state in [(".", os.lstat(tree)), *layer.entries(tree)]:
-        name, full = os.fsencode(path), os.path.join(tree, path)
-        header = functools.partial(
-            tarwriter.header, mode=stat.S_IMODE(state.st_mode), mtime=max(int(state.st_mtime), 0)
-        )
-        if stat.S_ISDIR(state.st_mode):
-            write(header(name + b"/", tarreader.FOLDER))
-        elif stat.S_ISLNK(state.st_mode):
-            write(header(name, tarreader.SYMLINK, link=os.fsencode(os.readlink(full))))
-        elif stat.S_ISREG(state.st_mode):
-            # st_nlink is not used: each file also has a name in its layer.
-            first = linked.setdefault((state.st_dev, state.st_ino), name)
-            if first != name:
-                write(header(name, tarreader.LINK, link=first))
-                continue
-            try:
-                stream = untrusted.stream(full, buffering=0)
-            except PermissionError:
-                # A file that its owner cannot read cannot be read in a container either.
-                write(header(name, tarreader.FILE))
-                continue
-            with stream:
-                write(header(name, tarreader.FILE, size=state.st_size))
-                for data in tarwriter.content(stream, state.st_size):
-                    write(data)
-    write(tarwriter.END)
+        packed.publish(scratch / "tar", path, digest=hashed.hexdigest(), places={})

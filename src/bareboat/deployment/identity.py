@@ -21,7 +21,7 @@ def provide(store: Store, image: Image, site: Site) -> str | None:
 
     Raises StoreError if it cannot be made.
     """
-    view = View(store.trees(image))
+    view = store.view(image)
     user = f"{site.user}:x:{site.uid}:{site.gid}::{site.home}:/bin/sh"
     group = f"{_group_name(site)}:x:{site.gid}:"
     passwd = _with(view, "/etc/passwd", user, number=2, value=site.uid)

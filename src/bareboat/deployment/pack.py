@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from bareboat.engines import HOST_FILES
-from bareboat_base import codec, digests
+from bareboat_base import digests
 from bareboat_base.errors import PlanError, StoreError
 from bareboat_base.files import ownership
 from bareboat_base.files.trees import remove_tree
@@ -28,7 +28,6 @@ from bareboat_images.formats.flatten import copy, flatten
 from bareboat_images.formats.squash import make_squashfs
 from bareboat_images.layers import layer
 from bareboat_images.layers.places import make_mount_points
-from bareboat_images.layers.view import View
 from bareboat_images.model import Image
 from bareboat_images.progress import Progress
 from bareboat_images.store import Store
@@ -96,7 +95,7 @@ def _has_all(store: Store, image: Image, places: Mapping[str, bool]) -> bool:
     """Whether the image has these paths, of the right kind and without links in them."""
     if not places:
         return True
-    view = View(store.trees(image))
+    view = store.view(image)
     found = {target: view.find(target) for target in places}
     return all(
         (there := found[target]) is not None
@@ -117,14 +116,9 @@ def _pack(store: Store, image: Image, path: Path, asked: Mapping[str, bool], pro
             progress("writing the SIF", 0, 0)
             write_sif(made, scratch / "image.sif", os.uname().machine)
             made = scratch / "image.sif"
-        facts = packed.PackedFile(
-            kind=kind, size_bytes=made.stat().st_size, sha256=packed.sha256(made), places=places
-        )
-        (scratch / "facts").write_bytes(codec.to_json(facts))
         for name in _MOUNTED_ON:
             (path.parent / name).mkdir(parents=True, exist_ok=True)
-        os.replace(made, path)
-        os.replace(scratch / "facts", packed.facts_of(path))
+        packed.publish(made, path, digest=packed.sha256(made), places=places)
 
 
 @contextlib.contextmanager

@@ -21,14 +21,11 @@ import msgspec
 
 from bareboat import registry
 from bareboat.model import Image, Mount, OwnTree, Plan, Rootfs
-from bareboat_images.formats.flatten import NO_LINK, copy_metadata, flatten, make_flat
-from bareboat_images.layers.copies import FOLDER, copy_entry
+from bareboat_images.formats.flatten import flatten, join, make_flat
 from bareboat_images.layers.places import check_stacked, make_mount_points, resolve
 from bareboat_images.progress import Progress
 from bareboat_images.store import Store
 
-#: A directory with at most this many entries below it is linked; mounting a larger one is faster.
-_SMALL = 200
 #: The list from which the tree is made: entries followed by NUL, each a letter and a path. `a/`: the whole
 #: image; `n`: a new directory; `l`: an entry linked into it; `b`: a directory that is mounted from the flat
 #: tree; then `d` and `f`: directories and files that are mount points.
@@ -129,7 +126,7 @@ def _provide(store: Store, image: Image, flat: Path, points: Sequence[Mount], *,
             at = [(resolve(flat, mount), os.path.isdir(mount.source)) for mount in points]
             how: list[str] = []
             if joined:
-                _join(flat, tree, "", {os.path.relpath(place, flat) for place, _ in at}, how)
+                join(flat, tree, {os.path.relpath(place, flat) for place, _ in at}, how)
             else:
                 how.append("a/")
                 flatten([flat], tree)
@@ -145,56 +142,3 @@ def _provide(store: Store, image: Image, flat: Path, points: Sequence[Mount], *,
     listed = map(os.fsdecode, how_made.split(b"\0"))
     bound = sorted(each.removeprefix("b/") for each in listed if each.startswith("b/"))
     return OwnTree(path=str(final / "tree"), bound=tuple(bound))
-
-
-def _join(flat: Path, tree: Path, folder: str, places: set[str], how: list[str]) -> None:
-    """Fill one directory of the tree; append each action to `how`."""
-    source, target = os.open(flat / folder, FOLDER), os.open(tree / folder, FOLDER)
-    how.append(f"n/{folder}")
-    inner = []
-    try:
-        with os.scandir(source) as entries:
-            for entry in entries:
-                path = os.path.join(folder, entry.name)
-                if not entry.is_dir(follow_symlinks=False):
-                    _link(source, target, entry.name)
-                    how.append(f"l/{path}")
-                    continue
-                if any(place.startswith(f"{path}/") for place in places):
-                    os.mkdir(entry.name, 0o700, dir_fd=target)
-                    inner.append(path)
-                elif path not in places and _is_small(str(flat / path)):
-                    flatten([flat / path], tree / path)
-                    how.append(f"l/{path}")
-                else:
-                    os.mkdir(entry.name, 0o755, dir_fd=target)
-                    how += [] if path in places else [f"b/{path}"]
-        for path in inner:
-            _join(flat, tree, path, places, how)
-        copy_metadata(source, target)
-    finally:
-        os.close(source)
-        os.close(target)
-
-
-def _link(source: int, target: int, name: str) -> None:
-    try:
-        os.link(name, name, src_dir_fd=source, dst_dir_fd=target, follow_symlinks=False)
-    except OSError as error:
-        if error.errno not in NO_LINK:
-            raise
-        copy_entry(source, os.fsencode(name), target, os.fsencode(name))
-
-
-def _is_small(folder: str) -> bool:
-    count = 0
-    pending = [folder]
-    while pending:
-        with os.scandir(pending.pop()) as entries:
-            for entry in entries:
-                count += 1
-                if count > _SMALL:
-                    return False
-                if entry.is_dir(follow_symlinks=False):
-                    pending.append(entry.path)
-    return True

@@ -22,7 +22,7 @@ def contents(store: Store, image: Image, site: Site) -> tuple[ScratchEntry, ...]
     not have to keep all of ~/.local. Not included: empty directories (/run/lock, which must be writable),
     dangling links, sockets and other special files.
     """
-    view = View(store.trees(image))
+    view = store.view(image)
     folders = scratch_folders(site)
     found = {held.path: held for folder in folders for held in _in_folder(view, folder, folders)}
     return tuple(held for _, held in sorted(found.items()))

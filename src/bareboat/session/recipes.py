@@ -225,10 +225,9 @@ def _stored(session: Session, name: str) -> Image | None:
 
 def _check_system(session: Session, image: Image, name: str) -> None:
     """Raise UsageError for a base without apt."""
-    from bareboat_images.layers.view import View
 
     with session.store.guarded():
-        view = View(session.store.trees(image))
+        view = session.store.view(image)
         if view.is_file("/usr/bin/apt-get"):
             return
     raise UsageError(

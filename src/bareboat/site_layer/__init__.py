@@ -58,7 +58,7 @@ def how_long(store: Store, image: Image, contents: Contents) -> str:
     """The effort of making it, for plans."""
     if contents.horovod is None:
         return "to be made first, from wheels: seconds"
-    found = horovod.toolchain(image, View(store.trees(image)))
+    found = horovod.toolchain(image, store.view(image))
     compiled = (
         f"compiled {found.where.value}: some minutes" if found.where else "not possible on this machine"
     )
@@ -111,7 +111,7 @@ def _make(
         prefix = tree / PREFIX.lstrip("/")
         packages = tree / packages_folder(image).lstrip("/")
         prefix.mkdir(parents=True)
-        view = View(store.trees(image))
+        view = store.view(image)
         found = _look_for_horovod(image, view, contents.horovod, given, scratch, say)
         wanted = _wheels(image, view, contents)
         everything = [each for each in wanted if _given(each, given) is None]

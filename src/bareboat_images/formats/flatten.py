@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bareboat_base.host_files import Mount
-from bareboat_images.layers.copies import FOLDER, copy_entry, make_writable
+from bareboat_images.layers.copies import FOLDER, NO_LINK, copy_entry, make_writable
 from bareboat_images.layers.places import make_mount_points
 from bareboat_images.layers.whiteouts import OPAQUE, OVERLAY_XATTRS, WHITEOUT, is_opaque, is_whiteout
 from bareboat_images.model import Image
@@ -25,9 +25,8 @@ from bareboat_images.store import Store
 _WHITEOUT, _OPAQUE = os.fsdecode(WHITEOUT), os.fsdecode(OPAQUE)
 _OVERLAY_XATTRS = os.fsdecode(OVERLAY_XATTRS)
 
-#: Errors of link(2) where a copy works: too many links, another file system or another directory (on some
-#: cluster file systems), a file of another user (fs.protected_hardlinks), no hard links at all.
-NO_LINK = frozenset({errno.EMLINK, errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS})
+#: A directory with at most this many entries below it is linked; mounting a larger one is faster.
+_SMALL = 200
 
 
 def make_flat(
@@ -274,6 +273,61 @@ def copy_metadata(given: int, made: int) -> None:
     state = os.fstat(given)
     os.fchmod(made, stat.S_IMODE(state.st_mode))
     os.utime(made, ns=(state.st_mtime_ns, state.st_mtime_ns))
+
+
+def join(flat: Path, tree: Path, places: set[str], how: list[str], folder: str = "") -> None:
+    """Fill a tree, or one directory of it, that gets other entries at `places`: with links to the files of a
+    flat tree and to small directories. Of larger ones only the empty directory is made, to mount them there.
+    Appends to `how`, for each path: `n` for a new directory, `l` for a link, `b` for a directory to mount."""
+    source, target = os.open(flat / folder, FOLDER), os.open(tree / folder, FOLDER)
+    how.append(f"n/{folder}")
+    inner = []
+    try:
+        with os.scandir(source) as entries:
+            for entry in entries:
+                path = os.path.join(folder, entry.name)
+                if not entry.is_dir(follow_symlinks=False):
+                    _link(source, target, entry.name)
+                    how.append(f"l/{path}")
+                    continue
+                if any(place.startswith(f"{path}/") for place in places):
+                    os.mkdir(entry.name, 0o700, dir_fd=target)
+                    inner.append(path)
+                elif path not in places and _is_small(str(flat / path)):
+                    flatten([flat / path], tree / path)
+                    how.append(f"l/{path}")
+                else:
+                    os.mkdir(entry.name, 0o755, dir_fd=target)
+                    how += [] if path in places else [f"b/{path}"]
+        for path in inner:
+            join(flat, tree, places, how, path)
+        copy_metadata(source, target)
+    finally:
+        os.close(source)
+        os.close(target)
+
+
+def _link(source: int, target: int, name: str) -> None:
+    try:
+        os.link(name, name, src_dir_fd=source, dst_dir_fd=target, follow_symlinks=False)
+    except OSError as error:
+        if error.errno not in NO_LINK:
+            raise
+        copy_entry(source, os.fsencode(name), target, os.fsencode(name))
+
+
+def _is_small(folder: str) -> bool:
+    count = 0
+    pending = [folder]
+    while pending:
+        with os.scandir(pending.pop()) as entries:
+            for entry in entries:
+                count += 1
+                if count > _SMALL:
+                    return False
+                if entry.is_dir(follow_symlinks=False):
+                    pending.append(entry.path)
+    return True
 
 
 def _is_users(key: str) -> bool:

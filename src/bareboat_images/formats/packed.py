@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import os
+import stat
+from collections.abc import Callable
 from pathlib import Path
 
 from msgspec import Struct
@@ -10,7 +14,10 @@ from msgspec import Struct
 from bareboat_base import codec
 from bareboat_base.errors import StoreError
 from bareboat_base.files import untrusted
+from bareboat_images.layers import layer
 from bareboat_images.store import FILE_KINDS, Store
+from bareboat_images.tar import writer
+from bareboat_images.tar.reader import FILE, FOLDER, LINK, SYMLINK
 
 
 class PackedFile(Struct, frozen=True, kw_only=True):
@@ -46,3 +53,48 @@ def facts_of(path: Path) -> Path:
 def sha256(path: Path) -> str:
     with open(untrusted.open_regular(path), "rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def publish(made: Path, path: Path, *, digest: str, places: dict[str, bool]) -> None:
+    """Move a complete file, with this SHA-256, to its place in the store. Its facts follow, without which it
+    does not count."""
+    facts = PackedFile(
+        kind=path.name.removeprefix("image."), size_bytes=made.stat().st_size, sha256=digest, places=places
+    )
+    beside = made.with_name("facts")
+    beside.write_bytes(codec.to_json(facts))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    os.replace(made, path)
+    os.replace(beside, facts_of(path))
+
+
+def write_tree(tree: str, write: Callable[[bytes], object]) -> None:
+    """Write a tree as a tar without owners; skip everything except files, directories and links. Raises
+    EOFError for a file that becomes shorter."""
+    linked: dict[tuple[int, int], bytes] = {}
+    for path, state in [(".", os.lstat(tree)), *layer.entries(tree)]:
+        name, full = os.fsencode(path), os.path.join(tree, path)
+        header = functools.partial(
+            writer.header, mode=stat.S_IMODE(state.st_mode), mtime=max(int(state.st_mtime), 0)
+        )
+        if stat.S_ISDIR(state.st_mode):
+            write(header(name + b"/", FOLDER))
+        elif stat.S_ISLNK(state.st_mode):
+            write(header(name, SYMLINK, link=os.fsencode(os.readlink(full))))
+        elif stat.S_ISREG(state.st_mode):
+            # st_nlink is not used: each file also has a name in its layer.
+            first = linked.setdefault((state.st_dev, state.st_ino), name)
+            if first != name:
+                write(header(name, LINK, link=first))
+                continue
+            try:
+                stream = untrusted.stream(full, buffering=0)
+            except PermissionError:
+                # A file that its owner cannot read cannot be read in a container either.
+                write(header(name, FILE))
+                continue
+            with stream:
+                write(header(name, FILE, size=state.st_size))
+                for data in writer.content(stream, state.st_size):
+                    write(data)
+    write(writer.END)

@@ -12,6 +12,9 @@ from bareboat_base.files import untrusted
 
 NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+#: Errors of link(2) where a copy works: too many links, another file system or another directory (on some
+#: cluster file systems), a file of another user (fs.protected_hardlinks), no hard links at all.
+NO_LINK = frozenset({errno.EMLINK, errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS})
 
 _MIB = 1 << 20
 

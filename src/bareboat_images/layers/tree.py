@@ -16,15 +16,13 @@ from typing import NoReturn
 from isal import isal_zlib
 
 from bareboat_base.printable import file_name
-from bareboat_images.layers.copies import FOLDER, copy_entry, tree_mode
+from bareboat_images.layers.copies import FOLDER, NO_LINK, copy_entry, tree_mode
 from bareboat_images.layers.folders import ENTRYS_FAULT, FULL, Folders
 from bareboat_images.layers.whiteouts import AUFS, OPAQUE, OVERLAY_XATTRS, WHITEOUT, is_whiteout
 from bareboat_images.tar import reader as tarreader
 from bareboat_images.tar.limits import RATIO_FROM_BYTES, Limits, bomb, too_large
 from bareboat_images.tar.reader import Entry, Tar
 
-#: Errors of link(2) where a copy works.
-_NO_LINK = frozenset({errno.EMLINK, errno.EPERM, errno.EXDEV, errno.EOPNOTSUPP, errno.ENOSYS})
 #: The least disk space of a piece of a sparse file.
 _PIECE_BYTES = 4096
 
@@ -211,7 +209,7 @@ class Tree(Folders):
             os.link(source, base, src_dir_fd=self._root, dst_dir_fd=self.here_fd, follow_symlinks=False)
             return False
         except OSError as error:
-            if error.errno not in _NO_LINK:
+            if error.errno not in NO_LINK:
                 raise
             is_full = error.errno == errno.EMLINK
         state = os.lstat(source, dir_fd=self._root)
