@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 from pathlib import Path
@@ -16,12 +17,10 @@ if TYPE_CHECKING:
 
     from bareboat.model import Image
     from bareboat.session import Session
-    from bareboat_images.builder.bases import Triggers
+    from bareboat_images.builder.bases import Bases
     from bareboat_images.builder.options import Built, Engine, Options, Reporter
     from bareboat_images.oci.reference import Reference
-    from bareboat_images.recipe.stages import Recipe, Stage
     from bareboat_images.registry.access import Access
-    from bareboat_images.store import Store
 
 
 def build(session: Session, options: Options, reach: Access, reporter: Reporter, *, pull: bool) -> Built:
@@ -87,55 +86,13 @@ def _stored(session: Session, name: str) -> Image | None:
     return None
 
 
-def triggers(session: Session, recipe: Recipe, stage: Stage, options: Options, reach: Access) -> Triggers:
-    """The ONBUILD triggers of a stage's base image, from the store, its file or its registry; nothing is
-    pulled."""
-    from bareboat_images.builder import bases
-    from bareboat_images.oci.reference import Transport, parse
-    from bareboat_images.transfer import locate
-    from bareboat_images.transfer.pull import config_of
+def bases(session: Session, reach: Access | None = None) -> Bases:
+    """The base images of this session's builds, before they are pulled."""
+    from bareboat_images.builder.bases import Bases
+    from bareboat_images.registry.access import Access
 
-    name = bases.external(recipe, stage)
-
-    def read() -> tuple[str, ...]:
-        if not name:
-            return ()
-        local = bases.local(stage.start, name, options)
-        image = _stored(session, name) if local is None else None
-        if image is not None:
-            return stored_triggers(session.store, image)
-        found = local or parse(name, folder=session.folder)
-        if found.transport is Transport.ROOTFS:
-            return ()
-        with session.store.scratch() as scratch:
-            source = (
-                locate.open_briefly(found, reach)
-                if local is None
-                else locate.open_source(found, reach, scratch=scratch)
-            )
-            return bases.of_config(config_of(source, os.uname().machine), name)
-
-    return bases.triggers(read)
-
-
-def stored_base_triggers(session: Session, recipe: Recipe) -> dict[str, tuple[str, ...] | None]:
-    """Base images of a recipe -> their ONBUILD triggers; None for an image that is not in the store."""
-    from bareboat_images.builder import bases
-
-    found: dict[str, tuple[str, ...] | None] = {}
-    for stage in recipe.stages:
-        name = bases.external(recipe, stage)
-        if name and "$" not in name and name not in found:
-            image = _stored(session, name)
-            found[name] = None if image is None else stored_triggers(session.store, image)
-    return found
-
-
-def stored_triggers(store: Store, image: Image) -> tuple[str, ...]:
-    """The ONBUILD triggers of an image of the store."""
-    from bareboat_images.builder import bases
-
-    return bases.of_config(store.config(image), image.reference or image.digest)
+    stored = functools.partial(_stored, session)
+    return Bases(store=session.store, stored=stored, access=reach or Access())
 
 
 def _same_name(name: str) -> tuple[str, ...]:

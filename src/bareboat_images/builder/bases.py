@@ -11,6 +11,7 @@ import os
 import shlex
 import stat
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -22,6 +23,11 @@ from bareboat_images.oci.reference import Reference, Transport
 from bareboat_images.recipe.faults import RecipeError
 from bareboat_images.recipe.instructions import Instruction
 from bareboat_images.recipe.stages import SCRATCH, Recipe, Stage, sources
+
+if TYPE_CHECKING:
+    from bareboat_images.model import Image
+    from bareboat_images.registry.access import Access
+    from bareboat_images.store import Store
 
 
 class Triggers(Struct, frozen=True, kw_only=True):
@@ -92,14 +98,46 @@ def external(recipe: Recipe, stage: Stage) -> str:
     return stage.base
 
 
-def of_config(data: bytes, name: str) -> tuple[str, ...]:
-    """The triggers in an image's configuration. Raises ImageError."""
-    return config.of_base(data, 0, name=name).triggers
+class Bases(Struct, frozen=True, kw_only=True):
+    """Base images that a build would use. `stored`: the image of the store with a name, if any; `access`: how
+    the registries of the others are reached."""
 
+    store: Store
+    stored: Callable[[str], Image | None]
+    access: Access
 
-def triggers(read: Callable[[], tuple[str, ...]]) -> Triggers:
-    """What `read` returns, or the reason why it cannot be read."""
-    try:
-        return Triggers(texts=read())
-    except BareboatError as error:
-        return Triggers(unknown=error.message)
+    def triggers(self, recipe: Recipe, stage: Stage, options: Options) -> Triggers:
+        """The ONBUILD triggers of a stage's base image, from the store, its file or its registry; nothing is
+        pulled."""
+        name = external(recipe, stage)
+        try:
+            return Triggers(texts=self._read(stage, name, options) if name else ())
+        except BareboatError as error:
+            return Triggers(unknown=error.message)
+
+    def stored_triggers(self, recipe: Recipe) -> dict[str, tuple[str, ...] | None]:
+        """Base images -> their ONBUILD triggers; None for an image that is not in the store."""
+        names = {external(recipe, stage) for stage in recipe.stages}
+        images = {name: self.stored(name) for name in sorted(names) if name and "$" not in name}
+        return {name: None if image is None else self._of_image(image) for name, image in images.items()}
+
+    def _of_image(self, image: Image) -> tuple[str, ...]:
+        name = image.reference or image.digest
+        return config.of_base(self.store.config(image), 0, name=name).triggers
+
+    def _read(self, stage: Stage, name: str, options: Options) -> tuple[str, ...]:
+        from bareboat_images.transfer import locate
+        from bareboat_images.transfer.pull import config_of
+
+        file = local(stage.start, name, options)
+        image = self.stored(name) if file is None else None
+        if image is not None:
+            return self._of_image(image)
+        if file is not None and file.transport is Transport.ROOTFS:
+            return ()
+        with self.store.scratch() as scratch:
+            if file is None:
+                source = locate.open_briefly(reference.parse(name, folder="/"), self.access)
+            else:
+                source = locate.open_source(file, self.access, scratch=scratch)
+            return config.of_base(config_of(source, os.uname().machine), 0, name=name).triggers

@@ -168,7 +168,8 @@ def _show(context: Context, asked: Options, reach: Access) -> int:
 
     recipe = solver.parse(asked, os.uname().machine)
     wanted = recipe.closure(recipe.target(asked.target))
-    added = {stage.number: builds.triggers(context.session, recipe, stage, asked, reach) for stage in wanted}
+    bases = builds.bases(context.session, reach)
+    added = {stage.number: bases.triggers(recipe, stage, asked) for stage in wanted}
     if context.options.json:
         console.result_json(
             [

@@ -259,7 +259,7 @@ def _subject(context: Context, text: str, path: Path, site: Site | None, ignore:
 
     machine = site.architecture if site is not None else os.uname().machine
     found = read(text, name=str(path), machine=machine, ignore=ignore, site=site)
-    triggers = builds.stored_base_triggers(context.session, found.recipe)
+    triggers = builds.bases(context.session).stored_triggers(found.recipe)
     return structs.replace(found, triggers=triggers)
 
 
