@@ -61,11 +61,7 @@ def build(
             return store.image(pin.digest)
         return _obtained(found, store, chosen)
 
-    asked = Options(
-        dockerfile=Path(dockerfile).read_text(encoding="utf-8"),
-        name=str(dockerfile),
-        context=None if context is None else Path(context).resolve(),
-    )
+    asked = Options.read(Path(dockerfile), None if context is None else Path(context).resolve())
     machine = Machine(name=chosen.machine, image=base, engine=_engine)
     return solver.build(store, asked, machine, _Reporter(chosen.progress)).image
 

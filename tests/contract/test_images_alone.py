@@ -47,6 +47,7 @@ image = images.pull(base, store, options=options)
 assert store.view(image).read("/etc/os-release", most=10_000) == b"ID=test\\n"
 built = images.build(dockerfile, context=Path(dockerfile).parent, store=store, options=options)
 assert images.save(built, store, "oci-archive:built.tar", options=options, rewrite=True)
+assert store.view(built).names("/data").keys() == {"data"}
 print(images.push(built, store, target, options=options).digest)
 """
 
@@ -97,8 +98,10 @@ def test_ten_lines_pull_read_build_and_push(python: Python, registry: RealRegist
     )
     work = tmp_path / "work"
     work.mkdir()
-    (work / "Dockerfile").write_text(f"FROM {registry.address}/base:1\nCOPY data /data\nENV A=b\n")
+    (work / "Dockerfile").write_text(f"FROM {registry.address}/base:1\nCOPY . /data/\nENV A=b\n")
     (work / "data").write_text("content\n")
+    (work / "secret").write_text("content\n")
+    (work / ".dockerignore").write_text("*\n!data\n")
     target = f"{registry.address}/made:1"
     digest = python(TEN_LINES, f"{registry.address}/base:1", target, work / "Dockerfile", cwd=work)
     inspect = [tool("skopeo"), "inspect", "--tls-verify=false", f"docker://{target}"]

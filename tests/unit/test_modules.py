@@ -84,7 +84,7 @@ MOST_NAMES = {
     ("bareboat_base", "bareboat_images"): 100,
     ("bareboat_base", "bareboat"): 132,
     ("bareboat_base", "bareboat_study"): 65,
-    ("bareboat_images", "bareboat"): 154,
+    ("bareboat_images", "bareboat"): 145,
     ("bareboat_images", "bareboat_study"): 8,
     ("bareboat", "bareboat_study"): 125,
     ("bareboat_study", "bareboat"): 138,

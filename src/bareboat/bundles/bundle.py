@@ -8,7 +8,6 @@ Bareboat itself as wheels with a script that installs them.
 
 from __future__ import annotations
 
-import contextlib
 import platform
 import sys
 from collections.abc import Callable, Sequence
@@ -24,12 +23,9 @@ from bareboat_base.printable import one_line
 from bareboat_images import pinning
 from bareboat_images.model import Image, Pin
 from bareboat_images.oci.reference import Transport, parse
-from bareboat_images.oci.source import LARGEST_DOCUMENT
 from bareboat_images.progress import Progress
-from bareboat_images.sources.archive import Archive, open_regular
+from bareboat_images.sources.archive import open_plain
 from bareboat_images.store import Store
-from bareboat_images.tar.inflation import is_compressed
-from bareboat_images.tar.reader import FILE
 from bareboat_images.transfer import export
 
 _PINS = "bareboat/pins.json"
@@ -153,7 +149,8 @@ def pins(path: Path) -> tuple[Pin, ...]:
 
     Raises ImageError for a damaged list.
     """
-    data = _read(_opened(path), _PINS, _LARGEST_PINS)
+    archive = open_plain(path)  # a bundle is never compressed
+    data = archive.small_file(_PINS, largest=_LARGEST_PINS) if archive is not None else None
     if data is None:
         return ()
     try:
@@ -163,31 +160,7 @@ def pins(path: Path) -> tuple[Pin, ...]:
     return tuple(msgspec.structs.replace(pin, trust=None) for pin in read)
 
 
-def _opened(path: Path) -> Archive | None:
-    """The archive; None if it cannot be read, or is compressed, which a bundle never is."""
-    try:
-        with open_regular(path, name=str(path)) as stream:
-            packed = is_compressed(stream.read(8))
-        return None if packed else Archive(path, name=str(path))
-    except ImageError:
-        return None
-
-
-def _read(archive: Archive | None, name: str, most: int) -> bytes | None:
-    """A small regular file of the archive, not a link, which could refer to another file; not verified."""
-    member = archive.members.get(name) if archive is not None else None
-    if archive is None or member is None or member.kind != FILE:
-        return None
-    return archive.read(member, largest=most)
-
-
 def _documents(path: Path) -> Callable[[str], bytes | None]:
     """A function that returns the small document stored under a digest among the archive's blobs."""
-    archive = _opened(path)
-
-    def read(digest: str) -> bytes | None:
-        with contextlib.suppress(ImageError):
-            return _read(archive, "blobs/" + digest.replace(":", "/"), LARGEST_DOCUMENT)
-        return None
-
-    return read
+    archive = open_plain(path)
+    return archive.document if archive is not None else lambda _digest: None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bareboat.model import Rootfs
 from bareboat_images.model import Image
-from bareboat_images.store import FILE_KINDS, Store
+from bareboat_images.store import Store
 
 
 def rootfs_of(store: Store, image: Image) -> Rootfs:
@@ -13,5 +13,5 @@ def rootfs_of(store: Store, image: Image) -> Rootfs:
         layers={layer.diff_id: str(store.layer(layer.diff_id)) for layer in image.layers},
         flat=str(store.flat(image.digest)),
         relinked=str(store.relinked(image.digest)),
-        packed={kind: str(store.packed(image.digest, kind)) for kind in FILE_KINDS},
+        packed={kind: str(path) for kind, path in store.packed_files(image.digest).items()},
     )

@@ -15,7 +15,7 @@ from bareboat.runs import directory, environment, sweeps
 from bareboat_base.errors import BareboatError, StoreError, UsageError
 from bareboat_base.files import ownership
 from bareboat_images.store import Store
-from bareboat_images.upkeep.space import Amount, walked
+from bareboat_images.upkeep import Amount, walked
 
 #: A run without any of these was stopped before it started.
 _STARTED = ("submission.json", "matrix.json")

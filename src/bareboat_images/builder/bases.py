@@ -22,7 +22,7 @@ from bareboat_images.oci import reference
 from bareboat_images.oci.reference import Reference, Transport
 from bareboat_images.recipe.faults import RecipeError
 from bareboat_images.recipe.instructions import Instruction
-from bareboat_images.recipe.stages import SCRATCH, Recipe, Stage, sources
+from bareboat_images.recipe.stages import SCRATCH, Recipe, Stage, shown_trigger, sources
 
 if TYPE_CHECKING:
     from bareboat_images.model import Image
@@ -35,6 +35,11 @@ class Triggers(Struct, frozen=True, kw_only=True):
 
     texts: tuple[str, ...] = ()
     unknown: str = ""
+
+    @property
+    def lines(self) -> list[str]:
+        """One line for people each."""
+        return [*map(shown_trigger, self.texts)]
 
 
 def local(step: Instruction, text: str, options: Options) -> Reference | None:

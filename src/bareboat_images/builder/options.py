@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
+from bareboat_base.errors import UsageError
+from bareboat_base.files import untrusted
 from bareboat_images.builder.packages import Packages
 from bareboat_images.model import Image
 from bareboat_images.oci.reference import Reference
+from bareboat_images.recipe import ignore, lines
+from bareboat_images.recipe.stages import EPOCH
 
 
 class Options(Struct, frozen=True, kw_only=True):
@@ -38,6 +44,46 @@ class Options(Struct, frozen=True, kw_only=True):
     packages: Packages = field(default_factory=Packages)
     shell: bool = False
     command: str = "bareboat image build --no-cache DIRECTORY"
+
+    @classmethod
+    def read(cls, path: Path, context: Path | None) -> Options:
+        """The options for a Dockerfile, with its ignore file or that of the context. Raises UsageError."""
+        ignored = read_ignore(path, context)
+        text, name = ignored if ignored is not None else ("", ".dockerignore")
+        dockerfile = _read(path, lines.LARGEST_BYTES)
+        return cls(dockerfile=dockerfile, name=str(path), context=context, ignore=text, ignore_name=name)
+
+    def dated(self, environment: Mapping[str, str]) -> Options:
+        """The same with the epoch of the environment variables or build arguments, for an ARG of this name
+        too, as docker buildx does. Raises UsageError. https://reproducible-builds.org/specs/source-date-epoch/"""
+        text = self.arguments.get(EPOCH, environment.get(EPOCH, ""))
+        if not text:
+            return self
+        if not text.isascii() or not text.isdigit() or len(text) > 10:
+            raise UsageError(
+                f"SOURCE_DATE_EPOCH is {text[:40]!r}, not a number of seconds since 1970",
+                remedy="export SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)",
+            )
+        return replace(self, epoch=int(text), arguments={**self.arguments, EPOCH: str(int(text))})
+
+
+def read_ignore(path: Path, context: Path | None) -> tuple[str, str] | None:
+    """The ignore file of a Dockerfile or of its context, and the file's name. Raises UsageError."""
+    names = (".containerignore", ".dockerignore")
+    of_context = [] if context is None else [context / name for name in names]
+    for each in (path.with_name(f"{path.name}.dockerignore"), *of_context):
+        if os.path.lexists(each):  # a broken link is an error, not a file without rules
+            return _read(each, ignore.LARGEST_BYTES), each.name
+    return None
+
+
+def _read(path: Path, limit: int) -> str:
+    try:
+        return untrusted.read_bytes(path, limit=limit, follow=True).decode("utf-8", "surrogateescape")
+    except OSError as error:
+        raise untrusted.unreadable(path, error) from None
+    except ValueError:
+        raise UsageError(f"{str(path)[:200]!r} is not a path", remedy="--file FILE") from None
 
 
 class Engine(Struct, frozen=True, kw_only=True):

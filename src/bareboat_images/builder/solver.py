@@ -231,17 +231,3 @@ def _image(work: Work, state: State) -> Image:
 
 def _iso(seconds: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
-
-
-def source_date(environment: Mapping[str, str]) -> int | None:
-    """Read SOURCE_DATE_EPOCH from environment variables and build arguments. Raises UsageError.
-    https://reproducible-builds.org/specs/source-date-epoch/"""
-    text = environment.get("SOURCE_DATE_EPOCH", "")
-    if not text:
-        return None
-    if not text.isascii() or not text.isdigit() or len(text) > 10:
-        raise UsageError(
-            f"SOURCE_DATE_EPOCH is {text[:40]!r}, not a number of seconds since 1970",
-            remedy="export SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)",
-        )
-    return int(text)

@@ -16,6 +16,7 @@ from msgspec import Struct
 from bareboat_base.errors import ImageError, StoreError
 from bareboat_base.files import untrusted
 from bareboat_base.printable import file_name
+from bareboat_images.oci.source import LARGEST_DOCUMENT
 from bareboat_images.tar import inflation
 from bareboat_images.tar import reader as tarreader
 from bareboat_images.tar.limits import MAX_RATIO, RATIO_FROM_BYTES, bomb
@@ -183,6 +184,20 @@ class Archive:
             raise ImageError(f"{self.name} became shorter while it was read")
         return data
 
+    def small_file(self, name: str, *, largest: int) -> bytes | None:
+        """The bytes of a small regular file; None where there is none, or a link, which could refer to
+        another file."""
+        member = self.members.get(name)
+        if member is None or member.kind != tarreader.FILE:
+            return None
+        return self.read(member, largest=largest)
+
+    def document(self, digest: str) -> bytes | None:
+        """The bytes stored under a digest among the blobs, not verified; None where there are none."""
+        with contextlib.suppress(ImageError):
+            return self.small_file("blobs/" + digest.replace(":", "/"), largest=LARGEST_DOCUMENT)
+        return None
+
     def section(self, member: Member, offset: int = 0) -> Section:
         """The bytes of a member, starting at an offset."""
         left = max(member.size - offset, 0)
@@ -219,6 +234,16 @@ def first_names(path: str | os.PathLike[str], head: bytes, *, name: str, most_by
             yield os.fsdecode(entry.name)
             tar.skip(entry.size)
             passed += entry.size
+
+
+def open_plain(path: Path) -> Archive | None:
+    """Open an archive that is not compressed; None for another file, or one that cannot be read."""
+    try:
+        with open_regular(path, name=str(path)) as stream:
+            packed = inflation.is_compressed(stream.read(8))
+        return None if packed else Archive(path, name=str(path))
+    except ImageError:
+        return None
 
 
 def _walk(descriptor: int, *, name: str) -> Iterator[Member]:

@@ -115,6 +115,10 @@ class Paths:
         folder = self.root / "packed" / digest_path(digest)
         return (folder / "own" / own if own else folder) / f"image.{kind}"
 
+    def packed_files(self, digest: str) -> dict[str, Path]:
+        """Kind -> the image as one file of this kind, for any job."""
+        return {kind: self.packed(digest, kind) for kind in FILE_KINDS}
+
     def blob(self, digest: str) -> Path:
         return self.root / "blobs" / digest_path(digest)
 

@@ -24,7 +24,6 @@ EXAMPLE = "bareboat image build -t myapp:1.0 ."
 
 _NAMES = ("Dockerfile", "Containerfile")
 #: Podman reads the first that exists.
-_IGNORES = (".containerignore", ".dockerignore")
 _LARGEST_SECRET = 1 << 20
 _LARGEST_BUNDLE = 4 << 20
 
@@ -164,7 +163,6 @@ def _show(context: Context, asked: Options, reach: Access) -> int:
     """What would be built: the stages and their instructions, in order, with those that base images add."""
     from bareboat.session import builds
     from bareboat_images.builder import solver
-    from bareboat_images.recipe import stages
 
     recipe = solver.parse(asked, os.uname().machine)
     wanted = recipe.closure(recipe.target(asked.target))
@@ -187,8 +185,8 @@ def _show(context: Context, asked: Options, reach: Access) -> int:
         return 0
     for stage in wanted:
         console.result(f"{stage.title}: FROM {stage.base}")
-        for text in added[stage.number].texts:
-            console.result(f"  base  {stages.shown_trigger(text)}")
+        for line in added[stage.number].lines:
+            console.result(f"  base  {line}")
         for step in stage.steps:
             console.result(f"  {step.line:>4}  {' '.join(step.text.split())[:160]}")
     for stage in wanted:
@@ -203,10 +201,9 @@ def _show(context: Context, asked: Options, reach: Access) -> int:
 
 def _options(context: Context) -> Options:
     """The build that the command line asks for. Raises UsageError."""
+    from msgspec.structs import replace
+
     from bareboat_images.builder.options import Options
-    from bareboat_images.builder.solver import source_date
-    from bareboat_images.recipe import ignore, lines
-    from bareboat_images.recipe.stages import EPOCH
 
     options = context.options
     folder = _folder(options.context)
@@ -216,22 +213,9 @@ def _options(context: Context) -> Options:
             remedy="write it to a file: cat > Dockerfile, and give --file Dockerfile",
         )
     path = Path(options.file) if options.file is not None else _default(folder)
-    text = _read(path, lines.LARGEST_BYTES)
-    rules, rules_name = "", ".dockerignore"
-    for each in (path.with_name(f"{path.name}.dockerignore"), *(folder / name for name in _IGNORES)):
-        if os.path.lexists(each):  # a broken link is an error, not a file without rules
-            rules, rules_name = _read(each, ignore.LARGEST_BYTES), each.name
-            break
-    arguments = dict(map(_argument, options.build_arg or ()))
-    if (epoch := source_date(os.environ | arguments)) is not None:
-        arguments[EPOCH] = str(epoch)  # for an ARG of this name, as docker buildx does
-    return Options(
-        dockerfile=text,
-        name=str(path),
-        context=folder,
-        ignore=rules,
-        ignore_name=rules_name,
-        arguments=arguments,
+    return replace(
+        Options.read(path, folder),
+        arguments=dict(map(_argument, options.build_arg or ())),
         target=options.target,
         secrets=dict(map(_secret, options.secret or ())),
         sockets=dict(map(_socket, options.ssh or ())),
@@ -240,10 +224,9 @@ def _options(context: Context) -> Options:
         packages=_packages(options),
         platform=options.platform or "",
         no_cache=options.no_cache,
-        epoch=epoch,
         command=_command(options, path, folder),
         shell=options.shell_on_error and console.is_interactive(),
-    )
+    ).dated(os.environ)
 
 
 def _command(options: argparse.Namespace, path: Path, folder: Path) -> str:
@@ -295,15 +278,6 @@ def _default(folder: Path) -> Path:
     if found is None:
         raise UsageError(f"no Dockerfile in {folder}", remedy="create one, or name it: --file FILE")
     return found
-
-
-def _read(path: Path, limit: int) -> str:
-    try:
-        return untrusted.read_bytes(path, limit=limit, follow=True).decode("utf-8", "surrogateescape")
-    except (OSError, ValueError) as error:
-        if isinstance(error, OSError):
-            raise untrusted.unreadable(path, error) from None
-        raise UsageError(f"{str(path)[:200]!r} is not a path", remedy="--file FILE") from None
 
 
 def _argument(text: str) -> tuple[str, str]:

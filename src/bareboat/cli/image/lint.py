@@ -273,18 +273,14 @@ def _read(path: Path) -> bytes:
 
 
 def _beside(path: Path) -> str | None:
-    """The .dockerignore that a build with this file's directory as the context reads."""
-    from bareboat_images.recipe import ignore
+    """The ignore file that a build with this file's directory as the context reads."""
+    from bareboat_images.builder.options import read_ignore
 
-    for each in (path.with_name(f"{path.name}.dockerignore"), path.with_name(".containerignore"),
-                 path.with_name(".dockerignore")):  # fmt: skip
-        try:
-            return untrusted.read_bytes(each, limit=ignore.LARGEST_BYTES, follow=True).decode(
-                "utf-8", "replace"
-            )
-        except OSError:
-            continue
-    return None
+    try:
+        found = read_ignore(path, path.parent)
+    except UsageError:
+        return None
+    return None if found is None else found[0]
 
 
 def _write(context: Context, path: Path, raw: bytes, written: str, text: str, done: list[Finding]) -> None:

@@ -90,7 +90,6 @@ def run(context: Context) -> int:
 def _remove_unused(context: Context) -> int:
     from bareboat.runs import removal
     from bareboat_images import upkeep
-    from bareboat_images.upkeep.removal import Freed
 
     options = context.options
     found = upkeep.collect_garbage(
@@ -105,7 +104,7 @@ def _remove_unused(context: Context) -> int:
     if options.runs_older_than is not None:
         old = removal.older_than(context.store, options.runs_older_than)
         runs = removal.remove(context.store, old, dry_run=options.dry_run)
-    freed = [Freed(kind="run", name=each.run_id, amount=each.amount) for each in runs]
+    freed = [upkeep.Freed(kind="run", name=each.run_id, amount=each.amount) for each in runs]
     found = structs.replace(found, freed=(*found.freed, *freed))
     if options.json:
         console.result_json(found)
