@@ -20,6 +20,7 @@ from msgspec import UNSET, UnsetType
 from tools import tool
 
 from bareboat import registry, render
+from bareboat.engines import FILTERS
 from bareboat.model import (
     EngineFacts,
     Image,
@@ -40,7 +41,6 @@ from bareboat.model import (
 from bareboat.model.fabric import Interface, Kind, Network, Port
 from bareboat.model.sweep import Sweep
 from bareboat.plan import plan
-from bareboat.plan.guard import FILTERS
 from bareboat.render import allocation
 from bareboat_images.model import FabricLibrary
 

@@ -22,8 +22,7 @@ import pytest
 from engine_lab import Lab, base_site, lab  # noqa: F401
 from terminals import Desk, desk  # noqa: F401
 
-from bareboat.engines import Seccomp
-from bareboat.plan.guard import FILTERS
+from bareboat.engines import FILTERS, Seccomp
 from bareboat.registry import engine as engine_named
 
 pytestmark = pytest.mark.one_in(4)

@@ -8,11 +8,10 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from bareboat import registry
-from bareboat.engines import HOST_FILES, Container, Enclosure, Engine, run_directories
+from bareboat.engines import HOST_FILES, Container, Enclosure, Engine, run_directories, store_guard
 from bareboat.engines.places import planned
 from bareboat.gpu import inject
 from bareboat.model import Decision, EngineFacts, Image, Job, Mount, Requirement, Rootfs, ScratchEntry, Site
-from bareboat.plan import store_guard
 from bareboat.plan.engine import file_obstacle
 from bareboat.plan.process import image_workdir
 from bareboat.plan.situation import EngineChoice, Situation

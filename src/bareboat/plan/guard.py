@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from msgspec import UNSET
 
-from bareboat.engines import PROGRAMS_IN_STORE, Engine, Guard, Seccomp, refusal
+from bareboat.engines import FILTERS, PROGRAMS_IN_STORE, Engine, Guard, Seccomp, refusal
 from bareboat.model import Decision, Job, Requirement, Site
-
-#: In `Site.other_tools`: the directory of the filters (`bareboat.runs.programs.provide_filters`).
-FILTERS = "seccomp filters"
 
 _OFF = "seccomp = false"
 

@@ -14,9 +14,8 @@ from pathlib import Path
 
 import msgspec
 
-from bareboat.engines import NO_SECCOMP, bubblewrap
+from bareboat.engines import FILTERS, NO_SECCOMP, bubblewrap
 from bareboat.model import EngineFacts, Site
-from bareboat.plan.guard import FILTERS
 from bareboat.plan.watchdog import PY_SPY
 from bareboat_base import seccomp
 from bareboat_base.errors import StoreError
