@@ -21,7 +21,11 @@ def provide(store: Store, image: Image, site: Site) -> str | None:
 
     Raises StoreError if it cannot be made.
     """
-    view = store.view(image)
+    return provide_for(store, store.view(image), site)
+
+
+def provide_for(store: Store, view: View, site: Site) -> str | None:
+    """The same for trees, of the store or not."""
     user = f"{site.user}:x:{site.uid}:{site.gid}::{site.home}:/bin/sh"
     group = f"{_group_name(site)}:x:{site.gid}:"
     passwd = _with(view, "/etc/passwd", user, number=2, value=site.uid)

@@ -118,6 +118,17 @@ class NodeMount(Struct, frozen=True, kw_only=True):
     writable: bool = False
 
 
+class Foreground(Struct, frozen=True):
+    """A command that takes the place of the process that calls Bareboat. `report`: the descriptor on which
+    the engine reports the command's process, after which its own may end. `namespaces`: further ones for the
+    container: pid, ipc, uts, net. `writable`: changes to the stacked root file system are discarded;
+    otherwise it is read-only. The command's environment has nothing of Bareboat."""
+
+    report: int
+    namespaces: tuple[str, ...] = ()
+    writable: bool = False
+
+
 class Container(Struct, frozen=True, kw_only=True):
     """What the engine shows the command. `layers` bottom first, or one read-only `flat` tree, or a `packed`
     file, in which mounts of the image's own directories have their sources (FILE/PATH). `joined`: the tree
@@ -130,7 +141,8 @@ class Container(Struct, frozen=True, kw_only=True):
     and by prefix; `given`: variables whose values only the script knows. `driver`: the GPU driver whose files
     are among the mounts. `guard`: the filter of system calls; `seccomp`: whether an engine with a filter of
     its own uses it. `by_env`: the command's program is unknown before the start, and the image has an env(1),
-    which exits with 127 or 126 where an engine does not. `kernels`: the command uses a kernel cache."""
+    which exits with 127 or 126 where an engine does not. `kernels`: the command uses a kernel cache.
+    `foreground`: the command is no job's, for an engine with FOREGROUND."""
 
     layers: tuple[str, ...] = ()
     flat: Place | None = None
@@ -150,6 +162,7 @@ class Container(Struct, frozen=True, kw_only=True):
     seccomp: bool = True
     by_env: bool = False
     kernels: bool = False
+    foreground: Foreground | None = None
 
     @property
     def run_folders(self) -> tuple[str, ...]:
@@ -226,6 +239,8 @@ class Engine(Backend):
     #: and a scratch directory over the image's content. Otherwise the image is read-only and scratch is
     #: empty.
     STACKS = False
+    #: Whether it shows a `Container.foreground`.
+    FOREGROUND = False
     #: Whether its root file system may be a tree on which directories of the flat one are mounted. Without it
     #: a job with mounts on paths that the image lacks gets a whole tree of its own.
     JOINS = False
@@ -326,6 +341,9 @@ PROGRAMS_IN_STORE = "programs in the store"
 
 #: Detail of the check "seccomp" on a kernel without it.
 NO_SECCOMP = "not in this kernel"
+
+#: In `Site.other_tools`: the directory of the filters (`bareboat.runs.programs.provide_filters`).
+FILTERS = "seccomp filters"
 
 #: Below this size /dev/shm is too small for a rank's data loader: Docker's default of 64 MiB is known to be.
 LEAST_SHM_BYTES = 256 * 2**20

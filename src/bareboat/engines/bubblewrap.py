@@ -83,6 +83,7 @@ class Bubblewrap(Engine):
     HOLDS = True
     STACKS = True
     JOINS = True
+    FOREGROUND = True
     NEEDS_NAMESPACES = True
     COSTS: ClassVar[Costs] = {
         ("", ""): Cost(start_ms=5, file_call=1.0, imports=1.0),
@@ -228,7 +229,10 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
         for layer in (*container.layers, *([container.identity] if container.identity else [])):
             words += ["--overlay-src", layer]
         words += ["--tmp-overlay", "/"]
-    words += ["--dev-bind", "/dev", "/dev", "--bind", "/proc", "/proc", "--ro-bind", "/sys", "/sys"]
+    front = container.foreground
+    own_proc = front is not None and "pid" in front.namespaces
+    words += ["--dev-bind", "/dev", "/dev", *(["--proc"] if own_proc else ["--bind", "/proc"]), "/proc"]
+    words += ["--ro-bind", "/sys", "/sys"]
     for path in container.scratch:
         if container.flat is not None and path in container.seen_through:
             words += ["--overlay-src", under(container.flat, path), "--tmp-overlay", path]
@@ -253,12 +257,18 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
     else:
         for path in container.missing:
             words += ["--dir", path]
+    if front is not None and not front.writable:
+        words += ["--remount-ro", "/"]
     words += ["--clearenv", "--args", variables.DESCRIPTOR]
     for name in RUN_VARIABLES:
         value = _run_folder(container, name) if name in RUN_FOLDERS else Variable(name)
         words.append(IfSet(name, ("--setenv", name, value)))
     words += forwarded(container, "--setenv", PASSED_NAME, PASSED_VALUE)
-    words += ["--chdir", command.workdir, "--die-with-parent", "--"]
+    words += ["--chdir", command.workdir]
+    if front is None:
+        words += ["--die-with-parent", "--"]
+    else:  # the command outlives bwrap, which ends when the command runs
+        words += [*(f"--unshare-{each}" for each in front.namespaces), "--info-fd", str(front.report), "--"]
     if container.by_env:  # where bwrap cannot execute the command, it exits with 1
         plain = isinstance(command.argv[0], str) and "=" not in command.argv[0]
         words += [ENV] if plain else [SHELL, "-c", 'exec "$0" "$@"']

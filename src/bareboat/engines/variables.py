@@ -22,7 +22,8 @@ DESCRIPTOR = Variable("sealed")
 def entries(command: Command, container: Container, site: Site, **more: str) -> Mapping[str, Value]:
     """All variables of the command by name, except those that the launcher passes on. The command's own
     override `more`."""
-    fixed = {**basic_environment(site, home=container.home), **more, **command.environment}
+    basic = {} if container.foreground is not None else basic_environment(site, home=container.home)
+    fixed = {**basic, **more, **command.environment}
     return dict(sorted({**fixed, **dict(container.given)}.items()))
 
 

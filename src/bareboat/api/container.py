@@ -1,0 +1,226 @@
+"""Containers in the foreground: a command in an image in the place of the caller, without a run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import UNSET
+
+from bareboat import registry
+from bareboat.api import boundary, opened
+from bareboat.api.boundary import translated
+from bareboat.engines import FILTERS, Enclosure, Engine, Foreground, Guard, Seccomp, store_guard, variables
+from bareboat.engines import Container as Contents
+from bareboat.model import Command, Handing, IfSet, Mount, Opened, Rootfs
+from bareboat.session import containers
+from bareboat_base import foreground
+from bareboat_base.errors import PlanError, UsageError
+from bareboat_base.files.root import Root
+from bareboat_base.paths import lies_in
+
+if TYPE_CHECKING:
+    from bareboat.model import GpuDriver
+
+#: Every container has them.
+_SYSTEM = ("/dev", "/proc", "/sys")
+_NAMESPACES = ("pid", "ipc", "uts", "net")
+
+
+class Container:
+    """An image in which commands run in the foreground: with this process's terminal, signals and process
+    group. There is no job script, run directory or record.
+
+    `image`: a name in the store, a reference, a file, or a directory, which is used in place. `mounts`: an
+    inner one after the one around it; `empty`: directories in memory; `home`: what programs take for the home
+    directory. `writable`: changes to the root file system are allowed, and discarded; `namespaces`: further
+    ones (pid, ipc, uts, net); `gpu`: the vendor whose driver is mounted where the machine has it;
+    `plain_http`: the registries without TLS.
+    """
+
+    @translated()
+    def __init__(
+        self,
+        image: str | os.PathLike[str],
+        *,
+        mounts: Sequence[Mount] = (),
+        empty: Sequence[str] = (),
+        home: str | None = None,
+        writable: bool = False,
+        namespaces: Sequence[str] = (),
+        gpu: str | None = None,
+        plain_http: str = "",
+    ) -> None:
+        if unknown := sorted(set(namespaces) - set(_NAMESPACES)):
+            raise UsageError(
+                f"no namespace is called {unknown[0]!r}", remedy=f"use one of: {', '.join(_NAMESPACES)}"
+            )
+        self._session = opened.session(flags={"plain_http": plain_http} if plain_http else None)
+        text = containers.check_image(boundary.path("image", image))
+        self._image, self.tree = containers.tree(self._session, text)
+        self._site = containers.site(self._session)
+        self._engine, self._enclosure = self._chosen()
+        self._mounts = tuple(mounts)
+        self._empty = tuple(empty)
+        self._foreground = Foreground(foreground.REPORT, tuple(namespaces), writable)
+        self._home = home or self._site.home
+        self._driver = self._gpu_driver(gpu)
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The variables that the image sets."""
+        return self._image.environment
+
+    @property
+    def entrypoint(self) -> tuple[str, ...]:
+        return self._image.process.entrypoint
+
+    @property
+    def default_command(self) -> tuple[str, ...]:
+        return self._image.process.command
+
+    @property
+    def has_gpu_driver(self) -> bool:
+        return self._driver is not None
+
+    def place(self, path: str) -> str | None:
+        """Where a file or directory of the container lies on this machine; None where the container has none,
+        or it is in memory."""
+        path = os.path.normpath(path)
+        around = [mount for mount in self._mounts if lies_in(path, mount.target)]
+        mount = max(around, key=lambda each: len(each.target), default=None)
+        depth = -1 if mount is None else len(mount.target)
+        if any(len(each) > depth and lies_in(path, each) for each in self._empty):
+            return None
+        if mount is None:
+            return Root(self.tree).real(path)
+        found = mount.source.rstrip("/") + path[len(mount.target.rstrip("/")) :]
+        return found if os.path.lexists(found) else None
+
+    def is_directory(self, path: str) -> bool:
+        """Whether the container has a directory at this path."""
+        path = os.path.normpath(path)
+        points = (*(mount.target for mount in self._mounts), *self._empty, *_SYSTEM)
+        found = self.place(path)
+        return any(lies_in(point, path) for point in points) or (found is not None and os.path.isdir(found))
+
+    def program(self, name: str, path: str, workdir: str = "/") -> str | None:
+        """The file that a command of this name starts with this PATH; None where there is none. It may lack
+        the permission."""
+        names = (
+            [os.path.join(workdir, name)] if "/" in name else [f"{each}/{name}" for each in path.split(":")]
+        )
+        files = (self.place(each) for each in names)
+        return next((each for each in files if each is not None and os.path.isfile(each)), None)
+
+    @translated()
+    def run(self, command: Sequence[str], *, environment: Mapping[str, str], workdir: str = "/") -> int:
+        """Run a command to its end; return its exit code, -N for signal N. `environment`: all that it gets,
+        besides the GPU driver's."""
+        words = tuple(boundary.several("command", command))
+        with _described(self._command(words, environment, workdir)) as (argv, descriptors):
+            return foreground.run(
+                argv,
+                environment={"PATH": os.environ.get("PATH", os.defpath)},
+                descriptors=descriptors,
+                own_init="pid" in self._foreground.namespaces,
+            )
+
+    def _chosen(self) -> tuple[Engine, Enclosure]:
+        refusals = []
+        for facts in self._site.engines:
+            engine = registry.engine(facts.name)
+            judged = engine.judge(self._site, self._image) if engine.FOREGROUND else None
+            if isinstance(judged, Enclosure):
+                return engine, judged
+            refusals += [judged] if judged is not None else []
+        raise PlanError(
+            "no engine runs commands in the foreground here",
+            context="; ".join(each.reason for each in refusals),
+            remedy=next((each.remedy for each in refusals if each.remedy), "bareboat doctor"),
+        )
+
+    def _gpu_driver(self, vendor: str | None) -> GpuDriver | None:
+        return next((each for each in self._site.gpu_drivers if each.vendor == vendor), None)
+
+    def _command(self, words: tuple[str, ...], environment: Mapping[str, str], workdir: str) -> Command:
+        from bareboat.deployment import identity
+        from bareboat_images.layers.view import View
+
+        given = dict(environment)
+        if self._driver is not None:
+            from bareboat.gpu import inject
+
+            given = inject.environment(given, self._driver, self._image.cuda_compat)
+        contents = Contents(
+            layers=(self.tree,),
+            identity=identity.provide_for(self._session.store, View([Path(self.tree)]), self._site),
+            scratch=self._empty,
+            mounts=self._all_mounts(),
+            home=self._home,
+            driver=self._driver,
+            guard=self._guard(),
+            foreground=self._foreground,
+        )
+        wrapped = self._enclosure.wrap(Command(argv=words, environment=given, workdir=workdir), contents)
+        if contents.guard is None:
+            return wrapped
+        return msgspec.structs.replace(wrapped, argv=contents.guard.without_keys(wrapped.argv))
+
+    def _all_mounts(self) -> tuple[Mount, ...]:
+        """The mounts, those of the GPU driver, and those that protect the store."""
+        from bareboat.deployment import exposed
+
+        mounts = list(self._mounts)
+        if self._driver is not None:
+            from bareboat.deployment import driver_links
+            from bareboat.gpu import inject
+
+            links = driver_links.provide(self._session.store, self._site)
+            mounts += inject.mounts(self._driver, links.get(self._driver.vendor, ""))
+        store, written = self._session.store, [mount.source for mount in mounts if mount.writable]
+        shown = exposed.find(store.root, written)
+        if store.own != store.root:
+            shown |= exposed.find(store.own, written)
+        rootfs = Rootfs(layers={}, flat=self.tree, exposed=shown)
+        mounts += store_guard.guards(mounts, rootfs, self._engine)[0]
+        return tuple(sorted(mounts, key=lambda mount: mount.target.rstrip("/").split("/")))
+
+    def _guard(self) -> Guard | None:
+        folder = self._site.other_tools.get(FILTERS)
+        if folder is None or self._engine.SECCOMP is not Seccomp.FULL:
+            return None
+        return Guard(folder, full=True)
+
+
+@contextlib.contextmanager
+def _described(command: Command) -> Iterator[tuple[list[str], dict[int, int]]]:
+    """The words of a foreground command as text, and the descriptors that its engine reads, by number."""
+    if command.sealed is UNSET or command.sealed.by is not Handing.DESCRIPTOR:
+        raise PlanError("the engine takes no values by a descriptor", remedy="bareboat run")
+    with contextlib.ExitStack() as stack:
+        data = os.memfd_create("bareboat-environment", os.MFD_CLOEXEC)
+        stack.callback(os.close, data)
+        sealed = command.sealed
+        for name, value in zip(sealed.names, sealed.values, strict=True):
+            entry = {"name": name, "value": value}
+            words = [each if isinstance(each, str) else entry[each.name] for each in sealed.form]
+            os.write(data, b"".join(os.fsencode(str(word)) + b"\0" for word in words))
+        os.lseek(data, 0, os.SEEK_SET)
+        number = foreground.REPORT + 1
+        descriptors, argv = {number: data}, []
+        for word in command.argv:
+            if isinstance(word, str):
+                argv.append(word)
+            elif word == variables.DESCRIPTOR:
+                argv.append(str(number))
+            elif isinstance(word, Opened):
+                descriptors[word.number] = os.open(word.path, os.O_RDONLY | os.O_CLOEXEC)
+                stack.callback(os.close, descriptors[word.number])
+            elif not isinstance(word, IfSet):  # a run's directories and variables are set for jobs only
+                raise PlanError(f"{word!r} is known only in a job", remedy="bareboat run")
+        yield argv, descriptors

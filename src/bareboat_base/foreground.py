@@ -1,0 +1,152 @@
+"""A command in a container in the place of this process: with its terminal, its signals and its exit code.
+
+The engine's process between the two ends here as soon as the command runs: it would die of Ctrl-C, which the
+command may handle. This process is the one to which the command then belongs (PR_SET_CHILD_SUBREAPER).
+https://man7.org/linux/man-pages/man2/PR_SET_CHILD_SUBREAPER.2const.html
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import resource
+import signal
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NoReturn
+
+#: The descriptor on which the engine reports the command's process, as JSON with `child-pid`.
+REPORT = 198
+
+_PR_SET_CHILD_SUBREAPER = 36
+_LOOK_S = 0.002
+#: Signals from the keyboard reach the command itself, which is in the same process group.
+_PASSED_ON = (
+    signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2,
+    signal.SIGWINCH,
+)  # fmt: skip
+_MOST_REPORT_BYTES = 4096
+#: For a command that cannot start, as in a shell.
+_CANNOT_START = 127
+
+
+def run(
+    argv: Sequence[str], *, environment: Mapping[str, str], descriptors: Mapping[int, int], own_init: bool
+) -> int:
+    """Run the engine's command; return the exit code, -N for signal N. `descriptors`: number for the engine
+    -> descriptor here. `own_init`: the command's parent is the container's first process."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (*_PASSED_ON, signal.SIGCHLD))
+    report, theirs = os.pipe()
+    engine = os.fork()
+    if engine == 0:
+        _become(argv, environment, {**descriptors, REPORT: theirs}, before)
+    os.close(theirs)
+    try:
+        return _Follower(engine, report, own_init=own_init).follow()
+    finally:
+        os.close(report)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def end_like(code: int) -> NoReturn:
+    """Exit as the command did: with its exit code, or by its signal without another core dump."""
+    if code < 0:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+        with contextlib.suppress(OSError, ValueError):  # SIGKILL has no handler
+            signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    os._exit(code if code >= 0 else 128 - code)
+
+
+def _become(
+    argv: Sequence[str],
+    environment: Mapping[str, str],
+    descriptors: Mapping[int, int],
+    mask: Iterable[int],
+) -> NoReturn:
+    try:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it
+        for number, descriptor in descriptors.items():
+            os.dup2(descriptor, number, inheritable=True)
+        os.execve(argv[0], list(argv), dict(environment))
+    except OSError as error:
+        os.write(2, f"{argv[0]} cannot be started: {error.strerror}\n".encode(errors="surrogateescape"))
+    finally:
+        os._exit(_CANNOT_START)
+
+
+class _Follower:
+    """Follows the engine's process, and then the command itself."""
+
+    def __init__(self, engine: int, report: int, *, own_init: bool) -> None:
+        os.set_blocking(report, False)
+        self._engine = engine
+        self._report = report
+        self._written = b""
+        self._own_init = own_init
+        self._child: int | None = None
+        self._runs = False
+
+    def follow(self) -> int:
+        while True:
+            code = self._reaped()
+            if code is not None:
+                return code
+            if not self._runs:
+                self._release()
+            pause = _LOOK_S if not self._runs else 3600.0
+            woken = signal.sigtimedwait((*_PASSED_ON, signal.SIGCHLD), pause)
+            if woken is not None and woken.si_signo != signal.SIGCHLD and woken.si_code <= 0:
+                self._pass_on(woken.si_signo)
+
+    def _reaped(self) -> int | None:
+        """The exit code, if the command exited, or the engine before it."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return _CANNOT_START
+            if pid == 0:
+                return None
+            if pid == self._child or (pid == self._engine and not self._runs):
+                code = os.waitstatus_to_exitcode(status)
+                return 128 - code if code < 0 and pid == self._engine else code
+
+    def _release(self) -> None:
+        """End the engine's process when the command runs."""
+        if self._child is None:
+            with contextlib.suppress(BlockingIOError):
+                self._written += os.read(self._report, _MOST_REPORT_BYTES)
+            with contextlib.suppress(ValueError):
+                self._child = int(json.loads(self._written)["child-pid"])
+        if self._child is not None and self._is_started(self._child):
+            self._runs = True
+            os.kill(self._engine, signal.SIGKILL)
+
+    def _is_started(self, child: int) -> bool:
+        if self._own_init:
+            return bool(_children(child))
+        return _program(child) not in ("", _program(self._engine))
+
+    def _pass_on(self, number: int) -> None:
+        target = self._child if self._child is not None and self._runs else self._engine
+        for pid in (_children(target) if self._own_init and target == self._child else ()) or (target,):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+
+def _program(pid: int) -> str:
+    """The file that the process executes, which a container's command may have with the engine's name."""
+    with contextlib.suppress(OSError):
+        found = os.stat(f"/proc/{pid}/exe")
+        return f"{found.st_dev}:{found.st_ino}"
+    return ""
+
+
+def _children(pid: int) -> tuple[int, ...]:
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as stream:
+        return tuple(map(int, stream.read().split()))
+    return ()
