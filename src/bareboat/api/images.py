@@ -50,6 +50,34 @@ def capture(
 
 
 @translated()
+def save_sif(
+    image: str,
+    path: str | os.PathLike[str],
+    *,
+    machine: str | None = None,
+    plain_http: str = "",
+    fresh: bool = False,
+) -> None:
+    """Write an image as a SIF file that Apptainer runs, too. `image`: as for `pull`, or a name in the store;
+    `machine`: its architecture (uname -m); `plain_http`: the registries without TLS; `fresh`: ask
+    the registry for the present image. Requires mksquashfs."""
+    from pathlib import Path
+
+    from bareboat.session import containers
+    from bareboat_images.formats import apptainer
+    from bareboat_images.transfer import locate
+
+    session = opened.session(flags={"plain_http": plain_http} if plain_http else None)
+    text, machine = boundary.text("image", image), machine or os.uname().machine
+    if fresh:
+        found = locate.read(text, folder=session.folder)
+        stored = images.pull(session, found, images.access(session), machine=machine).image
+    else:
+        stored = containers.stored(session, text)
+    apptainer.save(session.store, stored, Path(boundary.absolute("path", path)), machine=machine)
+
+
+@translated()
 def pull(reference: str, *, name: str | None = None) -> Image:
     """Bring an image into the store, if the signature policy accepts it: `debian:12`, `oci-archive:FILE` and
     what else `bareboat image pull` takes."""
