@@ -50,6 +50,7 @@ GROUPS = {
     },
     "set up": {
         "config": "show settings, set the site's, and manage stores and trust",
+        "shim": "write programs that run other tools' command lines here",
     },
 }
 VERBS = {verb: meaning for verbs in GROUPS.values() for verb, meaning in verbs.items()}

@@ -1,0 +1,171 @@
+"""What a container of Apptainer shows of the machine: by default, and by flags."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from bareboat.model import Mount
+from bareboat_base.paths import lies_in
+from bareboat_shim.table import Line, Mistake
+
+#: Where Apptainer never mounts the working directory.
+#: https://apptainer.org/docs/user/main/bind_paths_and_mounts.html#system-defined-bind-paths
+_NO_WORKDIR = frozenset(("/", "/etc", "/bin", "/mnt", "/usr", "/var", "/opt", "/sbin", "/lib", "/lib64"))
+_NEEDED = frozenset(("proc", "sys", "dev", "devpts"))
+_NAMES = frozenset(("home", "tmp", "cwd", "hostfs", "bind-paths"))
+
+
+class Shown(NamedTuple):
+    """`mounts`; `empty`: directories in memory; `home`: the home directory in the container; `workdir`: that
+    of the command, which `is_asked` for by a flag."""
+
+    mounts: tuple[Mount, ...]
+    empty: tuple[str, ...]
+    home: str
+    workdir: str | None
+    is_asked: bool
+
+
+def shown(line: Line, *, user_home: str) -> Shown:
+    """Raises Mistake for a mount that cannot be."""
+    contained = any(line.has(key) for key in ("contain", "containall", "compat"))
+    omitted = _omitted(line)
+    here = _working_directory()
+    source, home = _home(line, user_home)
+    mounts: dict[str, Mount] = {}
+    empty: list[str] = []
+    base = line.value("workdir")
+    if base is not None and not os.path.isdir(base):
+        raise Mistake(f"workdir {base} is not a directory", f"mkdir -p {base}")
+
+    def private(target: str, name: str) -> None:
+        if base is None:
+            empty.append(target)
+            return
+        place = os.path.join(os.path.abspath(base), name)
+        os.makedirs(place, mode=0o700, exist_ok=True)
+        mounts[target] = Mount(source=place, target=target, writable=True)
+
+    for target, name in (("/tmp", "tmp"), ("/var/tmp", "var_tmp")):
+        if "tmp" not in omitted:
+            if contained:
+                private(target, name)
+            elif os.path.isdir(target):
+                mounts[target] = Mount(source=target, target=target, writable=True)
+    if contained and not line.has("home"):
+        private(home, "home")
+    elif (line.has("home") or not ("home" in omitted or line.has("no-home"))) and os.path.isdir(source):
+        mounts[home] = Mount(source=source, target=home, writable=True)
+    for target in line.values("scratch"):
+        private(os.path.normpath(target), os.path.join("scratch", os.path.basename(target)))
+    binds = [*_binds(line.values("bind")), *map(_mount, line.values("mount"))]
+    for each in binds:
+        mounts[each.target] = each
+    is_shown = here is None or any(lies_in(here, target) for target in (*mounts, *empty))
+    if here is not None and not (is_shown or contained or "cwd" in omitted or here in _NO_WORKDIR):
+        mounts[here] = Mount(source=here, target=here, writable=True)
+    found = tuple(sorted(mounts.values(), key=lambda mount: mount.target.split("/")))
+    _check_points(found, empty)
+    workdir = line.value("pwd")
+    start = workdir or (None if contained else here)
+    return Shown(found, tuple(empty), home, start, is_asked=workdir is not None)
+
+
+def _working_directory() -> str | None:
+    with contextlib.suppress(OSError):
+        return os.getcwd()
+    return None
+
+
+def _omitted(line: Line) -> set[str]:
+    names = {name for value in line.values("no-mount") for name in value.split(",") if name}
+    if needed := sorted(names & _NEEDED):
+        raise Mistake(f"--no-mount {needed[0]} is not supported: every container has it")
+    if unknown := sorted(name for name in names - _NAMES if not name.startswith("/")):
+        raise Mistake(f"--no-mount {unknown[0]} is not supported", f"use: {', '.join(sorted(_NAMES))}")
+    return names
+
+
+def _home(line: Line, user_home: str) -> tuple[str, str]:
+    """The source of the home directory, and its path in the container."""
+    value = line.value("home")
+    if value is None:
+        return user_home, user_home
+    source, colon, target = value.partition(":")
+    if not source:
+        raise Mistake(f"--home {value} names no directory", "--home SRC:DEST")
+    source = os.path.abspath(os.path.expanduser(source))
+    target = target if colon else source
+    if not target.startswith("/"):
+        raise Mistake(f"--home {value}: {target} is not an absolute path", "--home SRC:/DEST")
+    if not os.path.isdir(source):
+        raise Mistake(f"the home directory {source} does not exist", f"mkdir -p {source}")
+    return source, os.path.normpath(target)
+
+
+def _binds(values: Sequence[str]) -> list[Mount]:
+    found: list[Mount] = []
+    for value in values:
+        for spec in _specs(value):
+            source, _, rest = spec.partition(":")
+            target, _, options = rest.partition(":")
+            found.append(_checked(source, target or source, options.split(",") if options else [], spec))
+    return found
+
+
+def _specs(value: str) -> list[str]:
+    """The specifications in a comma-separated list: an option such as `ro` belongs to the one before it."""
+    found: list[str] = []
+    for part in value.split(","):
+        if part in ("ro", "rw") and found and found[-1].count(":") >= 2:
+            found[-1] += f",{part}"
+        elif part:
+            found.append(part)
+    return found
+
+
+def _mount(value: str) -> Mount:
+    """`--mount type=bind,source=SRC,destination=DEST[,ro]`."""
+    keys: dict[str, str] = {}
+    for part in value.split(","):
+        key, _, text = part.partition("=")
+        keys[
+            {"src": "source", "dst": "destination", "target": "destination", "readonly": "ro"}.get(key, key)
+        ] = text
+    unknown = sorted(set(keys) - {"type", "source", "destination", "ro"})
+    if unknown or keys.get("type") != "bind" or not keys.get("source") or not keys.get("destination"):
+        what = (
+            f"{unknown[0]} is not supported" if unknown else "type=bind, source and destination are required"
+        )
+        raise Mistake(f"--mount {value}: {what}", "--mount type=bind,src=SRC,dst=DEST")
+    return _checked(keys["source"], keys["destination"], ["ro"] if "ro" in keys else [], value)
+
+
+def _checked(source: str, target: str, options: Sequence[str], spec: str) -> Mount:
+    if unknown := [each for each in options if each not in ("ro", "rw")]:
+        raise Mistake(f"bind {spec}: the option {unknown[0]} is not supported", "use ro or rw")
+    place = os.path.abspath(os.path.expanduser(source))
+    if not os.path.exists(place):
+        raise Mistake(f"mount source {source} doesn't exist", f"ls -ld {source}")
+    target = os.path.normpath(os.path.join(_working_directory() or "/", target))
+    return Mount(source=place, target=target.replace("//", "/"), writable="ro" not in options)
+
+
+def _check_points(mounts: Sequence[Mount], empty: Sequence[str]) -> None:
+    """Raise Mistake for a mount on a path that another mount lacks: it would be created on this machine."""
+    for inner in mounts:
+        around = [
+            each for each in mounts if each.target != inner.target and lies_in(inner.target, each.target)
+        ]
+        outer = max(around, key=lambda each: len(each.target), default=None)
+        if outer is None or any(
+            len(each) > len(outer.target) and lies_in(inner.target, each) for each in empty
+        ):
+            continue
+        place = outer.source.rstrip("/") + inner.target[len(outer.target.rstrip("/")) :]
+        if not os.path.lexists(place):
+            make = f"mkdir -p {place}" if os.path.isdir(inner.source) else f"touch {place}"
+            raise Mistake(f"destination {inner.target} doesn't exist in the mounted {outer.source}", make)

@@ -1,0 +1,91 @@
+"""The entry point of every shim: `python -c … TOOL SHIM [--forced] ARGUMENTS`."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import NoReturn
+
+from bareboat_base.errors import BareboatError
+from bareboat_base.files import failures
+from bareboat_base.printable import one_line
+from bareboat_shim import shims, tools
+from bareboat_shim.table import Malformed, Mistake, Table, parse
+
+
+def entry() -> NoReturn:
+    """`sys.argv`: the tool, the shim's path, whether it replaces an installed tool, and the arguments."""
+    gc.disable()  # it ends soon
+    tool, shim, forced, *argv = sys.argv[1:]
+    if forced != shims.FORCED and (installed := shims.installed(tool, shim, os.environ)) is not None:
+        os.execv(installed, [tool, *argv])
+    code = main(tool, shim, argv, os.environ)
+    from bareboat_base import foreground
+
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            code = code or 1
+    foreground.end_like(code)
+
+
+def main(tool: str, shim: str, argv: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Run a tool's command line; return the exit code, -N for signal N. Errors have the tool's form."""
+    table = tools.table(tool)
+    try:
+        if (other := shims.other_version(tool, shim, environment)) is not None:
+            print(f"WARNING: {other}", file=sys.stderr)
+        words = list(argv)
+        if _wants_help(words):
+            print(help_text(table, tool))
+            return 0
+        if words == ["--version"]:
+            words = ["version", "--version"]
+        return tools.run(tool, parse(table, words, environment), environment)
+    except Mistake as error:
+        is_malformed = isinstance(error, Malformed)
+        return _failed(error.message, error.remedy, code=table.code if is_malformed else table.fatal)
+    except BareboatError as error:
+        shown = ": ".join(filter(None, (error.message, error.context)))
+        return _failed(shown, error.remedy, code=table.fatal)
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            return 141
+        explained = failures.explain(error)
+        return _failed(str(error) if explained is None else explained.message, "", code=table.fatal)
+    except KeyboardInterrupt:
+        return 130
+    except Exception as error:
+        bug = f"unexpected {type(error).__name__}: {error}"
+        return _failed(bug, "report it: this is a bug in Bareboat", code=table.fatal)
+
+
+def _wants_help(words: Sequence[str]) -> bool:
+    if not words:
+        return True
+    return words[0] in ("help", "--help", "-h") or (len(words) == 2 and words[1] in ("--help", "-h"))
+
+
+def help_text(table: Table, tool: str) -> str:
+    """What the shim supports."""
+    rows = [f"Usage: {tool} [FLAGS] COMMAND …   (a shim: Bareboat's containers)", "", "Commands:"]
+    rows += [f"  {verb.name:<8} {verb.meaning}" for verb in table.verbs if not verb.refused]
+    for verb in table.verbs:
+        flags = [flag for flag in verb.flags if not flag.refused]
+        if flags and verb.name not in ("run", "shell"):
+            rows += ["", f"Flags of {verb.name}:"]
+            for flag in flags:
+                rows += [f"  {flag.written}", f"      {flag.meaning}"]
+    return "\n".join(rows)
+
+
+def _failed(message: str, remedy: str, *, code: int) -> int:
+    text = f"FATAL:   {one_line(message)}"
+    if remedy:
+        text += f"\n  try: {remedy}"
+    print(text, file=sys.stderr)
+    return code

@@ -1,0 +1,165 @@
+"""The files of shims: small programs on PATH that start this very installation of Bareboat."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from bareboat_base import __version__
+from bareboat_base.errors import UsageError
+
+#: The tools that have a shim.
+NAMES = ("apptainer", "singularity")
+
+_MARK = "# Written by bareboat shim"
+_HEAD_BYTES = 400
+#: Set in every container of a shim: the tool.
+INSIDE = "BAREBOAT_SHIM"
+
+#: Argument of a shim that replaces an installed tool.
+FORCED = "--forced"
+
+#: It is read by shells of containers and of nodes where Bareboat may be missing.
+_TEXT = """\
+#!/bin/sh
+{mark}: Bareboat {version}, {tool}. It starts Bareboat in the place of {tool}.
+python={python}
+if [ -n "${{{inside}-}}" ]; then
+  echo "FATAL:   {tool} is called in a container of $BAREBOAT_SHIM's shim" >&2
+  echo "  try: call it outside of the container" >&2
+  exit {code}
+fi
+if [ ! -x "$python" ]; then
+  echo "FATAL:   Bareboat's Python $python was removed, or this node does not see it" >&2
+  echo "  try: bareboat shim --into {directory}" >&2
+  exit {code}
+fi
+exec "$python" -I -c 'from bareboat_shim.main import entry; entry()' {tool} {shim} {forced} "$@"
+"""
+
+
+class Written(NamedTuple):
+    """A shim, or why it was not written. `installed`: the tool itself, which has priority."""
+
+    tool: str
+    path: str
+    installed: str | None
+    written: bool
+
+
+def write(folder: Path, tools: Sequence[str], *, force: bool, dry_run: bool) -> list[Written]:
+    """Write the shims of these tools. `force`: also where the tool itself is installed, which they replace.
+    Raises UsageError."""
+    folder = folder.absolute()
+    _check(folder, tools)
+    found = []
+    for tool in tools:
+        path = folder / tool
+        real = installed(tool, str(path), os.environ)
+        is_written = real is None or force
+        if is_written and not dry_run:
+            with failures_of(folder):
+                folder.mkdir(parents=True, exist_ok=True)
+                _replace(path, _text(tool, path, force=force))
+        found.append(Written(tool, str(path), real, is_written))
+    return found
+
+
+class failures_of:
+    """Errors of the system as UsageErrors about the directory."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __enter__(self) -> None:
+        """Nothing to prepare."""
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, OSError):
+            raise UsageError(
+                f"{self._folder}: {error.strerror}",
+                remedy="name a directory that you can write to: --into DIR",
+            ) from error
+
+
+def _check(folder: Path, tools: Sequence[str]) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder} is not a directory", remedy="name a directory: --into DIR")
+    for tool in tools:
+        path = folder / tool
+        if os.path.lexists(path) and _version_in(str(path)) is None:
+            raise UsageError(
+                f"{path} exists and is no shim",
+                remedy=f"mv {shlex.quote(str(path))} {shlex.quote(str(path))}.old",
+            )
+
+
+def _text(tool: str, path: Path, *, force: bool) -> str:
+    return _TEXT.format(
+        mark=_MARK,
+        version=__version__,
+        tool=tool,
+        python=shlex.quote(sys.executable),
+        inside=INSIDE,
+        code=255,
+        directory=shlex.quote(str(path.parent)),
+        shim=shlex.quote(str(path)),
+        forced=FORCED if force else "--",
+    )
+
+
+def _replace(path: Path, text: str) -> None:
+    part = path.with_name(f".{path.name}-{os.getpid()}")
+    try:
+        part.write_bytes(os.fsencode(text))
+        part.chmod(0o755)
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def installed(tool: str, shim: str, environment: Mapping[str, str]) -> str | None:
+    """The tool itself on PATH."""
+    return next((path for path in _on_path(tool, shim, environment) if _version_in(path) is None), None)
+
+
+def other_version(tool: str, shim: str, environment: Mapping[str, str]) -> str | None:
+    """The warning of a shim of another version on PATH, which other commands of the job may start."""
+    for path in _on_path(tool, shim, environment):
+        version = _version_in(path)
+        if version not in (None, __version__):
+            return (
+                f"{path} is a shim of Bareboat {version}, and {shim} one of {__version__}; "
+                "remove one of them from PATH"
+            )
+    return None
+
+
+def _on_path(tool: str, shim: str, environment: Mapping[str, str]) -> Iterator[str]:
+    for folder in environment.get("PATH", os.defpath).split(":"):
+        path = os.path.join(folder, tool)
+        if folder and os.access(path, os.X_OK) and os.path.isfile(path) and not _is_same(path, shim):
+            yield path
+
+
+def _is_same(path: str, other: str) -> bool:
+    try:
+        return os.path.samefile(path, other)
+    except OSError:
+        return False
+
+
+def _version_in(path: str) -> str | None:
+    """The version of Bareboat that wrote the shim; None for another file."""
+    try:
+        with open(path, "rb") as stream:
+            head = stream.read(_HEAD_BYTES).decode(errors="replace")
+    except OSError:
+        return None
+    match = re.search(rf"^{_MARK}: Bareboat ([^,\n]+),", head, re.MULTILINE)
+    return None if match is None else match[1]

@@ -1,0 +1,321 @@
+"""Shims: command lines by their table, refusals, the variables and mounts of a container, the files."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from bareboat.cli.main import main as bareboat
+from bareboat_base.errors import UsageError
+from bareboat_shim import apptainer_environment, apptainer_mounts, images, page, shims
+from bareboat_shim.apptainer_table import TABLE
+from bareboat_shim.main import main
+from bareboat_shim.table import Line, Malformed, Mistake, parse
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "docs" / "tools"))
+
+import shim_page  # noqa: E402
+
+EXEC = ("exec", "box", "true")
+
+
+def line(*words: str, environment: Mapping[str, str] | None = None) -> Line:
+    return parse(TABLE, words, environment or {})
+
+
+def test_flags_end_at_the_image_and_the_rest_is_the_command_s() -> None:
+    read = line("-q", "exec", "-e", "--bind=/a:/b", "-B", "/c", "-H/d", "box", "ls", "--bind", "-x")
+    assert read.words == ["box", "ls", "--bind", "-x"]
+    assert read.values("bind") == ["/a:/b", "/c"]
+    assert read.value("home") == "/d"
+    assert read.has("cleanenv")
+    assert read.has("quiet")
+    assert not read.has("contain")
+
+
+def test_short_flags_are_read_together() -> None:
+    assert set(line("exec", "-ceip", "box", "true").options) == {"contain", "cleanenv", "ipc", "pid"}
+
+
+def test_a_verb_s_flag_hides_that_of_all_verbs() -> None:
+    assert line("shell", "-s", "/bin/zsh", "box").value("shell") == "/bin/zsh"
+    assert line("-s", "shell", "box").has("silent")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (), ("no-verb",), ("exec", "--no-flag", "box", "true"), ("exec", "-y", "box", "true"),
+        ("exec", "box"), ("exec", "--bind"), ("exec", "--cleanenv=yes", "box", "true"), ("pull",),
+    ],
+)  # fmt: skip
+def test_what_has_not_the_tool_s_form_is_refused(words: tuple[str, ...]) -> None:
+    with pytest.raises(Malformed):
+        line(*words)
+
+
+@pytest.mark.parametrize(
+    ("verb", "flag"), [(verb, flag) for verb in TABLE.verbs for flag in verb.flags if flag.refused]
+)
+def test_every_refused_flag_and_its_variables_are_refused_by_name(verb, flag) -> None:
+    value = ["x"] if flag.value else []
+    for name in flag.names:
+        with pytest.raises(Mistake, match=f"{flag.names[0]} is not supported: "):
+            line(verb.name, name, *value, "box", "true")
+    for name in flag.variables:
+        for prefix in TABLE.prefixes:
+            with pytest.raises(Mistake, match=f"APPTAINER_{name} is not supported: "):
+                line(verb.name, "box", "true", environment={prefix + name: "1"})
+
+
+def test_no_name_stands_for_two_flags() -> None:
+    for verb in TABLE.verbs:
+        names = [name for flag in verb.flags for name in flag.names]
+        variables = [name for flag in verb.flags for name in flag.variables]
+        assert len(names) == len(set(names)), verb.name
+        assert len(variables) == len(set(variables)), verb.name
+        for flag in verb.flags:
+            assert flag.meaning or flag.refused, flag
+
+
+def test_variables_give_flags_and_the_command_line_has_priority() -> None:
+    outside = {
+        "APPTAINER_BIND": "/a,/b",
+        "SINGULARITY_BIND": "/c",
+        "SINGULARITY_PWD": "/d",
+        "APPTAINER_NV": "0",
+    }
+    read = line("exec", "--bind", "/e", "--pwd", "/f", "box", "true", environment=outside)
+    assert read.values("bind") == ["/a,/b", "/e"]
+    assert read.value("pwd") == "/f"
+    assert not read.has("nv")
+    assert line(*EXEC, environment=outside).value("pwd") == "/d"
+
+
+def values(read: Line, outside: Mapping[str, str], image: Mapping[str, str] | None = None) -> dict[str, str]:
+    before, forced = apptainer_environment.environment(
+        read, outside, image or {}, home="/home/eve", name="box", path="/box"
+    )
+    return dict(apptainer_environment.started(["true"], before, forced, scripts=False).environment)
+
+
+def test_the_shell_s_variables_are_passed_on_but_for_those_of_the_machine() -> None:
+    outside = {
+        "A": "1",
+        "PATH": "/outside",
+        "LD_LIBRARY_PATH": "/outside",
+        "HOME": "/outside",
+        "TERM": "xterm",
+    }
+    made = values(line(*EXEC), outside, {"PATH": "/image", "A": "image", "B": "2"})
+    assert (made["A"], made["B"], made["PATH"], made["HOME"]) == ("1", "2", "/image", "/home/eve")
+    assert "LD_LIBRARY_PATH" not in made
+    clean = values(line("exec", "--cleanenv", "box", "true"), {**outside, "https_proxy": "p"}, {"A": "image"})
+    assert (clean["A"], clean["TERM"], clean["https_proxy"], clean["LANG"]) == ("image", "xterm", "p", "C")
+
+
+def test_values_for_the_container_override_in_their_order(tmp_path: Path) -> None:
+    file = tmp_path / "variables"
+    file.write_text("export B=file\n# none\n\nC='a $B'\nD=\"$B x\"\n")
+    outside = {
+        "APPTAINERENV_A": "1",
+        "SINGULARITYENV_A": "2",
+        "SINGULARITYENV_B": "3",
+        "SINGULARITYENV_E": "4",
+    }
+    read = line("exec", "--env-file", str(file), "--env", "A=flag,x,F=5", "box", "true")
+    made = values(read, outside, {"A": "image"})
+    assert [made[name] for name in "ABCDEF"] == ["flag,x", "file", "a $B", "file x", "4", "5"]
+    made = values(line(*EXEC), {"APPTAINERENV_PREPEND_PATH": "/a", "APPTAINERENV_APPEND_PATH": "/z"})
+    assert made["PATH"] == f"/a:{apptainer_environment.DEFAULT_PATH}:/z"
+
+
+@pytest.mark.parametrize("text", ["no assignment", "A='open", "A=$(id)", "1A=x"])
+def test_a_damaged_environment_file_is_refused_with_its_line(tmp_path: Path, text: str) -> None:
+    (tmp_path / "variables").write_text(f"\n{text}\n")
+    with pytest.raises(Mistake, match="line 2"):
+        values(line("exec", "--env-file", str(tmp_path / "variables"), "box", "true"), {})
+
+
+def test_scripts_of_the_image_run_before_values_that_override_them() -> None:
+    start = apptainer_environment.started(["ls", "a b"], {"A": "1"}, {"B": "$(id)"}, scripts=True)
+    assert start.command[:2] == ("/bin/sh", "-c")
+    assert start.command[3:] == ("sh", "ls", "a b")
+    assert "id" not in start.command[2], "the argv shows no value"
+    assert list(start.environment.values()) == ["1", "$(id)"]
+
+
+def shown(*words: str, home: str = "/root") -> apptainer_mounts.Shown:
+    return apptainer_mounts.shown(line("exec", *words, "box", "true"), user_home=home)
+
+
+def targets(*words: str, home: str = "/root") -> list[str]:
+    return [mount.target for mount in shown(*words, home=home).mounts]
+
+
+def test_home_tmp_and_the_working_directory_are_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "home").mkdir()
+    monkeypatch.chdir("/usr/share")
+    home = str(tmp_path / "home")
+    assert set(targets(home=home)) == {home, "/tmp", "/var/tmp", "/usr/share"}
+    assert home not in targets("--no-home", home=home)
+    assert "/usr/share" not in targets("--no-mount", "cwd", home=home)
+    contained = shown("--contain", home=home)
+    assert not contained.mounts
+    assert set(contained.empty) == {"/tmp", "/var/tmp", home}
+    assert contained.workdir is None
+    monkeypatch.chdir("/usr")
+    assert "/usr" not in targets(home=home)
+
+
+def test_binds_have_sources_targets_and_options(tmp_path: Path) -> None:
+    a, b = tmp_path / "a", tmp_path / "b"
+    a.mkdir()
+    b.touch()
+    found = {
+        each.target: each
+        for each in shown(
+            "-B", f"{a}:/x:ro,{b}:/y", "--bind", str(a), "--mount", f"type=bind,src={a},dst=/z,ro"
+        ).mounts
+    }
+    assert (found["/x"].source, found["/x"].writable) == (str(a), False)
+    assert found["/y"].writable
+    assert found[str(a)].source == str(a)
+    assert not found["/z"].writable
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--bind", "/no-such-source"), ("--bind", "/usr:/x:exec"), ("--mount", "type=tmpfs,dst=/x"),
+        ("--mount", "type=bind,src=/usr"), ("--home", "/no-such-home"), ("--home", "/usr:relative"),
+        ("--workdir", "/no-such-directory"), ("--no-mount", "proc"), ("--no-mount", "nonsense"),
+        ("--bind", "/usr:/tmp/no-such-directory/x"),
+    ],
+)  # fmt: skip
+def test_impossible_mounts_are_refused(words: tuple[str, ...]) -> None:
+    with pytest.raises(Mistake):
+        shown(*words)
+
+
+@pytest.mark.parametrize(
+    "text", ["library://x", "oras://x/y:1", "shub://x", "instance://x", "https://x/y.sif"]
+)
+def test_images_from_elsewhere_are_refused_by_name(text: str) -> None:
+    with pytest.raises(Mistake, match=text.partition(":")[0]):
+        images.reference(text)
+
+
+def test_a_pulled_image_has_the_tool_s_file_name() -> None:
+    assert images.default_file("docker://debian") == "debian_latest.sif"
+    assert images.default_file("docker://quay.io/a/b:1.0") == "b_1.0.sif"
+
+
+def test_errors_have_the_tool_s_form(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main("apptainer", "/shim", ["exec", "--nope", "box", "true"], {"PATH": "/bin"}) == TABLE.code
+    assert capsys.readouterr().err.startswith("FATAL:   unknown flag of exec: --nope\n  try: ")
+    assert main("apptainer", "/shim", ["exec", "/no/such/image", "true"], {"PATH": "/bin"}) == TABLE.fatal
+    assert main("singularity", "/shim", ["--version"], {"PATH": "/bin"}) == 0
+    assert capsys.readouterr().out == f"apptainer version {TABLE.version}\n"
+    assert main("singularity", "/shim", ["--help"], {"PATH": "/bin"}) == 0
+    assert "--bind, -B SRC" in capsys.readouterr().out
+
+
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A machine without the tools."""
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    (tmp_path / "bin").mkdir()
+    return tmp_path
+
+
+def executable(path: Path, text: str) -> Path:
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+def test_an_installed_tool_has_priority(alone: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    real = executable(alone / "bin/apptainer", "#!/bin/sh\necho real $*\n")
+    into = str(alone / "shims")
+    assert bareboat(["shim", "--into", into]) == 0
+    said = capsys.readouterr()
+    assert f"apptainer is installed: {real}" in said.err
+    assert sorted(os.listdir(into)) == ["singularity"]
+    assert bareboat(["shim", "--into", into, "--force", "--dry-run"]) == 0
+    assert sorted(os.listdir(into)) == ["singularity"]
+    assert bareboat(["shim", "--into", into, "--force"]) == 0
+    assert sorted(os.listdir(into)) == ["apptainer", "singularity"]
+
+
+def run(shim: Path, *words: str, **environment: str) -> tuple[int, str, str]:
+    done = subprocess.run(
+        [shim, *words], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_a_shim_starts_the_tool_that_it_finds_later(alone: Path) -> None:
+    shims.write(alone / "shims", ["apptainer"], force=False, dry_run=False)
+    shim = alone / "shims/apptainer"
+    assert run(shim, "--version", PATH="/usr/bin")[:2] == (0, f"apptainer version {TABLE.version}\n")
+    executable(alone / "bin/apptainer", "#!/bin/sh\necho real $*\n")
+    assert run(shim, "exec", "x", PATH=f"{shim.parent}:{alone}/bin:/usr/bin")[:2] == (0, "real exec x\n")
+    shims.write(alone / "shims", ["apptainer"], force=True, dry_run=False)
+    assert run(shim, "version", PATH=f"{alone}/bin:/usr/bin")[:2] == (0, f"{TABLE.version}\n")
+
+
+def test_a_shim_needs_no_path_and_says_where_it_cannot_run(alone: Path) -> None:
+    shims.write(alone / "shims", ["apptainer"], force=True, dry_run=False)
+    shim = alone / "shims/apptainer"
+    assert run(shim, "version")[:2] == (0, f"{TABLE.version}\n")
+    code, _, said = run(shim, "exec", "box", "true", BAREBOAT_SHIM="apptainer")
+    assert (code, said.splitlines()[0]) == (
+        255,
+        "FATAL:   apptainer is called in a container of apptainer's shim",
+    )
+    executable(shim, shim.read_text().replace(f"python={sys.executable}", "python=/no/python"))
+    code, _, said = run(shim, "version")
+    assert code == 255
+    assert "/no/python was removed" in said
+    assert "try: bareboat shim --into" in said
+
+
+def test_two_versions_on_path_give_a_warning(alone: Path) -> None:
+    for name in ("first", "second"):
+        shims.write(alone / name, ["apptainer"], force=True, dry_run=False)
+    old = alone / "second/apptainer"
+    executable(old, old.read_text().replace("Bareboat 0.1.0", "Bareboat 0.0.9"))
+    path = f"{alone}/first:{alone}/second:/usr/bin"
+    code, _, said = run(alone / "first/apptainer", "version", PATH=path)
+    assert code == 0
+    assert f"{old} is a shim of Bareboat 0.0.9" in said
+
+
+def test_other_files_are_not_replaced(alone: Path) -> None:
+    (alone / "shims").mkdir()
+    (alone / "shims/apptainer").write_text("mine")
+    with pytest.raises(UsageError, match="exists and is no shim"):
+        shims.write(alone / "shims", ["apptainer"], force=True, dry_run=False)
+    with pytest.raises(UsageError, match="is not a directory"):
+        shims.write(alone / "shims/apptainer", ["apptainer"], force=True, dry_run=False)
+
+
+def test_an_unknown_tool_is_named(alone: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert bareboat(["shim", "--into", str(alone / "shims"), "--tools", "aptainer"]) == 2
+    assert "did you mean 'apptainer'?" in capsys.readouterr().err
+
+
+def test_the_page_has_the_tables() -> None:
+    written = shim_page.PAGE.read_text(encoding="utf-8")
+    assert written == shim_page.text(written), "python docs/tools/shim_page.py"
+    for verb in TABLE.verbs:
+        assert f"| `{verb.name}` |" in page.reference(TABLE)
