@@ -66,12 +66,14 @@ def save_sif(
     from bareboat.session import containers
     from bareboat_images.formats import apptainer
     from bareboat_images.transfer import locate
+    from bareboat_images.transfer.options import PullOptions
 
     session = opened.session(flags={"plain_http": plain_http} if plain_http else None)
     text, machine = boundary.text("image", image), machine or os.uname().machine
     if fresh:
         found = locate.read(text, folder=session.folder)
-        stored = images.pull(session, found, images.access(session), machine=machine).image
+        options = PullOptions(access=images.access(session), machine=machine)
+        stored = images.pull(session, found, options).image
     else:
         stored = containers.stored(session, text)
     apptainer.save(session.store, stored, Path(boundary.absolute("path", path)), machine=machine)

@@ -60,6 +60,7 @@ def stored(session: Session, text: str) -> Image:
     """The image of a reference or file, pulled if the store lacks it, or if the file has changed."""
     from bareboat.session import images
     from bareboat_images.transfer import locate
+    from bareboat_images.transfer.options import PullOptions
 
     store = session.store
     if store.knows(text):
@@ -73,7 +74,8 @@ def stored(session: Session, text: str) -> Image:
             image = store.image(pin.digest)
             if images.to_check(session, str(found), image) is None:
                 return image
-    return images.pull(session, found, images.access(session), machine=os.uname().machine).image
+    options = PullOptions(access=images.access(session), machine=os.uname().machine)
+    return images.pull(session, found, options).image
 
 
 def _references(text: str, folder: str) -> Iterator[Reference]:
