@@ -52,7 +52,7 @@ def keep(store: Store, prefix: Path, *, began_ns: int | None = None, **request: 
     began = time.time_ns() + _LATER_NS if began_ns is None else began_ns
     found = interpreter(prefix)
     snapshot.keep(
-        store, found.executable, found, CaptureRequest(**request), collection, "sha256:f",  # type: ignore[arg-type]
+        store, found, CaptureRequest(**{"python": found.executable} | request), collection, "sha256:f",  # type: ignore[arg-type]
         of_any_program=True, began_ns=began,
     )  # fmt: skip
 
@@ -149,7 +149,7 @@ def test_a_python_that_starts_another_is_not_kept(store: Store, prefix: Path) ->
     """As pyenv's do: which one, variables and the working directory decide."""
     found = interpreter(prefix)
     snapshot.keep(
-        store, "/usr/local/bin/python", found, CaptureRequest(), Collection(), "sha256:f",
+        store, found, CaptureRequest(python="/usr/local/bin/python"), Collection(), "sha256:f",
         of_any_program=True, began_ns=time.time_ns() + _LATER_NS,
     )  # fmt: skip
     assert snapshot.read(store, "/usr/local/bin/python", CaptureRequest()) is None

@@ -78,8 +78,9 @@ def _capture_environment(
     if known is not None:
         if study is None:
             whole = _is_whole(request, program) and measuring.is_installed(sources.collection)
+            started = msgspec.structs.replace(request, python=python)
             snapshot.keep(
-                store, python, interpreter, request, sources.collection, fingerprint,
+                store, interpreter, started, sources.collection, fingerprint,
                 of_any_program=not whole, began_ns=began_ns,
             )  # fmt: skip
         return known, False

@@ -70,7 +70,6 @@ def read(store: Store, python: str, request: CaptureRequest) -> Snapshot | None:
 
 def keep(
     store: Store,
-    python: str,
     interpreter: Interpreter,
     request: CaptureRequest,
     collection: Collection,
@@ -79,8 +78,9 @@ def keep(
     of_any_program: bool,
     began_ns: int,
 ) -> None:
-    """Keep a snapshot of a collection that was begun at `began_ns`, unless something changed since then."""
-    if request.compiler is True or request.programs is not UNSET or python != interpreter.executable:
+    """Keep a snapshot of a collection that was begun at `began_ns`, unless something changed since then. The
+    request names the Python that was started."""
+    if request.compiler is True or request.programs is not UNSET or request.python != interpreter.executable:
         return  # the host's programs, and what starts a Python of its choice, depend on other files, too
     directories = tuple(_directories(collection))
     walked = {each.path for each in directories}
@@ -104,7 +104,7 @@ def keep(
             key=_key(request), interpreter=interpreter, fingerprint=fingerprint, files=files,
             directories=directories, paths=paths, of_any_program=of_any_program,
         )  # fmt: skip
-        store.write(store.kept_facts(_name(python)), codec.to_json(kept))
+        store.write(store.kept_facts(_name(interpreter.executable)), codec.to_json(kept))
     except (BareboatError, OSError):  # such as a full disk: the next command collects the files again
         return
 

@@ -213,6 +213,28 @@ def _is_fixed(container: Container) -> bool:
     return all(mount.target != "/run" for mount in container.mounts)
 
 
+def _root(container: Container, *, noexec: bool) -> list[Word]:
+    if container.tree is not None:
+        return (
+            ["--overlay-src", container.tree, "--tmp-overlay", "/"]
+            if noexec
+            else ["--bind", container.tree, "/"]
+        )
+    layers = (*container.layers, *([container.identity] if container.identity else []))
+    return [*(word for layer in layers for word in ("--overlay-src", layer)), "--tmp-overlay", "/"]
+
+
+def _mounts(container: Container, *, noexec: bool) -> list[Word]:
+    words: list[Word] = []
+    trees = (*container.layers, *([container.flat] if container.flat is not None else []))
+    for mount in container.mounts:
+        if noexec and any(lies_in(planned(mount.source), planned(tree)) for tree in trees):
+            words += ["--overlay-src", mount.source, "--tmp-overlay", mount.target]
+        else:
+            words += ["--bind" if mount.writable else "--ro-bind", mount.source, mount.target]
+    return words
+
+
 def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container) -> Command:
     # bwrap stays as the command's parent without the run's mark, which is set inside only. So it gets no
     # SIGTERM: it would die at once, and --die-with-parent would kill the command before its cleanup.
@@ -221,14 +243,7 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
         words += ["--seccomp", str(Guard.NUMBER), Opened(Guard.NUMBER, container.guard.program())]
     # A bind mount keeps noexec. An overlay has its own mount flags, so its files can be executed.
     noexec = refusal(site, PROGRAMS_IN_STORE) is not None
-    if container.tree is not None and noexec:
-        words += ["--overlay-src", container.tree, "--tmp-overlay", "/"]
-    elif container.tree is not None:
-        words += ["--bind", container.tree, "/"]
-    else:
-        for layer in (*container.layers, *([container.identity] if container.identity else [])):
-            words += ["--overlay-src", layer]
-        words += ["--tmp-overlay", "/"]
+    words += _root(container, noexec=noexec)
     front = container.foreground
     own_proc = front is not None and "pid" in front.namespaces
     words += ["--dev-bind", "/dev", "/dev", *(["--proc"] if own_proc else ["--bind", "/proc"]), "/proc"]
@@ -243,12 +258,7 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
     for file in container.identity_mounts if container.flat is not None else ():
         words += ["--ro-bind", file.source, file.target]
     words += ["--dir", container.home]
-    trees = (*container.layers, *([container.flat] if container.flat is not None else []))
-    for mount in container.mounts:
-        if noexec and any(lies_in(planned(mount.source), planned(tree)) for tree in trees):
-            words += ["--overlay-src", mount.source, "--tmp-overlay", mount.target]
-            continue
-        words += ["--bind" if mount.writable else "--ro-bind", mount.source, mount.target]
+    words += _mounts(container, noexec=noexec)
     for name in container.run_folders:
         words.append(IfSet(name, ("--bind", NodePath(name), _run_folder(container, name))))
     if container.flat is not None:
