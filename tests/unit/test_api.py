@@ -236,6 +236,15 @@ def test_a_working_directory_that_is_gone_is_a_bareboat_error(folder: Path) -> N
 
 
 @pytest.mark.usefixtures("folder")
+def test_an_image_without_a_digest_is_not_pulled_where_digests_are_required(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("BAREBOAT_REQUIRE_DIGEST", "true")
+    with pytest.raises(bareboat.BareboatError, match="digests are required here"):
+        bareboat.pull("oci-archive:image.tar")
+
+
+@pytest.mark.usefixtures("folder")
 def test_arguments_of_a_run_are_checked() -> None:
     run = bareboat.Job(["true"], engine="native").run()
     for call in (lambda: run.wait("x"), lambda: run.wait(float("nan")), lambda: run.log(rank="x")):  # type: ignore[arg-type]

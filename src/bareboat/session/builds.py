@@ -50,24 +50,12 @@ def _base(
     from bareboat_images.oci.reference import parse
     from bareboat_images.transfer.options import PullOptions
 
-    found = local
     if local is None:
         image = None if pull else _stored(session, name)
         shown = name if session.store.knows(name) else image.reference if image is not None else name
         if image is not None and images.to_check(session, shown, image) is None:
             return image
-        found = parse(name, folder=session.folder)
-    else:
-        from bareboat_images.transfer import current  # here, because repeated builds do not need it
-
-        pulled = current.current(local, session.store, reach, machine=machine)
-        if pulled is not None:
-            return pulled.image
-    assert found is not None
-    if session.settings["require_digest"]:
-        from bareboat.session.pinning import check_reference
-
-        check_reference(found, session.store, reach, ask=True)
+    found = local or parse(name, folder=session.folder)
     return images.pull(session, found, PullOptions(access=reach, machine=machine)).image
 
 

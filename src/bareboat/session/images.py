@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shlex
 from typing import TYPE_CHECKING
 
@@ -62,7 +63,7 @@ def of_job(session: Session, job: Job, machine: str) -> Image:
                 context=_to_pull(source, reach, machine),
                 remedy=f"bareboat image pull {shlex.quote(job.image)}  # run, submit and prove do this, too",
             )
-    return pull(session, source, PullOptions(access=reach, machine=machine)).image
+    return load(session, source, PullOptions(access=reach, machine=machine)).image
 
 
 def _to_pull(found: Reference, reach: Access, machine: str) -> str:
@@ -85,7 +86,22 @@ def _to_pull(found: Reference, reach: Access, machine: str) -> str:
 
 
 def pull(session: Session, found: Reference, options: PullOptions) -> Pulled:
-    """Bring what the reference names into the store. Raises ImageError, StoreError, UsageError."""
+    """Load what the reference names, unless the store has it, if the settings admit it. Raises ImageError,
+    StoreError, UsageError."""
+    from bareboat.session.pinning import check_reference
+    from bareboat_images.transfer.current import current
+
+    store, access, machine = session.store, options.access, options.machine
+    if session.settings["require_digest"]:
+        check_reference(found, store, access, ask=True)
+    pulled = None
+    if not options.fresh and not options.keep_blobs and machine == os.uname().machine:
+        pulled = current(found, store, access, machine=machine)
+    return pulled if pulled is not None else load(session, found, options)
+
+
+def load(session: Session, found: Reference, options: PullOptions) -> Pulled:
+    """Load what the reference names into the store. Raises ImageError, StoreError, UsageError."""
     from bareboat_images.transfer.obtain import obtain
 
     try:

@@ -44,7 +44,7 @@ def run(context: Context) -> int:
     bundle.pins(path)  # refuse a damaged list before unpacking layers
     session = context.session
     how = PullOptions(access=images.access(session), limits=limits(context))
-    loaded = images.pull(session, found, how)
+    loaded = images.load(session, found, how)
     image = loaded.image
     called = bundle.called(path, image, now=utc_now())
     bound = (*called.confirmed, *(called.claimed if options.bind_tags else ()))

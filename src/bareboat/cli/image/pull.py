@@ -60,24 +60,14 @@ def run(context: Context) -> int:
     machine = _machine(options.arch)
     found = locate.read(options.reference, folder=os.getcwd())
     reach = access(context, found.registry)
-    if context.settings["require_digest"]:
-        from bareboat.session.pinning import check_reference
-
-        check_reference(found, store, reach, ask=True)
-    pulled = None
-    if not options.fresh and options.arch is None and not options.keep_blobs:
-        from bareboat_images.transfer import current
-
-        pulled = current.current(found, store, reach, machine=machine)
-    if pulled is None:
-        how = PullOptions(
-            access=reach,
-            machine=machine,
-            limits=limits(context),
-            fresh=options.fresh,
-            keep_blobs=options.keep_blobs,
-        )
-        pulled = images.pull(context.session, found, how)
+    how = PullOptions(
+        access=reach,
+        machine=machine,
+        limits=limits(context),
+        fresh=options.fresh,
+        keep_blobs=options.keep_blobs,
+    )
+    pulled = images.pull(context.session, found, how)
     if options.name:
         store.name_image(options.name, pulled.image.digest)
     if options.json:
