@@ -6,8 +6,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from bareboat.model import Image, Layer, StoredLayer
+from bareboat.model import Image, Layer
 from bareboat_images.layers import layer as canonical
+from bareboat_images.model import StoredLayer
 from bareboat_images.store import Store
 
 

@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from bareboat.model import Image, Layer, StoredLayer
+from bareboat.model import Image, Layer
 from bareboat_base.errors import BareboatError, ImageError, StoreError
 from bareboat_images.layers.unpack import unpack
+from bareboat_images.model import StoredLayer
 from bareboat_images.oci import manifest
 from bareboat_images.oci.reference import Reference, parse
 from bareboat_images.oci.source import Descriptor, Document, Source

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from bareboat.model import Image, Layer, StoredLayer
+from bareboat.model import Image, Layer
 from bareboat_base.errors import StoreError, UsageError
 from bareboat_images.layers import layer as canonical
 from bareboat_images.layers.unpack import unpack
+from bareboat_images.model import StoredLayer
 from bareboat_images.store import Store
 from bareboat_images.tar.limits import Limits
 from bareboat_images.transfer import export, rebuild

@@ -19,7 +19,7 @@ from builders import fake_digest
 from tools import tool
 
 from bareboat.deployment import pack
-from bareboat.model import Image, Layer, Mount, Pin, StoredCapture, StoredLayer
+from bareboat.model import Image, Layer, Mount, Pin, StoredCapture
 from bareboat_base import codec
 from bareboat_base.errors import StoreError, UsageError
 from bareboat_images import upkeep
@@ -27,6 +27,7 @@ from bareboat_images.formats import packed
 from bareboat_images.formats.flatten import make_flat
 from bareboat_images.layers import layer as canonical
 from bareboat_images.layers.unpack import unpack
+from bareboat_images.model import StoredLayer
 from bareboat_images.store import Store
 from bareboat_images.tar.limits import Limits
 from bareboat_images.upkeep import State, contents

@@ -9,7 +9,7 @@ from pathlib import Path
 from bareboat.captures import bytecode, facts
 from bareboat.captures.collect import Collection, Item, Part, changed
 from bareboat.captures.libraries import Inventory
-from bareboat.model import Image, Layer, Prefix, StoredLayer
+from bareboat.model import Image, Layer, Prefix
 from bareboat_base import architectures
 from bareboat_images.inside import starts
 from bareboat_images.inside.survey import COMPILERS
@@ -28,23 +28,9 @@ def build(found: Inventory, store: Store, progress: Progress) -> Image:
             made, copied = _build_layer(
                 found.collection, part, part.name.lower(), scratch, (copied, found.size_bytes), progress
             )
-            publish(made, scratch, store)
+            store.add_layer(scratch / made.comment, made)
             layers.append(made)
         return _join(found, tuple(layers), store)
-
-
-def publish(made: Layer, scratch: Path, store: Store) -> None:
-    """Store a layer that was built below `scratch`."""
-    # Protects the layer from garbage collection during the capture.
-    with open(scratch / "claims", "a") as claims:
-        claims.write(made.diff_id + "\n")
-    stored = StoredLayer(
-        diff_id=made.diff_id,
-        size_bytes=made.size_bytes,
-        unpacked_bytes=made.unpacked_bytes,
-        inodes=made.inodes,
-    )
-    store.publish_layer(scratch / made.comment, stored)
 
 
 def build_layer(collection: Collection, scratch: Path, name: str, progress: Progress) -> Layer:
@@ -64,24 +50,15 @@ def _build_layer(
     """Copy and hash one part below `scratch`; return the layer and the bytes copied so far. `done`: of so
     many."""
     copied, total = done
-    tree = str(scratch / name / "tree")
-    os.makedirs(tree)
-    unpacked = 0
-    inodes = 1  # the top directory
-    for path, item in _with_parents(collection, part):
-        size = _put(tree, path, item, collection)
+    tree = scratch / name / "tree"
+    tree.mkdir(parents=True)
+    for count, (path, item) in enumerate(_with_parents(collection, part), 1):
+        _put(str(tree), path, item, collection)
         copied += item.size
-        if size is None:
-            continue
-        unpacked += size
-        inodes += 1
-        if inodes % 200 == 0:
+        if count % 200 == 0:
             progress("copying", copied, total)
     progress(f"hashing layer {name}", copied, total)
-    _set_times(tree)
-    diff_id, size_bytes = layer.digest_tree(tree)
-    made = Layer(diff_id=diff_id, size_bytes=size_bytes, unpacked_bytes=unpacked, inodes=inodes, comment=name)
-    return made, copied
+    return layer.finish(tree, comment=name), copied
 
 
 def _join(found: Inventory, layers: tuple[Layer, ...], store: Store) -> Image:
@@ -136,28 +113,30 @@ def _with_parents(collection: Collection, part: Part) -> list[tuple[str, Item]]:
     return sorted(chosen.items(), key=lambda pair: pair[0].split("/"))
 
 
-def _put(tree: str, path: str, item: Item, collection: Collection) -> int | None:
-    """Write one item into the tree; return the bytes written, None for stale byte code, which is skipped."""
+def _put(tree: str, path: str, item: Item, collection: Collection) -> None:
+    """Write one item into the tree, except for stale byte code."""
     target = tree + path
     if item.kind == "folder":
         os.mkdir(target)
         os.chmod(target, item.mode)
-        return 0
+        return
     if item.kind == "link":
         os.symlink(item.link, target)
-        return 0
+        return
     data = item.data
     if path.endswith(".pyc") and os.path.basename(os.path.dirname(path)) == "__pycache__":
         data = bytecode.restamped(path, collection)
         if data is None:
-            return None
+            return
     written = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        size = _write(written, data) if data is not None else _copy(path, written, item)
+        if data is not None:
+            _write(written, data)
+        else:
+            _copy(path, written, item)
         os.fchmod(written, item.mode)
     finally:
         os.close(written)
-    return size
 
 
 def _write(descriptor: int, data: bytes) -> int:
@@ -167,7 +146,7 @@ def _write(descriptor: int, data: bytes) -> int:
     return len(data)
 
 
-def _copy(path: str, target: int, item: Item) -> int:
+def _copy(path: str, target: int, item: Item) -> None:
     """Copy a file, in the kernel if possible (which may share blocks).
 
     Raises UsageError for a file that was changed since it was collected or changes during the copy.
@@ -192,18 +171,9 @@ def _copy(path: str, target: int, item: Item) -> int:
             raise changed(path)
     finally:
         os.close(source)
-    return done
 
 
 def _unchanged(descriptor: int, item: Item) -> bool:
     state = os.fstat(descriptor)
     regular = stat.S_ISREG(state.st_mode)
     return regular and (state.st_size, state.st_mtime_ns) == (item.size, item.mtime_ns)
-
-
-def _set_times(tree: str) -> None:
-    """Set the same time on all entries; directories last, since adding files changes their time."""
-    moment = (layer.EPOCH, layer.EPOCH)
-    for path, _ in reversed(list(layer.entries(tree))):
-        os.utime(os.path.join(tree, path), moment, follow_symlinks=False)
-    os.utime(tree, moment)

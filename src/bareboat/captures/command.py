@@ -69,7 +69,7 @@ def extended(image: Image, command: CapturedCommand, store: Store, progress: Pro
     key = added.key(image)
     if (known := stored(store, key)) is not None:
         return known, False
-    from bareboat.captures.build import build_layer, publish
+    from bareboat.captures.build import build_layer
 
     store.check_room(
         needed_bytes=added.collection.size_bytes + 16 * 2**20,
@@ -78,7 +78,7 @@ def extended(image: Image, command: CapturedCommand, store: Store, progress: Pro
     )
     with store.scratch() as scratch:
         layer = build_layer(added.collection, scratch, "command", progress)
-        publish(layer, scratch, store)
+        store.add_layer(scratch / layer.comment, layer)
         found = _joined(image, command, added, store, layer)
     store.remember_capture(key, StoredCapture(digest=found.digest))
     return found, True
@@ -95,7 +95,7 @@ def _added(image: Image, command: CapturedCommand, store: Store) -> _Added:
     here = loader.of_machine(os.environ.get("LD_LIBRARY_PATH", ""))
     needs = close(collection, here, seeds, command.shown)
     collection.check_readable()
-    view = View([store.layer(each.diff_id) for each in image.layers])
+    view = store.view(image)
     kept = Collection()
     for path, item in collection.items.items():
         if view.find(path) is None:

@@ -38,7 +38,7 @@ def provide(store: Store, image: Image, site: Site) -> dict[str, HostMpiTree]:
         key = codec.digest([image.digest, mpi.runtime])
         folder = store.host_mpi(key.removeprefix("sha256:"))
         if not folder.is_dir():
-            view = view or View([Path(store.layer(layer.diff_id)) for layer in image.layers])
+            view = view or store.view(image)
             _make(store, folder, mpi.runtime, view, image)
         found[mpi.library] = store.read(folder / "facts.json", HostMpiTree)
     return found

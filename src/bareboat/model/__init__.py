@@ -73,7 +73,6 @@ from bareboat_images.model import (
     Signer,
     SiteLayer,
     StoredCapture,
-    StoredLayer,
     Trust,
 )
 
@@ -86,7 +85,7 @@ __all__ = [
     "Missing", "Mount", "MpiFacts", "MpiFamily", "NodePath", "Opened", "Outcome", "OwnTree", "Partition",
     "Phases", "Pin", "Plan", "Pmi", "Prefix", "Process", "ProveRequest", "QueueEntry", "Record",
     "Refusal", "Rejected", "Requirement", "Rootfs", "SchedulerFacts", "Scheduling", "ScratchEntry",
-    "Sealed", "Signer", "Site", "SiteLayer", "Start", "StoredCapture", "StoredLayer", "Straggler",
+    "Sealed", "Signer", "Site", "SiteLayer", "Start", "StoredCapture", "Straggler",
     "Study", "Submission", "Topology", "Trust", "Usage", "Variable", "Window", "Word", "check_variable",
     "digestible", "is_carried", "kept_result", "looks_secret",
 ]  # fmt: skip

@@ -10,13 +10,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
 
-from bareboat.model import Image, Layer, Prefix, Site, SiteLayer, StoredLayer
+from bareboat.model import Image, Layer, Prefix, Site, SiteLayer
 from bareboat.mpi.site_layer import PREFIX, RECIPE, Contents, environment, packages_folder
 from bareboat.site_layer import closure, horovod, wheels
 from bareboat.site_layer.local_run import job_here, run_here
@@ -132,7 +131,10 @@ def _make(
             wheels.unpack(found, prefix, packages)
         missing = closure.complete(image, view, prefix, site)
         say("hashing the layer")
-        layer = _publish(store, layer_folder, scratch, contents)
+        for directory, _, _ in os.walk(tree):
+            os.chmod(directory, 0o755)
+        layer = canonical.finish(tree, comment=f"site layer: {', '.join(contents.requirements)}")
+        store.add_layer(layer_folder, layer)
         made = _join(store, image, layer, contents)
         say("testing the layer in the image")
         _check(store, made, site, contents, scratch, missing)
@@ -181,35 +183,6 @@ def _missing(image: Image, view: View) -> list[str]:
         for module, distribution in horovod.NEEDS.items()
         if not any(module in view.names(folder) for folder in folders)
     ]
-
-
-def _publish(store: Store, folder: Path, scratch: Path, contents: Contents) -> Layer:
-    """Hash the tree, and store it as a layer."""
-    tree = folder / "tree"
-    unpacked = inodes = 0
-    for path, state in [("", os.lstat(tree)), *canonical.entries(str(tree))]:
-        full = tree / path
-        if stat.S_ISDIR(state.st_mode):
-            full.chmod(0o755)
-        else:
-            unpacked += state.st_size
-        inodes += 1
-    moment = (canonical.EPOCH, canonical.EPOCH)
-    for path in reversed([path for path, _ in canonical.entries(str(tree))]):
-        os.utime(tree / path, moment, follow_symlinks=False)
-    os.utime(tree, moment)
-    diff_id, size = canonical.digest_tree(str(tree))
-    # Garbage collection skips work in progress.
-    (scratch / "claims").write_text(diff_id + "\n")
-    facts = StoredLayer(diff_id=diff_id, size_bytes=size, unpacked_bytes=unpacked, inodes=inodes)
-    store.publish_layer(folder, facts)
-    return Layer(
-        diff_id=diff_id,
-        size_bytes=size,
-        unpacked_bytes=unpacked,
-        inodes=inodes,
-        comment=f"site layer: {', '.join(contents.requirements)}",
-    )
 
 
 def _join(store: Store, image: Image, layer: Layer, contents: Contents) -> Image:

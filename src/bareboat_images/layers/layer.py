@@ -10,9 +10,11 @@ import functools
 import os
 import stat
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from bareboat_base import digests
 from bareboat_base.files import untrusted
+from bareboat_images.model import Layer
 from bareboat_images.tar import reader as tarreader
 from bareboat_images.tar import writer as tarwriter
 
@@ -41,6 +43,23 @@ def entries(tree: str) -> Iterator[tuple[str, os.stat_result]]:
             else:
                 files.append((path, child.stat(follow_symlinks=False)))
         yield from files
+
+
+def finish(tree: Path, *, comment: str) -> Layer:
+    """Set the same time on all entries of a new tree, and hash it."""
+    moment = (EPOCH, EPOCH)
+    found = list(entries(str(tree)))
+    for path, _ in reversed(found):  # a directory after its files, which change its time
+        os.utime(tree / path, moment, follow_symlinks=False)
+    os.utime(tree, moment)
+    diff_id, size_bytes = digest_tree(str(tree))
+    return Layer(
+        diff_id=diff_id,
+        size_bytes=size_bytes,
+        unpacked_bytes=sum(state.st_size for _, state in found if stat.S_ISREG(state.st_mode)),
+        inodes=len(found) + 1,
+        comment=comment,
+    )
 
 
 def write_tar(tree: str, write: Callable[[bytes], object]) -> int:

@@ -15,7 +15,7 @@ from bareboat_base.errors import StoreError, UsageError
 from bareboat_base.files import ownership, untrusted
 from bareboat_base.printable import one_line
 from bareboat_images import pinning
-from bareboat_images.model import Image, Pin, StoredCapture, StoredLayer
+from bareboat_images.model import Image, Layer, Pin, StoredCapture, StoredLayer
 from bareboat_images.store.files import AGAIN, Files
 from bareboat_images.store.paths import NAME, check_image_name, digest_path, is_image_name
 
@@ -169,6 +169,19 @@ class Images(Files):
 
     def has_layer(self, diff_id: str) -> bool:
         return self.layer(diff_id).is_dir()
+
+    def add_layer(self, made: Path, layer: Layer) -> None:
+        """Make a new layer visible; `made`, in a scratch directory, holds its tree/. Until an image has it, a
+        claim protects it from garbage collection."""
+        with open(made.parent / "claims", "a") as claims:
+            claims.write(layer.diff_id + "\n")
+        facts = StoredLayer(
+            diff_id=layer.diff_id,
+            size_bytes=layer.size_bytes,
+            unpacked_bytes=layer.unpacked_bytes,
+            inodes=layer.inodes,
+        )
+        self.publish_layer(made, facts)
 
     def publish_layer(self, made: Path, facts: StoredLayer) -> None:
         """Make a layer visible: `made` holds its tree/, and its recipe if any."""
