@@ -19,6 +19,7 @@ from processes import bareboat
 from tools import tool
 
 from bareboat.captures import capture, inventory, look_up, look_up_unchanged, snapshot
+from bareboat.captures.build import metadata
 from bareboat.captures.interpreter import ask
 from bareboat.captures.measuring import Program
 from bareboat.model import CaptureRequest, Image
@@ -444,7 +445,7 @@ def _image_of(tree: Path, root: Path) -> tuple[Image, Store]:
         shutil.copytree(tree, scratch / "tree", symlinks=True)
         store.publish(scratch / "tree", store.layer(diff_id))
     layers = (Layer(diff_id=diff_id, size_bytes=size, unpacked_bytes=0, inodes=0),)
-    made = export.metadata(layers, machine=os.uname().machine, environment={"A": "b"})
+    made = metadata(layers, machine=os.uname().machine, environment={"A": "b"})
     image = Image(digest=made.manifest_digest, layers=layers)
     store.put_image(image, manifest=made.manifest, config=made.config, config_digest=made.config_digest)
     return image, store

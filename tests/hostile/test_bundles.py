@@ -19,6 +19,7 @@ import pytest
 from registries import MANIFEST, RealRegistry, real_registry, sha256
 from tools import tool
 
+from bareboat.captures.build import metadata
 from bareboat.model import Image, Pin
 from bareboat_base import architectures, codec
 from bareboat_base.errors import BareboatError, ImageError, StoreError
@@ -599,11 +600,9 @@ def test_a_site_s_layers_and_captures_keep_their_digest(tmp_path: Path) -> None:
     """Bareboat's own manifests name tars, which it can always write again."""
     from stored import image_of
 
-    from bareboat_images.transfer import export
-
     here, there = Desk(tmp_path / "here"), Desk(tmp_path / "there")
     layers = image_of(here.store, {"etc/passwd": "root"}, {"opt/bareboat/mpi": "mpi"}).layers
-    made = export.metadata(layers, machine=os.uname().machine, environment={"A": "1"})
+    made = metadata(layers, machine=os.uname().machine, environment={"A": "1"})
     image = Image(digest=made.manifest_digest, layers=layers)
     here.store.put_image(image, manifest=made.manifest, config=made.config, config_digest=made.config_digest)
     said = here("image", "save", image.digest, tmp_path / "x.tar")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from bareboat.captures.build import metadata
 from bareboat.model import Image, Layer
 from bareboat_base.errors import StoreError, UsageError
 from bareboat_images.layers import layer as canonical
@@ -185,7 +186,7 @@ def test_a_reader_that_goes_away_from_a_damaged_layer(store: Store, monkeypatch:
 
 
 def image_of(store: Store, *layers: Layer) -> Image:
-    made = export.metadata(layers, machine="x86_64", environment={})
+    made = metadata(layers, machine="x86_64", environment={})
     image = Image(digest=made.manifest_digest, layers=layers, reference="docker.io/library/debian:12")
     store.put_image(image, manifest=made.manifest, config=made.config, config_digest=made.config_digest)
     return image

@@ -19,12 +19,12 @@ import pytest
 from builders import fake_digest
 
 from bareboat.bundles import bundle, wheels
+from bareboat.captures.build import metadata
 from bareboat.model import Image, Layer, Pin
 from bareboat_base import __version__, codec
 from bareboat_base.errors import BareboatError, ImageError
 from bareboat_images.layers import layer as canonical
 from bareboat_images.store import Store
-from bareboat_images.transfer import export
 
 INFO = "demo_pkg-1.0+local.dist-info"
 
@@ -242,7 +242,7 @@ def small_image(store: Store, tmp_path: Path) -> Image:
         (tmp_path / "tree").rename(scratch / "tree")
         store.publish(scratch / "tree", store.layer(diff_id))
     layers = (Layer(diff_id=diff_id, size_bytes=size, unpacked_bytes=1, inodes=1),)
-    made = export.metadata(layers, machine=os.uname().machine, environment={})
+    made = metadata(layers, machine=os.uname().machine, environment={})
     image = Image(digest=made.manifest_digest, layers=layers)
     store.put_image(image, manifest=made.manifest, config=made.config, config_digest=made.config_digest)
     return image

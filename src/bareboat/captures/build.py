@@ -10,13 +10,15 @@ from bareboat.captures import bytecode, facts
 from bareboat.captures.collect import Collection, Item, Part, changed
 from bareboat.captures.libraries import Inventory
 from bareboat.model import Image, Layer, Prefix
-from bareboat_base import architectures
+from bareboat_base import architectures, codec
 from bareboat_images.inside import starts
 from bareboat_images.inside.survey import COMPILERS
 from bareboat_images.layers import layer
 from bareboat_images.progress import Progress
 from bareboat_images.store import Store
 from bareboat_images.transfer import export
+
+_CREATED = "1980-01-01T00:00:00Z"
 
 
 def build(found: Inventory, store: Store, progress: Progress) -> Image:
@@ -78,7 +80,7 @@ def _join(found: Inventory, layers: tuple[Layer, ...], store: Store) -> Image:
         return any(f"{place}/{program}" in found.collection.items for place in searched)
 
     machine = os.uname().machine
-    described = export.metadata(layers, machine=machine, environment=environment)
+    described = metadata(layers, machine=machine, environment=environment)
     image = Image(
         digest=described.manifest_digest,
         layers=layers,
@@ -100,6 +102,28 @@ def _join(found: Inventory, layers: tuple[Layer, ...], store: Store) -> Image:
         image, manifest=described.manifest, config=described.config, config_digest=described.config_digest
     )
     return image
+
+
+def metadata(content: tuple[Layer, ...], *, machine: str, environment: dict[str, str]) -> export.Metadata:
+    """Manifest and config for uncompressed layers. Equal input gives equal bytes."""
+    config = codec.to_json(
+        {
+            "architecture": architectures.oci(machine),
+            "os": "linux",
+            "created": _CREATED,
+            "config": {
+                "Env": [f"{name}={value}" for name, value in sorted(environment.items())],
+                "Cmd": ["/bin/sh"],
+                "WorkingDir": "/",
+            },
+            "rootfs": {"type": "layers", "diff_ids": [each.diff_id for each in content]},
+            "history": [
+                {"created": _CREATED, "created_by": "bareboat image capture", "comment": each.comment}
+                for each in content
+            ],
+        }
+    )
+    return export.join(content, config=config)
 
 
 def _with_parents(collection: Collection, part: Part) -> list[tuple[str, Item]]:

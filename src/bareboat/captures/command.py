@@ -127,7 +127,9 @@ def _joined(image: Image, command: CapturedCommand, added: _Added, store: Store,
     if folders:
         environment["LD_LIBRARY_PATH"] = ":".join(folders)
     name = os.path.basename(command.path)
-    described = export.metadata(layers, machine=os.uname().machine, environment=environment)
+    from bareboat.captures.build import metadata
+
+    described = metadata(layers, machine=os.uname().machine, environment=environment)
     has_mpi = any(os.path.basename(path).startswith("libmpi") for path in items)
     more = {}
     if has_mpi:

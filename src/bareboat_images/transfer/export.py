@@ -12,7 +12,7 @@ from typing import IO
 
 from msgspec import Struct, field
 
-from bareboat_base import architectures, codec, digests
+from bareboat_base import codec, digests
 from bareboat_base.errors import ImageError
 from bareboat_base.files import outputs
 from bareboat_images.layers import layer as layers
@@ -35,7 +35,6 @@ from bareboat_images.transfer import rebuild
 from bareboat_images.transfer.blobs import Blobs
 
 _REF_NAME = "org.opencontainers.image.ref.name"
-_CREATED = "1980-01-01T00:00:00Z"
 
 
 class Metadata(Struct, frozen=True, kw_only=True):
@@ -45,28 +44,6 @@ class Metadata(Struct, frozen=True, kw_only=True):
     manifest_digest: str
     config: bytes
     config_digest: str
-
-
-def metadata(content: tuple[Layer, ...], *, machine: str, environment: dict[str, str]) -> Metadata:
-    """Manifest and config for uncompressed layers. Equal input gives equal bytes."""
-    config = codec.to_json(
-        {
-            "architecture": architectures.oci(machine),
-            "os": "linux",
-            "created": _CREATED,
-            "config": {
-                "Env": [f"{name}={value}" for name, value in sorted(environment.items())],
-                "Cmd": ["/bin/sh"],
-                "WorkingDir": "/",
-            },
-            "rootfs": {"type": "layers", "diff_ids": [layer.diff_id for layer in content]},
-            "history": [
-                {"created": _CREATED, "created_by": "bareboat image capture", "comment": layer.comment}
-                for layer in content
-            ],
-        }
-    )
-    return join(content, config=config)
 
 
 def join(content: tuple[Layer, ...], *, config: bytes) -> Metadata:

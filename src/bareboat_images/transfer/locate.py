@@ -32,11 +32,15 @@ def read(text: str, *, folder: str) -> Reference:
         or ("/" in text and os.path.exists(there))
         or (text.endswith(_SUFFIXES) and os.path.isfile(there))
     ):
-        from bareboat_images.transfer import local
-
-        path = os.path.join(folder, os.path.expanduser(text))
-        return reference.at_path(local.sniff(path), path, folder=folder)
+        return file(os.path.join(folder, os.path.expanduser(text)))
     return reference.parse(text, folder=folder)
+
+
+def file(path: str | Path) -> Reference:
+    """The reference of a file or directory; its kind is detected from its content. Raises UsageError."""
+    from bareboat_images.transfer import local
+
+    return reference.at_path(local.sniff(path), os.fspath(path), folder="/")
 
 
 def in_store(text: str, store: Store, *, folder: str) -> Image | None:

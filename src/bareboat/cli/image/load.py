@@ -32,15 +32,14 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(context: Context) -> int:
     from bareboat.bundles import bundle
     from bareboat_base.clock import utc_now
-    from bareboat_images.oci import reference
-    from bareboat_images.transfer import local
+    from bareboat_images.transfer import locate
     from bareboat_images.transfer.options import PullOptions
 
     options, store = context.options, context.store
     if options.name is not None:
         check_name(options.name)
     path = Path(options.file).absolute()
-    found = reference.at_path(local.sniff(path), str(path), folder="/")
+    found = locate.file(path)
     bundle.pins(path)  # refuse a damaged list before unpacking layers
     session = context.session
     how = PullOptions(access=images.access(session), limits=limits(context))
