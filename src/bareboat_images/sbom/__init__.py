@@ -2,6 +2,7 @@
 
     inventory    all packages of an image, and what could not be read
     package      one package, and its package URL
+    files        the image's files: read and walk
     stanzas      dpkg, apk and R: files of fields
     rpmdb        rpm's database, if it is SQLite
     python       Python distributions, conda packages

@@ -12,18 +12,14 @@ from msgspec import structs
 
 from bareboat_images.layers.view import View
 from bareboat_images.sbom import python, rpmdb, stanzas
+from bareboat_images.sbom.files import APK, RPM, read, walk
 from bareboat_images.sbom.package import Package, plain
 
 _LARGEST_DATABASE = 256 << 20
 _LARGEST_RECORD = 32 << 20
 _LARGEST_METADATA = 4 << 20
-_MOST_FOLDERS = 2_000_000
 _MOST_PACKAGES = 200_000
 _MOST_WARNINGS = 100
-_DEEPEST = 256
-#: Never part of an image, whatever they contain.
-_SKIPPED = ("/proc", "/sys", "/dev")
-_RPM_SQLITE = ("/var/lib/rpm/rpmdb.sqlite", "/usr/lib/sysimage/rpm/rpmdb.sqlite")
 _RPM_OTHERS = {
     "/var/lib/rpm/Packages": "Berkeley DB", "/usr/lib/sysimage/rpm/Packages": "Berkeley DB",
     "/var/lib/rpm/Packages.db": "ndb", "/usr/lib/sysimage/rpm/Packages.db": "ndb",
@@ -62,20 +58,8 @@ def take(trees: Sequence[Path]) -> Inventory:
 
 
 def _text(view: View, path: str, most: int, found: Inventory) -> str | None:
-    data = _bytes(view, path, most, found)
+    data = read(view, path, most=most, warn=found.warn)
     return None if data is None else data.decode("utf-8", "replace")
-
-
-def _bytes(view: View, path: str, most: int, found: Inventory) -> bytes | None:
-    """A whole file of the image; None if it does not exist, or, with a warning, if it is too large."""
-    with view.open(path) as descriptor:
-        if descriptor is None:
-            return None
-        if os.fstat(descriptor).st_size > most:
-            found.warn(f"{path} is not read: it is larger than {most:,} bytes")
-            return None
-        with open(descriptor, "rb", closefd=False) as stream:
-            return stream.read(most)
 
 
 def _os_release(view: View) -> dict[str, str]:
@@ -99,7 +83,7 @@ def _dpkg(view: View, found: Inventory) -> Iterator[Package]:
 
 
 def _apk(view: View, found: Inventory) -> Iterator[Package]:
-    for path in ("/lib/apk/db/installed", "/usr/lib/apk/db/installed"):
+    for path in APK:
         text = _text(view, path, _LARGEST_DATABASE, found) or ""
         yield from stanzas.apk(
             text, path, distribution=found.distribution, version=found.distribution_version
@@ -109,7 +93,7 @@ def _apk(view: View, found: Inventory) -> Iterator[Package]:
 
 
 def _rpm(view: View, found: Inventory) -> Iterator[Package]:
-    for path in _RPM_SQLITE:
+    for path in RPM:
         with view.open(path) as descriptor:
             if descriptor is None:
                 continue
@@ -131,24 +115,12 @@ def _rpm(view: View, found: Inventory) -> Iterator[Package]:
 
 def _tree(view: View, found: Inventory) -> Iterator[Package]:
     """Search all directories for Python distributions, conda's records and R's packages."""
-    pending = ["/"]
-    folders = 0
-    while pending:
-        folder = pending.pop()
-        folders += 1
-        if folders > _MOST_FOLDERS:
-            found.warn(f"only the first {_MOST_FOLDERS:,} directories were searched")
-            return
-        names = view.names(folder)
-        for name in sorted(names):
-            path = f"{folder.rstrip('/')}/{name}"
-            kind = names[name].kind
-            if kind == "folder":
-                if path not in _SKIPPED and path.count("/") < _DEEPEST:
-                    pending.append(path)
-                yield from _folder(view, found, name, path)
-            elif kind == "file":
-                yield from _file(view, found, folder, name, path)
+    for folder, path, node in walk(view, found.warn):
+        name = path.rpartition("/")[2]
+        if node.kind == "folder":
+            yield from _folder(view, found, name, path)
+        elif node.kind == "file":
+            yield from _file(view, found, folder, name, path)
 
 
 def _folder(view: View, found: Inventory, name: str, path: str) -> Iterator[Package]:
@@ -163,7 +135,7 @@ def _file(view: View, found: Inventory, folder: str, name: str, path: str) -> It
     elif name == "DESCRIPTION":
         yield from _read(stanzas.description, view, found, path)
     elif name.endswith(".json") and folder.endswith("/conda-meta"):
-        data = _bytes(view, path, _LARGEST_RECORD, found)
+        data = read(view, path, most=_LARGEST_RECORD, warn=found.warn)
         try:
             package = python.conda(data, plain(path)) if data is not None else None
         except ValueError as error:

@@ -14,16 +14,11 @@ import msgspec
 
 from bareboat_base import codec
 from bareboat_images.layers.view import View
-from bareboat_images.sbom import rpmdb, stanzas
+from bareboat_images.sbom import files, rpmdb, stanzas
 from bareboat_images.sbom.package import plain
 
 _LARGEST_LIST = 64 << 20
 _MOST_PATHS = 10_000_000
-_MOST_FOLDERS = 2_000_000
-_DEEPEST = 256
-_RPM = ("/var/lib/rpm/rpmdb.sqlite", "/usr/lib/sysimage/rpm/rpmdb.sqlite")
-_APK = ("/lib/apk/db/installed", "/usr/lib/apk/db/installed")
-_SKIPPED = ("/proc", "/sys", "/dev")
 
 #: Type of a package URL, and the package's name; both empty for a file without a package.
 Owner = tuple[str, str]
@@ -78,15 +73,11 @@ class Owners:
                 real = self._real[folder] = found.path.rstrip("/") if found is not None else folder
             self._files.setdefault(f"{real}/{name}", owner)
 
+    def _warn(self, text: str) -> None:
+        self.warnings.append(plain(text))
+
     def _read(self, path: str) -> bytes:
-        with self._view.open(path) as descriptor:
-            if descriptor is None:
-                return b""
-            if os.fstat(descriptor).st_size > _LARGEST_LIST:
-                self.warnings.append(f"{plain(path)} is not read: it is too large")
-                return b""
-            with open(descriptor, "rb", closefd=False) as stream:
-                return stream.read(_LARGEST_LIST)
+        return files.read(self._view, path, most=_LARGEST_LIST, warn=self._warn) or b""
 
     def _text(self, path: str) -> str:
         return self._read(path).decode("utf-8", "surrogateescape")
@@ -103,7 +94,7 @@ class Owners:
                 yield ("deb", plain(name.removesuffix(".md5sums"))), ("/" + line[34:] for line in lines)
 
     def _apk(self) -> Iterator[tuple[Owner, Iterable[str]]]:
-        text = next(filter(None, map(self._text, _APK)), "")
+        text = next(filter(None, map(self._text, files.APK)), "")
         package = folder = ""
         paths: list[str] = []
         for line in text.split("\n"):
@@ -121,7 +112,7 @@ class Owners:
             yield ("apk", plain(package)), paths
 
     def _rpm(self) -> Iterator[tuple[Owner, Iterable[str]]]:
-        for path in _RPM:
+        for path in files.RPM:
             with self._view.open(path) as descriptor:
                 if descriptor is None:
                     continue
@@ -129,30 +120,23 @@ class Owners:
                     for name, paths in rpmdb.files(descriptor):
                         yield ("rpm", name), paths
                 except ValueError as error:
-                    self.warnings.append(f"{path} is damaged: {plain(str(error))}")
+                    self._warn(f"{path} is damaged: {error}")
                 return
 
     def _anywhere(self) -> Iterator[tuple[Owner, list[str]]]:
         """Yield conda's records and Python's; R's packages are whole directories."""
-        pending = ["/"]
-        folders = 0
-        while pending and folders < _MOST_FOLDERS:
-            folder = pending.pop()
-            folders += 1
-            for name, node in sorted(self._view.names(folder).items()):
-                path = f"{folder.rstrip('/')}/{name}"
-                if node.kind == "folder":
-                    if path not in _SKIPPED and path.count("/") < _DEEPEST:
-                        pending.append(path)
-                    if name.endswith(".dist-info"):
-                        yield ("pypi", _distribution(name)), self._record(folder, path)
-                elif node.kind != "file":
-                    continue
-                elif name == "DESCRIPTION":
-                    if (package := stanzas.description(self._text(path), path)) is not None:
-                        self._folders[folder] = ("cran", package.name)
-                elif name.endswith(".json") and folder.endswith("/conda-meta"):
-                    yield from self._conda(folder.removesuffix("/conda-meta"), path)
+        for folder, path, node in files.walk(self._view, self._warn):
+            name = path.rpartition("/")[2]
+            if node.kind == "folder":
+                if name.endswith(".dist-info"):
+                    yield ("pypi", _distribution(name)), self._record(folder, path)
+            elif node.kind != "file":
+                continue
+            elif name == "DESCRIPTION":
+                if (package := stanzas.description(self._text(path), path)) is not None:
+                    self._folders[folder] = ("cran", package.name)
+            elif name.endswith(".json") and folder.endswith("/conda-meta"):
+                yield from self._conda(folder.removesuffix("/conda-meta"), path)
 
     def _record(self, folder: str, path: str) -> list[str]:
         """https://packaging.python.org/en/latest/specifications/recording-installed-packages/"""
@@ -162,14 +146,14 @@ class Owners:
                 if row and row[0]:
                     paths.append(os.path.normpath(os.path.join(folder, row[0])))
         except csv.Error as error:
-            self.warnings.append(f"{plain(path)}/RECORD is damaged: {plain(str(error))}")
+            self._warn(f"{path}/RECORD is damaged: {error}")
         return paths
 
     def _conda(self, prefix: str, path: str) -> Iterator[tuple[Owner, list[str]]]:
         try:
             read = codec.decode(self._read(path), _Conda)
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
-            self.warnings.append(f"{plain(path)} is damaged: {plain(str(error))}")
+            self._warn(f"{path} is damaged: {error}")
             return
         if read.name:
             yield (
