@@ -13,7 +13,7 @@ import msgspec
 from bareboat import render
 from bareboat.captures import capture
 from bareboat.deployment import scratch
-from bareboat.deployment.rootfs import rootfs_of
+from bareboat.deployment.present import rootfs_of
 from bareboat.model import CaptureRequest, Image, Job, Rootfs, Site
 from bareboat.plan import plan
 from bareboat.probe import Needs, probe

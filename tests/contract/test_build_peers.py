@@ -23,7 +23,7 @@ from tools import tool
 
 from bareboat import registry
 from bareboat_base.errors import ImageError, ToolError, UsageError
-from bareboat_images.comparison import configuration, files
+from bareboat_images.comparison import compare_settings, files
 from bareboat_images.transfer import docker
 
 Files = dict[str, bytes | str | None]
@@ -150,7 +150,7 @@ def test_the_image_is_that_of_buildah(builds: Builds, peer: Peer, name: str) -> 
     comparison = files.Comparison(*(view(builds, each) for each in made))
     assert list(comparison.changes()) == []
     assert comparison.unreadable == []
-    assert configuration.compare(*(settings(builds, each) for each in made)) == []
+    assert compare_settings(*(settings(builds, each) for each in made)) == []
 
 
 TEXT = """FROM base AS build

@@ -15,7 +15,7 @@ from environments import with_engine
 from lab import varied, walk
 from tools import tool
 
-from bareboat.deployment.rootfs import rootfs_of
+from bareboat.deployment.present import rootfs_of
 from bareboat.model import Image
 from bareboat_images.formats.flatten import make_flat
 from bareboat_images.store import Store

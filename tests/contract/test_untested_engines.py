@@ -24,7 +24,7 @@ from processes import left_after
 
 from bareboat import registry, render
 from bareboat.cli import doctor
-from bareboat.deployment.rootfs import rootfs_of
+from bareboat.deployment.present import rootfs_of
 from bareboat.engines import Enclosure, site_images
 from bareboat.model import Image, Job, Mount, Refusal, Site, Topology
 from bareboat.plan import plan

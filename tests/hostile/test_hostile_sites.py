@@ -22,7 +22,7 @@ from environments import Captured
 from tools import path_without, tool
 
 from bareboat import registry, render
-from bareboat.deployment.rootfs import rootfs_of
+from bareboat.deployment.present import rootfs_of
 from bareboat.engines import Container, Enclosure
 from bareboat.model import Command, Site
 from bareboat.render import words

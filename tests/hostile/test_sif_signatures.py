@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from tools import tool
 
-from bareboat.cli.image import signatures
+from bareboat.cli.image.common import signed_by
 from bareboat.cli.main import main
 from bareboat_base.errors import BareboatError, ImageError
 from bareboat_base.sif import DATA_SIGNATURE, DESCRIPTOR
@@ -217,4 +217,4 @@ def test_every_byte_of_the_table(signed: Signed, tmp_path: Path, monkeypatch: py
 
 
 def test_told_of_nothing() -> None:
-    assert signatures.line(None) == "signatures not checked"
+    assert signed_by(None) == "signatures not checked"

@@ -26,7 +26,7 @@ from signing import Gpg, attach, cosign_payload, public_pem, sign
 from tools import tool
 
 from bareboat.cli.main import main
-from bareboat.session.pinning import check_reference
+from bareboat.session.images import check_reference
 from bareboat_base.errors import ImageError, UsageError
 from bareboat_images.oci import reference
 from bareboat_images.registry.access import Access

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bareboat_base.errors import ImageError
-from bareboat_images.comparison import configuration, files, packages
+from bareboat_images.comparison import compare_settings, files, packages
 from bareboat_images.comparison.files import Change
 from bareboat_images.inside import configuration as reading
 from bareboat_images.layers.view import View
@@ -67,7 +67,7 @@ def test_each_setting_is_compared() -> None:
         config={"Env": ["B=2", "A=3", "D=4"], "Cmd": ["c"], "WorkingDir": "/w", "Labels": {"l": "2"},
                 "Healthcheck": {"Test": ["NONE"]}},
     )  # fmt: skip
-    found = [(each.kind, each.name, each.before, each.after) for each in configuration.compare(one, other)]
+    found = [(each.kind, each.name, each.before, each.after) for each in compare_settings(one, other)]
     assert found == [
         ("setting", "platform", "linux/amd64", "linux/arm64"),
         ("setting", "user", "0", None),
@@ -79,7 +79,7 @@ def test_each_setting_is_compared() -> None:
         ("environment", "D", None, "4"),
         ("label", "l", "1", "2"),
     ]
-    assert configuration.compare(one, one) == []
+    assert compare_settings(one, one) == []
 
 
 def package(kind: str, name: str, version: str, *, path: str = "/p", **qualifiers: str) -> Package:

@@ -131,3 +131,9 @@ def test_damaged_lists_are_warnings(tmp_path: Path, name: str, content: bytes) -
     owners = Owners(View([tree(tmp_path / "top", {name: content})]))
     assert len(owners.warnings) == 1
     assert owners.of("/a") == NOBODY
+
+
+def test_a_search_that_is_cut_short_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    top = tree(tmp_path / "top", {"a/b": "", "c/d": ""})
+    monkeypatch.setattr("bareboat_images.sbom.files._MOST_FOLDERS", 1)
+    assert Owners(View([top])).warnings == ["only the first 1 directories were searched"]

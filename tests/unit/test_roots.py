@@ -11,7 +11,7 @@ from builders import make_image, make_job, make_site
 from stored import image_of
 
 from bareboat.deployment import roots
-from bareboat.deployment.rootfs import rootfs_of
+from bareboat.deployment.present import rootfs_of
 from bareboat.model import EngineFacts, Image, Mount, OwnTree, Plan, Rootfs
 from bareboat.plan import plan
 from bareboat_base.errors import PlanError

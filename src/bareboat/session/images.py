@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from bareboat_base import digests
 from bareboat_base.errors import BareboatError, ImageError, StoreError, UsageError
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from bareboat.session import Session
     from bareboat_images.oci.reference import Reference
     from bareboat_images.registry.access import Access
+    from bareboat_images.store import Store
     from bareboat_images.transfer.current import Pulled
     from bareboat_images.transfer.options import PullOptions
 
@@ -42,9 +44,7 @@ def of_job(session: Session, job: Job, machine: str) -> Image:
     reach = access(session)
     image = locate.in_store(job.image, session.store, folder=session.folder)
     if session.settings["require_digest"]:
-        from bareboat.session.pinning import check_job_image
-
-        check_job_image(job.image, image, session.store, reach, folder=session.folder, ask=not session.looks)
+        _check_job_image(session, job.image, image, reach)
     if image is not None:
         source = to_check(session, job.image, image)
         if source is None:
@@ -88,7 +88,6 @@ def _to_pull(found: Reference, reach: Access, machine: str) -> str:
 def pull(session: Session, found: Reference, options: PullOptions) -> Pulled:
     """Load what the reference names, unless the store has it, if the settings admit it. Raises ImageError,
     StoreError, UsageError."""
-    from bareboat.session.pinning import check_reference
     from bareboat_images.transfer.current import current
 
     store, access, machine = session.store, options.access, options.machine
@@ -131,3 +130,59 @@ def to_check(session: Session, text: str, image: Image) -> Reference | None:
     found = locate.read(name, folder=session.folder)
     pin = session.store.pinned(str(found))
     return None if holds(found, pin, access(session)) else found
+
+
+def check_reference(found: Reference, store: Store, access: Access, *, ask: bool) -> None:
+    """Raise UsageError for a reference without a digest. The remedy names the digest: with `ask`, from the
+    registry, else from the store."""
+    from bareboat_images.oci.reference import Transport
+
+    if found.transport is not Transport.REGISTRY:
+        if found.tag and digests.is_digest(found.tag):
+            return
+        raise UsageError(
+            f"{found} has no digest, and digests are required here",
+            remedy=f"bareboat image load {found.path}   # then name the image by the digest that this prints",
+        )
+    if found.digest is not None:
+        return
+    digest = (_digest_now(found, access) if ask else None) or _digest_then(found, store)
+    name = f"{found.registry}/{found.repository}"
+    raise UsageError(
+        f"{found} has no digest, and digests are required here",
+        remedy=f"write {name}@{digest}, its current digest"
+        if digest
+        else f"write {name}@sha256:…; skopeo inspect docker://{found} shows the digest",
+    )
+
+
+def _check_job_image(session: Session, text: str, image: Image | None, reach: Access) -> None:
+    """Like `check_reference`, for a job's image, which may be a digest in the store. A name in the store is
+    refused."""
+    from bareboat_images.transfer import locate
+
+    if digests.is_digest(text):
+        return
+    if image is not None and session.store.knows(text):
+        raise UsageError(
+            f"{text} has no digest, and digests are required here",
+            remedy=f'write image = "{image.digest}", its current digest',
+        )
+    found = locate.read(text, folder=session.folder)
+    check_reference(found, session.store, reach, ask=not session.looks)
+
+
+def _digest_then(found: Reference, store: Store) -> str | None:
+    pin = store.pinned(str(found))
+    if pin is None:
+        return None
+    return pin.root if digests.is_digest(pin.root) else pin.digest
+
+
+def _digest_now(found: Reference, access: Access) -> str | None:
+    from bareboat_images.transfer import locate
+
+    try:
+        return locate.current_digest(found, access)
+    except BareboatError:
+        return None  # the refusal remains, only its remedy is less specific

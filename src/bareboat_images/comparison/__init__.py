@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from bareboat_images.comparison import configuration, packages
-from bareboat_images.comparison.configuration import SettingChange
+from bareboat_images.comparison import packages
 from bareboat_images.comparison.files import Change, Comparison, counts
 from bareboat_images.comparison.packages import PackageChange
+from bareboat_images.inside.configuration import Configuration
 
 if TYPE_CHECKING:
     from bareboat_images.model import Image
@@ -51,7 +51,7 @@ def compare(store: Store, images: tuple[Image, Image], say: Callable[[str], None
     """Compare two images of the store; `say` is called with what is being read. Raises BareboatError."""
     from bareboat_images.sbom import inventory
 
-    settings = configuration.compare(*map(store.configuration, images))
+    settings = compare_settings(*map(store.configuration, images))
     with store.guarded():
         listed = []
         for image in images:
@@ -69,3 +69,30 @@ def compare(store: Store, images: tuple[Image, Image], say: Callable[[str], None
             *(f"{path} cannot be read, and is not compared" for path in comparison.unreadable),
         ],
     )
+
+
+class SettingChange(Struct, frozen=True, kw_only=True):
+    """A setting that differs; None if an image does not have it. `kind`: setting, environment or label."""
+
+    kind: str
+    name: str
+    before: str | None
+    after: str | None
+
+
+def compare_settings(before: Configuration, after: Configuration) -> list[SettingChange]:
+    """The settings that differ; the history is not compared."""
+    return [
+        *_pairs("setting", before.settings, after.settings),
+        *_pairs("environment", before.environment, after.environment),
+        *_pairs("label", before.labels, after.labels),
+    ]
+
+
+def _pairs(kind: str, before: Mapping[str, str], after: Mapping[str, str]) -> list[SettingChange]:
+    names = [*before, *(name for name in after if name not in before)]
+    return [
+        SettingChange(kind=kind, name=name, before=before.get(name), after=after.get(name))
+        for name in (names if kind == "setting" else sorted(names))
+        if before.get(name) != after.get(name)
+    ]

@@ -11,9 +11,10 @@ from bareboat.cli.common import Context
 from bareboat.session import images
 from bareboat_base import digests
 from bareboat_base.errors import StoreError
+from bareboat_base.printable import one_line
 
 if TYPE_CHECKING:
-    from bareboat.model import Image
+    from bareboat.model import Image, Signer, Trust
     from bareboat_images.registry.access import Access
     from bareboat_images.tar.limits import Limits
     from bareboat_images.transfer.blobs import Blobs
@@ -138,3 +139,26 @@ def title(image: Image) -> str:
 def size(amount: Amount) -> str:
     """Size and inodes for display."""
     return f"{amount.size_bytes / 1e6:,.1f} MB, {amount.inodes:,} files"
+
+
+def signed_by(trust: Trust | None) -> str:
+    """Describe who signed an image and which policy required it."""
+    if trust is None:
+        return "signatures not checked"
+    by = f"; policy {trust.policy}, {trust.scope}" if trust.policy else ""
+    match trust.state:
+        case "signed":
+            return one_line("; ".join(_signer(each) for each in trust.signers) + by, limit=500)
+        case "unsigned":
+            return one_line("unsigned" + by)
+        case _:
+            required = "the policy requires none" if trust.policy else "no policy"
+            return one_line(f"signatures not checked: {required}{by}")
+
+
+def _signer(signer: Signer) -> str:
+    name = f" ({signer.name})" if signer.name else ""
+    signed = f" as {signer.signed_as}" if signer.signed_as else ""
+    if signer.verified:
+        return f"signed by {signer.key}{name}{signed}"
+    return f"claims to be signed by {signer.key or 'a key'}{name}, which is not verified"

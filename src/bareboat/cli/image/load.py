@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bareboat.cli import console
 from bareboat.cli.common import Context, add_common, add_policy
-from bareboat.cli.image.common import add_limits, limits
+from bareboat.cli.image.common import add_limits, limits, signed_by
 from bareboat.session import images
 from bareboat_images.store import check_name
 
@@ -67,8 +67,7 @@ def run(context: Context) -> int:
         )
     for each in called.false:
         console.note(f"note: the file also lists {each}, which is not this image; ignored")
-    from bareboat.cli.image import signatures
 
     if pinned := store.pinned(str(found)):
-        console.note(signatures.line(pinned.trust))
+        console.note(signed_by(pinned.trust))
     return 0

@@ -7,7 +7,7 @@ import os
 
 from bareboat.cli import console
 from bareboat.cli.common import Context, add_common, add_trust
-from bareboat.cli.image.common import access, add_access, add_limits, limits
+from bareboat.cli.image.common import access, add_access, add_limits, limits, signed_by
 from bareboat.session import images
 from bareboat_base import architectures
 from bareboat_base.errors import UsageError
@@ -83,10 +83,9 @@ def run(context: Context) -> int:
             f"{console.bold(image.digest)}\n  {found}: {what}; "
             f"{image.size_bytes / 1e6:,.0f} MB, {image.inodes:,} files and directories"
         )
-        from bareboat.cli.image import signatures
 
         if pin := store.pinned(str(found)):
-            console.note(signatures.line(pin.trust))
+            console.note(signed_by(pin.trust))
         for note in image.notes:
             console.note(f"note: {note}")
     return 0

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bareboat.cli import console
 from bareboat.cli.common import Context, add_common
-from bareboat.cli.image import convert
 from bareboat.cli.image.common import add_digest, add_image, blobs, find
+from bareboat.model import Image
 from bareboat_base.errors import UsageError
 from bareboat_base.files import outputs
 from bareboat_base.nearest import nearest
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
 
 EXAMPLE = "bareboat image save pytorch pytorch.tar\n  bareboat image save pytorch sif:pytorch.sif"
 
+TARGETS = (
+    "sif:FILE, squashfs:FILE, oci-archive:FILE, docker-archive:FILE, rootfs:DIR, docker-daemon:NAME or "
+    "containers-storage:NAME"
+)
+
 
 def add(parser: argparse.ArgumentParser) -> None:
     add_common(parser)
@@ -29,7 +35,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file",
         metavar="FILE | FORMAT:PATH",
-        help="path of the bundle, which is also an OCI archive for other tools; or " + convert.TARGETS,
+        help="path of the bundle, which is also an OCI archive for other tools; or " + TARGETS,
     )
     add_digest(parser)
 
@@ -42,9 +48,9 @@ def run(context: Context) -> int:
     options, store = context.options, context.store
     kind, colon, place = options.file.partition(":")
     if colon and kind in KINDS and place:
-        return convert.run(context, kind, place)
+        return _convert(context, kind, place)
     if colon and (kind in KINDS or nearest(kind, KINDS)):
-        raise UsageError(f"{options.file!r} is not a target", remedy=f"use {convert.TARGETS}")
+        raise UsageError(f"{options.file!r} is not a target", remedy=f"use {TARGETS}")
     path = outputs.check(options.file)
     image = find(context, options.image)
     called = [pin for pin in store.pins() if pin.digest == image.digest and store.covers(pin)]
@@ -103,3 +109,44 @@ def _show(path: Path, image: Image, saved: Saved, reason: str) -> None:
             "note: `bareboat image load` keeps the digest; other tools cannot read this file\n"
             f"  for other tools: {again}save it with --rewrite, which changes the digest"
         )
+
+
+def _convert(context: Context, kind: str, place: str) -> int:
+    from bareboat_images.transfer import save
+    from bareboat_images.transfer.export import LayerForm
+
+    options = context.options
+    place = save.checked(kind, place)
+    image = find(context, options.image)
+    found = blobs(context, image)
+    try:
+        digest = save.save(
+            context.store,
+            image,
+            kind,
+            place,
+            name=_name(context, image),
+            form=LayerForm(blobs=found, rewrite=options.rewrite),
+            progress=context.progress.bytes,
+        )
+    finally:
+        found.close()
+        context.progress.end()
+    if options.json:
+        console.result_json({"target": f"{kind}:{place}", "image": image.digest, "digest": digest})
+    elif os.path.isabs(place):
+        grown = f": {os.path.getsize(place) / 1e6:,.0f} MB" if Path(place).is_file() else ""
+        console.result(f"{place}{grown}" + (f"\n  {digest}" if kind == "oci-archive" else ""))
+        if digest != image.digest:
+            console.note(f"note: the files are the same, but the digest differs from {image.digest}")
+    else:
+        console.result(f"{kind}:{place}")
+    return 0
+
+
+def _name(context: Context, image: Image) -> str:
+    """What the image is called in the store, for the archive."""
+    names = [name for name, digest in context.store.names().items() if digest == image.digest]
+    asked = context.options.image
+    known = asked if asked in names else next(iter(names), "image")
+    return known if ":" in known else f"{known}:latest"

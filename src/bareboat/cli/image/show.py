@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from bareboat.cli import console
 from bareboat.cli.common import Context, add_common
 from bareboat.cli.image import history, sbom
-from bareboat.cli.image.common import add_image, find
+from bareboat.cli.image.common import add_image, find, signed_by
 from bareboat_base import digests
 from bareboat_base.errors import UsageError
 
@@ -61,9 +61,7 @@ def run(context: Context) -> int:
     if context.options.json:
         console.result_json({"image": image, "inside": found, "trust": trust})
     else:
-        from bareboat.cli.image import signatures
-
-        console.result(_text(image, found, signatures.line(trust) if image.reference else ""))
+        console.result(_text(image, found, signed_by(trust) if image.reference else ""))
     return 0
 
 
