@@ -34,8 +34,7 @@ import hands
 
 from bareboat import config, plan, registry, render
 from bareboat.captures import capture
-from bareboat.deployment.present import present
-from bareboat.deployment.present import rootfs_of
+from bareboat.deployment.present import present, rootfs_of
 from bareboat.engines import Enclosure
 from bareboat.model import CaptureRequest, Image, Job, Mount, Plan, Site
 from bareboat.probe import probe

@@ -116,7 +116,6 @@ def _keep_parents(path: str, kept: Collection, view: View) -> None:
 
 
 def _joined(image: Image, command: CapturedCommand, added: _Added, store: Store, layer: Layer) -> Image:
-    from bareboat_images.transfer import export
 
     layers = (*image.layers, layer)
     items = added.collection.items
