@@ -36,7 +36,7 @@ from bareboat_images.store import Store
 
 _SAMPLE_S = 0.5
 #: What ends sooner has no sampler, which would start when it is over. The kernel counts what it used.
-_SHORT_S = 0.05
+_SHORT_S = 0.1
 #: The exit code of a run that Ctrl-C ended.
 INTERRUPTED = 130
 
