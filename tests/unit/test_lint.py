@@ -410,3 +410,13 @@ def test_a_definition_file_is_checked_and_never_edited() -> None:
     assert (lines["BB1001"], lines["BB1703"]) == (7, 5)
     assert "BB1403" not in lines
     assert not any(each.edits for each in found)
+
+
+@pytest.mark.parametrize(
+    "written", ["${A:-}" * 600, "$A" * 1000, "${A}" * 900], ids=["default", "bare", "braces"]
+)
+def test_variables_of_variables_do_not_multiply(written: str) -> None:
+    """Each of these lines alone would give 16 MB, and two of them more than the memory."""
+    values = {"A": "$B" * 1000, "B": "x" * 4096, "C": "x" * 5000}
+    assert recipe.expand(written, values) == written
+    assert recipe.expand("$C ${C:-other} $B", {"B": "b", "C": values["C"]}) == "$C other b"

@@ -23,6 +23,10 @@ _FLAG = expression(r"(?:[ \t]|\\[ \t]*\n|`[ \t]*\n|(?<=\n)[ \t]*#[^\n]*\n)*(--[a
 #: How many earlier steps a rule searches for the one that wrote a file.
 _MOST_BEFORE = 300
 _IGNORE = expression(r"#\s*bareboat\s+ignore\s*=\s*([A-Za-z0-9, ]+)")
+#: The longest text in which variables are replaced, and the longest result, in characters.
+_LONGEST = 4096
+_WITH_DEFAULT = expression(r"\$\{([A-Za-z_]\w*):-([^{}]*)\}")
+_VARIABLE = expression(r"\$\{([A-Za-z_]\w*)\}|\$([A-Za-z_]\w*)")
 _EXEC = expression(r"(?:^|[;&|({\s])exec\s")
 _SHELLS = ("sh", "bash", "dash", "ash", "zsh", "ksh")
 _SHELL_HEREDOC = expression(r"(?:\S*/)?(?:ba|da|a|z)?sh(?:\s+-\S+)*|")
@@ -191,11 +195,19 @@ def read(
 
 
 def expand(text: str, values: Mapping[str, str]) -> str:
-    """The text with known variables replaced, and `${NAME:-default}` always; others stay."""
-    if "$" not in text or len(text) > 4096:
+    """The text with known variables replaced, and `${NAME:-default}` always; others stay. A text that becomes
+    long stays as it is: variables of variables multiply."""
+    if "$" not in text or len(text) > _LONGEST:
         return text
-    text = re.sub(r"\$\{([A-Za-z_]\w*):-([^{}]*)\}", lambda m: values.get(m[1]) or m[2], text)
-    return re.sub(r"\$\{([A-Za-z_]\w*)\}|\$([A-Za-z_]\w*)", lambda m: values.get(m[1] or m[2]) or m[0], text)
+
+    def value(name: str) -> str:
+        found = values.get(name, "")
+        return found if len(found) <= _LONGEST else ""
+
+    found = _WITH_DEFAULT.sub(lambda m: value(m[1]) or m[2], text)
+    if len(found) <= _LONGEST:
+        found = _VARIABLE.sub(lambda m: value(m[1] or m[2]) or m[0], found)
+    return found if len(found) <= _LONGEST else text
 
 
 def location(word: str, step: Step, folder: str = "") -> str:
