@@ -170,7 +170,7 @@ def test_empty_values_are_refused(capsys: pytest.CaptureFixture[str], words: lis
         ("ENGINE", "apptaner", "unknown engine 'apptaner'; did you mean 'apptainer'?"),
         ("LAUNCHER", "torchrnu", "unknown launcher 'torchrnu'; did you mean 'torchrun'?"),
         ("DELIVERY", "both", "delivery is 'both'; it must be one of: auto, shared, node"),
-        ("NODE_SCRATCH", "tmp", "node_scratch is 'tmp'; it must be an absolute path"),
+        ("NODE_SCRATCH", "tmp", "node_scratch is 'tmp'; it must be the absolute path"),
         ("STORE", "https://x/y", "the store is 'https://x/y'; it must be a directory"),
         ("PARTITION", "g\x07pu", "partition is 'g\\x07pu', with a control character"),
         ("ACCOUNT", "\udcff", "account is '\\udcff', with a control character or bytes that are not UTF-8"),

@@ -344,8 +344,8 @@ def check_notify(notify: str | tuple[str, ...]) -> None:
 def check_node_scratch(path: str) -> None:
     if not re.fullmatch(r"(/[A-Za-z0-9._+-]+)+/?", path):
         raise UsageError(
-            f"node_scratch is {path!r}; it must be an absolute path on each node, of letters, digits and "
-            ". _ + -",
+            f"node_scratch is {path!r}; it must be the absolute path of a directory below / on each node, of "
+            "letters, digits and . _ + -",
             key="node_scratch",
             remedy='set node_scratch = "/tmp"',
         )
