@@ -338,6 +338,13 @@ def test_a_fault_is_found_before_the_first_step(builds: Builds, text: str, said:
         assert "begun" not in found.err
 
 
+@pytest.mark.parametrize("word", ["ENV", "ARG", "LABEL"])
+def test_variables_of_variables_are_limited_together(builds: Builds, word: str) -> None:
+    lines = ["ENV A=" + "x" * 1000, "ENV B=" + "$A" * 1000, *(f"{word} C{number}=$B" for number in range(20))]
+    said = builds.build("\n".join(["FROM scratch", *lines]), {}, code=2)
+    assert "longer than 16 megabytes" in said.err
+
+
 def test_standard_input_is_not_supported(builds: Builds) -> None:
     said = builds.bareboat("image", "build", "-f", "-", builds.context("FROM base\n", {}), code=2)
     assert "a Dockerfile from standard input is not supported" in said.err

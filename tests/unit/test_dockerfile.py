@@ -385,3 +385,10 @@ def test_a_line_may_be_broken_anywhere_between_words(pieces: list[str]) -> None:
     plain = [each for each in pieces if not each.lstrip().startswith("#")]
     broken = "RUN x" + "".join(f" \\\n{each}" for each in pieces)
     assert only(broken).args == (("x " + " ".join(plain)).strip() if plain else "x",)
+
+
+def test_arguments_of_arguments_are_limited_together() -> None:
+    """Each value may have a megabyte, and a Dockerfile a hundred thousand lines."""
+    lines = ["ARG A=" + "x" * 1000, "ARG B=" + "$A" * 1000, *(f"ARG C{number}=$B" for number in range(20))]
+    assert "16 megabytes" in refused("\n".join([*lines, "FROM scratch"])).message
+    recipe("\n".join([*lines[:10], "FROM scratch"]))

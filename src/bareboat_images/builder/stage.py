@@ -144,7 +144,7 @@ class Builder:
         self._state.config.record(work.moment, text, is_empty=True)
 
     def _expand(self, step: Instruction, text: str) -> str:
-        return expanded(step, text, self._state.values, self._recipe.escape)
+        return expanded(step, text, self._state.values, self._recipe.escape, self._work.growth)
 
     def _argument(self, step: Instruction) -> None:
         values, given = self._state.values, self._work.options.arguments

@@ -19,6 +19,7 @@ from bareboat_images.builder.places import Owner
 from bareboat_images.builder.rootfs import Rootfs, discard
 from bareboat_images.model import Image, StoredLayer
 from bareboat_images.recipe import ignore
+from bareboat_images.recipe.expansion import Growth
 from bareboat_images.recipe.faults import RecipeError
 from bareboat_images.recipe.instructions import Instruction
 from bareboat_images.store import Store
@@ -60,6 +61,7 @@ class Work:
         self.steps = self.cached = 0
         #: Numbers of the stages whose base image's triggers were shown.
         self.announced: set[int] = set()
+        self.growth = Growth()
         self.stopped = threading.Event()
         self.digester = Digester(self.check_stopped)
         self._lock = threading.Lock()

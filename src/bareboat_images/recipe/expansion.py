@@ -12,6 +12,8 @@ from bareboat_base.expressions import expression
 
 #: Limit in characters: nested expansions can multiply.
 LONGEST = 1 << 20
+#: The same for all texts of a build together, without what was written.
+LONGEST_TOGETHER = 16 << 20
 _DEEPEST = 50
 _LONGEST_PATTERN = 500
 _NAME = expression(r"[A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#!?-]")
@@ -19,6 +21,20 @@ _NAME = expression(r"[A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#!?-]")
 
 class ExpansionError(ValueError):
     """A variable cannot be replaced; the text is the reason."""
+
+
+class Growth:
+    """How much longer the texts of a build become by their variables, together: an image's configuration has
+    them all."""
+
+    def __init__(self) -> None:
+        self._characters = 0
+
+    def add(self, text: str, found: str) -> None:
+        """Count one text and what it becomes. Raises ExpansionError beyond the limit."""
+        self._characters += max(0, len(found) - len(text))
+        if self._characters > LONGEST_TOGETHER:
+            raise ExpansionError("with the variables before it, it becomes longer than 16 megabytes")
 
 
 def expand(text: str, values: Mapping[str, str], escape: str = "\\", *, quotes: bool = True) -> str:

@@ -173,6 +173,7 @@ def _read(text: str, given: Mapping[str, str], builtin: Mapping[str, str]) -> Re
     arguments: dict[str, str] = dict(builtin)
     stages: list[tuple[Instruction, list[Instruction]]] = []
     declared: set[str] = set()
+    growth = expansion.Growth()
     for line in found.lines:
         step = parse(line, found.escape, found.lines)
         inner = step.inner if step.name == "ONBUILD" and step.inner is not None else step
@@ -196,7 +197,7 @@ def _read(text: str, given: Mapping[str, str], builtin: Mapping[str, str]) -> Re
                     continue
                 value = given.get(name)
                 if value is None and default is not None:
-                    value = expanded(step, default, values, found.escape)
+                    value = expanded(step, default, values, found.escape, growth)
                 if value is not None:
                     values[name] = arguments[name] = value
                 elif name not in values:
@@ -243,10 +244,19 @@ def argument_name(step: Instruction, written: str, values: Mapping[str, str], es
     return name
 
 
-def expanded(step: Instruction, text: str, values: Mapping[str, str], escape: str) -> str:
-    """The text with variables replaced. Raises RecipeError with the step's line."""
+def expanded(
+    step: Instruction,
+    text: str,
+    values: Mapping[str, str],
+    escape: str,
+    growth: expansion.Growth | None = None,
+) -> str:
+    """The text with variables replaced, counted in `growth`. Raises RecipeError with the step's line."""
     try:
-        return expansion.expand(text, values, escape)
+        found = expansion.expand(text, values, escape)
+        if growth is not None:
+            growth.add(text, found)
+        return found
     except expansion.ExpansionError as error:
         raise step.fault(f"{text[:60]!r}: {error}", remedy="write ${NAME}, ${NAME:-default} or \\$") from None
 
