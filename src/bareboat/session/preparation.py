@@ -75,7 +75,9 @@ def _prepare(session: Session, job: Job, purpose: Purpose, site: Site) -> Prepar
         program = _program_of(session, job)
         known = look_up_unchanged(kept, job.capture, session.store, _command(job), program)
     described = (
-        describe_of(interpreter) if known is None else msgspec.structs.replace(known, digest="", layers=())
+        describe_of(interpreter)
+        if known is None
+        else msgspec.structs.replace(known, digest="", layers=(), prefixes=())
     )
     plan(job, layers.described_with_site_layer(session, job, described, site, node), None, site, node=node,
          code=CodeFacts(program=look(session.store, described, node or site, job)))  # fmt: skip
