@@ -118,7 +118,7 @@ def _pack(store: Store, image: Image, path: Path, asked: Mapping[str, bool], pro
             made = scratch / "image.sif"
         for name in _MOUNTED_ON:
             (path.parent / name).mkdir(parents=True, exist_ok=True)
-        packed.publish(made, path, digest=packed.sha256(made), places=places)
+        packed.publish(made, path, places=places)
 
 
 @contextlib.contextmanager

@@ -69,13 +69,12 @@ def of_job(session: Session, job: Job, machine: str) -> Image:
 def _to_pull(found: Reference, reach: Access, machine: str) -> str:
     """What a pull would download, from the image's manifest; why that is unknown, where it is."""
     from bareboat_images.oci.reference import Transport
-    from bareboat_images.transfer import locate
     from bareboat_images.transfer.pull import layers_of
 
     if found.transport is not Transport.REGISTRY:
         return "to load: a file or directory of this machine"
     try:
-        layers = layers_of(locate.open_briefly(found, reach), machine)
+        layers = layers_of(found, reach, machine)
     except BareboatError as error:
         return f"its size is unknown: {error.message}"
     size_bytes = sum(max(each.size, 0) for each in layers)

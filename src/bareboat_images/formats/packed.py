@@ -55,11 +55,14 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def publish(made: Path, path: Path, *, digest: str, places: dict[str, bool]) -> None:
-    """Move a complete file, with this SHA-256, to its place in the store. Its facts follow, without which it
-    does not count."""
+def publish(made: Path, path: Path, *, places: dict[str, bool], digest: str = "") -> None:
+    """Move a complete file to its place in the store. Its facts follow, without which it does not count.
+    `digest`: its SHA-256, if known."""
     facts = PackedFile(
-        kind=path.name.removeprefix("image."), size_bytes=made.stat().st_size, sha256=digest, places=places
+        kind=path.name.removeprefix("image."),
+        size_bytes=made.stat().st_size,
+        sha256=digest or sha256(made),
+        places=places,
     )
     beside = made.with_name("facts")
     beside.write_bytes(codec.to_json(facts))

@@ -17,11 +17,14 @@ from bareboat_images.model import Image, Pin
 from bareboat_images.oci import manifest
 from bareboat_images.oci.source import Descriptor, Document, Source
 from bareboat_images.store import Store
+from bareboat_images.transfer import locate
 from bareboat_images.transfer.blobs import is_kept
 from bareboat_images.transfer.current import Pulled
 from bareboat_images.transfer.options import PullOptions
 
 if TYPE_CHECKING:
+    from bareboat_images.oci.reference import Reference
+    from bareboat_images.registry.access import Access
     from bareboat_images.signatures.check import Checked
 
     Judge = Callable[[tuple[str, ...]], Checked]
@@ -116,8 +119,9 @@ def _bring(
     return image, fetched
 
 
-def layers_of(source: Source, machine: str) -> tuple[Descriptor, ...]:
-    """The layers that a pull would fetch, from the image's manifest. Raises ImageError."""
+def layers_of(found: Reference, access: Access, machine: str) -> tuple[Descriptor, ...]:
+    """The layers that a pull from a registry would fetch, from the image's manifest. Raises ImageError."""
+    source = locate.open_briefly(found, access)
     try:
         return manifest.manifest(_choose(source, source.document(), machine)[-1], name=source.name).layers
     finally:
