@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-import msgspec
-
-from bareboat_base import codec, digests
+from bareboat_base import digests
+from bareboat_base.errors import ImageError
 from bareboat_images.model import Pin
 
 #: Reads the stored bytes of a digest; None where there are none.
@@ -23,14 +22,6 @@ _PATHS = ("/", "sif:", "squashfs:", "rootfs:")
 _TAGGED = ("oci:", "oci-archive:", "docker-archive:")
 _MOST_INDEXES = 3
 _MOST_LISTED = 1000
-
-
-class _Listed(msgspec.Struct):
-    digest: str = ""
-
-
-class _Index(msgspec.Struct):
-    manifests: list[_Listed] = []
 
 
 def digest_in(reference: str) -> str | None:
@@ -65,9 +56,11 @@ def _chain(outer: str, digest: str, read: Read, most: int) -> tuple[tuple[str, b
     data = read(outer) if most and digests.is_digest(outer) else None
     if data is None or not digests.is_of(outer, data):
         return None
+    from bareboat_images.oci import documents  # here, because few images have an index
+
     try:
-        listed = codec.decode(data, _Index).manifests
-    except (msgspec.DecodeError, ValueError, RecursionError):
+        listed = documents.manifest(data, name=outer).manifests or []
+    except ImageError:
         return None
     inner = list(dict.fromkeys(each.digest for each in listed[:_MOST_LISTED]))
     if digest in inner:

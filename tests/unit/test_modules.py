@@ -84,7 +84,7 @@ MOST_NAMES = {
     ("bareboat_base", "bareboat_images"): 101,
     ("bareboat_base", "bareboat"): 133,
     ("bareboat_base", "bareboat_study"): 65,
-    ("bareboat_images", "bareboat"): 148,
+    ("bareboat_images", "bareboat"): 144,
     ("bareboat_images", "bareboat_study"): 8,
     ("bareboat", "bareboat_study"): 125,
     ("bareboat_study", "bareboat"): 138,
