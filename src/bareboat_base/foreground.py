@@ -16,10 +16,15 @@ import signal
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NoReturn
 
-#: The descriptor on which the engine reports the command's process, as JSON with `child-pid`.
+from bareboat_base.errors import ToolError
+
+#: The descriptor on which the engine reports in lines of JSON: the command's process as `child-pid`, and its
+#: `exit-code`, if the command was started.
 REPORT = 198
 
 _PR_SET_CHILD_SUBREAPER = 36
+#: The engine gets descriptors with high numbers, which no command uses.
+_OPEN_FILES = 256
 _LOOK_S = 0.002
 #: Signals from the keyboard reach the command itself, which is in the same process group.
 _PASSED_ON = (
@@ -35,7 +40,14 @@ def run(
     argv: Sequence[str], *, environment: Mapping[str, str], descriptors: Mapping[int, int], own_init: bool
 ) -> int:
     """Run the engine's command; return the exit code, -N for signal N. `descriptors`: number for the engine
-    -> descriptor here. `own_init`: the command's parent is the container's first process."""
+    -> descriptor here. `own_init`: the command's parent is the container's first process. Raises
+    ToolError."""
+    allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if 0 <= allowed < _OPEN_FILES:
+        raise ToolError(
+            f"a container requires {_OPEN_FILES} open files, and the limit is {allowed}",
+            remedy=f"ulimit -n {_OPEN_FILES}",
+        )
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, (*_PASSED_ON, signal.SIGCHLD))
     report, theirs = os.pipe()
@@ -112,16 +124,27 @@ class _Follower:
             if pid == 0:
                 return None
             if pid == self._child or (pid == self._engine and not self._runs):
-                code = os.waitstatus_to_exitcode(status)
-                return 128 - code if code < 0 and pid == self._engine else code
+                return self._exit_code(pid, os.waitstatus_to_exitcode(status))
+
+    def _exit_code(self, pid: int, code: int) -> int:
+        """Raises ToolError where the engine exited without starting the command. It has shown the reason."""
+        if pid == self._child:
+            return code
+        self._read()
+        if code >= 0 and b'"exit-code"' not in self._written:
+            raise ToolError("the container cannot be started", remedy="bareboat doctor")
+        return 128 - code if code < 0 else code
+
+    def _read(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            self._written += os.read(self._report, _MOST_REPORT_BYTES)
 
     def _release(self) -> None:
         """End the engine's process when the command runs."""
         if self._child is None:
-            with contextlib.suppress(BlockingIOError):
-                self._written += os.read(self._report, _MOST_REPORT_BYTES)
+            self._read()
             with contextlib.suppress(ValueError):
-                self._child = int(json.loads(self._written)["child-pid"])
+                self._child = int(json.loads(self._written.partition(b"\n")[0])["child-pid"])
         if self._child is not None and self._is_started(self._child):
             self._runs = True
             os.kill(self._engine, signal.SIGKILL)

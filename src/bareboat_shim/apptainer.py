@@ -79,6 +79,8 @@ def _exec(line: Line, outside: Mapping[str, str]) -> int:
     start = apptainer_environment.started(
         command, {**values, "PWD": workdir, shims.INSIDE: "apptainer"}, forced, scripts=scripts
     )
+    if container.timezone:  # Apptainer mounts /etc/localtime, which may be a link in the image
+        start.environment.setdefault("TZ", container.timezone)
     if line.has("no-umask") or line.has("compat"):
         os.umask(0o022)
     return container.run(start.command, environment=start.environment, workdir=workdir)

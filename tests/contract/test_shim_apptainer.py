@@ -42,6 +42,8 @@ $T exec -B "$PWD/data:/mnt/x:ro" box sh -c 'touch /mnt/x/new; echo $?'
 $T exec -B data/file:/etc/extra,data:/srv/deep/er box sh -c 'cat /etc/extra; ls /srv/deep/er'
 $T exec --mount type=bind,src=$PWD/data,dst=/mnt,ro box sh -c 'cat /mnt/file; touch /mnt/new; echo $?'
 $T exec --bind /no-such-source box true
+$T exec --bind data/file:/bin box true
+$T exec box sh -c 'cat <&7' 7< data/file
 $T exec --bind data:/mnt:nonsense box true
 APPTAINER_BIND=$PWD/data:/mnt $T exec box cat /mnt/file
 SINGULARITY_BIND=$PWD/data:/mnt $T exec --bind data:/srv box sh -c 'cat /mnt/file /srv/file'

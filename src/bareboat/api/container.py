@@ -19,7 +19,7 @@ from bareboat.engines import Container as Contents
 from bareboat.model import Command, Handing, IfSet, Mount, Opened, Rootfs
 from bareboat.session import containers
 from bareboat_base import foreground
-from bareboat_base.errors import PlanError, UsageError
+from bareboat_base.errors import PlanError, ToolError, UsageError
 from bareboat_base.files.root import Root
 from bareboat_base.paths import lies_in
 
@@ -84,6 +84,11 @@ class Container:
         return self._image.process.command
 
     @property
+    def timezone(self) -> str:
+        """This machine's, or ""."""
+        return self._site.timezone
+
+    @property
     def has_gpu_driver(self) -> bool:
         return self._driver is not None
 
@@ -123,12 +128,16 @@ class Container:
         besides the GPU driver's."""
         words = tuple(boundary.several("command", command))
         with _described(self._command(words, environment, workdir)) as (argv, descriptors):
-            return foreground.run(
-                argv,
-                environment={"PATH": os.environ.get("PATH", os.defpath)},
-                descriptors=descriptors,
-                own_init="pid" in self._foreground.namespaces,
-            )
+            try:
+                return foreground.run(
+                    argv,
+                    environment={"PATH": os.environ.get("PATH", os.defpath)},
+                    descriptors=descriptors,
+                    own_init="pid" in self._foreground.namespaces,
+                )
+            except ToolError:
+                containers.forget(self._session)  # its facts may be the reason
+                raise
 
     def _chosen(self) -> tuple[Engine, Enclosure]:
         refusals = []

@@ -278,7 +278,8 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
     if front is None:
         words += ["--die-with-parent", "--"]
     else:  # the command outlives bwrap, which ends when the command runs
-        words += [*(f"--unshare-{each}" for each in front.namespaces), "--info-fd", str(front.report), "--"]
+        words += [f"--unshare-{each}" for each in front.namespaces]
+        words += ["--json-status-fd", str(front.report), "--"]
     if container.by_env:  # where bwrap cannot execute the command, it exits with 1
         plain = isinstance(command.argv[0], str) and "=" not in command.argv[0]
         words += [ENV] if plain else [SHELL, "-c", 'exec "$0" "$@"']
