@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from bareboat_base import __version__
 from bareboat_base.errors import UsageError
+from bareboat_base.files import outputs
 
 #: The tools that have a shim.
 NAMES = ("apptainer", "singularity")
@@ -63,40 +64,24 @@ def write(folder: Path, tools: Sequence[str], *, force: bool, dry_run: bool) -> 
         real = installed(tool, str(path), os.environ)
         is_written = real is None or force
         if is_written and not dry_run:
-            with failures_of(folder):
-                folder.mkdir(parents=True, exist_ok=True)
-                _replace(path, _text(tool, path, force=force))
+            folder.mkdir(exist_ok=True)
+            outputs.write(path, os.fsencode(_text(tool, path, force=force)), mode=0o777)
         found.append(Written(tool, str(path), real, is_written))
     return found
 
 
-class failures_of:
-    """Errors of the system as UsageErrors about the directory."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def __enter__(self) -> None:
-        """Nothing to prepare."""
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if isinstance(error, OSError):
-            raise UsageError(
-                f"{self._folder}: {error.strerror}",
-                remedy="name a directory that you can write to: --into DIR",
-            ) from error
-
-
 def _check(folder: Path, tools: Sequence[str]) -> None:
-    if folder.exists() and not folder.is_dir():
-        raise UsageError(f"{folder} is not a directory", remedy="name a directory: --into DIR")
+    if not folder.is_dir():
+        if os.path.lexists(folder):
+            quoted = shlex.quote(str(folder))
+            raise UsageError(f"{folder} is not a directory", remedy=f"ls -ld {quoted}; or --into DIR")
+        outputs.check(folder, is_folder=True)
+        return
     for tool in tools:
-        path = folder / tool
+        path = outputs.check(folder / tool)
         if os.path.lexists(path) and _version_in(str(path)) is None:
-            raise UsageError(
-                f"{path} exists and is no shim",
-                remedy=f"mv {shlex.quote(str(path))} {shlex.quote(str(path))}.old",
-            )
+            quoted = shlex.quote(str(path))
+            raise UsageError(f"{path} exists and is no shim", remedy=f"mv {quoted} {quoted}.old")
 
 
 def _text(tool: str, path: Path, *, force: bool) -> str:
@@ -111,16 +96,6 @@ def _text(tool: str, path: Path, *, force: bool) -> str:
         shim=shlex.quote(str(path)),
         forced=FORCED if force else "--",
     )
-
-
-def _replace(path: Path, text: str) -> None:
-    part = path.with_name(f".{path.name}-{os.getpid()}")
-    try:
-        part.write_bytes(os.fsencode(text))
-        part.chmod(0o755)
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def installed(tool: str, shim: str, environment: Mapping[str, str]) -> str | None:

@@ -39,6 +39,8 @@ def run(context: Context) -> int:
                 f"no shim of {name!r} exists" + (f"; did you mean {near!r}?" if near else ""),
                 remedy=f"--tools {','.join(NAMES)}",
             )
+    if "://" in options.into:
+        raise UsageError(f"--into {options.into} is a URL, not a directory", remedy="--into DIR")
     folder = Path(os.path.expanduser(options.into))
     found = shims.write(folder, tools, force=options.force, dry_run=options.dry_run)
     if options.json:

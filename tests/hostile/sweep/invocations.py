@@ -96,6 +96,7 @@ BASES: dict[str, tuple[str, ...]] = {
     "config": ("config",),
     "config store": ("config", "store"),
     "config trust": ("config", "trust"),
+    "shim": ("shim", "--into", "made", "--dry-run"),
 }
 #: Of which no base ends with exit code 0 here, and why.
 WITHOUT_GOOD = {
@@ -136,7 +137,7 @@ _AMOUNTS = {
 }
 _OUTPUTS = ("output", "save", "ro_crate", "svg")
 #: Words that are looked up: a near one must be refused, too.
-_NEAR = {"engine": "bubblewarp", "launcher": "torchrum", "scheduler": "slrum"}
+_NEAR = {"engine": "bubblewarp", "launcher": "torchrum", "scheduler": "slrum", "tools": "aptainer"}
 
 
 def _values(command: str, action: argparse.Action) -> dict[str, str]:
@@ -159,7 +160,7 @@ def _values(command: str, action: argparse.Action) -> dict[str, str]:
             | {"no path": "sif:", "an unknown format": "sfi:made"}
             | {f"to {name}": f"sif:{value}" for name, value in _WRITTEN.items() if value}
         )
-    if action.dest in ("store", "folder", "node_scratch"):
+    if action.dest in ("store", "folder", "node_scratch", "into"):
         return _FOLDERS
     if metavar in ("FILE", "PATH") or (action.dest in ("file", "path") and command != "image layer"):
         return _READ
