@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from bareboat_base import __version__
 
 if TYPE_CHECKING:
-    from bareboat.api.images import capture, pull
+    from bareboat.api.container import Container
+    from bareboat.api.images import capture, pull, save_sif
     from bareboat.api.job import Job, Plan, Sweep, sweep
     from bareboat.api.run import Run, SweepRun, TimedOut
     from bareboat_base.errors import BareboatError
@@ -26,12 +27,13 @@ _PLACES = {
     **dict.fromkeys(("Job", "Plan", "Sweep", "sweep"), "bareboat.api.job"),
     **dict.fromkeys(("Run", "SweepRun", "TimedOut"), "bareboat.api.run"),
     "Study": "bareboat_study.api",
-    **dict.fromkeys(("capture", "pull"), "bareboat.api.images"),
+    **dict.fromkeys(("capture", "pull", "save_sif"), "bareboat.api.images"),
+    "Container": "bareboat.api.container",
     "BareboatError": "bareboat_base.errors",
 }
 __all__ = [
-    "BareboatError", "Job", "Plan", "Run", "Study", "Sweep", "SweepRun", "TimedOut", "__version__", "capture",
-    "pull", "sweep",
+    "BareboatError", "Container", "Job", "Plan", "Run", "Study", "Sweep", "SweepRun", "TimedOut",
+    "__version__", "capture", "pull", "save_sif", "sweep",
 ]  # fmt: skip
 
 
