@@ -212,7 +212,7 @@ def _become(call: _Call, streams: list[int]) -> int:
 
 def import_everything() -> None:
     """What any verb imports, so that no child spends time on it."""
-    for top in ("bareboat_base", "bareboat_images", "bareboat", "bareboat_study"):
+    for top in ("bareboat_base", "bareboat_images", "bareboat", "bareboat_shim", "bareboat_study"):
         package = importlib.import_module(top)
         for module in pkgutil.walk_packages(package.__path__, f"{top}."):
             if not module.name.endswith("__main__"):

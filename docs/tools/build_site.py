@@ -27,7 +27,7 @@ SECTIONS = {
         "clusters", "job-file", "frameworks", "launchers", "mpi", "gpus", "fabric", "engines",
         "architectures", "administrators",
     ),
-    "Images": ("images", "building", "lint"),
+    "Images": ("images", "building", "lint", "shims"),
     "Measure": ("verdict", "studies", "reports", "measurement", "performance", "published"),
     "Reproduce a run": ("reproduction",),
     "Look up": (

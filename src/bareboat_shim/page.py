@@ -18,13 +18,17 @@ def reference(table: Table) -> str:
             lines.append(f"| `{verb.name}` | {_code(verb.usage)} | {_cell(verb.meaning)} |")
     lines += ["", "Refused, with the reason:", "", "| verb | reason |", "|---|---|"]
     lines += [f"| `{verb.name}` | {_cell(verb.refused)} |" for verb in table.verbs if verb.refused]
-    shown: set[tuple[Flag, ...]] = set()
+    shown: dict[tuple[Flag, ...], str] = {}
     for verb in table.verbs:
-        if verb.flags and verb.flags not in shown:
-            also = [each.name for each in table.verbs if set(verb.flags) & set(each.flags) == set(verb.flags)]
-            shown.add(verb.flags)
-            lines += ["", f"### Flags of {' and '.join(f'`{name}`' for name in also)}", ""]
-            lines += _flags(table, verb.flags)
+        if not verb.flags or verb.flags in shown:
+            continue
+        # A verb with all flags of another one, and more.
+        base = next((flags for flags in shown if set(flags) < set(verb.flags)), ())
+        names = " and ".join(f"`{each.name}`" for each in table.verbs if each.flags == verb.flags)
+        lines += ["", f"### Flags of {names}", ""]
+        lines += [f"Those of {shown[base]}, and:", ""] if base else []
+        lines += _flags(table, (flag for flag in verb.flags if flag not in base))
+        shown[verb.flags] = names
     lines += ["", "### Flags before the verb", "", *_flags(table, table.flags)]
     return "\n".join(lines) + "\n"
 
