@@ -307,3 +307,16 @@ def job_of(*words: str) -> Job:
 def test_for_a_mistyped_script_the_likeliest_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     Path("train.py").touch()
     assert refused(capsys, "run", "trian.py")[-1] == "  try: did you mean train.py?"
+
+
+@pytest.mark.parametrize("verb", ["run", "submit", "plan", "prove"])
+@pytest.mark.parametrize(
+    ("script", "interpreter"), [("fit.R", "Rscript"), ("fit.r", "Rscript"), ("fit.jl", "julia")]
+)
+def test_a_script_of_another_language_is_started_by_its_interpreter(
+    capsys: pytest.CaptureFixture[str], verb: str, script: str, interpreter: str
+) -> None:
+    Path(script).write_text('cat("hi")\n')
+    lines = refused(capsys, verb, script, "a", "--rate=2")
+    assert f"{script} is a script for {interpreter}, not a job file" in lines[0]
+    assert lines[-1] == f"  try: bareboat {verb} -- {interpreter} {script} a --rate=2"

@@ -36,6 +36,8 @@ SHELLS = ("bash", "zsh", "fish")
 _LONGEST_FIRST_LINE = 1000
 #: Starts a Python script. Not every environment and image has the name `python`.
 PYTHON = "python3"
+#: What starts a script of another language.
+_INTERPRETERS = {".R": "Rscript", ".r": "Rscript", ".jl": "julia", ".pl": "perl", ".rb": "ruby"}
 
 
 class VerbList(argparse.HelpFormatter):
@@ -269,6 +271,9 @@ def _not_a_job(word: str) -> tuple[str, list[str]] | None:
     if word.endswith(".toml"):
         return None
     if os.path.lexists(word):
+        interpreter = _INTERPRETERS.get(os.path.splitext(word)[1])
+        if interpreter is not None and os.path.isfile(word):
+            return f"is a script for {interpreter}", [interpreter, word]
         return _as_program(word)
     import shutil
 
