@@ -156,8 +156,9 @@ def test_a_wait_can_have_an_end(folder: Path, monkeypatch: pytest.MonkeyPatch) -
     store.write(store.run(run_id) / "submission.json", codec.to_json(made))
     run = bareboat.Run.find("train")
     assert run.id == run_id
-    with pytest.raises(bareboat.TimedOut, match="continues"):
+    with pytest.raises(bareboat.TimedOut, match="continues") as late:
         run.wait(timeout_s=0.2)
+    assert late.value.remedy == f"bareboat.Run.find({run_id!r}).wait()"
     with pytest.raises(bareboat.TimedOut, match="continues"):
         asyncio.run(run.wait_async(timeout_s=0.2))
     (store.run(run_id) / "control" / "exit_code").write_text("0 160\n")

@@ -125,7 +125,9 @@ class Run:
         """How long to wait before the next look. Raises TimedOut."""
         left = limit - time.monotonic()
         if left <= 0:
-            raise TimedOut(f"{self.id} continues: the wait is over", remedy=f"bareboat wait {self.id}")
+            raise TimedOut(
+                f"{self.id} continues: the wait is over", remedy=f"bareboat.Run.find({self.id!r}).wait()"
+            )
         return min(left, interaction.POLL_S)
 
     @translated()
