@@ -31,7 +31,7 @@ SECTIONS = {
     "Measure": ("verdict", "studies", "reports", "measurement", "performance", "published"),
     "Reproduce a run": ("reproduction",),
     "Look up": (
-        "reference/commands", "reference/keys", "reference/settings", "reference/exit-codes", "python-api",
+        "reference/commands", "keys", "reference/settings", "reference/exit-codes", "python-api",
         "reference/python",
     ),
     "Background": ("security", "comparison", "papers"),

@@ -9,14 +9,14 @@ import argparse
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, Union, get_args, get_origin
 
 import msgspec
 
 from bareboat import config
 from bareboat.cli import main
-from bareboat.model import Job
-from bareboat.model.job import DELIVERIES
+from bareboat.model import Job, keys
+from bareboat.model.job import KEYS, TABLES
 from bareboat_base import errors, ranges
 
 
@@ -62,12 +62,16 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key of a job file, with its table: `scheduling.partition`. `allowed`: its range, or ""."""
+    """A key of a job file, with its table: `scheduling.partition`. `allowed`: its range, or "". `meaning`:
+    Markdown. `flag`, `setting`: how else it is set, or ""."""
 
     name: str
     kind: str
     default: str
     allowed: str
+    meaning: str
+    flag: str
+    setting: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +140,26 @@ def exit_codes() -> dict[int, str]:
 
 def job_keys() -> tuple[Key, ...]:
     """Every key of a job file, in the order of the types."""
-    return tuple(_keys(Job, ""))
+    defaults = {each.name: each for each in msgspec.structs.fields(Job)}
+    for table, kind in TABLES.items():
+        defaults |= {f"{table}.{each.name}": each for each in msgspec.structs.fields(kind)}
+    return tuple(
+        Key(
+            name=name,
+            kind=key.kind or _kind(key),
+            default=key.default or _default(defaults[name]),
+            allowed=str(key.range or "") or " or ".join(f'"{value}"' for value in key.values),
+            meaning=key.meaning,
+            flag=", ".join(key.flags),
+            setting=name.rpartition(".")[2] if key.is_setting else "",
+        )
+        for name, key in KEYS.items()
+    )
+
+
+def table_meaning(table: str) -> str:
+    """What a table of the job file is for."""
+    return keys.keys_of(Job)[table].meaning
 
 
 def settings() -> tuple[SettingFacts, ...]:
@@ -146,7 +169,7 @@ def settings() -> tuple[SettingFacts, ...]:
             variable=f"BAREBOAT_{name.upper()}",
             kind=_PLAIN[known.kind],
             meaning=known.meaning,
-            allowed=", ".join(known.values) or (str(ranges.RANGES[known.key]) if known.key else ""),
+            allowed=str(ranges.RANGES.get(known.key, "")) or ", ".join(_values(known.of_job)),
             guarded=name in config.GUARDED,
         )
         for name, known in config.KNOWN.items()
@@ -217,43 +240,23 @@ def _sentence(documented: type) -> str:
     return text[:1].lower() + text[1:]
 
 
-def _keys(table: type[msgspec.Struct], prefix: str) -> Iterator[Key]:
-    hints = get_type_hints(table)
-    for field in msgspec.structs.fields(table):
-        kind = hints[field.name]
-        inner = next((each for each in _members(kind) if _is_struct(each)), None)
-        if inner is not None and field.name != "sweep":
-            yield from _keys(inner, f"{field.name}.")
-        elif field.name == "sweep":
-            yield Key("sweep.NAME", "list of values", "none", "")
-            yield Key("sweep.points", "list of tables", "none", "")
-        else:
-            name = f"{prefix}{field.name}"
-            values = " or ".join(f'"{value}"' for value in _VALUES.get(name, ()))
-            allowed = str(ranges.RANGES[name]) if name in ranges.RANGES else values
-            yield Key(name, _kind(name, kind), _default(field), allowed)
-
-
 def _members(kind: Any) -> tuple[Any, ...]:
     return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
 
 
-def _is_struct(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, msgspec.Struct) and kind.__name__ != "Mount"
-
-
-#: The values of strings that the types check.
-_VALUES = {"form": ("tree", "file"), "delivery": DELIVERIES, "fabric": ("mark", "require")}
 _PLAIN = {str: "string", bool: "true or false", int: "integer", float: "number"}
 
 
-def _kind(name: str, kind: Any) -> str:
+def _values(key: keys.Key | None) -> tuple[str, ...]:
+    return () if key is None else key.values
+
+
+def _kind(key: keys.Key) -> str:
     """A type in the words of TOML."""
-    unit = ranges.RANGES[name].unit if name in ranges.RANGES else ""
-    if unit:
-        return {"bytes": "size", "s": "time"}.get(unit, unit)
+    if key.range is not None and key.range.unit:
+        return {"bytes": "size", "s": "time"}[key.range.unit]
     found = []
-    for each in _members(kind):
+    for each in _members(key.type):
         if get_origin(each) is tuple:
             found.append("list of strings")
         elif get_origin(each) is dict:
@@ -265,7 +268,7 @@ def _kind(name: str, kind: Any) -> str:
 
 def _default(field: msgspec.structs.FieldInfo) -> str:
     value = field.default
-    if value in (None, (), "") or value is msgspec.UNSET or value is msgspec.NODEFAULT:
+    if value in (None, (), "") or value is msgspec.NODEFAULT:
         return "none"
     if isinstance(value, bool):
         return str(value).lower()

@@ -6,6 +6,7 @@ import inspect
 import itertools
 import re
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,6 @@ def pages() -> dict[str, str]:
     commands = reference.commands()
     found = {f"reference/bareboat-{each.name}.md": _command_page(each) for each in commands}
     found["reference/commands.md"] = _commands_page(commands)
-    found["reference/keys.md"] = _keys_page()
     found["reference/settings.md"] = _settings_page()
     found["reference/exit-codes.md"] = _exit_codes_page()
     found["reference/python.md"] = _python_page()
@@ -68,38 +68,34 @@ def _command_page(command: Command) -> str:
     return "\n".join(lines)
 
 
-def _keys_page() -> str:
-    meanings = key_meanings((ROOT / "docs" / "job-file.md").read_text(encoding="utf-8"))
+def keys_page() -> str:
+    """The page of keys, which is kept: code hosts show it, too."""
     lines = [
-        "# Job file keys",
+        "<!-- Written by docs/tools/keys_page.py from the types of a job; do not edit. -->",
         "",
-        "Every key of a job file, with its type, its default and the allowed values, as the program checks"
-        " them. [The job file](../job-file.md) explains the keys; sizes and times"
-        " [may have units](../job-file.md#sizes-and-times).",
+        "# Keys of a job file",
+        "",
+        *textwrap.wrap(
+            "Every key, with its type, the allowed values and the default, as the program checks them. "
+            "`--set KEY=VALUE` sets each of them on the command line. [The job file](job-file.md) explains "
+            "how the keys work together; sizes and times [have units](job-file.md#sizes-and-times).",
+            120,
+        ),
         "",
     ]
     tables: dict[str, list[reference.Key]] = {}
     for key in reference.job_keys():
         tables.setdefault(key.name.rpartition(".")[0], []).append(key)
     for table, keys in tables.items():
-        lines += [f"## [{table}]" if table else "## Without a table", ""]
+        lines += [f"## [{table}]: {reference.table_meaning(table)}" if table else "## Without a table", ""]
         for key in keys:
-            allowed = key.allowed.removeprefix("a whole number ").removeprefix("a number, ")
-            kind = ", ".join(filter(None, (key.kind, allowed.removeprefix("a number "))))
-            lines += [f"### {_code(key.name)}", "", f"{kind}; default: {key.default}", ""]
-            lines += [meanings.get(key.name, ""), ""]
+            allowed = key.allowed.removeprefix("a whole number ").removeprefix("a number")
+            kind = ", ".join(filter(None, (key.kind, allowed.removeprefix(", ").strip())))
+            ways = [f"flag: {_code(key.flag)}"] * bool(key.flag)
+            ways += [f"[setting](reference/settings.md): {_code(key.setting)}"] * bool(key.setting)
+            lines += [f"### {_code(key.name)}", "", "; ".join((kind, f"default: {key.default}", *ways)), ""]
+            lines += [*textwrap.wrap(key.meaning, 120, break_long_words=False, break_on_hyphens=False), ""]
     return "\n".join(lines)
-
-
-def key_meanings(page: str) -> dict[str, str]:
-    """Key -> the last column of its row on the page of the job file, whose links lead from here."""
-    rows = re.findall(r"^\| `([\w.]+)` \|.*\| (.*) \|$", page, re.MULTILINE)
-    return {
-        key: re.sub(
-            r"\]\((#[^)]*)\)", r"](../job-file.md\1)", re.sub(r"\]\((\w[\w-]*\.md)", r"](../\1", text)
-        )
-        for key, text in rows
-    }
 
 
 def _settings_page() -> str:

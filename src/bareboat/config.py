@@ -20,7 +20,8 @@ from msgspec import Struct
 
 from bareboat import consent, registry
 from bareboat.model import ProveRequest
-from bareboat.model.job import DELIVERIES, check_node_scratch
+from bareboat.model.job import KEYS
+from bareboat.model.keys import Key
 from bareboat.model.names import check_name
 from bareboat_base import ranges
 from bareboat_base.errors import BareboatError, UsageError
@@ -73,13 +74,13 @@ class Setting(Struct, frozen=True):
 
 
 class _Known(Struct, frozen=True):
-    """`key`: of a number's range in `ranges`; `values`: the allowed values, where limited."""
+    """`key`: of a number's range in `ranges`; `of_job`: the job's key that the setting completes."""
 
     kind: type
     default: Any
     meaning: str
     key: str = ""
-    values: tuple[str, ...] = ()
+    of_job: Key | None = None
 
     def parsed(self, text: str, name: str) -> Any:
         """The value of an environment variable of this name. Raises UsageError."""
@@ -99,22 +100,17 @@ class _Known(Struct, frozen=True):
         """Raise UsageError for a value that is not allowed."""
         if value is None and self.default is None:
             return
-        if self.key:
-            ranges.check(self.key, value, name=name)
-        elif isinstance(value, str) and not value.strip() and self.default is None:
+        if isinstance(value, str) and not value.strip() and self.default is None:
             raise UsageError(f"{name} is empty", remedy=f"give {name} a value, or remove it")
-        elif self.values and value not in self.values:
-            raise UsageError(
-                f"{name} is {value!r}; it must be one of: {', '.join(self.values)}",
-                remedy=f"set {name} = {self.values[0]}",
-            )
+        if self.of_job is not None:
+            self.of_job.check_value(name, value)
+        if self.key:
+            ranges.check(ranges.RANGES[self.key], value, name=name)
         elif name == "store" and re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", value):
             raise UsageError(
                 f"the store is {value!r}; it must be a directory",
                 remedy="--store DIR, or export BAREBOAT_STORE=DIR",
             )
-        elif name == "node_scratch":
-            check_node_scratch(value)
         elif isinstance(value, str) and value and name not in _PATHS:
             check_name(name, value)
         elif isinstance(value, str) and any(ord(c) < 32 or ord(c) == 127 for c in value):
@@ -124,11 +120,9 @@ class _Known(Struct, frozen=True):
             )
 
 
-#: Settings that complete a job.
-_OF_JOBS = (
-    "engine", "launcher", "scheduler", "partition", "account", "qos", "reservation", "constraint", "modules",
-    "delivery", "node_scratch",
-)  # fmt: skip
+#: Settings that complete a job -> its keys.
+OF_JOBS = {full.rpartition(".")[2]: full for full, key in KEYS.items() if key.is_setting}
+_DESIGN = "prove."
 #: Paths need not be UTF-8.
 _PATHS = ("store", "ca_file", "policy")
 _TRUTH = {
@@ -137,20 +131,24 @@ _TRUTH = {
 }
 
 
-_PROVE = ProveRequest()
+def _completing(*, design: bool) -> dict[str, _Known]:
+    """The settings for keys of the job; `design`: those of a study's design."""
+    found = {}
+    for name, full in OF_JOBS.items():
+        key = KEYS[full]
+        if full.startswith(_DESIGN) != design:
+            continue
+        if key.range is None:
+            found[name] = _Known(str, "" if name == "modules" else None, key.help, of_job=key)
+        else:
+            kind = int if key.range.whole else float
+            found[name] = _Known(kind, getattr(ProveRequest(), name), key.help, key=full, of_job=key)
+    return found
+
+
 KNOWN = {
     "store": _Known(str, None, "directory of images, runs and records"),
-    "engine": _Known(str, None, "engine to use (default: the planner's choice)"),
-    "launcher": _Known(str, None, "launcher to use (default: the planner's choice)"),
-    "scheduler": _Known(str, None, "scheduler for `submit` (default: the one found)"),
-    "partition": _Known(str, None, "partition or queue for jobs"),
-    "account": _Known(str, None, "account or project to charge"),
-    "qos": _Known(str, None, "quality of service for jobs"),
-    "reservation": _Known(str, None, "reservation for jobs"),
-    "constraint": _Known(str, None, "required node features"),
-    "modules": _Known(str, "", "environment modules for jobs, separated by commas"),
-    "delivery": _Known(str, None, "where ranks read the image: shared, node or auto", values=DELIVERIES),
-    "node_scratch": _Known(str, None, "node-local directory for image copies (default: /tmp)"),
+    **_completing(design=False),
     "mirrors": _Known(str, "", "mirrors to try before a registry: docker.io=HOST,…"),
     "plain_http": _Known(str, "", "registries to use over plain HTTP, separated by commas"),
     "ca_file": _Known(str, "", "additional certificate authority for registries"),
@@ -162,16 +160,7 @@ KNOWN = {
         "seconds to wait for a tool (default: 7; to cancel 30, to submit 120)",
         key="tool_timeout_s",
     ),
-    "repeats": _Known(int, _PROVE.repeats, "number of measured runs of a study", key="prove.repeats"),
-    "margin": _Known(
-        float, _PROVE.margin, "largest relative difference that counts as equal", key="prove.margin"
-    ),
-    "confidence": _Known(
-        float, _PROVE.confidence, "confidence level of intervals and tests", key="prove.confidence"
-    ),
-    "seed": _Known(
-        int, None, "random seed of the arms' order (default: drawn for each study)", key="prove.seed"
-    ),
+    **_completing(design=True),
 }
 
 
@@ -190,8 +179,9 @@ class Settings(Struct, frozen=True):
     def elsewhere(self) -> Settings:
         """The settings without those that a site file makes for jobs of this site."""
         settings = {
-            name: Setting(KNOWN[name].default) if name in _OF_JOBS and each.origin is Origin.SITE else each
+            name: Setting(KNOWN[name].default) if is_of_site and each.origin is Origin.SITE else each
             for name, each in self.settings.items()
+            for is_of_site in (not OF_JOBS.get(name, _DESIGN).startswith(_DESIGN),)
         }
         return Settings(settings)
 
@@ -199,7 +189,7 @@ class Settings(Struct, frozen=True):
         """Complete a job file's [prove] table. A flag or environment variable overrides the job file, which
         overrides the project's and the site's files."""
         result = dict(prove)
-        for name in ("repeats", "margin", "confidence", "seed"):
+        for name in (name for name, full in OF_JOBS.items() if full.startswith(_DESIGN)):
             setting = self.settings[name]
             if setting.value is None:
                 continue

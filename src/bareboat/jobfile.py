@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 import re
 import shlex
+import tomllib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, get_args, get_origin
 
 import msgspec
-from msgspec import UNSET, UnsetType
 
 from bareboat import registry
 from bareboat.config import Settings
-from bareboat.model import (
-    CaptureRequest,
-    Job,
-    Mount,
-    ProveRequest,
-    Scheduling,
-    Topology,
-    check_variable,
-    sweep,
-)
+from bareboat.model import CaptureRequest, Job, Mount, ProveRequest, check_variable, sweep
+from bareboat.model.job import KEYS, TABLES
+from bareboat.model.keys import keys_of
 from bareboat.model.sweep import Sweep
 from bareboat_base.errors import PlanError, UsageError
 from bareboat_base.expressions import expression
@@ -31,49 +26,27 @@ from bareboat_base.nearest import nearest
 from bareboat_base.printable import one_line
 from bareboat_base.toml import Document, TomlFile
 
-T = TypeVar("T")
-
-_KEYS = Job.__struct_fields__
 #: Tables for `bareboat prove` (bareboat_study.studyfile), which other commands ignore.
 STUDY_TABLES = ("arms", "metrics")
-_TABLES = {
-    "topology": Topology,
-    "scheduling": Scheduling,
-    "capture": CaptureRequest,
-    "prove": ProveRequest,
-}
 _CAPTURE = "capture"
-#: Each key with its table, by its name and by what other tools call it.
-_BY_NAME = {
-    **{key: f"{table}.{key}" for table, kind in _TABLES.items() for key in kind.__struct_fields__},
-    **{key: key for key in _KEYS},
-    "args": "command",
-    "cmd": "command",
-    "cpus": "topology.cpus_per_rank",
-    "cpus_per_task": "topology.cpus_per_rank",
-    "env": "environment",
-    "gpus": "topology.gpus_per_rank",
-    "gpus_per_task": "topology.gpus_per_rank",
-    "mem": "scheduling.mem_per_node_bytes",
-    "memory": "scheduling.mem_per_node_bytes",
-    "nproc_per_node": "topology.ranks_per_node",
-    "ntasks_per_node": "topology.ranks_per_node",
-    "num_nodes": "topology.nodes",
-    "queue": "scheduling.partition",
-    "time": "walltime_s",
-    "time_limit": "walltime_s",
-    "volumes": "mounts",
-    "walltime": "walltime_s",
-}
+#: Each key with its table, by its last name and by what other tools call it.
+BY_NAME = {name: full for full, key in KEYS.items() for name in (full.rpartition(".")[2], *key.aliases)}
+#: Keys whose text is no list of one item: it is split as a shell would, or stays text.
+_WORDS = ("command", "entrypoint", "notify")
 _STARTS_SCRIPT = expression(r"(python[0-9.]*|torchrun)")
 
 
-def read_job(path: Path, settings: Settings, *, image: str | None = None) -> Job:
-    """The job of a file, whose paths are relative to its directory. `image` overrides the file's.
+def read_job(
+    path: Path, settings: Settings, *, image: str | None = None, assignments: Iterable[str] = ()
+) -> Job:
+    """The job of a file, whose paths are relative to its directory. `image` and `assignments` (`set_keys`)
+    override the file's keys.
 
     Raises UsageError, with the line, for unknown keys, wrong types, impossible values and missing files.
     """
-    return job_of(TomlFile(path), settings, folder=path.resolve().parent, called=name_of(path), image=image)
+    file = TomlFile(path)
+    set_keys(file, assignments)
+    return job_of(file, settings, folder=path.resolve().parent, called=name_of(path), image=image)
 
 
 def name_of(path: Path) -> str:
@@ -88,11 +61,7 @@ def job_of(
     None: its program's. Raises UsageError."""
     values = file.values
     _check_tables(file)
-
-    def given(key: str, kind: type[T], default: T) -> T:
-        return _given(file, key, kind, default)
-
-    image = image or given("image", str, _CAPTURE)
+    image = image or _value(file, "image", str) or _CAPTURE
     if "command" not in values and image == _CAPTURE:
         raise UsageError(
             "the job has no command", context=file.name, remedy='add command = ["python", "train.py"]'
@@ -100,65 +69,53 @@ def job_of(
     points = _sweep(file)
     workdir = _existing_workdir(file, folder)
     command = _command(file, points, workdir, image)
-    entrypoint = values.get("entrypoint")
-    if entrypoint is not None and not isinstance(entrypoint, bool):
-        entrypoint = words_of(entrypoint, file, "entrypoint")
-    environment = _environment(file, points)
     prove = values.get("prove", {})
     file.convert(prove, ProveRequest, "prove")  # first alone, because mistakes in flags are not the file's
-    capture = _capture(file, folder)
-
+    read: dict[str, Any] = {
+        "name": called or _name(command, image),
+        "command": command,
+        "entrypoint": _entrypoint(file),
+        "workdir": workdir,
+        "image": image,
+        "mounts": _mounts(values, file, folder),
+        "environment": _environment(file, points),
+        "notify": _notify(file),
+        "capture": _capture(file, folder),
+        "prove": file.convert(settings.over_job(prove), ProveRequest),
+        "sweep": points,
+    }
+    rest = {
+        name: _value(file, name, key.type)
+        for name, key in keys_of(Job).items()
+        if name in values and (name not in read or name == "name")
+    }
+    if "node_scratch" in rest:
+        rest["node_scratch"] = rest["node_scratch"].rstrip("/") or "/"  # which is refused
     try:
-        return Job(
-            name=given("name", str, called or _name(command, image)),
-            command=command,
-            entrypoint=entrypoint,
-            workdir=workdir,
-            image=image,
-            topology=file.convert(values.get("topology", {}), Topology, "topology"),
-            mounts=_mounts(values, file, folder),
-            environment=environment,
-            environment_from=given("environment_from", tuple[str, ...], ()),
-            walltime_s=None if "walltime_s" not in values else given("walltime_s", int, 0),
-            engine=_known("engine", given("engine", str, "") or None),
-            launcher=_known("launcher", given("launcher", str, "") or None),
-            scheduler=_known("scheduler", given("scheduler", str, "") or None),
-            scheduling=file.convert(values.get("scheduling", {}), Scheduling, "scheduling"),
-            modules=given("modules", tuple[str, ...], ()),
-            writable=given("writable", bool, False),
-            form=given("form", str, "") or None,
-            delivery=given("delivery", str, "") or UNSET,
-            node_scratch=_node_scratch(given("node_scratch", str, "")),
-            site_layer=UNSET if "site_layer" not in values else given("site_layer", tuple[str, ...], ()),
-            fabric=given("fabric", str, "") or UNSET,
-            notify=UNSET if "notify" not in values else _notify(values["notify"], file),
-            # On by default.
-            seccomp=UNSET if given("seccomp", bool, True) else False,
-            kernel_cache=UNSET if given("kernel_cache", bool, True) else False,
-            capture=capture,
-            prove=file.convert(settings.over_job(prove), ProveRequest),
-            sweep=points,
-        )
+        job = Job(**read | rest)
+        for kind in ("engine", "launcher", "scheduler"):
+            _check_known(kind, getattr(job, kind))
     except UsageError as error:
         raise file.placed(error) from None
+    return job
 
 
-def _given(file: Document, key: str, kind: type[T], default: T) -> T:
-    """The value of a key; raises UsageError for an empty one."""
+def _value(file: Document, key: str, hint: Any) -> Any:
+    """The value of a key, None where the file has none; raises UsageError for an empty one."""
     if file.values.get(key) == "":
         raise UsageError(f"{key} is empty", context=file.at(key), remedy=f"give {key} a value, or remove it")
-    return file.convert(file.values[key], kind, key) if key in file.values else default
+    return file.convert(file.values[key], hint, key) if key in file.values else None
 
 
 def _check_tables(file: Document) -> None:
     """Raise UsageError for an unknown key, and for a table that is none."""
     values = file.values
-    file.check_keys(values, (*_KEYS, *STUDY_TABLES), elsewhere=_BY_NAME)
-    for name in (*STUDY_TABLES, *_TABLES):
+    file.check_keys(values, (*Job.__struct_fields__, *STUDY_TABLES), elsewhere=BY_NAME)
+    for name in (*STUDY_TABLES, *TABLES):
         if not isinstance(values.get(name, {}), dict):
             raise UsageError(f"{name} must be a table", context=file.at(name), remedy=f"write [{name}]")
-    for name, kind in _TABLES.items():
-        file.check_keys(values.get(name, {}), kind.__struct_fields__, name, elsewhere=_BY_NAME)
+    for name, kind in TABLES.items():
+        file.check_keys(values.get(name, {}), kind.__struct_fields__, name, elsewhere=BY_NAME)
 
 
 def _existing_workdir(file: Document, folder: Path) -> str | None:
@@ -172,7 +129,7 @@ def _existing_workdir(file: Document, folder: Path) -> str | None:
     return workdir
 
 
-def _command(file: Document, points: Sweep | UnsetType, workdir: str | None, image: str) -> tuple[str, ...]:
+def _command(file: Document, points: Sweep | None, workdir: str | None, image: str) -> tuple[str, ...]:
     """The command, whose script is there at each point of the sweep; () for the image's own."""
     values = file.values
     if "command" not in values:
@@ -186,7 +143,7 @@ def _command(file: Document, points: Sweep | UnsetType, workdir: str | None, ima
     return command
 
 
-def _environment(file: Document, points: Sweep | UnsetType) -> dict[str, str]:
+def _environment(file: Document, points: Sweep | None) -> dict[str, str]:
     environment = file.convert(file.values.get("environment", {}), dict[str, str], "environment")
     for variable, value in environment.items():
         try:
@@ -200,36 +157,64 @@ def _environment(file: Document, points: Sweep | UnsetType) -> dict[str, str]:
 def _capture(file: Document, folder: Path) -> CaptureRequest:
     """The request with absolute paths."""
     capture = file.convert(file.values.get("capture", {}), CaptureRequest, "capture")
+    resolve = {"path": _resolved, "program": _program}
+    changes: dict[str, Any] = {}
+    for name, key in keys_of(CaptureRequest).items():
+        value = getattr(capture, name)
+        if key.path and value is not None:
+            of = functools.partial(resolve[key.path], folder)
+            changes[name] = of(value) if isinstance(value, str) else tuple(map(of, value))
     try:
-        return msgspec.structs.replace(
-            capture,
-            python=None if capture.python is None else _program(folder, capture.python),
-            include=tuple(_resolved(folder, path) for path in capture.include),
-            programs=UNSET
-            if capture.programs is UNSET
-            else tuple(_program(folder, name) for name in capture.programs),
-        )
+        return msgspec.structs.replace(capture, **changes)
     except UsageError as error:
         raise file.placed(error) from None
 
 
 def job_of_command(
-    command: Sequence[str], settings: Settings, *, workdir: str, image: str | None = None
+    command: Sequence[str],
+    settings: Settings,
+    *,
+    workdir: str,
+    image: str | None = None,
+    assignments: Iterable[str] = (),
 ) -> Job:
     """The job of `bareboat … [--image REF] -- COMMAND`: one process, in the current directory. Without a
     command, the image's own command in its own directory."""
     if not command and image in (None, _CAPTURE):
         raise UsageError("no command after --", remedy="bareboat prove -- python train.py")
-    image = image or _CAPTURE
-    if command:
-        check_script(tuple(command), workdir, image=image)
-    return Job(
-        name=_name(command, image),
-        command=tuple(command),
-        workdir=workdir if command else None,
-        image=image,
-        prove=ProveRequest(**settings.over_job({})),
-    )
+    document = Document({"command": list(command)} if command else {}, "")
+    set_keys(document, assignments)
+    return job_of(document, settings, folder=Path(workdir), image=image)
+
+
+def set_keys(file: Document, assignments: Iterable[str]) -> None:
+    """Set the keys of `--set KEY=VALUE`, as if the file had these values. Raises UsageError."""
+    for assignment in assignments:
+        keys, value = assigned(assignment)
+        file.put(keys, value, f"--set {one_line(assignment)}")
+
+
+def assigned(assignment: str) -> tuple[tuple[str, ...], Any]:
+    """The key and the value of KEY=VALUE. KEY is a key with its table, or its name alone; VALUE is TOML, or
+    text without quotes. Raises UsageError where it is no assignment."""
+    name, equals, written = (part.strip() for part in assignment.partition("="))
+    if not (name and equals and written):
+        raise UsageError(
+            f"--set is {one_line(assignment)!r}; it must be KEY=VALUE", remedy="--set topology.nodes=2"
+        )
+    full = name if name in KEYS else BY_NAME.get(name, name)
+    table = full.partition(".")[0]
+    kind = KEYS[full].type if full in KEYS else str if table == "environment" else Any
+    value: Any = written
+    if kind not in (str, str | None):
+        with contextlib.suppress(ValueError, RecursionError):
+            value = tomllib.loads(f"value = {written}")["value"]
+    elif written[0] in "\"'" and written[0] == written[-1]:
+        value = written[1:-1]
+    is_list = tuple in {get_origin(each) for each in (kind, *get_args(kind))}
+    if is_list and full not in _WORDS and not isinstance(value, list):
+        value = [written]
+    return tuple(full.split(".", 1) if table in ("environment", "sweep") else full.split(".")), value
 
 
 def _name(command: Sequence[str], image: str) -> str:
@@ -241,19 +226,18 @@ def _name(command: Sequence[str], image: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name) or "command"
 
 
-def _known(kind: str, name: str | None) -> str | None:
-    """The name of an engine, launcher or scheduler. Raises UsageError for an unknown one."""
+def _check_known(kind: str, name: str | None) -> None:
+    """Raise UsageError for the name of an unknown engine, launcher or scheduler."""
     if name is not None:
         try:
             getattr(registry, kind)(name)
         except PlanError as error:
             raise UsageError(error.message, remedy=error.remedy, code=error.code, key=kind) from None
-    return name
 
 
-def _sweep(file: Document) -> Sweep | UnsetType:
+def _sweep(file: Document) -> Sweep | None:
     if "sweep" not in file.values:
-        return UNSET
+        return None
     if not isinstance(file.values["sweep"], dict):
         raise UsageError("sweep must be a table", context=file.at("sweep"), remedy="write [sweep]")
     try:
@@ -262,9 +246,9 @@ def _sweep(file: Document) -> Sweep | UnsetType:
         raise file.placed(error, "sweep") from None
 
 
-def _at_every_point(words: tuple[str, ...], points: Sweep | UnsetType) -> Iterable[tuple[str, ...]]:
+def _at_every_point(words: tuple[str, ...], points: Sweep | None) -> Iterable[tuple[str, ...]]:
     """The words as the sweep's points have them. Raises UsageError for a placeholder of no value."""
-    if points is UNSET:
+    if points is None:
         return (words,)
     if not any(isinstance(part, sweep.Field) for word in words for part in sweep.parse(word, points.names)):
         return (tuple(sweep.fill(word, points, 0) for word in words),)
@@ -341,12 +325,18 @@ def words_of(value: Any, file: Document, key: str) -> tuple[str, ...]:
     return file.convert(value, tuple[str, ...], key)
 
 
-def _notify(value: Any, file: Document) -> str | tuple[str, ...]:
+def _entrypoint(file: Document) -> bool | tuple[str, ...] | None:
+    value = file.values.get("entrypoint")
+    return value if value is None or isinstance(value, bool) else words_of(value, file, "entrypoint")
+
+
+def _notify(file: Document) -> str | tuple[str, ...] | None:
     """Also `{command = […]}`."""
+    value = file.values.get("notify")
     if isinstance(value, dict) and tuple(value) == ("command",):
-        value = value["command"]
-        return words_of(value, file, "notify")
-    return value if isinstance(value, str) else file.convert(value, tuple[str, ...], "notify")
+        return words_of(value["command"], file, "notify")
+    is_list = value is not None and not isinstance(value, str)
+    return file.convert(value, tuple[str, ...], "notify") if is_list else value
 
 
 def _mounts(values: dict[str, Any], file: Document, folder: Path) -> tuple[Mount, ...]:
@@ -394,8 +384,3 @@ def _workdir_fault(path: str) -> tuple[str, str] | None:
     if os.path.exists(path):
         return "is a file", f"ls -l {quoted}"
     return "does not exist", f"mkdir -p {quoted}"
-
-
-def _node_scratch(path: str) -> str | UnsetType:
-    """The path without a slash at its end; "/" itself stays, and is refused."""
-    return (path.rstrip("/") or "/") if path else UNSET

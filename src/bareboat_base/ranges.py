@@ -37,29 +37,12 @@ class Range(NamedTuple):
         return self.least < value < self.most
 
 
-_SECONDS = 100_000_000  # three years
 _COUNT = 2**63 - 1  # the limit of JSON and other programs
 
-#: By the job file's key, or by the flag where there is no key.
+#: By the job file's key, or by the flag where there is no key. `bareboat.model` adds the job's keys.
 RANGES = {
     "--ntasks": Range(1, 1_000_000, "1"),
     "--gpus": Range(0, 1_000_000, "1"),
-    "topology.nodes": Range(1, 1_000_000, "1"),
-    "topology.ranks_per_node": Range(1, 10_000, "1"),
-    "topology.cpus_per_rank": Range(1, 10_000, "1"),
-    "topology.gpus_per_rank": Range(0, 1_000, "1"),
-    "walltime_s": Range(1, _SECONDS, "3600", unit="s"),
-    # Schedulers count in MiB; for Slurm, 0 means all memory.
-    "scheduling.mem_per_node_bytes": Range(2**20, 2**50, "8589934592", unit="bytes"),
-    "scheduling.warning_s": Range(0, _SECONDS, "120", unit="s"),
-    "scheduling.watchdog_s": Range(0, _SECONDS, "600", unit="s"),
-    "prove.repeats": Range(2, 100_000, "10"),
-    "prove.margin": Range(0, 1, "0.02", whole=False, open=True),
-    "prove.confidence": Range(0.5, 1, "0.95", whole=False, open=True),
-    "prove.seed": Range(0, _COUNT, "1"),
-    "prove.window_s": Range(0.001, 3600, "0.2", whole=False, unit="s"),
-    "prove.within_s": Range(1, _SECONDS, "7200", whole=False, unit="s"),
-    "prove.goals": Range(-1e308, 1e308, "0.9", whole=False),
     "tool_timeout_s": Range(0.01, 86_400, "60", whole=False, unit="s"),
     "--interval": Range(5, 86_400, "30", whole=False),
     "--at-once": Range(1, 100_000, "8"),
@@ -77,12 +60,10 @@ MOST_RANKS = 10_000_000
 MOST_POINTS = 100_000
 
 
-def check(key: str, value: Any, *, name: str = "") -> None:
-    """Raise UsageError for a value outside its range. `name`: the user's name for it, if not the key."""
-    allowed = RANGES[key]
+def check(allowed: Range, value: Any, *, name: str) -> None:
+    """Raise UsageError for a value outside its range. `name`: the user's name for it."""
     if allowed.holds(value):
         return
-    name = name or key
     remedy = f"{name} {allowed.example}" if name.startswith("--") else setting(name, allowed.example)
     raise UsageError(f"{name} is {shown(value)}; it must be {allowed}", key=name, remedy=remedy)
 

@@ -17,13 +17,15 @@ from bareboat_base import codec, ranges
 from bareboat_base.errors import BareboatError, UsageError
 from bareboat_base.expressions import expression
 from bareboat_base.files import untrusted
-from bareboat_base.nearest import nearest
+from bareboat_base.nearest import most_similar, nearest
 from bareboat_base.printable import one_line
 
 T = TypeVar("T")
 
 #: Enough for a sweep of a hundred thousand points.
 _LARGEST = 16 * 2**20
+#: An error about an unknown key lists all keys of a table with so many, else the most similar ones.
+_MOST_LISTED, _FEW = 15, 4
 #: The longest line that an error shows whole, in characters.
 _LONGEST_SHOWN = 100
 #: The start of a value, or of a key of an inline table, and not the next line's key or table.
@@ -59,6 +61,8 @@ class Document:
         """Raises UsageError for a number that is not finite."""
         self.values = values
         self.name = name
+        #: Where keys are from that are not the document's own.
+        self.places: dict[tuple[str, ...], str] = {}
         self._check_numbers()
         self._read_units()
 
@@ -68,6 +72,9 @@ class Document:
 
     def at(self, *keys: str) -> str:
         """The place of a key for messages; the whole's name, where the key is missing."""
+        for length in range(len(keys), 0, -1):
+            if keys[:length] in self.places:
+                return self.places[keys[:length]]
         line = self.line(*keys) if keys else None
         return self.name if line is None else f"{self.name}, line {line}"
 
@@ -98,10 +105,11 @@ class Document:
         meant = ".".join((*parents, word)) if word in known else elsewhere.get(word, "")
         *tables, name = meant.split(".")
         if not name:
-            import textwrap  # here, because every start imports this module
-
-            keys = textwrap.fill(f"known keys{where}: {', '.join(sorted(known))}", 76)
-            return UsageError(message, context=f"{place}\n{keys}", remedy="use one of the known keys")
+            is_short = len(known) <= _MOST_LISTED
+            shown = sorted(known) if is_short else most_similar(key, known, count=_FEW)
+            which = "known keys" if is_short else "nearest keys"
+            context = f"{place}\n{which}{where}: {', '.join(shown)}"
+            return UsageError(message, context=context, remedy=f"use one of the {which}, or remove it")
         if tuple(tables) == parents:
             message += f"; did you mean {name!r}?"
             return UsageError(message, context=place, remedy=f"rename it to {name}")
@@ -127,8 +135,20 @@ class Document:
     def placed(self, error: BareboatError, *keys: str) -> BareboatError:
         """Add to an error the place in this file of the key that it names, or of `keys`."""
         named = tuple(error.key.split(".")) if isinstance(error, UsageError) and error.key else ()
-        place = self.at(*named) if named and self.line(*named) else self.at(*keys)
-        return error.but(context=error.context or place)
+        place = self.at(*named)
+        return error.but(context=error.context or (self.at(*keys) if place == self.name else place))
+
+    def put(self, keys: tuple[str, ...], value: Any, place: str) -> None:
+        """Set a key to a value from another place, such as a flag. Raises UsageError."""
+        table = self.values
+        for name in keys[:-1]:
+            table = table.setdefault(name, {})
+            if not isinstance(table, dict):
+                raise UsageError(f"{name} must be a table", context=self.at(name), remedy=f"write [{name}]")
+        table[keys[-1]] = value
+        self.places[keys] = place
+        self._check_numbers()
+        self._read_units()
 
     def _check_numbers(self) -> None:
         """Raise UsageError for a number that no key allows."""
@@ -164,9 +184,10 @@ class Document:
 
     def _explain(self, value: Any, kind: Any, name: str, keys: tuple[str, ...]) -> NoReturn:
         """Raise UsageError for the first part of a value that has the wrong type."""
+        kind = getattr(kind, "__origin__", kind) if hasattr(kind, "__metadata__") else kind
         origin, of = get_origin(kind), get_args(kind)
         if origin in (Union, UnionType):
-            kind = next(each for each in of if each not in (type(None), msgspec.UnsetType))
+            kind = next(each for each in of if each is not type(None))
             origin, of = get_origin(kind), get_args(kind)
         parts: list[tuple[Any, Any, str, tuple[str, ...]]] = []
         if isinstance(value, dict) and origin is dict:

@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
-from msgspec import UNSET
 
 from bareboat import registry, render
 from bareboat.model import Job, Plan, Study, Submission
@@ -90,8 +89,8 @@ def _described(
 
 def _job(job: Job, time_limit_s: int | None) -> Job:
     """The job that is requested: without a warning before its end, a watchdog and a command for its end."""
-    scheduling = msgspec.structs.replace(job.scheduling, warning_s=0, watchdog_s=UNSET)
-    notify = job.notify if isinstance(job.notify, str) else UNSET
+    scheduling = msgspec.structs.replace(job.scheduling, warning_s=0, watchdog_s=None)
+    notify = job.notify if isinstance(job.notify, str) else None
     return msgspec.structs.replace(job, walltime_s=time_limit_s, scheduling=scheduling, notify=notify)
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from msgspec import UNSET
-
 from bareboat import jobfile
 from bareboat.model import Job, ProveRequest, sweep
 from bareboat.model.matrix import Value, shown
@@ -49,7 +47,7 @@ def check_scaling(
     prove: ProveRequest, factors: tuple[str, ...], points: tuple[tuple[Value, ...], ...]
 ) -> None:
     """Raise UsageError where the factor that counts the workers is none, or has other values."""
-    if prove.scaling is UNSET:
+    if prove.scaling is None:
         return
     if prove.scaling not in factors:
         raise UsageError(

@@ -11,6 +11,7 @@ from msgspec import UNSET, UnsetType
 
 from bareboat import registry
 from bareboat.model import Job, Layout, ProveRequest, Record, Study
+from bareboat.model.keys import keys_of
 from bareboat_study import arm_differences
 
 if TYPE_CHECKING:
@@ -20,10 +21,6 @@ KEPT = "kept"
 #: The deviation of the true log ratio of two arms with files of their own from one layout to the next: an
 #: assumption where a study does not redraw them (docs/measurement.md).
 DEVIATION = 0.01
-#: Keys of a job that change no file that it executes, and those of which a part does.
-_NO_FILES = frozenset(
-    ("name", "prove", "engine", "topology", "walltime_s", "scheduling", "seccomp", "notify", "kernel_cache")
-) | {"command", "environment"}
 _NAMES_FILES = re.compile(r"PATH|^LD_|^PYTHON|^VIRTUAL_ENV$|^CONDA")
 #: A smaller share that stays in the cache is none.
 _LEAST_KEPT = 0.01
@@ -54,7 +51,7 @@ def reads_same_files(study: Study) -> bool:
 
 def _files_of(job: Job) -> list[object]:
     """What decides which files a job executes, besides its engine and its image."""
-    kept = [getattr(job, name) for name in Job.__struct_fields__ if name not in _NO_FILES]
+    kept = [getattr(job, name) for name, key in keys_of(Job).items() if key.names_files]
     variables = {name: value for name, value in job.environment.items() if _NAMES_FILES.search(name)}
     return [*kept, job.command[:1], variables]
 

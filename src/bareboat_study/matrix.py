@@ -230,7 +230,7 @@ def conduct(
         if matrix.repeats is None:
             _do(store, matrix, missing_warm_ups(store, matrix), say)
             matrix = fix_repeats(store, matrix, within_s, note=note)
-        looks = sequential.looks(matrix.prove.repeats) if matrix.prove.until_decided is True else ()
+        looks = sequential.looks(matrix.prove.repeats) if matrix.prove.until_decided else ()
         for runs in looks[:-1]:
             _do(store, matrix, [each for each in missing(store, matrix) if each[0] <= runs], say)
             matrix = _decided(store, matrix)
@@ -270,7 +270,7 @@ def fix_repeats(
     """Choose the number of repeats that fits into the time, by the warm-ups, and store it."""
     taken = durations(store, matrix)
     warm_ups_s = [taken[point][0] for point in sorted(taken)]
-    if matrix.prove.quick is True:
+    if matrix.prove.quick:
         repeats, time = quick.repeats(matrix.prove, sum(warm_ups_s)), "about a minute"
     else:
         within_s = within_s or matrix.prove.within_s or 0.0
@@ -308,7 +308,7 @@ def _headed(say: Callable[[str], None], head: str) -> Callable[[str], None]:
 def _head(matrix: Matrix, taken: Mapping[int, Sequence[float]], left: Sequence[tuple[int, int]]) -> str:
     """The run that begins, for display; at several points, also what is left after it."""
     (run, _point), where = left[0], matrix.point_text(left[0][1])
-    most = "at most " if matrix.prove.until_decided is True else ""
+    most = "at most " if matrix.prove.until_decided else ""
     label = "warm-up" if run == 0 else f"run {run} of {most}{matrix.repeats}"
     if not where:
         return label

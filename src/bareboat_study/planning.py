@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec import UNSET
 
 from bareboat import registry, render
 from bareboat.model.matrix import point_text
@@ -90,10 +89,10 @@ def _plan(session: Session, prepared: Prepared) -> Plan:
     notified of. In a job of a scheduler an arm is started for each run; requeues and warnings are those of
     the job."""
     job = prepared.job
-    scheduling = msgspec.structs.replace(job.scheduling, watchdog_s=UNSET)
+    scheduling = msgspec.structs.replace(job.scheduling, watchdog_s=None)
     if job.scheduler not in (None, registry.HERE):
         scheduling = msgspec.structs.replace(scheduling, requeue=False, warning_s=0, after=())
-    job = msgspec.structs.replace(job, notify=UNSET, scheduling=scheduling)
+    job = msgspec.structs.replace(job, notify=None, scheduling=scheduling)
     return planning.plan(session, prepared._replace(job=job))
 
 

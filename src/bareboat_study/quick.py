@@ -25,7 +25,7 @@ def repeats(request: ProveRequest, warm_up_s: float) -> int:
 
 
 def is_quick(study: Study) -> bool:
-    return study.job.prove.quick is True
+    return study.job.prove.quick
 
 
 def sentence(study: Study, found: Comparison) -> str:

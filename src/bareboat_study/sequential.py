@@ -40,7 +40,7 @@ def looks(repeats: int) -> tuple[int, ...]:
 
 
 def is_sequential(study: Study) -> bool:
-    return study.job.prove.until_decided is True
+    return study.job.prove.until_decided
 
 
 def confidence(study: Study) -> float:

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import msgspec
-from msgspec import UNSET
 
 from bareboat import jobfile, registry
 from bareboat.config import Settings
@@ -61,12 +60,13 @@ class _Variant(Document):
     def __init__(
         self, file: TomlFile, values: dict[str, Any], places: Mapping[tuple[str, ...], tuple[str, ...]]
     ) -> None:
-        self._file, self._places = file, places
+        self._file, self._moved = file, places
         super().__init__(values, file.name)
+        self.places = {keys: place for keys, place in file.places.items() if keys not in places}
 
     def line(self, *keys: str) -> int | None:
         for length in range(len(keys), 0, -1):
-            if (place := self._places.get(keys[:length])) is not None:
+            if (place := self._moved.get(keys[:length])) is not None:
                 return self._file.line(*place)
         return self._file.line(*keys)
 
@@ -180,7 +180,7 @@ def read_metrics(file: Document) -> tuple[MetricRequest, ...]:
 def _arms(
     file: Document, table: dict[str, Any], values: dict[str, Any], prove: ProveRequest
 ) -> tuple[tuple[ArmRequest, ...], tuple[Contrast, ...]]:
-    if prove.attribution is True:
+    if prove.attribution:
         return _attribution(table, values, prove)
     if not table:
         table = {_BARE_METAL: {"engine": registry.BARE_METAL}, _CONTAINER: {}}
@@ -217,7 +217,7 @@ def _on_bare_metal(
     engine, image = keys.get("engine", values.get("engine")), keys.get("image", values.get("image"))
     if engine != registry.BARE_METAL or image in (None, "capture"):
         return keys
-    if prove.baseline_python is UNSET:
+    if prove.baseline_python is None:
         raise UsageError(
             f"the arm {name!r} runs on bare metal, and the files of the image {image} are not there",
             key="arms" if name != _BARE_METAL else "image",
@@ -254,7 +254,7 @@ def _attribution(
             key="prove.attribution",
             remedy='set image = "docker.io/…", or remove attribution',
         )
-    python = {} if prove.baseline_python is UNSET else {"capture.python": prove.baseline_python}
+    python = {} if prove.baseline_python is None else {"capture.python": prove.baseline_python}
     captured = {"image": "capture", **python}
     arms = (
         ArmRequest(name=_BARE_METAL, keys={"engine": registry.BARE_METAL, **captured}),

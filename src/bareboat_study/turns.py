@@ -10,20 +10,20 @@ from __future__ import annotations
 import random
 import secrets
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from bareboat.model import Study
 
 _MOST_SEED = 2**31
 
 
-def drawn_seed(requested: int | UnsetType) -> int:
+def drawn_seed(requested: int | None) -> int:
     """The seed that was requested, or a new one."""
-    return secrets.randbelow(_MOST_SEED) if requested is UNSET else requested
+    return secrets.randbelow(_MOST_SEED) if requested is None else requested
 
 
-def seed_text(requested: int | UnsetType) -> str:
-    return "seed drawn for the study" if requested is UNSET else f"seed {requested}"
+def seed_text(requested: int | None) -> str:
+    return "seed drawn for the study" if requested is None else f"seed {requested}"
 
 
 def starts(study: Study, run: int) -> tuple[int, ...]:

@@ -29,7 +29,7 @@ def design_digest(study: Study) -> str:
             "margin": prove.margin,
             "confidence": prove.confidence,
             "repeats": prove.repeats,
-            "until_decided": prove.until_decided is True,
+            "until_decided": prove.until_decided,
             "seed": study.order_seed,
             "window_s": prove.window_s,
             "goals": prove.goals,

@@ -85,7 +85,7 @@ def test_every_page_is_reached_from_the_first_by_links(browser: Any, site: Path,
     table = browser.execute_script(
         "return [...document.querySelectorAll('article table a')].map(a => a.href)"
     )
-    assert any(each.endswith("reference/keys.html") for each in table), "pages that are made have links, too"
+    assert any(each.endswith("keys.html") for each in table), "pages that are made have links, too"
     (tmp_path / "frames.html").write_text("<!doctype html><title>frames</title>")
     browser.get((tmp_path / "frames.html").as_uri())
     addresses = sorted(page.as_uri() for page in seen)
@@ -135,7 +135,7 @@ def test_search_finds_pages_without_a_network(browser: Any, site: Path, words: s
     ("words", "address", "excerpt"),
     [
         ("--why", "reference/bareboat-plan.html", "reasons of one decision"),
-        ("ranks_per_node", "reference/keys.html", "processes"),
+        ("ranks_per_node", "keys.html", "processes"),
         ("too noisy", "verdict.html", "too noisy"),
     ],
 )
@@ -165,7 +165,7 @@ PAGES = (
     "engines",
     "job-file",
     "reference/bareboat-run",
-    "reference/keys",
+    "keys",
 )
 
 

@@ -16,7 +16,6 @@ import msgspec
 import pytest
 from builders import fake_digest, make_driver, make_image, make_job, make_rootfs
 from builders import make_site as make_bare_site
-from msgspec import UNSET, UnsetType
 from tools import tool
 
 from bareboat import registry, render
@@ -101,7 +100,7 @@ def _facts_of(engine: str, kind: str = "sif") -> EngineFacts:
     )  # fmt: skip
 
 
-def _cluster(name: str, launcher: str, delivery: str | UnsetType = UNSET, **facts: Any) -> Plan:
+def _cluster(name: str, launcher: str, delivery: str | None = None, **facts: Any) -> Plan:
     """Everything that a job can ask of a scheduler, on two nodes of two ranks."""
     site = make_site(schedulers=(SchedulerFacts(name=name, version="1", **facts),))
     job = make_job(

@@ -80,7 +80,7 @@ SETTINGS = {
     'store = ""': "store is empty",
     'store = "s3://bucket/x"': "the store is 's3://bucket/x'",
     'engine = " "': "engine is empty",
-    'delivery = "both"': "delivery is 'both'; it must be one of: auto, shared, node",
+    'delivery = "both"': 'delivery is \'both\'; it must be "auto", "shared" or "node"',
     "repeats = [": "is not valid TOML: it ends inside a value",
     "repeats = ten": "is not valid TOML: a value is neither a number",
     "repeats 10": "is not valid TOML: a key has no value",

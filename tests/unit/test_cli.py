@@ -24,7 +24,8 @@ from bareboat.cli.image import ACTIONS
 from bareboat.cli.main import GROUPS, VERBS, main
 from bareboat.cli.main import _parse as parse
 from bareboat.config import KNOWN
-from bareboat.model import EngineFacts, Image, SchedulerFacts, Site, Topology
+from bareboat.model import EngineFacts, Image, Job, SchedulerFacts, Site
+from bareboat.model.keys import replaced
 from bareboat.session import sites
 from bareboat_base import __version__
 from bareboat_base.files import ownership
@@ -192,7 +193,9 @@ def test_the_flags_of_other_launchers_mean_the_same(
     flags: tuple[str, ...], topology: tuple[int, int, int]
 ) -> None:
     options = parse(["run", *flags, "--", "true"])
-    given = job_flags._topology(Topology(), options)
+    job = Job(name="x", workdir=None)
+    job = replaced(job, dict(job_flags._of_flags(options, job)))
+    given = job_flags._shared(job.topology, options)
     assert (given.nodes, given.ranks_per_node, given.gpus_per_rank) == topology
 
 

@@ -169,7 +169,7 @@ def test_empty_values_are_refused(capsys: pytest.CaptureFixture[str], words: lis
     [
         ("ENGINE", "apptaner", "unknown engine 'apptaner'; did you mean 'apptainer'?"),
         ("LAUNCHER", "torchrnu", "unknown launcher 'torchrnu'; did you mean 'torchrun'?"),
-        ("DELIVERY", "both", "delivery is 'both'; it must be one of: auto, shared, node"),
+        ("DELIVERY", "both", 'delivery is \'both\'; it must be "auto", "shared" or "node"'),
         ("NODE_SCRATCH", "tmp", "node_scratch is 'tmp'; it must be the absolute path"),
         ("STORE", "https://x/y", "the store is 'https://x/y'; it must be a directory"),
         ("PARTITION", "g\x07pu", "partition is 'g\\x07pu', with a control character"),

@@ -7,14 +7,14 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
-import msgspec
 import pytest
 
 from bareboat import config
 from bareboat.cli import main
 from bareboat.model import Job
+from bareboat.model.job import KEYS
+from bareboat.model.keys import replaced
 from bareboat_base import errors, ranges
 from bareboat_base.errors import BareboatError
 
@@ -54,19 +54,20 @@ def test_keys_have_the_types_ranges_and_defaults_of_the_models() -> None:
     assert keys["topology.nodes"].default == "1"
     assert "1,000,000" in keys["topology.nodes"].allowed
     assert keys["scheduling.mem_per_node_bytes"].kind == "size"
-    assert keys["entrypoint"].kind == "true or false or list of strings"
-    assert keys["mounts"].kind == "list of strings"
+    assert keys["notify"].flag == "--notify"
+    assert keys["modules"].setting == "modules"
+    assert keys["modules"].kind == "list of strings"
 
 
 def test_the_values_of_limited_strings_are_those_that_the_types_accept() -> None:
-    whole: dict[str, Any] = {"name": "x", "command": ("true",), "workdir": "/"}
-    for name, values in reference._VALUES.items():
+    job = Job(name="x", workdir="/", command=("true",))
+    limited = {name: key.values for name, key in KEYS.items() if key.values}
+    assert set(limited) == {"form", "delivery", "fabric", "prove.layout"}
+    for name, values in limited.items():
         for value in values:
-            Job(**whole, **{name: value})
+            replaced(job, {name: value})
         with pytest.raises(BareboatError):
-            Job(**whole, **{name: "other"})
-    limited = {field.name for field in msgspec.structs.fields(Job)} & set(reference._VALUES)
-    assert limited == set(reference._VALUES)
+            replaced(job, {name: "other"})
 
 
 def test_settings_are_those_that_bareboat_reads(tmp_path: Path) -> None:

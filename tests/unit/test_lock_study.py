@@ -477,5 +477,5 @@ def test_what_the_study_compares_is_no_matter_of_the_site() -> None:
     kept = retrieval.without_place(job, {"engine", "scheduling.partition"})
     assert (kept.engine, kept.launcher, kept.modules) == ("apptainer", None, ())
     assert (kept.scheduling.partition, kept.scheduling.account) == ("gpu", None)
-    assert kept.notify is msgspec.UNSET
+    assert kept.notify is None
     assert retrieval.without_place(job).engine is None

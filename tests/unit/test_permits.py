@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from builders import make_image, make_job, make_site
-from msgspec import UNSET, UnsetType
+from msgspec import UnsetType
 
 from bareboat import registry
 from bareboat.engines import PROGRAMS_IN_STORE, PTRACE, Container, Enclosure
@@ -318,12 +318,12 @@ def test_a_run_waits_for_no_trial_that_nobody_needs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("frameworks", "has_compiler", "asked", "told"),
     [
-        ({"torch": "2.5", "triton": "3.1"}, False, UNSET, "Triton's kernels and torch.compile require"),
-        ({"torch": "2.5"}, False, UNSET, "torch.compile requires"),
+        ({"torch": "2.5", "triton": "3.1"}, False, None, "Triton's kernels and torch.compile require"),
+        ({"torch": "2.5"}, False, None, "torch.compile requires"),
         ({"torch": "2.5"}, False, False, None),
-        ({"torch": "2.5"}, True, UNSET, None),
-        ({"torch": "2.5"}, None, UNSET, None),
-        ({"numpy": "2.0"}, False, UNSET, None),
+        ({"torch": "2.5"}, True, None, None),
+        ({"torch": "2.5"}, None, None, None),
+        ({"numpy": "2.0"}, False, None, None),
     ],
 )
 def test_a_missing_compiler_is_a_warning(

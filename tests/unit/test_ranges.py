@@ -13,7 +13,6 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec import UNSET
 
 from bareboat import config
 from bareboat.jobfile import read_job
@@ -29,6 +28,7 @@ TABLES: dict[str, type[msgspec.Struct]] = {
 
 
 def is_number(kind: Any) -> bool:
+    kind = getattr(kind, "__origin__", kind) if hasattr(kind, "__metadata__") else kind
     if get_origin(kind) in (Union, UnionType):
         return any(map(is_number, get_args(kind)))
     return kind in (int, float)
@@ -179,4 +179,4 @@ def test_points_at_once_are_in_range() -> None:
 def test_a_warning_comes_before_the_end(walltime_s: int | None) -> None:
     with pytest.raises(UsageError, match=r"scheduling\.warning_s is 90: it must be less than walltime_s"):
         Job(name="x", workdir=None, walltime_s=walltime_s, scheduling=Scheduling(warning_s=90))
-    Job(name="x", workdir=None, walltime_s=91, scheduling=Scheduling(warning_s=90, watchdog_s=UNSET))
+    Job(name="x", workdir=None, walltime_s=91, scheduling=Scheduling(warning_s=90, watchdog_s=None))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 from builders import make_image, make_job
-from msgspec import UNSET, UnsetType
+from msgspec import UnsetType
 
 from bareboat.model import CaptureRequest, CodeFacts
 from bareboat.plan.warnings import image_warnings
@@ -45,8 +45,8 @@ PULLED = "the image has no git, which gitpython may start: use an image that has
 @pytest.mark.parametrize(
     ("name", "programs", "said"),
     [
-        ("capture", UNSET, CAPTURED),
-        ("debian", UNSET, PULLED),
+        ("capture", None, CAPTURED),
+        ("debian", None, PULLED),
         ("capture", (), None),
         ("capture", ("git",), None),
     ],

@@ -16,7 +16,6 @@ from bareboat import config, jobfile, render
 from bareboat.model import Joined, SchedulerFacts, Topology, Variable, sweep
 from bareboat.model.sweep import Field, Sweep
 from bareboat.plan import plan
-from bareboat_base import codec
 from bareboat_base.errors import PlanError, UsageError
 
 #: What TOML can hold and an environment can carry.
@@ -165,7 +164,7 @@ def test_without_a_sweep_braces_mean_nothing(tmp_path: Path) -> None:
                          topology=Topology()), None, None, make_site())  # fmt: skip
     assert made.command.argv[-1] == "echo ${A} {b}"
     assert environment_of(made.command)["A"] == "{c}"
-    assert b"sweep" not in codec.to_json(made)
+    assert made.job.sweep is None
 
 
 # --------------------------------------------------------------------------------------------------

@@ -6,8 +6,6 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from msgspec import UNSET
-
 from bareboat.api import boundary, opened
 from bareboat.api.boundary import translated
 from bareboat.session import images, preparation
@@ -38,10 +36,10 @@ def capture(
     request = CaptureRequest(
         python=None if python is None else boundary.absolute("python", python),
         include=tuple(boundary.absolute("include", path) for path in boundary.several("include", include)),
-        compiler=compiler or UNSET,
+        compiler=compiler or None,
         programs=tuple(boundary.text("programs", each) for each in boundary.several("programs", programs))
-        or UNSET,
-        study=UNSET if study else False,
+        or None,
+        study=None if study else False,
     )
     image, _ = preparation.capture(session, request)
     if name is not None:

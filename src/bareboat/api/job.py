@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
-from msgspec import UNSET
 
 from bareboat import jobfile, model, registry, render
 from bareboat.api import boundary, opened
@@ -150,7 +149,7 @@ class Job:
 
     def _prepared(self, session: Session, purpose: Purpose, *, at_once: int | None = None) -> Prepared:
         job = self._described(session, purpose)
-        if at_once is not None and job.sweep is not UNSET:
+        if at_once is not None and job.sweep is not None:
             job = msgspec.structs.replace(job, sweep=msgspec.structs.replace(job.sweep, at_once=at_once))
         return preparation.prepare(session, job, purpose)
 

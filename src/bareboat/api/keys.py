@@ -9,14 +9,14 @@ from typing import Any, TypedDict
 from bareboat.api import boundary
 from bareboat.model import Scheduling, Topology
 from bareboat_base.errors import UsageError
-from bareboat_base.nearest import nearest
+from bareboat_base.nearest import most_similar, nearest
 
 #: The keys of these tables are given directly.
 _TABLES = {"topology": Topology.__struct_fields__, "scheduling": Scheduling.__struct_fields__}
 
 
 class JobKeys(TypedDict, total=False):
-    """Every key of a job file but `command`; docs/job-file.md explains them. Sizes and times are numbers, or
+    """Every key of a job file but `command`; docs/keys.md explains them. Sizes and times are numbers, or
     text with a unit: "16 GiB", "2h30m"."""
 
     name: str
@@ -72,7 +72,7 @@ def nested(keys: Mapping[str, Any]) -> dict[str, Any]:
             raise UsageError(
                 f"unknown key {key!r}" + (f"; did you mean {near!r}?" if near else ""),
                 context="bareboat.Job",
-                remedy=f"known keys: {', '.join(sorted(JobKeys.__annotations__))}",
+                remedy=f"nearest keys: {', '.join(most_similar(key, JobKeys.__annotations__, count=4))}",
             )
         table = next((name for name, fields in _TABLES.items() if key in fields), None)
         (values if table is None else values.setdefault(table, {}))[key] = plain(value)

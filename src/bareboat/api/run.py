@@ -8,8 +8,6 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NoReturn, Self
 
-from msgspec import UNSET
-
 from bareboat import registry
 from bareboat.api import boundary, opened
 from bareboat.api.boundary import translated
@@ -175,7 +173,7 @@ def run(session: Session, prepared: Prepared, plan: Plan) -> Run:
 
 def run_sweep(session: Session, prepared: Prepared, plan: Plan) -> SweepRun:
     """Run the points here, one after another."""
-    assert plan.job.sweep is not UNSET
+    assert plan.job.sweep is not None
     run_id, _ = local.run_sweep(session.store, plan, prepared.site)
     return SweepRun(session.store, run_id, plan.job.sweep)
 
@@ -186,6 +184,6 @@ def submit(session: Session, prepared: Prepared, plan: Plan) -> Run:
 
 
 def submit_sweep(session: Session, prepared: Prepared, plan: Plan) -> SweepRun:
-    assert plan.job.sweep is not UNSET
+    assert plan.job.sweep is not None
     made = creation.submit(session.store, plan, prepared.site)
     return SweepRun(session.store, made.run_id, plan.job.sweep)

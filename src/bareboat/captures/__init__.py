@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec import UNSET
 
 from bareboat.captures import cuda, measuring, snapshot
 from bareboat.captures.collect import Collection, Item
@@ -125,7 +124,7 @@ def _sources(
 
 def _is_whole(request: CaptureRequest, program: Program | None) -> bool:
     """Whether no packages may be left out."""
-    return request.study is True or (program is None and request.study is UNSET)
+    return request.study is True or (program is None and request.study is None)
 
 
 def look_up_unchanged(
@@ -180,7 +179,7 @@ def look_up(
         change = "true under [capture] keeps them" if without else "false under [capture] leaves them out"
         text += f"; {study}; study = {change}"
     cuda_bytes = cuda.size_bytes(collection)
-    if cuda_bytes < _MUCH_CUDA or request.cuda is not UNSET:
+    if cuda_bytes < _MUCH_CUDA or request.cuda is not None:
         return text
     return (
         f"{text}; {cuda_bytes / 1e6:,.0f} MB are CUDA libraries: for a machine without GPUs, cuda = false "

@@ -13,7 +13,7 @@ from array import array
 from collections.abc import Iterable, Iterator
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import Struct
 
 from bareboat.captures.collect import Collection
 from bareboat.captures.interpreter import Interpreter
@@ -80,7 +80,7 @@ def keep(
 ) -> None:
     """Keep a snapshot of a collection that was begun at `began_ns`, unless something changed since then. The
     request names the Python that was started."""
-    if request.compiler is True or request.programs is not UNSET or request.python != interpreter.executable:
+    if request.compiler is True or request.programs is not None or request.python != interpreter.executable:
         return  # the host's programs, and what starts a Python of its choice, depend on other files, too
     directories = tuple(_directories(collection))
     walked = {each.path for each in directories}

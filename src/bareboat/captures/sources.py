@@ -10,7 +10,7 @@ import shlex
 import urllib.parse
 from collections.abc import Mapping
 
-from msgspec import UNSET, Struct, field
+from msgspec import Struct, field
 
 from bareboat.captures import compiler
 from bareboat.captures import programs as host_programs
@@ -143,7 +143,7 @@ def sources_of(interpreter: Interpreter, request: CaptureRequest) -> Sources:
         programs, variables = (compiler.folder(),), compiler.variables()
         for path in compiler.paths(interpreter):
             collection.add(path, Part.SYSTEM)
-    if request.programs is not UNSET:
+    if request.programs is not None:
         paths, folders = host_programs.find(request.programs)
         programs = (*programs, *folders)
         for path in paths:

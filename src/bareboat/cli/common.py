@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, get_origin
 
 from bareboat.cli import console
 from bareboat.cli.command_line import add_command, amount, number
@@ -85,57 +85,50 @@ def add_dry_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="show what would be done, and do nothing")
 
 
+def add_key(parser: argparse._ActionsContainer, name: str) -> None:
+    """Add the flag of a key of the job."""
+    from bareboat.model.job import KEYS  # here, because `bareboat --help` imports this module
+
+    key = KEYS[name]
+    flag = key.flags[-1]
+    more: dict[str, Any] = {"metavar": key.value}
+    if key.values:
+        more = {"choices": key.values}
+    elif key.range is not None:
+        more["type"] = (amount if key.range.unit else number)(flag, name)
+    elif key.path:
+        more["type"] = lambda text: os.path.abspath(text) if "/" in text else text
+    elif key.type is bool:
+        more = {"action": "store_true"}
+    elif get_origin(key.type) is tuple:
+        more["action"] = "append"
+    parser.add_argument(*key.flags, dest=key.dest, help=key.help, **more)
+
+
 def add_engine(parser: argparse.ArgumentParser) -> None:
     """Add the flags of the engine and the launcher."""
-    parser.add_argument(
-        "--engine",
-        metavar="NAME[:MODE]",
-        help="engine to use, optionally in a given mode; native: no container",
-    )
-    parser.add_argument("--launcher", metavar="NAME", help="launcher that starts the ranks")
+    add_key(parser, "engine")
+    add_key(parser, "launcher")
 
 
-def add_root(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--writable", action="store_true", help="let the command write anywhere; changes are discarded"
-    )
-    parser.add_argument(
-        "--form",
-        choices=("tree", "file"),
-        help="image as a directory, or as one file (SIF, squashfs) where the engine supports it",
-    )
-
-
-#: The flags of `add_scheduling`.
-SCHEDULING = (
-    "scheduler", "partition", "account", "qos", "reservation", "constraint", "delivery", "node_scratch",
+#: The keys of the flags of `add_scheduling`.
+_SCHEDULING = (
+    "scheduler", "scheduling.partition", "scheduling.account", "scheduling.qos", "scheduling.reservation",
+    "scheduling.constraint", "delivery", "node_scratch",
 )  # fmt: skip
+SCHEDULING = tuple(name.rpartition(".")[2] for name in _SCHEDULING)
 
 
 def add_queue(parser: argparse.ArgumentParser) -> None:
     """Add the scheduler flags that most jobs need."""
-    parser.add_argument("-p", "--partition", metavar="NAME", help="partition or queue")
-    parser.add_argument("-A", "--account", metavar="NAME", help="account or project to charge")
+    add_key(parser, "scheduling.partition")
+    add_key(parser, "scheduling.account")
 
 
 def add_scheduling(parser: argparse.ArgumentParser) -> None:
     """Add the scheduler flags; each overrides the job file."""
-    parser.add_argument("--scheduler", metavar="NAME", help="submit to this scheduler")
-    add_queue(parser)
-    for name, meaning in (
-        ("qos", "quality of service"),
-        ("reservation", "reservation to run in"),
-        ("constraint", "required node features"),
-    ):
-        parser.add_argument(f"--{name}", metavar="NAME", help=meaning)
-    parser.add_argument(
-        "--delivery",
-        choices=("auto", "shared", "node"),
-        help="read the image from the shared store, or copy it to node-local storage",
-    )
-    parser.add_argument(
-        "--node-scratch", metavar="DIR", help="node-local directory for image copies (default: /tmp)"
-    )
+    for name in _SCHEDULING:
+        add_key(parser, name)
 
 
 def add_at_once(parser: argparse.ArgumentParser) -> None:
@@ -164,18 +157,32 @@ def add_policy(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_python(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--python",
-        metavar="PATH",
-        help="Python interpreter of the environment to capture (default: the active one)",
-    )
+class _Set(argparse.Action):
+    """--set KEY=VALUE: the setting, where the key is one, so that it goes over the environment's; else kept
+    for the reader of the job."""
+
+    def __call__(
+        self, _parser: argparse.ArgumentParser, options: argparse.Namespace, values: Any, _flag: Any = None
+    ) -> None:
+        from bareboat import jobfile
+        from bareboat.model.job import KEYS
+        from bareboat_base import ranges
+
+        keys, value = jobfile.assigned(values)
+        key = KEYS.get(".".join(keys))
+        is_here = keys != ("scheduler",) or hasattr(options, "scheduler")
+        if key is not None and key.is_setting and is_here and not isinstance(value, list):
+            if isinstance(value, str) and key.range is not None:
+                value = ranges.parse(".".join(keys), value, name=f"--set {keys[-1]}")
+            setattr(options, keys[-1], value)
+        else:
+            options.assignments = [*options.assignments, values]
 
 
 def add_environment(parser: argparse.ArgumentParser) -> None:
     """Add the flags of the environment or image that a job runs in."""
-    add_python(parser)
-    add_root(parser)
+    for name in ("capture.python", "writable", "form"):
+        add_key(parser, name)
     add_trust(parser)
 
 
@@ -187,45 +194,26 @@ def add_job(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         help="job file (TOML), a Python script with its arguments, or a command after --",
     )
-    parser.add_argument(
-        "--image",
-        metavar="REF",
-        help="image to run in; without FILE or a command, run the image's own command",
-    )
-    parser.add_argument(
-        "--env-from",
-        metavar="NAME",
-        action="append",
-        help="pass this environment variable to the job; its value is never stored",
-    )
+    add_key(parser, "image")
+    add_key(parser, "environment_from")
     ranks, gpus = parser.add_mutually_exclusive_group(), parser.add_mutually_exclusive_group()
-    for place, flags, meaning in (
-        (parser, ("-N", "--nodes"), "number of nodes"),
-        (ranks, ("--nproc-per-node", "--ranks-per-node"), "processes on each node"),
-        (ranks, ("-n", "--ntasks"), "processes in all, the same number on each node"),
-        (parser, ("--cpus-per-rank",), "processor cores of each process"),
-        (gpus, ("--gpus-per-rank",), "GPUs of each process"),
-        (gpus, ("--gpus",), "GPUs in all, the same number for each process"),
-    ):
-        name = flags[-1][2:].replace("-", "_")
-        key = f"topology.{name}" if flags[-1] not in ("--ntasks", "--gpus") else ""
-        parse = number(flags[-1], key)
-        place.add_argument(*flags, dest=name, metavar="N", type=parse, help=meaning)
+    add_key(parser, "topology.nodes")
+    add_key(ranks, "topology.ranks_per_node")
+    _add_total(ranks, ("-n", "--ntasks"), "processes in all, the same number on each node")
+    add_key(parser, "topology.cpus_per_rank")
+    add_key(gpus, "topology.gpus_per_rank")
+    _add_total(gpus, ("--gpus",), "GPUs in all, the same number for each process")
+    for name in ("walltime_s", "notify", "scheduling.mem_per_node_bytes"):
+        add_key(parser, name)
     parser.add_argument(
-        "-t",
-        "--time",
-        metavar="TIME",
-        type=amount("--time", "walltime_s"),
-        help="time limit, such as 2h30m or 1-12:00:00",
+        "--set",
+        dest="assignments",
+        metavar="KEY=VALUE",
+        action=_Set,
+        default=[],
+        help="set any key of a job file, such as topology.nodes=2; repeatable",
     )
-    parser.add_argument(
-        "--notify",
-        metavar="HOW",
-        help="when the run ended: mail (from the scheduler), a mail address, or a command",
-    )
-    parser.add_argument(
-        "--mem",
-        metavar="SIZE",
-        type=amount("--mem", "scheduling.mem_per_node_bytes"),
-        help="memory on each node, such as 16GiB",
-    )
+
+
+def _add_total(group: argparse._ActionsContainer, flags: tuple[str, ...], meaning: str) -> None:
+    group.add_argument(*flags, metavar="N", type=number(flags[-1]), help=meaning)

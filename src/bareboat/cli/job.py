@@ -9,21 +9,24 @@ from typing import TYPE_CHECKING, Any
 from bareboat import render
 from bareboat.cli import console
 from bareboat.cli.folding import folded
+from bareboat.model.job import KEYS
+from bareboat.model.keys import replaced, value_of
 from bareboat.session.defaults import with_settings
 from bareboat_base.errors import UsageError
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator
 
     from bareboat.cli.common import Context
     from bareboat.model import Job, Plan, Topology
 
 #: The flags that only a scheduler uses.
-_SCHEDULERS = (
-    "mem", "partition", "account", "qos", "reservation", "constraint", "delivery", "node_scratch",
-)  # fmt: skip
-#: The flags that are keys of the job file's [topology].
-TOPOLOGY = ("nodes", "ranks_per_node", "cpus_per_rank", "gpus_per_rank")
+_SCHEDULERS = tuple(
+    key.dest
+    for name, key in KEYS.items()
+    if key.flags and (name.startswith("scheduling.") or name in ("delivery", "node_scratch"))
+)
 
 
 def read_job(context: Context) -> Job:
@@ -35,13 +38,19 @@ def read_job(context: Context) -> Job:
     if options.file and command:
         raise UsageError("a job file and a command were both given", remedy="give one: FILE, or -- COMMAND")
     if options.file:
-        job = jobfile.read_job(Path(options.file), context.settings, image=options.image)
+        job = jobfile.read_job(
+            Path(options.file), context.settings, image=options.image, assignments=options.assignments
+        )
     elif command or options.image:
         job = jobfile.job_of_command(
-            command or (), context.settings, workdir=os.getcwd(), image=options.image
+            command or (),
+            context.settings,
+            workdir=os.getcwd(),
+            image=options.image,
+            assignments=options.assignments,
         )
     else:
-        job = jobfile.read_job(_job_file_here(context), context.settings)
+        job = jobfile.read_job(_job_file_here(context), context.settings, assignments=options.assignments)
     return with_flags(context, job)
 
 
@@ -69,26 +78,26 @@ def with_flags(context: Context, job: Job) -> Job:
     import msgspec
 
     options = context.options
-    job = _with_resources(job, options)
-    if named := getattr(options, "env_from", None):
-        names = tuple(dict.fromkeys((*job.environment_from, *named)))
-        job = msgspec.structs.replace(job, environment_from=names)
-    if getattr(options, "writable", False):
-        job = msgspec.structs.replace(job, writable=True)
-    if getattr(options, "form", None):
-        job = msgspec.structs.replace(job, form=options.form)
+    job = replaced(job, dict(_of_flags(options, job)))
+    job = msgspec.structs.replace(job, topology=_shared(job.topology, options))
     if (at_once := getattr(options, "at_once", None)) is not None:
-        if job.sweep is msgspec.UNSET:
+        if job.sweep is None:
             raise UsageError("--at-once needs a sweep, and the job has no [sweep]", remedy="remove --at-once")
         job = msgspec.structs.replace(job, sweep=msgspec.structs.replace(job.sweep, at_once=at_once))
     # `prove` measures on this machine unless the job itself names a scheduler.
     queued = hasattr(options, "scheduler") and (options.verb != "prove" or options.scheduler is not None)
-    job = with_settings(job, context.settings, scheduler=queued)
-    if getattr(options, "python", None):
-        job = msgspec.structs.replace(
-            job, capture=msgspec.structs.replace(job.capture, python=os.path.abspath(options.python))
-        )
-    return job
+    return with_settings(job, context.settings, scheduler=queued)
+
+
+def _of_flags(options: argparse.Namespace, job: Job) -> Iterator[tuple[str, Any]]:
+    """The keys that flags set, with their values; without those of settings and of a study's design."""
+    for name, key in KEYS.items():
+        value = getattr(options, key.dest, None) if key.flags and not key.is_setting else None
+        if value in (None, False) or name == "image" or name.startswith("prove."):
+            continue
+        if name == "notify":
+            value = _notify(value)
+        yield name, tuple(dict.fromkeys((*value_of(job, name), *value))) if isinstance(value, list) else value
 
 
 def note_ignored(context: Context) -> None:
@@ -133,7 +142,7 @@ def _notify(text: str) -> str | tuple[str, ...]:
     from bareboat.model.job import check_notify
 
     try:
-        check_notify(text)
+        check_notify("notify", text)
     except UsageError:
         try:
             return tuple(shlex.split(text))
@@ -144,12 +153,10 @@ def _notify(text: str) -> str | tuple[str, ...]:
     return text
 
 
-def _topology(topology: Topology, options: argparse.Namespace) -> Topology:
-    """The topology with the flags' values. Numbers in all, as of srun -n and --gpus, are divided evenly."""
+def _shared(topology: Topology, options: argparse.Namespace) -> Topology:
+    """The topology with the flags' numbers in all, as of srun -n and --gpus, which are divided evenly."""
     import msgspec
 
-    values = {name: value for name in TOPOLOGY if (value := getattr(options, name)) is not None}
-    topology = msgspec.structs.replace(topology, **values)
     if (ranks := options.ntasks) is not None:
         per_node = _share(ranks, topology.nodes, "--ntasks", f"{topology.nodes:,} nodes")
         topology = msgspec.structs.replace(topology, ranks_per_node=per_node)
@@ -167,17 +174,3 @@ def _share(total: int, parts: int, flag: str, shown: str) -> int:
             remedy=f"{flag} {parts * (share + 1)}",
         )
     return share
-
-
-def _with_resources(job: Job, options: argparse.Namespace) -> Job:
-    """The job with the flags' nodes, ranks, time and memory."""
-    import msgspec
-
-    changes: dict[str, Any] = {"topology": _topology(job.topology, options)}
-    if options.mem is not None:
-        changes["scheduling"] = msgspec.structs.replace(job.scheduling, mem_per_node_bytes=options.mem)
-    if options.time is not None:
-        changes["walltime_s"] = options.time
-    if options.notify is not None:
-        changes["notify"] = _notify(options.notify)
-    return msgspec.structs.replace(job, **changes)

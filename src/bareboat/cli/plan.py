@@ -88,7 +88,7 @@ def run(context: Context) -> int:
         # The container can write to the working directory, so it must not hold the store.
         runs = None if plan.image_digest is None else str(context.store.own / "by-hand")
         console.script(render.script(plan, runs=runs))
-        if job.sweep is not UNSET and not context.options.quiet:
+        if job.sweep is not None and not context.options.quiet:
             console.note("the script reads the points from a table that run and submit write")
     elif context.options.why:
         _explain(plan, context.options.why)

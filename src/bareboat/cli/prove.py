@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import os
 
-from bareboat.cli.command_line import amount, number
 from bareboat.cli.common import (
     Context,
     add_common,
@@ -14,6 +13,7 @@ from bareboat.cli.common import (
     add_engine,
     add_environment,
     add_job,
+    add_key,
     add_scheduling,
 )
 from bareboat.model import Matrix
@@ -48,12 +48,6 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--force", action="store_true", help="replace a file that is no report of a run in the store"
     )
     parser.add_argument(
-        "--within",
-        type=amount("--within", "prove.within_s"),
-        metavar="TIME",
-        help="time for the study, such as 2h: chooses the number of repeats",
-    )
-    parser.add_argument(
         "--no-wait",
         action="store_true",
         help="with a scheduler: print the study's name and do not follow its jobs",
@@ -69,37 +63,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def _add_design(parser: argparse.ArgumentParser) -> None:
     """Add the flags of a study's design."""
-    parser.add_argument(
-        "--repeats",
-        type=number("--repeats", "prove.repeats"),
-        metavar="N",
-        help="number of measured runs, without the warm-up",
-    )
-    parser.add_argument(
-        "--quick",
-        action="store_true",
-        help="measure for about a minute: fewer runs, so a wide interval",
-    )
-    parser.add_argument(
-        "--until-decided",
-        action="store_true",
-        help="end once the verdict is clear, after at most 40 runs, or --repeats; error rates are kept",
-    )
-    parser.add_argument(
-        "--margin",
-        type=number("--margin", "prove.margin"),
-        metavar="X",
-        help="largest relative difference that counts as equal",
-    )
-    parser.add_argument(
-        "--confidence",
-        type=number("--confidence", "prove.confidence"),
-        metavar="X",
-        help="confidence level of intervals and tests",
-    )
-    parser.add_argument(
-        "--seed", type=number("--seed", "prove.seed"), metavar="N", help="random seed of the arms' order"
-    )
+    for name in ("repeats", "quick", "until_decided", "margin", "confidence", "seed", "within_s"):
+        add_key(parser, f"prove.{name}")
 
 
 def run(context: Context) -> int:

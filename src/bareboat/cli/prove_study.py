@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec import UNSET
 
-from bareboat import registry, render
+from bareboat import jobfile, registry, render
 from bareboat.cli import console, study_flags
 from bareboat.cli.common import Context
 from bareboat.cli.job import check_waits, note_ignored, plan_text, read_job, with_flags
@@ -39,6 +38,8 @@ def request_of(context: Context) -> StudyRequest:
     if asked is not None:
         registry.scheduler(asked)
     file = TomlFile(Path(options.file)) if options.file and not options.command else None
+    if file is not None:
+        jobfile.set_keys(file, options.assignments)
     if file is None or not studyfile.is_study(file):
         request = studyfile.study_of_job(read_job(context))
     else:
@@ -47,7 +48,7 @@ def request_of(context: Context) -> StudyRequest:
     if options.within is not None:
         prove = msgspec.structs.replace(prove, within_s=options.within)
     elif options.repeats is not None:  # goes over the file's time
-        prove = msgspec.structs.replace(prove, within_s=msgspec.UNSET)
+        prove = msgspec.structs.replace(prove, within_s=None)
     digest = request.digest if asked is None else codec.digest([request.digest, asked])
     return _designed(context, dataclasses.replace(request, prove=prove, digest=digest))
 
@@ -77,7 +78,7 @@ def _designed(context: Context, request: StudyRequest) -> StudyRequest:
     from bareboat_study import sequential
 
     options, prove = context.options, request.prove
-    is_until_decided = options.until_decided or prove.until_decided is True
+    is_until_decided = options.until_decided or prove.until_decided
     if is_until_decided and options.quick:
         raise UsageError("--quick and --until-decided cannot be used together", remedy="remove one of them")
     if options.quick and options.repeats is not None:
@@ -184,8 +185,7 @@ def resume(context: Context, found: Matrix) -> int:
 def _check_unchanged(context: Context, found: Matrix, job: Job) -> None:
     """Raise UsageError for a flag that would change the design."""
     options = context.options
-    design = study_flags.designed(job, seed=found.order_seed, env_from=options.env_from or [])
-    design |= {name: getattr(found.prove, name) for name in ("repeats", "margin", "confidence")}
+    design = study_flags.designed(job, found.prove, seed=found.order_seed, env_from=options.env_from or [])
     # Several points have a command each; the time is that of the next jobs.
     free = ("command",) * bool(found.factors) + ("time",) * registry.is_queued(job.scheduler)
     design |= {name: getattr(options, name) for name in free}
@@ -214,7 +214,7 @@ def _show(context: Context, request: StudyRequest, cells: list[list[Cell]], site
                 "repeats": None if prove.is_timed else prove.repeats,
                 "within_s": prove.within_s or None,
                 "margin": prove.margin,
-                "seed": None if prove.seed is UNSET else prove.seed,
+                "seed": prove.seed,
                 "plans": [[render.shown(plan) for plan in row] for row in rows],
             }
         )
@@ -235,9 +235,9 @@ def _show(context: Context, request: StudyRequest, cells: list[list[Cell]], site
     arms = len(request.arms)
     if prove.within_s:
         amount = f"1 warm-up, then as many repeats as fit into {prove.within_s:g} s"
-    elif prove.quick is True:
+    elif prove.quick:
         amount = f"1 warm-up and at most {prove.repeats} repeats, as many as fit into a minute"
-    elif prove.until_decided is True:
+    elif prove.until_decided:
         *early, last = sequential.looks(prove.repeats)
         ends = ", ".join(map(str, early)) or last
         amount = f"1 warm-up and at most {last} repeats; it ends after {ends} if decided then"

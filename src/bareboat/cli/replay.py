@@ -300,7 +300,7 @@ def _commands(job: Job) -> Iterator[tuple[str, str]]:
     yield "command", one_line(command, limit=2000)
     container = "WITHOUT a container" if job.engine == registry.BARE_METAL else "in a container"
     yield "runs", container
-    if job.seccomp is False:
+    if not job.seccomp:
         yield "filter", "without the system call filter, except for its part for the terminal"
     for module in job.modules:
         yield "module", one_line(f"{module}, loaded outside of the container", limit=300)

@@ -6,8 +6,6 @@ import argparse
 import os
 from typing import TYPE_CHECKING, Any
 
-from msgspec import UNSET
-
 from bareboat import registry
 from bareboat.cli import console
 from bareboat.cli.common import (
@@ -56,7 +54,7 @@ def run(context: Context) -> int:
         show_plan(context, plan)
         return 0
     show_warnings(context, plan)
-    if plan.job.sweep is not UNSET:
+    if plan.job.sweep is not None:
         return _run_sweep(context, plan, plan.job.sweep, site)
     if plan.scheduler != registry.HERE:
         return _run_in_allocation(context, plan, site)

@@ -95,7 +95,7 @@ def _note_next(shown: StudyReport) -> None:
 
     name = shown.matrix.id
     if shown.found.missing:
-        most = "at most " if shown.matrix.prove.until_decided is True else ""
+        most = "at most " if shown.matrix.prove.until_decided else ""
         console.result(f"\n{most}{shown.found.missing} runs left:  bareboat prove --resume {name}")
     elif any(each.analysis.verdict is Verdict.DIFFERENT for each in shown.compared):
         console.result(f"\nfind the cause:  bareboat report {name} -o {name}.html")

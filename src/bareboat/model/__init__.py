@@ -24,7 +24,8 @@ from bareboat.model.command import (
     Word,
 )
 from bareboat.model.end import Cause, End
-from bareboat.model.job import CaptureRequest, Job, ProveRequest, Scheduling, Topology
+from bareboat.model.job import Job
+from bareboat.model.job_tables import CaptureRequest, ProveRequest, Scheduling, Topology
 from bareboat.model.matrix import ArmRequest, Contrast, Matrix
 from bareboat.model.metric import MetricRequest
 from bareboat.model.plan import CheckSubject, Decision, Delivery, KernelCache, Plan, Refusal, Requirement

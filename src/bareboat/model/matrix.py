@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
 
-from bareboat.model.job import ProveRequest
+from bareboat.model.job_tables import ProveRequest
 from bareboat.model.metric import MetricRequest
 from bareboat.model.site import Site
 from bareboat_images.model import Image
@@ -69,7 +69,7 @@ class Matrix(Struct, frozen=True, kw_only=True):
         """Studies of earlier versions have none of their own: 1 was the default."""
         if self.seed is not UNSET:
             return self.seed
-        return 1 if self.prove.seed is UNSET else self.prove.seed
+        return 1 if self.prove.seed is None else self.prove.seed
 
     def values(self, point: int) -> dict[str, Value]:
         return dict(zip(self.factors, self.points[point], strict=True))

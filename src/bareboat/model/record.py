@@ -301,4 +301,4 @@ class Study(Struct, frozen=True, kw_only=True):
         """Studies of earlier versions have none of their own: 1 was the default."""
         if self.seed is not UNSET:
             return self.seed
-        return 1 if self.job.prove.seed is UNSET else self.job.prove.seed
+        return 1 if self.job.prove.seed is None else self.job.prove.seed

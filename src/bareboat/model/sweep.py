@@ -48,7 +48,7 @@ class Sweep(Struct, frozen=True, kw_only=True):
             raise UsageError("the sweep has no points", remedy="under [sweep], write lr = [0.1, 0.01]")
         _check_count(len(self.points))
         if self.at_once is not None:
-            ranges.check("--at-once", self.at_once)
+            ranges.check(ranges.RANGES["--at-once"], self.at_once, name="--at-once")
 
     def values(self, index: int) -> dict[str, str]:
         return dict(zip(self.names, self.points[index], strict=True))

@@ -46,8 +46,8 @@ def choose_delivery(
 
     Raises PlanError where the requested delivery is not possible.
     """
-    asked = job.delivery is not UNSET and job.delivery != "auto"
-    scratch = _SCRATCH if job.node_scratch is UNSET else job.node_scratch
+    asked = job.delivery is not None and job.delivery != "auto"
+    scratch = _SCRATCH if job.node_scratch is None else job.node_scratch
     if image is None or rootfs is None or (container.root is None and not container.layers):
         return UNSET, ()  # no image, or not yet
 

@@ -106,7 +106,7 @@ class EnginePlan:
             container,
             by_env=program is not None and not program.known and ENV not in program.lacks,
             guard=guard,
-            seccomp=job.seccomp is UNSET,
+            seccomp=job.seccomp,
             passed=(*self._settled.passed, *choice.gpu.passed, *self._fabric.passed),
             passed_prefixes=launch.passed.prefixes,
             given=(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from msgspec import UNSET
-
 from bareboat.engines import FILTERS, PROGRAMS_IN_STORE, Engine, Guard, Seccomp, refusal
 from bareboat.model import Decision, Job, Requirement, Site
 
@@ -16,7 +14,7 @@ def choose_guard(job: Job, engine: Engine, site: Site) -> tuple[Guard | None, tu
         return None, ()
     kind = engine.SECCOMP
     folder = site.other_tools.get(FILTERS)
-    is_on = job.seccomp is UNSET
+    is_on = job.seccomp
     if kind is Seccomp.OWN:
         choice = f"{engine.NAME}'s own filter" if is_on else "no filter"
         reason = "what it is configured with" if is_on else f"asked for by {_OFF}"

@@ -48,7 +48,7 @@ def choose_kernel_cache(
     own."""
     if not choice.gpu.passed:
         return Kernels()
-    if job.kernel_cache is False:
+    if not job.kernel_cache:
         return _not_kept("kernel_cache = false")
     place = choice.enclosure.run_folder(container, KERNELS)
     if place is None:

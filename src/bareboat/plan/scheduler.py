@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from msgspec import UNSET
-
 from bareboat import registry
 from bareboat.model import Decision, Job, Site
 from bareboat.schedulers import ASSUMED, Scheduler
@@ -37,7 +35,7 @@ def choose_scheduler(job: Job, site: Site) -> tuple[Scheduler, Decision]:
 
 def notification_decision(job: Job, scheduler: Scheduler) -> tuple[Decision, ...]:
     """What happens when the run has ended."""
-    if job.notify is UNSET or (isinstance(job.notify, str) and scheduler.IS_LOCAL):
+    if job.notify is None or (isinstance(job.notify, str) and scheduler.IS_LOCAL):
         return ()
     if isinstance(job.notify, str):
         choice, reason = f"mail from {scheduler.TITLE}", "notify names it; the site may not deliver mail"

@@ -5,8 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from msgspec import UNSET
-
 from bareboat.model import Decision, Job, Joined, Site, Variable, Word
 from bareboat.model import sweep as sweeps
 from bareboat.model.sweep import Sweep
@@ -15,7 +13,7 @@ from bareboat.schedulers import Scheduler
 
 def variables(job: Job) -> tuple[str, ...]:
     """The variables of the job script that identify the point for the command."""
-    if job.sweep is UNSET:
+    if job.sweep is None:
         return ()
     return tuple(sweeps.variable(name) for name in (sweeps.INDEX, *job.sweep.names))
 
@@ -23,7 +21,7 @@ def variables(job: Job) -> tuple[str, ...]:
 def words(argv: Sequence[str], own: int, job: Job) -> tuple[Word, ...]:
     """The command's words. Placeholders occur only in the last `own`, which are the job's; the others are the
     image's or a launcher's."""
-    if job.sweep is UNSET:
+    if job.sweep is None:
         return tuple(argv)
     first = len(argv) - own
     return (*argv[:first], *(_word(text, job.sweep) for text in argv[first:]))
@@ -31,7 +29,7 @@ def words(argv: Sequence[str], own: int, job: Job) -> tuple[Word, ...]:
 
 def fixed_environment(job: Job) -> dict[str, str]:
     """The job's variables that are the same at every point."""
-    if job.sweep is UNSET:
+    if job.sweep is None:
         return job.environment
     found = {name: _word(text, job.sweep) for name, text in job.environment.items()}
     return {name: word for name, word in found.items() if isinstance(word, str)}
@@ -39,7 +37,7 @@ def fixed_environment(job: Job) -> dict[str, str]:
 
 def given(job: Job) -> tuple[tuple[str, Joined], ...]:
     """The job's variables that differ between points, by name."""
-    if job.sweep is UNSET:
+    if job.sweep is None:
         return ()
     found = ((name, _word(text, job.sweep)) for name, text in sorted(job.environment.items()))
     return tuple((name, word) for name, word in found if isinstance(word, Joined))
@@ -57,7 +55,7 @@ def _word(text: str, sweep: Sweep) -> str | Joined:
 def warnings(job: Job) -> tuple[str, ...]:
     """The values that no word of the command and no variable of the job has: a program that does not read
     their own variables does the same at every point."""
-    if job.sweep is UNSET or not job.command:
+    if job.sweep is None or not job.command:
         return ()
     texts = (*job.command, *job.environment.values())
     parts = [part for text in texts for part in sweeps.parse(text, job.sweep.names)]
@@ -73,7 +71,7 @@ def warnings(job: Job) -> tuple[str, ...]:
 
 
 def decisions(job: Job, site: Site, scheduler: Scheduler) -> tuple[Decision, ...]:
-    if job.sweep is UNSET:
+    if job.sweep is None:
         return ()
     count, at_once = len(job.sweep.points), job.sweep.at_once
     if scheduler.IS_LOCAL:

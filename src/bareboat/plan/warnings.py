@@ -66,7 +66,7 @@ def compiler_missing(job: Job, image: Image | None) -> tuple[str, ...]:
 
 
 def _program_warnings(job: Job, image: Image) -> tuple[str, ...]:
-    if job.capture.programs is not UNSET:
+    if job.capture.programs is not None:
         return ()
     starters: dict[str, list[str]] = {}
     for package, program in sorted(image.lacks.items()):

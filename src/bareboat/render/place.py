@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from msgspec import UNSET
-
 from bareboat.model import Plan
 from bareboat.render.words import literal
 from bareboat.schedulers import Scheduler
@@ -39,7 +37,7 @@ def name_run(plan: Plan, scheduler: Scheduler, place: Place | None, runs: str | 
     folder = '"$PWD"' if plan.job.workdir is None else literal(plan.job.workdir)
     folder = f"{folder}/bareboat-runs" if runs is None else literal(runs)
     run = literal(place.run_id) if place else name
-    if plan.job.sweep is not UNSET:
+    if plan.job.sweep is not None:
         own = literal(place.folder) if place else f"{folder}/{name}"
         run, folder = f"{run}.{scheduler.ARRAY.index}", f"{own}/points/${{BAREBOAT_RUN##*.}}"
     elif place:
@@ -58,5 +56,5 @@ def library_path(plan: Plan, place: Place, name: str) -> str:
     copy of that in another directory."""
     if place == GIVEN:
         return f'"${{BASH_SOURCE[0]%/*}}"/{name}'
-    folder = place.folder if plan.job.sweep is not UNSET else f"{place.folder}/control"
+    folder = place.folder if plan.job.sweep is not None else f"{place.folder}/control"
     return literal(f"{folder}/{name}")

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET
 
 from bareboat.model import NOT_SHOWN, Command, Decision, Plan, looks_secret
+from bareboat.model.keys import changed as changed_keys
 from bareboat_base import codec
 
 #: Characters of a reason in the short form of a plan.
@@ -19,7 +20,8 @@ def digest(plan: Plan) -> str:
     """The digest of what the plan does. It excludes what is true only now: warnings, for example about the
     load, and results of earlier MPI checks. It also excludes values that may be secrets: a reader of a record
     could guess them from it."""
-    facts = msgspec.to_builtins(_without(msgspec.structs.replace(plan, warnings=()), looks_secret))
+    plan = _without(msgspec.structs.replace(plan, warnings=()), looks_secret)
+    facts = msgspec.to_builtins(plan) | {"job": msgspec.to_builtins(dict(changed_keys(plan.job)))}
     # `own_points` are part of the mount points.
     for name in ("check_subject", "notes", "otherwise", "own_points", "inner_points", "shell", "missing"):
         facts.pop(name, None)

@@ -39,7 +39,7 @@ def features(plan: Plan, scheduler: Scheduler, place: Place | None) -> Features:
         "environment_from": bool(job.environment_from),
         "interface": "BAREBOAT_INTERFACE" in plan.prelude + words.text_of(plan.command),
         "kernel_cache": plan.kernel_cache is not UNSET,
-        "log": not scheduler.IS_LOCAL and (job.sweep is not UNSET or (place is not None and place.log)),
+        "log": not scheduler.IS_LOCAL and (job.sweep is not None or (place is not None and place.log)),
         "meter": place == GIVEN,
         "modules": bool(job.modules),
         "mpi_check": plan.mpi_check is not None,
@@ -54,7 +54,7 @@ def features(plan: Plan, scheduler: Scheduler, place: Place | None) -> Features:
         "sealed": words.opens(plan.command),
         "secret": plan.secret is True,
         "signals_by_file": scheduler.SIGNALS_BY_FILE,
-        "sweep": job.sweep is not UNSET,
+        "sweep": job.sweep is not None,
         "warning": _warning_s(plan, scheduler) is not None,
         "watchdog": bool(scheduling.watchdog_s),
         "watching": bool(scheduling.watchdog_s) or plan.watches_world is True,
@@ -91,7 +91,7 @@ def _each(plan: Plan, scheduler: Scheduler, place: Place | None, rung: int) -> I
         yield from words.values(site_modules=job.modules)
     if job.environment_from:
         yield from words.values(environment_from=job.environment_from)
-    if job.sweep is not UNSET:
+    if job.sweep is not None:
         yield from words.values(sweep_names=tuple(map(sweep.variable, job.sweep.names)))
     if plan.delivery is not UNSET:
         yield from delivery(plan.delivery)
@@ -127,7 +127,7 @@ def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None) -> Iterator[
     if plan.fabric is not UNSET and _looks(plan.fabric):
         yield from _fabric(plan, plan.fabric)
     number = scheduler.JOB_ID
-    if job.sweep is not UNSET:
+    if job.sweep is not None:
         yield from words.values(
             sweep_name=place.run_id if place else run_name(plan), sweep_points=len(job.sweep.points)
         )
@@ -151,7 +151,7 @@ def _warning_s(plan: Plan, scheduler: Scheduler) -> int | None:
 
 def _notifies(plan: Plan) -> bool:
     """Whether the user has a command for the end of the run."""
-    return plan.job.notify is not UNSET and not isinstance(plan.job.notify, str)
+    return plan.job.notify is not None and not isinstance(plan.job.notify, str)
 
 
 def delivery(found: Delivery) -> Iterator[str]:

@@ -41,7 +41,7 @@ def submit(store: Store, plan: Plan, site: Site) -> Submission:
     """Submit the plan's script; a sweep as one array job, or as a job for each point where arrays are not
     supported. Raises PlanError, and leaves nothing, when the scheduler refuses it."""
     scheduler = _queue_of(plan)
-    if plan.job.sweep is not UNSET:
+    if plan.job.sweep is not None:
         return _submit_sweep(store, scheduler, plan, site)
     submission = begin(store, plan, site)
     script = control_folder(store, submission.run_id) / "job.sh"
@@ -49,7 +49,7 @@ def submit(store: Store, plan: Plan, site: Site) -> Submission:
 
 
 def _submit_sweep(store: Store, scheduler: Scheduler, plan: Plan, site: Site) -> Submission:
-    assert plan.job.sweep is not UNSET
+    assert plan.job.sweep is not None
     made = make_sweep(store, plan, site)
     run_id = made.run_id
     folder = store.run(run_id)
@@ -111,7 +111,7 @@ def begin(
 
 def make_sweep(store: Store, plan: Plan, site: Site, *, unkept: tuple[str, ...] = ()) -> Submission:
     """Make a sweep's directory, with its script and table, before any point runs."""
-    assert plan.job.sweep is not UNSET
+    assert plan.job.sweep is not None
     run_id = store.new_run(plan.job.name)
     folder = store.run(run_id)
     with store.whole_run(run_id):

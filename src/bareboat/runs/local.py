@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
-from msgspec import UNSET
 
 from bareboat import render
 from bareboat.model import JobState, MemorySample, Plan, Record, Site, Submission
@@ -61,7 +60,7 @@ def run_sweep(
     """Run one point after another, and call `each` with the number of a point before it. A failed point does
     not stop the others; Ctrl-C and cancelling the sweep do. Returns the sweep's name and the records
     of the points that ran."""
-    assert plan.job.sweep is not UNSET
+    assert plan.job.sweep is not None
     streams = Streams(stdout_apart=stdout_apart, by_rank=plan.keeps_output)
     made = creation.make_sweep(store, plan, site, unkept=streams.unkept)
     folder = store.run(made.run_id)
@@ -159,7 +158,7 @@ def _note_end(store: Store, plan: Plan, made: Submission, found: Record) -> None
         for name in (plan.engine.partition(":")[0], "launchers"):
             with contextlib.suppress(OSError):
                 store.kept_facts(name).unlink(missing_ok=True)
-    if not made.points and plan.job.sweep is UNSET:
+    if not made.points and plan.job.sweep is None:
         state = found.end.state if found.end else JobState.COMPLETED
         notification.send(store, plan, made.run_id, state, found.exit_code)
     if plan.check_subject is not None:

@@ -14,8 +14,6 @@ import os
 import time
 from pathlib import Path
 
-from msgspec import UNSET
-
 from bareboat.model import JobState, Plan
 from bareboat.runs import directory
 from bareboat_base import execute
@@ -30,7 +28,7 @@ _LIMIT_S = 20.0
 def send(store: Store, plan: Plan, run_id: str, state: JobState, exit_code: int) -> None:
     """Start the command of a run on this machine that ended; log and keep its failure."""
     words = plan.job.notify
-    if words is UNSET or isinstance(words, str):
+    if words is None or isinstance(words, str):
         return
     environment = {
         **os.environ,

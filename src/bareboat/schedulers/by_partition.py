@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec import UNSET
-
 from bareboat.model import Job, Partition, Refusal, SchedulerFacts, Site
 from bareboat.schedulers.requests import clock, cpus_per_node, gpus_per_node
 
@@ -64,7 +62,7 @@ def objection(scheduler: Scheduler, job: Job, site: Site) -> Refusal | None:
             "ask the administrator for an account",
         )
     most = facts.settings.get(MAX_ARRAY, "")
-    if job.sweep is not UNSET and most.isdigit() and len(job.sweep.points) > int(most):
+    if job.sweep is not None and most.isdigit() and len(job.sweep.points) > int(most):
         return Refusal(
             f"the sweep has {len(job.sweep.points)} points; an array job on this cluster has at most {most}",
             f"write sweeps of {most} points or fewer under [sweep], and submit them one by one",

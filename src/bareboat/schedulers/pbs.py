@@ -11,8 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from msgspec import UNSET
-
 from bareboat import bash
 from bareboat.model import (
     DefaultMemory,
@@ -173,7 +171,7 @@ class PBS(Scheduler):
 
     def warnings(self, job: Job, site: Site) -> tuple[str, ...]:
         found = super().warnings(job, site)
-        if job.sweep is not UNSET and not job.scheduling.requeue and self._flavour_at(site) == "pro":
+        if job.sweep is not None and not job.scheduling.requeue and self._flavour_at(site) == "pro":
             found += ("PBS accepts only sweeps with requeue = true: a point that loses its node runs again",)
         return found
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-from msgspec import UNSET
-
 from bareboat.model import Job
 
 
@@ -26,19 +24,19 @@ def quoted(text: str) -> str:
 
 def mail_to(job: Job) -> str | None:
     """The address for a mail at the job's end; "" is the user's own, None is no mail."""
-    if job.notify is UNSET or not isinstance(job.notify, str):
+    if job.notify is None or not isinstance(job.notify, str):
         return None
     return "" if job.notify == "mail" else job.notify
 
 
 def array_range(job: Job, *, first: int = 0) -> str | None:
     """The numbers of a sweep's elements, FIRST-LAST; None when the job is not a sweep."""
-    return None if job.sweep is UNSET else f"{first}-{first + len(job.sweep.points) - 1}"
+    return None if job.sweep is None else f"{first}-{first + len(job.sweep.points) - 1}"
 
 
 def max_concurrent(job: Job) -> int | None:
     """The number of a sweep's elements that may run at the same time."""
-    return None if job.sweep is UNSET else job.sweep.at_once
+    return None if job.sweep is None else job.sweep.at_once
 
 
 def cpus_per_node(job: Job) -> int:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-import msgspec
-from msgspec import UNSET
+from typing import TYPE_CHECKING, Any
 
 from bareboat import registry
+from bareboat.config import OF_JOBS, placed
+from bareboat.model.keys import replaced, value_of
 
 if TYPE_CHECKING:
     from bareboat.config import Settings
@@ -16,34 +15,19 @@ if TYPE_CHECKING:
 
 def with_settings(job: Job, settings: Settings, *, scheduler: bool = True) -> Job:
     """The job with the user's, project's and site's settings. `scheduler`: whether it may go to a queue."""
-    for name in ("engine", "launcher", "scheduler"):
-        if name != "scheduler" or scheduler:
-            job = msgspec.structs.replace(job, **{name: _over(settings, name, getattr(job, name))})
-    scheduling = {
-        name: _over(settings, name, getattr(job.scheduling, name))
-        for name in ("partition", "account", "qos", "reservation", "constraint")
-    }
-    job = msgspec.structs.replace(job, scheduling=msgspec.structs.replace(job.scheduling, **scheduling))
-    if not job.modules and settings["modules"]:
-        modules = tuple(filter(None, settings["modules"].split(",")))
-        job = msgspec.structs.replace(job, modules=modules)
-    for name in ("delivery", "node_scratch"):
-        asked = getattr(job, name)
-        found = _over(settings, name, None if asked is UNSET else asked)
-        job = msgspec.structs.replace(job, **{name: found.rstrip("/") if found else UNSET})
-    return job
-
-
-def _over(settings: Settings, name: str, value: str | None) -> str | None:
-    """Combine a setting with the job's value: flags and environment variables override it; a file's setting
-    applies only where the job has none."""
-    setting = settings.settings[name]
-    if not setting.value or (value is not None and not setting.is_of_command):
-        return value
-    from bareboat.config import placed
-
-    found: str = setting.value
-    with placed(setting):
-        if name in ("engine", "launcher", "scheduler"):
-            getattr(registry, name)(found)
-    return found
+    values: dict[str, Any] = {}
+    for name, key in OF_JOBS.items():
+        setting, value = settings.settings[name], value_of(job, key)
+        if key.startswith("prove.") or not setting.value or (name == "scheduler" and not scheduler):
+            continue
+        if value and not (setting.is_of_command and isinstance(value, str)):
+            continue  # flags and environment variables go over the job's text, files only complete the job
+        with placed(setting):
+            if name in ("engine", "launcher", "scheduler"):
+                getattr(registry, name)(setting.value)
+        values[key] = setting.value
+        if name == "modules":
+            values[key] = tuple(filter(None, setting.value.split(",")))
+        elif name == "node_scratch":
+            values[key] = setting.value.rstrip("/")
+    return replaced(job, values)

@@ -8,7 +8,6 @@ import shlex
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec import UNSET
 
 from bareboat import registry
 from bareboat.session import Prepared, Purpose, images, layers, sites, variants
@@ -34,7 +33,7 @@ def prepare(session: Session, job: Job, purpose: Purpose) -> Prepared:
     if not session.looks:
         check_variables(session, job)
     check_notification(job)
-    if purpose is Purpose.PROVE and job.sweep is not UNSET:
+    if purpose is Purpose.PROVE and job.sweep is not None:
         raise UsageError(
             "prove measures one job, and this job is a sweep", remedy="remove [sweep] from the job file"
         )
@@ -152,7 +151,7 @@ def check_notification(job: Job) -> None:
     """Raise UsageError for a command for the end of the run that does not exist here."""
     from bareboat_base import execute
 
-    if job.notify is UNSET or isinstance(job.notify, str):
+    if job.notify is None or isinstance(job.notify, str):
         return
     program = job.notify[0]
     if "/" in program:
@@ -198,7 +197,7 @@ def _in_allocation(session: Session, job: Job, purpose: Purpose) -> Job:
             f"the job needs {job.topology.nodes} nodes, but {where} has {found.nodes}",
             remedy=f"set nodes = {found.nodes} under [topology], or bareboat submit",
         )
-    if job.sweep is not UNSET:
+    if job.sweep is not None:
         raise UsageError(
             f"a sweep cannot share the nodes of {where}, in which this shell runs",
             remedy="bareboat submit, or bareboat run on a node of the job",

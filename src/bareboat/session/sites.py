@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
-from msgspec import UNSET
 
 from bareboat import registry
 from bareboat.session import Purpose
@@ -66,7 +65,7 @@ def probe_for(session: Session, job: Job, purpose: Purpose) -> Site:
         mpis=shown
         or topology.world_size > 1
         or bool(job.launcher)
-        or job.sweep is not UNSET
+        or job.sweep is not None
         or "{" in job.image,
         network=shown or topology.nodes > 1,
     )

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import Struct
 
 from bareboat import registry
 from bareboat.model import Job, Matrix, Record, Study, sweep
@@ -350,7 +350,7 @@ def _at_point(job: Job, points: sweep.Sweep, index: int) -> Job:
     command = tuple(sweep.fill(word, points, index) for word in job.command)
     environment = {name: sweep.fill(value, points, index) for name, value in job.environment.items()}
     environment |= {sweep.variable(name): value for name, value in values.items()}
-    return msgspec.structs.replace(job, command=command, environment=environment, sweep=UNSET)
+    return msgspec.structs.replace(job, command=command, environment=environment, sweep=None)
 
 
 def _plan(plan: _KeptPlan, digest: str, found: Provenance | None) -> LockedPlan:

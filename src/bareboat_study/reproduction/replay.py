@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import Struct
 
 from bareboat import registry
 from bareboat.session import Purpose, planning, preparation
@@ -193,7 +193,7 @@ def request_of(
         )
     submitted = is_submitted(lock, choice)
     repeats = choice.repeats if choice.repeats is not None else matrix.repeats
-    prove = msgspec.structs.replace(matrix.prove, repeats=repeats, within_s=UNSET, quick=UNSET)
+    prove = msgspec.structs.replace(matrix.prove, repeats=repeats, within_s=None, quick=False)
     keeps = [study_retrieval.heads(matrix, arm) for arm in range(len(matrix.arms))]
     jobs = tuple(
         tuple(

@@ -14,7 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import Struct
 
 from bareboat import registry
 from bareboat.model import Job, MetricRequest, Mount
@@ -418,13 +418,13 @@ def without_place(job: Job, keeps: Set[str] = frozenset()) -> Job:
     """The job without what belongs to the site where it ran: scheduler, partition, account, and so on; and
     without the command for its end, which nobody is shown. `keeps`: keys that stay, since a study compares
     them."""
-    drops = {"engine": None, "launcher": None, "modules": (), "delivery": UNSET}
+    drops = {"engine": None, "launcher": None, "modules": (), "delivery": None}
     of_scheduler = dict.fromkeys(("partition", "account", "qos", "reservation", "constraint"))
     scheduling = msgspec.structs.replace(
         job.scheduling, options=(), after=(),
         **{name: value for name, value in of_scheduler.items() if f"scheduling.{name}" not in keeps},
     )  # fmt: skip
     return msgspec.structs.replace(
-        job, scheduler=None, scheduling=scheduling, node_scratch=UNSET, notify=UNSET,
+        job, scheduler=None, scheduling=scheduling, node_scratch=None, notify=None,
         **{name: value for name, value in drops.items() if name not in keeps},
     )  # fmt: skip

@@ -77,7 +77,7 @@ def _design(matrix: LockedStudy) -> Iterator[str]:
         if len(set(names)) < len(names) or names != [each.name for each in matrix.metrics[0]]:
             yield "the points of the study have different metrics, or one twice"
     is_pair = len(matrix.arms) == 2 and len(matrix.points) == len(matrix.contrasts) == 1
-    if matrix.prove.until_decided is True and (not is_pair or matrix.metrics[0]):
+    if matrix.prove.until_decided and (not is_pair or matrix.metrics[0]):
         yield "the study ends when it is decided, and has several comparisons or metrics of its own"
 
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 
-from msgspec import UNSET
-
 from bareboat.cli import console
-from bareboat.cli.common import Context, add_common, add_dry_run, add_python
+from bareboat.cli.common import Context, add_common, add_dry_run, add_key
 from bareboat.model import CaptureRequest, Image
 from bareboat.session import preparation
 from bareboat_base import digests
@@ -20,7 +18,7 @@ EXAMPLE = "bareboat image capture --name digits --save digits.tar && podman load
 
 def add(parser: argparse.ArgumentParser) -> None:
     add_common(parser)
-    add_python(parser)
+    add_key(parser, "capture.python")
     parser.add_argument(
         "--include",
         metavar="PATH",
@@ -60,12 +58,12 @@ def run(context: Context) -> int:
 
     options = context.options
     request = CaptureRequest(
-        python=os.path.abspath(options.python) if "/" in (options.python or "") else options.python,
+        python=options.python,
         include=tuple(os.path.abspath(path) for path in options.include),
-        compiler=options.compiler or UNSET,
-        programs=UNSET if options.program is None else tuple(options.program),
-        cuda=False if options.without_cuda else UNSET,
-        study=False if options.without_study else UNSET,
+        compiler=options.compiler or None,
+        programs=None if options.program is None else tuple(options.program),
+        cuda=False if options.without_cuda else None,
+        study=False if options.without_study else None,
     )
     if options.name is not None:
         check_name(options.name)

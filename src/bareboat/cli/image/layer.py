@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bareboat.cli import console
-from bareboat.cli.common import Context, add_common, add_dry_run, add_engine, add_python, add_scheduling
+from bareboat.cli.common import Context, add_common, add_dry_run, add_engine, add_key, add_scheduling
 from bareboat.session import layers, preparation, sites
 from bareboat_base.errors import UsageError
 
@@ -25,7 +25,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_engine(parser)
     add_dry_run(parser)
     parser.add_argument("file", metavar="IMAGE", help="the image; capture: the active environment")
-    add_python(parser)
+    add_key(parser, "capture.python")
     parser.add_argument(
         "--with",
         dest="contents",
