@@ -337,6 +337,7 @@ def test_a_mistake_in_a_variable_is_refused(bareboat: Bareboat, monkeypatch: pyt
 def test_a_store_that_cannot_be_made_is_refused(bareboat: Bareboat) -> None:
     Path("file").write_text("")
     refused(bareboat("doctor", "--store", "file"), "is not a directory", code=4)
+    refused(bareboat("config", "site", "--store", "file"), "is not a directory", code=4)
 
 
 def test_a_report_that_could_not_be_written_is_refused_before_anything_is_measured(
