@@ -54,7 +54,6 @@ def _exec(line: Line, outside: Mapping[str, str]) -> int:
         mounts=shown.mounts,
         empty=shown.empty,
         home=shown.home,
-        writable=line.has("writable-tmpfs") or line.has("compat"),
         namespaces=_namespaces(line),
         gpu=vendor,
         plain_http=images.registry(image) if line.has("no-https") else "",
@@ -83,7 +82,8 @@ def _exec(line: Line, outside: Mapping[str, str]) -> int:
         start.environment.setdefault("TZ", container.timezone)
     if line.has("no-umask") or line.has("compat"):
         os.umask(0o022)
-    return container.run(start.command, environment=start.environment, workdir=workdir)
+    writable = line.has("writable-tmpfs") or line.has("compat")
+    return container.run(start.command, environment=start.environment, workdir=workdir, writable=writable)
 
 
 def _user_home(outside: Mapping[str, str]) -> str:

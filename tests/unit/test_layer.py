@@ -91,6 +91,8 @@ def folder() -> Iterator[str]:
     try:
         yield top
     finally:
+        for path, _, _ in os.walk(top):
+            os.chmod(path, 0o700)
         shutil.rmtree(top)
 
 

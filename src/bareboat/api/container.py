@@ -37,9 +37,8 @@ class Container:
 
     `image`: a name in the store, a reference, a file, or a directory, which is used in place. `mounts`: an
     inner one after the one around it; `empty`: directories in memory; `home`: what programs take for the home
-    directory. `writable`: changes to the root file system are allowed, and discarded; `namespaces`: further
-    ones (pid, ipc, uts, net); `gpu`: the vendor whose driver is mounted where the machine has it;
-    `plain_http`: the registries without TLS.
+    directory; `namespaces`: further ones (pid, ipc, uts, net); `gpu`: the vendor whose driver is mounted
+    where the machine has it; `plain_http`: the registries without TLS.
     """
 
     @translated()
@@ -50,7 +49,6 @@ class Container:
         mounts: Sequence[Mount] = (),
         empty: Sequence[str] = (),
         home: str | None = None,
-        writable: bool = False,
         namespaces: Sequence[str] = (),
         gpu: str | None = None,
         plain_http: str = "",
@@ -66,7 +64,7 @@ class Container:
         self._engine, self._enclosure = self._chosen()
         self._mounts = tuple(mounts)
         self._empty = tuple(empty)
-        self._foreground = Foreground(foreground.REPORT, tuple(namespaces), writable)
+        self._namespaces = tuple(namespaces)
         self._home = home or self._site.home
         self._driver = self._gpu_driver(gpu)
 
@@ -123,17 +121,26 @@ class Container:
         return next((each for each in files if each is not None and os.path.isfile(each)), None)
 
     @translated()
-    def run(self, command: Sequence[str], *, environment: Mapping[str, str], workdir: str = "/") -> int:
+    def run(
+        self,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        workdir: str = "/",
+        writable: bool = False,
+    ) -> int:
         """Run a command to its end; return its exit code, -N for signal N. `environment`: all that it gets,
-        besides the GPU driver's."""
+        besides the GPU driver's; `writable`: changes to the root file system are allowed, and discarded."""
         words = tuple(boundary.several("command", command))
-        with _described(self._command(words, environment, workdir)) as (argv, descriptors):
+        contents = self._contents(Foreground(foreground.REPORT, self._namespaces, writable))
+        wrapped = self._wrapped(words, environment, workdir, contents)
+        with _described(wrapped) as (argv, descriptors):
             try:
                 return foreground.run(
                     argv,
                     environment={"PATH": os.environ.get("PATH", os.defpath)},
                     descriptors=descriptors,
-                    own_init="pid" in self._foreground.namespaces,
+                    own_init="pid" in self._namespaces,
                 )
             except ToolError:
                 containers.forget(self._session)  # its facts may be the reason
@@ -156,16 +163,11 @@ class Container:
     def _gpu_driver(self, vendor: str | None) -> GpuDriver | None:
         return next((each for each in self._site.gpu_drivers if each.vendor == vendor), None)
 
-    def _command(self, words: tuple[str, ...], environment: Mapping[str, str], workdir: str) -> Command:
+    def _contents(self, front: Foreground) -> Contents:
         from bareboat.deployment import identity
         from bareboat_images.layers.view import View
 
-        given = dict(environment)
-        if self._driver is not None:
-            from bareboat.gpu import inject
-
-            given = inject.environment(given, self._driver, self._image.cuda_compat)
-        contents = Contents(
+        return Contents(
             layers=(self.tree,),
             identity=identity.provide_for(self._session.store, View([Path(self.tree)]), self._site),
             scratch=self._empty,
@@ -173,8 +175,17 @@ class Container:
             home=self._home,
             driver=self._driver,
             guard=self._guard(),
-            foreground=self._foreground,
+            foreground=front,
         )
+
+    def _wrapped(
+        self, words: tuple[str, ...], environment: Mapping[str, str], workdir: str, contents: Contents
+    ) -> Command:
+        given = dict(environment)
+        if self._driver is not None:
+            from bareboat.gpu import inject
+
+            given = inject.environment(given, self._driver, self._image.cuda_compat)
         wrapped = self._enclosure.wrap(Command(argv=words, environment=given, workdir=workdir), contents)
         if contents.guard is None:
             return wrapped

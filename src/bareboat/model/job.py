@@ -34,8 +34,8 @@ def check_notify(name: str, notify: str | tuple[str, ...]) -> None:
 def _check_node_scratch(name: str, path: str) -> None:
     if not re.fullmatch(r"(/[A-Za-z0-9._+-]+)+/?", path):
         raise UsageError(
-            f"{name} is {path!r}; it must be the absolute path of a directory below / on each node, of letters, "
-            "digits and . _ + -",
+            f"{name} is {path!r}; it must be the absolute path of a directory below / on each node, of "
+            "letters, digits and . _ + -",
             key="node_scratch",
             remedy='set node_scratch = "/tmp"',
         )

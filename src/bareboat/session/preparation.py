@@ -58,6 +58,11 @@ def _prepare(session: Session, job: Job, purpose: Purpose, site: Site) -> Prepar
     if job.image != "capture":
         image = images.of_job(session, job, (node or site).architecture)
         return Prepared(job, site, layers.with_site_layer(session, job, image, site, node), node)
+    return _with_capture(session, job, purpose, site, node)
+
+
+def _with_capture(session: Session, job: Job, purpose: Purpose, site: Site, node: Site | None) -> Prepared:
+    """The job in the environment as it stands, which is captured unless the session only looks."""
     from bareboat.captures import describe_of, facts, look_up_unchanged, measuring, snapshot
     from bareboat.captures.interpreter import ask, choose
     from bareboat.deployment.executable import look
