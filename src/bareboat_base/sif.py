@@ -26,6 +26,9 @@ PARTITION = struct.Struct("<ii3s")
 
 DATA_PARTITION = 0x4004
 DATA_SIGNATURE = 0x4005
+DATA_JSON = 0x4006
+#: The name of the data with the settings of the OCI image (Env, Entrypoint, …) that the file was made from.
+OCI_CONFIG = b"oci-config.json"
 SQUASHFS = 1
 SYSTEM_PRIMARY = 2
 
@@ -38,7 +41,7 @@ _ROLES = ((SYSTEM_PRIMARY, b"root"), (3, b"the same as data"))
 _CHUNK_BYTES = 16 * 2**20
 
 
-def write_sif(squashfs: Path, path: Path, machine: str) -> None:
+def write_sif(squashfs: Path, path: Path, machine: str, *, oci_config: bytes = b"") -> None:
     """Write a SIF around a squashfs, the same bytes each time. `machine`: as uname(2) has it."""
     found = architectures.find(machine)
     architecture = ((found and found.sif) or b"00") + b"\0"
@@ -49,19 +52,23 @@ def write_sif(squashfs: Path, path: Path, machine: str) -> None:
         while chunk := source.read(_CHUNK_BYTES):
             digest.update(chunk)
             target.write(chunk)
+        target.write(oci_config)
+        parts = [
+            (DATA_PARTITION, _DATA_AT, size, name, PARTITION.pack(SQUASHFS, role, architecture))
+            for role, name in _ROLES
+        ]
+        if oci_config:
+            parts.append((DATA_JSON, _DATA_AT + size, len(oci_config), OCI_CONFIG, b""))
         target.seek(0)
         target.write(
             HEADER.pack(
                 _START, MAGIC, b"01", architecture, digest.digest()[:16],
-                0, 0, _DESCRIPTORS - len(_ROLES), _DESCRIPTORS, _DESCRIPTORS_AT,
-                _DESCRIPTORS * DESCRIPTOR.size, _DATA_AT, size,
+                0, 0, _DESCRIPTORS - len(parts), _DESCRIPTORS, _DESCRIPTORS_AT,
+                _DESCRIPTORS * DESCRIPTOR.size, _DATA_AT, size + len(oci_config),
             )
         )  # fmt: skip
         target.seek(_DESCRIPTORS_AT)
-        for number, (role, name) in enumerate(_ROLES, 1):
-            partition = PARTITION.pack(SQUASHFS, role, architecture)
+        for number, (kind, at, length, name, extra) in enumerate(parts, 1):
             target.write(
-                DESCRIPTOR.pack(
-                    DATA_PARTITION, 1, number, _GROUP_1, 0, _DATA_AT, size, size, 0, 0, 0, 0, name, partition
-                )
+                DESCRIPTOR.pack(kind, 1, number, _GROUP_1, 0, at, length, length, 0, 0, 0, 0, name, extra)
             )

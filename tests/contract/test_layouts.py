@@ -21,10 +21,16 @@ from archives import read_whole
 from tools import ordinary, tool
 
 from bareboat_base import architectures
+from bareboat_base.sif import write_sif
 from bareboat_images.formats import squash
 from bareboat_images.formats.sif import read_sif
 from bareboat_images.oci.reference import Transport
+from bareboat_images.store import Store
+from bareboat_images.transfer import locate
 from bareboat_images.transfer.local import open_local, sniff
+from bareboat_images.transfer.obtain import obtain
+from bareboat_images.transfer.options import PullOptions
+from bareboat_images.transfer.save import save
 
 ENVIRONMENT = {"PATH": "/opt/x/bin:/usr/bin:/bin", "QUOTED": "a \"b\" 'c' `d`", "EMPTY": ""}
 #: What every image holds: path -> content, or where a link leads.
@@ -383,17 +389,41 @@ def test_a_tree_that_cannot_be_read_is_no_squashfs(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("sif")
-def test_apptainer_makes_a_sif_of_an_archive(
-    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tool("apptainer")
-    monkeypatch.setenv("HOME", str(tmp_path))
+def test_a_saved_sif_has_the_image_s_files_and_settings(lab: Lab, tmp_path: Path) -> None:
+    tool("mksquashfs")
+    store = Store(tmp_path / "store")
     folder = tmp_path / "with:colon and blank"
     folder.mkdir()
-    shutil.copy(lab.top / "small.tar", folder)
-    squash.make_sif(folder / "small.tar", tmp_path / "made.sif")
-    assert check(tmp_path / "made.sif", Transport.SIF).config.environment == ENVIRONMENT
-    assert sorted(path.name for path in tmp_path.iterdir() if path.suffix == ".sif") == ["made.sif"]
+    found = locate.read(f"oci-archive:{lab.top}/small.tar", folder="/")
+    image = obtain(found, store, PullOptions(machine=os.uname().machine)).image
+    save(store, image, "sif", str(folder / "made.sif"))
+    read = check(folder / "made.sif", Transport.SIF)
+    assert read.config.environment == ENVIRONMENT
+    source = read_whole(open_local(lab.top / "small.tar", Transport.OCI_ARCHIVE, None)).config
+    assert read.config.process == source.process
+    assert [path.name for path in folder.iterdir()] == ["made.sif"]
+    listed = subprocess.run(
+        [tool("apptainer"), "sif", "list", folder / "made.sif"], capture_output=True, text=True, check=True
+    ).stdout
+    assert ["FS (Squashfs/*System/amd64)" in listed, "JSON.Generic" in listed] == [True, True], listed
+
+
+def test_a_saved_sif_keeps_the_runscript_of_the_sif_that_it_comes_from(tmp_path: Path) -> None:
+    """The image's command is this script, so one that starts the command would start itself."""
+    script = b"#!/bin/sh\necho it ran\n"
+    folder = tmp_path / "tree/.singularity.d"
+    folder.mkdir(parents=True)
+    (folder / "runscript").write_bytes(script)
+    (folder / "runscript").chmod(0o755)
+    subprocess.run([tool("mksquashfs"), tmp_path / "tree", tmp_path / "x.sqfs", "-quiet"], check=True)
+    write_sif(tmp_path / "x.sqfs", tmp_path / "first.sif", os.uname().machine)
+    store = Store(tmp_path / "store")
+    found = locate.read(f"sif:{tmp_path}/first.sif", folder="/")
+    image = obtain(found, store, PullOptions(machine=os.uname().machine)).image
+    assert (*image.process.entrypoint, *image.process.command) == ("/.singularity.d/runscript",)
+    save(store, image, "sif", str(tmp_path / "second.sif"))
+    read = read_whole(open_local(tmp_path / "second.sif", Transport.SIF, None))
+    assert content_of(read)[".singularity.d/runscript"] == script
 
 
 def test_a_squashfs_with_all_that_a_layer_cannot_hold(tmp_path: Path) -> None:

@@ -136,28 +136,22 @@ def test_device_nodes_that_only_root_can_make_are_no_error(tmp_path: Path, progr
 # -- making ----------------------------------------------------------------------------------------------
 
 
-def test_making_needs_mksquashfs_or_apptainer(tmp_path: Path, programs: Path) -> None:
+def test_making_needs_mksquashfs(tmp_path: Path, programs: Path) -> None:
     assert not list(programs.iterdir())
     with pytest.raises(ImageError, match="mksquashfs is not installed") as caught:
         squash.make_squashfs(tmp_path, tmp_path / "x.sqfs")
     assert "squashfs-tools" in caught.value.remedy
-    with pytest.raises(ImageError, match="no apptainer on PATH") as caught:
-        squash.make_sif(tmp_path / "x.tar", tmp_path / "x.sif")
-    assert f"squashfs:{tmp_path}/x.sqfs" in caught.value.remedy
 
 
 @pytest.mark.parametrize("output", ["it broke", "Write failed because No space left on device"])
 def test_what_fails_leaves_what_was_there(tmp_path: Path, programs: Path, output: str) -> None:
     fake(programs, "mksquashfs", f'echo junk > "$2"; echo "{output}" >&2; exit 1')
-    fake(programs, "apptainer", f'echo "{output}" >&2; exit 255')
     target = write(tmp_path / "x.sqfs", b"before")
     before = sorted(tmp_path.iterdir())
     expected = StoreError if "No space" in output else ImageError
     with pytest.raises(expected) as caught:
         squash.make_squashfs(tmp_path, target)
     assert output.removeprefix("Write failed because ") in caught.value.context
-    with pytest.raises(expected):
-        squash.make_sif(tmp_path / "x.tar", target)
     assert target.read_bytes() == b"before"
     assert sorted(tmp_path.iterdir()) == before
 

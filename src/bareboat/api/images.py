@@ -74,7 +74,7 @@ def save_sif(
         stored = images.pull(session, found, options).image
     else:
         stored = containers.stored(session, text)
-    apptainer.save(session.store, stored, Path(boundary.absolute("path", path)), machine=machine)
+    apptainer.save(session.store, stored, Path(boundary.absolute("path", path)))
 
 
 @translated()

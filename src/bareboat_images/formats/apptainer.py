@@ -7,6 +7,10 @@ import re
 import shlex
 from pathlib import Path
 
+from msgspec import Raw, Struct
+
+from bareboat_base import architectures, codec
+from bareboat_base.files import outputs
 from bareboat_base.sif import write_sif
 from bareboat_images.formats.flatten import flatten
 from bareboat_images.formats.squash import make_squashfs
@@ -18,28 +22,21 @@ _FOLDER = ".singularity.d"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def save(
-    store: Store, image: Image, path: Path, *, machine: str, progress: Progress = lambda *_: None
-) -> None:
-    """Write the file, whole or not at all. Raises OSError, and StoreError without mksquashfs."""
-    with store.scratch() as scratch:
+class _Configured(Struct):
+    config: Raw = Raw(b"{}")
+
+
+def save(store: Store, image: Image, path: Path, *, progress: Progress = lambda *_: None) -> None:
+    """Write the file, whole or not at all. Raises StoreError, and ImageError without mksquashfs."""
+    machine = architectures.machine(image.architecture) if image.architecture else os.uname().machine
+    config = bytes(codec.decode(store.config(image), _Configured).config)
+    with store.scratch() as scratch, outputs.beside(path) as part:
         tree = scratch / "tree"
         flatten(store.trees(image), tree)
         _add_metadata(tree, image)
         make_squashfs(tree, scratch / "image.squashfs", progress=progress)
-        part = path.with_name(f".{path.name}-{os.getpid()}")
-        try:
-            write_sif(scratch / "image.squashfs", part, machine)
-            part.chmod(0o777 & ~_umask())
-            os.replace(part, path)
-        finally:
-            part.unlink(missing_ok=True)
-
-
-def _umask() -> int:
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
+        write_sif(scratch / "image.squashfs", part, machine, oci_config=config)
+        part.chmod(part.stat().st_mode | 0o111)
 
 
 def _add_metadata(tree: Path, image: Image) -> None:

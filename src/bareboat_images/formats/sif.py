@@ -10,11 +10,13 @@ from msgspec import Struct
 from bareboat_base import architectures
 from bareboat_base.errors import ImageError
 from bareboat_base.sif import (
+    DATA_JSON,
     DATA_PARTITION,
     DESCRIPTOR,
     HEADER,
     MAGIC,
     MAGIC_OFFSET,
+    OCI_CONFIG,
     PARTITION,
     SQUASHFS,
     SYSTEM_PRIMARY,
@@ -25,7 +27,6 @@ from bareboat_images.sources.archive import open_regular
 _MOST_DESCRIPTORS = 4096
 _LARGEST_JSON = 4 * 2**20
 
-_DATA_GENERIC_JSON = 0x4006
 _DATA_OCI = (0x4009, 0x400A)
 _OVERLAY = 4
 _FILE_SYSTEMS = {
@@ -137,7 +138,7 @@ def _parts(descriptor: int, table: bytes, size: int, *, name: str, path: str) ->
                     architecture=_ARCHITECTURES.get(architecture[:2], "unknown"),
                 )
             )
-        elif kind == _DATA_GENERIC_JSON and called.rstrip(b"\0") == b"oci-config.json":
+        elif kind == DATA_JSON and called.rstrip(b"\0") == OCI_CONFIG:
             if length > _LARGEST_JSON:
                 raise ImageError(f"{name} is damaged: its oci-config.json has {length:,} bytes")
             oci_config = os.pread(descriptor, length, at)

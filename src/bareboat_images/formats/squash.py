@@ -1,4 +1,4 @@
-"""Squashfs files, alone or in a SIF: read with unsquashfs, written with mksquashfs; SIFs built by Apptainer.
+"""Squashfs files, alone or in a SIF: read with unsquashfs, written with mksquashfs.
 
 Source of the format: https://www.kernel.org/doc/html/latest/filesystems/squashfs.html
 """
@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from bareboat_base import execute
 from bareboat_base.errors import ImageError, StoreError
 from bareboat_base.expressions import expression
-from bareboat_base.files import outputs, ownership
+from bareboat_base.files import outputs
 from bareboat_base.files.trees import remove_tree
 from bareboat_images.formats.rootfs import Facts, FolderSource, read_facts
 from bareboat_images.formats.sif import read_sif
@@ -280,37 +280,6 @@ def make_squashfs(tree: Path, path: Path, *, progress: Progress = lambda *_: Non
                 context="\n".join(missing[:5]),
                 remedy=f"chmod -R u+rX {shlex.quote(str(tree))}",
             )
-
-
-def make_sif(archive: Path, path: Path, *, progress: Progress = lambda *_: None) -> None:
-    """Convert an OCI archive to a SIF with Apptainer or Singularity, completely or not at all.
-
-    Raises ImageError if neither is installed or the program fails, OSError without enough space.
-    """
-    program = execute.which("apptainer") or execute.which("singularity")
-    if program is None:
-        raise ImageError(
-            f"{path} cannot be made: a SIF is made by Apptainer, and there is no apptainer on PATH",
-            remedy="module load apptainer, or run this where Apptainer is; a squashfs needs none: "
-            f"bareboat image save … squashfs:{shlex.quote(str(path.with_suffix('.sqfs')))}",
-        )
-    progress("building the SIF", 0, 0)
-    with (
-        outputs.beside(path) as part,
-        tempfile.TemporaryDirectory(dir=ownership.temporary_directory()) as short,
-    ):
-        # Apptainer reads the text after a colon in a path as a tag.
-        source = Path(short) / "image.tar"
-        source.symlink_to(os.path.abspath(archive))
-        # Apptainer unpacks the image there; /tmp may be too small.
-        places = {name: str(part.parent) for name in ("APPTAINER_TMPDIR", "SINGULARITY_TMPDIR")}
-        done = execute.run(
-            (program, "build", "--force", "--disable-cache", str(part), f"oci-archive:{source}"),
-            environment=os.environ | places,
-            timeout_s=_TIMEOUT_S,
-        )
-        if not done.ok or not part.is_file():
-            raise _failed(f"{path} cannot be made: {program} failed", done.stdout + done.stderr, path)
 
 
 def _at(offset: int) -> tuple[str, ...]:

@@ -37,7 +37,7 @@ def save(
 ) -> str:
     """Write the image to a `checked` place; return the digest of its manifest there. `name`: with a tag, for
     docker-archive. `form`: of oci-archive. Raises ImageError, StoreError, ToolError."""
-    from bareboat_images.formats import flatten, squash
+    from bareboat_images.formats import apptainer, flatten, squash
 
     title = image.reference.rpartition("/")[2].partition(":")[0].partition("@")[0] or "image"
     path = Path(place)
@@ -53,11 +53,8 @@ def save(
             case "docker-archive":
                 docker.save(store, image, path, name=name, progress=progress)
             case "sif":
-                with store.scratch() as scratch:
-                    file = scratch / "image.tar"
-                    form = export.LayerForm(rewrite=True)
-                    export.save_archive(store, image, file, name=title, form=form, progress=progress)
-                    squash.make_sif(file, path, progress=progress)
+                progress("unpacking the image", 0, 0)
+                apptainer.save(store, image, path, progress=progress)
             case "squashfs":
                 progress("unpacking the image", 0, 0)
                 squash.make_squashfs(flatten.make_flat(store, image), path, progress=progress)
