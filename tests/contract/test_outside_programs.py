@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from environments import make_environment
+from tools import tool
 
 
 @pytest.fixture
@@ -59,6 +60,16 @@ def test_a_program_in_the_working_directory_is_mounted_and_not_captured(
     assert run(tmp_path, "./greet", "you")[1] == "hello you\n"
     (tmp_path / "work" / "greet").write_text("#!/bin/sh\necho changed\n")
     assert run(tmp_path, "./greet", "you")[1] == "changed\n"
+
+
+def test_a_program_with_files_of_its_own_has_them(tmp_path: Path) -> None:
+    tool("Rscript")
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "fit.R").write_text(
+        'cat(coef(lm(c(3, 5, 7) ~ c(1, 2, 3))), commandArgs(TRUE), "\\n")'
+    )
+    done = run(tmp_path, "Rscript", "fit.R", "a b")
+    assert done[:2] == (0, "1 2 a b \n"), done
 
 
 def test_a_program_that_is_nowhere_is_refused(tmp_path: Path, program: Path) -> None:

@@ -9,6 +9,8 @@ from bareboat.captures.collect import shown
 from bareboat_base import execute
 from bareboat_base.errors import UsageError
 
+_PLACES_OF_R = 'cat(sapply(c("home", "share", "include", "doc", "etc"), R.home), .libPaths(), sep = "\\n")'
+
 
 def find(names: tuple[str, ...]) -> tuple[list[str], tuple[str, ...]]:
     """The files and directories to add, and the directories for the image's PATH. `names`: names of programs
@@ -43,10 +45,14 @@ def _interpreter(program: str) -> list[str]:
 
 
 def _more(program: str) -> list[str]:
-    """Files that git needs: its subcommands are separate programs."""
-    if os.path.basename(program) != "git":
+    """What a program starts or reads besides libraries: git's subcommands, R's home and packages."""
+    name, folder = os.path.basename(program), os.path.dirname(program)
+    if name == "git":
+        asked = execute.run([program, "--exec-path"])
+        found = [asked.stdout.strip(), os.path.normpath(f"{folder}/../share/git-core/templates")]
+    elif name in ("R", "Rscript"):
+        asked = execute.run([f"{folder}/R", "--no-echo", "--vanilla", "-e", _PLACES_OF_R])
+        found = [f"{folder}/R", *asked.stdout.splitlines()]
+    else:
         return []
-    asked = execute.run([program, "--exec-path"])
-    own = asked.stdout.strip() if asked.ok else ""
-    templates = os.path.join(os.path.dirname(program), "../share/git-core/templates")
-    return [path for path in (own, os.path.normpath(templates)) if path.startswith("/")]
+    return [path for path in found if asked.ok and path.startswith("/")]
