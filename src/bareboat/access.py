@@ -59,13 +59,19 @@ def admit(root: Path, environment: Mapping[str, str], default: Callable[[], Path
 
 
 def check_place(root: Path) -> None:
-    """Raise StoreError for a path that is not a directory and cannot become one."""
+    """Raise StoreError for a path that is not a directory and cannot become one, or one that is closed."""
     above = existing(str(root))
     if not os.path.isdir(above):
         why = "" if above == str(root) else f": {above} is a file"
         raise StoreError(
             f"the store {root} is not a directory{why}",
             remedy="choose another place: --store DIR, or BAREBOAT_STORE=DIR",
+        )
+    if not os.access(above, os.X_OK):
+        raise StoreError(
+            f"you may not use the store {root}",
+            context=f"{above} cannot be entered",
+            remedy="choose another directory: --store DIR, or BAREBOAT_STORE=DIR",
         )
 
 

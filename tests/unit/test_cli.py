@@ -338,6 +338,8 @@ def test_a_store_that_cannot_be_made_is_refused(bareboat: Bareboat) -> None:
     Path("file").write_text("")
     refused(bareboat("doctor", "--store", "file"), "is not a directory", code=4)
     refused(bareboat("config", "site", "--store", "file"), "is not a directory", code=4)
+    Path("closed").mkdir(mode=0)
+    refused(bareboat("config", "site", "--store", "closed/x"), "you may not use the store", code=4)
 
 
 def test_a_report_that_could_not_be_written_is_refused_before_anything_is_measured(

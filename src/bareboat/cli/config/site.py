@@ -91,8 +91,7 @@ def _changes(context: Context) -> dict[str, object]:
     flags = {name: getattr(options, name) for name in _FLAGS if getattr(options, name, None) is not None}
     if options.store:
         flags["store"] = os.path.abspath(options.store)
-        if not os.path.isdir(flags["store"]):
-            access.check_place(Path(flags["store"]))
+        access.check_place(Path(flags["store"]))
     for name, value in flags.items():
         config.KNOWN[name].check(name, value)
         if name in ("scheduler", "launcher"):
