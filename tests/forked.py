@@ -23,12 +23,12 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 #: The interpreter reads these before it begins: with other values the process is a real one.
 _READ_AT_START = ("PYTHON", "LC_", "LANG", "LD_")
@@ -55,7 +55,7 @@ def run(
     umask = os.umask(0o077)
     os.umask(umask)
     limits = {limit: resource.getrlimit(limit)[0] for limit in _LIMITS}
-    call = _Call(arguments, environment, str(Path(cwd or ".").absolute()), umask, limits)
+    call = _Call(arguments, environment, str(Path(cwd or ".").absolute()), os.getpgrp(), umask, limits)
     return _server().run(call, timeout_s)
 
 
@@ -75,11 +75,12 @@ def _server() -> _Server:
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """What a child gets from its caller. `limits`: the soft ones."""
+    """What a child gets from its caller. `group`: of processes; `limits`: the soft ones."""
 
     arguments: list[str]
     environment: dict[str, str]
     folder: str
+    group: int
     umask: int
     limits: dict[int, int]
 
@@ -96,29 +97,55 @@ class _Server:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", f"from forked import serve; serve({theirs.fileno()})"],
                 pass_fds=[theirs.fileno()],
+                process_group=0,  # signals that tests send to their own group do not reach it
                 env={**ENVIRONMENT, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             )
 
     def run(self, call: _Call, timeout_s: float) -> subprocess.CompletedProcess[str]:
         words = ["bareboat", *call.arguments]
         own, theirs = socket.socketpair()
-        out, err = _Pipe(), _Pipe()
-        with own:
+        (out, out_end), (err, err_end) = os.pipe(), os.pipe()
+        with own, open(out, "rb", 0) as stdout, open(err, "rb", 0) as stderr:
             with theirs:
-                socket.send_fds(self._asks, [b"."], [theirs.fileno(), 0, out.write, err.write])
-            out.drain()
-            err.drain()
+                socket.send_fds(self._asks, [b"."], [theirs.fileno(), 0, out_end, err_end])
+            os.close(out_end)
+            os.close(err_end)
             pickled = pickle.dumps(call)
             own.sendall(len(pickled).to_bytes(4, signed=True) + pickled)
             pid = _number(own)
-            own.settimeout(timeout_s)
-            try:
-                code, cpu_ms = _number(own), _number(own)
-            except TimeoutError:
+            found: dict[Any, list[bytes]] = {stdout: [], stderr: [], own: []}
+            if not _read(found, time.monotonic() + timeout_s):
                 os.kill(pid, signal.SIGKILL)
-                raise subprocess.TimeoutExpired(words, timeout_s) from None
+                raise subprocess.TimeoutExpired(words, timeout_s)
+        ended = b"".join(found[own])
+        if len(ended) < 8:
+            raise RuntimeError("the interpreter that forks for tests has ended")
+        code, cpu_ms = (int.from_bytes(part, signed=True) for part in (ended[:4], ended[4:]))
         self.cpu_s += cpu_ms / 1000
-        return subprocess.CompletedProcess(words, code, out.text(), err.text())
+        return subprocess.CompletedProcess(words, code, _text(found[stdout]), _text(found[stderr]))
+
+
+def _read(found: Mapping[Any, list[bytes]], deadline: float) -> bool:
+    """Read all to their ends; whether these came in time. Without a thread, which some tests would notice."""
+    with selectors.DefaultSelector() as selector:
+        for each in found:
+            selector.register(each, selectors.EVENT_READ)
+        while selector.get_map():
+            ready = selector.select(max(0.0, deadline - time.monotonic()))
+            if not ready and time.monotonic() > deadline:
+                return False
+            for key, _ in ready:
+                chunk = os.read(key.fd, 1 << 16)
+                found[key.fileobj].append(chunk)
+                if not chunk:
+                    selector.unregister(key.fileobj)
+    return True
+
+
+def _text(chunks: Sequence[bytes]) -> str:
+    """As subprocess makes it."""
+    with io.TextIOWrapper(io.BytesIO(b"".join(chunks))) as text:
+        return text.read()
 
 
 def _number(call: socket.socket) -> int:
@@ -126,28 +153,6 @@ def _number(call: socket.socket) -> int:
     if len(received) < 4:
         raise RuntimeError("the interpreter that forks for tests has ended")
     return int.from_bytes(received, signed=True)
-
-
-class _Pipe:
-    """A pipe that a thread reads until its writers have closed it."""
-
-    def __init__(self) -> None:
-        self._read, self.write = os.pipe()
-        self._content = b""
-        self._thread = threading.Thread(target=self._read_all, daemon=True)
-
-    def drain(self) -> None:
-        os.close(self.write)
-        self._thread.start()
-
-    def _read_all(self) -> None:
-        with open(self._read, "rb") as stream:
-            self._content = stream.read()
-
-    def text(self) -> str:
-        self._thread.join()
-        with io.TextIOWrapper(io.BytesIO(self._content)) as text:
-            return text.read()
 
 
 def serve(descriptor: int) -> None:
@@ -197,6 +202,7 @@ def _fork(own: socket.socket, streams: list[int]) -> int:
 
 
 def _become(call: _Call, streams: list[int]) -> int:
+    os.setpgid(0, call.group)
     for number, each in enumerate(streams):
         os.dup2(each, number)
     for name in os.listdir("/proc/self/fd"):

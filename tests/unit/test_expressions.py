@@ -39,7 +39,7 @@ def test_it_behaves_as_the_pattern() -> None:
 def test_a_start_compiles_few_patterns() -> None:
     program = (
         "import re\nhere = re.compile\nfound = []\n"
-        "re.compile = lambda *a: (found.append(a), here(*a))[1]\n"
+        "re.compile = lambda *a, **k: (found.append(a), here(*a, **k))[1]\n"
         "import bareboat.cli.run, bareboat.plan, bareboat.probe.machine, bareboat.runs.local\n"
         "print(len(found))"
     )

@@ -145,7 +145,7 @@ def test_without_a_free_pseudo_terminal_the_command_has_the_terminal_itself() ->
 @pytest.mark.usefixtures("around")
 @pytest.mark.usefixtures("around")
 def test_the_time_limit_ends_it_with_all_processes_and_is_its_cause() -> None:
-    ends_well = 'trap "echo bye; exit 0" TERM; sleep 300 & wait'
+    ends_well = 'trap "echo bye; exit 0" TERM; sleep 200 & wait'
     done = bareboat("run", "-q", "--engine", "native", "--time", "1s", "--", "bash", "-c", ends_well)
     assert (done.returncode, done.stdout) == (124, "bye\n")
     found = status()
@@ -157,7 +157,7 @@ def test_the_time_limit_ends_it_with_all_processes_and_is_its_cause() -> None:
 
 def test_flags_that_only_schedulers_use_are_named_unless_quiet() -> None:
     given = ("--engine", "native", "--mem", "1GiB", "-p", "gpu", "--", "true")
-    noted = "note: runs on this machine ignore --mem, --partition: only schedulers use them\n"
+    noted = "note: runs on this machine ignore --partition, --mem: only schedulers use them\n"
     assert noted in bareboat("run", "--dry-run", *given).stderr
     assert bareboat("run", "-q", *given).stderr == ""
 

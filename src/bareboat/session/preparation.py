@@ -62,7 +62,7 @@ def _prepare(session: Session, job: Job, purpose: Purpose, site: Site) -> Prepar
 
 
 def _with_capture(session: Session, job: Job, purpose: Purpose, site: Site, node: Site | None) -> Prepared:
-    """The job in the environment as it stands, which is captured unless the session only looks."""
+    """The job in the active environment, which is captured unless the session only looks."""
     from bareboat.captures import describe_of, facts, look_up_unchanged, measuring, snapshot
     from bareboat.captures.interpreter import ask, choose
     from bareboat.deployment.executable import look
