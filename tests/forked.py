@@ -55,7 +55,7 @@ def run(
     umask = os.umask(0o077)
     os.umask(umask)
     limits = {limit: resource.getrlimit(limit)[0] for limit in _LIMITS}
-    call = _Call(arguments, environment, str(Path(cwd or ".").absolute()), os.getpgrp(), umask, limits)
+    call = _Call(arguments, environment, str(Path(cwd or ".").absolute()), umask, limits)
     return _server().run(call, timeout_s)
 
 
@@ -75,12 +75,11 @@ def _server() -> _Server:
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """What a child gets from its caller. `group`: of processes; `limits`: the soft ones."""
+    """What a child gets from its caller. `limits`: the soft ones."""
 
     arguments: list[str]
     environment: dict[str, str]
     folder: str
-    group: int
     umask: int
     limits: dict[int, int]
 
@@ -97,7 +96,7 @@ class _Server:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", f"from forked import serve; serve({theirs.fileno()})"],
                 pass_fds=[theirs.fileno()],
-                process_group=0,  # signals that tests send to their own group do not reach it
+                start_new_session=True,  # signals that tests send to their own group do not reach it
                 env={**ENVIRONMENT, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             )
 
@@ -202,7 +201,8 @@ def _fork(own: socket.socket, streams: list[int]) -> int:
 
 
 def _become(call: _Call, streams: list[int]) -> int:
-    os.setpgid(0, call.group)
+    # In the caller's group, its end would orphan that group: a stopped process there gives all of it SIGHUP.
+    os.setsid()
     for number, each in enumerate(streams):
         os.dup2(each, number)
     for name in os.listdir("/proc/self/fd"):
