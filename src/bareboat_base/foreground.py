@@ -59,6 +59,8 @@ def run(
         return _Follower(engine, report, own_init=own_init).follow()
     finally:
         os.close(report)
+        while signal.sigtimedwait(_PASSED_ON, 0) is not None:
+            pass  # it came as the command ended, and was for it
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
