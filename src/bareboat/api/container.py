@@ -101,15 +101,15 @@ class Container:
             return None
         if mount is None:
             return Root(self.tree).real(path)
-        found = mount.source.rstrip("/") + path[len(mount.target.rstrip("/")) :]
-        return found if os.path.lexists(found) else None
+        source = mount.source.rstrip("/") + path[len(mount.target.rstrip("/")) :]
+        return source if os.path.lexists(source) else None
 
     def is_directory(self, path: str) -> bool:
         """Whether the container has a directory at this path."""
         path = os.path.normpath(path)
         points = (*(mount.target for mount in self._mounts), *self._empty, *_SYSTEM)
-        found = self.place(path)
-        return any(lies_in(point, path) for point in points) or (found is not None and os.path.isdir(found))
+        place = self.place(path)
+        return any(lies_in(point, path) for point in points) or (place is not None and os.path.isdir(place))
 
     def program(self, name: str, path: str, workdir: str = "/") -> str | None:
         """The file that a command of this name starts with this PATH; None where there is none. It may lack

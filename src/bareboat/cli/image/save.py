@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +21,8 @@ from bareboat_images import pinning
 
 if TYPE_CHECKING:
     from bareboat.model import Image
-    from bareboat_images.transfer.export import Saved
+    from bareboat_images.transfer.blobs import Blobs
+    from bareboat_images.transfer.export import LayerForm, Saved
 
 EXAMPLE = "bareboat image save pytorch pytorch.tar\n  bareboat image save pytorch sif:pytorch.sif"
 
@@ -42,7 +45,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(context: Context) -> int:
     from bareboat.bundles import bundle
-    from bareboat_images.transfer.export import LayerForm
     from bareboat_images.transfer.save import KINDS
 
     options, store = context.options, context.store
@@ -57,20 +59,11 @@ def run(context: Context) -> int:
     if options.rewrite:  # the file's manifest has another digest
         called = [pin for pin in called if pinning.digest_in(pin.reference) is None]
     names = [name for name, digest in store.names().items() if digest == image.digest]
-    found = blobs(context, image)
-    try:
+    with _layers(context, image) as (found, form):
         saved = bundle.save(
-            image,
-            called,
-            store,
-            path,
-            name=names[0] if names else "image",
-            form=LayerForm(blobs=found, rewrite=options.rewrite),
+            image, called, store, path, name=names[0] if names else "image", form=form,
             progress=context.progress.bytes,
-        )
-    finally:
-        found.close()
-        context.progress.end()
+        )  # fmt: skip
     if options.json:
         console.result_json(
             {
@@ -85,6 +78,19 @@ def run(context: Context) -> int:
     else:
         _show(path, image, saved, found.reason)
     return 0
+
+
+@contextlib.contextmanager
+def _layers(context: Context, image: Image) -> Iterator[tuple[Blobs, LayerForm]]:
+    """The image's compressed blobs, and how its layers are written with them; progress ends with it."""
+    from bareboat_images.transfer.export import LayerForm
+
+    found = blobs(context, image)
+    try:
+        yield found, LayerForm(blobs=found, rewrite=context.options.rewrite)
+    finally:
+        found.close()
+        context.progress.end()
 
 
 def _show(path: Path, image: Image, saved: Saved, reason: str) -> None:
@@ -113,25 +119,15 @@ def _show(path: Path, image: Image, saved: Saved, reason: str) -> None:
 
 def _convert(context: Context, kind: str, place: str) -> int:
     from bareboat_images.transfer import save
-    from bareboat_images.transfer.export import LayerForm
 
     options = context.options
     place = save.checked(kind, place)
     image = find(context, options.image)
-    found = blobs(context, image)
-    try:
+    with _layers(context, image) as (_, form):
         digest = save.save(
-            context.store,
-            image,
-            kind,
-            place,
-            name=_name(context, image),
-            form=LayerForm(blobs=found, rewrite=options.rewrite),
+            context.store, image, kind, place, name=_name(context, image), form=form,
             progress=context.progress.bytes,
-        )
-    finally:
-        found.close()
-        context.progress.end()
+        )  # fmt: skip
     if options.json:
         console.result_json({"target": f"{kind}:{place}", "image": image.digest, "digest": digest})
     elif os.path.isabs(place):
