@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import time
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,13 @@ from worlds import STARTS_RANKS
 
 PYTHON = Path("/opt/bareboat-lab/mpi/debian/bin/python")
 ALONE = r"2 ranks, and no connection between them was seen in the first \d+ s: each may be a singleton"
-APART = "import time\ntime.sleep(13)\n"
+#: A rank ends when the job script has seen enough of it: how long that takes depends on the machine's load.
+WAIT = """
+import os, time
+deadline = time.monotonic() + 120
+while not os.path.exists("enough") and time.monotonic() < deadline:
+    time.sleep(0.1)
+"""
 #: A rank may lose the run's mark, and its number.
 MEET = """\
 import os, socket, sys, time
@@ -33,17 +41,32 @@ else:
         except OSError:
             assert time.monotonic() < deadline
             time.sleep(0.1)
-time.sleep(13)
 """
-MPI = "import time\nfrom mpi4py import MPI\nassert MPI.COMM_WORLD.size == 2\ntime.sleep(5)\n"
+MPI = "from mpi4py import MPI\nassert MPI.COMM_WORLD.size == 2\n"
 CASES = {
-    "apart": ("ranks", APART),
-    "together": ("ranks", f"UNMARKED = False\n{MEET}"),
-    "unmarked": ("ranks", f"UNMARKED = True\n{MEET}"),
-    "mpi": ("mpirun", MPI),
+    "apart": ("ranks", WAIT),
+    "together": ("ranks", f"UNMARKED = False\n{MEET}{WAIT}"),
+    "unmarked": ("ranks", f"UNMARKED = True\n{MEET}{WAIT}"),
+    "mpi": ("mpirun", f"{MPI}{WAIT}"),
     "several": ("", STARTS_RANKS),
     "meant": ("ranks", STARTS_RANKS),
 }
+
+
+def is_enough(folder: Path) -> bool:
+    """Whether the job script knows that the ranks of a run are one world, or could say that they are not: it
+    has looked at each for 8 s since the rank last loaded a library."""
+    world = folder / "control" / "world"
+    if (world / "one").exists():
+        return True
+    looks: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for line in (world / "looks.0").read_text().splitlines() if (world / "looks.0").exists() else ():
+        match line.split():
+            case ["seen", rank, seconds, libraries]:
+                looks[rank][libraries].append(int(seconds))
+    return len(looks) == 2 and all(
+        list(each.values())[-1][-1] - list(each.values())[-1][0] >= 8 for each in looks.values()
+    )
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +88,19 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, str,
             command("run", "--store", top / "store", "job.toml"), cwd=top / name,
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
+    looked = {"apart", "together", "mpi"}
+    deadline = time.monotonic() + 120
+    while looked and time.monotonic() < deadline:
+        time.sleep(0.2)
+        for name in list(looked):
+            if (
+                any(map(is_enough, (top / "store" / "runs").glob(f"{name}-*")))
+                or running[name].poll() is not None
+            ):
+                (top / name / "enough").touch()
+                looked.remove(name)
+    # Nothing is seen of these ranks; they have run as long as the others.
+    (top / "unmarked" / "enough").touch()
     found = {}
     for name, process in running.items():
         said = process.communicate(timeout=180)[1]
