@@ -27,7 +27,7 @@ SECTIONS = {
         "clusters", "job-file", "frameworks", "launchers", "mpi", "gpus", "fabric", "engines",
         "architectures", "administrators",
     ),
-    "Images": ("images", "building", "lint", "shims"),
+    "Images": ("images", "building", "lint", "odd-images", "shims"),
     "Measure": ("verdict", "studies", "reports", "measurement", "performance", "published"),
     "Reproduce a run": ("reproduction",),
     "Look up": (
