@@ -25,7 +25,7 @@ SECTIONS = {
     "Start": ("tutorial", "gallery", "examples"),
     "Run on a cluster": (
         "clusters", "job-file", "frameworks", "launchers", "mpi", "gpus", "fabric", "engines",
-        "architectures", "administrators",
+        "architectures", "administrators", "packages",
     ),
     "Images": ("images", "building", "lint", "odd-images", "shims"),
     "Measure": ("verdict", "studies", "reports", "measurement", "performance", "published"),
