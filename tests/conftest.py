@@ -16,6 +16,7 @@ from typing import Any
 import engine_page
 import forked
 import pytest
+import tools
 from building import Builds
 from environments import Captured, make_captured
 from tools import PROBED, path_without, tool
@@ -166,6 +167,11 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 _WITHOUT_HOME = ("unit", "golden")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _links(tmp_path_factory: pytest.TempPathFactory) -> None:
+    tools.links = tmp_path_factory.mktemp("links")
+
+
 @pytest.fixture(scope="session")
 def empty_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("home")
@@ -199,9 +205,9 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def lean(tmp_path_factory: pytest.TempPathFactory) -> str:
+def lean() -> str:
     """A PATH without engines, schedulers and MPIs, for what does not depend on them."""
-    return path_without(tmp_path_factory.mktemp("lean") / "bin", *PROBED)
+    return path_without(*PROBED)
 
 
 @pytest.fixture(scope="session")

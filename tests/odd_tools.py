@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import shlex
 import signal
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
+
+from tools import linked
 
 #: What the tools print when nothing is wrong: words of the command line -> bash; "" for all others.
 _PARTITION = (
@@ -115,7 +116,7 @@ FAULTS: Mapping[str, str] = {
     "daemon-hangs": "env -i setsid sleep NAP & exec sleep NAP",
     "orphan-hangs": "(env -i setsid sleep NAP &) ; exec sleep NAP",
 }
-_HIDDEN = re.compile(
+_HIDDEN = (
     r"s(batch|info|queue|run|control|acct|acctmgr|cancel|alloc|attach|bcast|trigger)|q(sub|stat|conf|acct|del|host"
     r"|rsh|login|alter|hold|rls|mod|resub|quota|mon|sh)|pbs\w*|b(sub|jobs|queues|kill|hosts)|ls(id|hosts)|flux"
     r"|(mpi(run|exec)|ompi_info|orte|prte).*|podman.*|conmon|buildah|apptainer|singularity|udocker|proot|ch-.*"
@@ -141,22 +142,15 @@ def script(folder: Path, answers: Mapping[str, str], fault: str = "") -> str:
 def machine(folder: Path, scheduler: str | None = None, **faults: str) -> str:
     """A PATH with this machine's harmless programs, the tools of the scheduler, and those that are named,
     each with its fault ("" for none). A dash in a name is an underscore here."""
-    base, own = folder / "base", folder / "tools"
-    if not base.is_dir():
-        base.mkdir(parents=True)
-        for place in ("/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"):
-            for program in Path(place).iterdir() if Path(place).is_dir() else ():
-                link = base / program.name
-                if not _HIDDEN.fullmatch(program.name) and not link.is_symlink():
-                    link.symlink_to(program)
-    own.mkdir(exist_ok=True)
+    own = folder / "tools"
+    own.mkdir(parents=True, exist_ok=True)
     known = {**OTHERS, **(SCHEDULERS[scheduler] if scheduler else {})}
     named = {name.replace("_", "-") if name != "ompi_info" else name: fault for name, fault in faults.items()}
     for name in {*named, *(SCHEDULERS[scheduler] if scheduler else {})}:
         path = own / name
         path.write_text(script(folder, known[name], named.get(name, "")))
         path.chmod(0o755)
-    return f"{own}:{base}"
+    return f"{own}:{linked('/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin', _HIDDEN)}"
 
 
 def left(folder: Path, *, kill: bool = False) -> list[str]:

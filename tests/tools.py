@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import re
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -19,14 +22,27 @@ def tool(name: str) -> str:
     return found
 
 
-def path_without(folder: Path, *names: str) -> str:
-    """A PATH with every program of this machine but these."""
-    if not folder.is_dir():
-        folder.mkdir()
-        for place in os.environ["PATH"].split(":"):
-            for program in sorted(Path(place).glob("*")) if place else []:
-                if program.name not in names and not (folder / program.name).is_symlink():
-                    (folder / program.name).symlink_to(program)
+#: Where `linked` makes its directories; conftest.py sets it.
+links = Path(tempfile.gettempdir())
+
+
+def path_without(*names: str) -> str:
+    """A PATH with every program of this machine but these. Tests share it, so it is only read."""
+    return linked(os.environ["PATH"], "|".join(map(re.escape, sorted(names))))
+
+
+@functools.cache
+def linked(path: str, hidden: str) -> str:
+    """A directory with all programs of a PATH but those whose names match: to make its thousands of links
+    takes longer than most tests, so each is made once in a session."""
+    folder = Path(tempfile.mkdtemp(prefix="programs-", dir=links))
+    hides = re.compile(hidden)
+    made: set[str] = set()
+    for place in dict.fromkeys(filter(None, path.split(":"))):
+        for name in sorted(os.listdir(place)) if os.path.isdir(place) else ():
+            if name not in made and not hides.fullmatch(name):
+                os.symlink(os.path.join(place, name), folder / name)
+                made.add(name)
     return str(folder)
 
 

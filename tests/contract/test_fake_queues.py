@@ -17,6 +17,7 @@ import forked
 import pytest
 from desks import ranks_said
 from processes import left_after
+from tools import linked
 
 HERE = Path(__file__).parents[1]
 COMMANDS = {
@@ -25,29 +26,14 @@ COMMANDS = {
     "flux": ("flux",),
 }
 #: The real commands that this machine may have; and podman, whose pause process would outlive the test.
-HIDDEN = {
-    "sbatch", "sinfo", "squeue", "srun", "scontrol", "qconf", "qsub", "qstat", "qdel", "qacct",
-    "pbsnodes", "podman",
-}  # fmt: skip
+HIDDEN = "sbatch|sinfo|squeue|srun|scontrol|qconf|qsub|qstat|qdel|qacct|pbsnodes|podman"
 
 
 Bareboat = Callable[..., tuple[int, str, str]]
 
 
-@pytest.fixture(scope="module")
-def without_schedulers(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("machine")
-    for place in ("/usr/bin", "/bin"):
-        for program in Path(place).iterdir():
-            if program.name not in HIDDEN and not (folder / program.name).is_symlink():
-                (folder / program.name).symlink_to(program)
-    return folder
-
-
 @pytest.fixture(params=COMMANDS)
-def scheduler(
-    request: pytest.FixtureRequest, disk: Path, without_schedulers: Path, monkeypatch: pytest.MonkeyPatch
-) -> str:
+def scheduler(request: pytest.FixtureRequest, disk: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     name = str(request.param)
     programs = disk / "bin"
     programs.mkdir()
@@ -57,7 +43,7 @@ def scheduler(
     monkeypatch.setenv("FAKE_QUEUE", str(disk / "queue"))
     # One in memory is refused for jobs of several nodes.
     monkeypatch.setenv("BAREBOAT_STORE", str(disk / "store"))
-    monkeypatch.setenv("PATH", f"{programs}:{without_schedulers}")
+    monkeypatch.setenv("PATH", f"{programs}:{linked('/usr/bin:/bin', HIDDEN)}")
     shutil.copy(HERE / "lab" / "rank.py", disk)
     return name
 

@@ -94,10 +94,9 @@ class Node:
     def bareboat(self, *arguments: str | Path, engine: str | None = None) -> subprocess.CompletedProcess[str]:
         """`bareboat …`, on a machine that has no engine but bubblewrap and this one (None: all of them)."""
         missing = [name for name in _ALL if engine is not None and name not in PROGRAMS[engine]]
-        folder = self.top / f"programs-{engine}".replace(":", "-")  # a colon parts one from the next
         environment = {
             **os.environ,
-            "PATH": path_without(folder, *missing),
+            "PATH": path_without(*missing),
             "HOME": str(self.home),
             "BAREBOAT_STORE": str(self.captured.store.root),
         }

@@ -81,7 +81,7 @@ def as_ordinary_user(
 
 def without_namespaces(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     """On a machine that has no engine but bubblewrap."""
-    return as_ordinary_user(_OFF, *arguments, cwd=cwd, programs=path_without(cwd / "programs", *OTHERS))
+    return as_ordinary_user(_OFF, *arguments, cwd=cwd, programs=path_without(*OTHERS))
 
 
 # -- the kernel's setting ----------------------------------------------------------------------------
@@ -137,7 +137,7 @@ def test_without_user_namespaces_udocker_runs_the_same_job_and_the_plan_says_why
     job: Path, tmp_path: Path
 ) -> None:
     tool("proot")
-    programs = path_without(tmp_path / "programs", "ch-run", "apptainer", "singularity", "podman")
+    programs = path_without("ch-run", "apptainer", "singularity", "podman")
     done = as_ordinary_user(_OFF, "run", job, cwd=tmp_path, programs=programs)
     assert (done.returncode, done.stdout) == (0, "ware\n"), done.stderr
     plan = as_ordinary_user(_OFF, "plan", "-v", job, cwd=tmp_path, programs=programs).stdout
@@ -153,7 +153,7 @@ def test_without_user_namespaces_and_ptrace_fakechroot_runs_the_same_job_and_the
     job: Path, tmp_path: Path
 ) -> None:
     tool("udocker")
-    programs = path_without(tmp_path / "programs", "ch-run", "apptainer", "singularity", "podman")
+    programs = path_without("ch-run", "apptainer", "singularity", "podman")
     done = as_ordinary_user(_OFF, "run", job, cwd=tmp_path, programs=programs, ptrace=False)
     assert (done.returncode, done.stdout) == (0, "ware\n"), done.stderr
     plan = as_ordinary_user(_OFF, "plan", "-v", job, cwd=tmp_path, programs=programs, ptrace=False).stdout
@@ -184,7 +184,7 @@ def test_the_only_engine_on_path_runs_the_same_job(
     for name in programs:
         tool(name)
     packages = packages_with(tmp_path / "packages", tamper=None)  # without the embedded bwrap
-    path = path_without(tmp_path / "programs", "bwrap", *(name for name in OTHERS if name not in programs))
+    path = path_without("bwrap", *(name for name in OTHERS if name not in programs))
     done = bareboat_with(packages, "run", job, cwd=tmp_path, programs=path)
     assert (done.returncode, done.stdout) == (0, "ware\n"), done.stderr
     plan = bareboat_with(packages, "plan", "-v", job, cwd=tmp_path, programs=path)
@@ -224,7 +224,7 @@ def bareboat_with(
 
 def test_without_any_bwrap_the_package_is_named(job: Path, tmp_path: Path) -> None:
     packages = packages_with(tmp_path / "packages", tamper=None)
-    programs = path_without(tmp_path / "programs", "bwrap", *OTHERS)
+    programs = path_without("bwrap", *OTHERS)
     done = bareboat_with(packages, "run", job, cwd=tmp_path, programs=programs)
     assert done.returncode == 3, done.stderr
     assert "bwrap is not installed" in done.stderr
@@ -239,7 +239,7 @@ def test_without_any_bwrap_the_package_is_named(job: Path, tmp_path: Path) -> No
 @pytest.mark.parametrize("name", bubblewrap.EMBEDDED)
 def test_a_tampered_bwrap_is_not_started(job: Path, tmp_path: Path, name: str) -> None:
     packages = packages_with(tmp_path / "packages", tamper=name)
-    programs = path_without(tmp_path / "programs", "bwrap", *OTHERS)
+    programs = path_without("bwrap", *OTHERS)
     done = bareboat_with(packages, "run", job, cwd=tmp_path, programs=programs)
     assert done.returncode == 3, done.stderr
     assert "it is not the pinned build: its SHA-256 differs" in done.stderr
@@ -273,7 +273,7 @@ def test_an_old_bwrap_of_the_system_is_passed_over(job: Path, tmp_path: Path) ->
 
 def test_an_old_bwrap_alone_is_not_enough(job: Path, tmp_path: Path) -> None:
     packages = packages_with(tmp_path / "packages", tamper=None)
-    programs = an_old_bwrap(tmp_path / "old", path_without(tmp_path / "programs", *OTHERS))
+    programs = an_old_bwrap(tmp_path / "old", path_without(*OTHERS))
     done = bareboat_with(packages, "run", job, cwd=tmp_path, programs=programs)
     assert done.returncode == 3, done.stderr
     assert "older than 0.11.0, the first version with overlays" in done.stderr
