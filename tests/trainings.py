@@ -9,7 +9,7 @@ from pathlib import Path
 
 import bareboat_meter
 
-#: About a millisecond a step. `slower` is the share by which the container's arm is made slower.
+#: A millisecond or two a step. `slower` is the share by which the container's arm is made slower.
 TRAINING = """
     import bareboat_meter
     import os
@@ -18,7 +18,7 @@ TRAINING = """
     meter = bareboat_meter.Meter(samples_per_step=8)
     meter.start()
     for step in range({steps}):
-        sum(range(int(200_000 * (1 + slower))))
+        sum(range(int({work} * (1 + slower))))
         {extra}
         meter.step()
     meter.result(test_accuracy=0.98)
@@ -26,10 +26,12 @@ TRAINING = """
 """
 
 
-def write_training(folder: Path, *, steps: int = 300, slower: float = 0.0, extra: str = "pass") -> Path:
-    """A training script; `extra` is a statement that runs in every step."""
+def write_training(
+    folder: Path, *, steps: int = 300, work: int = 60_000, slower: float = 0.0, extra: str = "pass"
+) -> Path:
+    """A training script; `work` is that of a step, and `extra` a statement that runs in every step."""
     script = folder / "train.py"
-    script.write_text(textwrap.dedent(TRAINING).format(steps=steps, slower=slower, extra=extra))
+    script.write_text(textwrap.dedent(TRAINING).format(steps=steps, work=work, slower=slower, extra=extra))
     return script
 
 

@@ -106,7 +106,7 @@ def _first(study: Study, run: int, block: int) -> int:
 
 
 def test_a_slowdown_of_10_percent_in_one_arm_is_called_different(place: Path, work: Path) -> None:
-    write_training(work, slower=0.10, steps=400)
+    write_training(work, slower=0.10, steps=400, work=120_000)
     code, out, err = do(place, work, write_job(work, name=work.name, repeats=6))
     assert code == 0, err
     found = analysis.analyse(*the_study(place, work.name)).comparison
