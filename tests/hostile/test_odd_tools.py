@@ -13,6 +13,7 @@ from pathlib import Path
 
 import odd_tools
 import pytest
+from environments import make_environment
 from processes import command
 from watch import wait_until
 
@@ -50,11 +51,16 @@ class Desk:
     """A user at a machine with such tools."""
 
     def __init__(
-        self, folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+        self,
+        folder: Path,
+        python: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capfd: pytest.CaptureFixture[str],
     ) -> None:
         self.folder, self._monkeypatch, self._capfd = folder, monkeypatch, capfd
         monkeypatch.chdir(folder)
         monkeypatch.setenv("HOME", str(folder))
+        monkeypatch.setenv("VIRTUAL_ENV", str(python.parents[1]))
         (folder / "job.toml").write_text(
             'name = "names"\ncommand = ["true"]\nengine = "native"\nlauncher = "single"\n'
         )
@@ -72,9 +78,17 @@ class Desk:
         return code, out, err
 
 
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of an environment whose packages are looked at in no time."""
+    return make_environment(tmp_path_factory.mktemp("small") / "environment")
+
+
 @pytest.fixture
-def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Desk:
-    return Desk(tmp_path, monkeypatch, capfd)
+def desk(
+    tmp_path: Path, python: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Desk:
+    return Desk(tmp_path, python, monkeypatch, capfd)
 
 
 # --------------------------------------------------------------------------------------------------

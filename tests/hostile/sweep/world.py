@@ -50,6 +50,7 @@ class World:
         return {
             "PATH": str(self.bin),
             "HOME": str(self.home),
+            "VIRTUAL_ENV": str(self.cwd / "env"),
             "TMPDIR": str(self.tmp),
             "BAREBOAT_STORE": str(self.store),
             "XDG_RUNTIME_DIR": str(self.runtime),
