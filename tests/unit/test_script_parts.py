@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tools import tool
+from watch import wait_until
 
 import bareboat
 from bareboat import registry, render
@@ -76,6 +77,8 @@ def test_a_process_with_a_lower_number_than_the_script_s_is_left_over_too(mark: 
     """Numbers begin again at pid_max, 32768 on small machines."""
     left = subprocess.Popen(["sleep", "60"], env={"BAREBOAT_RUN": mark})
     try:
+        # Popen returns before the kernel shows the new environment.
+        assert wait_until(lambda: mark.encode() in Path(f"/proc/{left.pid}/environ").read_bytes())
         text = f"BAREBOAT_RUN=train-1\n{render.subject('processes')}\nend_run() {{ echo ended; }}\nend_left"
         assert bash(text, path="/usr/bin:/bin") == (b"ended\n" if ends else b"")
     finally:
