@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 from msgspec import UNSET
@@ -14,6 +14,7 @@ from msgspec import UNSET
 from bareboat import registry
 from bareboat.api import boundary, opened
 from bareboat.api.boundary import translated
+from bareboat.api.instances import Instance
 from bareboat.engines import FILTERS, Enclosure, Engine, Foreground, Guard, Seccomp, store_guard, variables
 from bareboat.engines import Container as Contents
 from bareboat.model import Command, Handing, IfSet, Mount, Opened, Rootfs
@@ -29,22 +30,33 @@ if TYPE_CHECKING:
 #: Every container has them.
 _SYSTEM = ("/dev", "/proc", "/sys")
 _NAMESPACES = ("pid", "ipc", "uts", "net")
+#: apt would change to a user of its own, and check the result.
+_APT = "/etc/apt/apt.conf.d/99bareboat"
+
+
+class User(NamedTuple):
+    """A user in a container. `name`, `home`: for an image that has no user with this ID."""
+
+    uid: int
+    gid: int
+    name: str
+    home: str
 
 
 class Container:
     """An image in which commands run in the foreground: with this process's terminal, signals and process
     group. There is no job script, run directory or record.
 
-    `image`: a name in the store, a reference, a file, or a directory, which is used in place. `mounts`: an
-    inner one after the one around it; `empty`: directories in memory; `home`: what programs take for the home
-    directory; `namespaces`: further ones (pid, ipc, uts, net); `gpu`: the vendor whose driver is mounted
-    where the machine has it; `plain_http`: the registries without TLS.
+    `image`: a name in the store, a reference, a file, a directory, which is used in place, or an instance,
+    which keeps changes. `mounts`: an inner one after the one around it; `empty`: directories in memory;
+    `home`: what programs take for the home directory; `namespaces`: further ones (pid, ipc, uts, net); `gpu`:
+    the vendor whose driver is mounted where the machine has it; `plain_http`: the registries without TLS.
     """
 
     @translated()
     def __init__(
         self,
-        image: str | os.PathLike[str],
+        image: str | os.PathLike[str] | Instance,
         *,
         mounts: Sequence[Mount] = (),
         empty: Sequence[str] = (),
@@ -58,8 +70,12 @@ class Container:
                 f"no namespace is called {unknown[0]!r}", remedy=f"use one of: {', '.join(_NAMESPACES)}"
             )
         self._session = opened.session(flags={"plain_http": plain_http} if plain_http else None)
-        text = containers.check_image(boundary.path("image", image))
-        self._image, self.tree = containers.tree(self._session, text)
+        self._keeps = isinstance(image, Instance)
+        if isinstance(image, Instance):
+            self._image, self.tree = image.image, image.tree
+        else:
+            text = containers.check_image(boundary.path("image", image))
+            self._image, self.tree = containers.tree(self._session, text)
         self._site = containers.site(self._session)
         self._engine, self._enclosure = self._chosen()
         self._mounts = tuple(mounts)
@@ -80,6 +96,16 @@ class Container:
     @property
     def default_command(self) -> tuple[str, ...]:
         return self._image.process.command
+
+    @property
+    def workdir(self) -> str:
+        """The working directory that the image sets."""
+        return self._image.process.workdir
+
+    @property
+    def user(self) -> str:
+        """The user that the image sets, by name or ID; "" for none."""
+        return self._image.process.user
 
     @property
     def timezone(self) -> str:
@@ -128,11 +154,16 @@ class Container:
         environment: Mapping[str, str],
         workdir: str = "/",
         writable: bool = False,
+        user: User | None = None,
     ) -> int:
         """Run a command to its end; return its exit code, -N for signal N. `environment`: all that it gets,
-        besides the GPU driver's; `writable`: changes to the root file system are allowed, and discarded."""
+        besides the GPU driver's; `writable`: changes to the root file system are allowed, and discarded
+        unless the image is an instance; `user`: in the container, who has your rights; with ID 0 also those
+        of root over your files; `workdir`: it is created if the image lacks it."""
         words = tuple(boundary.several("command", command))
-        contents = self._contents(Foreground(foreground.REPORT, self._namespaces, writable))
+        ids = None if user is None else (user.uid, user.gid)
+        front = Foreground(foreground.REPORT, self._namespaces, writable or self._keeps, ids)
+        contents = self._contents(front, user, workdir)
         wrapped = self._wrapped(words, environment, workdir, contents)
         with _described(wrapped) as (argv, descriptors):
             try:
@@ -163,20 +194,32 @@ class Container:
     def _gpu_driver(self, vendor: str | None) -> GpuDriver | None:
         return next((each for each in self._site.gpu_drivers if each.vendor == vendor), None)
 
-    def _contents(self, front: Foreground) -> Contents:
+    def _contents(self, front: Foreground, user: User | None, workdir: str) -> Contents:
+        is_root = user is not None and user.uid == 0
+        return Contents(
+            layers=() if self._keeps else (self.tree,),
+            flat=self.tree if self._keeps else None,
+            identity=self._identity(user),
+            scratch=self._empty,
+            mounts=self._all_mounts(is_root=is_root),
+            missing=() if self.is_directory(workdir) else (workdir,),
+            home=self._home if user is None else user.home,
+            driver=self._driver,
+            guard=self._guard(is_root=is_root),
+            foreground=front,
+        )
+
+    def _identity(self, user: User | None) -> str | None:
         from bareboat.deployment import identity
         from bareboat_images.layers.view import View
 
-        return Contents(
-            layers=(self.tree,),
-            identity=identity.provide_for(self._session.store, View([Path(self.tree)]), self._site),
-            scratch=self._empty,
-            mounts=self._all_mounts(),
-            home=self._home,
-            driver=self._driver,
-            guard=self._guard(),
-            foreground=front,
-        )
+        view = View([Path(self.tree)])
+        if user is None:
+            return identity.provide_for(self._session.store, view, self._site)
+        if identity.has_user(view, user.uid):
+            return None
+        site = msgspec.structs.replace(self._site, user=user.name, uid=user.uid, gid=user.gid, home=user.home)
+        return identity.provide_for(self._session.store, view, site)
 
     def _wrapped(
         self, words: tuple[str, ...], environment: Mapping[str, str], workdir: str, contents: Contents
@@ -191,11 +234,15 @@ class Container:
             return wrapped
         return msgspec.structs.replace(wrapped, argv=contents.guard.without_keys(wrapped.argv))
 
-    def _all_mounts(self) -> tuple[Mount, ...]:
+    def _all_mounts(self, *, is_root: bool) -> tuple[Mount, ...]:
         """The mounts, those of the GPU driver, and those that protect the store."""
         from bareboat.deployment import exposed
 
         mounts = list(self._mounts)
+        if is_root and Root(self.tree).is_folder(os.path.dirname(_APT)):
+            from bareboat.deployment import identity
+
+            mounts.append(Mount(source=identity.apt_settings(self._session.store), target=_APT))
         if self._driver is not None:
             from bareboat.deployment import driver_links
             from bareboat.gpu import inject
@@ -210,11 +257,11 @@ class Container:
         mounts += store_guard.guards(mounts, rootfs, self._engine)[0]
         return tuple(sorted(mounts, key=lambda mount: mount.target.rstrip("/").split("/")))
 
-    def _guard(self) -> Guard | None:
+    def _guard(self, *, is_root: bool) -> Guard | None:
         folder = self._site.other_tools.get(FILTERS)
         if folder is None or self._engine.SECCOMP is not Seccomp.FULL:
             return None
-        return Guard(folder, full=True)
+        return Guard(folder, full=True, root=is_root)
 
 
 @contextlib.contextmanager

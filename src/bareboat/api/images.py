@@ -13,6 +13,7 @@ from bareboat_images.store import check_name
 
 if TYPE_CHECKING:
     from bareboat.model import Image
+    from bareboat_images.oci.reference import Reference
 
 
 @translated()
@@ -78,17 +79,51 @@ def save_sif(
 
 
 @translated()
-def pull(reference: str, *, name: str | None = None) -> Image:
+def pull(reference: str, *, name: str | None = None, plain_http: str = "") -> Image:
     """Bring an image into the store, if the signature policy accepts it: `debian:12`, `oci-archive:FILE` and
-    what else `bareboat image pull` takes."""
+    what else `bareboat image pull` takes. `plain_http`: the registries without TLS."""
     from bareboat_images.transfer import locate
     from bareboat_images.transfer.options import PullOptions
 
     if name is not None:
         check_name(boundary.text("name", name))
-    session = opened.session()
+    session = opened.session(flags={"plain_http": plain_http} if plain_http else None)
     found = locate.read(boundary.text("reference", reference), folder=session.folder)
     image = images.pull(session, found, PullOptions(access=images.access(session))).image
     if name is not None:
         session.store.name_image(name, image.digest)
     return image
+
+
+@translated()
+def parse(reference: str) -> Reference:
+    """The parts of a reference to an image in a registry. Raises UsageError."""
+    from bareboat_images.oci.reference import parse
+
+    return parse(f"docker://{boundary.text('reference', reference)}", folder="/")
+
+
+@translated()
+def find(*texts: str) -> Image | None:
+    """The image of the store with the first of these names, digests or references that it has."""
+    store = opened.session(looks=True).store
+    for text in texts:
+        if store.knows(text):
+            return store.image(text)
+        pin = store.pinned(text)
+        if pin is not None and store.knows(pin.digest):
+            return store.image(pin.digest)
+    return None
+
+
+@translated()
+def names() -> dict[str, str]:
+    """The names of images in the store, and the references by which they were pulled -> digest."""
+    store = opened.session(looks=True).store
+    return {**{pin.reference: pin.digest for pin in store.pins()}, **store.names()}
+
+
+@translated()
+def tag(image: Image, name: str) -> None:
+    """Give an image of the store another name. Raises UsageError."""
+    opened.session().store.name_image(name, image.digest)

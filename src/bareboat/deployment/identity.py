@@ -14,6 +14,7 @@ from bareboat_images.layers.view import View
 from bareboat_images.store import Store
 
 _MOST_BYTES = 1 << 20
+_APT = b'APT::Sandbox::User "root";\n'
 
 
 def provide(store: Store, image: Image, site: Site) -> str | None:
@@ -44,6 +45,25 @@ def provide_for(store: Store, view: View, site: Site) -> str | None:
                 (folder / name).chmod(0o644)
             store.publish(scratch / "identity", final)
     return str(final)
+
+
+def has_user(view: View, uid: int) -> bool:
+    """Whether the image has a user with this ID."""
+    lines = _read(view, "/etc/passwd").decode(errors="surrogateescape").splitlines()
+    return any(line.split(":")[2:3] == [str(uid)] for line in lines)
+
+
+def apt_settings(store: Store) -> str:
+    """The file with which apt stays root. Raises StoreError."""
+    final = store.identity(hashlib.sha256(_APT).hexdigest())
+    if not final.is_dir():
+        with store.scratch(own=True) as scratch:
+            folder = scratch / "apt"
+            folder.mkdir(mode=0o700)
+            (folder / "apt.conf").write_bytes(_APT)
+            (folder / "apt.conf").chmod(0o644)
+            store.publish(folder, final)
+    return str(final / "apt.conf")
 
 
 def _with(view: View, path: str, line: str, *, number: int, value: int) -> bytes | None:

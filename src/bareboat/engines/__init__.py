@@ -84,11 +84,13 @@ class Apart(StrEnum):
 class Guard(Struct, frozen=True):
     """The filter of system calls on the command (`bareboat_base.seccomp`), with its files in `folder`.
     `full`: it allows what Podman allows by default; otherwise it only prevents programs inside from
-    typing into the user's terminal. `runs`: programs in the store can be executed."""
+    typing into the user's terminal. `runs`: programs in the store can be executed. `root`: as `full`, with an
+    emulation of root."""
 
     folder: str
     full: bool
     runs: bool = True
+    root: bool = False
 
     #: The descriptor by which an engine gets the program or the loader. The C library, bash and launchers
     #: that talk to their ranks do not use this number.
@@ -96,7 +98,8 @@ class Guard(Struct, frozen=True):
 
     def program(self) -> str:
         """The program for seccomp(2)."""
-        return f"{self.folder}/{'full' if self.full else 'terminal'}.bpf"
+        name = "root" if self.root else "full" if self.full else "terminal"
+        return f"{self.folder}/{name}.bpf"
 
     def without_keys(self, argv: tuple[Word, ...]) -> tuple[Word, ...]:
         """The engine's command with a new session keyring: the host's may hold the user's tickets."""
@@ -121,12 +124,15 @@ class NodeMount(Struct, frozen=True, kw_only=True):
 class Foreground(Struct, frozen=True):
     """A command that takes the place of the process that calls Bareboat. `report`: the descriptor on which
     the engine reports the command's process, after which its own may end. `namespaces`: further ones for the
-    container: pid, ipc, uts, net. `writable`: changes to the stacked root file system are discarded;
-    otherwise it is read-only. The command's environment has nothing of Bareboat."""
+    container: pid, ipc, uts, net. `writable`: changes to a flat tree stay, and those to stacked layers are
+    discarded; otherwise the root file system is read-only. `user`: the user and group IDs in the container;
+    None: yours; 0 has the rights of root over your files. The command's environment has nothing of
+    Bareboat."""
 
     report: int
     namespaces: tuple[str, ...] = ()
     writable: bool = False
+    user: tuple[int, int] | None = None
 
 
 class Container(Struct, frozen=True, kw_only=True):

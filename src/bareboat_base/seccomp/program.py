@@ -73,7 +73,7 @@ def full(machine: str) -> bytes:
     )
 
 
-#: Calls of a RUN that return success and do nothing: they need more identifiers than one user has.
+#: Calls of an emulated root that return success and do nothing: they need more identifiers than one user has.
 _IDENTITY = frozenset(
     f"{name}{width}"
     for name in (
@@ -90,14 +90,23 @@ _MODE_ARGUMENT = {"mknod": 1, "mknodat": 2}
 
 
 def build(machine: str) -> bytes:
-    """The filter for a step of a build: the table's calls, and root emulation for those that change owners,
-    identities and devices. Those that wait for the disk do nothing. The kernel runs the others, such as
-    chmod, link and setxattr."""
+    """The filter for a step of a build: that of `root`, and calls that wait for the disk do nothing."""
+    return _emulating(machine, _IDENTITY | _SYNC)
+
+
+def root(machine: str) -> bytes:
+    """The table's calls, and root emulation for those that change owners, identities and devices. The kernel
+    runs the others, such as chmod, link and setxattr."""
+    return _emulating(machine, _IDENTITY)
+
+
+def _emulating(machine: str, silent: frozenset[str]) -> bytes:
+    """`silent`: the calls that return success and do nothing."""
     sections: dict[str, tuple[Mapping[int, str], str]] = {}
     for abi in MACHINES[machine]:
         verdicts = {}
         for number, (name, verdict) in calls(abi).items():
-            if name in _IDENTITY or name in _SYNC:
+            if name in silent:
                 verdict = "success"
             elif name in _MODE_ARGUMENT:
                 verdict = f"device {_MODE_ARGUMENT[name]}"

@@ -31,6 +31,7 @@
     builds/downloads/        files that ADD downloaded
     kernel-caches/HEX/KEY/   compiled GPU kernels of an image's jobs in a project: an archive for each kind of
                              node; studies/KEY/: of an arm of a study
+    instances/ID/            a container that keeps changes: root/, its root file system, and instance.json
     runs/ID/                 one run, one sweep, or one study (matrix.json)
     runs/ID/points/N/        the run ID.N: a point of a sweep, or of a study: study.json, NNNN/ARM.json
     by-hand/NAME-JOB/        the same for a script that was submitted by hand

@@ -97,6 +97,10 @@ class Paths:
         """Compiled GPU kernels, which jobs execute: never in a group's store."""
         return self.own / "kernel-caches"
 
+    def instances(self) -> Path:
+        """Containers with names and root file systems of their own."""
+        return self.own / "instances"
+
     def mpi_checks(self) -> Path:
         return self.own / "mpi-checks"
 
