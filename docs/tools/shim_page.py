@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
-from bareboat_shim import page
-from bareboat_shim.apptainer_table import TABLE
+from bareboat_shim import page, tools
 
 PAGE = Path(__file__).parents[1] / "shims.md"
+TOOLS = ("apptainer", "udocker")
 
 
 def text(written: str) -> str:
-    """The page: what is written by hand, and the tables."""
-    return f"{written.partition(page.MARK)[0]}{page.MARK}\n\n{page.reference(TABLE)}"
+    """The page: what is written by hand, and the tables at the end of the sections of tools."""
+    for tool in TOOLS:
+        mark = page.MARK.format(tool=tool)
+        section = re.compile(rf"{re.escape(mark)}.*?(?=\n## |\Z)", re.DOTALL)
+        tables = f"{mark}\n\n{page.reference(tools.table(tool))}"
+        written = section.sub(tables.replace("\\", r"\\"), written)
+    return written
 
 
 if __name__ == "__main__":

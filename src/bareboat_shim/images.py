@@ -86,12 +86,12 @@ def build(recipe: str, target: str, form: Form, values: Sequence[str]) -> int:
     name = _name(target)
     given = [word for value in values for word in ("--build-arg", value)]
     plain_http = ["--plain-http"] if form.plain_http else []
-    code = _verb("build", "-f", recipe, "-t", name, *plain_http, *given, ".")
+    code = verb("build", "-f", recipe, "-t", name, *plain_http, *given, ".")
     if code == 0:
         try:
             api.save_sif(name, target)
         finally:
-            _verb("rm", name)
+            verb("rm", name)
     return code
 
 
@@ -109,7 +109,7 @@ def _name(target: str) -> str:
     return f"shim-{plain}-{os.getpid()}"
 
 
-def _verb(action: str, *words: str) -> int:
+def verb(action: str, *words: str) -> int:
     """What it prints is no output of the tool, which a script may read."""
     from bareboat_base import execute
 

@@ -42,26 +42,26 @@ def main(tool: str, shim: str, argv: Sequence[str], environment: Mapping[str, st
         if _wants_help(words):
             print(help_text(table, tool))
             return 0
-        if words == ["--version"]:
+        if words in (["--version"], ["-V"], ["-v"]) and table.flag(words[0]) == "version":
             words = ["version", "--version"]
         return tools.run(tool, parse(table, words, environment), environment)
     except Mistake as error:
         is_malformed = isinstance(error, Malformed)
-        return _failed(error.message, error.remedy, code=table.code if is_malformed else table.fatal)
+        return _failed(table, error.message, error.remedy, code=table.code if is_malformed else table.fatal)
     except BareboatError as error:
         shown = ": ".join(filter(None, (error.message, error.context)))
-        return _failed(shown, error.remedy, code=table.fatal)
+        return _failed(table, shown, error.remedy)
     except OSError as error:
         if isinstance(error, BrokenPipeError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             return 141
         explained = failures.explain(error)
-        return _failed(str(error) if explained is None else explained.message, "", code=table.fatal)
+        return _failed(table, str(error) if explained is None else explained.message, "")
     except KeyboardInterrupt:
         return 130
     except Exception as error:
         bug = f"unexpected {type(error).__name__}: {error}"
-        return _failed(bug, "report it: this is a bug in Bareboat", code=table.fatal)
+        return _failed(table, bug, "report it: this is a bug in Bareboat")
 
 
 def _wants_help(words: Sequence[str]) -> bool:
@@ -83,9 +83,9 @@ def help_text(table: Table, tool: str) -> str:
     return "\n".join(rows)
 
 
-def _failed(message: str, remedy: str, *, code: int) -> int:
-    text = f"FATAL:   {one_line(message)}"
+def _failed(table: Table, message: str, remedy: str, *, code: int | None = None) -> int:
+    text = f"{table.error}{one_line(message)}"
     if remedy:
         text += f"\n  try: {remedy}"
     print(text, file=sys.stderr)
-    return code
+    return table.fatal if code is None else code

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 
 from bareboat_shim.table import Flag, Table
 
-#: What follows in the page is written by this module.
-MARK = "<!-- written by docs/tools/shim_page.py -->"
+#: What follows in a section of the page is written by this module.
+MARK = "<!-- {tool}: written by docs/tools/shim_page.py -->"
 
 
 def reference(table: Table) -> str:
@@ -35,12 +35,14 @@ def reference(table: Table) -> str:
 
 def _flags(table: Table, flags: Iterable[Flag]) -> Iterator[str]:
     flags = tuple(flags)
-    yield "| flag | what it does | environment variable |"
-    yield "|---|---|---|"
+    with_variables = any(flag.variables for flag in flags)
+    yield "| flag | what it does |" + (" environment variable |" if with_variables else "")
+    yield "|---|---|" + ("---|" if with_variables else "")
     for flag in flags:
         if not flag.refused:
-            names = ", ".join(f"`{table.prefixes[0]}{name}`" for name in flag.variables)
-            yield f"| {_code(flag.written)} | {_cell(flag.meaning)} | {names} |"
+            names = "".join(f" {_code(table.prefixes[0] + name)}," for name in flag.variables).rstrip(",")
+            end = f"{names} |" if with_variables else ""
+            yield f"| {_code(flag.written)} | {_cell(flag.meaning)} |{end}"
     if any(flag.refused for flag in flags):
         yield ""
         yield "| refused flag | reason |"

@@ -13,9 +13,7 @@ from typing import NamedTuple
 from bareboat_base import __version__
 from bareboat_base.errors import UsageError
 from bareboat_base.files import outputs
-
-#: The tools that have a shim.
-NAMES = ("apptainer", "singularity")
+from bareboat_shim import tools as all_tools
 
 _MARK = "# Written by bareboat shim"
 _HEAD_BYTES = 400
@@ -91,7 +89,7 @@ def _text(tool: str, path: Path, *, force: bool) -> str:
         tool=tool,
         python=shlex.quote(sys.executable),
         inside=INSIDE,
-        code=255,
+        code=all_tools.table(tool).fatal,
         directory=shlex.quote(str(path.parent)),
         shim=shlex.quote(str(path)),
         forced=FORCED if force else "--",

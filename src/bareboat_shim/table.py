@@ -44,7 +44,8 @@ class Verb(NamedTuple):
 class Table(NamedTuple):
     """A tool. `names`: those of its programs; `prefixes`: of its environment variables, the one that applies
     first; `flags`: those before the verb; `code`: its exit code for mistakes on the command line, `fatal`:
-    for all others."""
+    for all others; `error`: what its messages begin with; `groups`: words before a verb that mean a kind of
+    object -> the verbs whose names differ there."""
 
     names: tuple[str, ...]
     version: str
@@ -53,6 +54,12 @@ class Table(NamedTuple):
     verbs: tuple[Verb, ...]
     code: int
     fatal: int
+    error: str = "FATAL:   "
+    groups: Mapping[str, Mapping[str, str]] = {}
+
+    def flag(self, name: str) -> str:
+        """The key of a flag before the verb; "" for an unknown one."""
+        return next((flag.key for flag in self.flags if name in flag.names), "")
 
     def verb(self, name: str) -> Verb | None:
         return next((verb for verb in self.verbs if verb.name == name), None)
@@ -96,6 +103,9 @@ def parse(table: Table, argv: Sequence[str], environment: Mapping[str, str]) -> 
     words = _flags(table.flags, list(argv), options, own=0, verb="")
     if not words:
         raise Malformed("no command is given", f"use one of: {', '.join(_usable(table))}")
+    if words[0] in table.groups and len(words) > 1:
+        renamed = table.groups[words.pop(0)]
+        words[0] = renamed.get(words[0], words[0])
     verb = table.verb(words[0])
     if verb is None:
         raise Malformed(

@@ -88,8 +88,8 @@ MOST_NAMES = {
     ("bareboat_images", "bareboat_study"): 8,
     ("bareboat", "bareboat_study"): 125,
     ("bareboat_study", "bareboat"): 138,
-    ("bareboat_base", "bareboat_shim"): 11,
-    ("bareboat", "bareboat_shim"): 3,
+    ("bareboat_base", "bareboat_shim"): 13,
+    ("bareboat", "bareboat_shim"): 19,
     ("bareboat_shim", "bareboat"): 2,
 }
 

@@ -12,7 +12,7 @@ from bareboat.cli.common import Context, add_common, add_dry_run
 from bareboat_base.errors import UsageError
 from bareboat_base.nearest import nearest
 from bareboat_shim import shims
-from bareboat_shim.shims import NAMES
+from bareboat_shim.tools import NAMES
 
 EXAMPLE = "bareboat shim --into ~/shims"
 
