@@ -70,6 +70,15 @@ def in_order(mounts: Sequence[Mount]) -> tuple[Mount, ...]:
     return tuple(sorted(found.values(), key=lambda each: each.target.split("/")))
 
 
+def use_processors(text: str) -> None:
+    """Run on these processors: `0,2-3`. Raises Mistake."""
+    try:
+        ends = [part.split("-") for part in text.split(",")]
+        os.sched_setaffinity(0, {n for end in ends for n in range(int(end[0]), int(end[-1]) + 1)})
+    except (OSError, ValueError):
+        raise Mistake(f"--cpuset-cpus {text}: no such processors here", "nproc   # counts them") from None
+
+
 def entry(path: str | None, text: str) -> Entry | None:
     """The user with this name or ID in a file in the form of /etc/passwd."""
     for fields in _fields(path):

@@ -37,6 +37,14 @@ def source(name: Name, *, plain_http: str = "") -> Source:
     return Source(name.local if is_local else f"docker://{name.reference}", plain_http)
 
 
+def by_name(text: str) -> Image:
+    """The image with a name in the store. Raises Mistake."""
+    found = api.find(text)
+    if found is None:
+        raise Mistake(f"image not found: {text}", "bareboat image ls")
+    return found
+
+
 def in_store(name: Name) -> Image | None:
     return api.find(name.local, name.reference)
 
@@ -121,10 +129,11 @@ def _names_in(path: str) -> tuple[str, list[str]]:
     return "oci-archive", [name for each in notes if (name := each.get(_NAME)) is not None]
 
 
-def save(names: Sequence[Name], target: str) -> int:
+def save(names: Sequence[Name], target: str) -> None:
+    """Write an image as a Docker archive. Raises Mistake, BareboatError."""
     if len(names) != 1:
         raise Mistake("one image is written to a file", "save each image to a file of its own")
-    return images.verb("save", needed(names[0]).digest, f"docker-archive:{target}:{names[0].written}")
+    api.save_docker(needed(names[0]), target, name=names[0].written)
 
 
 def push(name: Name, target: Name, *, plain_http: bool) -> int:

@@ -46,8 +46,8 @@ def main(tool: str, shim: str, argv: Sequence[str], environment: Mapping[str, st
             words = ["version", "--version"]
         return tools.run(tool, parse(table, words, environment), environment)
     except Mistake as error:
-        is_malformed = isinstance(error, Malformed)
-        return _failed(table, error.message, error.remedy, code=table.code if is_malformed else table.fatal)
+        code = table.code if isinstance(error, Malformed) else error.code
+        return _failed(table, error.message, error.remedy, code=code)
     except BareboatError as error:
         shown = ": ".join(filter(None, (error.message, error.context)))
         return _failed(table, shown, error.remedy)

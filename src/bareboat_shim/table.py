@@ -85,10 +85,11 @@ class Line(NamedTuple):
 
 
 class Mistake(Exception):
-    """What the tool, or the shim, cannot do."""
+    """What the tool, or the shim, cannot do. `code`: the exit code, if it is not the table's."""
 
-    def __init__(self, message: str, remedy: str = "") -> None:
+    def __init__(self, message: str, remedy: str = "", code: int | None = None) -> None:
         super().__init__(message)
+        self.code = code
         self.message = message
         self.remedy = remedy
 

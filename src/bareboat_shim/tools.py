@@ -13,6 +13,8 @@ _MODULES = {
     "apptainer": "apptainer",
     "singularity": "apptainer",
     "udocker": "udocker",
+    "docker": "docker",
+    "podman": "docker",
 }
 NAMES = tuple(_MODULES)
 

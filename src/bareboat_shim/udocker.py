@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from bareboat.api.instances import Instance
 
 _MODES = ("P1", "P2", "F1", "F2", "F3", "F4", "R1", "R2", "R3", "S1")
-#: The exit code where a container cannot be prepared.
-_NOT_PREPARED = 2
 
 
 def run(line: Line, environment: Mapping[str, str]) -> int:
@@ -28,13 +26,7 @@ def run(line: Line, environment: Mapping[str, str]) -> int:
         "rmname": _rmname, "tag": _tag, "load": _load, "save": _save, "verify": _verify, "install": _nothing,
         "version": _version,
     }  # fmt: skip
-    try:
-        return verbs[line.verb.name](line, environment)
-    except udocker_run.NotPrepared as error:
-        print(f"{TABLE.error}{error.message}", file=sys.stderr)
-        if error.remedy:
-            print(f"  try: {error.remedy}", file=sys.stderr)
-        return _NOT_PREPARED
+    return verbs[line.verb.name](line, environment)
 
 
 def _nothing(_: Line, __: Mapping[str, str]) -> int:
@@ -165,7 +157,8 @@ def _save(line: Line, _: Mapping[str, str]) -> int:
         raise Mistake("images are written to files only", "udocker save -o FILE IMAGE")
     if os.path.lexists(target):
         raise Mistake(f"output file already exists: {target}", f"rm {target}")
-    return local_images.save([docker_options.name(each) for each in line.words], target)
+    local_images.save([docker_options.name(each) for each in line.words], target)
+    return 0
 
 
 def _verify(line: Line, _: Mapping[str, str]) -> int:

@@ -24,10 +24,8 @@ _PASSED = ("TERM", "PATH")
 _NEVER_PASSED = ("VTE_VERSION",)
 _RENDERING = ("/usr/lib64/dri", "/lib64/dri", "/usr/lib/dri", "/lib/dri")
 _ACCOUNTS = ("/etc/passwd", "/etc/group")
-
-
-class NotPrepared(Mistake):
-    """A container cannot be prepared."""
+#: The exit code where a container cannot be prepared.
+_NOT_PREPARED = 2
 
 
 def image_of(line: Line, text: str) -> tuple[local_images.Source, docker_options.Name]:
@@ -86,15 +84,17 @@ def run(line: Line, outside: Mapping[str, str]) -> int:
     user = _user(line, container, must_exist=is_host or (line.has("containerauth") and not is_mounted))
     workdir = line.value("workdir") or ("" if line.has("nometa") else _workdir(container)) or user.home
     if not workdir.startswith("/") or not container.is_directory(workdir):
-        raise NotPrepared(
-            f"invalid working directory: {workdir}", f"--workdir DIR, or --volume SRC:{workdir}"
+        raise Mistake(
+            f"invalid working directory: {workdir}",
+            f"--workdir DIR, or --volume SRC:{workdir}",
+            _NOT_PREPARED,
         )
     environment = _environment(line, outside, container, user)
     command = _command(line, container)
     if _program(container, command[0], environment["PATH"], workdir) is None:
-        raise NotPrepared(f"command not found or has no execute bit set: {command}")
+        raise Mistake(f"command not found or has no execute bit set: {command}", "", _NOT_PREPARED)
     if (processors := line.value("cpuset-cpus")) is not None:
-        _bind_to(processors)
+        docker_options.use_processors(processors)
     return container.run(
         command,
         environment={**environment, shims.INSIDE: "udocker"},
@@ -135,18 +135,18 @@ def volumes(line: Line) -> tuple[Mount, ...]:
                 f"--volume {source}:{target.partition(':')[0]}",
             )
         if not source.startswith("/"):
-            raise NotPrepared(
-                f"invalid host volume path: {source}", f"--volume {os.path.abspath(source)}:/TARGET"
+            raise Mistake(
+                f"invalid host volume path: {source}", f"--volume {os.path.abspath(source)}", _NOT_PREPARED
             )
         try:
             found.append(docker_options.mount(source, target or source, [], f"--volume {spec}"))
         except Mistake as error:
-            raise NotPrepared(error.message, error.remedy) from None
+            raise Mistake(error.message, error.remedy, _NOT_PREPARED) from None
     return docker_options.in_order(found)
 
 
 def _user(line: Line, container: Container, *, must_exist: bool) -> User:
-    """The user in the container: root is emulated, all others have your IDs. Raises NotPrepared."""
+    """The user in the container: root is emulated, all others have your IDs. Raises Mistake."""
     from bareboat.api.container import User
 
     text = line.value("user") or ("" if line.has("nometa") else container.user) or "root"
@@ -159,7 +159,7 @@ def _user(line: Line, container: Container, *, must_exist: bool) -> User:
     if plain == "root":
         return User(0, 0, plain, "/root" if container.is_directory("/root") else home)
     if must_exist:
-        raise NotPrepared(f"user not found: {text}", "--user NAME, of the host with --hostauth")
+        raise Mistake(f"user not found: {text}", "--user NAME, of the host with --hostauth", _NOT_PREPARED)
     if not plain.isdigit():
         return User(os.getuid(), os.getgid(), plain, home)
     return User(int(plain), int(group) if group.isdigit() else os.getgid(), f"udoc{plain[:4]}", home)
@@ -202,12 +202,3 @@ def _command(line: Line, container: Container) -> tuple[str, ...]:
         print("Warning: no command assuming: ['bash', '-i']", file=sys.stderr)
         return _SHELL
     return (*entrypoint, *arguments)
-
-
-def _bind_to(text: str) -> None:
-    """Run on these processors: `0,2-3`. Raises Mistake."""
-    try:
-        ends = [part.split("-") for part in text.split(",")]
-        os.sched_setaffinity(0, {n for end in ends for n in range(int(end[0]), int(end[-1]) + 1)})
-    except (OSError, ValueError):
-        raise Mistake(f"--cpuset-cpus {text}: no such processors here", "nproc   # counts them") from None

@@ -18,6 +18,7 @@ from bareboat_shim import shims
 #: Command lines, in their order. `$T`: the tool, `$R`: options for the registry of the tests. What both print
 #: and their exit codes must be equal.
 LINES = """
+$T install > /dev/null; echo $?
 $T -q pull $R lab/box:1
 $T -q pull $R lab/entry:1
 $T -q images | grep ^lab | sort

@@ -89,7 +89,7 @@ MOST_NAMES = {
     ("bareboat", "bareboat_study"): 125,
     ("bareboat_study", "bareboat"): 138,
     ("bareboat_base", "bareboat_shim"): 13,
-    ("bareboat", "bareboat_shim"): 19,
+    ("bareboat", "bareboat_shim"): 20,
     ("bareboat_shim", "bareboat"): 2,
 }
 

@@ -121,5 +121,6 @@ def test_volumes_of_udocker_have_no_options(tmp_path: Path) -> None:
     assert volumes("-v", f"{place}:/b", "--novol", place) == []
     with pytest.raises(Mistake, match="no options"):
         volumes("-v", f"{place}:/b:ro")
-    with pytest.raises(udocker_run.NotPrepared):
+    with pytest.raises(Mistake, match="invalid host volume path") as raised:
         volumes("-v", "relative:/b")
+    assert raised.value.code == 2

@@ -127,3 +127,12 @@ def names() -> dict[str, str]:
 def tag(image: Image, name: str) -> None:
     """Give an image of the store another name. Raises UsageError."""
     opened.session().store.name_image(name, image.digest)
+
+
+@translated()
+def save_docker(image: Image, path: str | os.PathLike[str], *, name: str) -> None:
+    """Write an image of the store as an archive that `docker load` reads. `name`: in the archive."""
+    from bareboat_images.transfer import save
+
+    place = save.checked("docker-archive", boundary.path("path", path))
+    save.save(opened.session().store, image, "docker-archive", place, name=name)
