@@ -43,7 +43,7 @@ def variables(values: Sequence[str], outside: Mapping[str, str]) -> dict[str, st
 
 
 def of_file(path: str, outside: Mapping[str, str]) -> dict[str, str]:
-    """The variables of a file: a line is NAME=VALUE, as it stands, or NAME. Raises Mistake."""
+    """The variables of a file: a line is NAME=VALUE without quotes, or NAME. Raises Mistake."""
     try:
         with open(path, encoding="utf-8", errors="surrogateescape") as stream:
             lines = [line.lstrip() for line in stream.read().splitlines()]

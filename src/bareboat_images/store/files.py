@@ -40,7 +40,7 @@ AGAIN = {
     "layers": "bareboat image pull --fresh REFERENCE, or bareboat image capture --fresh   # writes it again",
     "facts": "rm {path}   # the next command writes it again",
     "sites": "bareboat doctor --compute   # probes the compute nodes again",
-    "instances": "rm -r {folder}   # and create the container again",
+    "instances": "rm {path}   # and create the container again",
     "host-libraries": "rm {path}   # Bareboat writes it again",
     "host-mpis": "rm {path}   # Bareboat writes it again",
     "mpi-checks": "rm {path}   # the next run writes it again",
