@@ -21,7 +21,10 @@ def entry() -> NoReturn:
     tool, shim, forced, *argv = sys.argv[1:]
     if forced != shims.FORCED and (installed := shims.installed(tool, shim, os.environ)) is not None:
         os.execv(installed, [tool, *argv])
-    code = main(tool, shim, argv, os.environ)
+    environment = dict(os.environ)
+    # Scripts may unload all of PATH; what starts the container requires the system's programs.
+    os.environ["PATH"] = ":".join(filter(None, (os.environ.get("PATH"), os.defpath)))
+    code = main(tool, shim, argv, environment)
     from bareboat_base import foreground
 
     for stream in (sys.stdout, sys.stderr):

@@ -182,3 +182,18 @@ def test_command_lines_do_what_apptainer_does(place: Path, tmp_path: Path) -> No
         line for line, (_, code, messages) in ours.items() if code == "255\n" and "FATAL:" not in messages
     ]
     assert not silent, silent
+
+
+@pytest.mark.parametrize("path", ["", "/no/such/directory"])
+def test_a_shim_runs_where_path_was_unloaded(place: Path, tmp_path: Path, path: str) -> None:
+    (written,) = shims.write(tmp_path / "shims", ["apptainer"], force=True, dry_run=False)
+    done = subprocess.run(
+        [written.path, "exec", "box", "echo", "hello"],
+        cwd=place,
+        env={"PATH": path, "HOME": os.path.expanduser("~"), "BAREBOAT_STORE": str(tmp_path / "store")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "hello\n"), done.stderr
