@@ -110,23 +110,20 @@ def load(path: str) -> list[Name]:
 
 
 def _names_in(path: str) -> tuple[str, list[str]]:
-    """The kind of an archive, and the names of the images in it."""
+    """The kind of an archive, and the names of the images in it. Raises Mistake."""
     try:
         with tarfile.open(path) as archive:
-            names = archive.getnames()
-            is_docker = "manifest.json" in names
+            is_docker = "manifest.json" in archive.getnames()
             member = archive.extractfile("manifest.json" if is_docker else "index.json")
             document = json.loads(member.read(_MOST_BYTES) if member is not None else b"")
+        if is_docker:
+            return "docker-archive", [str(tag) for each in document for tag in each.get("RepoTags") or ()]
+        notes = (each.get("annotations") or {} for each in document.get("manifests", ()))
+        return "oci-archive", [str(name) for each in notes if (name := each.get(_NAME)) is not None]
     except OSError as error:
         raise Mistake(f"cannot read {path}: {error.strerror}", f"ls -l {shlex.quote(path)}") from None
-    except (tarfile.TarError, KeyError, ValueError):
-        raise Mistake(
-            f"{path} is not an archive of images", "write it with docker save or podman save"
-        ) from None
-    if is_docker:
-        return "docker-archive", [tag for each in document for tag in each.get("RepoTags") or ()]
-    notes = (each.get("annotations") or {} for each in document.get("manifests", ()))
-    return "oci-archive", [name for each in notes if (name := each.get(_NAME)) is not None]
+    except (tarfile.TarError, KeyError, ValueError, AttributeError, TypeError):
+        raise Mistake(f"{path} is not an archive of images", f"docker save -o {path} IMAGE") from None
 
 
 def save(names: Sequence[Name], target: str) -> None:

@@ -141,15 +141,29 @@ def test_every_number_is_answered_as_the_table_says(machine: str) -> None:
 @pytest.mark.parametrize("machine", program.MACHINES)
 @pytest.mark.parametrize("arch", [0, 0xC0000015, 0xC00000F3, 0x80000016, 0x40000014, 0xFFFFFFFF])
 def test_calls_of_other_machines_are_refused(machine: str, arch: int) -> None:
-    for which in ("full.bpf", "terminal.bpf"):
+    for which in ("full.bpf", "root.bpf", "terminal.bpf"):
         for number in (0, 1, 16, 54):
             assert answer(seccomp.files(machine)[which], number, arch) == program.ENOSYS
+
+
+@pytest.mark.parametrize("abi", MACHINE)
+def test_an_emulated_root_changes_owners_in_appearance_only(abi: str) -> None:
+    numbers = {name: number for number, (name, _) in program.calls(abi).items()}
+    silent, full = seccomp.files(MACHINE[abi])["root.bpf"], compiled(MACHINE[abi])
+
+    def said(made: bytes, name: str) -> int:
+        return answer(made, numbers[name], program.AUDIT[abi])
+
+    for name in ("fchown", "fchownat", "setuid", "setgroups", "capset"):
+        assert said(silent, name) == program.SUCCESS
+    for name in ("fsync", "openat", "mount", "ptrace", "keyctl", "unlinkat", "execve"):
+        assert said(silent, name) == said(full, name)
 
 
 HIGH = (0, 1, 0x80000000, 0xFFFFFFFF)
 
 
-@pytest.mark.parametrize("which", ["full.bpf", "terminal.bpf"])
+@pytest.mark.parametrize("which", ["full.bpf", "root.bpf", "terminal.bpf"])
 @pytest.mark.parametrize("abi", MACHINE)
 @pytest.mark.parametrize("high", HIGH, ids=hex)
 @pytest.mark.parametrize("request_", [program.TIOCSTI, program.TIOCLINUX], ids=hex)
@@ -161,7 +175,7 @@ def test_no_upper_half_hides_a_request(which: str, abi: str, high: int, request_
         assert answer(made, number, program.AUDIT[abi], (0, high << 32 | other)) == ALLOW
 
 
-@pytest.mark.parametrize("which", ["full.bpf", "terminal.bpf"])
+@pytest.mark.parametrize("which", ["full.bpf", "root.bpf", "terminal.bpf"])
 @pytest.mark.parametrize("number", [0x40000000, 0x40000010, 0x40000202, 0x7FFFFFFF, 0xC0000010])
 def test_x32_is_refused(which: str, number: int) -> None:
     made = seccomp.files("x86_64")[which]

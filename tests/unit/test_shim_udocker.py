@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from images import tar
 
 from bareboat_base.errors import UsageError
 from bareboat_shim import docker_options, local_images, udocker_run
@@ -124,3 +125,18 @@ def test_volumes_of_udocker_have_no_options(tmp_path: Path) -> None:
     with pytest.raises(Mistake, match="invalid host volume path") as raised:
         volumes("-v", "relative:/b")
     assert raised.value.code == 2
+
+
+@pytest.mark.parametrize(
+    "files",
+    [{}, {"manifest.json": b"no"}, {"manifest.json": b"[1]"}, {"index.json": b"[]"}, {"index.json": None}],
+)
+def test_what_is_no_archive_of_images_is_refused(tmp_path: Path, files: dict[str, bytes | None]) -> None:
+    (tmp_path / "image.tar").write_bytes(tar(files))
+    with pytest.raises(Mistake, match="is not an archive of images"):
+        local_images.load(str(tmp_path / "image.tar"))
+    (tmp_path / "text").write_text("text")
+    with pytest.raises(Mistake, match="is not an archive of images"):
+        local_images.load(str(tmp_path / "text"))
+    with pytest.raises(Mistake, match="cannot read"):
+        local_images.load(str(tmp_path / "none"))

@@ -21,7 +21,7 @@ TIOCSTI, TIOCLINUX = 0x5412, 0x541C
 
 _ALLOW = 0x7FFF0000
 _ERRNO = 0x00050000
-_SUCCESS = _ERRNO | 0
+SUCCESS = _ERRNO | 0
 EPERM, ENOSYS, EINVAL = (_ERRNO | number for number in (errno.EPERM, errno.ENOSYS, errno.EINVAL))
 
 #: ABI -> AUDIT_ARCH_*, which identify the ABI of a call's number.
@@ -171,9 +171,9 @@ def _answer(verdict: str) -> list[Instruction]:
         case "enosys":
             return [Instruction(_RETURN, ENOSYS)]
         case "success":
-            return [Instruction(_RETURN, _SUCCESS)]
+            return [Instruction(_RETURN, SUCCESS)]
         case "device 1" | "device 2":
-            load, *tests = _unless(int(verdict[-1]), (_CHARACTER, _BLOCK), found=_SUCCESS, other=_ALLOW)
+            load, *tests = _unless(int(verdict[-1]), (_CHARACTER, _BLOCK), found=SUCCESS, other=_ALLOW)
             return [load, Instruction(_AND, _TYPE), *tests]
         case "ioctl":
             return _unless(1, (TIOCSTI, TIOCLINUX), found=EPERM, other=_ALLOW)
