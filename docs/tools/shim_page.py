@@ -8,7 +8,7 @@ from pathlib import Path
 from bareboat_shim import page, tools
 
 PAGE = Path(__file__).parents[1] / "shims.md"
-TOOLS = ("apptainer", "udocker", "docker")
+TOOLS = ("apptainer", "udocker", "docker", "srun")
 
 
 def text(written: str) -> str:

@@ -47,7 +47,7 @@ def _exec(line: Line, outside: Mapping[str, str]) -> int:
     from bareboat.api.container import Container
 
     image, *arguments = line.words
-    shown = apptainer_mounts.shown(line, user_home=_user_home(outside))
+    shown = apptainer_mounts.shown(line, user_home=user_home(outside))
     vendor = next((name for flag, name in _VENDORS.items() if line.has(flag)), None)
     container = Container(
         images.reference(image),
@@ -74,7 +74,7 @@ def _exec(line: Line, outside: Mapping[str, str]) -> int:
     command = _command(line, container, arguments)
     # The scripts may change PATH; of those, what can be read is in the container's variables.
     path = forced.get("PATH") or container.environment.get("PATH", apptainer_environment.DEFAULT_PATH)
-    _check_program(container, command[0], path, workdir)
+    check_program(container, command[0], path, workdir)
     start = apptainer_environment.started(
         command, {**values, "PWD": workdir, shims.INSIDE: "apptainer"}, forced, scripts=scripts
     )
@@ -86,7 +86,7 @@ def _exec(line: Line, outside: Mapping[str, str]) -> int:
     return container.run(start.command, environment=start.environment, workdir=workdir, writable=writable)
 
 
-def _user_home(outside: Mapping[str, str]) -> str:
+def user_home(outside: Mapping[str, str]) -> str:
     """The home directory of the user's account, as Apptainer takes it; HOME for a user without an entry."""
     try:
         return pwd.getpwuid(os.getuid()).pw_dir
@@ -143,7 +143,7 @@ def _command(line: Line, container: Container, arguments: Sequence[str]) -> tupl
     return ("/bin/sh", *arguments)
 
 
-def _check_program(container: Container, name: str, path: str, workdir: str) -> None:
+def check_program(container: Container, name: str, path: str, workdir: str) -> None:
     found = container.program(name, path, workdir)
     if found is None:
         if "/" in name:

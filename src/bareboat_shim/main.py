@@ -5,8 +5,8 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from typing import NoReturn
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, NoReturn
 
 from bareboat_base.errors import BareboatError
 from bareboat_base.files import failures
@@ -19,12 +19,21 @@ def entry() -> NoReturn:
     """`sys.argv`: the tool, the shim's path, whether it replaces an installed tool, and the arguments."""
     gc.disable()  # it ends soon
     tool, shim, forced, *argv = sys.argv[1:]
-    if forced != shims.FORCED and (installed := shims.installed(tool, shim, os.environ)) is not None:
+    is_wrapper = tool in tools.WRAPPERS
+    if (
+        not is_wrapper
+        and forced != shims.FORCED
+        and (installed := shims.installed(tool, shim, os.environ)) is not None
+    ):
         os.execv(installed, [tool, *argv])
     environment = dict(os.environ)
     # Scripts may unload all of PATH; what starts the container requires the system's programs.
     os.environ["PATH"] = ":".join(filter(None, (os.environ.get("PATH"), os.defpath)))
-    code = main(tool, shim, argv, environment)
+    finish(main(tool, shim, argv, environment, forced=forced == shims.FORCED))
+
+
+def finish(code: int) -> NoReturn:
+    """End this process as the command did; -N is signal N."""
     from bareboat_base import foreground
 
     for stream in (sys.stdout, sys.stderr):
@@ -35,36 +44,61 @@ def entry() -> NoReturn:
     foreground.end_like(code)
 
 
-def main(tool: str, shim: str, argv: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run a tool's command line; return the exit code, -N for signal N. Errors have the tool's form."""
+class Form(NamedTuple):
+    """How a tool's errors look, and its exit codes: for mistakes on the command line, and for all others.
+    `is_quiet`: another process shows the same error."""
+
+    prefix: str
+    malformed: int
+    fatal: int
+    is_quiet: bool = False
+
+
+def main(
+    tool: str, shim: str, argv: Sequence[str], environment: Mapping[str, str], *, forced: bool = False
+) -> int:
+    """Run a tool's command line; return the exit code, -N for signal N. Errors have the tool's form.
+    `forced`: the shim replaces an installed tool."""
     table = tools.table(tool)
-    try:
+
+    def run() -> int:
         if (other := shims.other_version(tool, shim, environment)) is not None:
             print(f"WARNING: {other}", file=sys.stderr)
         words = list(argv)
+        if tool in tools.WRAPPERS:
+            return tools.wrap(tool, shim, words, environment, forced=forced)
         if _wants_help(words):
             print(help_text(table, tool))
             return 0
         if words in (["--version"], ["-V"], ["-v"]) and table.flag(words[0]) == "version":
             words = ["version", "--version"]
         return tools.run(tool, parse(table, words, environment), environment)
+
+    prefix = f"{tool}: error: " if tool in tools.WRAPPERS else table.error
+    return reported(run, Form(prefix, table.code, table.fatal))
+
+
+def reported(run: Callable[[], int], form: Form) -> int:
+    """Run a tool; return its exit code, or that of its error."""
+    try:
+        return run()
     except Mistake as error:
-        code = table.code if isinstance(error, Malformed) else error.code
-        return _failed(table, error.message, error.remedy, code=code)
+        code = form.malformed if isinstance(error, Malformed) else error.code or form.fatal
+        return _failed(error.message, error.remedy, form, code)
     except BareboatError as error:
         shown = ": ".join(filter(None, (error.message, error.context)))
-        return _failed(table, shown, error.remedy)
+        return _failed(shown, error.remedy, form, form.fatal)
     except OSError as error:
         if isinstance(error, BrokenPipeError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             return 141
         explained = failures.explain(error)
-        return _failed(table, str(error) if explained is None else explained.message, "")
+        return _failed(str(error) if explained is None else explained.message, "", form, form.fatal)
     except KeyboardInterrupt:
         return 130
     except Exception as error:
         bug = f"unexpected {type(error).__name__}: {error}"
-        return _failed(table, bug, "report it: this is a bug in Bareboat")
+        return _failed(bug, "report it: this is a bug in Bareboat", form, form.fatal)
 
 
 def _wants_help(words: Sequence[str]) -> bool:
@@ -86,9 +120,10 @@ def help_text(table: Table, tool: str) -> str:
     return "\n".join(rows)
 
 
-def _failed(table: Table, message: str, remedy: str, *, code: int | None = None) -> int:
-    text = f"{table.error}{one_line(message)}"
+def _failed(message: str, remedy: str, form: Form, code: int) -> int:
+    text = f"{form.prefix}{one_line(message)}"
     if remedy:
         text += f"\n  try: {remedy}"
-    print(text, file=sys.stderr)
-    return table.fatal if code is None else code
+    if not form.is_quiet:
+        print(text, file=sys.stderr)
+    return code

@@ -16,8 +16,10 @@ def reference(table: Table) -> str:
     for verb in table.verbs:
         if not verb.refused:
             lines.append(f"| `{verb.name}` | {_code(verb.usage)} | {_cell(verb.meaning)} |")
-    lines += ["", "Refused, with the reason:", "", "| verb | reason |", "|---|---|"]
-    lines += [f"| `{verb.name}` | {_cell(verb.refused)} |" for verb in table.verbs if verb.refused]
+    refused = [f"| `{verb.name}` | {_cell(verb.refused)} |" for verb in table.verbs if verb.refused]
+    lines += (
+        ["", "Refused, with the reason:", "", "| verb | reason |", "|---|---|", *refused] if refused else []
+    )
     shown: dict[tuple[Flag, ...], str] = {}
     for verb in table.verbs:
         if not verb.flags or verb.flags in shown:
@@ -29,7 +31,7 @@ def reference(table: Table) -> str:
         lines += [f"Those of {shown[base]}, and:", ""] if base else []
         lines += _flags(table, (flag for flag in verb.flags if flag not in base))
         shown[verb.flags] = names
-    lines += ["", "### Flags before the verb", "", *_flags(table, table.flags)]
+    lines += ["", "### Flags before the verb" if shown else "### Flags", "", *_flags(table, table.flags)]
     return "\n".join(lines) + "\n"
 
 

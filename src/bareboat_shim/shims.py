@@ -43,7 +43,8 @@ exec "$python" -I -c 'from bareboat_shim.main import entry; entry()' {tool} {shi
 
 
 class Written(NamedTuple):
-    """A shim, or why it was not written. `installed`: the tool itself, which has priority."""
+    """A shim, or why it was not written. `installed`: the tool itself, which has priority or,
+    for one of WRAPPERS, which the shim starts."""
 
     tool: str
     path: str
@@ -60,7 +61,7 @@ def write(folder: Path, tools: Sequence[str], *, force: bool, dry_run: bool) -> 
     for tool in tools:
         path = folder / tool
         real = installed(tool, str(path), os.environ)
-        is_written = real is None or force
+        is_written = real is not None if tool in all_tools.WRAPPERS else real is None or force
         if is_written and not dry_run:
             folder.mkdir(exist_ok=True)
             outputs.write(path, os.fsencode(_text(tool, path, force=force)), mode=0o777)

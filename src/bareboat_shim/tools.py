@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from bareboat_base.errors import UsageError
 from bareboat_shim.table import Line, Table
@@ -15,14 +15,26 @@ _MODULES = {
     "udocker": "udocker",
     "docker": "docker",
     "podman": "docker",
+    "srun": "pyxis",
+    "sbatch": "pyxis",
+    "salloc": "pyxis",
 }
 NAMES = tuple(_MODULES)
+#: Those that add flags to the tool itself, which must be installed, and start it.
+WRAPPERS = ("srun", "sbatch", "salloc")
 
 
 def table(tool: str) -> Table:
     """Raises UsageError for another name."""
     found: Table = importlib.import_module(f"bareboat_shim.{_module(tool)}_table").TABLE
     return found
+
+
+def wrap(tool: str, shim: str, words: Sequence[str], environment: Mapping[str, str], *, forced: bool) -> int:
+    """Run a command line of one of WRAPPERS in the place of this process; it returns for errors only."""
+    module = importlib.import_module(f"bareboat_shim.{_module(tool)}")
+    code: int = module.run(tool, shim, words, environment, forced=forced)
+    return code
 
 
 def run(tool: str, line: Line, environment: Mapping[str, str]) -> int:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import subprocess
-import sys
-from importlib import metadata
 from pathlib import Path
 
 from clusters import Cluster
+from installation import install_for_nodes
 from trainings import make_small_environment, write_job, write_training
 
 import bareboat
@@ -20,29 +16,8 @@ from bareboat_study import matrix, prove
 ROOT = Path(bareboat.__file__).parents[2]
 
 
-def install_for_nodes(up: Cluster, lock: str = "core") -> Path:
-    """Bareboat in the shared home, as its users have it, with the packages of a lock; the `bin` folder."""
-    folder = up.home / f"installed-{lock}"
-    subprocess.run([f"{sys.base_prefix}/bin/python3", "-m", "venv", "--without-pip", folder], check=True)
-    (packages,) = (folder / "lib").glob("python*/site-packages")
-    shutil.copytree(ROOT / "src", packages, dirs_exist_ok=True)
-    names = re.findall(r"^([\w-]+)==", (ROOT / "locks" / f"{lock}.txt").read_text(), re.MULTILINE)
-    for name in dict.fromkeys(names):
-        for file in metadata.distribution(name).files or ():
-            source = Path(str(file.locate()))
-            if ".." not in file.parts and source.is_file():
-                (packages / file).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(source, packages / file)
-    program = folder / "bin" / "bareboat"
-    program.write_text(
-        f"#!{folder / 'bin' / 'python'}\nimport sys\nfrom bareboat.cli.main import entry\nsys.exit(entry())\n"
-    )
-    os.chmod(program, 0o755)
-    return folder / "bin"
-
-
 def test_run_uses_the_nodes_of_a_qrsh(gridengine: Cluster) -> None:
-    bin_folder = install_for_nodes(gridengine)
+    bin_folder = install_for_nodes(gridengine.home)
     folder = gridengine.home / "interactive"
     folder.mkdir()
     for nodes in (1, 2, 3):
@@ -75,7 +50,7 @@ def test_run_uses_the_nodes_of_a_qrsh(gridengine: Cluster) -> None:
 
 
 def test_prove_measures_on_the_node_of_a_qrsh(gridengine: Cluster) -> None:
-    bin_folder = install_for_nodes(gridengine, "run")
+    bin_folder = install_for_nodes(gridengine.home, "run")
     folder = gridengine.home / "study"
     folder.mkdir()
     python = make_small_environment(folder / "env")

@@ -43,6 +43,25 @@ class User(NamedTuple):
     home: str
 
 
+class Prepared(NamedTuple):
+    """An image in the store. `name`: for `Container` on each machine that sees the directory `store`;
+    `environment`: the variables that it sets."""
+
+    name: str
+    store: str
+    environment: Mapping[str, str]
+
+
+@translated()
+def prepare(image: str | os.PathLike[str], *, plain_http: str = "") -> Prepared:
+    """Pull and unpack an image for containers on other machines; `image` and `plain_http` as for
+    `Container`."""
+    session = opened.session(flags={"plain_http": plain_http} if plain_http else None)
+    text = containers.check_image(boundary.path("image", image))
+    found, tree = containers.tree(session, text)
+    return Prepared(found.digest or tree, str(session.store.root), found.environment)
+
+
 class Container:
     """An image in which commands run in the foreground: with this process's terminal, signals and process
     group. There is no job script, run directory or record.

@@ -47,10 +47,12 @@ def run(context: Context) -> int:
         console.result_json({"shims": [each._asdict() for each in found], "dry_run": options.dry_run})
         return 0
     for each in found:
-        if not each.written:
-            console.note(f"{each.tool} is installed: {each.installed}; not written: --force replaces it")
-        else:
+        if each.written:
             console.result(f"{'would write' if options.dry_run else 'wrote'} {each.path}")
+        elif each.installed is None:
+            console.note(f"{each.tool} is not installed; its shim would start it: not written")
+        else:
+            console.note(f"{each.tool} is installed: {each.installed}; not written: --force replaces it")
     if any(each.written for each in found):
         console.note(f"export PATH={shlex.quote(str(folder.absolute()))}:$PATH   # in your job script")
     return 0

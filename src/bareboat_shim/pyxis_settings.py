@@ -1,0 +1,184 @@
+"""The container of a step or batch script, by the flags of Pyxis, its variables, and those of Enroot."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from bareboat_shim import pyxis_mounts
+from bareboat_shim.pyxis_table import ENROOT, ENVIRONMENT_FILE, FLAGS, OPPOSITES, TABLE
+from bareboat_shim.table import Flag, Malformed, Mistake
+
+#: The shim's flags: name -> whether it takes a value.
+NAMES = {name: bool(flag.value) for flag in FLAGS for name in flag.names}
+_BY_NAME = {name: flag for flag in FLAGS for name in flag.names}
+_OF_IMAGE = (f"{TABLE.prefixes[0]}CONTAINER_IMAGE", ENVIRONMENT_FILE)
+_NO = ("0", "n", "no", "false")
+_YES = ("1", "y", "yes", "true")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NAMESPACES = ("net", "ipc", "uts")
+
+
+class Settings(NamedTuple):
+    """`image`: as it is written; None: not given. `names`: variables of the shell that override the image's.
+    `environment_file`: an absolute path, or ""."""
+
+    image: str | None = None
+    mounts: tuple[str, ...] = ()
+    workdir: str | None = None
+    names: tuple[str, ...] = ()
+    mount_home: bool = False
+    remap_root: bool = False
+    writable: bool | None = None
+    entrypoint: bool | None = None
+    unshare: tuple[str, ...] = ()
+    environment_file: str = ""
+
+    @property
+    def is_given(self) -> bool:
+        return self.image is not None or bool(self.environment_file)
+
+
+def read(layers: Sequence[Sequence[tuple[str, str]]], environment: Mapping[str, str]) -> Settings:
+    """The settings of flags (name, value), of which the first layer with a flag has priority: the command
+    line, then a script. Variables come last. Raises Mistake."""
+    values: dict[str, list[str]] = {}
+    for flags in layers:
+        layer = _layer(flags)
+        values |= {key: each for key, each in layer.items() if not _is_given(key, values)}
+    of_image = {"container-image", "environment"}
+    if values.keys().isdisjoint(of_image) and not any(environment.get(name) for name in _OF_IMAGE):
+        if values:
+            raise Mistake(f"--{next(iter(values))} without --container-image", "--container-image=REFERENCE")
+        return Settings()
+    for key, value in _from_variables(environment).items():
+        if not _is_given(key, values):
+            values[key] = [value]
+    _check(values)
+    return _settings(values, environment)
+
+
+def _is_given(key: str, values: Mapping[str, object]) -> bool:
+    return key in values or any(key in pair and not values.keys().isdisjoint(pair) for pair in OPPOSITES)
+
+
+def _layer(flags: Sequence[tuple[str, str]]) -> dict[str, list[str]]:
+    """The values of one command line or script. Raises Malformed for flags that exclude each other."""
+    values: dict[str, list[str]] = {}
+    for name, value in flags:
+        flag = _BY_NAME[name]
+        _refuse(flag, name)
+        if flag.value and not value:
+            raise Malformed(f"{name}: argument required", f"{name}={flag.value}")
+        if not flag.several and values.get(flag.key, [value]) != [value]:
+            raise Malformed(f"{name} specified multiple times", f"{name}={value}")
+        values[flag.key] = [*(values.get(flag.key, ()) if flag.several else ()), value]
+    for pair in OPPOSITES:
+        if values.keys() >= set(pair):
+            raise Malformed(f"both --{pair[0]} and --{pair[1]} were specified", f"--{pair[1]}")
+    return values
+
+
+def _refuse(flag: Flag, name: str) -> None:
+    if flag.refused:
+        raise Mistake(f"{name} is not supported: {flag.refused}")
+
+
+def _from_variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """Key -> value. Raises Mistake for variables that are not supported."""
+    found: dict[str, str] = {}
+    for flag in FLAGS:
+        for variable in flag.variables:
+            name = f"{TABLE.prefixes[0]}{variable}"
+            value = environment.get(name, "")
+            if value and (flag.value or _truth(name, value)):
+                _refuse(flag, name)
+                found[flag.key] = value if flag.value else ""
+            elif value and (other := _opposite(flag.key)) is not None:
+                found.setdefault(other, "")
+    if environment.get(ENVIRONMENT_FILE):
+        found["environment"] = environment[ENVIRONMENT_FILE]
+    return found | _from_enroot(environment, found)
+
+
+def _from_enroot(environment: Mapping[str, str], found: Mapping[str, str]) -> dict[str, str]:
+    values: dict[str, str] = {}
+    for name in sorted(each for each in environment if each.startswith("ENROOT_")):
+        if name not in ENROOT:
+            raise Mistake(f"{name} is not supported", f"unset {name}")
+        key = ENROOT[name]
+        if not key or _is_given(key, found):
+            continue
+        if _truth(name, environment[name]):
+            _refuse(_BY_NAME[f"--{key}"], name)
+            values[key] = ""
+        elif (other := _opposite(key)) is not None:
+            values[other] = ""
+    return values
+
+
+def _opposite(key: str) -> str | None:
+    return next((pair[1 - pair.index(key)] for pair in OPPOSITES if key in pair), None)
+
+
+def _truth(name: str, value: str) -> bool:
+    if value.lower() not in (*_YES, *_NO):
+        raise Malformed(f"{name}={value} is neither yes nor no", f"{name}=1")
+    return value.lower() in _YES
+
+
+def _check(values: Mapping[str, Sequence[str]]) -> None:
+    for text in values.get("container-mounts", ()):
+        pyxis_mounts.parse(text)
+    for name in _names(values, "container-env"):
+        if not _VARIABLE.fullmatch(name):
+            raise Malformed(
+                f"--container-env: {name!r} is no name of a variable", "--container-env=NAME[,NAME]"
+            )
+    for name in _names(values, "container-unshare"):
+        if name not in _NAMESPACES:
+            raise Malformed(
+                f"--container-unshare: unknown namespace {name!r}", f"use: {', '.join(_NAMESPACES)}"
+            )
+
+
+def _names(values: Mapping[str, Sequence[str]], key: str) -> tuple[str, ...]:
+    return tuple(name for value in values.get(key, ()) for name in value.split(","))
+
+
+def _settings(values: Mapping[str, Sequence[str]], environment: Mapping[str, str]) -> Settings:
+    def either(yes: str, no: str) -> bool | None:
+        return True if yes in values else False if no in values else None
+
+    workdir = values.get("container-workdir")
+    image = values.get("container-image")
+    file = values.get("environment")
+    return Settings(
+        image=image[-1] if image else None,
+        mounts=tuple(values.get("container-mounts", ())),
+        workdir=os.path.normpath(os.path.join("/", workdir[-1])) if workdir else None,
+        names=_names(values, "container-env"),
+        mount_home="container-mount-home" in values,
+        remap_root="container-remap-root" in values,
+        writable=either("container-writable", "container-readonly"),
+        entrypoint=either("container-entrypoint", "no-container-entrypoint"),
+        unshare=_names(values, "container-unshare"),
+        environment_file=find_file(file[-1], environment) if file else "",
+    )
+
+
+def find_file(text: str, environment: Mapping[str, str]) -> str:
+    """The absolute path of an environment file: a path, or a name in EDF_PATH or ~/.edf. Raises Mistake."""
+    folders = environment.get("EDF_PATH") or os.path.join(environment.get("HOME", "/"), ".edf")
+    if "/" in text:
+        places = [os.path.abspath(text)]
+    else:
+        names = (text, f"{text}.toml")
+        places = [os.path.join(folder, name) for folder in folders.split(":") for name in names]
+    found = next((place for place in places if os.path.isfile(place)), None)
+    if found is None:
+        where = f" in {folders}" if "/" not in text else ""
+        raise Mistake(f"the environment file {text} does not exist{where}", f"ls -l {places[-1]}")
+    return os.path.abspath(found)

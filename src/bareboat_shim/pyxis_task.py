@@ -1,0 +1,163 @@
+"""A task of Slurm on a node, in a container: `python -c … SETTINGS COMMAND`."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from bareboat_shim import main, pyxis_edf, pyxis_mounts, pyxis_script, shims
+from bareboat_shim.table import Mistake
+
+if TYPE_CHECKING:
+    from bareboat.api.container import Container
+    from bareboat.model import Mount
+
+_SCRIPT = "/slurm_script"
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+#: What Slurm's PMIx plug-in decides, by the variables that libraries read.
+_PMIX = {"PMIX_MCA_gds": "PMIX_GDS_MODULE", "PMIX_MCA_psec": "PMIX_SECURITY_MODE"}
+#: Set by images of PyTorch.
+_PYTORCH = "PYTORCH_VERSION"
+_FIRST_PORT, _PORTS = 49152, 16384
+
+
+def entry() -> NoReturn:
+    gc.disable()  # it ends soon
+    settings, *command = sys.argv[1:]
+    values = json.loads(settings)
+    environment = dict(os.environ)
+    is_quiet = environment.get("SLURM_LOCALID", "0") != "0"
+    code = main.reported(
+        lambda: run(values, command, environment), main.Form(f"{values['tool']}: error: ", 1, 1, is_quiet)
+    )
+    main.finish(code)
+
+
+def run(values: Mapping[str, Any], command: Sequence[str], outside: Mapping[str, str]) -> int:
+    """Run the command, or the batch script of this name, in the container of the settings; return its exit
+    code, -N for signal N. Raises Mistake and BareboatError."""
+    if values["tool"] != "sbatch":
+        return _run(values, command, (), outside)
+    text = pyxis_script.extracted(command[0])
+    from bareboat.model import Mount
+
+    with _file(text) as path:
+        script = Mount(source=path, target=_SCRIPT, writable=False)
+        return _run(values, [*pyxis_script.interpreter(text, _SCRIPT), *command[1:]], (script,), outside)
+
+
+@contextlib.contextmanager
+def _file(text: str) -> Iterator[str]:
+    with tempfile.NamedTemporaryFile("w", prefix="slurm_script-", errors="surrogateescape") as stream:
+        stream.write(text)
+        stream.flush()
+        yield stream.name
+
+
+def _run(
+    values: Mapping[str, Any], command: Sequence[str], more: Sequence[Mount], outside: Mapping[str, str]
+) -> int:
+    from bareboat.api.container import Container, User, prepare
+    from bareboat.model import Mount
+    from bareboat_shim.apptainer import check_program, user_home
+
+    file = pyxis_edf.File()
+    if values["environment_file"]:
+        file = pyxis_edf.read(values["environment_file"], outside)
+    _use_store(values)
+    of_image = prepare(values["tree"]).environment
+    known = {**outside, **of_image}
+    outer_home = user_home(outside)
+    user = User(0, 0, "root", "/root") if values["remap_root"] else None
+    home = outer_home if user is None else user.home
+    texts = [*(pyxis_edf.expanded(each, known, "mounts") for each in file.mounts), *values["mounts"]]
+    shown = pyxis_mounts.shown(
+        (spec for text in texts for spec in pyxis_mounts.parse(text)),
+        home=Mount(source=outer_home, target=home, writable=True) if values["mount_home"] else None,
+        needed=_needed(outside),
+    )
+    container = Container(
+        values["tree"],
+        mounts=(*shown.mounts, *more),
+        empty=shown.empty,
+        home=home,
+        namespaces=values["unshare"],
+        gpu="nvidia" if known.get("NVIDIA_VISIBLE_DEVICES", "void") not in ("", "void") else None,
+    )
+    inside = environment(values["names"], outside, of_image, home=home)
+    for name, value in file.env.items():
+        inside[name] = pyxis_edf.expanded(value, known, f"env.{name}")
+    inside = {name: value for name, value in inside.items() if value or name not in file.env}
+    workdir = values["workdir"] or (
+        pyxis_edf.expanded(file.workdir, known, "workdir") if file.workdir else None
+    )
+    place = _workdir(container, workdir)
+    has_entrypoint = file.entrypoint if values["entrypoint"] is None else values["entrypoint"]
+    words = (*(container.entrypoint if has_entrypoint else ()), *command)
+    check_program(container, words[0], inside["PATH"], place)
+    is_writable = file.writable if values["writable"] is None else values["writable"]
+    inside |= {"PWD": place, shims.INSIDE: values["tool"]}
+    return container.run(
+        words, environment=inside, workdir=place, writable=is_writable is not False, user=user
+    )
+
+
+def _use_store(values: Mapping[str, Any]) -> None:
+    """The store that has the image. Raises Mistake where this node does not see it."""
+    if not os.path.isdir(values["store"]):
+        raise Mistake(
+            f"{os.uname().nodename} does not see the store {values['store']}",
+            "export BAREBOAT_STORE=DIR, in a file system that all nodes see",
+        )
+    os.environ["BAREBOAT_STORE"] = values["store"]
+
+
+def _needed(outside: Mapping[str, str]) -> list[str]:
+    """The directory of Slurm's PMIx server, which is a node's own."""
+    path = outside.get("PMIX_SERVER_TMPDIR", "")
+    return [path] if os.path.isdir(path) else []
+
+
+def _workdir(container: Container, path: str | None) -> str:
+    """Raises Mistake for a directory that the container lacks."""
+    if path is None:
+        return container.workdir if container.is_directory(container.workdir) else "/"
+    path = os.path.normpath(os.path.join("/", path))
+    if not container.is_directory(path):
+        raise Mistake(f"couldn't chdir to {path}: No such file or directory", "--container-workdir=DIR")
+    return path
+
+
+def environment(
+    names: Sequence[str], outside: Mapping[str, str], image: Mapping[str, str], *, home: str
+) -> dict[str, str]:
+    """The variables of a task: the image's have priority over the shell's, but for these names."""
+    values = {**outside, "LANG": "C.UTF-8", "PATH": _PATH, **image, "HOME": home}
+    values |= {name: outside[name] for name in names if name in outside}
+    for name, source in _PMIX.items():
+        if source in outside:
+            values.setdefault(name, outside[source])
+    if _PYTORCH in values and "SLURM_PROCID" in outside:
+        for name, value in _rendezvous(outside).items():
+            values.setdefault(name, value)
+    return values
+
+
+def _rendezvous(outside: Mapping[str, str]) -> dict[str, str]:
+    """What PyTorch reads, of Slurm's variables."""
+    first = re.match(r"([^,\[]+)(?:\[([0-9]+))?", outside.get("SLURM_STEP_NODELIST", ""))
+    port = _FIRST_PORT + int(outside.get("SLURM_JOB_ID", "0")) % _PORTS
+    return {
+        "RANK": outside["SLURM_PROCID"],
+        "LOCAL_RANK": outside.get("SLURM_LOCALID", "0"),
+        "WORLD_SIZE": outside.get("SLURM_NTASKS", "1"),
+        "MASTER_ADDR": f"{first[1]}{first[2] or ''}" if first else "localhost",
+        "MASTER_PORT": str(port),
+    }

@@ -1,0 +1,144 @@
+"""srun, sbatch and salloc with the flags of Pyxis, through shims, on a Slurm without Pyxis.
+
+What the steps check is what Pyxis' own tests check: https://github.com/NVIDIA/pyxis/tree/main/tests
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from clusters import TREE, Cluster
+from images import busybox, pack, upload
+from installation import install_for_nodes
+from registries import real_registry
+
+VARIABLES = ["PATH=/bin", "FROM_IMAGE=image", "BOTH=image"]
+ENTRYPOINT = ["sh", "-c", 'ENTRY=yes exec "$@"', "entry"]
+#: name -> the line of a shell, and what it prints.
+STEPS = {
+    "image": ("srun -N2 --container-image=$I sh -c 'echo $FROM_IMAGE; pwd'", "image /tmp image /tmp"),
+    "mounts": (
+        "srun --container-image=$I --container-mounts=./data:/d:ro,./data/file:/f,tmpfs:/t,'./my data:/m n' "
+        "sh -c 'cat /d/file /f; ls \"/m n\"; touch /d/x; echo $?; touch /t/x && ls /t'",
+        "data data here 1 x",
+    ),
+    "absent mount": ("srun --container-image=$I --container-mounts=/no/such:/x true; echo $?", "1"),
+    "writable": ("srun --container-image=$I sh -c 'touch /new && ls -d /new'", "/new"),
+    "read-only": ("srun --container-image=$I --container-readonly touch /new; echo $?", "1"),
+    "environment": (
+        "BOTH=shell SHELL_S=shell srun --container-image=$I sh -c 'echo $BOTH $SHELL_S $LANG'",
+        "image shell C.UTF-8",
+    ),
+    "names": ("BOTH=shell srun --container-image=$I --container-env=BOTH sh -c 'echo $BOTH'", "shell"),
+    "home": (
+        "srun --container-image=$I --container-mount-home sh -c 'cat $HOME/shims-of-slurm/data/file'",
+        "data",
+    ),
+    "no home": ("srun --container-image=$I sh -c 'ls $HOME | wc -l'", "0"),
+    "root": (
+        "srun --container-image=$I --container-remap-root --container-mount-home "
+        "sh -c 'id -u; echo $HOME; cat /root/shims-of-slurm/data/file'",
+        "0 /root data",
+    ),
+    "entrypoint": ("srun --container-image=$I --container-entrypoint sh -c 'echo $ENTRY'", "yes"),
+    "workdir": ("srun --container-image=$I --container-workdir=/bin pwd", "/bin"),
+    "no workdir": ("srun --container-image=$I --container-workdir=/none true; echo $?", "1"),
+    "exit code": ("srun --container-image=$I sh -c 'exit 7'; echo $?", "7"),
+    "program": ("srun --container-image=$I no-such-program; echo $?", "1"),
+    "namespaces": (
+        "test $(srun --container-image=$I --container-unshare=net ls -l /proc/self/ns/net | tail -c 14) "
+        "!= $(srun --container-image=$I ls -l /proc/self/ns/net | tail -c 14) && echo other",
+        "other",
+    ),
+    "pmi2": (
+        "srun -n2 --mpi=pmi2 --container-image=$I "
+        "sh -c 'test -S /proc/self/fd/$PMI_FD && echo $PMI_RANK of $PMI_SIZE' | sort",
+        "0 of 2 1 of 2",
+    ),
+    "pmix": (
+        "srun -n2 --mpi=pmix --container-image=$I "
+        "sh -c 'ls -d $PMIX_SERVER_TMPDIR >/dev/null && test -n $PMIX_MCA_gds && echo $PMIX_RANK' | sort",
+        "0 1",
+    ),
+    "variable": ("PYXIS_CONTAINER_IMAGE=$I srun sh -c 'echo $FROM_IMAGE'", "image"),
+    "environment file": (
+        "srun --environment=./box.toml sh -c 'pwd; echo $ADDED [$BOTH]; touch /x; echo $?'",
+        "/image image-added [] 1",
+    ),
+    "salloc": ("salloc -Q --container-image=$I srun sh -c 'echo $FROM_IMAGE'", "image"),
+    "sbatch": (
+        "sbatch -W -o out job.sh one 'two words' >/dev/null; echo $?; cat out",
+        "3 script image data job.sh 2 two words",
+    ),
+    "wrap": (
+        "sbatch -W -o out --wrap 'echo \"[$FROM_IMAGE]\"; srun --container-image=$I sh -c "
+        "\"echo \\$FROM_IMAGE\"' >/dev/null; cat out",
+        "[] image",
+    ),
+    "wrapped": (
+        "sbatch -W -o out --container-image=$I --wrap 'echo $FROM_IMAGE $SLURM_JOB_NAME' >/dev/null; cat out",
+        "image wrap",
+    ),
+    "absent image": ("sbatch --container-image=./none --wrap true; echo $?; squeue -h | wc -l", "1 0"),
+}  # fmt: skip
+SCRIPT = """\
+#!/bin/sh
+#SBATCH --container-image={image} -N1
+#SBATCH --container-mounts={home}/data:/d
+echo script $FROM_IMAGE; cat /d/file; echo $SLURM_JOB_NAME $# "$2"
+exit 3
+"""
+FILE = """\
+image = "{image}"
+mounts = ["${{PWD}}/data:/${{FROM_IMAGE}}"]
+workdir = "/image"
+writable = false
+[env]
+ADDED = "${{FROM_IMAGE}}-added"
+BOTH = ""
+"""
+
+
+@pytest.mark.skipif(bool(TREE), reason="an installation of this machine is none of another system")
+def test_steps_and_batch_scripts_do_what_pyxis_does(slurm: Cluster, tmp_path: Path) -> None:
+    programs, home = install_for_nodes(slurm.home), slurm.home
+    store = {"BAREBOAT_STORE": str(home / "store-of-shims"), "HOME": str(home)}
+    with real_registry(tmp_path) as registry:
+        box = pack(
+            busybox(**{f"bin/{name}": "busybox" for name in ("pwd", "wc", "tail", "id")}),
+            Env=VARIABLES, Entrypoint=ENTRYPOINT, WorkingDir="/tmp",
+        )  # fmt: skip
+        name = upload(registry, box, "a/box:1.0")
+        pull = [programs / "bareboat", "image", "pull", "--quiet", "--plain-http", f"docker://{name}"]
+        subprocess.run(pull, env={**os.environ, **store}, check=True, timeout=60)
+    place = home / "shims-of-slurm"
+    (place / "data").mkdir(parents=True)
+    (place / "data/file").write_text("data\n")
+    (place / "my data").mkdir()
+    (place / "my data/here").touch()
+    image = name.replace("/", "#", 1)
+    (place / "job.sh").write_text(SCRIPT.format(image=image.replace("#", "\\#"), home=place))
+    (place / "box.toml").write_text(FILE.format(image=image))
+    lines = [
+        "mkdir -p out.d",
+        f"bareboat shim --into {place}/shims --tools srun,sbatch,salloc >/dev/null 2>&1",
+    ]
+    lines += [f"export PATH={place}/shims:$PATH I='{image}'"]
+    lines += [
+        f"{{ {line}\n}} >out.d/{number} 2>err.{number}" for number, (line, _) in enumerate(STEPS.values())
+    ]
+    slurm.login(
+        ["bash", "-c", "\n".join(lines)], cwd=place, environment={**store, "PWD": str(place)},
+        path=f"{programs}:{slurm.path}", timeout_s=300,
+    )  # fmt: skip
+    different = []
+    for number, (what, (_, expected)) in enumerate(STEPS.items()):
+        printed = " ".join((place / "out.d" / str(number)).read_text().split())
+        if printed != expected:
+            different.append(
+                f"{what}: {printed!r}, not {expected!r}\n{(place / f'err.{number}').read_text()}"
+            )
+    assert not different, "\n".join(different)
