@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import tomllib
 from pathlib import Path
 
@@ -112,13 +113,12 @@ def read(tmp_path: Path, text: str) -> list[Block]:
 
 @pytest.mark.parametrize("page", documented.pages(), ids=lambda page: page.name)
 def test_code_fits_80_columns(page: Path) -> None:
-    """The site cuts off what is longer. Output of programs and diagrams may be wider: they are wrapped."""
+    """The site cuts off what is longer, and a terminal folds it. A digest cannot be folded."""
     long = [
         f"{block}: {line}"
         for block in documented.blocks(page)
-        if block.language in ("sh", "toml", "python")
         for line in block.body.splitlines()
-        if len(line) > 80
+        if len(line) > 80 and not re.search("sha256:[0-9a-f]{64}", line)
     ]
     assert long == []
 

@@ -72,6 +72,7 @@ def until_over(context: Context, run_id: str) -> int:
         )
         console.note(
             f"run {run_id}: exit code {status.exit_code}{reason}{again} "
-            f"(waited {time.monotonic() - began:.1f} s); output: bareboat logs {run_id}"
+            f"(waited {time.monotonic() - began:.1f} s)"
         )
+        console.note(f"output: bareboat logs {run_id}")
     return status.exit_code

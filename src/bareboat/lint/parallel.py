@@ -197,8 +197,8 @@ RULES = (
         remedy="install one MPI, and build everything with it",
         recipe=_several_recipe,
         image=_several,
-        bad="FROM debian:12.7\nRUN apt-get install -y libopenmpi-dev=4.1.4-3 && pip install "
-        "--no-cache-dir mpich==5.0.2\n",
+        bad="FROM debian:12.7\nRUN apt-get install -y libopenmpi-dev=4.1.4-3 \\\n"
+        "    && pip install --no-cache-dir mpich==5.0.2\n",
         good="FROM debian:12.7\nRUN apt-get install -y libopenmpi-dev=4.1.4-3\n",
     ),
     Rule(

@@ -211,8 +211,8 @@ RULES = (
         recipe=_copied,
         image=lambda subject: _files(subject, keys=False),
         bad="FROM debian:12.7\nCOPY .netrc /root/.netrc\n",
-        good="FROM debian:12.7\nRUN --mount=type=secret,id=netrc,target=/root/.netrc curl -fsSn https://example.org/x"
-        " | tar -xz -C /opt\n",
+        good="FROM debian:12.7\nRUN --mount=type=secret,id=netrc,target=/root/.netrc \\\n"
+        "    curl -fsSn https://example.org/x | tar -xz -C /opt\n",
     ),
     Rule(
         code="BB1703",

@@ -337,10 +337,10 @@ RULES = (
         remedy="remove it in the RUN that writes it, or unpack without storing: curl … | tar -xz",
         recipe=lambda subject: (*_temporary(subject), *_sources(subject)),
         image=_temporary_image,
-        bad="FROM debian:12.7\nRUN curl -fsSLo /tmp/x.tar.gz https://example.org/x-1.0.tar.gz"
-        " && tar -xzf /tmp/x.tar.gz -C /opt\n",
-        good="FROM debian:12.7\nRUN curl -fsSLo /tmp/x.tar.gz https://example.org/x-1.0.tar.gz"
-        " && tar -xzf /tmp/x.tar.gz -C /opt \\\n    && rm -f /tmp/x.tar.gz\n",
+        bad="FROM debian:12.7\nRUN curl -fsSLo /tmp/x.tar.gz https://example.org/x-1.0.tar.gz \\\n"
+        "    && tar -xzf /tmp/x.tar.gz -C /opt\n",
+        good="FROM debian:12.7\nRUN curl -fsSLo /tmp/x.tar.gz https://example.org/x-1.0.tar.gz \\\n"
+        "    && tar -xzf /tmp/x.tar.gz -C /opt && rm -f /tmp/x.tar.gz\n",
         fixes=True,
     ),
     Rule(

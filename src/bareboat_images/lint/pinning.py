@@ -224,8 +224,8 @@ RULES = (
         severity=Severity.INFO,
         recipe=lambda subject: _packages(subject, system=True),
         bad="FROM debian:12.7\nRUN apt-get update && apt-get install -y gcc && rm -rf /var/lib/apt/lists/*\n",
-        good="FROM debian:12.7\nRUN apt-get update && apt-get install -y gcc=4:12.2.0-3"
-        " && rm -rf /var/lib/apt/lists/*\n",
+        good="FROM debian:12.7\nRUN apt-get update && apt-get install -y gcc=4:12.2.0-3 \\\n"
+        "    && rm -rf /var/lib/apt/lists/*\n",
     ),
     Rule(
         code="BB1605",
@@ -244,8 +244,8 @@ RULES = (
         remedy="echo 'SHA256  FILE' | sha256sum -c -, or ADD --checksum=sha256:… URL PATH",
         recipe=_unchecked,
         bad="FROM debian:12.7\nADD https://example.org/tool.bin /usr/local/bin/tool\n",
-        good=f"FROM debian:12.7\nADD --checksum=sha256:{'0123456789abcdef' * 4}"
-        " https://example.org/tool.bin /usr/local/bin/tool\n",
+        good=f"FROM debian:12.7\nADD --checksum=sha256:{'0123456789abcdef' * 4} \\\n"
+        "    https://example.org/tool.bin /usr/local/bin/tool\n",
     ),
     Rule(
         code="BB1607",
