@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from bareboat.api import boundary, opened
 from bareboat.api.boundary import translated
+from bareboat_base.errors import BareboatError, UsageError
 from bareboat_base.files import outputs
-from bareboat_study import matrix, planning, report_files, study_report, studyfile
+from bareboat_study import listing, matrix, planning, report_files, study_report, studyfile
 
 if TYPE_CHECKING:
     from bareboat import model
@@ -33,12 +34,25 @@ class Study:
     @classmethod
     @translated()
     def find(cls, name: str) -> Study:
-        """The study of this name. Raises UsageError."""
+        """The study of this name, else the newest study of the job of this name. Raises UsageError."""
         store = opened.session().store
-        return cls(store, matrix.read(store, boundary.text("the study", name)).id)
+        named = store.newest_of(boundary.text("the study", name), lambda run: listing.is_study(store, run))
+        if not listing.is_study(store, named or name):
+            raise UsageError(f"study {name} not found", remedy="bareboat.Study.all()")
+        return cls(store, matrix.read(store, named or name).id)
+
+    @classmethod
+    @translated()
+    def all(cls) -> list[Study]:
+        """The studies of the store, oldest first."""
+        store = opened.session().store
+        return [cls(store, name) for name in store.runs() if listing.is_study(store, name)]
 
     def __repr__(self) -> str:
-        return f"Study({self.id!r}: {_text(self._report)})"
+        try:
+            return f"Study({self.id!r}: {_text(self._report)})"
+        except BareboatError as error:
+            return f"Study({self.id!r}: {error.message})"
 
     @property
     def _report(self) -> StudyReport:

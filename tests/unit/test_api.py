@@ -14,6 +14,7 @@ import pytest
 from builders import fake_digest, make_records, make_study
 
 import bareboat
+from bareboat.api import remedies
 from bareboat.api.keys import JobKeys, nested
 from bareboat.api.run import Run
 from bareboat.model import Job, Scheduling, Submission, Topology
@@ -270,6 +271,56 @@ def test_displays_of_a_notebook_are_aligned_to_the_left(monkeypatch: pytest.Monk
         cells = re.findall(r"<t[dh]\b[^>]*", each)
         assert cells
         assert all('style="text-align:left"' in cell for cell in cells)
+
+
+REMEDIES = {
+    "bareboat status --all   # lists the runs": "bareboat.Run.all()   # lists the runs",
+    "bareboat status train-1": "bareboat.Run.find('train-1').status()",
+    "bareboat logs train-1   # its output": "print(bareboat.Run.find('train-1').log())   # its output",
+    "bareboat image pull 'a b'   # or: bareboat image ls": "bareboat.pull('a b')",
+    "bareboat plan JOB": "print(job.plan())",
+    "bareboat logs -f train-1": "in a shell: bareboat logs -f train-1",
+    "bareboat wait a, or bareboat cancel a": "in a shell: bareboat wait a, or bareboat cancel a",
+    "bareboat logs 'a": "in a shell: bareboat logs 'a",
+    "bareboat prove --resume a": "in a shell: bareboat prove --resume a",
+    "--rank N, from 0 to 3": "rank=N, from 0 to 3",
+    "set nodes = 1": "set nodes = 1",
+    "": "",
+}
+
+
+@pytest.mark.parametrize("remedy", REMEDIES)
+def test_a_remedy_is_a_call_of_python_where_there_is_one(remedy: str) -> None:
+    assert remedies.in_python(remedy) == REMEDIES[remedy]
+    assert remedies.in_python(REMEDIES[remedy]) == REMEDIES[remedy]  # of a call within a call
+
+
+def test_every_call_of_a_remedy_is_of_the_api() -> None:
+    for call in remedies._CALLS.values():
+        text = call(*"x" * call.__code__.co_argcount)
+        for owner, name in re.findall(r"bareboat\.(Run|Study|Job)\.(\w+)", text):
+            assert hasattr(getattr(bareboat, owner), name), text
+        for method in re.findall(r"find\('x'\)\.(\w+)", text):
+            assert hasattr(bareboat.Run, method), text
+        assert all(hasattr(bareboat, name) for name in re.findall(r"bareboat\.(\w+)", text)), text
+
+
+@pytest.mark.usefixtures("folder")
+def test_what_is_not_found_is_listed_by_a_call() -> None:
+    with pytest.raises(bareboat.BareboatError, match="nothing") as run:
+        bareboat.Run.find("nothing")
+    assert run.value.remedy == "bareboat.Run.all()   # lists the runs"
+    with pytest.raises(bareboat.BareboatError, match="study nothing not found") as study:
+        bareboat.Study.find("nothing")
+    assert study.value.remedy == "bareboat.Study.all()"
+    assert bareboat.Run.all() == bareboat.Study.all() == []
+    made = bareboat.Job(["true"], engine="native").run()
+    with pytest.raises(bareboat.BareboatError, match="has no rank 7") as rank:
+        made.log(rank=7)
+    assert rank.value.remedy == "rank=N, from 0 to 0"
+    with pytest.raises(bareboat.BareboatError, match="not found"):
+        bareboat.Study.find(made.id)
+    assert bareboat.Run.all() == [made]
 
 
 def test_an_error_in_a_notebook_is_its_message_context_and_remedy() -> None:

@@ -1,4 +1,5 @@
-"""The boundary of the API: wrong types of arguments and errors of the operating system are BareboatErrors."""
+"""The boundary of the API: wrong types of arguments and errors of the operating system are
+BareboatErrors, whose remedies are Python's."""
 
 from __future__ import annotations
 
@@ -10,13 +11,15 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any
 
-from bareboat_base.errors import UsageError
+from bareboat.api import remedies
+from bareboat_base.errors import BareboatError, UsageError
 from bareboat_base.files import failures
 from bareboat_base.printable import one_line
 
 
 class translated(contextlib.ContextDecorator):
-    """Raise errors of the operating system as BareboatErrors, as the command line shows them."""
+    """Raise errors of the operating system as BareboatErrors, as the command line shows them, and name the
+    calls of remedies instead of their commands."""
 
     def __enter__(self) -> None:
         """Nothing to prepare."""
@@ -25,6 +28,9 @@ class translated(contextlib.ContextDecorator):
         self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
     ) -> None:
         explained = None if error is None else failures.explain(error)
+        shown = explained or error
+        if isinstance(shown, BareboatError):
+            shown.remedy = remedies.in_python(shown.remedy)
         if explained is not None:
             raise explained from error
 

@@ -12,7 +12,7 @@ from bareboat import registry
 from bareboat.api import boundary, opened
 from bareboat.api.boundary import translated
 from bareboat.runs import allocation, creation, interaction, local, output, records, submission, sweeps
-from bareboat_base.errors import BareboatError, UsageError
+from bareboat_base.errors import BareboatError, StoreError, UsageError
 
 if TYPE_CHECKING:
     from bareboat.model import JobState, Plan, Record
@@ -42,10 +42,15 @@ class Run:
         store = opened.session().store
         run_id = submission.find(store, boundary.text("the run", name))
         submission.read(store, run_id)
-        if (points := sweeps.find(store, run_id)) is not None:
-            return SweepRun(store, run_id, points)
         of = sweeps.of_point(store, run_id)
-        return Run(store, run_id, None if of is None else of[0].values(of[1]))
+        return _of(store, run_id) if of is None else Run(store, run_id, of[0].values(of[1]))
+
+    @staticmethod
+    @translated()
+    def all() -> list[Run]:
+        """The runs and sweeps of the store, oldest first."""
+        store = opened.session().store
+        return [_of(store, name) for name in submission.submitted(store)]
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.id!r})"
@@ -156,6 +161,15 @@ class SweepRun(Run):
         raise UsageError(
             "a sweep has a record for each of its points", remedy="[run.record for run in sweep]"
         )
+
+
+def _of(store: Store, run_id: str) -> Run:
+    """The run of this name; a damaged one as a run, whose methods report the damage."""
+    try:
+        points = sweeps.find(store, run_id)
+    except StoreError:
+        points = None
+    return Run(store, run_id) if points is None else SweepRun(store, run_id, points)
 
 
 def _limit(timeout_s: float | None) -> float:
