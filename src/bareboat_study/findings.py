@@ -17,6 +17,7 @@ from bareboat_base.errors import UsageError
 from bareboat_base.printable import counted
 from bareboat_study import analysis, arm_differences, families, measures, pooling, scaling, validity, waiting
 from bareboat_study.analysis import Analysis, Correction
+from bareboat_study.failed_runs import Failure, failures_of
 from bareboat_study.measures import Inference, Metric
 from bareboat_study.pooling import Pooled
 from bareboat_study.scaling import Scaling
@@ -66,18 +67,6 @@ class ScalingFinding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
-    """A measured run of an arm that failed. It is in the records, and in no number."""
-
-    point: int
-    label: str
-    run: int
-    arm: str
-    exit_code: int
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StudyFindings:
     """The results of a study. `metric`: the primary one. `missing`: runs that are left; a study is complete
     without any."""
@@ -121,7 +110,7 @@ def find(
     )
     known = next((each.analysis for c in contrasts for each in c.points if each.analysis), None)
     declared = primary_of(matrix.metrics)
-    failures = tuple(_failures(matrix, records))
+    failures = tuple(failures_of(matrix, records))
     return StudyFindings(
         study=matrix.id,
         metric=known.primary.name if known else declared.name if declared else "",
@@ -376,22 +365,6 @@ def _values(
             for arm, values in ((contrast.baseline, metric.baseline), (contrast.contender, metric.contender)):
                 found.setdefault((arm, each.point), (arm, each.point, metric, values))
     return list(found.values())
-
-
-def _failures(matrix: Matrix, records: Sequence[Sequence[Record]]) -> list[Failure]:
-    return [
-        Failure(
-            point=point,
-            label=matrix.point_text(point),
-            run=record.run,
-            arm=record.arm,
-            exit_code=record.exit_code,
-            reason=record.ended_because,
-        )
-        for point, own in enumerate(records)
-        for record in own
-        if not validity.ended_well(record)
-    ]
 
 
 # --------------------------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from bareboat.runs import studies
 from bareboat.runs.studies import Listed
 from bareboat_images.store import Store
@@ -16,6 +18,16 @@ class Hook:
 
     def look(self, store: Store, run_id: str) -> Listed:
         return listing.look(store, run_id)
+
+    def failures(self, store: Store, run_id: str) -> list[str]:
+        from bareboat_study import matrix
+
+        return [each.text for each in matrix.failures(store, run_id)]
+
+    def logs(self, store: Store, run_id: str) -> list[tuple[str, Path]]:
+        from bareboat_study import matrix
+
+        return matrix.logs(store, run_id)
 
     def jobs_of(self, store: Store, name: str) -> list[str]:
         from bareboat_study import queue

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import msgspec
 from msgspec import UNSET
@@ -26,6 +27,7 @@ from bareboat_base.files import untrusted
 from bareboat_base.printable import counted
 from bareboat_images.store import LIST_RUNS, Store
 from bareboat_study import allocation, blocks, listing, prove, published, quick, sequential, turns
+from bareboat_study.failed_runs import Failure, failures_of
 from bareboat_study.published import Published
 from bareboat_study.studyfile import StudyRequest
 
@@ -177,6 +179,23 @@ def measured(store: Store, matrix: Matrix) -> tuple[list[Study], list[list[Recor
     """The design at each point, and its records. Raises StoreError."""
     studies = points(store, matrix)
     return studies, [prove.read_records(store, study) for study in studies]
+
+
+def failures(store: Store, name: str) -> list[Failure]:
+    """The failed runs of a study. Raises StoreError."""
+    matrix = read(store, name)
+    return failures_of(matrix, measured(store, matrix)[1])
+
+
+def logs(store: Store, name: str) -> list[tuple[str, Path]]:
+    """The names and the output of the failed runs; in a study without any, of its newest run."""
+    matrix = read(store, name)
+    studies, records = measured(store, matrix)
+    shown = [(each.name, each.point, each.run, each.arm) for each in failures_of(matrix, records)]
+    if not shown and any(records):
+        run, point = max((own[-1].run, point) for point, own in enumerate(records) if own)
+        shown = [(f"run {run} of {arm}", point, run, arm) for arm in matrix.arms]
+    return [(text, prove.log_file(store, studies[point], run, arm)) for text, point, run, arm in shown]
 
 
 def read_published(store: Store, matrix: Matrix) -> list[Published] | None:

@@ -47,6 +47,12 @@ def read_records(store: Store, study: Study) -> list[Record]:
     return records
 
 
+def log_file(store: Store, study: Study, run: int, arm: str) -> Path:
+    """The end of what an arm printed in a run."""
+    names = dict(zip((each.name for each in study.arms), file_names(study), strict=True))
+    return _run_folder(store, study, run) / f"{names[arm]}.log"
+
+
 def _damaged(store: Store, study: Study, what: str) -> StoreError:
     return StoreError(
         what,

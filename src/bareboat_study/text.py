@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from bareboat_base.printable import first_lines
 from bareboat_study.analysis import Analysis
 from bareboat_study.findings import ContrastFinding, PointFinding, ScalingFinding, StudyFindings
 from bareboat_study.measures import Metric
@@ -107,11 +108,9 @@ def _scaling(found: ScalingFinding) -> Iterator[str]:
 
 def _failures(found: StudyFindings) -> Iterator[str]:
     yield f"  failed runs: {len(found.failures)}, in no number above"
-    for each in found.failures[:_MOST_FAILURES]:
-        where = f" at {each.label}" if each.label else ""
-        yield f"  run {each.run} of {each.arm}{where}: {each.reason or f'exit code {each.exit_code}'}"
-    if len(found.failures) > _MOST_FAILURES:
-        yield f"  … and {len(found.failures) - _MOST_FAILURES} more; --json lists all"
+    for line in first_lines([each.text for each in found.failures], _MOST_FAILURES, "--json lists all"):
+        yield f"  {line}"
+    yield f"  their output: bareboat logs {found.study}"
 
 
 def _ratio(value: float) -> str:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 from typing import Any
 
+import forked
 import msgspec
 import pytest
 from builders import make_job, make_records, make_study
@@ -42,6 +45,7 @@ class Measured:
         for name, arm in zip(prove.file_names(study), study.arms, strict=True):
             record = msgspec.structs.replace(own[arm.name], exit_code=int(run == self._failed > 0))
             (folder / f"{name}.json").write_bytes(codec.to_json(record))
+            (folder / f"{name}.log").write_text(f"{arm.name}, run {run}\n")
         prove.write_took_s(folder, 10.0)
         return study
 
@@ -70,6 +74,42 @@ def test_a_study_goes_on_after_a_run_that_failed(store: Store, monkeypatch: pyte
     assert [each.run for each in shown.found.failures] == [2, 2]
     assert shown.only is not None
     assert shown.only.analysis.comparison.runs == 3
+
+
+def test_failed_runs_of_a_study_are_listed_with_their_output(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = Measured(store, monkeypatch, failed=2, repeats=4).found
+    environment = {**os.environ, "BAREBOAT_STORE": str(store.root)}
+
+    def bareboat(*words: str, code: int = 0) -> str:
+        done = forked.run(*words, env=environment, timeout_s=60)
+        assert done.returncode == code, done.stderr
+        return done.stdout or done.stderr
+
+    base, container = study.arms
+    failed = [f"run 2 of {arm}: exit code 1" for arm in study.arms]
+    assert bareboat("status", study.id).splitlines()[-3:] == [
+        *failed,
+        f"their output: bareboat logs {study.id}",
+    ]
+    assert json.loads(bareboat("status", study.id, "--json"))[0]["failed_runs"] == failed
+    logs = f"==> run 2 of {base} <==\n{base}, run 2\n==> run 2 of {container} <==\n{container}, run 2\n"
+    assert bareboat("logs", study.id) == logs
+    lines = map(json.loads, bareboat("logs", study.id, "--json").splitlines())
+    assert [(line["run"], line["line"]) for line in lines] == [
+        (f"run 2 of {arm}", f"{arm}, run 2") for arm in study.arms
+    ]
+    assert "is a study" in bareboat("logs", "-f", study.id, code=2)
+
+
+def test_the_output_of_a_study_without_failures_is_that_of_its_newest_run(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = Measured(store, monkeypatch, repeats=2).found
+    assert matrix.failures(store, study.id) == []
+    shown = [(name, path.read_text()) for name, path in matrix.logs(store, study.id)]
+    assert shown == [(f"run 2 of {arm}", f"{arm}, run 2\n") for arm in study.arms]
 
 
 def test_a_study_that_was_stopped_at_a_look_ends_there(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,9 +40,13 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
-    from bareboat.runs import output, state, submission, sweeps
+    from bareboat.runs import output, state, studies, submission, sweeps
 
     run_id = newest(context)
+    if not submission.is_submitted(context.store, run_id):
+        hook = studies.registered()
+        if hook.is_study(context.store, run_id):
+            return _of_study(context, hook.logs(context.store, run_id))
     made = submission.read(context.store, run_id)
     options = context.options
     if made.points:
@@ -117,6 +121,20 @@ class _Lines:
         if rank is None and (found := _RANK.fullmatch(text)) is not None:
             rank, text = int(found[1]), found[2]
         console.json_line({**self._more, "rank": rank, "line": text})
+
+
+def _of_study(context: Context, logs: list[tuple[str, Path]]) -> int:
+    """Print the output of a study's runs, one after another."""
+    if context.options.follow or context.options.rank is not None:
+        raise UsageError(
+            f"{context.options.run} is a study; of its runs, the end of the output is kept",
+            remedy="remove -f and --rank",
+        )
+    for name, path in logs:
+        if not context.options.json:
+            console.result(f"==> {name} <==")
+        _copy(path, 0, _Lines(run=name) if context.options.json else None)
+    return 0
 
 
 def _of_points(context: Context, logs: list[tuple[str, Path]]) -> int:

@@ -16,6 +16,7 @@ from bareboat.cli.common import Context, add_common
 from bareboat.runs import studies as study_hook
 from bareboat.runs.studies import Listed
 from bareboat_base.errors import StoreError, Terminated, ToolError, UsageError
+from bareboat_base.printable import first_lines
 
 if TYPE_CHECKING:
     from bareboat.runs.state import Status
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 EXAMPLE = "bareboat status --watch"
 #: The number of newest runs that are listed without --all.
 _NEWEST = 20
+#: Of the failed runs of a study that was named.
+_MOST_FAILURES = 10
 #: Minimum seconds between polls of a scheduler's runs by default, and of other runs.
 _INTERVAL_S, _HERE_S = 5.0, 1.0
 #: A scheduler that is slow to answer is asked less often: it rests so many times as long as it worked.
@@ -101,7 +104,12 @@ def show_all(context: Context) -> int:
 
 def _show(context: Context, found: list[Status | Listed]) -> int:
     if context.options.json:
-        console.result_json([_plain(context.store, each) for each in found])
+        plain = [_plain(context.store, each) for each in found]
+        if context.options.runs:
+            for each, shown in zip(found, plain, strict=True):
+                if isinstance(each, Listed):
+                    shown["failed_runs"] = _failures(context.store, each)
+        console.result_json(plain)
     elif not found:
         console.note(f"no runs in {context.store.root}; start one: bareboat run train.py")
     else:
@@ -156,9 +164,22 @@ def _print(context: Context, found: list[Status | Listed]) -> None:
     named = context.options.runs
     for line in run_list.lines(context.store, found, apart=bool(named), width=console.width()):
         console.result(line)
-    if len(named) == 1 and not isinstance(found[0], Listed):
+    if len(named) != 1:
+        return
+    if isinstance(found[0], Listed):
+        failed = _failures(context.store, found[0])
+        for line in first_lines(failed, _MOST_FAILURES, "--json lists all"):
+            console.result(line)
+        if failed:
+            console.result(f"their output: bareboat logs {found[0].run_id}")
+    else:
         for way in run_list.RunDetails(context.store, found[0]).ways[0]:
             console.result(f"between nodes: {way.by} uses {way.way}")
+
+
+def _failures(store: Store, study: Listed) -> list[str]:
+    """The failed runs of a study that can be read."""
+    return [] if study.damage else study_hook.registered().failures(store, study.run_id)
 
 
 def _exit_code(context: Context, found: list[Status | Listed]) -> int:

@@ -4,6 +4,7 @@ the commands for runs need not import it."""
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 from typing import Protocol
 
 from msgspec import Struct
@@ -61,6 +62,14 @@ class Studies(Protocol):
 
     def look(self, store: Store, run_id: str) -> Listed:
         """The study as it is now."""
+        ...
+
+    def failures(self, store: Store, run_id: str) -> list[str]:
+        """A line for each failed run of a study. Raises StoreError."""
+        ...
+
+    def logs(self, store: Store, run_id: str) -> list[tuple[str, Path]]:
+        """The names and output files of a study's failed runs, else of its newest run. Raises StoreError."""
         ...
 
     def jobs_of(self, store: Store, name: str) -> list[str]:

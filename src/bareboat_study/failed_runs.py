@@ -1,0 +1,46 @@
+"""Pure: the measured runs of a study that failed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bareboat.model import Matrix, Record
+from bareboat_study import validity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A measured run of an arm that failed. It is in the records, and in no number."""
+
+    point: int
+    label: str
+    run: int
+    arm: str
+    exit_code: int
+    reason: str
+
+    @property
+    def name(self) -> str:
+        return f"run {self.run} of {self.arm}{f' at {self.label}' if self.label else ''}"
+
+    @property
+    def text(self) -> str:
+        return f"{self.name}: {self.reason or f'exit code {self.exit_code}'}"
+
+
+def failures_of(study: Matrix, records: Sequence[Sequence[Record]]) -> list[Failure]:
+    """The failed runs, point after point."""
+    return [
+        Failure(
+            point=point,
+            label=study.point_text(point),
+            run=record.run,
+            arm=record.arm,
+            exit_code=record.exit_code,
+            reason=record.ended_because,
+        )
+        for point, own in enumerate(records)
+        for record in own
+        if not validity.ended_well(record)
+    ]
