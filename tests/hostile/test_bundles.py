@@ -321,7 +321,7 @@ def test_the_store_takes_no_pin_with_another_s_digest(tmp_path: Path, reference:
     pin = Pin(reference=reference, digest=image.digest, root=OTHER, pinned_at="now")
     with pytest.raises(StoreError, match="does not match the image"):
         store.pin(pin)
-    store.write(store._pin(reference), codec.to_json(pin))  # by an earlier Bareboat, or another's hand
+    store.write(store.pin_file(reference), codec.to_json(pin))  # by an earlier Bareboat, or another's hand
     assert store.pinned(reference) is None
     assert locate.in_store("docker.io/library/debian:1", store, folder="/") is None
 
@@ -330,7 +330,7 @@ def test_a_pin_is_of_the_reference_that_it_is_kept_for(tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
     image = loaded(store, tmp_path, packed())
     pin = Pin(reference="quay.io/o/a:1", digest=image.digest, root="", pinned_at="now")
-    store.write(store._pin("docker.io/library/debian:12"), codec.to_json(pin))
+    store.write(store.pin_file("docker.io/library/debian:12"), codec.to_json(pin))
     assert store.pinned("docker.io/library/debian:12") is None
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import Struct, field
 
 from bareboat_base.expressions import expression
+from bareboat_base.paths import lies_in
 from bareboat_images.lint import shell
 from bareboat_images.lint.machine import Machine
 from bareboat_images.lint.rule import Edit
@@ -77,7 +78,7 @@ class Step(Struct, frozen=True, kw_only=True):
 
     def keeps(self, path: str) -> bool:
         """Whether a file at this path is stored in the layer: no mount covers it."""
-        return not any(_inside(path, mount) for mount in self.mounted)
+        return not any(lies_in(path, mount) for mount in self.mounted)
 
     def expanded(self, text: str) -> str:
         """The text with known variables replaced; others stay."""
@@ -302,10 +303,6 @@ def removal(word: Word, folder: str) -> str:
     if raw.startswith(("/", '"/')) or not folder:
         return f"rm -f {raw}" if raw.startswith(("/", '"/')) else ""
     return f"rm -f {posixpath.join(folder, raw)}" if not raw.startswith(("'", '"', "$", "~")) else ""
-
-
-def _inside(path: str, folder: str) -> bool:
-    return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
 def _shipping(recipe: Recipe) -> set[int]:

@@ -204,13 +204,13 @@ class Images(Files):
                 context="the digest in a reference must be that of the image, or of an index that lists it",
                 remedy=f"bareboat image pull {shlex.quote(one_line(pin.reference))}",
             )
-        self.write(self._pin(pin.reference), codec.to_json(pin))
+        self.write(self.pin_file(pin.reference), codec.to_json(pin))
 
     def pinned(self, reference: str) -> Pin | None:
         """What the reference referred to when it was last pulled. None for a pin of another reference, or of
         an image that does not match its digest."""
         try:
-            data = self.read_bytes(self._pin(reference))
+            data = self.read_bytes(self.pin_file(reference))
         except FileNotFoundError:
             return None
         again = f"bareboat image pull {shlex.quote(one_line(reference))}   # writes it again"
@@ -272,7 +272,8 @@ class Images(Files):
         folders = [self.root / "images" / algorithm for algorithm in digests.DIGITS]
         return [path for folder in folders if folder.is_dir() for path in sorted(folder.glob("*.json"))]
 
-    def _pin(self, reference: str) -> Path:
+    def pin_file(self, reference: str) -> Path:
+        """The file of a reference's pin."""
         hashed = hashlib.sha256(reference.encode("utf-8", "surrogateescape")).hexdigest()
         return self.root / "pins" / f"{hashed}.json"
 

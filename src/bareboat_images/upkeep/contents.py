@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
 import os
 import time
 from collections.abc import Collection, Iterator
@@ -60,12 +59,6 @@ def claims(store: Store, *, without: Collection[str] = ()) -> set[str]:
         with contextlib.suppress(OSError):
             found.update(untrusted.read_text(path, limit=_LARGEST_CLAIMS).split())
     return found
-
-
-def pin_file(store: Store, reference: str) -> Path:
-    """The file of a reference's pin."""
-    hashed = hashlib.sha256(reference.encode("utf-8", "surrogateescape")).hexdigest()
-    return store.root / "pins" / f"{hashed}.json"
 
 
 def manifest(store: Store, digest: str) -> Manifest | None:

@@ -221,7 +221,7 @@ def meant(store: Store, reference: str) -> tuple[str, list[tuple[str, Path]]]:
     begun = digests.beginning_with(reference, contents.named(store.root / "images"))
     if reference in names and not begun:
         return names[reference], [(reference, store.root / "names" / reference)]
-    pins = {pin.reference: (pin.digest, contents.pin_file(store, pin.reference)) for pin in store.pins()}
+    pins = {pin.reference: (pin.digest, store.pin_file(pin.reference)) for pin in store.pins()}
     for written in (reference, _in_full(reference)):
         if written in pins:
             digest, path = pins[written]
