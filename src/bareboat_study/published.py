@@ -270,7 +270,7 @@ def lines(found: Sequence[Beside]) -> Iterator[str]:
         rows = [each for each in found if each.metric == metric]
         known = any(each.published is not None for each in rows)
         name = f"{metric}, {rows[0].unit}" if rows[0].unit else metric
-        name = name if len(name) <= _LABEL else _cut(metric, _LABEL)
+        name = name if len(name) <= _LABEL else one_line(metric, limit=_LABEL)
         head = f"  {name:<{_LABEL}} {'':<{_ARM}}"
         head += f" {'mean':>8} {'std':>7} {'min':>8} {'max':>8}"
         yield head + ("    published" if known else "")
@@ -283,7 +283,7 @@ def lines(found: Sequence[Beside]) -> Iterator[str]:
             measured = each.measured
             numbers = (measured.mean, measured.std, measured.least, measured.most)
             columns = [_short(value).rjust(width) for value, width in zip(numbers, (8, 7, 8, 8), strict=True)]
-            line = " ".join([f"  {text:<{_LABEL}}", f"{_cut(each.arm, _ARM):<{_ARM}}", *columns])
+            line = " ".join([f"  {text:<{_LABEL}}", f"{one_line(each.arm, limit=_ARM):<{_ARM}}", *columns])
             if each.published is not None:
                 line += f" {_text(each.published.figures):>12}"
             yield line.rstrip()
@@ -330,7 +330,3 @@ def _short(value: float | None) -> str:
     if value is None:
         return ""
     return f"{value:.0f}" if value >= 1000 else f"{value:.4g}"
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from bareboat_base.printable import first_lines
+from bareboat_base.printable import first_lines, one_line
 from bareboat_study.analysis import Analysis
 from bareboat_study.findings import ContrastFinding, PointFinding, ScalingFinding, StudyFindings
 from bareboat_study.measures import Metric
@@ -44,8 +44,8 @@ def rest(found: StudyFindings) -> Iterator[str]:
 
 
 def _head(label: str, contrast: ContrastFinding) -> str:
-    arms = (_cut(contrast.baseline, 11), _cut(contrast.contender, 11))
-    return f"  {_cut(label, 20):<20} {arms[0]:>11} {arms[1]:>11}  ratio  interval"
+    arms = (one_line(contrast.baseline, limit=11), one_line(contrast.contender, limit=11))
+    return f"  {one_line(label, limit=20):<20} {arms[0]:>11} {arms[1]:>11}  ratio  interval"
 
 
 def table(contrast: ContrastFinding, metric: str, unit: str, places: str = "points") -> Iterator[str]:
@@ -63,10 +63,9 @@ def table(contrast: ContrastFinding, metric: str, unit: str, places: str = "poin
 
 def pooled_lines(label: str, pooled: Pooled, places: str) -> Iterator[str]:
     """A pooled ratio, and how much the ratios of the points differ."""
-    yield (
-        f"  {_cut(label, 44):<44}  {_ratio(pooled.ratio)}  [{_ratio(pooled.low)}, {_ratio(pooled.high)}] "
-        f"{pooled.verdict or ''}".rstrip()
-    )
+    interval = f"[{_ratio(pooled.low)}, {_ratio(pooled.high)}]"
+    name = one_line(label, limit=44)
+    yield f"  {name:<44}  {_ratio(pooled.ratio)}  {interval} {pooled.verdict or ''}".rstrip()
     yield f"  between {places}: tau {pooled.tau:.2%}, I2 {pooled.i2:.0%} (Cochran's p = {pooled.q_p:.2g})"
     yield f"  prediction interval of another: [{_ratio(pooled.next_low)}, {_ratio(pooled.next_high)}]"
 
@@ -116,10 +115,6 @@ def _failures(found: StudyFindings) -> Iterator[str]:
 def _ratio(value: float) -> str:
     """Five characters for ratios near 1."""
     return f"{value:.3f}" if value < 10 else f"{value:.2f}" if value < 100 else f"{value:.3g}"
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 # --------------------------------------------------------------------------------------------------
