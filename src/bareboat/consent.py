@@ -7,7 +7,6 @@ required again. Only this module reads and writes the file, which only the user 
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 from collections.abc import Mapping
@@ -59,27 +58,12 @@ def paths(environment: Mapping[str, str]) -> list[str]:
     return sorted(_read(consent_file(environment)))
 
 
-def _write(file: Path, given: Mapping[str, str]) -> None:
+def _write(file: Path, given: dict[str, str]) -> None:
     import json
 
-    for folder in (file.parent.parent, file.parent):
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    if doubt := ownership.doubt(file.parent):
-        raise UsageError(
-            f"trusted paths cannot be stored in {file}, which others could change: {doubt}",
-            remedy=doubt.remedy,
-        )
-    part = file.with_name(f"{file.name}.{os.getpid()}")
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    try:
-        with open(descriptor, "w", encoding="utf-8") as stream:
-            json.dump(dict(given), stream, indent=1, sort_keys=True)
-            stream.write("\n")
-        os.replace(part, file)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            part.unlink()
-        raise
+    from bareboat_base.files import outputs
+
+    outputs.write_settings(file, json.dumps(given, indent=1, sort_keys=True).encode() + b"\n")
 
 
 def _read(file: Path) -> dict[str, str]:
