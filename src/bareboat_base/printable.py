@@ -7,7 +7,6 @@ all text from outside this program passes through here before it is shown.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
 
 # C0 without tab and newline, DEL, C1, bidirectional controls, and what cannot be encoded.
 _CONTROL = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
@@ -32,13 +31,6 @@ def plain(text: str) -> str:
 def plain_line(text: str) -> str:
     """The same, with one space between words."""
     return " ".join(plain(text).split())
-
-
-def first_lines(lines: Sequence[str], most: int, rest: str) -> Iterator[str]:
-    """The first lines, and a last one with the number of the others; `rest`: what shows them."""
-    yield from lines[:most]
-    if len(lines) > most:
-        yield f"… and {len(lines) - most} more; {rest}"
 
 
 def counted(number: int, what: str) -> str:

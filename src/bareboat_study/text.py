@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from bareboat_base.printable import first_lines, one_line
+from bareboat_base.printable import one_line
 from bareboat_study.analysis import Analysis
 from bareboat_study.findings import ContrastFinding, PointFinding, ScalingFinding, StudyFindings
 from bareboat_study.measures import Metric
@@ -107,7 +107,9 @@ def _scaling(found: ScalingFinding) -> Iterator[str]:
 
 def _failures(found: StudyFindings) -> Iterator[str]:
     yield f"  failed runs: {len(found.failures)}, in no number above"
-    for line in first_lines([each.text for each in found.failures], _MOST_FAILURES, "--json lists all"):
+    failed = [each.text for each in found.failures]
+    more = len(failed) - _MOST_FAILURES
+    for line in failed[:_MOST_FAILURES] + [f"… and {more} more; --json lists all"] * (more > 0):
         yield f"  {line}"
     yield f"  their output: bareboat logs {found.study}"
 

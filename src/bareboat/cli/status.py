@@ -16,7 +16,6 @@ from bareboat.cli.common import Context, add_common
 from bareboat.runs import studies as study_hook
 from bareboat.runs.studies import Listed
 from bareboat_base.errors import StoreError, Terminated, ToolError, UsageError
-from bareboat_base.printable import first_lines
 
 if TYPE_CHECKING:
     from bareboat.runs.state import Status
@@ -168,8 +167,10 @@ def _print(context: Context, found: list[Status | Listed]) -> None:
         return
     if isinstance(found[0], Listed):
         failed = _failures(context.store, found[0])
-        for line in first_lines(failed, _MOST_FAILURES, "--json lists all"):
+        for line in failed[:_MOST_FAILURES]:
             console.result(line)
+        if len(failed) > _MOST_FAILURES:
+            console.result(f"… and {len(failed) - _MOST_FAILURES} more; --json lists all")
         if failed:
             console.result(f"their output: bareboat logs {found[0].run_id}")
     else:
