@@ -9,6 +9,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from command_lines import Lines, assert_alike
 from images import busybox
 from tools import tool
 
@@ -93,15 +94,6 @@ $T exec box
 $T exec --env nonsense box true
 """.strip().splitlines()
 
-#: Runs each line as a shell of its own.
-_DRIVER = """
-n=0
-while IFS= read -r line; do
-  (eval "$line") > "$OUT/$n.out" 2> "$OUT/$n.err" < /dev/null
-  echo $? > "$OUT/$n.code"
-  n=$((n + 1))
-done < "$OUT/lines"
-"""
 _DEFINITION = """\
 Bootstrap: localimage
 From: box
@@ -141,43 +133,25 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def started(place: Path, program: str, out: Path) -> subprocess.Popen[bytes]:
+def started(place: Path, program: str, out: Path) -> Lines:
     """Runs all command lines with the program."""
     out.mkdir()
-    (out / "lines").write_text("\n".join((*LINES, *MALFORMED)) + "\n")
     environment = {
         "PATH": "/usr/bin:/bin",
         "HOME": os.path.expanduser("~"),
-        "TERM": "xterm",
-        "T": program,
-        "OUT": str(out),
         "BAREBOAT_STORE": str(place / "store"),
     }
-    return subprocess.Popen(["bash", "-c", _DRIVER], cwd=place, env=environment)
-
-
-def results(process: subprocess.Popen[bytes], out: Path) -> dict[str, tuple[str, ...]]:
-    """Command line -> what it prints, its exit code, and its messages."""
-    assert process.wait(300) == 0
-    return {
-        line: tuple((out / f"{number}.{kind}").read_text(errors="replace") for kind in ("out", "code", "err"))
-        for number, line in enumerate((*LINES, *MALFORMED))
-    }
+    return Lines((*LINES, *MALFORMED), program, out, place, environment)
 
 
 def test_command_lines_do_what_apptainer_does(place: Path, tmp_path: Path) -> None:
     (written,) = shims.write(tmp_path / "shims", ["apptainer"], force=True, dry_run=False)
-    processes = {
+    running = {
         out: started(place, program, tmp_path / out)
         for out, program in (("theirs", tool("apptainer")), ("ours", written.path))
     }
-    theirs, ours = (results(process, tmp_path / out) for out, process in processes.items())
-    different = [
-        f"{line}\n  Apptainer: {theirs[line]}\n  the shim:  {ours[line]}"
-        for line in theirs
-        if theirs[line][1] != ours[line][1] or (line in LINES and theirs[line][0] != ours[line][0])
-    ]
-    assert not different, f"{len(different)} of {len(theirs)} differ\n" + "\n".join(different)
+    theirs, ours = (lines.answers() for lines in running.values())
+    assert_alike(theirs, ours, codes=MALFORMED)
     silent = [
         line for line, (_, code, messages) in ours.items() if code == "255\n" and "FATAL:" not in messages
     ]

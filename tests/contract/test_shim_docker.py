@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from images import busybox, pack, upload
+from command_lines import Lines, assert_alike, upload_images
 from registries import real_registry
 from tools import tool
 
@@ -93,25 +93,12 @@ $T run --no-such-flag $B true
 #: Where Podman prints its help, or exits with another code for the same mistake.
 UNLIKE = ("$T no-such-verb",)
 
-#: Runs each line as a shell of its own.
-_DRIVER = """
-n=0
-while IFS= read -r line; do
-  (eval "$line") > "$OUT/$n.out" 2> "$OUT/$n.err" < /dev/null
-  echo $? > "$OUT/$n.code"
-  n=$((n + 1))
-done < "$OUT/lines"
-"""
-_PASSWD = b"root:x:0:0:root:/root:/bin/sh\nguest:x:405:100:guest:/home:/bin/sh\n"
-_ENVIRONMENT = ["PATH=/usr/bin:/bin", "FROM_IMAGE=image"]
-_ENTRY = {"Entrypoint": ["/bin/echo", "entry"], "Cmd": ["default"], "WorkingDir": "/srv", "User": "guest"}
 _DOCKERFILE = """\
 FROM scratch AS last
 COPY sh /bin/sh
 RUN echo built > /built
 CMD ["/bin/sh", "-c", "read -r line < /built; echo $line"]
 """
-_APPLETS = ("false", "pwd", "wc", "mkdir", "grep", "chown")
 
 
 @pytest.fixture(scope="module")
@@ -127,10 +114,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def started(place: Path, program: str, out: Path, registry: str) -> subprocess.Popen[bytes]:
+def started(place: Path, program: str, out: Path, registry: str) -> Lines:
     """Runs all command lines with the program, which has a store of its own."""
     (out / "home").mkdir(parents=True)
-    (out / "lines").write_text("\n".join(LINES) + "\n")
     work = out / "work"
     shutil.copytree(place, work)
     box = f"{registry}/lab/box:1"
@@ -144,56 +130,29 @@ def started(place: Path, program: str, out: Path, registry: str) -> subprocess.P
     environment = {
         "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
         "HOME": str(out / "home"),
-        "TERM": "xterm",
-        "T": program,
         "R": registry,
         "B": box,
         "E": f"{registry}/lab/entry:1",
-        "OUT": str(out),
         "BUILDAH_ISOLATION": "chroot",
         "BAREBOAT_STORE": str(out / "store"),
         "CONTAINERS_STORAGE_CONF": str(storage),
         "CONTAINERS_CONF": str(out / "containers.conf"),
         "CONTAINERS_REGISTRIES_CONF": str(out / "registries.conf"),
     }
-    return subprocess.Popen(["bash", "-c", _DRIVER], cwd=work, env=environment)
-
-
-def results(process: subprocess.Popen[bytes], out: Path) -> dict[str, tuple[str, ...]]:
-    """Command line -> what it prints, without the names of directories that differ, its exit code, and its
-    messages."""
-    assert process.wait(500) == 0
-    return {
-        f"{number}: {line}": tuple(
-            (out / f"{number}.{kind}").read_text(errors="replace").replace(str(out), "OUT")
-            for kind in ("out", "code", "err")
-        )
-        for number, line in enumerate(LINES)
-    }
+    return Lines(LINES, program, out, work, environment)
 
 
 def test_command_lines_do_what_podman_does(place: Path, tmp_path: Path) -> None:
     with real_registry(tmp_path / "registry") as registry:
-        layer = busybox(
-            **{f"bin/{name}": "busybox" for name in _APPLETS},
-            var=None,
-            usr=None,
-            home=None,
-            srv=None,
-            **{"etc/passwd": _PASSWD, "etc/group": b"root:x:0:\nusers:x:100:\n"},
-        )
-        upload(registry, pack(layer, Env=_ENVIRONMENT), "lab/box:1")
-        upload(registry, pack(layer, Env=_ENVIRONMENT, **_ENTRY), "lab/entry:1")
+        upload_images(registry)
         (written,) = shims.write(tmp_path / "shims", ["podman"], force=True, dry_run=False)
-        processes = {
+        running = {
             out: started(place, program, tmp_path / out, registry.address)
             for out, program in (("theirs", tool("podman")), ("ours", written.path))
         }
-        theirs, ours = (results(process, tmp_path / out) for out, process in processes.items())
+        theirs, ours = (lines.answers(hidden=str(tmp_path / out)) for out, lines in running.items())
     subprocess.run([tool("podman"), "unshare", "rm", "-rf", str(tmp_path / "theirs")], check=False)
-    different = [
-        f"{line}\n  Podman:   {theirs[line]}\n  the shim: {ours[line]}"
-        for line in theirs
-        if line.partition(": ")[2] not in UNLIKE and theirs[line][:2] != ours[line][:2]
-    ]
-    assert not different, f"{len(different)} of {len(theirs)} differ\n" + "\n".join(different)
+    for line in UNLIKE:
+        (key,) = (key for key in theirs if key.endswith(f": {line}"))
+        del theirs[key]
+    assert_alike(theirs, ours, codes=())

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
-from images import busybox, pack, upload
+from command_lines import Lines, assert_alike, upload_images
 from registries import real_registry
 from tools import tool
 
@@ -105,20 +104,6 @@ $T ps | tail -n +2
 #: Where udocker prints its help: the exit codes must be equal.
 CODES = ("$T run", "$T no-such-verb", "$T run --no-such-flag box true")
 
-#: Runs each line as a shell of its own.
-_DRIVER = """
-n=0
-while IFS= read -r line; do
-  (eval "$line") > "$OUT/$n.out" 2> "$OUT/$n.err" < /dev/null
-  echo $? > "$OUT/$n.code"
-  n=$((n + 1))
-done < "$OUT/lines"
-"""
-_PASSWD = b"root:x:0:0:root:/root:/bin/sh\nguest:x:405:100:guest:/home:/bin/sh\n"
-_ENVIRONMENT = ["PATH=/usr/bin:/bin", "FROM_IMAGE=image"]
-_ENTRY = {"Entrypoint": ["/bin/echo", "entry"], "Cmd": ["default"], "WorkingDir": "/srv", "User": "guest"}
-_APPLETS = ("false", "pwd", "wc", "mkdir", "grep", "chown")
-
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -136,10 +121,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def started(place: Path, program: str, out: Path, registry: str) -> subprocess.Popen[bytes]:
+def started(place: Path, program: str, out: Path, registry: str) -> Lines:
     """Runs all command lines with the program, which has a store of its own."""
     out.mkdir()
-    (out / "lines").write_text("\n".join(LINES) + "\n")
     work = out / "work"
     shutil.copytree(place, work)
     environment = {
@@ -147,51 +131,20 @@ def started(place: Path, program: str, out: Path, registry: str) -> subprocess.P
         "HOME": os.path.expanduser("~"),
         "USER": pwd.getpwuid(os.getuid()).pw_name,
         "ME": pwd.getpwuid(os.getuid()).pw_name,
-        "TERM": "xterm",
-        "T": program,
         "R": f"--registry=http://{registry}",
-        "OUT": str(out),
         "BAREBOAT_STORE": str(out / "store"),
         "UDOCKER_DIR": str(out / "udocker"),
     }
-    return subprocess.Popen(["bash", "-c", _DRIVER], cwd=work, env=environment)
-
-
-def results(process: subprocess.Popen[bytes], out: Path) -> dict[str, tuple[str, ...]]:
-    """Command line -> what it prints, without the names of directories that differ, its exit code, and its
-    messages."""
-    assert process.wait(500) == 0
-    return {
-        f"{number}: {line}": tuple(
-            (out / f"{number}.{kind}").read_text(errors="replace").replace(str(out), "OUT")
-            for kind in ("out", "code", "err")
-        )
-        for number, line in enumerate(LINES)
-    }
+    return Lines(LINES, program, out, work, environment)
 
 
 def test_command_lines_do_what_udocker_does(place: Path, tmp_path: Path) -> None:
     with real_registry(tmp_path / "registry") as registry:
-        layer = busybox(
-            **{f"bin/{name}": "busybox" for name in _APPLETS},
-            var=None,
-            usr=None,
-            home=None,
-            srv=None,
-            **{"etc/passwd": _PASSWD, "etc/group": b"root:x:0:\nusers:x:100:\n"},
-        )
-        upload(registry, pack(layer, Env=_ENVIRONMENT), "lab/box:1")
-        upload(registry, pack(layer, Env=_ENVIRONMENT, **_ENTRY), "lab/entry:1")
+        upload_images(registry)
         (written,) = shims.write(tmp_path / "shims", ["udocker"], force=True, dry_run=False)
-        processes = {
+        running = {
             out: started(place, program, tmp_path / out, registry.address)
             for out, program in (("theirs", tool("udocker")), ("ours", written.path))
         }
-        theirs, ours = (results(process, tmp_path / out) for out, process in processes.items())
-    different = [
-        f"{line}\n  udocker:  {theirs[line]}\n  the shim: {ours[line]}"
-        for line in theirs
-        if theirs[line][1] != ours[line][1]
-        or (line.partition(": ")[2] not in CODES and theirs[line][0] != ours[line][0])
-    ]
-    assert not different, f"{len(different)} of {len(theirs)} differ\n" + "\n".join(different)
+        theirs, ours = (lines.answers(hidden=str(tmp_path / out)) for out, lines in running.items())
+    assert_alike(theirs, ours, codes=CODES)
