@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from bareboat.model import Matrix, Record
@@ -44,3 +44,13 @@ def failures_of(study: Matrix, records: Sequence[Sequence[Record]]) -> list[Fail
         for record in own
         if not validity.ended_well(record)
     ]
+
+
+def lines(study: str, failures: Sequence[Failure], *, most: int) -> Iterator[str]:
+    """The first of the failed runs of a study, how many more there are, and the command that shows their
+    output."""
+    yield from (each.text for each in failures[:most])
+    if len(failures) > most:
+        yield f"… and {len(failures) - most} more; --json lists all"
+    if failures:
+        yield f"their output: bareboat logs {study}"

@@ -9,6 +9,9 @@ from bareboat.runs.studies import Listed
 from bareboat_images.store import Store
 from bareboat_study import listing
 
+#: Of the failed runs of a study, on the terminal.
+_MOST_FAILURES = 10
+
 
 class Hook:
     """The studies of a store. What needs the scheduler is imported when it is used: `status` starts often."""
@@ -23,6 +26,11 @@ class Hook:
         from bareboat_study import matrix
 
         return [each.text for each in matrix.failures(store, run_id)]
+
+    def failure_lines(self, store: Store, run_id: str) -> list[str]:
+        from bareboat_study import failed_runs, matrix
+
+        return list(failed_runs.lines(run_id, matrix.failures(store, run_id), most=_MOST_FAILURES))
 
     def logs(self, store: Store, run_id: str) -> list[tuple[str, Path]]:
         from bareboat_study import matrix

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from bareboat_base.printable import one_line
+from bareboat_study import failed_runs
 from bareboat_study.analysis import Analysis
 from bareboat_study.findings import ContrastFinding, PointFinding, ScalingFinding, StudyFindings
 from bareboat_study.measures import Metric
@@ -107,11 +108,7 @@ def _scaling(found: ScalingFinding) -> Iterator[str]:
 
 def _failures(found: StudyFindings) -> Iterator[str]:
     yield f"  failed runs: {len(found.failures)}, in no number above"
-    failed = [each.text for each in found.failures]
-    more = len(failed) - _MOST_FAILURES
-    for line in failed[:_MOST_FAILURES] + [f"… and {more} more; --json lists all"] * (more > 0):
-        yield f"  {line}"
-    yield f"  their output: bareboat logs {found.study}"
+    yield from (f"  {line}" for line in failed_runs.lines(found.study, found.failures, most=_MOST_FAILURES))
 
 
 def _ratio(value: float) -> str:

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 EXAMPLE = "bareboat status --watch"
 #: The number of newest runs that are listed without --all.
 _NEWEST = 20
-#: Of the failed runs of a study that was named.
-_MOST_FAILURES = 10
 #: Minimum seconds between polls of a scheduler's runs by default, and of other runs.
 _INTERVAL_S, _HERE_S = 5.0, 1.0
 #: A scheduler that is slow to answer is asked less often: it rests so many times as long as it worked.
@@ -107,7 +105,9 @@ def _show(context: Context, found: list[Status | Listed]) -> int:
         if context.options.runs:
             for each, shown in zip(found, plain, strict=True):
                 if isinstance(each, Listed):
-                    shown["failed_runs"] = _failures(context.store, each)
+                    shown["failed_runs"] = (
+                        [] if each.damage else study_hook.registered().failures(context.store, each.run_id)
+                    )
         console.result_json(plain)
     elif not found:
         console.note(f"no runs in {context.store.root}; start one: bareboat run train.py")
@@ -166,21 +166,12 @@ def _print(context: Context, found: list[Status | Listed]) -> None:
     if len(named) != 1:
         return
     if isinstance(found[0], Listed):
-        failed = _failures(context.store, found[0])
-        for line in failed[:_MOST_FAILURES]:
-            console.result(line)
-        if len(failed) > _MOST_FAILURES:
-            console.result(f"… and {len(failed) - _MOST_FAILURES} more; --json lists all")
-        if failed:
-            console.result(f"their output: bareboat logs {found[0].run_id}")
+        if not found[0].damage:
+            for line in study_hook.registered().failure_lines(context.store, found[0].run_id):
+                console.result(line)
     else:
         for way in run_list.RunDetails(context.store, found[0]).ways[0]:
             console.result(f"between nodes: {way.by} uses {way.way}")
-
-
-def _failures(store: Store, study: Listed) -> list[str]:
-    """The failed runs of a study that can be read."""
-    return [] if study.damage else study_hook.registered().failures(store, study.run_id)
 
 
 def _exit_code(context: Context, found: list[Status | Listed]) -> int:

@@ -68,6 +68,10 @@ class Studies(Protocol):
         """A line for each failed run of a study. Raises StoreError."""
         ...
 
+    def failure_lines(self, store: Store, run_id: str) -> list[str]:
+        """The same for the terminal: the first ones, and where their output is."""
+        ...
+
     def logs(self, store: Store, run_id: str) -> list[tuple[str, Path]]:
         """The names and output files of a study's failed runs, else of its newest run. Raises StoreError."""
         ...
