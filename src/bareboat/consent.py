@@ -58,12 +58,12 @@ def paths(environment: Mapping[str, str]) -> list[str]:
     return sorted(_read(consent_file(environment)))
 
 
-def _write(file: Path, given: dict[str, str]) -> None:
+def _write(file: Path, trusted: dict[str, str]) -> None:
     import json
 
     from bareboat_base.files import outputs
 
-    outputs.write_settings(file, json.dumps(given, indent=1, sort_keys=True).encode() + b"\n")
+    outputs.write_settings(file, json.dumps(trusted, indent=1, sort_keys=True).encode() + b"\n")
 
 
 def _read(file: Path) -> dict[str, str]:

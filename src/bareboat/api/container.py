@@ -56,10 +56,10 @@ class Prepared(NamedTuple):
 def prepare(image: str | os.PathLike[str], *, plain_http: str = "") -> Prepared:
     """Pull and unpack an image for containers on other machines; `image` and `plain_http` as for
     `Container`."""
-    session = opened.session(flags={"plain_http": plain_http} if plain_http else None)
+    session = opened.session(plain_http=plain_http)
     text = containers.check_image(boundary.path("image", image))
-    found, tree = containers.tree(session, text)
-    return Prepared(found.digest or tree, str(session.store.root), found.environment)
+    content, tree = containers.tree(session, text)
+    return Prepared(content.digest or tree, str(session.store.root), content.environment)
 
 
 class Container:
@@ -88,7 +88,7 @@ class Container:
             raise UsageError(
                 f"no namespace is called {unknown[0]!r}", remedy=f"use one of: {', '.join(_NAMESPACES)}"
             )
-        self._session = opened.session(flags={"plain_http": plain_http} if plain_http else None)
+        self._session = opened.session(plain_http=plain_http)
         self._keeps = isinstance(image, Instance)
         if isinstance(image, Instance):
             self._image, self.tree = image.image, image.tree

@@ -67,7 +67,7 @@ def save_sif(
     from bareboat_images.transfer import locate
     from bareboat_images.transfer.options import PullOptions
 
-    session = opened.session(flags={"plain_http": plain_http} if plain_http else None)
+    session = opened.session(plain_http=plain_http)
     text, machine = boundary.text("image", image), machine or os.uname().machine
     if fresh:
         found = locate.read(text, folder=session.folder)
@@ -87,7 +87,7 @@ def pull(reference: str, *, name: str | None = None, plain_http: str = "") -> Im
 
     if name is not None:
         check_name(boundary.text("name", name))
-    session = opened.session(flags={"plain_http": plain_http} if plain_http else None)
+    session = opened.session(plain_http=plain_http)
     found = locate.read(boundary.text("reference", reference), folder=session.folder)
     image = images.pull(session, found, PullOptions(access=images.access(session))).image
     if name is not None:

@@ -43,23 +43,22 @@ def create(image: str, *, name: str | None = None, plain_http: str = "") -> Inst
     name that is invalid or in use, ImageError, StoreError."""
     from bareboat_images.formats import flatten
 
-    session = opened.session(flags={"plain_http": plain_http} if plain_http else None)
+    session = opened.session(plain_http=plain_http)
     store = session.store
     if name is not None:
         _check_name(name)
-    found = containers.stored(session, image)
+    content = containers.stored(session, image)
     key = str(uuid.uuid4())
     final = store.instances() / key
-    made = Instance(
-        id=key, reference=image, image=found, tree=str(final / _ROOT), names=() if name is None else (name,)
-    )
+    names = () if name is None else (name,)
+    instance = Instance(id=key, reference=image, image=content, tree=str(final / _ROOT), names=names)
     with store.scratch(own=True) as scratch:
         folder = scratch / key
         folder.mkdir(mode=0o700)
-        flatten.copy(store.trees(found), folder / _ROOT)
-        (folder / _FACTS).write_bytes(codec.to_json(made))
+        flatten.copy(store.trees(content), folder / _ROOT)
+        (folder / _FACTS).write_bytes(codec.to_json(instance))
         store.publish(folder, final)
-    return made
+    return instance
 
 
 @translated()
@@ -73,14 +72,14 @@ def at(path: str) -> Instance:
 def every() -> list[Instance]:
     """All containers, by ID. Damaged entries are left out."""
     store = opened.session(looks=True).store
-    found = []
+    instances = []
     top = store.instances()
     for folder in sorted(top.iterdir()) if top.is_dir() else ():
         try:
-            found.append(_read(store, folder))
+            instances.append(_read(store, folder))
         except (BareboatError, FileNotFoundError):  # one is removed at this moment
             continue
-    return found
+    return instances
 
 
 @translated()
@@ -113,8 +112,8 @@ def change(instance: Instance, *, names: tuple[str, ...] | None = None, gpu: str
 
 
 def _read(store: Store, folder: Path) -> Instance:
-    found: Instance = store.read(folder / _FACTS, Instance)
-    return msgspec.structs.replace(found, tree=str(folder / _ROOT))  # the store may have moved
+    instance: Instance = store.read(folder / _FACTS, Instance)
+    return msgspec.structs.replace(instance, tree=str(folder / _ROOT))  # the store may have moved
 
 
 def _check_name(text: str) -> None:

@@ -34,7 +34,10 @@ class _Log:
         log.warning("%s", text)
 
 
-def session(*, looks: bool = False, flags: Mapping[str, Any] | None = None) -> Session:
-    """A session in the working directory. Raises UsageError, StoreError."""
+def session(*, looks: bool = False, flags: Mapping[str, Any] | None = None, plain_http: str = "") -> Session:
+    """A session in the working directory. `plain_http`: the registries without TLS, besides those of the
+    settings. Raises UsageError, StoreError."""
+    if plain_http:
+        flags = {**(flags or {}), "plain_http": plain_http}
     folder = failures.working_directory() or Path("/")
     return open_session(flags or {}, folder=folder, environment=os.environ, reporter=_Log(), looks=looks)
