@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import grp
 import hashlib
+from collections.abc import Mapping
+from pathlib import Path
 
 from bareboat.model import Image, Site
 from bareboat_images.layers.view import View
@@ -33,18 +35,11 @@ def provide_for(store: Store, view: View, site: Site) -> str | None:
     groups = _with(view, "/etc/group", group, number=2, value=site.gid)
     if passwd is None and groups is None:
         return None
-    made = {"passwd": passwd or _read(view, "/etc/passwd"), "group": groups or _read(view, "/etc/group")}
-    key = hashlib.sha256(b"\0".join(made.values())).hexdigest()
-    final = store.identity(key)
-    if not final.is_dir():
-        with store.scratch(own=True) as scratch:
-            folder = scratch / "identity" / "etc"
-            folder.mkdir(parents=True, mode=0o755)
-            for name, data in made.items():
-                (folder / name).write_bytes(data)
-                (folder / name).chmod(0o644)
-            store.publish(scratch / "identity", final)
-    return str(final)
+    files = {
+        "etc/passwd": passwd or _read(view, "/etc/passwd"),
+        "etc/group": groups or _read(view, "/etc/group"),
+    }
+    return str(_stored(store, files))
 
 
 def has_user(view: View, uid: int) -> bool:
@@ -55,15 +50,21 @@ def has_user(view: View, uid: int) -> bool:
 
 def apt_settings(store: Store) -> str:
     """The file with which apt stays root. Raises StoreError."""
-    final = store.identity(hashlib.sha256(_APT).hexdigest())
+    return str(_stored(store, {"apt.conf": _APT}) / "apt.conf")
+
+
+def _stored(store: Store, files: Mapping[str, bytes]) -> Path:
+    """The directory of the store with these files."""
+    final = store.identity(hashlib.sha256(b"\0".join(files.values())).hexdigest())
     if not final.is_dir():
         with store.scratch(own=True) as scratch:
-            folder = scratch / "apt"
-            folder.mkdir(mode=0o700)
-            (folder / "apt.conf").write_bytes(_APT)
-            (folder / "apt.conf").chmod(0o644)
-            store.publish(folder, final)
-    return str(final / "apt.conf")
+            for name, data in files.items():
+                path = scratch / "identity" / name
+                path.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
+                path.write_bytes(data)
+                path.chmod(0o644)
+            store.publish(scratch / "identity", final)
+    return final
 
 
 def _with(view: View, path: str, line: str, *, number: int, value: int) -> bytes | None:
