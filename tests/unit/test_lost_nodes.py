@@ -157,3 +157,14 @@ def test_a_job_that_lost_a_node_starts_again_once(
         assert (path.read_text() if path.exists() else "") == expected
     is_over = (tmp_path / "exit_code").exists()
     assert is_over == (words in ("", "lost its nodes twice"))
+
+
+def test_a_report_that_comes_in_two_parts_is_whole(tmp_path: Path) -> None:
+    """`read` returns what it has read when its time is over."""
+    text = (
+        f"set -u\n{by_host.on_each_node()}\nnumber=7 status=7 partial=''\n"
+        "exec {ended}<> <(:)\n(printf '1 3'; sleep 0.6; printf '4\\n') >&\"$ended\" &\n"
+        'until read_line 0.2; do :; done\necho "$number $status <$partial>"\n'
+    )
+    done = subprocess.run([tool("bash"), "-c", text], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr) == ("1 34 <>\n", "")

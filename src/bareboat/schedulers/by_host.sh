@@ -9,7 +9,7 @@ ends_within_s=60
 asks_every_s=30
 
 on_each_node() {
-  local script=$1 how=$2 number status ended code=0 deadline='' children=() down=' ' asked=$SECONDS
+  local script=$1 how=$2 number status ended code=0 deadline='' children=() down=' ' asked=$SECONDS partial=''
   shift 2
   exec {ended}<> <(:) # each part's number and exit code
   for number in "${!hosts[@]}"; do
@@ -47,13 +47,23 @@ on_each_node() {
 
 read_end() { # of the next part that ends: $number and $status. Fails after two seconds without one
   local other
-  read -r -t 2 -u "$ended" number status && return 0
+  read_line 2 && return 0
   for other in "${!children[@]}"; do # one that was killed reports nothing
     kill -0 "${children[other]}" 2> /dev/null && continue
-    read -r -t 0.2 -u "$ended" number status || number=$other status=137
+    read_line 0.2 || number=$other status=137
     return 0
   done
   return 1
+}
+
+read_line() { # $1: seconds. What was read of a line when they are over is kept in $partial
+  local rest=''
+  IFS= read -r -t "$1" -u "$ended" rest || {
+    partial+=$rest
+    return 1
+  }
+  rest=$partial$rest
+  number=${rest%% *} status=${rest##* } partial=''
 }
 
 # What started the part of a node that is down waits for it for minutes. The scheduler must report it twice.
