@@ -159,7 +159,7 @@ def test_a_job_that_lost_a_node_starts_again_once(
     assert is_over == (words in ("", "lost its nodes twice"))
 
 
-def test_a_report_that_comes_in_two_parts_is_whole(tmp_path: Path) -> None:
+def test_a_report_that_comes_in_two_parts_is_whole() -> None:
     """`read` returns what it has read when its time is over."""
     text = (
         f"set -u\n{by_host.on_each_node()}\nnumber=7 status=7 partial=''\n"
