@@ -20,7 +20,7 @@ from watch import wait_until
 
 from bareboat import registry
 from bareboat.engines import Container
-from bareboat.model import Command
+from bareboat.model import Command, IfSet
 from bareboat.model.plan import Refusal
 from bareboat.probe import probe
 from bareboat.probe.host import RealHost
@@ -103,9 +103,10 @@ def test_a_long_runtime_directory_is_not_used(tmp_path: Path, monkeypatch: pytes
     container = Container(flat="/tree", home="/home/ada")
     enclosure = registry.engine("podman").judge(site, make_image())
     assert not isinstance(enclosure, Refusal), enclosure.reason
-    said = str(enclosure.wrap(Command(argv=("true",), workdir="/"), container))
-    assert "XDG_RUNTIME_DIR" not in said
-    assert "XDG_DATA_HOME" in said
+    command = enclosure.wrap(Command(argv=("true",), workdir="/"), container)
+    passed = {word.variable for word in command.argv if isinstance(word, IfSet)}
+    assert "XDG_RUNTIME_DIR" not in passed
+    assert "XDG_DATA_HOME" in passed
 
 
 def test_directories_that_another_podman_removed_are_made_again(
@@ -186,6 +187,36 @@ def test_what_builds_a_site_layer_leaves_nothing(captured: Captured, tmp_path: P
     assert (ended.exit_code, ended.said.strip()) == (0, "42")
     assert wait_until(lambda: processes() <= before[0], limit_s=5), processes() - before[0]
     assert folders() <= before[1]
+
+
+def test_the_number_of_the_pause_process_may_belong_to_another_process(
+    captured: Captured, tmp_path: Path
+) -> None:
+    """Podman would join its namespace: in a container with other users it says that its own directory in
+    /tmp belongs to somebody else."""
+    host, podman = RealHost(tmp_path), registry.engine("podman")
+    other = subprocess.Popen(["unshare", "--user", "--mount", "sleep", "60"])
+    assert wait_until(lambda: Path(f"/proc/{other.pid}/comm").read_text() == "sleep\n", limit_s=5)
+    stale = Path(f"/tmp/podman-run-{os.getuid()}/libpod/tmp/pause.pid")
+
+    def write() -> None:
+        stale.parent.mkdir(parents=True, exist_ok=True)
+        stale.write_text(str(other.pid))
+
+    try:
+        with podman.leaving_nothing(host):
+            write()
+            site = probe(captured.store)
+            assert next(each for each in site.engines if each.name == "podman").works
+            write()
+            job = job_here(tmp_path, ("python", "-c", "print(6 * 7)"), {}, engine="podman")
+            ended = run_here(captured.store, captured.image, site, job)
+            assert (ended.exit_code, ended.said.strip()) == (0, "42"), ended.said
+            write()
+        assert not stale.exists()
+    finally:
+        other.kill()
+        other.wait()
 
 
 _SLOW = """

@@ -15,6 +15,7 @@ from tools import tool
 from bareboat import render
 from bareboat.model import Decision, EngineFacts, Plan, Topology
 from bareboat.plan import plan
+from bareboat.render.words import texts
 
 
 def planned(program: str = "/usr/bin/podman", **settings: str) -> Plan:
@@ -70,6 +71,6 @@ def called(made: Plan, before: str) -> list[str]:
         capture_output=True,
         text=True,
         check=True,
-        env={"PATH": os.defpath},
+        env={"PATH": os.defpath, **texts(made.command)},
     )
     return done.stdout.splitlines()

@@ -90,11 +90,14 @@ _CALLERS = (
 _ULIMIT_OF_ROOT = "nofile=1024:1024 nproc=32768:32768"
 #: Adds settings that Podman would not inherit after its $0 own options: the umask, and the limit of open
 #: files, which it raises to the hard limit.
-_AS_CALLED = r"""
+_AS_CALLED = (
+    podman_state.PAUSE
+    + r"""forget_pause
 own=("--umask=$(umask)")
 [[ $* == *--ulimit=* ]] || own+=("--ulimit=nofile=$(ulimit -Sn):$(ulimit -Hn)")
 exec "${@:1:$0}" "${own[@]//unlimited/-1}" "${@:$0+1}"
 """
+)
 #: The runtime decides which groups the command is in; only crun can keep the caller's.
 _GROUPS_LOST = "without the user's supplementary groups, which runc drops and crun would keep"
 #: Podman's error when another Podman, as it exits, removes its directory in /tmp at the same moment.
@@ -168,7 +171,8 @@ def _try(
     said = []
     for number, way in enumerate(ways):
         called = f"{mark.partition('=')[2]}-{number}"
-        trial = [*clean, path, *_options(way, os.getuid()), f"--name={called}", _tmpfs("/run"), *mounts,
+        trial = [*clean, "bash", "-c", podman_state.PAUSE + 'forget_pause && exec "$@"', "bash",
+                 path, *_options(way, os.getuid()), f"--name={called}", _tmpfs("/run"), *mounts,
                  str(image), "/bin/sh", "-c", _TRIAL]  # fmt: skip
         try:
             for _ in range(_TRIES):

@@ -3,8 +3,8 @@
 # that holds the user's namespace: a Podman that joins it at that moment would fail. Then removes Podman's
 # directories, unless they contain images, volumes, secrets or networks that the user made meanwhile; and the
 # parent directories, if they are empty.
-# Expects: $1, an assignment in the environment of Podman's processes, whose value is in conmon's argv; the
-#   directories, "", and their parents.
+# Expects: forget_pause; $1, an assignment in the environment of Podman's processes, whose value is in conmon's
+#   argv; the directories, "", and their parents.
 
 is_pause() { # DIRECTORY in /proc
   local comm=
@@ -50,6 +50,7 @@ running && exit
 for path in $(grep -lzE "$probes" /proc/[0-9]*/environ 2> /dev/null); do
   ! is_pause "${path%/environ}" || kill -KILL "${path//[!0-9]/}" 2> /dev/null
 done
+forget_pause dead
 for path; do
   [ -n "$path" ] || break
   [ -n "$(find "$path" -xdev \( -name images.json -o -path '*/volumes/*' -o -path '*/secrets/*' \

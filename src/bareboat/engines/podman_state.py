@@ -12,6 +12,8 @@ from bareboat.engines import Host
 from bareboat_base.marks import HELPER_VARIABLE
 
 RUNTIME_DIR = "XDG_RUNTIME_DIR"
+#: Defines `forget_pause`.
+PAUSE = bash.piece(__package__, "podman_pause")
 #: Where Podman and podman-hpc keep what a user's containers share when XDG_RUNTIME_DIR is not set.
 _STATE = ("/tmp/podman-run-{uid}", "/tmp/containers-user-{uid}", "/tmp/storage-run-{uid}", "/tmp/{uid}_hpc")
 
@@ -32,7 +34,7 @@ def leaving_nothing(host: Host) -> Iterator[str]:
     try:
         yield mark
     finally:
-        clean = bash.piece(__package__, "podman_clean")
+        clean = PAUSE + bash.piece(__package__, "podman_clean")
         afterwards(host).run(["bash", "-c", clean, "bash", mark, *new, "", *new_above])
 
 
