@@ -24,8 +24,11 @@ use_kernels() {
     unset BAREBOAT_KERNELS
     return 0
   }
+  { exec {kernels_used}< "$BAREBOAT_KERNELS"; } 2> /dev/null || {
+    unset BAREBOAT_KERNELS
+    return 0
+  }
   at_exit leave_kernels
-  exec {kernels_used}< "$BAREBOAT_KERNELS"
   flock -s "$kernels_used" 2> /dev/null # until the last process of this part ends
   if is_kernel_archive; then
     [ "$BAREBOAT_NODE" != 0 ] || touch -c "$kernel_archive" 2> /dev/null # the oldest use is forgotten first
@@ -70,11 +73,14 @@ is_kernel_archive() { [ -f "$kernel_archive" ] && [ ! -L "$kernel_archive" ] && 
 
 unpack_kernels() { tar -xf "$kernel_archive" -C "$BAREBOAT_KERNELS" --skip-old-files 2> /dev/null; }
 
+# A young one may be of a part that has made it and not locked it yet.
 remove_left_kernels() { # $1: the beginning of their paths; copies of parts that were killed
   local copy descriptor
   for copy in "$1".*; do
     if [ -O "$copy" ] && [ ! -L "$copy" ] && { exec {descriptor}< "$copy"; } 2> /dev/null; then
-      ! flock -x -n "$descriptor" 2> /dev/null || rm -rf "$copy" 2> /dev/null
+      if flock -x -n "$descriptor" 2> /dev/null && [ -n "$(find "$copy" -maxdepth 0 -mmin +1 2> /dev/null)" ]; then
+        rm -rf "$copy" 2> /dev/null
+      fi
       exec {descriptor}<&-
     fi
   done
