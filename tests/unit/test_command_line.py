@@ -275,6 +275,30 @@ def test_what_follows_a_script_is_the_scripts(
     assert parsed(verb, *words.split()) == (file, command)
 
 
+@pytest.mark.parametrize("verb", ["run", "submit", "plan", "prove"])
+@pytest.mark.parametrize(
+    ("text", "words", "meant"),
+    [
+        ("", "-N 2 --epochs 3", "-q -N 2 train.py --epochs 3"),
+        ("", "a --mem=1GiB", "-q --mem=1GiB train.py a"),
+        ("", "-x --json -N 2", "-q --json -N 2 train.py -x"),
+        ("", "--help -h -- --json", None),
+        ('add_argument("--ranks-per-node")', "--ranks-per-node 2", None),
+        ("def main(ranks_per_node): ...", "--ranks-per-node=2", None),
+        ('add_argument("-N")', "-N 2", None),
+        ("unknown_json = 1", "--json", "-q --json train.py"),
+    ],
+)
+def test_a_flag_that_goes_to_a_script_is_noted_if_the_script_does_not_name_it(
+    capsys: pytest.CaptureFixture[str], verb: str, text: str, words: str, meant: str | None
+) -> None:
+    Path("train.py").write_text(text)
+    assert job_of(verb, "-q", "train.py", *words.split(), quiet=False).command[2:] == tuple(words.split())
+    err = capsys.readouterr().err
+    assert err == "" if meant is None else err.endswith(f"\n  try: bareboat {verb} {meant}\n")
+    assert meant is None or "to train.py, which does not name" in err
+
+
 def test_a_script_may_get_empty_arguments() -> None:
     assert parsed("run", "train.py", "--name", "") == (None, ["python3", "train.py", "--name", ""])
 
@@ -297,11 +321,11 @@ def test_flags_go_over_the_job_file(verb: str) -> None:
     assert (job.name, job.command) == ("train", ("python3", "train.py", "--mem=1"))
 
 
-def job_of(*words: str) -> Job:
+def job_of(*words: str, quiet: bool = True) -> Job:
     options = _parse([*words])
     environment = {"HOME": "/nowhere", "BAREBOAT_STORE": "/nowhere"}
     settings = config.resolve(vars(options), folder=None, environment=environment)
-    return read_job(Context(options, settings, Store(settings.store), console.Progress(quiet=True)))
+    return read_job(Context(options, settings, Store(settings.store), console.Progress(quiet=quiet)))
 
 
 def test_for_a_mistyped_script_the_likeliest_is_named(capsys: pytest.CaptureFixture[str]) -> None:

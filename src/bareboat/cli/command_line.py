@@ -103,6 +103,7 @@ class Parser(argparse.ArgumentParser):
             raise UsageError(f"{self.prog}: too many arguments: {left[0]!r}", remedy=self._example())
         if script:
             found.python_script = script
+            found.own_words, found.flags_of_script = given, self._own_flags(script[2:])
         return found, left
 
     def error(self, message: str) -> NoReturn:
@@ -160,6 +161,18 @@ class Parser(argparse.ArgumentParser):
         if at < len(words) and words[at].endswith(".py"):
             return words[:at], [PYTHON, *words[at:]]
         return words, []
+
+    def _own_flags(self, words: Sequence[str]) -> dict[str, range]:
+        """The flags among a script's arguments that this command has, too, and the places of their words."""
+        found = {}
+        for at, word in enumerate(words):
+            name, equals, _ = word.partition("=")
+            action = self._option_string_actions.get(name)
+            if word == "--":
+                break
+            if action is not None and not isinstance(action, argparse._HelpAction):
+                found[name] = range(at, at + (1 if equals or action.nargs == 0 else 2))
+        return found
 
     def _check_command(self, words: list[str]) -> None:
         """Raise UsageError for a command without `--` before it, such as `bareboat run ./train.sh`."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,9 +51,39 @@ def read_job(context: Context) -> Job:
             image=options.image,
             assignments=options.assignments,
         )
+        _note_flags_of_script(context)
     else:
         job = jobfile.read_job(_job_file_here(context), context.settings, assignments=options.assignments)
     return with_flags(context, job)
+
+
+def _note_flags_of_script(context: Context) -> None:
+    """Note Bareboat's flags that follow a script, which gets them, if its text does not name them."""
+    options = context.options
+    given: dict[str, range] = getattr(options, "flags_of_script", {})
+    if not given:
+        return
+    _, script, *words = options.command
+    try:
+        text = Path(script).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return
+    flags = [flag for flag in given if not _names(text, flag)]
+    places = [at for flag in flags for at in given[flag] if at < len(words)]
+    if flags:
+        rest = [word for at, word in enumerate(words) if at not in places]
+        meant = [*options.own_words, *(words[at] for at in places), script, *rest]
+        shown = f"{' and '.join(flags)} {'go' if flags[1:] else 'goes'} to {script}"
+        context.progress.note(
+            f"note: {shown}, which does not name {'them' if flags[1:] else 'it'}; if Bareboat is meant:\n"
+            f"  try: {shlex.join(['bareboat', options.verb, *meant])}"
+        )
+
+
+def _names(text: str, flag: str) -> bool:
+    """Whether a script has a flag or, as libraries make flags of them, a parameter of this name."""
+    name = flag[2:].replace("-", "[-_]") if flag.startswith("--") else re.escape(flag)
+    return re.search(rf"(?<!\w){name}(?!\w)", text) is not None
 
 
 def _job_file_here(context: Context) -> Path:
@@ -137,8 +169,6 @@ def show_warnings(context: Context, plan: Plan) -> None:
 
 def _notify(text: str) -> str | tuple[str, ...]:
     """`mail` and an address as they are; else the words of a command."""
-    import shlex
-
     from bareboat.model.job import check_notify
 
     try:
