@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from registries import sha256
 from stored import image_of
 
 from bareboat import config
-from bareboat.cli import console, doctor
+from bareboat.cli import console, doctor, plan
 from bareboat.cli import job as job_flags
 from bareboat.cli.config import ACTIONS as CONFIG_ACTIONS
 from bareboat.cli.image import ACTIONS
@@ -358,6 +359,26 @@ def test_a_run_that_is_not_there_is_refused(bareboat: Bareboat, name: str) -> No
 def test_an_image_that_is_not_there_is_refused(bareboat: Bareboat) -> None:
     Path("job.toml").write_text("command = ['true']\nimage = 'gone'\n")
     refused(bareboat("plan", "job.toml"), "image 'gone' not found in the store", code=4)
+
+
+@pytest.mark.parametrize(
+    ("words", "level"),
+    [("plan", "WARNING"), ("plan -v", "INFO"), ("plan -vv", "DEBUG"), ("doctor -v", "DEBUG")],
+)
+def test_plan_shows_its_commands_with_vv_only(
+    words: str, level: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("WARNING", "bareboat")  # and as it was afterwards
+    caplog.handler.setLevel(logging.NOTSET)
+
+    def fail(_context: object) -> int:
+        assert logging.getLogger("bareboat").level == getattr(logging, level)
+        raise RuntimeError("boom")
+
+    for verb in (doctor, plan):
+        monkeypatch.setattr(verb, "run", fail)
+    assert main(words.split()) == 70
+    assert ("Traceback" in caplog.text) is (level != "WARNING")
 
 
 def test_a_bug_is_told_as_one_and_not_as_a_traceback(

@@ -53,7 +53,11 @@ def add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-q", "--quiet", action="store_true", help="show neither progress nor notes")
     parser.add_argument("--no-progress", action="store_true", help="do not show progress")
     parser.add_argument(
-        "-v", "--verbose", action="store_true", help="show each command that runs, and all reasons of a plan"
+        "-v",
+        "--verbose",
+        action="count",
+        default=0,
+        help="show all reasons of a plan, and each command that runs (plan: with -vv)",
     )
 
 

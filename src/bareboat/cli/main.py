@@ -82,7 +82,8 @@ def main(argv: list[str]) -> int:
         _check_surroundings()
         console.set_quiet(options.quiet)
         if options.verbose:
-            logging.getLogger("bareboat").setLevel(logging.DEBUG)
+            is_brief = options.verb == "plan" and options.verbose == 1
+            logging.getLogger("bareboat").setLevel(logging.INFO if is_brief else logging.DEBUG)
         if options.verb == "config" and options.action == "trust":  # it must work without trust in settings
             return int(_module("config.trust").agree(options))
         from bareboat.session.opening import open_store
@@ -134,7 +135,7 @@ def _settings(options: argparse.Namespace) -> tuple[Settings, int]:
 
 def _show_unexpected(error: Exception, store: Store | None) -> int:
     """Show an error of the system in words, or that this is a bug; return the exit code."""
-    logging.getLogger("bareboat").debug("", exc_info=True)
+    logging.getLogger("bareboat").info("", exc_info=True)
     explained = (store and isinstance(error, OSError) and store.explain(error)) or failures.explain(error)
     if explained is not None:
         console.show_error(explained)
