@@ -190,7 +190,8 @@ def analyse(
         looks=len(sequential.looks(study.job.prove.repeats)) if sequential.is_sequential(study) else 1,
         between=inference.between_of(metrics[0].effects, metrics[0].unit),
     )
-    return replace(found, sentence=outcome(study, found))
+    warnings = (*found.warnings, *_busy(study, found))
+    return replace(found, sentence=outcome(study, found), warnings=warnings)
 
 
 def _inference(study: Study, pairs: Sequence[Pair]) -> Inference:
@@ -314,12 +315,20 @@ def _warnings(
             f"The arms do not do the same work: {study.arms[0].name} trains {of[0]} samples per step, "
             f"{study.arms[1].name} {of[1]}; the throughput counts the samples of each"
         )
-    busy = max(record.load_1min for pair in pairs for record in pair)
+
+
+def _busy(study: Study, found: Analysis) -> Iterator[str]:
+    """That other work kept the machine busy: a warning of a decided verdict, the remedy of another one."""
+    busy = max(record.load_1min for pair in found.pairs for record in pair)
     expected = study.job.topology.world_size + 1
     if busy > max(expected, study.site.cpus) * 1.5:
+        is_decided = found.verdict in (Verdict.EQUIVALENT, Verdict.DIFFERENT)
+        more = (
+            "the verdict is that of a busy machine" if is_decided else "repeat the study on an idle machine"
+        )
         yield (
             f"The machine was busy with other work: its load reached {busy:.1f} with {study.site.cpus} "
-            "cores; repeat the study on an idle machine"
+            f"cores; {more}"
         )
 
 

@@ -221,6 +221,13 @@ def test_work_beside_the_study_is_part_of_the_verdict(study: Study, records: lis
     assert "busy with other work: its load reached 999.5" in found.warnings[0]
     assert found.warnings[0] in found.text
     assert found.warnings[0] in render([report_of(study, busy, found)])
+    assert found.warnings[0].endswith("cores; the verdict is that of a busy machine")
+    prove = msgspec.structs.replace(study.job.prove, margin=0.001)
+    strict = msgspec.structs.replace(study, job=msgspec.structs.replace(study.job, prove=prove))
+    equal = make_records(strict, ratio=1.0, seed=4)
+    undecided = analysis.analyse(strict, [msgspec.structs.replace(r, load_1min=999.5) for r in equal])
+    assert undecided.verdict is Verdict.UNDECIDED
+    assert undecided.warnings[-1].endswith("cores; repeat the study on an idle machine")
 
 
 def diverged(records: list[Record], arms: tuple[str, ...], runs: int) -> list[Record]:

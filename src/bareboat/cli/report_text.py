@@ -76,13 +76,14 @@ def wrapped(text: str, width: int | None) -> list[str]:
 
 
 def _table(study: Study, analysis: Analysis, width: int | None) -> list[str]:
-    """One line per metric where the terminal is wide enough, else a few."""
+    """One line per metric where the terminal is wide enough, else a few. The verdict, which is in the
+    sentence above, is left out first."""
     metrics = analysis.ordered
     names = [" ".join(arm.name.split()) for arm in study.arms]
-    for is_short in (False, True):
-        rows = [_row(analysis, metric, is_short=is_short) for metric in metrics]
-        head = ["", *names, "ratio", "interval", "verdict"]
-        lines = Table(head=head, groups=[rows], texts=_TEXTS).terminal()
+    head = ["", *names, "ratio", "interval", "verdict"]
+    for is_short, columns in ((False, 6), (True, 6), (True, 5)):
+        rows = [_row(analysis, metric, is_short=is_short)[:columns] for metric in metrics]
+        lines = Table(head=head[:columns], groups=[rows], texts=_TEXTS).terminal()
         if width is None or max(map(len, lines)) <= width:
             return lines
     return [line for metric in metrics for line in _folded(analysis, metric, names, width or 80)]
