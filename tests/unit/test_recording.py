@@ -43,3 +43,11 @@ def test_the_first_screen_is_there_from_the_beginning_and_the_last_stays() -> No
     assert "@keyframes k1{0%,25.000%{visibility:hidden}25.000%,100.000%{visibility:visible}}" in drawn
     assert "prefers-reduced-motion:reduce){.f{animation:none}.last{visibility:visible}}" in drawn
     assert "equivalent within 2 %" in drawn
+    assert f">{record.NOTICE}</text>" in drawn
+
+
+def test_the_recording_of_the_first_page_is_one() -> None:
+    shown = (Path(record.__file__).parents[1] / "pictures/session.svg").read_text(encoding="utf-8")
+    assert f">{record.NOTICE}</text>" in shown
+    assert record._DECIDED.search(shown)
+    assert "/tmp/" not in shown.replace("programs in /tmp", "").replace("/tmp (", "")
