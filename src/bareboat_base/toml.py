@@ -89,7 +89,7 @@ class Document:
         all tables, with dots, by the names that people give them."""
         for key, value in table.items():
             if key not in known:
-                raise self._unknown_key(key, value, known, parents, elsewhere)
+                raise self._unknown_key(key, value, known, parents, elsewhere, table)
 
     def _unknown_key(
         self,
@@ -98,6 +98,7 @@ class Document:
         known: Collection[str],
         parents: tuple[str, ...],
         elsewhere: Mapping[str, str],
+        present: Collection[str],
     ) -> UsageError:
         where = f" under [{'.'.join(parents)}]" if parents else ""
         message, place = f"unknown key {one_line(key)!r}{where}", self.at(*parents, key)
@@ -112,6 +113,11 @@ class Document:
             return UsageError(message, context=context, remedy=f"use one of the {which}, or remove it")
         if tuple(tables) == parents:
             message += f"; did you mean {name!r}?"
+            if name in present:
+                remedy = (
+                    f"{name} is set, too: add the value of {one_line(key)} to it, and remove {one_line(key)}"
+                )
+                return UsageError(message, context=place, remedy=remedy)
             return UsageError(message, context=place, remedy=f"rename it to {name}")
         table, setting = ".".join(tables), f"{name} = {_literal(value)}"
         message += ": it belongs " if name == key else f": the key is {name!r} "

@@ -112,6 +112,7 @@ def test_help_shows_the_verbs_by_group(bareboat: Bareboat) -> None:
     shown = bareboat("--help").out
     groups = [line.removesuffix(":") for line in shown.splitlines() if line.endswith(":")]
     assert groups == ["options", *GROUPS]
+    assert "None" not in shown
     places = [shown.index(f"\n  {verb} ") for verb in VERBS]
     assert places == sorted(places)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from _typeshed import SupportsWrite
 
 # argparse looks for a translation of each of its texts in the file system, and has none.
-vars(argparse)["_"] = str
+vars(argparse)["_"] = lambda text: text
 #: argparse's message about a flag -> our message and remedy.
 _MISTAKES = (
     (r"argument (?P<flag>\S+): expected (one|at least one|\d+) argument", "{flag} has no value",
