@@ -152,9 +152,8 @@ class Meter:
         if self._log is None:
             return
         self._flush()
-        peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         self._write(
-            kind="end", opened_ns=self._opened_ns, at_ns=time.monotonic_ns(), peak_rss_bytes=peak_bytes
+            kind="end", opened_ns=self._opened_ns, at_ns=time.monotonic_ns(), peak_rss_bytes=_peak_bytes()
         )
         self._close_log()
         if self._gate is not None:
@@ -261,6 +260,16 @@ class Meter:
             self._mark = int(marks[0]) if marks else -1
         except ValueError:  # no gate answers so
             raise GateClosed from None
+
+
+def _peak_bytes() -> int:
+    """The peak of the resident memory since the program began. getrusage has that of the programs before it
+    in this process, too, and of the process that was forked for them."""
+    with contextlib.suppress(OSError, ValueError), open("/proc/self/status", "rb") as stream:
+        for line in stream:
+            if line.startswith(b"VmHWM:"):
+                return int(line.split()[1]) * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def _used() -> tuple[int, dict[str, int]]:

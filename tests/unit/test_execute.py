@@ -313,6 +313,19 @@ def test_the_memory_of_a_run_is_that_of_all_its_processes(tmp_path: Path, mark: 
     assert wait_until(lambda: live.memory_bytes(kind) == 0)
 
 
+def test_the_memory_of_bareboat_is_not_the_peak_of_a_run(tmp_path: Path, mark: str) -> None:
+    """The kernel counts a fork of this process as one of the run, before bash replaces it."""
+    ballast = b"x" * 2**27
+    peaks = []
+    for size in (0, len(ballast) + 2**28):
+        text = f"exec {sys.executable} -c 'x = bytes(1) * {size}'"
+        live = execute.Live(script(tmp_path, text), run_id=mark, environment=ENVIRONMENT)
+        assert live.wait(60) == 0
+        peaks.append(live.peak_process_bytes)
+    assert peaks[0] == 0
+    assert peaks[1] > len(ballast) + 2**28
+
+
 # --------------------------------------------------------------------------------------------------
 # signals to Bareboat
 

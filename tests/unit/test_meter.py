@@ -63,6 +63,15 @@ def test_every_step_is_kept_with_its_own_time(folder: Path) -> None:
     assert process.peak_rss_bytes > 10**6
 
 
+def test_the_peak_of_memory_is_that_of_the_program_alone() -> None:
+    """It is not that of the process that was forked for it."""
+    ballast = b"x" * 2**27
+    code = "import bareboat_meter; print(bareboat_meter._peak_bytes())"
+    command = [sys.executable, "-c", code]
+    shown = subprocess.run(command, check=True, stdout=subprocess.PIPE, preexec_fn=os.getpid)  # forks
+    assert 10**6 < int(shown.stdout) < len(ballast)
+
+
 def test_thousands_of_steps_are_written_in_pieces_and_none_is_lost(folder: Path) -> None:
     meter = bareboat_meter.Meter()
     meter.start()

@@ -35,6 +35,8 @@ from bareboat_base.marks import RUN_VARIABLE
 SAMPLER = Path(__file__).with_name("sampler.py")
 #: The job script gives its ranks 10 s after SIGTERM; the script gets a little more.
 STOP_GRACE_S = 15.0
+#: What a fork may use beyond the memory of its parent, in bytes.
+_FORK_MORE = 4 * 2**20
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -77,6 +79,7 @@ class Live:
             if os.getppid() != parent:  # the parent died before the line above
                 os._exit(1)
 
+        self._forked_bytes = rss_bytes(parent) + _FORK_MORE
         self.spawned_ns = time.monotonic_ns()
         self._process = subprocess.Popen(
             [bash, script, run_id],
@@ -90,8 +93,9 @@ class Live:
         self.pidfd = os.pidfd_open(self._process.pid)
         self._sampler = None if usage is None else _sampler(run_id, self.pid, usage)
         self.exited_ns: int | None = None
-        #: Once it exited, as the kernel counted: the peak of the largest of its processes; of all together
-        #: the seconds on processors, and the page faults without and with input from a disk.
+        #: Once it exited, as the kernel counted: the peak of the largest of its processes, or 0 where this
+        #: process, whose fork the kernel counts as one of them, was larger; of all together the seconds on
+        #: processors, and the page faults without and with input from a disk.
         self.peak_process_bytes = 0
         self.cpu_s = 0.0
         self.minor_faults = self.major_faults = 0
@@ -109,7 +113,8 @@ class Live:
             if pid == 0:
                 return None
             self.exited_ns = time.monotonic_ns()
-            self.peak_process_bytes = usage.ru_maxrss * 1024
+            peak_bytes = usage.ru_maxrss * 1024
+            self.peak_process_bytes = peak_bytes if peak_bytes > self._forked_bytes else 0
             self.cpu_s = usage.ru_utime + usage.ru_stime
             self.minor_faults, self.major_faults = usage.ru_minflt, usage.ru_majflt
             self._process.returncode = os.waitstatus_to_exitcode(status)
