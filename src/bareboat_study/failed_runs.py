@@ -30,20 +30,24 @@ class Failure:
 
 
 def failures_of(study: Matrix, records: Sequence[Sequence[Record]]) -> list[Failure]:
-    """The failed runs, point after point."""
-    return [
-        Failure(
-            point=point,
-            label=study.point_text(point),
-            run=record.run,
-            arm=record.arm,
-            exit_code=record.exit_code,
-            reason=record.ended_because,
-        )
-        for point, own in enumerate(records)
-        for record in own
-        if not validity.ended_well(record)
-    ]
+    """The failed runs, point after point; without the arms that were stopped as another one had failed."""
+    found = []
+    for point, own in enumerate(records):
+        bad = [record for record in own if not validity.ended_well(record)]
+        guilty = {record.run for record in bad if record.exit_code != validity.STOPPED}
+        found += [
+            Failure(
+                point=point,
+                label=study.point_text(point),
+                run=record.run,
+                arm=record.arm,
+                exit_code=record.exit_code,
+                reason=record.ended_because.removeprefix(f"{record.arm}: "),
+            )
+            for record in bad
+            if record.exit_code != validity.STOPPED or record.run not in guilty
+        ]
+    return found
 
 
 def lines(study: str, failures: Sequence[Failure], *, most: int) -> Iterator[str]:

@@ -16,7 +16,7 @@ from matrices import keep, of_pair
 from bareboat.model import Matrix, ProveRequest, Study
 from bareboat_base import codec
 from bareboat_images.store import Store
-from bareboat_study import matrix, prove, study_report
+from bareboat_study import failed_runs, matrix, prove, study_report, validity
 
 pytest.importorskip("scipy")
 
@@ -74,6 +74,22 @@ def test_a_study_goes_on_after_a_run_that_failed(store: Store, monkeypatch: pyte
     assert [each.run for each in shown.found.failures] == [2, 2]
     assert shown.only is not None
     assert shown.only.analysis.comparison.runs == 3
+
+
+def test_an_arm_that_was_stopped_since_the_other_failed_is_no_failed_run() -> None:
+    made, _, (known,) = of_pair(study := make_study(), make_records(study))
+    first, second = (arm.name for arm in study.arms)
+    ends = {(1, first): validity.STOPPED, (1, second): 3, (2, first): validity.STOPPED, (2, second): 0}
+    records = [
+        msgspec.structs.replace(
+            record,
+            exit_code=ends.get((record.run, record.arm), 0),
+            ended_because=f"{second}: out of memory" if ends.get((record.run, record.arm)) else "",
+        )
+        for record in known
+    ]
+    shown = [each.text for each in failed_runs.failures_of(made, [records])]
+    assert shown == [f"run 1 of {second}: out of memory", f"run 2 of {first}: {second}: out of memory"]
 
 
 def test_failed_runs_of_a_study_are_listed_with_their_output(
