@@ -318,17 +318,19 @@ def _warnings(
 
 
 def _busy(study: Study, found: Analysis) -> Iterator[str]:
-    """That other work kept the machine busy: a warning of a decided verdict, the remedy of another one."""
+    """That other work kept the machine busy: a warning of a decided verdict, the remedy of an open one."""
     busy = max(record.load_1min for pair in found.pairs for record in pair)
     expected = study.job.topology.world_size + 1
     if busy > max(expected, study.site.cpus) * 1.5:
-        is_decided = found.verdict in (Verdict.EQUIVALENT, Verdict.DIFFERENT)
-        more = (
-            "the verdict is that of a busy machine" if is_decided else "repeat the study on an idle machine"
-        )
+        more = {
+            Verdict.EQUIVALENT: "; the verdict is that of a busy machine",
+            Verdict.DIFFERENT: "; the verdict is that of a busy machine",
+            Verdict.UNDECIDED: "; repeat the study on an idle machine",
+            Verdict.TOO_NOISY: "; repeat the study on an idle machine",
+        }.get(found.verdict, "")
         yield (
             f"The machine was busy with other work: its load reached {busy:.1f} with {study.site.cpus} "
-            f"cores; {more}"
+            f"cores{more}"
         )
 
 

@@ -19,7 +19,7 @@ import msgspec
 from builders import make_records, make_study
 from matrices import make_three, report_of
 
-from bareboat.cli import console, study_result
+from bareboat.cli import console, report_export, study_result
 from bareboat.cli.report_export import Request
 from bareboat.cli.report_run import _lines
 from bareboat.cli.report_sweep import fitted
@@ -167,12 +167,19 @@ def test_a_screen_says_what_a_study_without_an_answer_needs(
     check(f"{case.__name__.replace('_', '-')}-80.txt", capsys.readouterr().out, request)
 
 
-def test_a_difference_names_the_next_command(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_difference_names_the_next_command(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     shown = report_of(*different())
     context = SimpleNamespace(options=SimpleNamespace(json=False))
     study_result._report(context, shown, Request((), None, None, False))  # type: ignore[arg-type]
     name = shown.matrix.id
-    assert capsys.readouterr().out.endswith(f"\nfind the cause:  bareboat report {name} -o {name}.html\n")
+    where = "\nfind the cause in the table above, and in\n  "
+    assert capsys.readouterr().out.endswith(f"{where}bareboat report {name} -o {name}.html\n")
+    request = Request(("html",), None, "page.html", False)
+    monkeypatch.setattr(report_export, "write", lambda *_: "page.html")
+    study_result._report(context, shown, request)  # type: ignore[arg-type]
+    assert capsys.readouterr().out.endswith(f"{where}the figures of the report\n\nreport: page.html\n")
 
 
 def test_pooled_studies_are_told_in_80_columns(

@@ -82,15 +82,15 @@ def _report(context: Context, shown: StudyReport, request: Request) -> int:
             console.result("")
             for line in published.lines(shown.beside):
                 console.result(line)
-        _note_next(shown)
+        _note_next(shown, where)
         if where:
             console.result(f"\nreport: {where}")
     unmeasured = any(each.analysis is None for contrast in result.contrasts for each in contrast.points)
     return 1 if unmeasured and not result.missing else 0
 
 
-def _note_next(shown: StudyReport) -> None:
-    """Show the command that follows: for runs that are left, or for a difference."""
+def _note_next(shown: StudyReport, page: str) -> None:
+    """Show the command that follows for runs that are left, and where to find the cause of a difference."""
     from bareboat_study.statistics import Verdict
 
     name = shown.matrix.id
@@ -98,7 +98,8 @@ def _note_next(shown: StudyReport) -> None:
         most = "at most " if shown.matrix.prove.until_decided else ""
         console.result(f"\n{most}{shown.found.missing} runs left:  bareboat prove --resume {name}")
     elif any(each.analysis.verdict is Verdict.DIFFERENT for each in shown.compared):
-        console.result(f"\nfind the cause:  bareboat report {name} -o {name}.html")
+        figures = "the figures of the report" if page else f"bareboat report {name} -o {name}.html"
+        console.result(f"\nfind the cause in the table above, and in\n  {figures}")
 
 
 def _several(context: Context, studies: Sequence[StudyReport], where: str) -> None:
