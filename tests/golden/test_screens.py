@@ -5,6 +5,7 @@ After a change that is meant: `pytest tests/golden --update-golden`, then read t
 
 from __future__ import annotations
 
+import contextlib
 import re
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from bareboat.cli import console, doctor
 from bareboat.cli.folding import folded
+from bareboat.cli.main import main
 from bareboat.model import (
     Check,
     EngineFacts,
@@ -27,6 +29,7 @@ from bareboat.model import (
 )
 from bareboat.plan import plan
 from bareboat.render import brief, text, why
+from bareboat_images.upkeep import contents
 
 SCREENS = Path(__file__).parent / "screens"
 
@@ -133,6 +136,41 @@ def test_the_screen_is_the_golden_one(
     assert shown == golden.read_text()
     for line in shown.splitlines():
         assert len(line) <= 80 or line.lstrip().startswith("try: ") or max(map(len, line.split())) > 40
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("help", "--help"),
+        ("image-ls", "image ls"),
+        ("image-lint", "image lint --no-hadolint ./Dockerfile"),
+    ],
+)
+def test_the_output_of_a_command_is_the_golden_one(
+    name: str,
+    words: str,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for variable, value in (("NO_COLOR", "1"), ("COLUMNS", "80"), ("HOME", str(tmp_path))):
+        monkeypatch.setenv(variable, value)
+    monkeypatch.chdir(tmp_path)
+    Path("Dockerfile").write_text("FROM debian:12\nRUN apt-get install vim\n")
+    captured = make_image(python="/home/ada/venv/bin/python", python_version="3.11.9", reference=None)
+    monkeypatch.setattr(contents, "images", lambda _store: ([captured], []))
+    monkeypatch.setattr(console, "width", lambda: 80)
+    with contextlib.suppress(SystemExit):
+        main([*words.split(), *(() if name == "help" else ("--store", str(tmp_path / "store")))])
+    shown = capsys.readouterr().out
+    if name == "help":  # the lines before the verbs differ between versions of Python
+        shown = shown[shown.index("\n\n", shown.index("--completion SHELL  ")) :]
+    assert max(map(len, shown.splitlines())) <= 80
+    golden = SCREENS / f"{name}.txt"
+    if request.config.getoption("--update-golden"):
+        golden.write_text(shown)
+    assert shown == golden.read_text()
 
 
 def test_the_plan_of_a_job_of_three_lines_has_at_most_fifteen() -> None:
