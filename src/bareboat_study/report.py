@@ -150,7 +150,7 @@ def _verdicts(shown: StudyReport, prefix: str) -> Markup:
     """The answer of each contrast; at one point, with its verdict in a few words, beside their ratios."""
     found = shown.found
     if not shown.is_one_point or len(shown.compared) != len(found.contrasts):
-        return join(tag("p", sentence, class_="sentence") for sentence in found.sentences)
+        return join(_sentence(each) for each in found.sentences)
     cards = [_verdict(each, is_short=True) for each in shown.compared]
     arms = [tuple(arm.name for arm in each.study.arms) for each in shown.compared]
     # The contenders' names, where all have the same baseline.
@@ -176,11 +176,16 @@ def _verdict(each: Compared, *, is_short: bool = False) -> Markup:
         tag("h4", each.name) if is_short else "",
         tag("p", verdicts.headline(analysis.word, metric), class_="word"),
         "" if is_short else ratio,
-        tag("p", each.sentence, class_="sentence"),
-        *(tag("p", warning, class_="warning") for warning in analysis.warnings),
+        _sentence(each.sentence),
+        *(_sentence(warning, kind="warning") for warning in analysis.warnings),
         "" if is_short else tag("dl", *tiles, class_="tiles"),
         class_=f"card verdict {_tone(analysis)}",
     )
+
+
+def _sentence(text: str, kind: str = "sentence") -> Markup:
+    """A paragraph in which a number stays with its unit."""
+    return tag("p", text.replace(" %", "\u00a0%"), class_=kind)
 
 
 def _tiles(analysis: Analysis) -> Iterable[tuple[str, str]]:
