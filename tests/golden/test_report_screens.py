@@ -199,6 +199,16 @@ def test_pooled_studies_are_told_in_80_columns(
     check("pooled-80.txt", capsys.readouterr().out, request)
 
 
+def test_of_studies_that_are_not_pooled_each_names_what_follows(capsys: pytest.CaptureFixture[str]) -> None:
+    context = SimpleNamespace(options=SimpleNamespace(json=False))
+    found = [report_of(*different()), report_of(*equivalent())]
+    study_result._several(context, found, "page.html")  # type: ignore[arg-type]
+    shown = capsys.readouterr().out
+    assert "\nfind the cause in the table above, and in\n  the figures of the report\n" in shown
+    assert shown.endswith("\nreport: page.html\n")
+    assert "\nnot pooled: " in shown
+
+
 def check(name: str, shown: str, request: pytest.FixtureRequest) -> None:
     assert max(map(len, shown.splitlines())) <= 80
     kept = SCREENS / name

@@ -134,7 +134,7 @@ def _several(context: Context, studies: Sequence[StudyReport], where: str) -> No
                 each.found, console.width(), console.paint if sys.stdout.isatty() else None
             ):
                 console.result(line)
-            _note_next(each)
+            _note_next(each, where)
         console.result(f"\nnot pooled: {reason}")
     if where:
         console.result(f"\nreport: {where}")
