@@ -15,7 +15,7 @@ from bareboat_base import digests
 from bareboat_base.errors import ImageError, UsageError
 from bareboat_images.layers.view import Node, View
 from bareboat_images.layers.whiteouts import WHITEOUT
-from bareboat_images.recipe.ignore import Ignored, has_wildcard, matcher
+from bareboat_images.recipe.ignore import Ignored, Patterns, has_wildcard
 from bareboat_images.tar.limits import is_mostly_holes
 
 if TYPE_CHECKING:
@@ -127,13 +127,11 @@ class Files:
                         step.append(prefix + part)
                 else:
                     try:
-                        rule = matcher(part)
+                        rule = Patterns([part])
                     except ValueError as error:
                         raise NotFoundError(str(error)) from None
                     step += [
-                        prefix + name
-                        for name in sorted(self._view.names(f"/{folder}"))
-                        if rule.fullmatch(name)
+                        prefix + name for name in sorted(self._view.names(f"/{folder}")) if rule.matches(name)
                     ]
             found = list(dict.fromkeys(step))
         return [each for each in found if each and self._is_kept(each)]
