@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from engine_lab import Lab, base_site, lab  # noqa: F401
@@ -391,6 +392,51 @@ def test_a_container_does_not_have_the_session_s_keys(lab: Lab, is_on: bool) -> 
     if lab.contains:
         session, user, _ = lab.says(SEEN, **({} if is_on else {"seccomp": False})).split()
         assert (session, user) == ("nothing", "nothing")
+
+
+#: What docs/security.md names: `keyctl setperm @u 0x3f010000`, and of @us.
+NARROW, DEFAULT = 0x3F010000, 0x1F3F0000
+
+
+@pytest.fixture
+def user_keys() -> Iterator[str]:
+    """The numbers of a key in this user's keyring, of that keyring and of the user's session keyring, whose
+    permissions are narrowed."""
+    if not os.path.exists("/proc/keys"):
+        pytest.skip("this kernel has no keys")
+    names: dict[str, Any] = {}
+    exec(
+        f"""{KEYS}
+key = libc.syscall(ctypes.c_long(add_key), b"user", b"bareboat-user-key", b"secret", 6, USER)
+own = USER, ctypes.c_long(-5)
+rings = [ask(0, ring, 1) for ring in own]
+assert [ask(5, ring, {NARROW}) for ring in own] == [0, 0]
+""",
+        names,
+    )
+    yield str([names["key"], *names["rings"]])
+    for ring in names["own"]:
+        names["ask"](5, ring, DEFAULT)
+    names["ask"](9, names["key"], names["USER"])
+
+
+def test_a_container_has_no_key_of_a_user_keyring_with_narrow_permissions(
+    lab: Lab,  # noqa: F811
+    user_keys: str,
+) -> None:
+    """A container finds the numbers of the user's keyrings in /proc/keys; with the kernel's permissions it
+    can link these and read what is in them, with every engine."""
+    if lab.contains:
+        said = lab.says(
+            f"""{KEYS}
+key, *rings = {user_keys}
+for ring in rings:
+    ask(8, ring, SESSION)
+size = ask(11, key, found, 99)
+print(found.raw[:max(size, 0)].decode() or "nothing")
+"""
+        )
+        assert said.split() == ["nothing"]
 
 
 def limited(most: int, argv: list[str]) -> str:
