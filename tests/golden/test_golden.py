@@ -308,7 +308,7 @@ def _shown(made: Plan | str) -> str:
     """The script without the text or the digest of its library: what differs between jobs."""
     text = _script(made)
     if not isinstance(made, str):
-        text = text.replace(render.job_library(made).text, "# Here is the library.\n")
+        text = text.replace(render.job_library(made).inner, "# Here is the library.\n")
     return re.sub(r"\blib-[0-9a-f]{12}\b", "lib-DIGEST", text)
 
 

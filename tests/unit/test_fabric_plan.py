@@ -284,7 +284,7 @@ def test_a_watcher_does_what_it_should(tmp_path: Path, words: str, fabric: str, 
     job_waits = until_ended if code else 'wait "$fabric_watch"' if says else "sleep 3"
     harness = (
         "set -u; BAREBOAT_RUN_DIR=$PWD BAREBOAT_CONTROL=$PWD\n"
-        f"{head(made)}\n{render.job_library(made).text}\n"
+        f"{head(made)}\n{render.job_library(made).inner}\n"
         'pass_on() { : > over; }\nfinish() { exit "$1"; }\n'
         f"begin_fabric\n{job_waits}\ncode=$?\nend_fabric\nexit 0\n"
     )

@@ -37,7 +37,7 @@ def script(
     ways to start the ranks that one job tries. Without a place, or `alone`, it contains its library."""
     head, made = _parts(plan, place, runs, rung)
     if alone or place is None:
-        return f"{head}\n{made.text}\n{_MAIN}"
+        return f"{head}\n{made.inner}\n{_MAIN}"
     return f"{head}\n. {library_path(plan, place, made.name)} || exit 3\n{_MAIN}"
 
 
@@ -92,7 +92,7 @@ def shell_script(plan: Plan) -> str | None:
         head((), _title(plan), f"plan {digest(plan)[:19]}"),
         words.assignments(values.of_job(plan, scheduler, None, 1, features)),
         *commands.of_shell(plan),
-        library.of_shell(plan, features).text,
+        library.of_shell(plan, features).inner,
         _MAIN,
     ]
     return "\n".join(found)

@@ -34,7 +34,8 @@ class Allocation(NamedTuple):
 def scripts(scheduler: Scheduler, made: Allocation) -> Iterator[tuple[str, str]]:
     """Name and text of the job script and of its library, for the study's directory `control`."""
     yield "job.sh", script(scheduler, made)
-    yield library.of_allocation(scheduler)
+    functions = library.of_allocation(scheduler)
+    yield functions.name, functions.text
 
 
 def script(scheduler: Scheduler, made: Allocation, *, alone: bool = False) -> str:

@@ -4,7 +4,7 @@ needs, because bash parses all of it in every part of the script."""
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec import UNSET
@@ -18,10 +18,11 @@ from bareboat.schedulers import Scheduler
 
 
 class Library(NamedTuple):
-    """`name`: of its file, by its digest."""
+    """`name`: of its file, by its digest; `text`: of that; `inner`: for a script that contains it."""
 
     name: str
     text: str
+    inner: str
 
 
 def subject(name: str) -> str:
@@ -30,7 +31,7 @@ def subject(name: str) -> str:
 
 
 def of_job(plan: Plan, scheduler: Scheduler, features: Features) -> Library:
-    subjects = ["common", "processes", "limits"]
+    subjects = ["common", "limits"]
     subjects += ["local"] if scheduler.IS_LOCAL else ["begin", "cluster"]
     is_small = scheduler.IS_LOCAL and plan.start is Start.NODES and not plan.keeps_output
     if not is_small or "watchdog" in features:
@@ -64,11 +65,13 @@ def of_job(plan: Plan, scheduler: Scheduler, features: Features) -> Library:
     subjects += [each for each in optional if each in features]
     if {"local_run", "delivery", "kernel_cache"} & {*subjects}:
         subjects.append("private")
+    seldom = ["kept"] if "discarded" in features else []
+    (seldom if is_small and "watchdog" not in features else subjects).append("processes")
     commands = [plan.command] if plan.mpi_check is None else [plan.command, plan.mpi_check]
     texts = words.texts(*commands, more=plan.program)
     if "fabric" in features:
         texts |= {"by_sockets": transport_logs.SOCKETS, "by_fabric": transport_logs.FABRIC}
-    return _assembled(subjects, scheduler.snippet(), texts)
+    return _assembled(subjects, scheduler.snippet(), texts, seldom)
 
 
 def of_shell(plan: Plan, features: Features) -> Library:
@@ -88,9 +91,13 @@ def of_allocation(scheduler: Scheduler) -> Library:
     return _assembled(("common", "begin", "environment", "allocation"), scheduler.snippet(), {})
 
 
-def _assembled(subjects: Sequence[str], more: str, texts: Mapping[str, str]) -> Library:
+def _assembled(
+    subjects: Sequence[str], more: str, texts: Mapping[str, str], seldom: Sequence[str] = ()
+) -> Library:
+    """`seldom`: the subjects at its end, which most runs do not need."""
     long = (f"{name}={words.literal(text)}\n" for name, text in texts.items())
-    parts: Iterable[str] = (*map(subject, subjects), more, *long)
-    text = "\n".join(part for part in parts if part)
+    first = [part for part in (*map(subject, subjects), more, *long) if part]
+    last = [subject(each) for each in seldom]
+    text = "\n".join([*first, subject("seldom"), *last] if last else first)
     digest = hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()
-    return Library(f"lib-{digest[:12]}.sh", text)
+    return Library(f"lib-{digest[:12]}.sh", text, "\n".join([*first, *last]))

@@ -131,6 +131,10 @@ class Live:
         """Start the sampler now, as with `usage` from the beginning."""
         self._sampler = _sampler(self.run_id, self.pid, usage)
 
+    def urge(self) -> None:
+        """SIGURG to the script: it counts from now on what is discarded with its containers."""
+        self._process.send_signal(signal.SIGURG)
+
     @property
     def totals(self) -> dict[str, float]:
         """Once it exited: what the kernel counted."""

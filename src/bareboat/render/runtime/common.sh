@@ -6,6 +6,8 @@ has() { # $1: a feature of this job
   [[ $features == *" $1 "* ]]
 }
 
+seldom() { :; } # before functions that most runs do not need, which a library has at its end
+
 at_exit() { # $1: a command for the end of this part, after those added before
   exit_commands=${exit_commands:+$exit_commands; }$1
   trap "$exit_commands" EXIT
@@ -71,11 +73,19 @@ run_once() { # the command, once on this node or for this rank. $1: job or check
   if has output; then follow_ranks; elif has watchdog; then keep_output "$silence/$unit"; fi
   ! has sealed || seal_environment
   start_command "$1"
-  ! has discarded || [ "$1" = check ] || start_keeping
+  if [ -n "${beside:-}" ]; then
+    "$beside"
+  elif has discarded && [ "$1" != check ]; then
+    start_keeping
+  fi
   ! has sealed || exec {sealed}<&-
   if ! has output && has watchdog; then exec 3>&- 4>&-; fi
   wait "$child"
   code=$?
+  [ "$code" -ne 151 ] || [ -z "${urged:-}" ] || { # the signal URG ended `wait`, and not the command
+    wait "$child"
+    code=$?
+  }
   ! has discarded || stop_keeping
   if has output; then followed; elif has watchdog; then output_kept; fi
   ! has watching || stop_watching

@@ -6,12 +6,15 @@
 # outlive their container, so that they can be searched when it has ended.
 start_keeping() { # beside the ranks of this part, once they are started
   [ -n "${BAREBOAT_CONTROL:-}" ] || return 0
-  local began
-  printf -v began '%(%s)T' -1
-  began=@${EPOCHREALTIME:-$began}
-  began=${began/,/.}
-  exec {keeping}> >(exec 7<&0 < /dev/null > /dev/null 2>&1 3>&- 4>&- 5>&- 6>&- && keep_directories "$$")
+  [ -n "${began:-}" ] || set_began
+  exec {keeping}> >(exec 7<&0 < /dev/null > /dev/null 2>&1 3>&- 4>&- 5>&- 6>&- && seldom && keep_directories "$$")
   keeper=$!
+}
+
+set_began() { # the time from which files count
+  began=${EPOCHREALTIME:-}
+  [ -n "$began" ] || printf -v began '%(%s)T' -1
+  began=@${began/,/.}
 }
 
 stop_keeping() { # when the ranks have ended
@@ -21,83 +24,7 @@ stop_keeping() { # when the ranks have ended
   keeper=
 }
 
-keep_directories() { # $1: this part's process
-  local pause number pid id point at device options kind blocks free started
-  local places=() files=() seen='' mounts opened
-  for pause in 0.03 0.1 0.3 1 5 30 300; do
-    if read -r -t "$pause" -u 7 || [ "$?" -le 128 ]; then break; fi
-    [ -n "$seen" ] || see_own_mounts # not before: the shortest runs end in the first pause
-    started=()
-    started_by "$1"
-    for pid in "${started[@]}"; do
-      [ ! "/proc/$pid/ns/mnt" -ef /proc/self/ns/mnt ] || continue
-      mapfile -t mounts < "/proc/$pid/mountinfo"
-      for number in "${!mounts[@]}"; do
-        read -r id _ device _ point options _ <<< "${mounts[number]}"
-        kind=${mounts[number]##* - }
-        case $point in /dev* | /proc* | /sys* | /run*) continue ;; esac
-        [[ $kind =~ ^(tmpfs|overlay)\  && $options == rw* && $seen != *" $device "* ]] || continue
-        exec {at}< "/proc/$pid/root$point" || continue
-        mapfile -t opened < "/proc/self/fdinfo/$at"
-        # Another mount may be over it, such as the working directory over the home.
-        [[ " ${opened[*]} " == *$'mnt_id:\t'"$id "* ]] || { exec {at}<&- && continue; }
-        seen+="$device "
-        places+=("$point") files+=("/proc/$BASHPID/fd/$at/")
-      done
-    done
-  done
-  read -r -u 7 # until the ranks have ended
-  [ "${#files[@]}" -gt 0 ] || return 0
-  while read -r blocks free; do # used blocks, or not known
-    [ "$blocks" -eq 0 ] || [ "$blocks" -ne "$free" ] || continue
-    write_found "$1"
-    return 0
-  done < <(stat -f -c '%b %f' "${files[@]}")
-}
-
-see_own_mounts() { # those of the host
-  seen=' '
-  mapfile -t mounts < /proc/self/mountinfo
-  for point in "${mounts[@]}"; do
-    point=${point#* * } && seen+="${point%% *} "
-  done
-}
-
-started_by() { # $1: a process; adds to `started` those of its descendants that are what an engine starts
-  local child children
-  read -ra children < "/proc/$1/task/$1/children" || [ "${#children[@]}" -gt 0 ] || return 0
-  for child in "${children[@]}"; do
-    [ "$child" = "$BASHPID" ] || [ "/proc/$child/exe" -ef "/proc/$1/exe" ] || started+=("$child")
-    started_by "$child"
-  done
-}
-
-# Lines BYTES PATH. Caches are not results. In an overlay the files of the image are links, whose inode another job
-# may change.
-write_found() {
-  local number
-  for number in "${!files[@]}"; do
-    find "${files[number]}" -xdev \
-      \( -name .cache -o -name .config -o -name .local -o -name .nv -o -name __pycache__ \) -prune \
-      -o -type f -size +0 \( -newermt "$began" -o -links 1 -newerct "$began" \) \
-      -printf "%s ${places[number]%/}/%P\n"
-  done > "$BAREBOAT_CONTROL/discarded.$BAREBOAT_HOST.$1"
-}
-
 report_discarded() { # in the first part: of all nodes
-  local found files=("$BAREBOAT_CONTROL"/discarded.*)
-  [ -e "${files[0]}" ] || return 0
-  found=$(cat "${files[@]}" | LC_ALL=C tr -d '\000-\011\013-\037\177' | LC_ALL=C sort -rn | awk '
-    function size(bytes,  unit) {
-      for (unit = 1; bytes >= 1000 && unit < 5; unit++) bytes /= 1000
-      return sprintf(unit == 1 ? "%d B" : "%.1f %sB", bytes, substr(" kMGT", unit, 1))
-    }
-    { total += $1; bytes = $1; sub(/^[0-9]+ /, "") }
-    NR <= 3 { shown = shown (NR > 1 ? ", " : "") $0 " (" size(bytes) ")" }
-    END {
-      if (NR) printf "%d file%s (%s) discarded with the container: %s%s\n", NR, (NR > 1 ? "s" : ""),
-        size(total), shown, (NR > 3 ? ", …" : "")
-    }')
-  [ -z "$found" ] || printf 'bareboat: %s\n  try: %s\n' "$found" \
-    'write to the working directory, or to a directory under mounts' >&2
+  local files=("$BAREBOAT_CONTROL"/discarded.*)
+  [ ! -e "${files[0]}" ] || { seldom && show_discarded; }
 }

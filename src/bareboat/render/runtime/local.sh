@@ -4,10 +4,18 @@
 
 stop() { # $1: exit code; the ranks first, so that they have time to end
   trap '' TERM INT HUP
-  end_run
+  seldom && end_run
   [ "$start$part" != program--first ] || kill -s TERM "$child" 2> /dev/null
   code=$1
   exit "$1"
+}
+
+# What the shortest runs do not need, or only beside the command: Bareboat sends URG to a run that goes on.
+wait_supervised() {
+  beside=record_limits
+  has discarded || return 0
+  set_began
+  trap 'urged=0.001 && start_keeping' URG
 }
 
 start_ranks() { # without a program
@@ -21,9 +29,13 @@ start_ranks() { # without a program
   if [ "$start" = ranks ]; then find_port; fi
   ! has secret || make_secret
   ! has watching || start_watching
-  [ -z "${BAREBOAT_CONTROL:-}" ] || record_limits
   ! has kernel_cache || use_kernels
-  if [ "$start" = ranks ]; then run_ranks; else run_once job; fi
+  if [ "$start" = ranks ]; then
+    [ -z "${BAREBOAT_CONTROL:-}" ] || record_limits
+    run_ranks
+  else
+    run_once job
+  fi
 }
 
 main() { # $1: the run's mark; or --rank RUN CONTROL RUN_DIR PORT WHAT, from the program that starts the ranks
@@ -51,6 +63,7 @@ main() { # $1: the run's mark; or --rank RUN CONTROL RUN_DIR PORT WHAT, from the
     ! has kernel_cache || use_kernels
     run_rank
   fi
+  [ "$start" != nodes ] || [ -z "$supervised" ] || wait_supervised
   if [ "$start" = program ]; then start_program "$@"; else start_ranks; fi
   ! has watching || end_watching
   if [ "$start" = program ] || has output; then find_first_failure; fi
@@ -59,6 +72,10 @@ main() { # $1: the run's mark; or --rank RUN CONTROL RUN_DIR PORT WHAT, from the
     read -r left 2> /dev/null < "/proc/$$/task/$$/children"
   fi
   # Processes that the command left behind end with the run. Under Bareboat they are children of this script.
-  if [ "$code" -ne 0 ] || [ -n "$left" ]; then end_run; elif [ -z "$supervised" ]; then end_left; fi
+  if [ "$code" -ne 0 ] || [ -n "$left" ]; then
+    seldom && end_run
+  elif [ -z "$supervised" ]; then
+    seldom && end_left
+  fi
   exit "$code"
 }
