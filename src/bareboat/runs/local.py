@@ -37,7 +37,7 @@ _SAMPLE_S = 0.5
 #: What ends sooner has no sampler, which would start when it is over. The kernel counts what it used.
 _SHORT_S = 0.1
 #: What ends sooner has no files counted that it wrote to directories of its container: that starts a process.
-_SHORTEST_S = 0.03
+SHORTEST_S = 0.03
 #: The exit code of a run that Ctrl-C ended.
 INTERRUPTED = 130
 
@@ -121,9 +121,9 @@ def _run(store: Store, plan: Plan, made: Submission, script: Path, streams: Stre
                 supervisor.write(folder, live.pid)
                 if os.path.lexists(folder / "cancelled"):  # before the script's process was known
                     live.ask_to_stop()
-                if live.wait(_SHORTEST_S) is None:
+                if live.wait(SHORTEST_S) is None:
                     live.urge()
-                if live.wait(_SHORT_S - _SHORTEST_S) is None:
+                if live.wait(_SHORT_S - SHORTEST_S) is None:
                     live.sample(usage.of_node(folder / directory.CONTROL))
                 while live.wait(_SAMPLE_S) is None:
                     memory.append(MemorySample(at_s=live.wall_s, bytes=live.memory_bytes("rss")))
