@@ -13,32 +13,29 @@ import argparse
 import math
 import os
 import random
-import re
+import resource
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
-from bareboat.runs.local import SHORTEST_S
+from bareboat.runs import local
 from bareboat_base import execute
 
 MANY = "i=0; while [ $i -lt 5000 ]; do echo x > /tmp/$i; i=$((i + 1)); done"
 COMMANDS = {"writes nothing": ("true",), "5,000 files": ("sh", "-c", MANY)}
 
 
-def script(command: tuple[str, ...], python: str, *, counts: bool) -> str:
+def script(command: tuple[str, ...], python: str) -> str:
     plan = [sys.executable, "-m", "bareboat", "plan", "--prepare", "--script", "--engine", "bubblewrap"]
     words = [*plan, "--python", python, "--", *command]
-    text = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True).stdout
-    features = re.search(r"^features='.* discarded .*", text, re.MULTILINE)
-    if features is None:
-        sys.exit("the script does not count discarded files")
-    return text if counts else text.replace(features[0], features[0].replace(" discarded ", " ", 1), 1)
+    return subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
 def seconds(path: Path, folder: Path) -> tuple[float, float]:
-    """On processors, and on the wall; started and urged as `bareboat run` does."""
+    """On processors, and on the wall, as `bareboat run` does it, where a library is beside the script."""
     control = Path(tempfile.mkdtemp(dir=folder))
     names = {
         "BAREBOAT_CONTROL": control,
@@ -48,14 +45,17 @@ def seconds(path: Path, folder: Path) -> tuple[float, float]:
     for name in ("ranks", "meter"):
         (control / name).mkdir()
     environment = os.environ | {name: str(place) for name, place in names.items()}
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with open(os.devnull, "wb") as nowhere:
         live = execute.Live(str(path), run_id=control.name, environment=environment, output=nowhere)
-        if live.wait(SHORTEST_S) is None:
-            live.urge()
+        if live.wait(local.SHORTEST_S) is None:
+            local.count_discarded(live, path, environment, nowhere.fileno())
         if live.wait():
             sys.exit(f"{path}: exit status {live.poll()}")
         live.close()
-    return live.cpu_s, live.wall_s
+    took_s = (time.monotonic_ns() - live.spawned_ns) / 1e9
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime - before.ru_utime + used.ru_stime - before.ru_stime, took_s
 
 
 def main() -> None:
@@ -68,10 +68,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for title, command in COMMANDS.items():
+            text = script(command, given.python)
             paths = []
-            for counts in (True, False):
-                paths.append(folder / f"{counts}.sh")
-                paths[-1].write_text(script(command, given.python, counts=counts))
+            for kind in ("counted", "plain"):
+                paths.append(folder / kind / "job.sh")
+                paths[-1].parent.mkdir(exist_ok=True)
+                paths[-1].write_text(text)
+            functions, _, _ = text.rpartition("main ")
+            (folder / "counted" / "lib-job.sh").write_text(functions)
             rows = []
             for _ in range(given.pairs + 1):
                 order = random.sample(paths, 2)

@@ -214,24 +214,6 @@ def test_a_port_that_somebody_listens_on_is_passed_over(address: str, master: st
     assert int(said) > port
 
 
-@pytest.mark.parametrize("code", [0, 127, 151])
-def test_the_signal_that_urges_a_script_leaves_its_command_alone(code: int) -> None:
-    """151 is also what `wait` returns after that signal."""
-    said = bash(
-        f"""{render.subject("common")}
-features=' discarded ' beside=:
-start_command() {{ (read -r -t 0.3 <> <(:); exit {code}) & child=$!; }}
-start_keeping() {{ echo keeping; }}
-stop_keeping() {{ :; }}
-trap 'urged=0.001 && start_keeping' URG
-{{ read -r -t 0.1 <> <(:); kill -s URG $$; }} &
-run_once job
-echo "$code"
-"""
-    )
-    assert said.split() == [b"keeping", b"%d" % code]
-
-
 def test_bash_parses_functions_of_few_runs_when_they_are_needed(tmp_path: Path) -> None:
     made = library._assembled(["common"], "", {}, ["processes", "kept"])
     (tmp_path / "library.sh").write_text(made.text)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-from bareboat import render
-from bareboat.model import JobState, MemorySample, Plan, Record, Site, Submission
+from bareboat import registry, render
+from bareboat.model import JobState, MemorySample, Plan, Record, Site, Start, Submission
 from bareboat.runs import (
     creation,
     directory,
@@ -94,6 +94,14 @@ def _loadable(environment: dict[str, str]) -> dict[str, str]:
     return environment if found == named else {**environment, "LD_PRELOAD": ":".join(found)}
 
 
+def count_discarded(live: execute.Live, script: Path, environment: dict[str, str], stderr: int) -> None:
+    """Start the helper that reports which files vanish with the container."""
+    for library in script.parent.glob("lib-*.sh"):
+        began = f"{time.time() - live.wall_s:.6f}"
+        text = '. "$1" && seldom && keep_beside "$2" "$3"'
+        live.start_beside(text, (str(library), str(live.pid), began), environment, stderr)
+
+
 def _run(store: Store, plan: Plan, made: Submission, script: Path, streams: Streams) -> Record:
     """Run the script to its end and record it, also when Bareboat is terminated."""
     folder = store.run(made.run_id)
@@ -103,6 +111,7 @@ def _run(store: Store, plan: Plan, made: Submission, script: Path, streams: Stre
         "BAREBOAT_CONTROL": str(folder / directory.CONTROL),
         "BAREBOAT_RUN_DIR": str(folder / directory.RANKS),
     }
+    contains = plan.start is Start.NODES and registry.engine(plan.engine).CONTAINS
     started_at = utc_now()
     memory: list[MemorySample] = []
     stopped: BaseException | None = None
@@ -116,13 +125,15 @@ def _run(store: Store, plan: Plan, made: Submission, script: Path, streams: Stre
                 environment=environment,
                 streams=streams.descriptors,
             )
+            stderr = os.dup(streams.descriptors[1])  # it has no end before this is closed
             streams.started(live.pid)
             try:
                 supervisor.write(folder, live.pid)
                 if os.path.lexists(folder / "cancelled"):  # before the script's process was known
                     live.ask_to_stop()
-                if live.wait(SHORTEST_S) is None:
-                    live.urge()
+                if live.wait(SHORTEST_S) is None and contains:
+                    count_discarded(live, script, environment, stderr)
+                os.close(stderr)
                 if live.wait(_SHORT_S - SHORTEST_S) is None:
                     live.sample(usage.of_node(folder / directory.CONTROL))
                 while live.wait(_SAMPLE_S) is None:

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -69,6 +69,7 @@ class Live:
         bash = which("bash")
         if bash is None:
             raise ToolError("bash not found on PATH", remedy="install bash, or add it to PATH")
+        self._bash = bash
         parent = os.getpid()
 
         def die_with_parent() -> None:
@@ -92,6 +93,7 @@ class Live:
         )
         self.pidfd = os.pidfd_open(self._process.pid)
         self._sampler = None if usage is None else _sampler(run_id, self.pid, usage)
+        self._beside: subprocess.Popen[bytes] | None = None
         self.exited_ns: int | None = None
         #: Once it exited, as the kernel counted: the peak of the largest of its processes, or 0 where this
         #: process, whose fork the kernel counts as one of them, was larger; of all together the seconds on
@@ -131,9 +133,17 @@ class Live:
         """Start the sampler now, as with `usage` from the beginning."""
         self._sampler = _sampler(self.run_id, self.pid, usage)
 
-    def urge(self) -> None:
-        """SIGURG to the script: it counts from now on what is discarded with its containers."""
-        self._process.send_signal(signal.SIGURG)
+    def start_beside(
+        self, text: str, words: Sequence[str], environment: Mapping[str, str], stderr: int
+    ) -> None:
+        """Start another bash beside the script. Its standard input ends with that; `close` waits for it."""
+        self._beside = subprocess.Popen(
+            [self._bash, "-uc", text, "bash", *words],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=stderr,
+        )
 
     @property
     def totals(self) -> dict[str, float]:
@@ -192,6 +202,9 @@ class Live:
         return code
 
     def close(self) -> None:
+        if self._beside is not None:
+            self._beside.communicate()
+            self._beside = None
         if self._sampler is not None:
             self._sampler.terminate()
             self._sampler.wait()

@@ -82,10 +82,6 @@ run_once() { # the command, once on this node or for this rank. $1: job or check
   if ! has output && has watchdog; then exec 3>&- 4>&-; fi
   wait "$child"
   code=$?
-  [ "$code" -ne 151 ] || [ -z "${urged:-}" ] || { # the signal URG ended `wait`, and not the command
-    wait "$child"
-    code=$?
-  }
   ! has discarded || stop_keeping
   if has output; then followed; elif has watchdog; then output_kept; fi
   ! has watching || stop_watching

@@ -6,15 +6,11 @@
 # outlive their container, so that they can be searched when it has ended.
 start_keeping() { # beside the ranks of this part, once they are started
   [ -n "${BAREBOAT_CONTROL:-}" ] || return 0
-  [ -n "${began:-}" ] || set_began
-  exec {keeping}> >(exec 7<&0 < /dev/null > /dev/null 2>&1 3>&- 4>&- 5>&- 6>&- && seldom && keep_directories "$$")
-  keeper=$!
-}
-
-set_began() { # the time from which files count
   began=${EPOCHREALTIME:-}
   [ -n "$began" ] || printf -v began '%(%s)T' -1
   began=@${began/,/.}
+  exec {keeping}> >(exec 7<&0 < /dev/null > /dev/null 2>&1 3>&- 4>&- 5>&- 6>&- && seldom && keep_directories "$$" 0.03)
+  keeper=$!
 }
 
 stop_keeping() { # when the ranks have ended

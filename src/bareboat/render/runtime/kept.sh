@@ -1,11 +1,20 @@
 # shellcheck shell=bash disable=SC2034,SC2154
 # What the helper of discarded.sh does while the ranks run and when they have ended, and the report on it.
-# Expects: $BAREBOAT_CONTROL, $BAREBOAT_HOST, $began, $urged.
+# Expects: $BAREBOAT_CONTROL, $BAREBOAT_HOST, $began.
 
-keep_directories() { # $1: this part's process
+# Beside a script that Bareboat runs, from when it is among the shortest no more.
+keep_beside() { # $1: the script's process; $2: when it was started; stdin: until its end
+  began=@$2
+  read -r BAREBOAT_HOST < /proc/sys/kernel/hostname
+  exec 7<&0 < /dev/null
+  keep_directories "$1" 0.001 > /dev/null 2>&1
+  report_discarded
+}
+
+keep_directories() { # $1: this part's process; $2: the first pause in seconds
   local pause number pid id point at device options kind blocks free started
   local places=() files=() seen='' mounts opened
-  for pause in "${urged:-0.03}" 0.1 0.3 1 5 30 300; do
+  for pause in "$2" 0.1 0.3 1 5 30 300; do
     if read -r -t "$pause" -u 7 || [ "$?" -le 128 ]; then break; fi
     [ -n "$seen" ] || see_own_mounts # not before: the shortest runs end in the first pause
     started=()

@@ -10,14 +10,6 @@ stop() { # $1: exit code; the ranks first, so that they have time to end
   exit "$1"
 }
 
-# What the shortest runs do not need, or only beside the command: Bareboat sends URG to a run that goes on.
-wait_supervised() {
-  beside=record_limits
-  has discarded || return 0
-  set_began
-  trap 'urged=0.001 && start_keeping' URG
-}
-
 start_ranks() { # without a program
   ! has sweep || set_sweep_values
   if has output || has watchdog; then
@@ -63,7 +55,8 @@ main() { # $1: the run's mark; or --rank RUN CONTROL RUN_DIR PORT WHAT, from the
     ! has kernel_cache || use_kernels
     run_rank
   fi
-  [ "$start" != nodes ] || [ -z "$supervised" ] || wait_supervised
+  # Beside the command; Bareboat itself starts what counts discarded files.
+  [ "$start" != nodes ] || [ -z "$supervised" ] || beside=record_limits
   if [ "$start" = program ]; then start_program "$@"; else start_ranks; fi
   ! has watching || end_watching
   if [ "$start" = program ] || has output; then find_first_failure; fi
