@@ -282,6 +282,9 @@ def test_an_unknown_action_is_refused(bareboat: Bareboat) -> None:
 @pytest.mark.parametrize("flag", [("-v",), ("--store", "elsewhere"), ("--bogus",)])
 def test_a_flag_before_the_verb_is_told_as_that(bareboat: Bareboat, flag: tuple[str, ...]) -> None:
     refused(bareboat(*flag, "config"), f"{flag[0]} is a flag of")
+    said = bareboat(*flag, "image", "init")
+    refused(said, f"{flag[0]} is a flag of 'image init'")
+    assert f"try: bareboat image init {flag[0]} …" in said.err
 
 
 @pytest.mark.parametrize(

@@ -131,3 +131,11 @@ def test_lint_names_the_file_as_it_was_given(tmp_path: Path, monkeypatch: pytest
     for subject, name in (("./Dockerfile", "./Dockerfile"), (".", "./Dockerfile"), ("../x", "../x")):
         assert lint._name(subject, Path("Dockerfile")) == name
     assert lint._name("debian:12", None) == "debian:12"
+
+
+def test_a_value_of_thousands_of_characters_does_not_fill_the_screen() -> None:
+    long = "x" * 1500
+    lines = console.error_lines(BareboatError(f"no Python at {long}", remedy=f"ls -l {long}"), 80)
+    assert sum(map(len, lines)) < 800
+    path = "/" + "d/" * 199
+    assert f"no Python at {path}" in console.error_lines(BareboatError(f"no Python at {path}"), None)[0]

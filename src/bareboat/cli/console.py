@@ -276,15 +276,20 @@ def error_lines(error: BareboatError, width: int | None) -> list[str]:
     """What happened, where, and what to do. Text wraps to a terminal's `width`; elsewhere lines stay whole.
     Commands never wrap, since they are copied."""
     name = "bareboat: "
-    lines = _wrapped(" ".join(excerpt(error.message, limit=_LONGEST)), width, first=name)
+    lines = _wrapped(" ".join(excerpt(_readable(error.message), limit=_LONGEST)), width, first=name)
     lines[0] = paint(name, _RED, sys.stderr) + lines[0].removeprefix(name)
     # A context may be a tool's whole output. In errors of jobs and plans it holds commands.
     own = isinstance(error, UsageError | PlanError)
     for line in excerpt(error.context, limit=_LONGEST if own else 200):
         lines += _wrapped(line, width, first="  ")
-    for number, line in enumerate(excerpt(error.remedy, limit=_LONGEST)):
+    for number, line in enumerate(excerpt(_readable(error.remedy), limit=_LONGEST)):
         lines += remedy_lines(f"  try: {line}", width) if not number else [line]
     return lines
+
+
+def _readable(text: str) -> str:
+    """The text without the middle of words that would fill the screen."""
+    return re.sub(r"\S{401,}", lambda found: f"{found[0][:200]}…{found[0][-100:]}", text)
 
 
 def _wrapped(text: str, width: int | None, *, first: str) -> list[str]:

@@ -208,8 +208,13 @@ def _check_order(argv: list[str]) -> None:
     """Raise UsageError for a command's flag before the command, which argparse would call unknown."""
     verb = next((word for word in argv if word in VERBS), None)
     if verb and argv[0].startswith("-") and argv[0] not in ("-h", "--help", "--version", "--completion"):
+        from bareboat.cli import config, image
+
+        actions = {"config": config.ACTIONS, "image": image.ACTIONS}.get(verb, {})
+        action = next((word for word in argv[argv.index(verb) + 1 :] if word in actions), "")
+        command = f"{verb} {action}".rstrip() if verb != "image" else f"{verb} {action or 'ACTION'}"
         raise UsageError(
-            f"{argv[0]} is a flag of {verb!r} and goes after it", remedy=f"bareboat {verb} {argv[0]} …"
+            f"{argv[0]} is a flag of {command!r} and goes after it", remedy=f"bareboat {command} {argv[0]} …"
         )
 
 
