@@ -214,6 +214,15 @@ def test_a_port_that_somebody_listens_on_is_passed_over(address: str, master: st
     assert int(said) > port
 
 
+def test_a_node_preloads_only_libraries_that_it_has(tmp_path: Path) -> None:
+    (tmp_path / "a.so").touch()
+    said = bash(
+        f"LD_PRELOAD='{tmp_path}/a.so:/nowhere/b.so libc.so $LIB/c.so'\n{render.subject('cluster')}\n"
+        'leave_out_missing\necho "$LD_PRELOAD"'
+    )
+    assert said.decode().split() == [f"{tmp_path}/a.so", "libc.so", "$LIB/c.so"]
+
+
 def test_bash_parses_functions_of_few_runs_when_they_are_needed(tmp_path: Path) -> None:
     made = library._assembled(["common"], "", {}, ["processes", "kept"])
     (tmp_path / "library.sh").write_text(made.text)
