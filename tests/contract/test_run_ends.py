@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from environments import make_environment
 from processes import command
+from tools import tool
 
 WRITES = """\
 import os, time
@@ -61,14 +62,16 @@ def test_files_of_a_working_directory_over_the_home_are_kept_and_not_named(
     assert "discarded" not in done.stderr
 
 
-def test_files_that_vanish_with_the_container_are_named(tmp_path: Path, python: Path) -> None:
-    done = run(tmp_path, python, WRITES, "--engine", "bubblewrap")
+@pytest.mark.parametrize("engine", ["bubblewrap", "apptainer"])
+def test_files_that_vanish_with_the_container_are_named(tmp_path: Path, python: Path, engine: str) -> None:
+    tool("bash" if engine == "bubblewrap" else engine)
+    done = run(tmp_path, python, WRITES, "--engine", engine)
     home = os.path.expanduser("~")
     found = f"2 files (5.0 kB) discarded with the container: /tmp/result.bin (5.0 kB), {home}/kept.txt (10 B)"
     assert (done.returncode, f"bareboat: {found}\n" in done.stderr) == (0, True), done.stderr
     assert "try: write to the working directory, or to a directory under mounts" in done.stderr
     assert (tmp_path / "here.txt").exists()
-    quiet = run(tmp_path, python, "import time; time.sleep(0.3)", "--engine", "bubblewrap")
+    quiet = run(tmp_path, python, "import time; time.sleep(0.3)", "--engine", engine)
     assert "discarded" not in quiet.stderr, quiet.stderr
 
 

@@ -9,7 +9,9 @@ start_keeping() { # beside the ranks of this part, once they are started
   began=${EPOCHREALTIME:-}
   [ -n "$began" ] || printf -v began '%(%s)T' -1
   began=@${began/,/.}
-  exec {keeping}> >(exec 7<&0 < /dev/null > /dev/null 2>&1 3>&- 4>&- 5>&- 6>&- && seldom && keep_directories "$$" 0.03)
+  exec {keeping}> >(
+    exec 7<&0 < /dev/null > /dev/null 2>&1 3>&- 4>&- 5>&- 6>&- && seldom && keep_directories "$$" 0.03
+  )
   keeper=$!
 }
 

@@ -12,7 +12,7 @@ keep_beside() { # $1: the script's process; $2: when it was started; stdin: unti
 }
 
 keep_directories() { # $1: this part's process; $2: the first pause in seconds
-  local pause number pid id point at device options kind blocks free started
+  local pause number pid id root point at device options kind blocks free started
   local places=() files=() seen='' mounts opened
   for pause in "$2" 0.1 0.3 1 5 30 300; do
     if read -r -t "$pause" -u 7 || [ "$?" -le 128 ]; then break; fi
@@ -23,15 +23,17 @@ keep_directories() { # $1: this part's process; $2: the first pause in seconds
       [ ! "/proc/$pid/ns/mnt" -ef /proc/self/ns/mnt ] || continue
       mapfile -t mounts < "/proc/$pid/mountinfo"
       for number in "${!mounts[@]}"; do
-        read -r id _ device _ point options _ <<< "${mounts[number]}"
+        read -r id _ device root point options _ <<< "${mounts[number]}"
         kind=${mounts[number]##* - }
-        case $point in /dev* | /proc* | /sys* | /run*) continue ;; esac
-        [[ $kind =~ ^(tmpfs|overlay)\  && $options == rw* && $seen != *" $device "* ]] || continue
+        case $point in /dev* | /proc* | /sys* | /run* | */mnt/session*) continue ;; esac
+        [[ $kind =~ ^(tmpfs|overlay)\  && $options == rw* ]] || continue
+        # Of the host, or found already. Directories of Apptainer share a file system with its own files.
+        [[ $seen != *" $device "* && $seen != *" $device:$root "* ]] || continue
         exec {at}< "/proc/$pid/root$point" || continue
         mapfile -t opened < "/proc/self/fdinfo/$at"
         # Another mount may be over it, such as the working directory over the home.
         [[ " ${opened[*]} " == *$'mnt_id:\t'"$id "* ]] || { exec {at}<&- && continue; }
-        seen+="$device "
+        seen+="$device:$root "
         places+=("$point") files+=("/proc/$BASHPID/fd/$at/")
       done
     done
