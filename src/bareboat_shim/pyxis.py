@@ -41,7 +41,7 @@ def run(tool: str, shim: str, words: Sequence[str], environment: Mapping[str, st
     program = shims.installed(tool, shim, environment)
     if program is None:
         raise Mistake(f"{tool} is not installed", "use a machine with Slurm's commands on PATH")
-    variables = any(environment.get(name) for name in (f"{_PREFIX}CONTAINER_IMAGE", ENVIRONMENT_FILE))
+    variables = any(environment.get(name) for name in pyxis_settings.VARIABLES)
     if tool != "sbatch" and not variables and not slurm_options.mentions(words, NAMES):
         _become(program, tool, words, environment)
     options = slurm_options.known(program)
@@ -91,15 +91,23 @@ def _start(tool: str, found: Settings, environment: Mapping[str, str]) -> list[s
         for name in pyxis_edf.hooks(file):
             print(f"{tool}: warning: the hook {name} has no effect here", file=sys.stderr)
     image = found.image or pyxis_edf.expanded(file.image, environment, "image")
-    if not image:
+    values = {"tool": tool, "image": image, "tree": "", "store": container.store(), **found._asdict()}
+    if image:
+        values["tree"] = _prepared(image, environment)
+    elif not found.name:
         raise Mistake(f"{found.environment_file} names no image", 'image = "REFERENCE"')
+    code = _START.format(tool=tool)
+    return ["/bin/sh", "-c", code, tool, sys.executable, json.dumps(values, separators=(",", ":"))]
+
+
+def _prepared(image: str, environment: Mapping[str, str]) -> str:
+    """Pull and unpack an image; return its name for the nodes."""
+    from bareboat.api import container
+
     text = reference(image)
     plain_http = environment.get("ENROOT_ALLOW_HTTP", "").lower() in ("1", "y", "yes", "true")
     registry = text.removeprefix("docker://").partition("/")[0] if plain_http else ""
-    prepared = container.prepare(text, plain_http=registry)
-    values = {"tool": tool, "name": image, "tree": prepared.name, "store": prepared.store, **found._asdict()}
-    code = _START.format(tool=tool)
-    return ["/bin/sh", "-c", code, tool, sys.executable, json.dumps(values, separators=(",", ":"))]
+    return container.prepare(text, plain_http=registry).name
 
 
 def reference(text: str) -> str:
@@ -129,6 +137,8 @@ def _for_steps(found: Settings, environment: Mapping[str, str]) -> dict[str, str
         "CONTAINER_IMAGE": os.path.abspath(image) if image.startswith((".", "/")) else image,
         "CONTAINER_MOUNTS": ",".join(found.mounts),
         "CONTAINER_WORKDIR": found.workdir,
+        "CONTAINER_NAME": f"{found.name}:{found.name_flag}" if found.name else "",
+        "CONTAINER_SAVE": found.save,
         "CONTAINER_ENV": ",".join(found.names),
         "CONTAINER_UNSHARE": ",".join(found.unshare),
         "CONTAINER_MOUNT_HOME": "1" if found.mount_home else "0",

@@ -7,14 +7,17 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from bareboat_shim import pyxis_mounts
+from bareboat_shim import pyxis_mounts, pyxis_names
 from bareboat_shim.pyxis_table import ENROOT, ENVIRONMENT_FILE, FLAGS, OPPOSITES, TABLE
-from bareboat_shim.table import Flag, Malformed, Mistake
+from bareboat_shim.table import Malformed, Mistake
 
 #: The shim's flags: name -> whether it takes a value.
 NAMES = {name: bool(flag.value) for flag in FLAGS for name in flag.names}
 _BY_NAME = {name: flag for flag in FLAGS for name in flag.names}
-_OF_IMAGE = (f"{TABLE.prefixes[0]}CONTAINER_IMAGE", ENVIRONMENT_FILE)
+#: Flags and variables that name an image or container; all others require one of them.
+SUBJECTS = ("container-image", "container-name", "environment")
+VARIABLES = (*(f"{TABLE.prefixes[0]}CONTAINER_{name}" for name in ("IMAGE", "NAME")), ENVIRONMENT_FILE)
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,63}")
 _NO = ("0", "n", "no", "false")
 _YES = ("1", "y", "yes", "true")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -23,7 +26,8 @@ _NAMESPACES = ("net", "ipc", "uts")
 
 class Settings(NamedTuple):
     """`image`: as it is written; None: not given. `names`: variables of the shell that override the image's.
-    `environment_file`: an absolute path, or ""."""
+    `environment_file`: an absolute path, or ""; `name`, `name_flag`: of a kept container; `save`: a
+    file."""
 
     image: str | None = None
     mounts: tuple[str, ...] = ()
@@ -35,10 +39,13 @@ class Settings(NamedTuple):
     entrypoint: bool | None = None
     unshare: tuple[str, ...] = ()
     environment_file: str = ""
+    name: str = ""
+    name_flag: str = pyxis_names.FLAGS[0]
+    save: str = ""
 
     @property
     def is_given(self) -> bool:
-        return self.image is not None or bool(self.environment_file)
+        return self.image is not None or bool(self.environment_file or self.name)
 
 
 def read(layers: Sequence[Sequence[tuple[str, str]]], environment: Mapping[str, str]) -> Settings:
@@ -48,8 +55,7 @@ def read(layers: Sequence[Sequence[tuple[str, str]]], environment: Mapping[str, 
     for flags in layers:
         layer = _layer(flags)
         values |= {key: each for key, each in layer.items() if not _is_given(key, values)}
-    of_image = {"container-image", "environment"}
-    if values.keys().isdisjoint(of_image) and not any(environment.get(name) for name in _OF_IMAGE):
+    if values.keys().isdisjoint(SUBJECTS) and not any(environment.get(name) for name in VARIABLES):
         if values:
             raise Mistake(f"--{next(iter(values))} without --container-image", "--container-image=REFERENCE")
         return Settings()
@@ -69,7 +75,6 @@ def _layer(flags: Sequence[tuple[str, str]]) -> dict[str, list[str]]:
     values: dict[str, list[str]] = {}
     for name, value in flags:
         flag = _BY_NAME[name]
-        _refuse(flag, name)
         if flag.value and not value:
             raise Malformed(f"{name}: argument required", f"{name}={flag.value}")
         if not flag.several and values.get(flag.key, [value]) != [value]:
@@ -81,11 +86,6 @@ def _layer(flags: Sequence[tuple[str, str]]) -> dict[str, list[str]]:
     return values
 
 
-def _refuse(flag: Flag, name: str) -> None:
-    if flag.refused:
-        raise Mistake(f"{name} is not supported: {flag.refused}")
-
-
 def _from_variables(environment: Mapping[str, str]) -> dict[str, str]:
     """Key -> value. Raises Mistake for variables that are not supported."""
     found: dict[str, str] = {}
@@ -94,7 +94,6 @@ def _from_variables(environment: Mapping[str, str]) -> dict[str, str]:
             name = f"{TABLE.prefixes[0]}{variable}"
             value = environment.get(name, "")
             if value and (flag.value or _truth(name, value)):
-                _refuse(flag, name)
                 found[flag.key] = value if flag.value else ""
             elif value and (other := _opposite(flag.key)) is not None:
                 found.setdefault(other, "")
@@ -112,7 +111,6 @@ def _from_enroot(environment: Mapping[str, str], found: Mapping[str, str]) -> di
         if not key or _is_given(key, found):
             continue
         if _truth(name, environment[name]):
-            _refuse(_BY_NAME[f"--{key}"], name)
             values[key] = ""
         elif (other := _opposite(key)) is not None:
             values[other] = ""
@@ -143,6 +141,18 @@ def _check(values: Mapping[str, Sequence[str]]) -> None:
                 f"--container-unshare: unknown namespace {name!r}", f"use: {', '.join(_NAMESPACES)}"
             )
 
+    for text in values.get("container-name", ()):
+        name, _, flag = text.partition(":")
+        if not _NAME.fullmatch(name):
+            raise Malformed(f"--container-name: invalid name {name!r}", "use letters and digits, and _ . -")
+        if flag and flag not in pyxis_names.FLAGS:
+            raise Malformed(
+                f"--container-name: unknown flag {flag!r}", f"use one of: {', '.join(pyxis_names.FLAGS)}"
+            )
+    for text in values.get("container-save", ()):
+        if text.endswith("/"):
+            raise Malformed(f"--container-save: {text} is a directory", f"{text}FILE.sqsh")
+
 
 def _names(values: Mapping[str, Sequence[str]], key: str) -> tuple[str, ...]:
     return tuple(name for value in values.get(key, ()) for name in value.split(","))
@@ -155,6 +165,7 @@ def _settings(values: Mapping[str, Sequence[str]], environment: Mapping[str, str
     workdir = values.get("container-workdir")
     image = values.get("container-image")
     file = values.get("environment")
+    name, _, flag = values.get("container-name", ("",))[-1].partition(":")
     return Settings(
         image=image[-1] if image else None,
         mounts=tuple(values.get("container-mounts", ())),
@@ -166,6 +177,9 @@ def _settings(values: Mapping[str, Sequence[str]], environment: Mapping[str, str
         entrypoint=either("container-entrypoint", "no-container-entrypoint"),
         unshare=_names(values, "container-unshare"),
         environment_file=find_file(file[-1], environment) if file else "",
+        name=name,
+        name_flag=flag or pyxis_names.FLAGS[0],
+        save=values.get("container-save", ("",))[-1],
     )
 
 

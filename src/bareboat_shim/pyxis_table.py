@@ -15,8 +15,6 @@ VERSION = "0.24"
 #: Set by salloc for the steps of its job.
 ENVIRONMENT_FILE = "PYXIS_ENVIRONMENT_FILE"
 
-_NO_NAMES = "changes to a container are discarded; build an image with bareboat image build"
-
 FLAGS = (
     Flag(("--container-image",), "IMAGE",
          "the image: `[USER@][REGISTRY#]IMAGE[:TAG]`, or the path of a SquashFS or SIF file; "
@@ -47,8 +45,12 @@ FLAGS = (
     Flag(("--no-container-remap-root",), meaning="run as you (default)"),
     Flag(("--environment",), "FILE",
          "the environment file of CSCS: a path, or a name in EDF_PATH or ~/.edf"),
-    Flag(("--container-name",), "NAME", refused=_NO_NAMES, variables=("CONTAINER_NAME",)),
-    Flag(("--container-save",), "FILE", refused=_NO_NAMES, variables=("CONTAINER_SAVE",)),
+    Flag(("--container-name",), "NAME[:FLAG]",
+         "a container that each node keeps, with its changes; the flag is auto, create, exec or no_exec",
+         variables=("CONTAINER_NAME",)),
+    Flag(("--container-save",), "FILE",
+         "write the container to a SquashFS file when the tasks have ended; on one node; requires mksquashfs",
+         variables=("CONTAINER_SAVE",)),
 )  # fmt: skip
 
 TABLE = Table(

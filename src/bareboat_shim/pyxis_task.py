@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from bareboat_shim import main, pyxis_edf, pyxis_mounts, pyxis_script, shims
+from bareboat_shim import main, pyxis_edf, pyxis_mounts, pyxis_names, pyxis_script, shims
 from bareboat_shim.table import Mistake
 
 if TYPE_CHECKING:
@@ -64,48 +64,63 @@ def _file(text: str) -> Iterator[str]:
 def _run(
     values: Mapping[str, Any], command: Sequence[str], more: Sequence[Mount], outside: Mapping[str, str]
 ) -> int:
-    from bareboat.api.container import Container, User, prepare
-    from bareboat.model import Mount
-    from bareboat_shim.apptainer import check_program, user_home
-
     file = pyxis_edf.File()
     if values["environment_file"]:
         file = pyxis_edf.read(values["environment_file"], outside)
     _use_store(values)
-    of_image = prepare(values["tree"]).environment
-    known = {**outside, **of_image}
+    pyxis_names.check_save(values, outside)
+    with pyxis_names.entered(values, outside) as place:
+        code = _run_in(place, values, file, (command, more), outside)
+    if values["save"]:
+        pyxis_names.save(values, place.subject, outside)
+    return code
+
+
+def _run_in(
+    place: pyxis_names.Place,
+    values: Mapping[str, Any],
+    file: pyxis_edf.File,
+    task: tuple[Sequence[str], Sequence[Mount]],
+    outside: Mapping[str, str],
+) -> int:
+    """Run a task, its command with the mounts that it needs."""
+    from bareboat.api.container import Container, User
+    from bareboat.model import Mount
+    from bareboat_shim.apptainer import check_program, user_home
+
+    command, more = task
+    known = {**outside, **place.environment}
     outer_home = user_home(outside)
     user = User(0, 0, "root", "/root") if values["remap_root"] else None
     home = outer_home if user is None else user.home
-    texts = [*(pyxis_edf.expanded(each, known, "mounts") for each in file.mounts), *values["mounts"]]
+    texts = [*(pyxis_edf.expanded(each, known, "mounts") for each in file.mounts), *place.mounts]
     shown = pyxis_mounts.shown(
         (spec for text in texts for spec in pyxis_mounts.parse(text)),
         home=Mount(source=outer_home, target=home, writable=True) if values["mount_home"] else None,
         needed=_needed(outside),
     )
     container = Container(
-        values["tree"],
+        place.subject,
         mounts=(*shown.mounts, *more),
         empty=shown.empty,
         home=home,
         namespaces=values["unshare"],
         gpu="nvidia" if known.get("NVIDIA_VISIBLE_DEVICES", "void") not in ("", "void") else None,
     )
-    inside = environment(values["names"], outside, of_image, home=home)
+    inside = environment(values["names"], outside, place.environment, home=home)
     for name, value in file.env.items():
         inside[name] = pyxis_edf.expanded(value, known, f"env.{name}")
     inside = {name: value for name, value in inside.items() if value or name not in file.env}
-    workdir = values["workdir"] or (
-        pyxis_edf.expanded(file.workdir, known, "workdir") if file.workdir else None
+    workdir = _workdir(
+        container, values["workdir"] or (file.workdir and pyxis_edf.expanded(file.workdir, known, "workdir"))
     )
-    place = _workdir(container, workdir)
     has_entrypoint = file.entrypoint if values["entrypoint"] is None else values["entrypoint"]
     words = (*(container.entrypoint if has_entrypoint else ()), *command)
-    check_program(container, words[0], inside["PATH"], place)
+    check_program(container, words[0], inside["PATH"], workdir)
     is_writable = file.writable if values["writable"] is None else values["writable"]
-    inside |= {"PWD": place, shims.INSIDE: values["tool"]}
+    inside |= {"PWD": workdir, shims.INSIDE: values["tool"]}
     return container.run(
-        words, environment=inside, workdir=place, writable=is_writable is not False, user=user
+        words, environment=inside, workdir=workdir, writable=is_writable is not False, user=user
     )
 
 
@@ -127,7 +142,7 @@ def _needed(outside: Mapping[str, str]) -> list[str]:
 
 def _workdir(container: Container, path: str | None) -> str:
     """Raises Mistake for a directory that the container lacks."""
-    if path is None:
+    if not path:
         return container.workdir if container.is_directory(container.workdir) else "/"
     path = os.path.normpath(os.path.join("/", path))
     if not container.is_directory(path):

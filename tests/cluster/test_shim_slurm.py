@@ -82,6 +82,49 @@ STEPS = {
         "sbatch -W -o out --container-image=$I --wrap 'echo $FROM_IMAGE $SLURM_JOB_NAME' >/dev/null; cat out",
         "image wrap",
     ),
+    "name": (
+        "srun --container-image=$I --container-name=n touch /kept && "
+        "srun --container-name=n sh -c 'ls -d /kept; echo $FROM_IMAGE; pwd' && "
+        "srun --container-image=$I sh -c 'ls /kept 2>/dev/null | wc -l'; "
+        "srun --container-name=n --container-readonly touch /new 2>/dev/null; echo $?",
+        "/kept image /tmp 0 1",
+    ),
+    "one name for ranks": (
+        "srun -N1 -n2 --container-image=$I --container-name=ranks:create "
+        "sh -c 'touch /r$SLURM_PROCID' && srun -N1 --container-name=ranks sh -c 'ls -d /r[0-9]*'",
+        "/r0 /r1",
+    ),
+    "create": (
+        "srun --container-name=n:create true 2>&1 | grep -c already; "
+        "srun --container-name=n:exec true 2>&1 | grep -c 'not running'; "
+        "srun --container-name=none true 2>&1 | grep -c 'does not exist'",
+        "1 1 1",
+    ),
+    "join": (
+        "salloc -Q -N1 -n2 bash -c 'srun -n1 --overlap --container-name=n --container-image=$I "
+        "--container-mounts=./data:/joined sh -c \"touch /up; read -r x </joined/end\" & "
+        "until srun -n1 --overlap --container-name=n:exec --container-mounts=./data:/other "
+        "sh -c \"cat /joined/file; ls /other 2>&1 | wc -l\" 2>warned; do sleep 0.1; done; "
+        "srun -n1 --overlap --container-name=n:no_exec sh -c \"ls /joined | wc -l\"; "
+        "grep -c ignored warned; echo >data/end; wait'",
+        "data 1 0 1",
+    ),
+    "removed name": (
+        "udocker -q rm pyxis_n.c1; srun -w c1 --container-name=n true 2>&1 | grep -c 'does not exist'",
+        "1",
+    ),
+    "save": (
+        "srun -n2 -N1 --container-image=$I --container-save=./saved.sqsh "
+        "sh -c 'touch /saved$SLURM_PROCID' && "
+        "srun --container-image=./saved.sqsh --container-save=$PWD/saved.sqsh --container-entrypoint "
+        "sh -c 'ls -d /saved*; echo $FROM_IMAGE $ENTRY; pwd; touch /more' && "
+        "srun --container-image=./saved.sqsh ls -d /more; udocker -q ps | grep -c ' pyxis_[0-9]'",
+        "/saved0 /saved1 image yes /tmp /more 0",
+    ),
+    "save on two nodes": (
+        "srun -N2 --container-image=$I --container-save=two.sqsh true 2>&1 | grep -c 'not supported on'",
+        "2",
+    ),
     "absent image": ("sbatch --container-image=./none --wrap true; echo $?; squeue -h | wc -l", "1 0"),
 }  # fmt: skip
 SCRIPT = """\
@@ -117,6 +160,7 @@ def test_steps_and_batch_scripts_do_what_pyxis_does(slurm: Cluster, tmp_path: Pa
     place = home / "shims-of-slurm"
     (place / "data").mkdir(parents=True)
     (place / "data/file").write_text("data\n")
+    os.mkfifo(place / "data/end")
     (place / "my data").mkdir()
     (place / "my data/here").touch()
     image = name.replace("/", "#", 1)
@@ -124,7 +168,7 @@ def test_steps_and_batch_scripts_do_what_pyxis_does(slurm: Cluster, tmp_path: Pa
     (place / "box.toml").write_text(FILE.format(image=image))
     lines = [
         "mkdir -p out.d",
-        f"bareboat shim --into {place}/shims --tools srun,sbatch,salloc >/dev/null 2>&1",
+        f"bareboat shim --into {place}/shims --tools srun,sbatch,salloc,udocker --force >/dev/null 2>&1",
     ]
     lines += [f"export PATH={place}/shims:$PATH I='{image}'"]
     lines += [

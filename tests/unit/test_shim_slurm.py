@@ -16,6 +16,7 @@ from bareboat_shim import (
     pyxis,
     pyxis_edf,
     pyxis_mounts,
+    pyxis_names,
     pyxis_script,
     pyxis_settings,
     pyxis_task,
@@ -23,7 +24,7 @@ from bareboat_shim import (
     slurm_options,
 )
 from bareboat_shim.pyxis_settings import NAMES, Settings
-from bareboat_shim.pyxis_table import FLAGS, TABLE
+from bareboat_shim.pyxis_table import TABLE
 from bareboat_shim.table import Mistake
 
 #: Of the help of Slurm 22.05's srun and sbatch.
@@ -91,15 +92,6 @@ def test_an_unlisted_option_with_its_value_is_passed_on() -> None:
     assert words("--of-a-newer-version=value", "true").options == ["--of-a-newer-version=value"]
 
 
-@pytest.mark.parametrize("flag", [flag for flag in FLAGS if flag.refused])
-def test_every_refused_flag_and_its_variables_are_refused_by_name(flag) -> None:
-    with pytest.raises(Mistake, match=f"{flag.names[0]} is not supported: "):
-        settings(IMAGE, (flag.names[0], "x" if flag.value else ""))
-    for name in flag.variables:
-        with pytest.raises(Mistake, match=f"PYXIS_{name} is not supported: "):
-            settings(IMAGE, **{f"PYXIS_{name}": "1"})
-
-
 @pytest.mark.parametrize(
     "flags",
     [
@@ -120,6 +112,13 @@ def test_every_refused_flag_and_its_variables_are_refused_by_name(flag) -> None:
         [IMAGE, ("--container-env", "FOO,")],
         [IMAGE, ("--container-unshare", "net,foo")],
         [IMAGE, ("--container-image", "debian:11")],
+        [("--container-name", "")],
+        [("--container-name", ":exec")],
+        [("--container-name", "a/b")],
+        [("--container-name", "a:other")],
+        [("--container-name", "a"), ("--container-name", "b")],
+        [("--container-save", "file.sqsh")],
+        [IMAGE, ("--container-save", "directory/")],
     ],
 )
 def test_invalid_flags_are_refused(flags: list[tuple[str, str]]) -> None:
@@ -142,6 +141,20 @@ def test_the_command_line_comes_before_a_script_and_both_before_variables() -> N
     script = [("--container-image", "of-script"), ("--container-writable", "")]
     found = pyxis_settings.read([[IMAGE, ("--container-readonly", "")], script], {})
     assert (found.image, found.writable) == ("debian:12", False)
+
+
+def test_names_have_flags_and_need_no_image() -> None:
+    found = settings(("--container-name", "a.b-c:no_exec"), ("--container-save", "x.sqsh"))
+    assert (found.image, found.name, found.name_flag, found.save) == (None, "a.b-c", "no_exec", "x.sqsh")
+    assert found.is_given
+    assert settings(PYXIS_CONTAINER_NAME="a", PYXIS_CONTAINER_SAVE="x").name_flag == "auto"
+
+
+def test_tasks_of_a_node_are_counted() -> None:
+    counts = "2(x3),1"
+    for node, expected in enumerate((2, 2, 2, 1)):
+        outside = {"SLURM_STEP_TASKS_PER_NODE": counts, "SLURM_NODEID": str(node)}
+        assert pyxis_names._tasks(outside) == expected
 
 
 def test_variables_of_enroot_apply_or_are_refused() -> None:

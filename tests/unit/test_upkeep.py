@@ -29,6 +29,7 @@ from bareboat_images.layers import layer as canonical
 from bareboat_images.layers.unpack import unpack
 from bareboat_images.model import StoredLayer
 from bareboat_images.store import Store
+from bareboat_images.store.instances import Instance
 from bareboat_images.tar.limits import Limits
 from bareboat_images.upkeep import State, contents
 
@@ -678,3 +679,24 @@ def test_kernels_go_with_their_image_or_when_no_job_uses_them(store: Store) -> N
     assert names(upkeep.collect_garbage(store).freed) >= expected
     assert set(top.glob("*/*/*")) == {kept, study}
     assert not lost.parent.parent.exists()
+
+
+def test_containers_are_counted_and_go_when_nobody_can_find_them(store: Store) -> None:
+    image = put_image(store, [put_layer(store, one="1")], reference="one")
+    for key in ("named", "unnamed", "young", "interrupted"):
+        names_of = ("box",) if key in ("named", "interrupted") else ()
+        folder = store.instances() / key
+        (folder / "root").mkdir(parents=True)
+        (folder / "root/file").write_text("x" * 5000)
+        facts = Instance(
+            id=key, reference="one", image=image, tree="", names=names_of, temporary=key == "interrupted"
+        )
+        (folder / "instance.json").write_bytes(codec.to_json(facts))
+        make_old(folder, 0 if key == "young" else 31)
+    found = upkeep.usage(store).containers
+    assert found.size_bytes > 4 * 5000
+    assert found.inodes == 4 * 4
+    freed = upkeep.collect_garbage(store, dry_run=True).freed
+    assert names(freed) == {("container", "unnamed"), ("container", "interrupted")}
+    upkeep.collect_garbage(store)
+    assert sorted(path.name for path in store.instances().iterdir()) == ["named", "young"]

@@ -53,6 +53,12 @@ class Prepared(NamedTuple):
 
 
 @translated()
+def store() -> str:
+    """The directory of the store that `prepare` uses."""
+    return str(opened.session(looks=True).store.root)
+
+
+@translated()
 def prepare(image: str | os.PathLike[str], *, plain_http: str = "") -> Prepared:
     """Pull and unpack an image for containers on other machines; `image` and `plain_http` as for
     `Container`."""
@@ -92,6 +98,8 @@ class Container:
         self._keeps = isinstance(image, Instance)
         if isinstance(image, Instance):
             self._image, self.tree = image.image, image.tree
+            if image.id != image.tree:
+                os.utime(os.path.dirname(image.tree))  # the age by which unused ones are removed
         else:
             text = containers.check_image(boundary.path("image", image))
             self._image, self.tree = containers.tree(self._session, text)
@@ -181,7 +189,7 @@ class Container:
         of root over your files; `workdir`: it is created if the image lacks it."""
         words = tuple(boundary.several("command", command))
         ids = None if user is None else (user.uid, user.gid)
-        front = Foreground(foreground.REPORT, self._namespaces, writable or self._keeps, ids)
+        front = Foreground(foreground.REPORT, self._namespaces, writable, ids)
         contents = self._contents(front, user, workdir)
         wrapped = self._wrapped(words, environment, workdir, contents)
         with _described(wrapped) as (argv, descriptors):
@@ -215,9 +223,10 @@ class Container:
 
     def _contents(self, front: Foreground, user: User | None, workdir: str) -> Contents:
         is_root = user is not None and user.uid == 0
+        keeps = self._keeps and front.writable
         return Contents(
-            layers=() if self._keeps else (self.tree,),
-            flat=self.tree if self._keeps else None,
+            layers=() if keeps else (self.tree,),
+            flat=self.tree if keeps else None,
             identity=self._identity(user),
             scratch=self._empty,
             mounts=self._all_mounts(is_root=is_root),

@@ -2,45 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import uuid
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import msgspec
-from msgspec import Struct
 
-from bareboat.api import opened
+from bareboat.api import boundary, opened
 from bareboat.api.boundary import translated
-from bareboat.model import Image
 from bareboat.session import containers
 from bareboat_base import codec
-from bareboat_base.errors import BareboatError, UsageError
+from bareboat_base.errors import UsageError
+from bareboat_images.store import instances
+from bareboat_images.store.instances import FACTS, ROOT
+from bareboat_images.store.instances import Instance as Instance
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from bareboat_images.store import Store
-
-_FACTS, _ROOT = "instance.json", "root"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
 
-class Instance(Struct, frozen=True, kw_only=True):
-    """`reference`: what it was created from; `tree`: its root file system; `names`: in the order in which
-    they were set; `gpu`: the vendor of the driver that each run mounts, or ""."""
-
-    id: str
-    reference: str
-    image: Image
-    tree: str
-    names: tuple[str, ...] = ()
-    gpu: str = ""
-
-
 @translated()
-def create(image: str, *, name: str | None = None, plain_http: str = "") -> Instance:
-    """Copy the root file system of an image, which is pulled if the store lacks it. Raises UsageError for a
-    name that is invalid or in use, ImageError, StoreError."""
+def create(
+    image: str, *, name: str | None = None, origin: str = "", temporary: bool = False, plain_http: str = ""
+) -> Instance:
+    """Copy the root file system of an image, which is pulled if the store lacks it. `origin`, `temporary`: as
+    in `Instance`. Raises UsageError for a name that is invalid or in use, ImageError, StoreError."""
     from bareboat_images.formats import flatten
 
     session = opened.session(plain_http=plain_http)
@@ -50,15 +38,29 @@ def create(image: str, *, name: str | None = None, plain_http: str = "") -> Inst
     content = containers.stored(session, image)
     key = str(uuid.uuid4())
     final = store.instances() / key
-    names = () if name is None else (name,)
-    instance = Instance(id=key, reference=image, image=content, tree=str(final / _ROOT), names=names)
+    instance = Instance(
+        id=key, reference=image, image=content, tree=str(final / ROOT),
+        names=() if name is None else (name,), origin=origin, temporary=temporary,
+    )  # fmt: skip
     with store.scratch(own=True) as scratch:
         folder = scratch / key
         folder.mkdir(mode=0o700)
-        flatten.copy(store.trees(content), folder / _ROOT)
-        (folder / _FACTS).write_bytes(codec.to_json(instance))
+        flatten.copy(store.trees(content), folder / ROOT)
+        (folder / FACTS).write_bytes(codec.to_json(instance))
         store.publish(folder, final)
     return instance
+
+
+@translated()
+def provide(image: str, *, name: str, origin: str, temporary: bool = False) -> Instance:
+    """The container with this name; one of all processes that call this at the same time creates it. As
+    `create`."""
+    from bareboat_images import lease
+
+    store = opened.session().store
+    with lease.hold(store.lease(f"instance-{name}"), until=lambda: instances.find(store, name) is not None):
+        found = instances.find(store, name)
+        return found or create(image, name=name, origin=origin, temporary=temporary)
 
 
 @translated()
@@ -71,24 +73,42 @@ def at(path: str) -> Instance:
 @translated()
 def every() -> list[Instance]:
     """All containers, by ID. Damaged entries are left out."""
-    store = opened.session(looks=True).store
-    instances = []
-    top = store.instances()
-    for folder in sorted(top.iterdir()) if top.is_dir() else ():
-        try:
-            instances.append(_read(store, folder))
-        except (BareboatError, FileNotFoundError):  # one is removed at this moment
-            continue
-    return instances
+    return [instance for _, instance in instances.every(opened.session(looks=True).store)]
 
 
 @translated()
 def find(text: str) -> Instance | None:
     """The container with this name or ID."""
-    store = opened.session(looks=True).store
-    if re.fullmatch(r"[0-9a-f-]{36}", text) and (store.instances() / text).is_dir():
-        return _read(store, store.instances() / text)
-    return next((each for each in every() if text in each.names), None)
+    return instances.find(opened.session(looks=True).store, text)
+
+
+@contextlib.contextmanager
+def used(instance: Instance, what: str, settings: Mapping[str, str]) -> Iterator[None]:
+    """Note in a container that this process runs a command in it, for `what`, with these settings."""
+    store = opened.session().store
+    note = instances.enter(store, instance, instances.User(what=what, settings=dict(settings)))
+    try:
+        yield
+    finally:
+        note.unlink(missing_ok=True)
+
+
+@translated()
+def users(instance: Instance) -> list[tuple[str, dict[str, str]]]:
+    """What commands on this machine run for in a container, with their settings."""
+    found = instances.users(opened.session(looks=True).store, instance)
+    return [(each.what, each.settings) for each in found]
+
+
+@translated()
+def save_squashfs(instance: Instance, path: str | os.PathLike[str]) -> None:
+    """Write the root file system of a container as a squashfs, with the image's configuration in the files of
+    Enroot. A file that exists is replaced. Requires mksquashfs."""
+    from bareboat_images.formats import enroot, squash
+
+    target = Path(boundary.absolute("path", path))
+    enroot.write(Path(instance.tree), instance.image)
+    squash.make_squashfs(Path(instance.tree), target)
 
 
 @translated()
@@ -108,12 +128,7 @@ def change(instance: Instance, *, names: tuple[str, ...] | None = None, gpu: str
         if each not in instance.names:
             _check_name(each)
     changed = msgspec.structs.replace(instance, names=names, gpu=instance.gpu if gpu is None else gpu)
-    store.write(store.instances() / instance.id / _FACTS, codec.to_json(changed))
-
-
-def _read(store: Store, folder: Path) -> Instance:
-    instance: Instance = store.read(folder / _FACTS, Instance)
-    return msgspec.structs.replace(instance, tree=str(folder / _ROOT))  # the store may have moved
+    store.write(store.instances() / instance.id / FACTS, codec.to_json(changed))
 
 
 def _check_name(text: str) -> None:

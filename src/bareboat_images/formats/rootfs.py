@@ -26,6 +26,7 @@ from bareboat_base.files import untrusted
 from bareboat_base.files.root import Root
 from bareboat_base.paths import DEFAULT_PATH
 from bareboat_base.printable import one_line
+from bareboat_images.formats import enroot
 from bareboat_images.layers.copies import tree_mode
 from bareboat_images.oci.manifest import OCI_CONFIG, OCI_LAYER, document, make_manifest
 from bareboat_images.oci.source import Blob, Descriptor, Document, Joined, LocalSource
@@ -356,8 +357,8 @@ _OF_BASE = "10-"
 
 
 def read_facts(folder: str, *, made_from: str, architecture: str | None = None) -> Facts:
-    """The metadata that Charliecloud or Apptainer wrote to a tree. No script is executed; of shell code, only
-    assignments of variables are read."""
+    """The metadata that Charliecloud, Enroot or Apptainer wrote to a tree. No script is executed; of shell
+    code, only assignments of variables and Enroot's start of the image's process are read."""
     root = Root(folder)
     environment = {"PATH": DEFAULT_PATH} | _lines(root.read(_CH, _LARGEST_TEXT))
     own: dict[str, str] = {}
@@ -370,27 +371,35 @@ def read_facts(folder: str, *, made_from: str, architecture: str | None = None) 
         if not script.startswith(_OF_BASE):
             own |= found
         notes += [f"{script}: {one_line(row, limit=100)}" for row in unread]
-    command = ("/bin/sh",)
+    command: tuple[str, ...] = ("/bin/sh",)
+    process = enroot.read(root)
     if root.is_file(".singularity.d/runscript"):
         command = ("/.singularity.d/runscript",)
+    elif process is not None:
+        command = process.command
+    if process is not None:
+        environment |= process.environment
+        notes += [one_line(row, limit=100) for row in process.unread]
     return Facts(
         made_from=made_from,
         architecture=architecture or _architecture(root),
         environment=environment,
         own=own,
+        entrypoint=() if process is None else process.entrypoint,
         command=command,
+        workdir="/" if process is None else process.workdir,
         labels=_labels(root.read(".singularity.d/labels.json", _LARGEST_TEXT)),
         notes=_unread(notes),
     )
 
 
 def _unread(rows: list[str]) -> tuple[str, ...]:
-    """The note about lines of environment scripts that engines other than Apptainer cannot apply."""
+    """The note about lines of start scripts that engines other than their own cannot apply."""
     if not rows:
         return ()
     more = f", … ({len(rows):,} lines in all)" if len(rows) > _MOST_SHOWN else ""
     return (
-        "the image's environment scripts have lines that are not assignments of known values, and have no "
+        "the image's start scripts have lines that are not assignments of known values, and have no "
         f"effect in a job: {', '.join(rows[:_MOST_SHOWN])}{more}",
     )
 

@@ -29,6 +29,12 @@ def is_dead(owner: str) -> bool:
     return _start_ticks(int(found["pid"])) != int(found["start"])
 
 
+def is_alive(owner: str) -> bool:
+    """Whether the process is known to be alive; False for processes on other machines."""
+    found = _OWNER.fullmatch(owner)
+    return found is not None and found["space"] == _pid_space() and not is_dead(owner)
+
+
 def _pid_space() -> str:
     """The scope of process IDs: the host since its last boot, and the PID namespace. Host names are not
     unique: many machines are called localhost."""

@@ -20,7 +20,7 @@ from bareboat_base.errors import StoreError, UsageError
 from bareboat_base.files import ownership, untrusted
 from bareboat_base.files.trees import remove_tree
 from bareboat_images.model import Image
-from bareboat_images.store import VERSION, Store, owner
+from bareboat_images.store import VERSION, Store, instances, owner
 from bareboat_images.upkeep import contents
 from bareboat_images.upkeep.space import Amount, file_amount, layer_amount, total, walked
 
@@ -32,6 +32,8 @@ _OWN_KEPT_DAYS = 90.0
 _BUILDS_KEPT_DAYS = 30.0
 #: Compiled GPU kernels are kept this long after the last job that used them.
 _KERNELS_KEPT_DAYS = 30.0
+#: Containers of shims without a name are kept this long after the last command in them.
+_CONTAINERS_KEPT_DAYS = 30.0
 #: An image's manifest and config are written moments before its entry.
 _BLOBS_YOUNG_DAYS = 1 / 24
 
@@ -40,8 +42,8 @@ _serials = itertools.count(1)
 
 class Freed(Struct, frozen=True, kw_only=True):
     """One item that was removed, or would be: `kind` is image, layer, flat tree, packed image, tree or file
-    for mounts, blob, part, capture, kernel cache, lease, build step, cache mount, download or unfinished
-    work."""
+    for mounts, blob, part, capture, kernel cache, container, lease, build step, cache mount, download or
+    unfinished work."""
 
     kind: str
     name: str
@@ -126,6 +128,7 @@ def collect_garbage(
             freed += _sweep_own(store, images, now_ns, dry_run=dry_run)
         freed += _sweep_captures(store, gone, dry_run=dry_run)
         freed += _sweep_kernel_caches(store, now_ns, dry_run=dry_run)
+        freed += _sweep_containers(store, now_ns, dry_run=dry_run)
         freed += _sweep_old(store, now_ns, dry_run=dry_run)
     return Collected(freed=tuple(freed), kept=tuple(kept))
 
@@ -401,6 +404,19 @@ def _sweep_kernel_caches(store: Store, now_ns: int, *, dry_run: bool) -> list[Fr
                 for folder in (path.parent, path.parent.parent):
                     with contextlib.suppress(OSError):
                         folder.rmdir()
+    return freed
+
+
+def _sweep_containers(store: Store, now_ns: int, *, dry_run: bool) -> list[Freed]:
+    """Remove containers of shims without a name, and those of steps that ended early, in which no command
+    started for `_CONTAINERS_KEPT_DAYS`."""
+    freed = []
+    for folder, container in instances.every(store):
+        old = contents.age_days(folder, now_ns) > _CONTAINERS_KEPT_DAYS
+        if old and (container.temporary or not container.names):
+            freed.append(Freed(kind="container", name=container.id, amount=walked(folder)))
+            if not dry_run:
+                _discard(store, folder)
     return freed
 
 

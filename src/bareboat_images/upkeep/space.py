@@ -45,7 +45,8 @@ class ImageUsage(Struct, frozen=True, kw_only=True):
 class Usage(Struct, frozen=True, kw_only=True):
     """The disk space of the store, by purpose. `unused`: in layers of no image; see `collect_garbage`.
 
-    `flat`: the space that flat trees add to the layers whose files they link; `total` counts nothing twice.
+    `flat`: the space that flat trees add to the layers whose files they link; `containers`: those of shims,
+    which keep changes; `total` counts nothing twice.
     `unreadable`: directories whose content is not counted.
     """
 
@@ -57,6 +58,7 @@ class Usage(Struct, frozen=True, kw_only=True):
     documents: Amount
     parts: Amount
     runs: Amount
+    containers: Amount
     in_progress: Amount
     total: Amount
     unreadable: tuple[str, ...]
@@ -102,6 +104,7 @@ def usage(store: Store) -> Usage:
         documents = total(walked(store.root / name, unreadable=lost) for name in _DOCUMENTS)
         parts = walked(store.root / "parts", unreadable=lost)
         runs = walked(store.root / "runs", unreadable=lost)
+        containers = walked(store.instances(), unreadable=lost)
         in_progress = walked(store.root / "tmp")  # of a group's store: private to other members
     return Usage(
         images=tuple(per_image),
@@ -112,8 +115,9 @@ def usage(store: Store) -> Usage:
         documents=documents,
         parts=parts,
         runs=runs,
+        containers=containers,
         in_progress=in_progress,
-        total=total((layers, flat, packed, documents, parts, runs, in_progress)),
+        total=total((layers, flat, packed, documents, parts, runs, containers, in_progress)),
         unreadable=tuple(sorted(lost)),
     )
 

@@ -71,6 +71,7 @@ def _of_store(context: Context) -> int:
         ("documents", found.documents),
         ("partial downloads", found.parts),
         ("runs", found.runs),
+        ("containers of shims", found.containers),
         ("work in progress", found.in_progress),
         ("total", found.total),
     )
