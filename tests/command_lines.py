@@ -72,7 +72,8 @@ def assert_alike(theirs: Mapping[str, Answer], ours: Mapping[str, Answer], *, co
 
 
 def upload_images(registry: RealRegistry) -> None:
-    """`lab/box:1` without an entry point, and `lab/entry:1` with one, a directory and a user."""
+    """`lab/box:1` without an entry point, `lab/entry:1` with one, a directory and a user, and `lab/top:1`
+    whose directory is `/`."""
     layer = busybox(
         **{f"bin/{name}": "busybox" for name in _APPLETS},
         var=None,
@@ -83,3 +84,4 @@ def upload_images(registry: RealRegistry) -> None:
     )
     upload(registry, pack(layer, Env=_ENVIRONMENT), "lab/box:1")
     upload(registry, pack(layer, Env=_ENVIRONMENT, **_ENTRY), "lab/entry:1")
+    upload(registry, pack(layer, Env=_ENVIRONMENT, WorkingDir="/"), "lab/top:1")

@@ -58,6 +58,26 @@ def make_rootfs(folder: Path, mpi4py: Path | None, *, libraries: Sequence[Path] 
     return folder
 
 
+def add_openmpi(folder: Path) -> None:
+    """Debian's OpenMPI in a root file system, with its plug-ins and those of PMIx."""
+    base = Path("/") / FOLDER
+    plugins = [*base.glob("openmpi/lib/openmpi3/*.so"), *base.glob("pmix2/lib/pmix/*.so")]
+    library = base / "libmpi.so.40"
+    for path in map(Path, [*_needed(*map(str, [*plugins, library])), str(library)]):
+        if not (folder / FOLDER / path.name).exists():
+            shutil.copy2(path, folder / FOLDER / path.name)
+    for name in (
+        f"{FOLDER}/openmpi",
+        f"{FOLDER}/pmix2",
+        "usr/share/openmpi",
+        "usr/share/pmix",
+        "etc/openmpi",
+    ):
+        if Path("/", name).is_dir():
+            shutil.copytree(Path("/", name), folder / name, symlinks=True)
+    (folder / "usr/bin/python").symlink_to("python3")
+
+
 def _needed(*programs: str) -> list[str]:
     """The libraries that the loader finds for them, and the loader."""
     said = subprocess.run(["ldd", *programs], capture_output=True, text=True, check=True).stdout

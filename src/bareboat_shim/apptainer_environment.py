@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from bareboat_shim import pmix
 from bareboat_shim.table import Line, Malformed, Mistake
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -44,7 +45,7 @@ def environment(
         if (not clean or name in always) and name not in _OWN and not name.startswith(_PREFIXES)
     }
     forced = _forced(line, outside)
-    values = {**_without(image, _OWN), **kept}
+    values = {**({} if clean else pmix.settings(outside)), **_without(image, _OWN), **kept}
     values |= {"HOME": home, "PATH": image.get("PATH", DEFAULT_PATH)}
     if clean:
         values.setdefault("LANG", "C")

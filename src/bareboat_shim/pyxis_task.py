@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from bareboat_shim import main, pyxis_edf, pyxis_mounts, pyxis_names, pyxis_script, shims
+from bareboat_shim import main, pmix, pyxis_edf, pyxis_mounts, pyxis_names, pyxis_script, shims
 from bareboat_shim.table import Mistake
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def _run_in(
     shown = pyxis_mounts.shown(
         (spec for text in texts for spec in pyxis_mounts.parse(text)),
         home=Mount(source=outer_home, target=home, writable=True) if values["mount_home"] else None,
-        needed=_needed(outside),
+        needed=pmix.folders(outside),
     )
     container = Container(
         place.subject,
@@ -134,12 +134,6 @@ def _use_store(values: Mapping[str, Any]) -> None:
     os.environ["BAREBOAT_STORE"] = values["store"]
 
 
-def _needed(outside: Mapping[str, str]) -> list[str]:
-    """The directory of Slurm's PMIx server, which is a node's own."""
-    path = outside.get("PMIX_SERVER_TMPDIR", "")
-    return [path] if os.path.isdir(path) else []
-
-
 def _workdir(container: Container, path: str | None) -> str:
     """Raises Mistake for a directory that the container lacks."""
     if not path:
@@ -154,7 +148,7 @@ def environment(
     names: Sequence[str], outside: Mapping[str, str], image: Mapping[str, str], *, home: str
 ) -> dict[str, str]:
     """The variables of a task: the image's have priority over the shell's, but for these names."""
-    values = {**outside, "LANG": "C.UTF-8", "PATH": _PATH, **image, "HOME": home}
+    values = {**pmix.settings(outside), **outside, "LANG": "C.UTF-8", "PATH": _PATH, **image, "HOME": home}
     values |= {name: outside[name] for name in names if name in outside}
     for name, source in _PMIX.items():
         if source in outside:

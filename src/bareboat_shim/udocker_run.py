@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from bareboat_shim import docker_options, local_images, shims
+from bareboat_shim import docker_options, local_images, pmix, shims
 from bareboat_shim.table import Line, Mistake
 
 if TYPE_CHECKING:
@@ -78,8 +78,10 @@ def run(line: Line, outside: Mapping[str, str]) -> int:
     shown = volumes(line)
     is_mounted = any(each.target in _ACCOUNTS for each in shown)
     is_host = line.has("hostauth") and not is_mounted
-    accounts = [docker_options.mount(path, path, ["ro"], path) for path in _ACCOUNTS] if is_host else []
-    mounts = docker_options.in_order([*shown, *accounts])
+    hidden = [docker_options.mount(path, path, ["ro"], path) for path in _ACCOUNTS] if is_host else []
+    if line.has("hostenv"):
+        hidden += [docker_options.mount(path, path, [], path) for path in pmix.folders(outside)]
+    mounts = docker_options.in_order([*hidden, *shown])
     container = Container(subject, mounts=mounts, home="/", gpu=gpu or None, plain_http=plain_http)
     user = _user(line, container, must_exist=is_host or (line.has("containerauth") and not is_mounted))
     workdir = line.value("workdir") or ("" if line.has("nometa") else _workdir(container)) or user.home
@@ -105,7 +107,8 @@ def run(line: Line, outside: Mapping[str, str]) -> int:
 
 
 def _workdir(container: Container) -> str:
-    return "" if container.workdir == "/" else container.workdir
+    """What the image sets, which may be `/`."""
+    return container.workdir if container.workdir != "/" or container.sets_workdir else ""
 
 
 def _program(container: Container, name: str, path: str, workdir: str) -> str | None:
@@ -180,6 +183,7 @@ def _environment(line: Line, outside: Mapping[str, str], container: Container, u
     values = {"HOME": user.home, **files, **image, **given}
     values["PATH"] = values.get("PATH") or (_ROOT_PATH if user.uid == 0 else _USER_PATH)
     return {
+        **(pmix.settings(outside) if line.has("hostenv") else {}),
         **passed,
         **values,
         **dict.fromkeys(("USER", "LOGNAME", "USERNAME"), user.name),

@@ -20,6 +20,7 @@ LINES = """
 $T install > /dev/null; echo $?
 $T -q pull $R lab/box:1
 $T -q pull $R lab/entry:1
+$T -q pull $R lab/top:1
 $T -q images | grep ^lab | sort
 $T create --name=box lab/box:1 | wc -l
 $T create --name=box lab/box:1
@@ -63,6 +64,8 @@ $T -q run --bindhome --user=$ME --hostauth -v $PWD:$PWD box sh -c 'test "$PWD" =
 $T -q run --containerauth --user=guest box sh -c 'id -u; echo $USER'
 $T -q run --containerauth --user=no-such-user box whoami
 $T -q run --rm lab/box:1 ls -d /kept
+$T -q run --rm lab/top:1 pwd
+$T -q run --rm --hostauth --hostenv --user=$ME -v $PWD/data:/home/ lab/top:1 sh -c 'pwd; cat /home/file'
 $T -q run --rm lab/entry:1
 $T -q run --rm lab/entry:1 x 'y z'
 $T -q run --rm --entrypoint='/bin/echo other' lab/entry:1 word

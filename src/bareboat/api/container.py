@@ -20,7 +20,7 @@ from bareboat.engines import Container as Contents
 from bareboat.model import Command, Handing, IfSet, Mount, Opened, Rootfs
 from bareboat.session import containers
 from bareboat_base import foreground
-from bareboat_base.errors import PlanError, ToolError, UsageError
+from bareboat_base.errors import BareboatError, PlanError, ToolError, UsageError
 from bareboat_base.files.root import Root
 from bareboat_base.paths import lies_in
 
@@ -128,6 +128,14 @@ class Container:
     def workdir(self) -> str:
         """The working directory that the image sets."""
         return self._image.process.workdir
+
+    @property
+    def sets_workdir(self) -> bool:
+        """Whether the image sets a working directory; False where its configuration is not in the store."""
+        try:
+            return "directory" in self._session.store.configuration(self._image).settings
+        except BareboatError:
+            return False
 
     @property
     def user(self) -> str:
