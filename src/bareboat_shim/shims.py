@@ -28,9 +28,9 @@ _TEXT = """\
 #!/bin/sh
 {mark}: Bareboat {version}, {tool}. It starts Bareboat in the place of {tool}.
 python={python}
-if [ -n "${{{inside}-}}" ]; then
-  echo "FATAL:   {tool} is called in a container of $BAREBOAT_SHIM's shim" >&2
-  echo "  try: call it outside of the container" >&2
+if [ -n "${{{inside}-}}${{BAREBOAT_IMAGE-}}" ]; then
+  echo "FATAL:   {tool} is called in a container${{{inside}:+ of ${inside}'s shim}}" >&2
+  echo "  try: call it outside of the container; in a job file: shim = true" >&2
   exit {code}
 fi
 if [ ! -x "$python" ]; then
@@ -38,7 +38,7 @@ if [ ! -x "$python" ]; then
   echo "  try: bareboat shim --into {directory}" >&2
   exit {code}
 fi
-exec "$python" -I -c 'from bareboat_shim.main import entry; entry()' {tool} {shim} {forced} "$@"
+{store}exec "$python" -I -c 'from bareboat_shim.main import entry; entry()' {tool} {shim} {forced} "$@"
 """
 
 
@@ -69,6 +69,16 @@ def write(folder: Path, tools: Sequence[str], *, force: bool, dry_run: bool) -> 
     return found
 
 
+#: What the text of shims depends on, besides their directory.
+KEY = (__version__, sys.executable)
+
+
+def texts(folder: Path, *, force: bool, store: str) -> dict[str, str]:
+    """The shims of all tools, for nodes that may have other ones than this machine: where a tool itself is
+    on PATH, its shim starts that, without `force`. `store`: where their images are."""
+    return {tool: _text(tool, folder / tool, force=force, store=store) for tool in all_tools.NAMES}
+
+
 def _check(folder: Path, tools: Sequence[str]) -> None:
     if not folder.is_dir():
         if os.path.lexists(folder):
@@ -83,7 +93,7 @@ def _check(folder: Path, tools: Sequence[str]) -> None:
             raise UsageError(f"{path} exists and is no shim", remedy=f"mv {quoted} {quoted}.old")
 
 
-def _text(tool: str, path: Path, *, force: bool) -> str:
+def _text(tool: str, path: Path, *, force: bool, store: str = "") -> str:
     return _TEXT.format(
         mark=_MARK,
         version=__version__,
@@ -94,6 +104,7 @@ def _text(tool: str, path: Path, *, force: bool) -> str:
         directory=shlex.quote(str(path.parent)),
         shim=shlex.quote(str(path)),
         forced=FORCED if force else "--",
+        store=f"export BAREBOAT_STORE=${{BAREBOAT_STORE-{shlex.quote(store)}}}\n" if store else "",
     )
 
 

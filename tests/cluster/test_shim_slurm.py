@@ -125,6 +125,11 @@ STEPS = {
         "srun -N2 --container-image=$I --container-save=two.sqsh true 2>&1 | grep -c 'not supported on'",
         "2",
     ),
+    "job": (
+        "id=$(bareboat submit -q -N2 -t 5m --launcher ranks --set shim=always -- ./steps.sh) && bareboat wait $id >&2; "
+        "bareboat logs $id | sort",
+        "[rank 0] /tmp [rank 0] image [rank 1] /tmp [rank 1] image",
+    ),
     "absent image": ("sbatch --container-image=./none --wrap true; echo $?; squeue -h | wc -l", "1 0"),
 }  # fmt: skip
 SCRIPT = """\
@@ -133,6 +138,12 @@ SCRIPT = """\
 #SBATCH --container-mounts={home}/data:/d
 echo script $FROM_IMAGE; cat /d/file; echo $SLURM_JOB_NAME $# "$2"
 exit 3
+"""
+#: Of a job of Bareboat.
+IN_JOB = """\
+#!/bin/sh
+singularity exec docker://{reference} sh -c 'echo $FROM_IMAGE'
+exec srun -w $SLURMD_NODENAME -N1 -n1 --overlap --container-image='{image}' pwd
 """
 FILE = """\
 image = "{image}"
@@ -165,6 +176,8 @@ def test_steps_and_batch_scripts_do_what_pyxis_does(slurm: Cluster, tmp_path: Pa
     (place / "my data/here").touch()
     image = name.replace("/", "#", 1)
     (place / "job.sh").write_text(SCRIPT.format(image=image.replace("#", "\\#"), home=place))
+    (place / "steps.sh").write_text(IN_JOB.format(reference=name, image=image))
+    (place / "steps.sh").chmod(0o755)
     (place / "box.toml").write_text(FILE.format(image=image))
     lines = [
         "mkdir -p out.d",

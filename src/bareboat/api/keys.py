@@ -40,6 +40,7 @@ class JobKeys(TypedDict, total=False):
     notify: str | Sequence[str]
     seccomp: bool
     kernel_cache: bool
+    shim: bool | str
     capture: Mapping[str, Any]
     prove: Mapping[str, Any]
     sweep: Mapping[str, Any]

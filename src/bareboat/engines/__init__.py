@@ -148,7 +148,8 @@ class Container(Struct, frozen=True, kw_only=True):
     are among the mounts. `guard`: the filter of system calls; `seccomp`: whether an engine with a filter of
     its own uses it. `by_env`: the command's program is unknown before the start, and the image has an env(1),
     which exits with 127 or 126 where an engine does not. `kernels`: the command uses a kernel cache.
-    `foreground`: the command is no job's, for an engine with FOREGROUND."""
+    `foreground`: the command is no job's, for an engine with FOREGROUND. `inherits`: on bare metal, the
+    command gets all variables of the job script."""
 
     layers: tuple[str, ...] = ()
     flat: Place | None = None
@@ -169,6 +170,7 @@ class Container(Struct, frozen=True, kw_only=True):
     by_env: bool = False
     kernels: bool = False
     foreground: Foreground | None = None
+    inherits: bool = False
 
     @property
     def run_folders(self) -> tuple[str, ...]:

@@ -42,9 +42,11 @@ class Native(Engine):
 
 
 def _wrap(site: Site, command: Command, container: Container) -> Command:
-    """`env -i`: the command gets the same environment as in a container, and nothing of the caller's."""
+    """`env -i`: the command gets the same environment as in a container, and nothing of the caller's, unless
+    it `inherits`."""
     found = variables.entries(command, container, site)
-    words: list[Word] = ["env", "-i", f"--chdir={command.workdir}", "-S", variables.split(found)]
+    cleared = [f"--unset={name}" for name in variables.exports(len(found))] if container.inherits else ["-i"]
+    words: list[Word] = ["env", *cleared, f"--chdir={command.workdir}", "-S", variables.split(found)]
     words += map(when_set, RUN_VARIABLES)
     words += forwarded(container, PASSED_ASSIGNMENT)
     if "=" in str(command.argv[0]):  # env would read it as a variable

@@ -60,6 +60,11 @@ def split(names: Iterable[str]) -> str:
     return " ".join(f'"{name}=${{{CARRIER}{number}}}"' for number, name in enumerate(names))
 
 
+def exports(count: int) -> list[str]:
+    """The names under which values are exported."""
+    return [f"{CARRIER}{number}" for number in range(count)]
+
+
 def carriers(count: int) -> str:
     """The same for exported values that keep the names under which they are exported."""
-    return split(f"{CARRIER}{number}" for number in range(count))
+    return split(exports(count))

@@ -15,6 +15,8 @@ from bareboat_base.expressions import expression
 from bareboat_base.host_files import Mount
 from bareboat_base.ranges import Range
 
+#: Of `shim`: the shims replace tools that a node has.
+SHIMS_ALWAYS = "always"
 _ADDRESS = expression(r"[A-Za-z0-9._+-]{1,64}@[A-Za-z0-9.-]{1,255}")
 
 
@@ -38,6 +40,15 @@ def _check_node_scratch(name: str, path: str) -> None:
             "letters, digits and . _ + -",
             key="node_scratch",
             remedy='set node_scratch = "/tmp"',
+        )
+
+
+def _check_shim(name: str, value: bool | str) -> None:
+    if isinstance(value, str) and value != SHIMS_ALWAYS:
+        raise UsageError(
+            f'{name} is {value!r}; it must be true, false or "{SHIMS_ALWAYS}"',
+            key="shim",
+            remedy="set shim = true",
         )
 
 
@@ -151,6 +162,12 @@ class Job(Struct, frozen=True, kw_only=True):
         "`false` removes the system call filter, for `perf` or io_uring; the container still cannot type "
         "into your terminal ([engines.md](engines.md#system-calls))", names_files=False,
     )] = True
+    shim: Annotated[bool | str, Key(
+        "run the command without a container, with the [shims](shims.md#in-a-job) of `singularity`, "
+        "`docker`, `udocker` and Slurm's commands on PATH, and with all variables of the job script; "
+        "`\"always\"`: also where a node has the tool itself",
+        kind='`true`, `false`, or `"always"`', check=_check_shim, names_files=False,
+    )] = False
     topology: Annotated[Topology, Key("nodes, ranks, GPUs", names_files=False)] = field(
         default_factory=Topology
     )

@@ -27,6 +27,7 @@ from bareboat.plan.kernel_cache import choose_kernel_cache
 from bareboat.plan.launcher import choose_launcher, choose_world, compose
 from bareboat.plan.process import Workload, choose_process
 from bareboat.plan.program import check_program, check_starters
+from bareboat.plan.shims import choose_shims
 from bareboat.plan.situation import EngineChoice, Situation
 from bareboat.plan.warnings import compiler_missing, image_warnings, site_warnings, unseen
 from bareboat.plan.watchdog import choose_watchdog
@@ -102,16 +103,19 @@ class EnginePlan:
             self._resolved, here.image, here.runs_on, choice.enclosure, self._launcher, container,
             host_mpi=launch.host_mpi,
         )  # fmt: skip
+        shims, self._about_shims = choose_shims(job, here.image, here.site)
         self._container = structs.replace(
             container,
             by_env=program is not None and not program.known and ENV not in program.lacks,
             guard=guard,
             seccomp=job.seccomp,
+            inherits=bool(job.shim),
             passed=(*self._settled.passed, *choice.gpu.passed, *self._fabric.passed),
             passed_prefixes=launch.passed.prefixes,
             given=(
                 *(each for each in sweep.given(job) if not is_own(each[0], launch.passed)),
                 *((name, Variable(name)) for name in (*sweep.variables(job), *job.environment_from)),
+                *shims,
             ),
         )
 
@@ -219,6 +223,7 @@ class EnginePlan:
             *self._about_mpi,
             *self._about_container,
             *self._about_guard,
+            *self._about_shims,
             *self._about_watchdog,
             *self._settled.decisions,
             *self._fabric.decisions,

@@ -16,6 +16,7 @@ import msgspec
 
 from bareboat.engines import FILTERS, NO_SECCOMP, bubblewrap
 from bareboat.model import EngineFacts, Site
+from bareboat.plan.shims import SHIMS
 from bareboat.plan.watchdog import PY_SPY
 from bareboat_base import seccomp
 from bareboat_base.errors import StoreError
@@ -47,6 +48,27 @@ def provide_py_spy(store: Store, site: Site) -> Site:
             os.chmod(made / PY_SPY, 0o755)
             store.publish(made, final)
     return msgspec.structs.replace(site, other_tools={**site.other_tools, PY_SPY: str(final / PY_SPY)})
+
+
+def provide_shims(store: Store, site: Site, *, always: bool) -> Site:
+    """The site with shims of this installation in the store. For jobs with `shim`. `always`: they replace
+    tools that a node has."""
+    from bareboat_shim import shims
+
+    key = hashlib.sha256("\0".join(("shims", str(always), str(store.root), *shims.KEY)).encode()).hexdigest()[
+        :16
+    ]
+    final = store.program(key)
+    texts = shims.texts(final, force=always, store=str(store.root))
+    if not _is_believed(store, final, tuple(texts)):
+        with store.scratch(own=True) as scratch:
+            made = scratch / key
+            made.mkdir(mode=0o755)
+            for name, text in texts.items():
+                (made / name).write_bytes(os.fsencode(text))
+                os.chmod(made / name, 0o755)
+            store.publish(made, final)
+    return msgspec.structs.replace(site, other_tools={**site.other_tools, SHIMS: str(final)})
 
 
 def provide_filters(store: Store, site: Site) -> Site:

@@ -29,7 +29,7 @@ def prepare(session: Session, job: Job, purpose: Purpose) -> Prepared:
     instead, without a digest. A bare-metal job needs only a description of it, except for a study. Jobs that
     cannot run are refused before a capture spends time and space.
     """
-    job = _in_allocation(session, job, purpose)
+    job = _without_container(_in_allocation(session, job, purpose), purpose)
     if not session.looks:
         check_variables(session, job)
     check_notification(job)
@@ -170,6 +170,33 @@ def check_notification(job: Job) -> None:
             key="notify",
             remedy=f"chmod +x {shlex.quote(program)}" if "/" in program else f"command -v {program}",
         )
+
+
+def _without_container(job: Job, purpose: Purpose) -> Job:
+    """A job with shims, whose tools start the containers. Raises UsageError for what contradicts that."""
+    if not job.shim:
+        return job
+    if purpose is Purpose.PROVE:
+        raise UsageError(
+            "prove compares a container with bare metal, and the tools of a job with shim = true start "
+            "containers of their own",
+            key="shim",
+            remedy="bareboat run",
+        )
+    if job.image != "capture":
+        raise UsageError(
+            "shim = true runs the command without a container, so image has no effect",
+            key="image",
+            remedy="leave image out, or shim; the commands of the script name their images",
+        )
+    if registry.contains(job.engine) and job.engine is not None:
+        raise UsageError(
+            f"shim = true runs the command without a container, and engine is {job.engine}: "
+            "a container starts no other",
+            key="engine",
+            remedy=f"--engine {registry.BARE_METAL}",
+        )
+    return msgspec.structs.replace(job, engine=registry.BARE_METAL)
 
 
 def _in_allocation(session: Session, job: Job, purpose: Purpose) -> Job:

@@ -111,6 +111,11 @@ def equipped(session: Session, job: Job, site: Site) -> Site:
         site = provide(session.store, site)
         if job.scheduling.watchdog_s:
             site = provide_py_spy(session.store, site)
+    if job.shim:
+        from bareboat.model.job import SHIMS_ALWAYS
+        from bareboat.runs.programs import provide_shims
+
+        site = provide_shims(session.store, site, always=job.shim == SHIMS_ALWAYS)
     return with_filters(session, site)
 
 
