@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from bareboat.model import Mount
 from bareboat_base.paths import lies_in
-from bareboat_shim.table import Line, Mistake
+from bareboat_shim.table import Line, Malformed, Mistake
 
 #: Where Apptainer never mounts the working directory.
 #: https://apptainer.org/docs/user/main/bind_paths_and_mounts.html#system-defined-bind-paths
@@ -27,6 +27,29 @@ class Shown(NamedTuple):
     home: str
     workdir: str | None
     is_asked: bool
+
+
+def overlays(line: Line) -> tuple[list[str], str | None]:
+    """The read-only directories of --overlay, and the one that keeps changes. Raises Mistake."""
+    fixed: list[str] = []
+    changes: str | None = None
+    for value in (part for each in line.values("overlay") for part in each.split(",")):
+        path, colon, option = value.rpartition(":")
+        if not colon:
+            path, option = value, ""
+        if option not in ("", "ro", "rw"):
+            raise Malformed(f"--overlay {value}: the option is ro or rw", "--overlay DIR:ro")
+        if os.path.isfile(path):
+            raise Mistake(f"--overlay {path}: image files are not supported", "mkdir DIR; and --overlay DIR")
+        if not os.path.isdir(path):
+            raise Mistake(f"--overlay {path}: no such directory", f"mkdir {path}")
+        if option == "ro":
+            fixed.append(os.path.abspath(path))
+        elif changes is not None:
+            raise Mistake("only one --overlay may be writable", f"--overlay {path}:ro")
+        else:
+            changes = os.path.abspath(path)
+    return fixed, changes
 
 
 def shown(line: Line, *, user_home: str) -> Shown:

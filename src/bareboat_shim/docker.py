@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import functools
-import json
 import os
 import re
-import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 
 from bareboat_shim import docker_options, docker_run, images, local_images
@@ -107,10 +104,16 @@ def _images(line: Line, _: Mapping[str, str]) -> int:
     return 0
 
 
+def _as_json(value: object, *, indent: int | None = None) -> str:
+    import json  # `run` starts without it
+
+    return json.dumps(value, indent=indent)
+
+
 def print_as(template: str, rows: Sequence[Mapping[str, object]]) -> None:
     """Print each row by a template of Go with fields only. Raises Mistake for another one."""
     if template == "json":
-        print(json.dumps(list(rows), indent=4))
+        print(_as_json(list(rows), indent=4))
         return
 
     if "{{" in _FIELD.sub("", template):
@@ -126,7 +129,7 @@ def _field(row: Mapping[str, object], template: str, match: re.Match[str]) -> st
         if not isinstance(value, Mapping) or part not in value:
             raise Mistake(f"--format {template}: .{match[2]} is not known here", "--format json")
         value = value[part]
-    return value if isinstance(value, str) and not match[1] else json.dumps(value)
+    return value if isinstance(value, str) and not match[1] else _as_json(value)
 
 
 def _tag(line: Line, _: Mapping[str, str]) -> int:
@@ -163,6 +166,9 @@ def _save(line: Line, _: Mapping[str, str]) -> int:
             os.unlink(target)  # Docker replaces it
         local_images.save(names, target)
         return 0
+    import shutil
+    import tempfile
+
     with tempfile.TemporaryDirectory() as folder:
         local_images.save(names, f"{folder}/image.tar")
         with open(f"{folder}/image.tar", "rb") as stream:
@@ -175,6 +181,9 @@ def _load(line: Line, _: Mapping[str, str]) -> int:
     if path is not None:
         loaded = local_images.load(path)
     else:
+        import shutil
+        import tempfile
+
         with tempfile.NamedTemporaryFile() as stream:
             shutil.copyfileobj(sys.stdin.buffer, stream)
             stream.flush()
@@ -208,7 +217,7 @@ def _inspect(line: Line, _: Mapping[str, str]) -> int:
         found.append(entry)
     template = line.value("format")
     if template is None:
-        print(json.dumps(found, indent=4))
+        print(_as_json(found, indent=4))
     else:
         print_as(template, found)
     return code

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import resource
 import sys
@@ -232,6 +231,8 @@ def _command(line: Line, container: Container) -> tuple[str, ...]:
 def _words(text: str) -> tuple[str, ...]:
     """Those of --entrypoint: a program, or a list as JSON."""
     if text.startswith("["):
+        import json
+
         try:
             words = json.loads(text)
         except ValueError:

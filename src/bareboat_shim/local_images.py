@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
-import tarfile
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -111,6 +109,9 @@ def load(path: str) -> list[Name]:
 
 def _names_in(path: str) -> tuple[str, list[str]]:
     """The kind of an archive, and the names of the images in it. Raises Mistake."""
+    import json
+    import tarfile
+
     try:
         with tarfile.open(path) as archive:
             is_docker = "manifest.json" in archive.getnames()

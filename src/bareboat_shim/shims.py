@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from bareboat_base import __version__
 from bareboat_base.errors import UsageError
-from bareboat_base.files import outputs
 from bareboat_shim import tools as all_tools
 
 _MARK = "# Written by bareboat shim"
@@ -55,6 +54,8 @@ class Written(NamedTuple):
 def write(folder: Path, tools: Sequence[str], *, force: bool, dry_run: bool) -> list[Written]:
     """Write the shims of these tools. `force`: also where the tool itself is installed, which they replace.
     Raises UsageError."""
+    from bareboat_base.files import outputs
+
     folder = folder.absolute()
     _check(folder, tools)
     found = []
@@ -80,6 +81,8 @@ def texts(folder: Path, *, force: bool, store: str) -> dict[str, str]:
 
 
 def _check(folder: Path, tools: Sequence[str]) -> None:
+    from bareboat_base.files import outputs
+
     if not folder.is_dir():
         if os.path.lexists(folder):
             quoted = shlex.quote(str(folder))

@@ -15,7 +15,17 @@ from bareboat import registry
 from bareboat.api import boundary, opened
 from bareboat.api.boundary import translated
 from bareboat.api.instances import Instance
-from bareboat.engines import FILTERS, Enclosure, Engine, Foreground, Guard, Seccomp, store_guard, variables
+from bareboat.engines import (
+    FILTERS,
+    UPPER,
+    Enclosure,
+    Engine,
+    Foreground,
+    Guard,
+    Seccomp,
+    store_guard,
+    variables,
+)
 from bareboat.engines import Container as Contents
 from bareboat.model import Command, Handing, IfSet, Mount, Opened, Rootfs
 from bareboat.session import containers
@@ -26,6 +36,7 @@ from bareboat_base.paths import lies_in
 
 if TYPE_CHECKING:
     from bareboat.model import GpuDriver
+    from bareboat_images.layers.view import View
 
 #: Every container has them.
 _SYSTEM = ("/dev", "/proc", "/sys")
@@ -74,8 +85,10 @@ class Container:
 
     `image`: a name in the store, a reference, a file, a directory, which is used in place, or an instance,
     which keeps changes. `mounts`: an inner one after the one around it; `empty`: directories in memory;
-    `home`: what programs take for the home directory; `namespaces`: further ones (pid, ipc, uts, net); `gpu`:
-    the vendor whose driver is mounted where the machine has it; `plain_http`: the registries without TLS.
+    `home`: what programs take for the home directory; `overlays`: directories with an `upper` each, whose
+    files are above the image's, bottom first; `changes`: one that keeps changes, above them; `namespaces`:
+    further ones (pid, ipc, uts, net); `gpu`: the vendor whose driver is mounted where the machine has it;
+    `plain_http`: the registries without TLS.
     """
 
     @translated()
@@ -86,6 +99,8 @@ class Container:
         mounts: Sequence[Mount] = (),
         empty: Sequence[str] = (),
         home: str | None = None,
+        overlays: Sequence[str] = (),
+        changes: str | None = None,
         namespaces: Sequence[str] = (),
         gpu: str | None = None,
         plain_http: str = "",
@@ -108,6 +123,11 @@ class Container:
         self._mounts = tuple(mounts)
         self._empty = tuple(empty)
         self._namespaces = tuple(namespaces)
+        self._layers = (self.tree, *(f"{each}/{UPPER}" for each in overlays))
+        self._changes = changes
+        if changes is not None:
+            for name in (UPPER, "work"):
+                os.makedirs(f"{changes}/{name}", exist_ok=True)
         self._home = home or self._site.home
         self._driver = self._gpu_driver(gpu)
 
@@ -161,9 +181,21 @@ class Container:
         if any(len(each) > depth and lies_in(path, each) for each in self._empty):
             return None
         if mount is None:
-            return Root(self.tree).real(path)
+            return self._of_layers(path)
         source = mount.source.rstrip("/") + path[len(mount.target.rstrip("/")) :]
         return source if os.path.lexists(source) else None
+
+    def _of_layers(self, path: str) -> str | None:
+        if self._changes is None and len(self._layers) == 1:
+            return Root(self.tree).real(path)
+        found = self._view().find(path)
+        return None if found is None else found.node.places[0]
+
+    def _view(self) -> View:
+        from bareboat_images.layers.view import View
+
+        changes = () if self._changes is None else (f"{self._changes}/{UPPER}",)
+        return View([Path(each) for each in (*self._layers, *changes)])
 
     def is_directory(self, path: str) -> bool:
         """Whether the container has a directory at this path."""
@@ -197,7 +229,8 @@ class Container:
         of root over your files; `workdir`: it is created if the image lacks it."""
         words = tuple(boundary.several("command", command))
         ids = None if user is None else (user.uid, user.gid)
-        front = Foreground(foreground.REPORT, self._namespaces, writable, ids)
+        is_writable = writable or self._changes is not None
+        front = Foreground(foreground.REPORT, self._namespaces, is_writable, ids, self._changes)
         contents = self._contents(front, user, workdir)
         wrapped = self._wrapped(words, environment, workdir, contents)
         with _described(wrapped) as (argv, descriptors):
@@ -233,7 +266,7 @@ class Container:
         is_root = user is not None and user.uid == 0
         keeps = self._keeps and front.writable
         return Contents(
-            layers=() if keeps else (self.tree,),
+            layers=() if keeps else self._layers,
             flat=self.tree if keeps else None,
             identity=self._identity(user),
             scratch=self._empty,
@@ -247,9 +280,8 @@ class Container:
 
     def _identity(self, user: User | None) -> str | None:
         from bareboat.deployment import identity
-        from bareboat_images.layers.view import View
 
-        view = View([Path(self.tree)])
+        view = self._view()
         if user is None:
             return identity.provide_for(self._session.store, view, self._site)
         if identity.has_user(view, user.uid):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from bareboat.api import boundary, opened
 from bareboat.api.boundary import translated
-from bareboat.session import images, preparation
+from bareboat.session import images
 from bareboat_images.store import check_name
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ def capture(
     files; `compiler`: this machine's; `programs`: of this machine; `study`: False leaves out the packages
     that only Bareboat's measurement requires; `name`: of the image in the store."""
     from bareboat.model import CaptureRequest
+    from bareboat.session import preparation
 
     if name is not None:
         check_name(boundary.text("name", name))

@@ -121,18 +121,23 @@ class NodeMount(Struct, frozen=True, kw_only=True):
     writable: bool = False
 
 
+#: In a directory of `Foreground.changes`: the changed files.
+UPPER = "upper"
+
+
 class Foreground(Struct, frozen=True):
     """A command that takes the place of the process that calls Bareboat. `report`: the descriptor on which
     the engine reports the command's process, after which its own may end. `namespaces`: further ones for the
     container: pid, ipc, uts, net. `writable`: changes to a flat tree stay, and those to stacked layers are
     discarded; otherwise the root file system is read-only. `user`: the user and group IDs in the container;
-    None: yours; 0 has the rights of root over your files. The command's environment has nothing of
-    Bareboat."""
+    None: yours; 0 has the rights of root over your files. `changes`: a directory with `upper` and `work`
+    that keeps the changes to stacked layers. The command's environment has nothing of Bareboat."""
 
     report: int
     namespaces: tuple[str, ...] = ()
     writable: bool = False
     user: tuple[int, int] | None = None
+    changes: str | None = None
 
 
 class Container(Struct, frozen=True, kw_only=True):

@@ -34,6 +34,7 @@ from bareboat.engines import (
     RUN_FOLDERS,
     RUN_VARIABLES,
     SHELL,
+    UPPER,
     Apart,
     Container,
     Enclosure,
@@ -227,7 +228,11 @@ def _root(container: Container, *, noexec: bool) -> list[Word]:
             else ["--bind", container.tree, "/"]
         )
     layers = (*container.layers, *([container.identity] if container.identity else []))
-    return [*(word for layer in layers for word in ("--overlay-src", layer)), "--tmp-overlay", "/"]
+    words: list[Word] = [word for layer in layers for word in ("--overlay-src", layer)]
+    changes = None if container.foreground is None else container.foreground.changes
+    if changes is not None:
+        return [*words, "--overlay", f"{changes}/{UPPER}", f"{changes}/work", "/"]
+    return [*words, "--tmp-overlay", "/"]
 
 
 def _mounts(container: Container, *, noexec: bool) -> list[Word]:

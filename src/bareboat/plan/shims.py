@@ -7,7 +7,7 @@ from bareboat_base.paths import DEFAULT_PATH
 
 #: In `Site.other_tools`: their directory in the store.
 SHIMS = "shims"
-#: Their directory, for scripts that set PATH anew.
+#: Their directory, for scripts that set PATH again.
 _FOLDER = "BAREBOAT_SHIMS"
 
 

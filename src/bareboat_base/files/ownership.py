@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import os
 import stat
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -104,6 +103,8 @@ def doubt_within(root: str | Path, path: str | Path) -> Doubt | None:
 def temporary_directory() -> str:
     """The directory for temporary files: Python's choice (TMPDIR first), or the next one where another user
     could put a file in the place of another."""
+    import tempfile  # most processes do without it
+
     chosen = tempfile.gettempdir()
     places = (chosen, "/tmp", "/var/tmp", "/dev/shm")
     return next((each for each in places if _is_safe_to_fill(each)), chosen)

@@ -9,10 +9,10 @@ import fcntl
 import hashlib
 import os
 import re
-import socket
 import struct
 import time
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from bareboat_base.errors import StoreError
 from bareboat_base.expressions import expression
@@ -20,6 +20,9 @@ from bareboat_base.files import untrusted
 from bareboat_base.files.trees import remove_tree
 from bareboat_images.store.files import Files
 from bareboat_images.store.paths import NAME
+
+if TYPE_CHECKING:
+    import socket
 
 #: The second of a run's creation in its name.
 _MOMENT = "%Y%m%d-%H%M%S"
@@ -33,6 +36,8 @@ _reserved: collections.deque[socket.socket] = collections.deque(maxlen=8)
 def _reserve(run_id: str) -> bool:
     """Whether no other process of the user on this machine has a run of this name, in any store: processes
     are found and terminated by that name."""
+    import socket
+
     name = socket.socket(socket.AF_UNIX)
     try:
         name.bind(f"\0bareboat-run-{os.getuid()}-{hashlib.sha256(run_id.encode()).hexdigest()[:32]}")
