@@ -19,7 +19,7 @@ VARIABLES = ["PATH=/bin", "FROM_IMAGE=image", "BOTH=image"]
 ENTRYPOINT = ["sh", "-c", 'ENTRY=yes exec "$@"', "entry"]
 #: name -> the line of a shell, and what it prints.
 STEPS = {
-    "image": ("srun -N2 --container-image=$I sh -c 'echo $FROM_IMAGE; pwd'", "image /tmp image /tmp"),
+    "image": ("srun -N2 --container-image=$I sh -c 'echo $FROM_IMAGE $(pwd)'", "image /tmp image /tmp"),
     "mounts": (
         "srun --container-image=$I --container-mounts=./data:/d:ro,./data/file:/f,tmpfs:/t,'./my data:/m n' "
         "sh -c 'cat /d/file /f; ls \"/m n\"; touch /d/x; echo $?; touch /t/x && ls /t'",
@@ -126,8 +126,8 @@ STEPS = {
         "2",
     ),
     "job": (
-        "id=$(bareboat submit -q -N2 -t 5m --launcher ranks --set shim=always -- ./steps.sh) && bareboat wait $id >&2; "
-        "bareboat logs $id | sort",
+        "id=$(bareboat submit -q -N2 -t 5m --launcher ranks --set shim=always -- ./steps.sh) && "
+        "bareboat wait $id >&2; bareboat logs $id | sort",
         "[rank 0] /tmp [rank 0] image [rank 1] /tmp [rank 1] image",
     ),
     "absent image": ("sbatch --container-image=./none --wrap true; echo $?; squeue -h | wc -l", "1 0"),

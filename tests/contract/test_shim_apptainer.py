@@ -115,7 +115,7 @@ From: box
 %labels
   author somebody
 """
-_APPLETS = ("false", "pwd", "wc")
+_APPLETS = ("cp", "false", "pwd", "wc")
 
 
 @pytest.fixture(scope="module")

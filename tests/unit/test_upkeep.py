@@ -693,9 +693,10 @@ def test_containers_are_counted_and_go_when_nobody_can_find_them(store: Store) -
         )
         (folder / "instance.json").write_bytes(codec.to_json(facts))
         make_old(folder, 0 if key == "young" else 31)
-    found = upkeep.usage(store).containers
-    assert found.size_bytes > 4 * 5000
-    assert found.inodes == 4 * 4
+    usage = upkeep.usage(store)
+    assert usage.containers.size_bytes > 4 * 5000
+    assert usage.containers.inodes == 4 * 4
+    assert usage.total.size_bytes > usage.containers.size_bytes
     freed = upkeep.collect_garbage(store, dry_run=True).freed
     assert names(freed) == {("container", "unnamed"), ("container", "interrupted")}
     upkeep.collect_garbage(store)
