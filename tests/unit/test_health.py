@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from bareboat.health import rules
 from bareboat.model.record import Health
 from bareboat.render import subject
 from bareboat.runs import health
@@ -70,7 +71,10 @@ def test_damaged_lines_are_ignored(tmp_path: Path, text: str) -> None:
 def test_the_script_writes_what_this_process_may_use(tmp_path: Path) -> None:
     (tmp_path / "control").mkdir()
     script = (
-        "set -u; start=ranks ranks_per_node=2 requested=(1 1 4 0)\n" + subject("limits") + "\nrecord_limits\n"
+        "set -u; features=' limits ' start=ranks ranks_per_node=2 requested=(1 1 4 0)\n"
+        + subject("common")
+        + subject("limits")
+        + "\nrecord_limits\n"
     )
     environment = {
         "BAREBOAT_CONTROL": str(tmp_path / "control"), "BAREBOAT_HOST": "c1", "CUDA_VISIBLE_DEVICES": "0,1",
@@ -80,7 +84,7 @@ def test_the_script_writes_what_this_process_may_use(tmp_path: Path) -> None:
     found = health.read(tmp_path)
     assert found is not None
     (only,) = found.nodes
-    assert health.processors(only.cpus) == os.sched_getaffinity(0)
+    assert rules.processors(only.cpus) == os.sched_getaffinity(0)
     assert (only.ranks, only.gpus, only.gpus_requested, only.threads) == (2, 2, 2, 4)
     assert only.clock_offset_s is not None
     assert abs(only.clock_offset_s) < 1

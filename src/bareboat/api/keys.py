@@ -37,6 +37,7 @@ class JobKeys(TypedDict, total=False):
     node_scratch: str
     site_layer: Sequence[str]
     fabric: str
+    health: str | bool
     notify: str | Sequence[str]
     seccomp: bool
     kernel_cache: bool

@@ -64,6 +64,8 @@ def run(context: Context) -> int:
     if context.options.json:
         console.result_json(_as_json(record))
     elif not context.options.quiet:
+        for mark in record.health_marks:
+            console.note(f"warning: {mark}")
         if record.straggler is not None:
             console.note(record.straggler.text)
         console.note(

@@ -170,8 +170,11 @@ def _print(context: Context, found: list[Status | Listed]) -> None:
             for line in study_hook.registered().failure_lines(context.store, found[0].run_id):
                 console.result(line)
     else:
-        for way in run_list.RunDetails(context.store, found[0]).ways[0]:
+        details = run_list.RunDetails(context.store, found[0])
+        for way in details.ways[0]:
             console.result(f"between nodes: {way.by} uses {way.way}")
+        if (health := details.health) is not None and not health.marks:  # marks are in the list
+            console.result(f"nodes: {health.text}")
 
 
 def _exit_code(context: Context, found: list[Status | Listed]) -> int:

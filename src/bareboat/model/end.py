@@ -10,6 +10,8 @@ from bareboat.model.submission import JobState
 
 #: The exit code of a run that the watchdog ended because it hangs; 70 is that of one whose nodes were lost.
 HUNG = 71
+#: That of one that was not started because its nodes do not give it what it requested (`health = "require"`).
+UNHEALTHY = 72
 
 
 class Cause(StrEnum):
@@ -22,6 +24,7 @@ class Cause(StrEnum):
     DEPENDENCY = "dependency"
     NEVER_STARTED = "never started"
     HUNG = "hung"
+    UNHEALTHY = "unhealthy nodes"
     DISK = "full file system"
     QUOTA = "quota"
     EXCEPTION = "Python exception"

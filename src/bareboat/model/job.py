@@ -33,6 +33,15 @@ def check_notify(name: str, notify: str | tuple[str, ...]) -> None:
         raise UsageError(f"{name} is not a command", key="notify", remedy=remedy)
 
 
+def _check_health(name: str, value: str | bool) -> None:
+    if value not in ("report", "measure", "require", False):
+        raise UsageError(
+            f'{name} is {value!r}; it must be "report", "measure", "require" or false',
+            key="health",
+            remedy='set health = "report"',
+        )
+
+
 def _check_node_scratch(name: str, path: str) -> None:
     if not re.fullmatch(r"(/[A-Za-z0-9._+-]+)+/?", path):
         raise UsageError(
@@ -149,6 +158,12 @@ class Job(Struct, frozen=True, kw_only=True):
         "if ranks on several nodes fall back to TCP although the nodes have a fast network: mark the record, "
         "or fail the job ([fabric.md](fabric.md))", default='"mark"', values=("mark", "require"),
     )] = None
+    health: Annotated[str | bool, Key(
+        "compare what the nodes give the job with what it requested; `measure` also measures them (2 s), "
+        "`require` does both and does not start the job when something is wrong (exit code 72), `false` "
+        "does nothing ([clusters.md](clusters.md#health))",
+        kind='`"report"`, `"measure"`, `"require"` or `false`', check=_check_health, names_files=False,
+    )] = "report"
     notify: Annotated[str | tuple[str, ...] | None, Key(
         "when the run ended: mail (from the scheduler), a mail address, or a command; "
         "[job-file.md](job-file.md#when-a-run-ends)", kind='`"mail"`, a mail address, or a command as a list',

@@ -129,7 +129,9 @@ class Delivered(Struct, frozen=True, kw_only=True):
 class NodeLimits(Struct, frozen=True, kw_only=True):
     """What the ranks of one node may use, and what the job requested for them. `cpus`: the kernel's list;
     `rank_cpus`: of each rank where it is known. 0 requested: nothing was. `threads`: of a rank, as
-    OMP_NUM_THREADS. `clock_offset_s`: the file server's clock minus the node's."""
+    OMP_NUM_THREADS. `clock_offset_s`: the file server's clock minus the node's. `cpu_quota`: of the control
+    group, in processors. `scratch_free`: share of node-local storage. `gpus_used`: that had processes of the
+    run; None while that is not known."""
 
     node: str
     ranks: int
@@ -142,13 +144,39 @@ class NodeLimits(Struct, frozen=True, kw_only=True):
     threads: int = 0
     memory_requested_bytes: int = 0
     clock_offset_s: float | None = None
+    cpu_quota: float | None = None
+    scratch_free_bytes: int | None = None
+    scratch_free: float | None = None
+    gpus_used: int | None = None
+
+
+class NodeSpeeds(Struct, frozen=True, kw_only=True):
+    """How fast one node is, measured before the start. `work_cpu_s`, `work_s`: the shortest times of the same
+    work, by processor time and by the clock. `link_to`: the node to which it sent, over TCP;
+    `interface_bytes_s`: of its network interface. `reads_bytes_s`: path -> speed of its file system."""
+
+    node: str
+    work_cpu_s: float
+    work_s: float
+    link_to: str = ""
+    link_bytes_s: float | None = None
+    link_latency_s: float | None = None
+    interface_bytes_s: float | None = None
+    reads_bytes_s: dict[str, float] = {}
 
 
 class Health(Struct, frozen=True, kw_only=True):
-    """What was allowed on each node against what was requested. `marks`: the mismatches."""
+    """What was allowed on each node against what was requested. `marks`: the mismatches. `measured`: only
+    where the job asks for it."""
 
     nodes: tuple[NodeLimits, ...]
     marks: tuple[str, ...] = ()
+    measured: tuple[NodeSpeeds, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The certificate, on one line."""
+        return "; ".join(self.marks) or "healthy"
 
 
 class Layout(Struct, frozen=True, kw_only=True):

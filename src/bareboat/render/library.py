@@ -37,7 +37,7 @@ def of_job(plan: Plan, scheduler: Scheduler, features: Features) -> Library:
     if not is_small or "watchdog" in features:
         subjects.append("ends")
         subjects += ["local_run"] if scheduler.IS_LOCAL else []
-    elif "secret" in features:
+    elif {"secret", "health"} & features and scheduler.IS_LOCAL:
         subjects.append("local_run")
     if plan.executable is not UNSET or plan.job.environment_from:
         subjects.append("requirements")
@@ -52,6 +52,7 @@ def of_job(plan: Plan, scheduler: Scheduler, features: Features) -> Library:
     optional = (
         "sweep",
         "modules",
+        "health",
         "delivery",
         "mpi_nodes",
         "watching",
@@ -71,6 +72,12 @@ def of_job(plan: Plan, scheduler: Scheduler, features: Features) -> Library:
     texts = words.texts(*commands, more=plan.program)
     if "fabric" in features:
         texts |= {"by_sockets": transport_logs.SOCKETS, "by_fabric": transport_logs.FABRIC}
+    if "health" in features:
+        # Only this job's script has it.
+        from bareboat.health import node_program, rules
+        from bareboat.mpi.text import program
+
+        texts |= {"health_program": program(rules, node_program)}
     return _assembled(subjects, scheduler.snippet(), texts, seldom)
 
 

@@ -11,7 +11,7 @@ from bareboat import registry
 from bareboat.engines import Engine
 from bareboat.fabric import transport_logs
 from bareboat.model import Delivery, KernelCache, Plan, Start, sweep
-from bareboat.model.end import HUNG
+from bareboat.model.end import HUNG, UNHEALTHY
 from bareboat.model.fabric import FabricWatch
 from bareboat.mpi.checks import STARTED
 from bareboat.render import words
@@ -21,6 +21,9 @@ from bareboat.schedulers import Scheduler
 
 #: Names of what a job needs, by which the library's functions decide.
 Features = frozenset[str]
+
+#: By which OpenMP and the libraries of linear algebra read how many threads to start.
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "BLIS_NUM_THREADS")
 
 #: Maximum seconds between two polls of the watchdog. It adds to the time until a hang is noticed.
 _LONGEST_LOOK_S = 10
@@ -37,8 +40,12 @@ def features(plan: Plan, scheduler: Scheduler, place: Place | None) -> Features:
         # Not in a study: the arms must not differ.
         "discarded": engine_of(plan).CONTAINS and place != GIVEN,
         "environment_from": bool(job.environment_from),
+        # Not in a study, whose arms do nothing else than the job.
+        "health": job.health in ("measure", "require") and place != GIVEN,
+        "health_required": job.health == "require" and place != GIVEN,
         "interface": "BAREBOAT_INTERFACE" in plan.prelude + words.text_of(plan.command),
         "kernel_cache": plan.kernel_cache is not UNSET,
+        "limits": job.health is not False,
         "log": not scheduler.IS_LOCAL and (job.sweep is not None or (place is not None and place.log)),
         "meter": place == GIVEN,
         "modules": bool(job.modules),
@@ -70,11 +77,11 @@ def of_job(
     """The assignments; the features are the first line."""
     return [
         words.value("features", f" {' '.join(sorted(found))} "),
-        *_each(plan, scheduler, place, rung),
+        *_each(plan, scheduler, place, rung, found),
     ]
 
 
-def _each(plan: Plan, scheduler: Scheduler, place: Place | None, rung: int) -> Iterator[str]:
+def _each(plan: Plan, scheduler: Scheduler, place: Place | None, rung: int, found: Features) -> Iterator[str]:
     job, topology = plan.job, plan.job.topology
     start = {Start.NODES: "nodes", Start.RANKS: "ranks", Start.PROGRAM: "program"}[plan.start]
     yield from words.values(
@@ -85,6 +92,10 @@ def _each(plan: Plan, scheduler: Scheduler, place: Place | None, rung: int) -> I
         rung=rung,
         requested=_requested(plan, scheduler),
     )
+    if job.node_scratch is not None:
+        yield from words.values(scratch=job.node_scratch)
+    if "health" in found:
+        yield from words.values(health_paths=_paths(plan), unhealthy_code=UNHEALTHY)
     if plan.mpi_check is not None or rung > 1:
         yield from words.values(launch=launch_of(plan), rank_says=STARTED)
     if job.modules:
@@ -104,14 +115,23 @@ def _each(plan: Plan, scheduler: Scheduler, place: Place | None, rung: int) -> I
         yield from _cluster(plan, scheduler, place)
 
 
+def _paths(plan: Plan) -> tuple[str, ...]:
+    """Of the image and the job's data, on file systems whose speed matters."""
+    return tuple(each.path for each in plan.requirements)
+
+
 def _requested(plan: Plan, scheduler: Scheduler) -> tuple[str, ...]:
     """Processors, GPUs and threads of a rank, bytes of memory of a node; zeros for what is not requested."""
     topology = plan.job.topology
-    threads = plan.command.environment.get("OMP_NUM_THREADS", "")
+    threads = [
+        int(text)
+        for name in _THREADS
+        if (text := plan.command.environment.get(name, "")).isdecimal() and len(text) < 6
+    ]
     found = (
         0 if scheduler.IS_LOCAL else topology.cpus_per_rank or 1,
         topology.gpus_per_rank,
-        int(threads) if threads.isdecimal() and len(threads) < 6 else 0,
+        max(threads, default=0),
         plan.job.scheduling.mem_per_node_bytes or 0,
     )
     return tuple(map(str, found))

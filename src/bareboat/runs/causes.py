@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from bareboat.model import Cause, End, JobState, QueueEntry
+from bareboat.model.end import UNHEALTHY
 from bareboat.schedulers import Scheduler
 from bareboat_base.expressions import expression
 from bareboat_base.outcome import signal_of
@@ -87,6 +88,7 @@ _SCRIPT = {
             r"|\d+ worlds, each with a rank .*)"
         ),
     ),
+    UNHEALTHY: (Cause.UNHEALTHY, expression(r"bareboat: the job is not started: (.*)")),
     70: (Cause.NODE, expression(r"bareboat: (a node was lost: .*|this job lost its nodes .*)")),
 }
 
@@ -278,6 +280,8 @@ def _remedy(cause: Cause, evidence: Evidence) -> tuple[str, str]:
             return "", f"bareboat doctor --compute   # checks that the nodes see {evidence.store}"
         case Cause.HUNG:
             return "scheduling.watchdog_s", ""
+        case Cause.UNHEALTHY:
+            return "health", 'other nodes, or health = "report" to start all the same'
         case Cause.DISK:
             return "", "df -h and df -i where the job writes; remove files, or write to another file system"
         case Cause.QUOTA:

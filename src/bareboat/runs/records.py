@@ -75,7 +75,7 @@ def record(store: Store, status: Status, measured: Measured | None = None) -> Re
         transports=ways,
         fabric_mark=transports.mark(made.fabric, ways) if status.starts else "",
         world_mark=transports.world_mark(folder, made.world_size),
-        health=health.read(folder) or UNSET,
+        health=health.read(folder, succeeded=status.exit_code == 0) or UNSET,
     )
     try:
         store.write(path, codec.to_json(found))

@@ -18,7 +18,7 @@ from msgspec import UNSET, UnsetType
 from bareboat.model import Usage
 from bareboat_base.files import untrusted
 
-PROCESSES, DEVICES = "processes.csv", "devices.csv"
+PROCESSES, DEVICES, GPUS = "processes.csv", "devices.csv", "gpus.csv"
 #: In a run's directory for control: one directory of series for each node.
 FOLDER = "usage"
 #: Points of a record's curves.

@@ -8,6 +8,7 @@ DIRECTORY:
 
     processes.csv    for each rank, and for the processes of no rank (launchers, engines): their sums
     devices.csv      for each GPU (NVML), and for each processor whose energy the user may read (RAPL)
+    gpus.csv         where NVML knows the processes on its GPUs: each that the run uses, once
 
 Times are seconds of CLOCK_MONOTONIC, as in the meter. CPU seconds, bytes and faults are sums since the start
 of the processes; energy is the devices' own counter. PSS is read less often, because the kernel walks the
@@ -25,7 +26,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import TypeVar
 
 INTERVAL_S = 0.1
@@ -36,6 +37,8 @@ _MOST_SAMPLES = 36_000
 #: Between two searches for new processes: a twentieth of the run's age, within these bounds.
 _SEARCH_S = (0.1, 1.0)
 _MOST_FLUSH_S = 2.0
+#: On one GPU.
+_MOST_PROCESSES = 64
 _RANKS = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 _PAGE = os.sysconf("SC_PAGESIZE")
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
@@ -48,6 +51,7 @@ DEVICES = (
     "monotonic_s", "device", "memory_bytes", "utilisation_percent", "power_w", "sm_clock_mhz",
     "memory_clock_mhz", "throttle_reasons", "energy_j",
 )  # fmt: skip
+GPUS = ("monotonic_s", "device")
 
 
 class Watched:
@@ -176,6 +180,15 @@ class _Memory(ctypes.Structure):
     _fields_ = [("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong)]
 
 
+class _Process(ctypes.Structure):
+    _fields_ = [
+        ("pid", ctypes.c_uint),
+        ("memory", ctypes.c_ulonglong),
+        ("instance", ctypes.c_uint),
+        ("part", ctypes.c_uint),
+    ]
+
+
 class _Utilisation(ctypes.Structure):
     _fields_ = [("gpu", ctypes.c_uint), ("memory", ctypes.c_uint)]
 
@@ -188,6 +201,7 @@ class Nvidia:
 
     def __init__(self, library: str = "libnvidia-ml.so.1") -> None:
         self.handles: list[ctypes.c_void_p] = []
+        self._used: set[str] = set()
         try:
             self._nvml = ctypes.CDLL(library)
             if self._nvml.nvmlInit_v2():
@@ -209,6 +223,26 @@ class Nvidia:
         except AttributeError:
             return None
         return None if code else value
+
+    def newly_used(self, now: float, pids: Container[int]) -> Iterator[str]:
+        """A line for each GPU that the first of these processes use now; before them, one without a name
+        where processes are known."""
+        for number, handle in enumerate(self.handles):
+            found = (_Process * _MOST_PROCESSES)()
+            count = ctypes.c_uint(_MOST_PROCESSES)
+            try:
+                asked = self._nvml.nvmlDeviceGetComputeRunningProcesses_v3
+            except AttributeError:  # an old driver
+                return
+            if asked(handle, ctypes.byref(count), found):
+                continue
+            names = [""]
+            if any(each.pid in pids for each in found[: count.value]):
+                names.append(f"gpu-{number}")
+            for name in names:
+                if name not in self._used:
+                    self._used.add(name)
+                    yield f"{now:.3f},{name}\n"
 
     def sample(self, now: float) -> Iterator[str]:
         for number, handle in enumerate(self.handles):
@@ -314,10 +348,11 @@ def follow(run: str, pid: int, folder: str, interval_s: float = INTERVAL_S) -> N
     """Sample until the process `pid` is gone, or SIGTERM."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # for the run, which ends by it
-    processes, devices = Processes(run), (Nvidia(), Rapl())
+    processes, gpus, rapl = Processes(run), Nvidia(), Rapl()
     outputs = (
         Output(os.path.join(folder, "processes.csv"), PROCESSES),
         Output(os.path.join(folder, "devices.csv"), DEVICES),
+        Output(os.path.join(folder, "gpus.csv"), GPUS),
     )
     pss, device, searched = Duty(), Duty(), 0.0
     began = due = now = time.monotonic()
@@ -333,7 +368,8 @@ def follow(run: str, pid: int, folder: str, interval_s: float = INTERVAL_S) -> N
             pss.took(now, time.monotonic() - now)
         if device.is_due(now):
             start = time.monotonic()
-            outputs[1].write([line for each in devices for line in each.sample(start)], now)
+            outputs[1].write([*gpus.sample(start), *rapl.sample(start)], now)
+            outputs[2].write(list(gpus.newly_used(start, processes.watched)), now)
             device.took(now, time.monotonic() - start)
         samples += 1
         if samples == _MOST_SAMPLES:

@@ -42,7 +42,10 @@ main() {
       deliver "$what"
       exit 0 # otherwise Slurm kills this part on the slower nodes
       ;;
-    *) run_node ;;
+    *)
+      [ "$what" != health ] || health_part
+      run_node
+      ;;
   esac
 }
 
@@ -69,6 +72,7 @@ run_first() { # $@: the script's arguments
   find_master
   find_port
   ! has mpi_nodes || lead_launcher
+  if [ "$rung" -eq 1 ] && has health; then check_health; fi
   if [ "$start" = program ] && has delivery; then bring_images; fi
   ! has mpi_check || check_ranks "$@"
   if has fabric; then begin_fabric; fi
@@ -205,7 +209,7 @@ await() { # the exit code of a child, despite any number of signals
   done
 }
 
-run() { # $1: job or check
+run() { # $1: job, check or health
   set -- "$BAREBOAT_RUN" "$BAREBOAT_CONTROL" "$BAREBOAT_MASTER" "$BAREBOAT_PORT" "$1"
   if [ "$start" = program ]; then
     program bash "$script" --rank 0 "$@" &

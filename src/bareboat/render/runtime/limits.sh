@@ -1,44 +1,81 @@
 # shellcheck shell=bash disable=SC2034,SC2154
 # What the ranks of this part may use, and what was requested for them: read by runs/health.py.
 # Expects: $start, $requested (processors, GPUs and threads of a rank, bytes of memory of a node), $ranks_per_node,
-#   $BAREBOAT_CONTROL, $BAREBOAT_HOST.
+#   $BAREBOAT_CONTROL, $BAREBOAT_HOST; $scratch, else /tmp: node-local storage.
 
-# One line: RANKS NODE PROCESSORS BYTES GPUS REQUESTED… CLOCK. Builtins only: it is written before each start. The
-# file's time of change is the file server's clock, the same for all nodes.
+# One line: RANKS NODE PROCESSORS BYTES GPUS REQUESTED… CLOCK QUOTA STORAGE. One program, because it is written
+# before each start. The file's time of change is the file server's clock, the same for all nodes. Without a line the
+# file shows that this part runs.
 record_limits() {
-  local lines cpus=- gpus=- ranks=$ranks_per_node memory_bytes=-
+  local lines cpus=- gpus=- ranks=$ranks_per_node memory_bytes=- quota=- storage
+  if ! has limits; then
+    : > "$BAREBOAT_CONTROL/limits.$BAREBOAT_HOST.$$"
+    return 0
+  fi
   [ "$start" != program ] || ranks=1
   mapfile -t lines < /proc/self/status
   [[ ${lines[*]} =~ Cpus_allowed_list:[[:space:]]*([0-9,-]+) ]] && cpus=${BASH_REMATCH[1]}
-  if [ -n "${CUDA_VISIBLE_DEVICES+set}" ]; then
-    IFS=, read -ra lines <<< "$CUDA_VISIBLE_DEVICES"
-    gpus=${#lines[@]}
-  fi
-  find_memory_limit
-  printf '%s %s %s %s %s %s %s\n' "$ranks" "$BAREBOAT_HOST" "$cpus" "$memory_bytes" "$gpus" "${requested[*]}" \
-    "${EPOCHREALTIME:--}" > "$BAREBOAT_CONTROL/limits.$BAREBOAT_HOST.$$"
+  count_gpus
+  find_limits 2> /dev/null
+  storage=$(stat -f -c '%a %b %S %d %c' "${scratch:-/tmp}" 2> /dev/null) && in_kib "$storage"
+  printf '%s %s %s %s %s %s %s %s %s\n' "$ranks" "$BAREBOAT_HOST" "$cpus" "$memory_bytes" "$gpus" \
+    "${requested[*]}" "${EPOCHREALTIME:--}" "$quota" "${storage:--}" > "$BAREBOAT_CONTROL/limits.$BAREBOAT_HOST.$$"
 }
 
-find_memory_limit() { # the smallest of the control groups around this process; "-" for none
-  local lines line top file group bytes
+in_kib() { # $1: FREE ALL BLOCK-SIZE FREE-INODES INODES
+  # shellcheck disable=SC2086
+  set -- $1
+  storage="$(($1 * $3 / 1024)) $(($2 * $3 / 1024)) $4 $5"
+}
+
+count_gpus() { # those that the ranks may use: by the scheduler's variables, else by the node's devices
+  local name
+  for name in CUDA_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES ZE_AFFINITY_MASK; do
+    [ -n "${!name+set}" ] || continue
+    IFS=, read -ra lines <<< "${!name}"
+    gpus=${#lines[@]}
+    [ "${!name}" != NoDevFiles ] || gpus=0 # Slurm's word for none
+    return 0
+  done
+  [ "${requested[1]}" -gt 0 ] && [ -e /dev/nvidiactl ] || return 0
+  lines=(/dev/nvidia[0-9]*)
+  gpus=${#lines[@]}
+}
+
+find_limits() { # the smallest of the control groups around this process; "-" for none
+  local line
   mapfile -t lines < /proc/self/cgroup
   for line in "${lines[@]}"; do
     case $line in
-      0::*) top=/sys/fs/cgroup file=memory.max ;;
-      *:memory:*) top=/sys/fs/cgroup/memory file=memory.limit_in_bytes ;;
-      *) continue ;;
+      0::*) smallest_of "${line#*:*:}" /sys/fs/cgroup ;;
+      *:memory:*) smallest_of "${line#*:*:}" /sys/fs/cgroup/memory ;;
+      *:cpu:* | *:cpu,cpuacct:*) smallest_of "${line#*:*:}" /sys/fs/cgroup/cpu ;;
     esac
-    group=${line#*:*:}
-    while :; do
-      group=${group%/}
-      bytes=
-      [ ! -e "$top$group/$file" ] || read -r bytes < "$top$group/$file"
+  done
+}
+
+smallest_of() { # $1: a control group, $2: where its hierarchy is mounted
+  local group=$1 bytes part period file
+  while :; do
+    group=${group%/}
+    for file in "$2$group"/{memory.max,memory.limit_in_bytes}; do
+      [ -e "$file" ] && read -r bytes < "$file" || continue
       case $bytes in
         '' | *[!0-9]* | ????????????????*) ;; # no limit
         *) if [ "$memory_bytes" = - ] || [ "$bytes" -lt "$memory_bytes" ]; then memory_bytes=$bytes; fi ;;
       esac
-      [ -n "$group" ] || break
-      group=${group%/*}
     done
+    part=
+    if [ -e "$2$group/cpu.max" ]; then
+      read -r part period < "$2$group/cpu.max"
+    elif [ -e "$2$group/cpu.cfs_quota_us" ]; then
+      read -r part < "$2$group/cpu.cfs_quota_us" && read -r period < "$2$group/cpu.cfs_period_us"
+    fi
+    case $part in
+      '' | *[!0-9]*) ;; # no quota
+      *) if [ "$quota" = - ] || [ "$((part * 100 / period))" -lt "$quota" ]; then quota=$((part * 100 / period)); fi ;;
+    esac
+    [ -n "$group" ] || break
+    group=${group%/*}
   done
-} 2> /dev/null
+}

@@ -21,6 +21,7 @@ start_ranks() { # without a program
   if [ "$start" = ranks ]; then find_port; fi
   ! has secret || make_secret
   ! has watching || start_watching
+  [ -z "${BAREBOAT_CONTROL:-}" ] || ! has health || check_health
   ! has kernel_cache || use_kernels
   if [ "$start" = ranks ]; then
     [ -z "${BAREBOAT_CONTROL:-}" ] || record_limits

@@ -54,6 +54,7 @@ start_program() { # $@: the script's arguments
     (umask 077 && printf '%s\n' "$BASH_EXECUTION_STRING" > "$script") || exit 3
   fi
   [ -e /dev/fd/0 ] || exec < /dev/null
+  if [ "$rung" -eq 1 ] && has health; then check_health; fi
   ! has mpi_check || check_ranks "$@"
   run job
   code=$?

@@ -1,0 +1,154 @@
+"""Faults of a cluster's nodes that health certificates must find: each is real, and ends with its block."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+from clusters import PREFIX, Cluster
+
+#: What a job with the fault needs besides: variables of the shell that submits it, lines of its file.
+Setting = dict[str, str]
+FAKETIME = [
+    PREFIX / "faketime" / "libfaketime.so.1",
+    Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1"),
+]
+#: The node with the fault.
+NODE = "c2"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """`mark`: what the certificate says of it, as a pattern."""
+
+    name: str
+    mark: str
+    begin: Callable[[Cluster], AbstractContextManager[Setting]]
+    more: str = ""
+    script: str = "pass"
+
+
+def _program(up: Cluster, name: str, text: str) -> Setting:
+    """A program of the site before the real one on PATH, there and on the nodes."""
+    folder = up.home / f"site-{name}"
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(f"#!/bin/bash\n{text}\n")
+    (folder / name).chmod(0o755)
+    return {"PATH": f"{folder}:{up.path}"}
+
+
+@contextlib.contextmanager
+def wrong_masks(up: Cluster) -> Iterator[Setting]:
+    """The site's srun binds every task to the first processor."""
+    yield _program(up, "srun", 'exec /usr/bin/srun --cpu-bind=mask_cpu:0x1 "$@"')
+
+
+@contextlib.contextmanager
+def slow_node(up: Cluster) -> Iterator[Setting]:
+    """Other processes have the node's processors: its own run only where these leave time."""
+    slurmd = up.root(NODE, "pgrep -x slurmd").stdout.split()
+    up.root(NODE, ["chrt", "--idle", "--pid", "0", *slurmd])
+    busy = [subprocess.Popen(up.login_words("while :; do :; done")) for _ in range(2)]
+    try:
+        yield {}
+    finally:
+        for each in busy:
+            each.kill()
+        for each in busy:
+            each.wait()
+        # Only another kernel lets an idle process have its own time again.
+        up.kill_node(NODE)
+        up.restart_node(NODE)
+
+
+@contextlib.contextmanager
+def slow_link(up: Cluster) -> Iterator[Setting]:
+    """The kernel lets 8 Mbit/s through what the node sends."""
+    up.root(NODE, "tc qdisc add dev eth0 root tbf rate 8mbit burst 32kbit latency 400ms")
+    try:
+        yield {}
+    finally:
+        up.root(NODE, "tc qdisc del dev eth0 root")
+
+
+@contextlib.contextmanager
+def skewed_clock(up: Cluster) -> Iterator[Setting]:
+    """All that the node's bash starts has another time: libfaketime."""
+    library = next(path for path in FAKETIME if path.exists())
+    yield _program(
+        up,
+        "bash",
+        f'[ "$(</proc/sys/kernel/hostname)" != {NODE} ] || export LD_PRELOAD={library} FAKETIME=+3s\n'
+        'exec /bin/bash "$@"',
+    )
+
+
+#: NVML's answers, of which the processes on a GPU are those that hold its device open. The lab's nodes have
+#: the devices, and no GPU.
+_NVML = r"""
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+typedef struct { unsigned pid; unsigned long long memory; unsigned instance, part; } process;
+int nvmlInit_v2(void) { return 0; }
+int nvmlDeviceGetCount_v2(unsigned *count) {
+  char path[32];
+  for (*count = 0; snprintf(path, 32, "/dev/nvidia%u", *count), !access(path, F_OK); ++*count);
+  return 0;
+}
+int nvmlDeviceGetHandleByIndex_v2(size_t index, void **handle) {
+  *handle = (void *)(index + 1);
+  return 0;
+}
+int nvmlDeviceGetComputeRunningProcesses_v3(void *handle, unsigned *count, process *found) {
+  char path[600], target[64], wanted[32];
+  unsigned most = *count;
+  struct dirent *each, *file;
+  DIR *all = opendir("/proc"), *files;
+  snprintf(wanted, 32, "/dev/nvidia%u", (unsigned)(size_t)handle - 1);
+  for (*count = 0; (each = readdir(all));) {
+    snprintf(path, 600, "/proc/%s/fd", each->d_name);
+    if (!atoi(each->d_name) || !(files = opendir(path))) continue;
+    while ((file = readdir(files))) {
+      snprintf(path, 600, "/proc/%s/fd/%s", each->d_name, file->d_name);
+      ssize_t size = readlink(path, target, 63);
+      if (size > 0 && (target[size] = 0, !strcmp(target, wanted)) && *count < most) {
+        found[(*count)++].pid = atoi(each->d_name);
+        break;
+      }
+    }
+    closedir(files);
+  }
+  closedir(all);
+  return 0;
+}
+"""
+
+
+@contextlib.contextmanager
+def unused_gpus(up: Cluster) -> Iterator[Setting]:
+    """All ranks of a node open its first GPU."""
+    folder = up.home / "nvml"
+    folder.mkdir(exist_ok=True)
+    (folder / "nvml.c").write_text(_NVML)
+    library = folder / "libnvidia-ml.so.1"
+    if not library.exists():
+        subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, folder / "nvml.c"], check=True)
+    yield {"LD_LIBRARY_PATH": str(folder)}
+
+
+FAULTS = (
+    Fault("wrong masks", r"the ranks may use 1 processor, and the job requested 2|2 ranks share 1 processor",
+          wrong_masks),
+    Fault("unused GPUs", r"the ranks use 1 of \d GPUs", unused_gpus, "gpus_per_rank = {gpus}",
+          "import time; gpu = open('/dev/nvidia0'); time.sleep(2)"),
+    Fault("slow node", r"c2: .*processors", slow_node),
+    Fault("slow link", r"c2: sends to c\d at [\d.]+ MB/s", slow_link),
+    Fault("skewed clock", r"the clocks of c2 and c1 differ by [234]\.\d s", skewed_clock),
+)  # fmt: skip
