@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from clusters import PREFIX, Cluster
+from cluster_jobs import write_job
+from clusters import Cluster
 
 #: What a job with the fault needs besides: variables of the shell that submits it, lines of its file.
 Setting = dict[str, str]
-FAKETIME = [
-    PREFIX / "faketime" / "libfaketime.so.1",
-    Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1"),
-]
 #: The node with the fault.
 NODE = "c2"
 
@@ -75,15 +74,48 @@ def slow_link(up: Cluster) -> Iterator[Setting]:
         up.root(NODE, "tc qdisc del dev eth0 root")
 
 
+def _library(up: Cluster, name: str, text: str) -> Path:
+    """A shared library in a directory of its own on all nodes."""
+    folder = up.home / f"library-{name}"
+    folder.mkdir(exist_ok=True)
+    (folder / "source.c").write_text(text)
+    if not (folder / name).exists():
+        subprocess.run(["gcc", "-shared", "-fPIC", "-o", folder / name, folder / "source.c"], check=True)
+    return folder / name
+
+
+#: The kernel has one clock for all namespaces; what the C library says of it is three seconds ahead.
+_CLOCK = r"""
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+int clock_gettime(clockid_t clock, struct timespec *now) {
+  int code = syscall(SYS_clock_gettime, clock, now);
+  if (clock == CLOCK_REALTIME) now->tv_sec += 3;
+  return code;
+}
+int gettimeofday(struct timeval *now, void *zone) {
+  int code = syscall(SYS_gettimeofday, now, zone);
+  now->tv_sec += 3;
+  return code;
+}
+time_t time(time_t *to) {
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  return to ? (*to = now.tv_sec) : now.tv_sec;
+}
+"""
+
+
 @contextlib.contextmanager
 def skewed_clock(up: Cluster) -> Iterator[Setting]:
-    """All that the node's bash starts has another time: libfaketime."""
-    library = next(path for path in FAKETIME if path.exists())
+    """All that the node's bash starts has another time."""
+    library = _library(up, "libclock.so", _CLOCK)
     yield _program(
         up,
         "bash",
-        f'[ "$(</proc/sys/kernel/hostname)" != {NODE} ] || export LD_PRELOAD={library} FAKETIME=+3s\n'
-        'exec /bin/bash "$@"',
+        f'[ "$(</proc/sys/kernel/hostname)" != {NODE} ] || export LD_PRELOAD={library}\nexec /bin/bash "$@"',
     )
 
 
@@ -134,13 +166,7 @@ int nvmlDeviceGetComputeRunningProcesses_v3(void *handle, unsigned *count, proce
 @contextlib.contextmanager
 def unused_gpus(up: Cluster) -> Iterator[Setting]:
     """All ranks of a node open its first GPU."""
-    folder = up.home / "nvml"
-    folder.mkdir(exist_ok=True)
-    (folder / "nvml.c").write_text(_NVML)
-    library = folder / "libnvidia-ml.so.1"
-    if not library.exists():
-        subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, folder / "nvml.c"], check=True)
-    yield {"LD_LIBRARY_PATH": str(folder)}
+    yield {"LD_LIBRARY_PATH": str(_library(up, "libnvidia-ml.so.1", _NVML).parent)}
 
 
 FAULTS = (
@@ -152,3 +178,31 @@ FAULTS = (
     Fault("slow link", r"c2: sends to c\d at [\d.]+ MB/s", slow_link),
     Fault("skewed clock", r"the clocks of c2 and c1 differ by [234]\.\d s", skewed_clock),
 )  # fmt: skip
+
+
+def certified(
+    up: Cluster,
+    health: str,
+    fault: Fault | None = None,
+    environment: Setting | None = None,
+    *,
+    script: str = "",
+    gpus: int = 0,
+    more: str = "",
+    options: Sequence[str] = (),
+) -> tuple[int, dict[str, Any], str]:
+    """Exit code, status and log of a job on both nodes. `gpus`: of a node with such a fault; `more`: lines at
+    the end of its file; `options`: of `submit`."""
+    job = write_job(
+        up, "certified", Path("/usr/bin/python3"), script or (fault.script if fault else "pass"), ranks=1,
+        more=f'engine = "native"\nhealth = "{health}"',
+    )  # fmt: skip
+    topology = "cpus_per_rank = 2\n" + (fault.more.format(gpus=gpus) if fault else "")
+    text = job.read_text().replace("[topology]", f"[topology]\n{topology}")
+    job.write_text(f'{text}[scheduling]\noptions = ["--nodelist=c1,c2"]\n{more}')
+    words = ["bareboat", "submit", "--json", str(job), "--launcher", "ranks", *options]
+    run = json.loads(up.login(words, cwd=job.parent, environment=environment).stdout)["run_id"]
+    code = up.login(["bareboat", "wait", run], check=False, timeout_s=7200).returncode
+    log = up.login(["bareboat", "logs", run], check=False)
+    status = up.login(["bareboat", "status", "--json", run], check=False)
+    return code, json.loads(status.stdout)[0], log.stdout + log.stderr

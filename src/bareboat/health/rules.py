@@ -28,9 +28,11 @@ _LEAST_FREE_BYTES, _LEAST_FREE = 1 << 30, 0.05
 _LEAST_SPEED, _LEAST_SHARE = 0.5, 0.1
 #: A link's speed relative to that of its interface, and to the median of the others.
 _LEAST_OF_NOMINAL, _LEAST_OF_OTHERS = 0.05, 0.2
+#: Of Ethernet in 1995.
+_LEAST_LINK_BYTES_S = 12.5e6
 #: Far above what any network takes.
 _MOST_LATENCY_S = 0.02
-#: Slower than a disk of 1990.
+#: Of a disk in 1990.
 _LEAST_READ_BYTES_S = 2e6
 
 
@@ -225,7 +227,7 @@ def _slow_links(measured: "Sequence[Speeds]") -> "Iterator[str]":
         others = [
             other.link_bytes_s
             for other in measured
-            if other.link_bytes_s is not None and each.node not in (other.node, other.link_to)
+            if other.link_bytes_s is not None and other is not each
         ]
         others.sort()
         usual = others[len(others) // 2] if others else 0.0
@@ -234,6 +236,8 @@ def _slow_links(measured: "Sequence[Speeds]") -> "Iterator[str]":
             yield f"{said}, and its interface has {nominal / 1e6:.0f} MB/s"
         elif each.link_bytes_s < usual * _LEAST_OF_OTHERS:
             yield f"{said}, other nodes at {usual / 1e6:.0f} MB/s"
+        elif each.link_bytes_s < _LEAST_LINK_BYTES_S:
+            yield said
         if each.link_latency_s is not None and each.link_latency_s > _MOST_LATENCY_S:
             latency_ms = each.link_latency_s * 1e3
             yield f"{each.node}: a message to {each.link_to} and back takes {latency_ms:.0f} ms"
