@@ -1,12 +1,12 @@
-"""Whether health certificates find faults of nodes, and are silent about healthy nodes: many jobs of a cluster.
+"""Whether health certificates find faults of nodes, and none on healthy nodes: many jobs on a test cluster.
 
     python bench/health.py [--faults 10] [--healthy 200] [--load 8]
 
-Requires the programs of local clusters (tests/lab/cluster/install-clusters.sh) and gcc; runs as an ordinary user.
-Each fault is made on a Slurm of three nodes with four GPU devices (tests/health_faults.py), for so many jobs on
-two of them, one after another: the points of a sweep. Healthy jobs follow, without and with so many busy processes
-on the machine. All have health = "measure". Prints for each condition the number of jobs, of those with a mark of
-the fault, of other marks, and of those without a certificate.
+Requires the programs of local clusters (tests/lab/cluster/install-clusters.sh) and gcc; run it as an ordinary
+user. Each fault is made on a Slurm of three nodes with four GPU devices (tests/health_faults.py), for so many
+jobs on two of them, one after another: the points of a sweep. Healthy jobs follow, without and with so many
+busy processes on the machine. All have health = "measure". Prints for each condition the number of jobs, of
+those with a mark of the fault, of other marks, and of jobs without a certificate.
 """
 
 from __future__ import annotations

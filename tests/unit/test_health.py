@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
+import threading
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from bareboat.health import rules
+from bareboat.health import node_program, rules
+from bareboat.model import Job
 from bareboat.model.record import Health
+from bareboat.mpi.text import program
 from bareboat.render import subject
 from bareboat.runs import health
+from bareboat_base.errors import UsageError
 
 NODE = "2 {node} {cpus} {memory} {gpus} 1 1 1 1000000000 100.000000\n"
 
@@ -61,6 +68,140 @@ def test_a_mismatch_is_a_mark(tmp_path: Path, lines: list[str], looks: str, mark
     assert written(tmp_path, *lines, looks=looks).marks == marks
 
 
+def speeds(node: str, **changes: Any) -> rules.Speeds:
+    found = rules.Speeds(
+        node=node, work_cpu_s=0.001, work_s=0.002, link_to="c9", link_bytes_s=1e9, link_latency_s=5e-5,
+        interface_bytes_s=1.25e9, reads_bytes_s={"/data": 1e8},
+    )  # fmt: skip
+    return found._replace(**changes)
+
+
+@pytest.mark.parametrize(
+    ("slow", "mark"),
+    [
+        ({}, ""),
+        ({"work_cpu_s": 0.0019, "work_s": 0.019, "link_bytes_s": 1.3e8}, ""),  # a loaded node
+        ({"work_cpu_s": 0.0025}, "c1: its processors are 2.5x slower than the fastest node's"),
+        ({"work_s": 0.03},
+         "c1: other processes use its processors: the same work takes 15x as long as on the fastest node"),
+        ({"link_bytes_s": 6e7},
+         "c1: sends to c9 at 60.0 MB/s, and its interface has 1250 MB/s"),
+        ({"link_bytes_s": 6e7, "interface_bytes_s": None},
+         "c1: sends to c9 at 60.0 MB/s, other nodes at 1000 MB/s"),
+        ({"link_latency_s": 0.05}, "c1: a message to c9 and back takes 50 ms"),
+        ({"reads_bytes_s": {"/data": 5e5}}, "c1: reads /data at 0.50 MB/s"),
+    ],
+)  # fmt: skip
+def test_a_slow_node_is_a_mark(slow: dict[str, Any], mark: str) -> None:
+    measured = [speeds("c1", **slow), speeds("c2"), speeds("c3")]
+    assert rules.find_marks([], measured) == ([mark] if mark else [])
+
+
+def test_all_links_may_be_slow() -> None:
+    measured = [speeds(node, link_bytes_s=1e6, interface_bytes_s=None) for node in ("c1", "c2")]
+    assert rules.find_marks([], measured) == [
+        "c1: sends to c9 at 1.0 MB/s", "c2: sends to c9 at 1.0 MB/s",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"node": 1, "work_cpu_s": 1, "work_s": 1}', "[" * 100_000,
+                                  '{"node": "c1", "work_cpu_s": 0, "work_s": 1}',
+                                  '{"node": "c1", "work_cpu_s": NaN, "work_s": 1}'])  # fmt: skip
+def test_damaged_measurements_are_ignored(text: str) -> None:
+    assert rules.read_speeds(text) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("150 500000 1000000 5 10", "the CPU quota is 1.5 processors, and the job requested 2"),
+        ("- 500000 100000000 5 10", "node-local storage is nearly full: 0.48 GiB left"),
+        ("- 5000000 100000000 0 10", ""),
+        ("- 500000 1000000 0 0", ""),
+        ("- -", ""),
+    ],
+)
+def test_quotas_and_storage(tmp_path: Path, line: str, text: str) -> None:
+    found = written(tmp_path, f"{node().strip()} {line}\n")
+    assert found.marks == ((f"c1: {text}",) if text else ())
+    assert found.text == (f"c1: {text}" if text else "healthy")
+
+
+@pytest.mark.parametrize(
+    ("used", "age_s", "succeeded", "count"),
+    [
+        (["gpu-0"], 100, False, 1),
+        (["gpu-0"], 30, False, None),
+        (["gpu-0"], 30, True, 1),
+        (["gpu-0"], 2, True, None),  # too short to know
+        ([], 100, False, None),
+        ([], 100, True, 0),
+        (["gpu-1", "gpu-0"], 100, True, 2),
+    ],
+)
+def test_gpus_that_no_rank_uses(
+    tmp_path: Path, used: list[str], age_s: int, succeeded: bool, count: int | None
+) -> None:
+    folder = tmp_path / "control" / "usage" / "c1"
+    folder.mkdir(parents=True)
+    (folder / "gpus.csv").write_text("monotonic_s,device\n1.0,\n" + "".join(f"2.0,{each}\n" for each in used))
+    at_s = time.time() - age_s
+    os.utime(folder / "gpus.csv", (at_s, at_s))
+    (tmp_path / "control" / "limits.c1.7").write_text(node(gpus="2"))
+    found = health.read(tmp_path, succeeded=succeeded)
+    assert found is not None
+    assert found.nodes[0].gpus_used == count
+    assert found.marks == (
+        (f"c1: the ranks use {count} of 2 GPUs",) if count is not None and count < 2 else ()
+    )
+
+
+def test_the_program_measures_links_and_judges_as_status_does(tmp_path: Path) -> None:
+    control = tmp_path / "control"
+    control.mkdir()
+    (control / "secret").write_text("ab" * 32)
+    (control / "limits.c1.1").write_text(node(cpus="1"))
+    (control / "limits.damaged.1").write_text("x")
+    (tmp_path / "data").write_bytes(bytes(2 << 20))
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = str(found.getsockname()[1])
+    text = program(rules, node_program)
+
+    def start(*words: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            ["python3", "-I", "-S", "-c", text, words[0], control, *words[1:]],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+
+    both = [start("measure", each, "2", "127.0.0.1", port, "lo", str(tmp_path / "data")) for each in "01"]
+    assert [each.communicate()[0] for each in both] == ["", ""]
+    seen = health.read(tmp_path)
+    assert seen is not None
+    (only,) = seen.measured  # on one host
+    assert only.link_to == os.uname().nodename
+    assert (only.link_bytes_s or 0) > 1e6
+    assert list(only.reads_bytes_s) == [str(tmp_path / "data")]
+    assert start("judge").communicate()[0] == f"{seen.marks[0]}\n"
+
+
+def test_strangers_are_not_admitted() -> None:
+    key = bytes(32)
+    listener = node_program._listener(("127.0.0.1", 0))
+    threading.Thread(target=node_program._receive, args=(listener, key), daemon=True).start()
+    with socket.create_connection(listener.getsockname()[:2]) as link:
+        link.sendall(b"x" * 32)
+        assert link.recv(1) == b""
+    with node_program._connected(listener.getsockname()[:2], key) as link:
+        assert node_program._round_trip(link, b"abc") > 0
+
+
+@pytest.mark.parametrize("value", [True, "always", ""])
+def test_other_values_are_refused(value: Any) -> None:
+    with pytest.raises(UsageError, match="health is"):
+        Job(name="a", command=("true",), workdir="/", health=value)
+
+
 @pytest.mark.parametrize("text", ["", "x\n", "2 c1 0-1 - - 1 1 1\n", "2 ../x 0-1 - - 1 1 1 0 -\n"])
 def test_damaged_lines_are_ignored(tmp_path: Path, text: str) -> None:
     (tmp_path / "control").mkdir()
@@ -71,7 +212,7 @@ def test_damaged_lines_are_ignored(tmp_path: Path, text: str) -> None:
 def test_the_script_writes_what_this_process_may_use(tmp_path: Path) -> None:
     (tmp_path / "control").mkdir()
     script = (
-        "set -u; features=' limits ' start=ranks ranks_per_node=2 requested=(1 1 4 0)\n"
+        "set -u; features=' ' start=ranks ranks_per_node=2 requested=(1 1 4 0)\n"
         + subject("common")
         + subject("limits")
         + "\nrecord_limits\n"

@@ -27,7 +27,7 @@ _LEAST_FREE_BYTES, _LEAST_FREE = 1 << 30, 0.05
 #: time that other processes had.
 _LEAST_SPEED, _LEAST_SHARE = 0.5, 0.1
 #: A link's speed relative to that of its interface, and to the median of the others.
-_LEAST_OF_NOMINAL, _LEAST_OF_OTHERS = 0.05, 0.2
+_LEAST_OF_NOMINAL, _LEAST_OF_OTHERS = 0.05, 0.125
 #: Of Ethernet in 1995.
 _LEAST_LINK_BYTES_S = 12.5e6
 #: Far above what any network takes.
@@ -225,9 +225,7 @@ def _slow_links(measured: "Sequence[Speeds]") -> "Iterator[str]":
             continue
         said = f"{each.node}: sends to {each.link_to} at {each.link_bytes_s / 1e6:.1f} MB/s"
         others = [
-            other.link_bytes_s
-            for other in measured
-            if other.link_bytes_s is not None and other is not each
+            other.link_bytes_s for other in measured if other.link_bytes_s is not None and other is not each
         ]
         others.sort()
         usual = others[len(others) // 2] if others else 0.0

@@ -236,4 +236,5 @@ def mpi_check(job: Job, around: Surroundings, library: MpiFacts | None = None) -
         timeout_s=CHECK_TIMEOUT_S,
         library=library.library if library is not None and direct else None,
         tell={name: value for name, value in asked.items() if name not in set_already},
+        has_speed=job.health in ("measure", "require"),
     )

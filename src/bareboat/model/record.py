@@ -151,8 +151,8 @@ class NodeLimits(Struct, frozen=True, kw_only=True):
 
 
 class NodeSpeeds(Struct, frozen=True, kw_only=True):
-    """How fast one node is, measured before the start. `work_cpu_s`, `work_s`: the shortest times of the same
-    work, by processor time and by the clock. `link_to`: the node to which it sent, over TCP;
+    """How fast one node is, measured before the start. `work_cpu_s`, `work_s`: what the same work takes, of
+    the processor at least, and by the clock on average. `link_to`: the node to which it sent, over TCP;
     `interface_bytes_s`: of its network interface. `reads_bytes_s`: path -> speed of its file system."""
 
     node: str
@@ -172,6 +172,9 @@ class Health(Struct, frozen=True, kw_only=True):
     nodes: tuple[NodeLimits, ...]
     marks: tuple[str, ...] = ()
     measured: tuple[NodeSpeeds, ...] = ()
+    #: Of MPI's ranks: an all-reduce of one word, and what each sends per second in one of a mebibyte.
+    all_reduce_latency_s: float | None = None
+    all_reduce_bytes_s: float | None = None
 
     @property
     def text(self) -> str:

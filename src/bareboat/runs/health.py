@@ -11,6 +11,7 @@ from pathlib import Path
 from bareboat.health import rules
 from bareboat.hostlist import shortened
 from bareboat.model.record import Health, NodeLimits, NodeSpeeds
+from bareboat.mpi import checks
 from bareboat.runs import directory, usage
 from bareboat_base.expressions import expression
 from bareboat_base.files import untrusted
@@ -21,6 +22,8 @@ _MOST_FILES = 4096
 _MOST_BYTES = 1 << 20
 #: After the first GPU of a node was used: the others follow within this time.
 _GPUS_S = 60.0
+#: Of a run that ended: so long nothing was found to use a further GPU.
+_LEAST_S = 5.0
 
 
 def read(folder: Path, *, succeeded: bool = False) -> Health | None:
@@ -42,7 +45,12 @@ def read(folder: Path, *, succeeded: bool = False) -> Health | None:
     speeds = [found for text in texts if (found := rules.read_speeds(text)) is not None]
     if not nodes and not speeds:
         return None
+    check = checks.read(
+        directory.text(control / "mpi_check.log", limit=_MOST_BYTES) or "", exit_code=0, asked=0
+    )
     return Health(
+        all_reduce_latency_s=check.latency_s,
+        all_reduce_bytes_s=check.bytes_s,
         nodes=tuple(NodeLimits(**each._asdict()) for each in nodes),
         marks=tuple(rules.find_marks(nodes, speeds, shortened)),
         measured=tuple(NodeSpeeds(**each._asdict()) for each in speeds),
@@ -56,9 +64,10 @@ def _gpus_used(control: Path, node: rules.Node, *, succeeded: bool) -> int | Non
     if not node.gpus_requested or (text := directory.text(path, limit=_MOST_BYTES)) is None:
         return None
     used = {line.partition(",")[2] for line in text.splitlines()[1:]} - {""}
-    if succeeded or (used and time.time() - os.lstat(path).st_mtime > _GPUS_S):
-        return len(used)
-    return None
+    end = control / "exit_code"
+    end_s = os.lstat(end).st_mtime if os.path.lexists(end) else time.time()
+    is_settled = end_s - os.lstat(path).st_mtime > (_LEAST_S if succeeded else _GPUS_S)
+    return len(used) if is_settled and (used or succeeded) else None
 
 
 def _masks(control: Path) -> dict[int, dict[str, str]]:

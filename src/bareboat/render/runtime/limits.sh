@@ -8,7 +8,7 @@
 # file shows that this part runs.
 record_limits() {
   local lines cpus=- gpus=- ranks=$ranks_per_node memory_bytes=- quota=- storage
-  if ! has limits; then
+  if has no_limits; then
     : > "$BAREBOAT_CONTROL/limits.$BAREBOAT_HOST.$$"
     return 0
   fi
