@@ -42,9 +42,10 @@ def main() -> None:
             with fault.begin(up) as environment:
                 show(up, fault.name, options.faults, fault, environment)
             up.restore()
-        show(up, "healthy", options.healthy)
-        with busy(options.load):
-            show(up, f"load {options.load}", options.healthy)
+        if options.healthy:
+            show(up, "healthy", options.healthy)
+            with busy(options.load):
+                show(up, f"load {options.load}", options.healthy)
 
 
 @contextlib.contextmanager

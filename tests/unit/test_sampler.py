@@ -188,12 +188,24 @@ class FakeNvml:
         energy._obj.value = 123456
         return 0
 
+    def nvmlDeviceGetComputeRunningProcesses_v3(self, handle: Any, count: Any, found: Any) -> int:
+        found[0].pid, count._obj.value = 7, handle.value - 100  # on the second GPU only
+        return 0
+
 
 def test_gpus_by_nvml(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda _name: FakeNvml())
     lines = list(sampler.Nvidia().sample(5.0))
     assert lines[1] == f"5.000,gpu-1,{7 * MIB},83,,1980,2619,0x20,123.456\n"
     assert len(lines) == 2
+
+
+def test_a_gpu_is_used_by_processes_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", lambda _name: FakeNvml())
+    gpus = sampler.Nvidia()
+    assert list(gpus.newly_used(5.0, {8})) == ["5.000,\n"]
+    assert list(gpus.newly_used(6.0, {7, 8})) == ["6.000,gpu-1\n"]
+    assert list(gpus.newly_used(7.0, {7})) == []
 
 
 def series(folder: Path, lines: list[str], devices: list[str] | None = None) -> Path:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _TIMEOUT_S = 15.0
 _BLOCK = bytes(1 << 20)
 #: What a measurement may take.
-_WORK_S, _LINK_S, _SEARCH_S, _READ_S = 0.5, 0.15, 0.1, 0.15
+_WORK_S, _LINK_S, _SEARCH_S, _READ_S = 0.6, 0.15, 0.1, 0.15
 #: A link that seems slow gets more time: on a busy node it seems so.
 _SLOW_BYTES_S, _SLOW_S = 3e8, 1.0
 _PINGS = 30

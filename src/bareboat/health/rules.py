@@ -25,7 +25,7 @@ _CLOCK_S = 1.0
 _LEAST_FREE_BYTES, _LEAST_FREE = 1 << 30, 0.05
 #: A node's speed relative to that of the fastest, by processor time, and by the clock, which includes the
 #: time that other processes had.
-_LEAST_SPEED, _LEAST_SHARE = 0.5, 0.1
+_LEAST_SPEED, _LEAST_SHARE = 0.5, 0.2
 #: A link's speed relative to that of its interface, and to the median of the others.
 _LEAST_OF_NOMINAL, _LEAST_OF_OTHERS = 0.05, 0.125
 #: Of Ethernet in 1995.
