@@ -173,7 +173,7 @@ FAULTS = (
     Fault("wrong masks", r"the ranks may use 1 processor, and the job requested 2|2 ranks share 1 processor",
           wrong_masks),
     Fault("unused GPUs", r"the ranks use 1 of \d GPUs", unused_gpus, "gpus_per_rank = {gpus}",
-          "import time; gpu = open('/dev/nvidia0'); time.sleep(8)"),
+          "import time; gpu = open('/dev/nvidia0'); time.sleep(12)"),
     Fault("slow node", r"c2: .*processors", slow_node),
     Fault("slow link", r"c2: sends to c\d at [\d.]+ MB/s", slow_link),
     Fault("skewed clock", r"the clocks of c2 and c1 differ by [234]\.\d s", skewed_clock),

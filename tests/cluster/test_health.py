@@ -6,6 +6,7 @@ import json
 import re
 
 import pytest
+from cluster_jobs import LAB, run_job, write_job
 from clusters import Cluster
 from health_faults import FAULTS, Fault, certified
 
@@ -21,6 +22,23 @@ def test_healthy_nodes_are_measured_and_the_job_starts(slurm: Cluster) -> None:
     }
     shown = slurm.login(["bareboat", "status", status["run_id"]]).stdout
     assert "nodes: healthy" in shown
+
+
+@pytest.mark.parametrize("launcher", ["srun", "mpirun"])
+def test_the_all_reduce_of_mpi_is_measured(slurm: Cluster, launcher: str) -> None:
+    python = LAB / "mpi" / "debian" / "bin" / "python"
+    if not python.exists():
+        pytest.skip(f"{python} does not exist: sudo tests/lab/mpi-pairs.sh")
+    more = 'engine = "native"\nhealth = "require"'
+    job = write_job(slurm, f"mpi-{launcher}", python, "from mpi4py import MPI", more=more)
+    ended = run_job(slurm, job, "--launcher", launcher)
+    assert ended.code == 0, ended.log
+    health = json.loads(slurm.login(["bareboat", "status", "--json", ended.run_id]).stdout)[0]["health"]
+    assert health["marks"] == [], health
+    assert [each["ranks"] for each in health["nodes"]] == [2, 2], health
+    assert len(health["measured"]) == 2, health
+    assert health["all_reduce_latency_s"] > 0, health
+    assert health["all_reduce_bytes_s"] > 0, health
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda each: each.name.replace(" ", "-"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import socket
 import subprocess
@@ -76,6 +78,10 @@ def speeds(node: str, **changes: Any) -> rules.Speeds:
     return found._replace(**changes)
 
 
+def marks_of(measured: list[rules.Speeds]) -> list[str]:
+    return rules.find_marks([], {each.node: json.dumps(each._asdict()) for each in measured})
+
+
 @pytest.mark.parametrize(
     ("slow", "mark"),
     [
@@ -88,18 +94,20 @@ def speeds(node: str, **changes: Any) -> rules.Speeds:
          "c1: sends to c9 at 60.0 MB/s, and its interface has 1250 MB/s"),
         ({"link_bytes_s": 6e7, "interface_bytes_s": None},
          "c1: sends to c9 at 60.0 MB/s, other nodes at 1000 MB/s"),
+        ({"link_to": "", "link_bytes_s": None, "link_latency_s": None},
+         "c1: has no connection to the next node"),
         ({"link_latency_s": 0.05}, "c1: a message to c9 and back takes 50 ms"),
         ({"reads_bytes_s": {"/data": 5e5}}, "c1: reads /data at 0.50 MB/s"),
     ],
 )  # fmt: skip
 def test_a_slow_node_is_a_mark(slow: dict[str, Any], mark: str) -> None:
     measured = [speeds("c1", **slow), speeds("c2"), speeds("c3")]
-    assert rules.find_marks([], measured) == ([mark] if mark else [])
+    assert marks_of(measured) == ([mark] if mark else [])
 
 
 def test_all_links_may_be_slow() -> None:
     measured = [speeds(node, link_bytes_s=1e6, interface_bytes_s=None) for node in ("c1", "c2")]
-    assert rules.find_marks([], measured) == [
+    assert marks_of(measured) == [
         "c1: sends to c9 at 1.0 MB/s", "c2: sends to c9 at 1.0 MB/s",
     ]  # fmt: skip
 
@@ -107,8 +115,11 @@ def test_all_links_may_be_slow() -> None:
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"node": 1, "work_cpu_s": 1, "work_s": 1}', "[" * 100_000,
                                   '{"node": "c1", "work_cpu_s": 0, "work_s": 1}',
                                   '{"node": "c1", "work_cpu_s": NaN, "work_s": 1}'])  # fmt: skip
-def test_damaged_measurements_are_ignored(text: str) -> None:
+def test_a_node_without_a_measurement_is_a_mark(text: str) -> None:
     assert rules.read_speeds(text) is None
+    (mark,) = rules.find_marks([], {"c1": text})
+    assert mark.startswith("c1: not measured: ")
+    assert len(mark) < 250
 
 
 @pytest.mark.parametrize(
@@ -133,7 +144,7 @@ def test_quotas_and_storage(tmp_path: Path, line: str, text: str) -> None:
         (["gpu-0"], 100, False, 1),
         (["gpu-0"], 30, False, None),
         (["gpu-0"], 30, True, 1),
-        (["gpu-0"], 2, True, None),  # too short to know
+        (["gpu-0"], 8, True, None),  # too short to know
         ([], 100, False, None),
         ([], 100, True, 0),
         (["gpu-1", "gpu-0"], 100, True, 2),
@@ -190,10 +201,29 @@ def test_strangers_are_not_admitted() -> None:
     listener = node_program._listener(("127.0.0.1", 0))
     threading.Thread(target=node_program._receive, args=(listener, key), daemon=True).start()
     with socket.create_connection(listener.getsockname()[:2]) as link:
-        link.sendall(b"x" * 32)
-        assert link.recv(1) == b""
+        link.sendall(b"x" * 32 + b"\0" * 8)
+        with contextlib.suppress(ConnectionResetError):
+            assert link.recv(1) == b""
     with node_program._connected(listener.getsockname()[:2], key) as link:
         assert node_program._round_trip(link, b"abc") > 0
+
+
+@pytest.mark.parametrize(("features", "code"), [(" health ", 0), (" health health_required ", 72)])
+def test_a_node_without_python_is_not_measured(tmp_path: Path, features: str, code: int) -> None:
+    (tmp_path / "control").mkdir()
+    script = (
+        f"set -u; features='{features}' start=ranks ranks_per_node=1 requested=(0 0 0 0) health_paths=()\n"
+        "unhealthy_code=72 health_program=; finish() { exit $1; }; rm() { :; }\n"
+        + "\n".join(map(subject, ("common", "limits", "health"))) + "\ncheck_health\n"
+    )  # fmt: skip
+    environment = {"BAREBOAT_CONTROL": str(tmp_path / "control"), "BAREBOAT_HOST": "c1", "PATH": "/none"}
+    done = subprocess.run(["/bin/bash", "-c", script], env=environment, capture_output=True, text=True)
+    assert done.returncode == code
+    reason = "python3 is not installed on c1"
+    assert done.stderr.startswith(f"bareboat: the job is not started: {reason}\n" if code else "") or not code
+    found = health.read(tmp_path)
+    assert found is not None
+    assert found.marks == (f"c1: not measured: {reason}",)
 
 
 @pytest.mark.parametrize("value", [True, "always", ""])

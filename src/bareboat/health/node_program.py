@@ -20,7 +20,7 @@ import sys
 import threading
 import time
 
-from bareboat.health.rules import find_marks, read_nodes, read_speeds
+from bareboat.health.rules import find_marks, read_nodes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def main(arguments: "Sequence[str]") -> int:
         except (OSError, ValueError) as error:
             sys.stderr.write(f"links not measured on {host}: {error}\n")
     with open(os.path.join(control, "measured." + host), "w") as stream:
-        json.dump(found, stream)
+        stream.write(json.dumps(found) + "\n")
     return 0
 
 
@@ -71,9 +71,9 @@ def judge(control: str) -> "list[str]":
             with open(path, errors="replace") as stream:
                 texts[name] = stream.read(1 << 20), os.stat(path).st_mtime
     lines = [text for name, text in texts.items() if name.startswith("limits.")]
-    measured = [read_speeds(text) for name, (text, _) in texts.items() if name.startswith("measured.")]
+    measured = {name[9:]: text for name, (text, _) in texts.items() if name.startswith("measured.")}
     hosts = texts.get("hosts", ("", 0.0))[0].split()
-    return find_marks(read_nodes(lines, hosts), [each for each in measured if each is not None])
+    return find_marks(read_nodes(lines, hosts), measured)
 
 
 def work() -> "dict[str, float]":

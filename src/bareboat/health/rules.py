@@ -135,10 +135,19 @@ def read_speeds(text: str) -> "Speeds | None":
 
 def find_marks(
     found: "Sequence[Node]",
-    measured: "Sequence[Speeds]" = (),
+    measurements: "Mapping[str, str] | None" = None,
     shortened: "Callable[[list[str]], str]" = ",".join,
 ) -> "list[str]":
-    """The mismatches, each with the nodes that it is about."""
+    """The mismatches, each with the nodes that it is about. `measurements`: node -> what it wrote, which is
+    a reason where it was not measured."""
+    measured = []
+    unknown = []
+    for node, text in sorted((measurements or {}).items()):
+        speeds = read_speeds(text)
+        if speeds is None:
+            unknown.append(f"{node}: not measured: {ascii(text.strip())[1:-1][:200] or 'it wrote nothing'}")
+        else:
+            measured.append(speeds)
     by_text: dict[str, list[str]] = {}
     for each in found:
         for text in _faults(each):
@@ -148,7 +157,7 @@ def find_marks(
     if offsets and offsets[-1][0] - offsets[0][0] > _CLOCK_S:
         (low, first), (high, last) = offsets[0], offsets[-1]
         told.append(f"the clocks of {first} and {last} differ by {high - low:.1f} s")
-    return [*told, *_slow_nodes(measured), *_slow_links(measured), *_slow_reads(measured)]
+    return [*told, *unknown, *_slow_nodes(measured), *_slow_links(measured), *_slow_reads(measured)]
 
 
 def _faults(node: Node) -> "Iterator[str]":
@@ -222,6 +231,8 @@ def _slow_nodes(measured: "Sequence[Speeds]") -> "Iterator[str]":
 def _slow_links(measured: "Sequence[Speeds]") -> "Iterator[str]":
     for each in measured:
         if each.link_bytes_s is None:
+            if len(measured) > 1:
+                yield f"{each.node}: has no connection to the next node"
             continue
         said = f"{each.node}: sends to {each.link_to} at {each.link_bytes_s / 1e6:.1f} MB/s"
         others = [

@@ -23,7 +23,7 @@ _MOST_BYTES = 1 << 20
 #: After the first GPU of a node was used: the others follow within this time.
 _GPUS_S = 60.0
 #: Of a run that ended: so long nothing was found to use a further GPU.
-_LEAST_S = 5.0
+_LEAST_S = 10.0
 
 
 def read(folder: Path, *, succeeded: bool = False) -> Health | None:
@@ -41,9 +41,13 @@ def read(folder: Path, *, succeeded: bool = False) -> Health | None:
         each._replace(gpus_used=_gpus_used(control, each, succeeded=succeeded))
         for each in rules.read_nodes(lines, hosts, _masks(control))
     ]
-    texts = [directory.text(path, limit=65536) or "" for path in files if path.name.startswith("measured.")]
-    speeds = [found for text in texts if (found := rules.read_speeds(text)) is not None]
-    if not nodes and not speeds:
+    texts = {
+        path.name.partition(".")[2]: directory.text(path, limit=65536) or ""
+        for path in files
+        if path.name.startswith("measured.")
+    }
+    speeds = [found for text in texts.values() if (found := rules.read_speeds(text)) is not None]
+    if not nodes and not texts:
         return None
     check = checks.read(
         directory.text(control / "mpi_check.log", limit=_MOST_BYTES) or "", exit_code=0, asked=0
@@ -52,7 +56,7 @@ def read(folder: Path, *, succeeded: bool = False) -> Health | None:
         all_reduce_latency_s=check.latency_s,
         all_reduce_bytes_s=check.bytes_s,
         nodes=tuple(NodeLimits(**each._asdict()) for each in nodes),
-        marks=tuple(rules.find_marks(nodes, speeds, shortened)),
+        marks=tuple(rules.find_marks(nodes, texts, shortened)),
         measured=tuple(NodeSpeeds(**each._asdict()) for each in speeds),
     )
 

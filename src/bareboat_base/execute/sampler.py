@@ -30,8 +30,8 @@ from collections.abc import Container, Iterable, Iterator
 from typing import TypeVar
 
 INTERVAL_S = 0.1
-#: Of the time: what PSS, and what the devices, may take.
-_SHARE = 0.001
+#: Of the time: what PSS, and what the devices, may take; and the search for GPUs that are not in use yet.
+_SHARE, _SEARCH_SHARE = 0.001, 0.01
 #: Samples after which the interval grows tenfold.
 _MOST_SAMPLES = 36_000
 #: Between two searches for new processes: a twentieth of the run's age, within these bounds.
@@ -228,6 +228,8 @@ class Nvidia:
         """A line for each GPU that the first of these processes use now; before them, one without a name
         where processes are known."""
         for number, handle in enumerate(self.handles):
+            if f"gpu-{number}" in self._used:
+                continue
             found = (_Process * _MOST_PROCESSES)()
             count = ctypes.c_uint(_MOST_PROCESSES)
             try:
@@ -332,16 +334,16 @@ class Output:
 
 
 class Duty:
-    """When a costly reading is due: at most `_SHARE` of the time is spent on it."""
+    """When a costly reading is due: at most this share of the time is spent on it."""
 
-    def __init__(self) -> None:
-        self._due = 0.0
+    def __init__(self, share: float = _SHARE) -> None:
+        self._due, self._share = 0.0, share
 
     def is_due(self, now: float) -> bool:
         return now >= self._due
 
     def took(self, now: float, seconds: float) -> None:
-        self._due = now + seconds / _SHARE
+        self._due = now + seconds / self._share
 
 
 def follow(run: str, pid: int, folder: str, interval_s: float = INTERVAL_S) -> None:
@@ -354,7 +356,7 @@ def follow(run: str, pid: int, folder: str, interval_s: float = INTERVAL_S) -> N
         Output(os.path.join(folder, "devices.csv"), DEVICES),
         Output(os.path.join(folder, "gpus.csv"), GPUS),
     )
-    pss, device, searched = Duty(), Duty(), 0.0
+    pss, device, use, searched = Duty(), Duty(), Duty(_SEARCH_SHARE), 0.0
     began = due = now = time.monotonic()
     samples = 0
     while os.path.isdir(f"/proc/{pid}"):
@@ -369,8 +371,11 @@ def follow(run: str, pid: int, folder: str, interval_s: float = INTERVAL_S) -> N
         if device.is_due(now):
             start = time.monotonic()
             outputs[1].write([*gpus.sample(start), *rapl.sample(start)], now)
-            outputs[2].write(list(gpus.newly_used(start, processes.watched)), now)
             device.took(now, time.monotonic() - start)
+        if use.is_due(now):
+            start = time.monotonic()
+            outputs[2].write(list(gpus.newly_used(start, processes.watched)), now)
+            use.took(now, time.monotonic() - start)
         samples += 1
         if samples == _MOST_SAMPLES:
             samples, interval_s = 0, min(interval_s * 10, 10.0)

@@ -3,20 +3,18 @@
 # Expects: $health_program, $health_paths, $unhealthy_code; limits.sh; on a cluster cluster.sh.
 
 check_health() {
-  local log=$BAREBOAT_CONTROL/health.log status found
-  : > "$log" || return 0 # a script without a directory for its run
+  local log=$BAREBOAT_CONTROL/health.log found
+  : > "$log" || finish 3
   if declare -F everywhere > /dev/null; then
     has secret || make_secret
-    measure_nodes < /dev/null >> "$log" 2>&1
+    found=$(measure_nodes 2>&1 < /dev/null) || found="the nodes were not measured: ${found##*$'\n'}"
   else
     record_limits
-    health_of measure 0 1 - 0 - "${health_paths[@]}" 2>> "$log"
-  fi
-  status=$?
-  found=$(health_of judge 2>> "$log") || status=$?
-  [ "$status" -eq 0 ] || found=${found:+$found$'\n'}"the nodes were not measured: $(tail -n 1 "$log")"
+    measure_node 0 1 - 0 -
+    found=
+  fi >> "$log" 2>&1
+  [ -n "$found" ] || found=$(run_program judge 2>&1)
   if [ -z "$found" ] || ! has health_required; then
-    [ "$status" -eq 0 ] || printf 'bareboat: WARNING: %s\n' "${found##*$'\n'}" >&2
     rm -f "$BAREBOAT_CONTROL"/limits.* # the job's own parts write them
     return 0
   fi
@@ -25,29 +23,35 @@ check_health() {
   finish "$unhealthy_code"
 }
 
-health_of() { # $1: measure or judge, $2…: its arguments after the directory
+measure_nodes() { # all at once; and where a program starts the ranks, what it lets each of them use
+  everywhere --node "$BAREBOAT_RUN" "$BAREBOAT_CONTROL" "$BAREBOAT_MASTER" "$BAREBOAT_PORT" health || return "$?"
+  [ "$start" != program ] || run health || return "$?"
+  all_ended measured "$BAREBOAT_NODES" > /dev/null || { echo 'not all nodes wrote their results' && return 1; }
+}
+
+run_program() { # $1: measure or judge, $2…: its arguments after the directory
   local python how=$1
   shift
   python=$(command -v python3) || {
-    printf 'python3 is not installed on %s\n' "$BAREBOAT_HOST" >&2
+    echo "python3 is not installed on $BAREBOAT_HOST" >&2
     return 1
   }
   "$python" -I -S -c "$health_program" "$how" "$BAREBOAT_CONTROL" "$@"
 }
 
-measure_nodes() { # all at once; and where a program starts the ranks, what it lets each of them use
-  everywhere --node "$BAREBOAT_RUN" "$BAREBOAT_CONTROL" "$BAREBOAT_MASTER" "$BAREBOAT_PORT" health &
-  await "$!" || return "$?"
-  [ "$start" != program ] || run health
+measure_node() { # $@: NODE NODES MASTER PORT INTERFACE
+  local said
+  said=$(run_program measure "$@" ${health_paths[@]+"${health_paths[@]}"} 2>&1) ||
+    printf '%s\n' "${said##*$'\n'}" > "$BAREBOAT_CONTROL/measured.$BAREBOAT_HOST"
+  [ -z "$said" ] || printf '%s\n' "$said" >> "$BAREBOAT_CONTROL/health.log"
 }
 
-health_part() { # of a node, or of a rank
+health_part() { # of a node, or of a rank; what fails is written, because the failure of a part would end the job
   stop_by exit
   [ "$start$part" = program--node ] || record_limits
   if [ "$part" = --node ]; then
     find_interface
-    health_of measure "$BAREBOAT_NODE" "$BAREBOAT_NODES" "$BAREBOAT_MASTER" "$BAREBOAT_PORT" \
-      "${BAREBOAT_INTERFACE:--}" "${health_paths[@]}"
+    measure_node "$BAREBOAT_NODE" "$BAREBOAT_NODES" "$BAREBOAT_MASTER" "$BAREBOAT_PORT" "${BAREBOAT_INTERFACE:--}"
   fi
-  exit "$?"
+  exit 0
 }
