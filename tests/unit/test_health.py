@@ -167,6 +167,18 @@ def test_gpus_that_no_rank_uses(
     )
 
 
+def test_ranks_that_see_one_gpu_each_may_use_the_same(tmp_path: Path) -> None:
+    folder = tmp_path / "control" / "usage" / "c1"
+    folder.mkdir(parents=True)
+    (folder / "gpus.csv").write_text("monotonic_s,device\n1.0,\n1.0,gpu-0\n")
+    os.utime(folder / "gpus.csv", (100, 100))
+    for pid in (1, 2):
+        (tmp_path / "control" / f"limits.c1.{pid}").write_text(node(gpus="1").replace("2", "1", 1))
+    found = health.read(tmp_path, succeeded=True)
+    assert found is not None
+    assert found.marks == ("c1: the ranks use 1 of 2 GPUs",)
+
+
 def test_the_program_measures_links_and_judges_as_status_does(tmp_path: Path) -> None:
     control = tmp_path / "control"
     control.mkdir()

@@ -54,6 +54,7 @@ class Node(NamedTuple):
     scratch_free_bytes: "int | None" = None
     scratch_free: "float | None" = None
     gpus_used: "int | None" = None
+    gpus_of_ranks: int = 0
 
 
 class Speeds(NamedTuple):
@@ -105,6 +106,7 @@ def _node(name: str, lines: "Lines", masks: "Mapping[str, str]") -> Node:
         cpus_requested=int(first[6]) * ranks,
         # Where each rank has a line, all may see the GPUs of the node.
         gpus_requested=int(first[7]) * int(first[1]),
+        gpus_of_ranks=int(first[7]) * ranks,
         threads=int(first[8]),
         memory_requested_bytes=int(first[9]),
         clock_offset_s=offset_s,
@@ -168,8 +170,8 @@ def _faults(node: Node) -> "Iterator[str]":
         yield f"the memory limit is {limit:.2f} GiB, and the job requested {wanted:.2f} GiB"
     if node.gpus is not None and node.gpus < node.gpus_requested:
         yield f"{_counted(node.gpus, 'GPU')} visible, and the job requested {node.gpus_requested}"
-    elif node.gpus_used is not None and node.gpus_used < node.gpus_requested:
-        yield f"the ranks use {node.gpus_used} of {_counted(node.gpus_requested, 'GPU')}"
+    elif node.gpus_used is not None and node.gpus_used < node.gpus_of_ranks:
+        yield f"the ranks use {node.gpus_used} of {_counted(node.gpus_of_ranks, 'GPU')}"
     free, share = node.scratch_free_bytes, node.scratch_free
     if free is not None and share is not None and share < _LEAST_FREE and free < _LEAST_FREE_BYTES:
         yield f"node-local storage is nearly full: {free / 2**30:.2f} GiB left"

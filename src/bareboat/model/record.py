@@ -131,7 +131,7 @@ class NodeLimits(Struct, frozen=True, kw_only=True):
     `rank_cpus`: of each rank where it is known. 0 requested: nothing was. `threads`: of a rank, as
     OMP_NUM_THREADS. `clock_offset_s`: the file server's clock minus the node's. `cpu_quota`: of the control
     group, in processors. `scratch_free`: share of node-local storage. `gpus_used`: that had processes of the
-    run; None while that is not known."""
+    run, None while that is not known; of `gpus_of_ranks` that its ranks requested together."""
 
     node: str
     ranks: int
@@ -148,6 +148,7 @@ class NodeLimits(Struct, frozen=True, kw_only=True):
     scratch_free_bytes: int | None = None
     scratch_free: float | None = None
     gpus_used: int | None = None
+    gpus_of_ranks: int = 0
 
 
 class NodeSpeeds(Struct, frozen=True, kw_only=True):

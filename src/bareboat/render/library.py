@@ -37,7 +37,7 @@ def of_job(plan: Plan, scheduler: Scheduler, features: Features) -> Library:
     if not is_small or "watchdog" in features:
         subjects.append("ends")
         subjects += ["local_run"] if scheduler.IS_LOCAL else []
-    elif {"secret", "health"} & features and scheduler.IS_LOCAL:
+    elif {"secret", "health"} & features:
         subjects.append("local_run")
     if plan.executable is not UNSET or plan.job.environment_from:
         subjects.append("requirements")
