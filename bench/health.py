@@ -72,7 +72,7 @@ def show(
     others = [mark for each in marks for mark in each if not pattern.search(mark)]
     took_s = (time.monotonic() - began) / jobs
     print(f"{name:14}{jobs:6}{found:7}{len(others):7}{jobs - len(marks):6}{took_s:7.1f}", flush=True)
-    for mark, count in Counter(re.sub(r"[\d.]+ ", "N ", each) for each in others).most_common(5):
+    for mark, count in Counter(re.sub(r"\d+\.\d+", "N", each) for each in others).most_common(5):
         print(f"  {count} times: {mark}", flush=True)
 
 
