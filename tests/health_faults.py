@@ -22,13 +22,14 @@ NODE = "c2"
 
 @dataclass(frozen=True)
 class Fault:
-    """`mark`: what the certificate says of it, as a pattern."""
+    """`mark`: what the certificate says of it, as a pattern. `needs`: a program that makes it."""
 
     name: str
     mark: str
     begin: Callable[[Cluster], AbstractContextManager[Setting]]
     more: str = ""
     script: str = "pass"
+    needs: str = "bash"
 
 
 def _program(up: Cluster, name: str, text: str) -> Setting:
@@ -164,10 +165,12 @@ FAULTS = (
     Fault("wrong masks", r"the ranks may use 1 processor, and the job requested 2|2 ranks share 1 processor",
           wrong_masks),
     Fault("unused GPUs", r"the ranks use 1 of \d GPUs", unused_gpus, "gpus_per_rank = {gpus}",
-          "import time; gpu = open('/dev/nvidia0'); time.sleep(12)"),
-    Fault("slow node", r"c2: its processors are [\d.]+x slower than the fastest node's", slow_node),
+          "import time; gpu = open('/dev/nvidia0'); time.sleep(12)", "gcc"),
+    Fault("slow node", r"c2: its processors are [\d.]+x slower than the fastest node's", slow_node,
+          needs="valgrind"),
     Fault("slow link", r"c2: sends to c\d at [\d.]+ MB/s", slow_link),
-    Fault("skewed clock", r"the clocks of c2 and c1 differ by [234]\.\d s", skewed_clock),
+    Fault("skewed clock", r"the clocks of c2 and c1 differ by [234]\.\d s", skewed_clock,
+          needs="gcc"),
 )  # fmt: skip
 
 

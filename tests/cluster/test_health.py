@@ -9,6 +9,7 @@ import pytest
 from cluster_jobs import LAB, run_job, write_job
 from clusters import Cluster
 from health_faults import FAULTS, Fault, certified
+from tools import tool
 
 
 def test_healthy_nodes_are_measured_and_the_job_starts(slurm: Cluster) -> None:
@@ -43,6 +44,7 @@ def test_the_all_reduce_of_mpi_is_measured(slurm: Cluster, launcher: str) -> Non
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda each: each.name.replace(" ", "-"))
 def test_a_fault_is_found(slurm: Cluster, fault: Fault) -> None:
+    tool(fault.needs)
     # GPUs are judged by what the ranks use.
     health = "report" if "GPU" in fault.name else "require"
     with fault.begin(slurm) as environment:
