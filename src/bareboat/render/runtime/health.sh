@@ -3,17 +3,19 @@
 # Expects: $health_program, $health_paths, $unhealthy_code; limits.sh; on a cluster cluster.sh.
 
 check_health() {
-  local log=$BAREBOAT_CONTROL/health.log found
+  local log=$BAREBOAT_CONTROL/health.log found=
   : > "$log" || finish 3
   if declare -F everywhere > /dev/null; then
     has secret || make_secret
-    found=$(measure_nodes 2>&1 < /dev/null) || found="the nodes were not measured: ${found##*$'\n'}"
+    measure_nodes < /dev/null >> "$log" 2>&1 || {
+      found="the nodes were not measured: $(tail -n 1 "$log")"
+      printf 'bareboat: WARNING: %s\n' "$found" >&2
+    }
   else
     record_limits
     measure_node 0 1 - 0 -
-    found=
-  fi >> "$log" 2>&1
-  [ -n "$found" ] || found=$(run_program judge 2>&1)
+  fi
+  ! has health_required || [ -n "$found" ] || found=$(run_program judge 2>&1)
   if [ -z "$found" ] || ! has health_required; then
     rm -f "$BAREBOAT_CONTROL"/limits.* # the job's own parts write them
     return 0
@@ -24,7 +26,8 @@ check_health() {
 }
 
 measure_nodes() { # all at once; and where a program starts the ranks, what it lets each of them use
-  everywhere --node "$BAREBOAT_RUN" "$BAREBOAT_CONTROL" "$BAREBOAT_MASTER" "$BAREBOAT_PORT" health || return "$?"
+  everywhere --node "$BAREBOAT_RUN" "$BAREBOAT_CONTROL" "$BAREBOAT_MASTER" "$BAREBOAT_PORT" health &
+  await "$!" || return "$?"
   [ "$start" != program ] || run health || return "$?"
   all_ended measured "$BAREBOAT_NODES" > /dev/null || { echo 'not all nodes wrote their results' && return 1; }
 }
