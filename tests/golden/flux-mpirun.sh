@@ -5,7 +5,7 @@
 #flux: --cores-per-slot=4
 #flux: --time-limit=5400s
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher mpirun, scheduler flux
-# Written by Bareboat 0.1.0, plan sha256:197a1b1b54d6. It needs bash, but no Bareboat.
+# Written by Bareboat 0.1.0, plan sha256:e7f8b93708f6. It needs bash, but no Bareboat.
 set -u
 unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 
@@ -70,7 +70,7 @@ aaaaaaaaaaaa / --dev-bind /dev /dev --bind /proc /proc --ro-bind /sys /sys --tmp
 }
 
 check_command() {
-  container /env/bin/python -c "$text_63edbb2322d5" --size 4 --timeout 120 --tell \
+  container /env/bin/python -c "$text_5362a46d8fbb" --size 4 --timeout 120 --tell \
     OMPI_MCA_btl_base_verbose=1 --tell OMPI_MCA_mtl_base_verbose=1 --tell OMPI_MCA_pml_base_verbose=10 \
     --tell UCX_LOG_LEVEL=info
 }

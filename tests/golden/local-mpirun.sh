@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits: 1 node x 2 ranks; engine bubblewrap, launcher mpirun, scheduler local
-# Written by Bareboat 0.1.0, plan sha256:f6c9bf3579ed. It needs bash, but no Bareboat.
+# Written by Bareboat 0.1.0, plan sha256:ae2b67352f73. It needs bash, but no Bareboat.
 set -u
 unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 
@@ -58,7 +58,7 @@ aaaaaaaaaaaa / --dev-bind /dev /dev --bind /proc /proc --ro-bind /sys /sys --tmp
     ${passed[@]+"${passed[@]}"} --chdir /home/ada/digits --die-with-parent -- "$@"
 }
 
-check_command() { container /env/bin/python -c "$text_63edbb2322d5" --size 2 --timeout 120; }
+check_command() { container /env/bin/python -c "$text_5362a46d8fbb" --size 2 --timeout 120; }
 
 job_command() { container python digits.py --epochs 40; }
 

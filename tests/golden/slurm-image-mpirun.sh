@@ -7,7 +7,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher image-mpirun, scheduler slurm
-# Written by Bareboat 0.1.0, plan sha256:9470ab6a8e9a. It needs bash, but no Bareboat.
+# Written by Bareboat 0.1.0, plan sha256:fd76f6835b83. It needs bash, but no Bareboat.
 set -u
 unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 
@@ -55,7 +55,7 @@ aaaaaaaaaaaa / --dev-bind /dev /dev --bind /proc /proc --ro-bind /sys /sys --tmp
     "$text_f0055b27dbad" --nodes 2 --ranks 2 --node "$BAREBOAT_NODE" --master "$BAREBOAT_MASTER" --port \
     "$BAREBOAT_PORT" --launcher 20 --check 15 -- /usr/bin/mpirun --mca plm rsh --mca plm_rsh_agent AGENT \
     --mca plm_rsh_no_tree_spawn 1 --leave-session-attached --host HOSTS -n 4 --map-by ppr:2:node --bind-to \
-    none --oversubscribe /env/bin/python -c "$text_63edbb2322d5" --size 4 --timeout 120 --tell \
+    none --oversubscribe /env/bin/python -c "$text_5362a46d8fbb" --size 4 --timeout 120 --tell \
     OMPI_MCA_btl_base_verbose=1 --tell OMPI_MCA_mtl_base_verbose=1 --tell OMPI_MCA_pml_base_verbose=10 \
     --tell UCX_LOG_LEVEL=info /bin/sh -c "$text_afa588244394" rank python digits.py --epochs 40
 }

@@ -7,7 +7,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine apptainer, launcher srun, scheduler slurm
-# Written by Bareboat 0.1.0, plan sha256:cf21740fbec0. It needs bash, but no Bareboat.
+# Written by Bareboat 0.1.0, plan sha256:1d321568ccc7. It needs bash, but no Bareboat.
 set -u
 unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 
@@ -85,7 +85,7 @@ check_command() {
   pass_variables RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT GLOO_SOCKET_IFNAME \
     "${!PMIX_@}" "${!PMI_@}" "${!PMI2_@}" "${!OMPI_@}" "${!PRTE_@}" "${!SLURM_@}" "${!MPI_LOCAL@}" \
     "${!HYDI_@}" "${!MPIEXEC_@}"
-  container ${passed[@]+"${passed[@]}"} /env/bin/python -c "$text_63edbb2322d5" --size 4 --timeout 120 \
+  container ${passed[@]+"${passed[@]}"} /env/bin/python -c "$text_5362a46d8fbb" --size 4 --timeout 120 \
     --tell OMPI_MCA_btl_base_verbose=1 --tell OMPI_MCA_mtl_base_verbose=1 --tell \
     OMPI_MCA_pml_base_verbose=10 --tell UCX_LOG_LEVEL=info
 }

@@ -7,13 +7,13 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher srun, scheduler slurm
-# Written by Bareboat 0.1.0, plan sha256:35a31b69e65f. It needs bash, but no Bareboat.
+# Written by Bareboat 0.1.0, plan sha256:83b61e169ee4. It needs bash, but no Bareboat.
 set -u
 unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 
 features=' delivery discarded mpi_check names requeue sealed watching world ' start=program ranks_per_node=2
-world_size=4 run_apart=user rung=1 requested=(4 0 0 0) launch='srun --mpi=pmix' rank_says=bareboat-rank
-image_archive=/scratch/ada/bareboat/packed/image.tar
+world_size=4 run_apart=user rung=1 requested=(4 0 0 0) scratch=/local/scratch launch='srun --mpi=pmix'
+rank_says=bareboat-rank image_archive=/scratch/ada/bareboat/packed/image.tar
 image_name=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
 image_shared=/scratch/ada/bareboat/flat/sha256 image_own='' BAREBOAT_TREES=/local/scratch/bareboat-4711/flat
 image_inodes=32389 BAREBOAT_NODES=2 BAREBOAT_JOB="${SLURM_JOB_ID:-$$}"
@@ -75,7 +75,7 @@ container() {
 }
 
 check_command() {
-  container /env/bin/python -c "$text_63edbb2322d5" --size 4 --timeout 120 --tell \
+  container /env/bin/python -c "$text_5362a46d8fbb" --size 4 --timeout 120 --tell \
     OMPI_MCA_btl_base_verbose=1 --tell OMPI_MCA_mtl_base_verbose=1 --tell OMPI_MCA_pml_base_verbose=10 \
     --tell UCX_LOG_LEVEL=info
 }

@@ -7,7 +7,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher srun, scheduler slurm
-# Written by Bareboat 0.1.0, plan sha256:bbede1e13ea5. It needs bash, but no Bareboat.
+# Written by Bareboat 0.1.0, plan sha256:c4a4e5491d43. It needs bash, but no Bareboat.
 set -u
 unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 
@@ -70,7 +70,7 @@ aaaaaaaaaaaa / --dev-bind /dev /dev --bind /proc /proc --ro-bind /sys /sys --tmp
 }
 
 check_command() {
-  container /env/bin/python -c "$text_63edbb2322d5" --size 4 --timeout 120 --tell \
+  container /env/bin/python -c "$text_5362a46d8fbb" --size 4 --timeout 120 --tell \
     OMPI_MCA_btl_base_verbose=1 --tell OMPI_MCA_mtl_base_verbose=1 --tell OMPI_MCA_pml_base_verbose=10 \
     --tell UCX_LOG_LEVEL=info
 }

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     Address = tuple[str, int]
 
 #: Until other nodes are called absent.
-_TIMEOUT_S = 15.0
+_TIMEOUT_S = 30.0
 _BLOCK = bytes(1 << 20)
 #: What a measurement may take.
 _WORK_S, _LINK_S, _SEARCH_S, _READ_S = 0.6, 0.15, 0.1, 0.15
@@ -269,7 +269,7 @@ def _connected(address: "Address", key: bytes) -> "socket.socket":
 
 
 def _admit(link: "socket.socket", key: bytes) -> None:
-    link.settimeout(2.0)
+    link.settimeout(_TIMEOUT_S / 5)
     if not hmac.compare_digest(_exactly(link, len(key)), key):
         raise ConnectionError("not of this run")
     link.settimeout(_TIMEOUT_S)

@@ -59,7 +59,8 @@ smallest_of() { # $1: a control group, $2: where its hierarchy is mounted
   while :; do
     group=${group%/}
     for file in "$2$group"/{memory.max,memory.limit_in_bytes}; do
-      [ -e "$file" ] && read -r bytes < "$file" || continue
+      bytes=
+      [ ! -e "$file" ] || read -r bytes < "$file"
       case $bytes in
         '' | *[!0-9]* | ????????????????*) ;; # no limit
         *) if [ "$memory_bytes" = - ] || [ "$bytes" -lt "$memory_bytes" ]; then memory_bytes=$bytes; fi ;;
