@@ -117,6 +117,8 @@ def faults(block: Block) -> list[str]:
         allowed_words, allowed_values = ("part", "settings", "study"), {"file": None}
     elif block.language == "python":
         allowed_words, allowed_values = ("part",), {**allowed_values, "file": None}
+    elif block.language == "sh":
+        allowed_values = {**allowed_values, "file": None}
     found += [f"unknown attribute {word}" for word in block.words if word not in allowed_words]
     for name, value in block.values.items():
         if name not in allowed_values:

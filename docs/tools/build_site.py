@@ -24,7 +24,7 @@ SOURCE = ROOT / "build" / "site-source"
 SECTIONS = {
     "Start": ("tutorial", "gallery", "examples"),
     "Run on a cluster": (
-        "clusters", "job-file", "frameworks", "launchers", "mpi", "gpus", "fabric", "engines",
+        "clusters", "job-file", "from", "frameworks", "launchers", "mpi", "gpus", "fabric", "engines",
         "architectures", "administrators", "packages",
     ),
     "Images": ("images", "building", "lint", "odd-images", "shims"),

@@ -89,6 +89,7 @@ class SettingFacts:
 #: Exit codes that no error class has.
 _OTHER_CODES = {
     0: "success",
+    9: "`init --from`: something in the job file must be completed",
     70: "a bug in Bareboat: repeat with --verbose and report the output",
     75: "a job's own: requeue it and continue as the same run (EX_TEMPFAIL)",
     126: "the job's program is not executable, or is built for another machine",

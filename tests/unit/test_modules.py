@@ -91,6 +91,10 @@ MOST_NAMES = {
     ("bareboat_base", "bareboat_shim"): 13,
     ("bareboat", "bareboat_shim"): 19,
     ("bareboat_shim", "bareboat"): 2,
+    ("bareboat_base", "bareboat_adopt"): 7,
+    ("bareboat", "bareboat_adopt"): 4,
+    ("bareboat_shim", "bareboat_adopt"): 10,
+    ("bareboat_adopt", "bareboat"): 4,
 }
 
 

@@ -1,5 +1,5 @@
-"""bareboat init: write a job file from what a project and a site reveal, without running its code; or copy an
-example."""
+"""bareboat init: write a job file from what a project and a site reveal, or from an old job, without running
+its code; or copy an example."""
 
 from __future__ import annotations
 
@@ -33,6 +33,13 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="copy this example to a new directory; without a name, list all",
     )
     parser.add_argument(
+        "--from",
+        dest="old",
+        metavar="PATH",
+        help="write the job file of an old job: a batch script, a script that starts ranks or containers, a "
+        "Dockerfile, or a directory with one; exit code 9: something must be completed",
+    )
+    parser.add_argument(
         "-o",
         "--output",
         metavar="PATH",
@@ -42,13 +49,53 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_dry_run(parser)
 
 
+def _adopt(context: Context) -> int:
+    """Write the job file of an old job."""
+    from bareboat.cli import console
+    from bareboat_adopt import adopt
+    from bareboat_base.files import outputs
+
+    options = context.options
+    if options.script or options.command:
+        raise UsageError(
+            "--from names the old job: no script or command beside it", remedy="bareboat init --from PATH"
+        )
+    source = adopt.choose(options.old, Path.cwd())
+    target = Path(os.path.abspath(options.output or adopt.default_name(source)))
+    outputs.check(target)
+    if not options.dry_run:
+        outputs.check_free(target, force=options.force, other=_OTHER)
+    made = adopt.read(source, target, os.environ)
+    if not options.dry_run:
+        outputs.write_new(target, made.text.encode(), force=options.force, other=_OTHER)
+    old, file = os.path.relpath(source.path), os.path.relpath(target)
+    if options.json:
+        console.result_json(
+            {**made.facts, "file": str(target), "written": not options.dry_run, "text": made.text}
+        )
+    elif options.dry_run:
+        console.result(made.text.rstrip("\n"))
+    else:
+        console.result(f"wrote {file} from {old}: {made.summary}")
+    if not options.quiet:
+        for note in made.notes:
+            console.note(note)
+        if made.verdict != "refused" and not (options.json or options.dry_run):
+            console.note(f"next:\n  bareboat plan {shlex.quote(file)}")
+    return adopt.REFUSED if made.verdict == "refused" else 0
+
+
 def run(context: Context) -> int:
     from bareboat.session import drafting
     from bareboat_base.files import outputs
 
     options = context.options
+    if options.example is not None and options.old is not None:
+        raise UsageError("--example and --from cannot be used together", remedy="remove one of them")
     if options.example is not None:
         return examples.run(context)
+    if options.old is not None:
+        return _adopt(context)
     if options.script and options.command:
         raise UsageError("a script and a command were both given", remedy="give one: SCRIPT, or -- COMMAND")
     request = drafting.choose(options.script, options.command, Path.cwd())
