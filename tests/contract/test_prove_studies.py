@@ -178,7 +178,7 @@ def test_runs_that_fail_are_kept_and_the_study_goes_on(place: Path, work: Path) 
     assert failed == [(2, "bubblewrap", 9, True), (3, "bubblewrap", 0, True)]
     assert "2 runs (equivalence" in out
     assert "failed runs: 2, in no number above" in out
-    assert "run 2 of bubblewrap: bubblewrap: the job ended with exit code 9" in out
+    assert "run 2 of bubblewrap: the job ended with exit code 9" in out
     assert "run 3 of bubblewrap: metrics.v: the pattern matches nothing in the output" in out
 
 
