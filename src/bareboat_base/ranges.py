@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from datetime import date, time
 from typing import Any, NamedTuple
 
 from bareboat_base import units
@@ -113,7 +114,9 @@ def _amount(text: str, allowed: Range, *, bare: bool) -> Any:
 
 
 def shown(value: Any) -> str:
-    """A value for a message; a very long number is shown by its digit count."""
+    """A value for a message, as TOML has it; a very long number is shown by its digit count."""
+    if isinstance(value, bool | date | time):
+        return str(value).lower()
     if isinstance(value, int) and value.bit_length() > 128:
         return f"a number of {int(value.bit_length() * math.log10(2)) + 1:,} digits"
     text = repr(value)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
 import io
 import logging
 import sys
+import tomllib
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,7 +16,7 @@ from builders import make_image
 from bareboat.cli import console
 from bareboat.cli.folding import folded
 from bareboat.cli.image import history, lint, ls
-from bareboat_base import execute
+from bareboat_base import execute, ranges
 from bareboat_base.errors import BareboatError, UsageError
 
 
@@ -139,3 +141,16 @@ def test_a_value_of_thousands_of_characters_does_not_fill_the_screen() -> None:
     assert sum(map(len, lines)) < 800
     path = "/" + "d/" * 199
     assert f"no Python at {path}" in console.error_lines(BareboatError(f"no Python at {path}"), None)[0]
+
+
+def test_bytes_that_are_not_utf_8_are_shown_as_bytes() -> None:
+    name = "a\udcff"
+    error = BareboatError(f"{name} does not exist, {name!r} neither", remedy=f"ls {name}")
+    assert console.error_lines(error, None) == [
+        "bareboat: a\\xff does not exist, 'a\\xff' neither", "  try: ls a\\xff"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", [True, datetime.date(1979, 5, 27), datetime.time(7, 32)])
+def test_values_are_shown_as_a_job_file_has_them(value: object) -> None:
+    assert tomllib.loads(f"a = {ranges.shown(value)}") == {"a": value}

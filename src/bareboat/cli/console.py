@@ -288,7 +288,10 @@ def error_lines(error: BareboatError, width: int | None) -> list[str]:
 
 
 def _readable(text: str) -> str:
-    """The text without the middle of words that would fill the screen."""
+    """The text without the middle of words that would fill the screen; bytes that are not UTF-8 as bytes, and
+    not as Python keeps or shows them."""
+    text = text.encode("utf-8", "backslashreplace").decode()
+    text = re.sub(r"\\udc([89a-f][0-9a-f])", r"\\x\1", text)
     return re.sub(r"\S{401,}", lambda found: f"{found[0][:200]}…{found[0][-100:]}", text)
 
 
