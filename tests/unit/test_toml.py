@@ -244,7 +244,7 @@ def test_a_right_value_is_converted(tmp_path: Path) -> None:
     [
         ("# c\n\na = 1\n", str, "a", "a is 1; it must be text in quotes", 3),
         ("a = 'x'\n", int, "a", "a is 'x'; it must be a whole number", 1),
-        ("a = true\n", int, "a", "a is True; it must be a whole number", 1),
+        ("a = true\n", int, "a", "a is true; it must be a whole number", 1),
         ("z = 0\na = [\n 'x',\n 1]\n", tuple[str, ...], "a", "a[1] is 1; it must be text in quotes", 2),
         ("a = 1\n", tuple[str, ...], "a", "a is 1; it must be a list", 1),
         (

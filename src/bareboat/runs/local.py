@@ -102,6 +102,16 @@ def count_discarded(live: execute.Live, script: Path, environment: dict[str, str
         live.start_beside(text, (str(library), str(live.pid), began), environment, stderr)
 
 
+def _outlast_shortest(
+    live: execute.Live, plan: Plan, script: Path, environment: dict[str, str], stderr: int
+) -> None:
+    """Wait until the run is among the shortest no more. `stderr` is closed."""
+    contains = plan.start is Start.NODES and registry.engine(plan.engine).CONTAINS
+    if live.wait(SHORTEST_S) is None and contains:
+        count_discarded(live, script, environment, stderr)
+    os.close(stderr)
+
+
 def _run(store: Store, plan: Plan, made: Submission, script: Path, streams: Streams) -> Record:
     """Run the script to its end and record it, also when Bareboat is terminated."""
     folder = store.run(made.run_id)
@@ -111,7 +121,6 @@ def _run(store: Store, plan: Plan, made: Submission, script: Path, streams: Stre
         "BAREBOAT_CONTROL": str(folder / directory.CONTROL),
         "BAREBOAT_RUN_DIR": str(folder / directory.RANKS),
     }
-    contains = plan.start is Start.NODES and registry.engine(plan.engine).CONTAINS
     started_at = utc_now()
     memory: list[MemorySample] = []
     stopped: BaseException | None = None
@@ -131,9 +140,7 @@ def _run(store: Store, plan: Plan, made: Submission, script: Path, streams: Stre
                 supervisor.write(folder, live.pid)
                 if os.path.lexists(folder / "cancelled"):  # before the script's process was known
                     live.ask_to_stop()
-                if live.wait(SHORTEST_S) is None and contains:
-                    count_discarded(live, script, environment, stderr)
-                os.close(stderr)
+                _outlast_shortest(live, plan, script, environment, stderr)
                 if live.wait(_SHORT_S - SHORTEST_S) is None:
                     live.sample(usage.of_node(folder / directory.CONTROL))
                 while live.wait(_SAMPLE_S) is None:
