@@ -48,19 +48,17 @@ def _exec(line: Line, outside: Mapping[str, str]) -> int:
 
     image, *arguments = line.words
     shown = apptainer_mounts.shown(line, user_home=user_home(outside))
-    overlays, changes = apptainer_mounts.overlays(line)
     vendor = next((name for flag, name in _VENDORS.items() if line.has(flag)), None)
     container = Container(
         images.reference(image),
         mounts=shown.mounts,
         empty=shown.empty,
         home=shown.home,
-        overlays=overlays,
-        changes=changes,
         namespaces=_namespaces(line),
         gpu=vendor,
         plain_http=images.registry(image) if line.has("no-https") else "",
     )
+    container.lay_over(*apptainer_mounts.overlays(line))
     if vendor is not None and not container.has_gpu_driver:
         _note(line, f"Could not find any {vendor} files on this host!", "INFO")
     has_shell = container.program("/bin/sh", "") is not None

@@ -85,10 +85,8 @@ class Container:
 
     `image`: a name in the store, a reference, a file, a directory, which is used in place, or an instance,
     which keeps changes. `mounts`: an inner one after the one around it; `empty`: directories in memory;
-    `home`: what programs take for the home directory; `overlays`: directories with an `upper` each, whose
-    files are above the image's, bottom first; `changes`: one that keeps changes, above them; `namespaces`:
-    further ones (pid, ipc, uts, net); `gpu`: the vendor whose driver is mounted where the machine has it;
-    `plain_http`: the registries without TLS.
+    `home`: what programs take for the home directory; `namespaces`: further ones (pid, ipc, uts, net); `gpu`:
+    the vendor whose driver is mounted where the machine has it; `plain_http`: the registries without TLS.
     """
 
     @translated()
@@ -99,8 +97,6 @@ class Container:
         mounts: Sequence[Mount] = (),
         empty: Sequence[str] = (),
         home: str | None = None,
-        overlays: Sequence[str] = (),
-        changes: str | None = None,
         namespaces: Sequence[str] = (),
         gpu: str | None = None,
         plain_http: str = "",
@@ -123,13 +119,19 @@ class Container:
         self._mounts = tuple(mounts)
         self._empty = tuple(empty)
         self._namespaces = tuple(namespaces)
-        self._layers = (self.tree, *(f"{each}/{UPPER}" for each in overlays))
-        self._changes = changes
-        if changes is not None:
-            for name in (UPPER, "work"):
-                os.makedirs(f"{changes}/{name}", exist_ok=True)
+        self._layers: tuple[str, ...] = (self.tree,)
+        self._changes: str | None = None
         self._home = home or self._site.home
         self._driver = self._gpu_driver(gpu)
+
+    @translated()
+    def lay_over(self, overlays: Sequence[str], changes: str | None) -> None:
+        """Add directories with an `upper` each, whose files are above the image's, bottom first; and above
+        them `changes`, one that keeps changes."""
+        self._layers = (self.tree, *(f"{each}/{UPPER}" for each in overlays))
+        self._changes = changes
+        for name in (UPPER, "work") if changes is not None else ():
+            os.makedirs(f"{changes}/{name}", exist_ok=True)
 
     @property
     def environment(self) -> Mapping[str, str]:
