@@ -11,7 +11,6 @@ from pathlib import Path
 from bareboat.health import rules
 from bareboat.hostlist import shortened
 from bareboat.model.record import Health, NodeLimits, NodeSpeeds
-from bareboat.mpi import checks
 from bareboat.runs import directory, usage
 from bareboat_base.expressions import expression
 from bareboat_base.files import untrusted
@@ -49,6 +48,8 @@ def read(folder: Path, *, succeeded: bool = False) -> Health | None:
     speeds = [found for text in texts.values() if (found := rules.read_speeds(text)) is not None]
     if not nodes and not texts:
         return None
+    from bareboat.mpi import checks  # the list of runs needs none
+
     check = checks.read(
         directory.text(control / "mpi_check.log", limit=_MOST_BYTES) or "", exit_code=0, asked=0
     )
