@@ -88,6 +88,8 @@ def _variables(scope: Scope) -> Mapping[str, str]:
 
 
 def _apptainer(found: Line, image: str, container: Container, scope: Scope, reading: Reading) -> None:
+    if found.has("overlay"):
+        raise Mistake("--overlay adds files, which a job cannot", "build an image with these files")
     container.image = _apptainer_image(image)
     container.workdir = found.value("pwd") or "."
     container.entrypoint = found.verb.name == "run"

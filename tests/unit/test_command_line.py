@@ -173,7 +173,7 @@ def test_empty_values_are_refused(capsys: pytest.CaptureFixture[str], words: lis
         ("NODE_SCRATCH", "tmp", "node_scratch is 'tmp'; it must be the absolute path"),
         ("STORE", "https://x/y", "the store is 'https://x/y'; it must be a directory"),
         ("PARTITION", "g\x07pu", "partition is 'g\\x07pu', with a control character"),
-        ("ACCOUNT", "\udcff", "account is '\\udcff', with a control character or bytes that are not UTF-8"),
+        ("ACCOUNT", "\udcff", "account is '\\xff', with a control character or bytes that are not UTF-8"),
     ],
 )
 def test_the_source_of_a_setting_is_blamed(

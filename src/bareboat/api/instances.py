@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
-import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
-
-import msgspec
 
 from bareboat.api import boundary, opened
 from bareboat.api.boundary import translated
 from bareboat.session import containers
-from bareboat_base import codec
 from bareboat_base.errors import UsageError
-from bareboat_images.store import instances
-from bareboat_images.store.instances import FACTS, ROOT
 from bareboat_images.store.instances import Instance as Instance
+from bareboat_images.store.instances import Instances
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
@@ -36,19 +31,14 @@ def create(
     if name is not None:
         _check_name(name)
     content = containers.stored(session, image)
-    key = str(uuid.uuid4())
-    final = store.instances() / key
-    instance = Instance(
-        id=key, reference=image, image=content, tree=str(final / ROOT),
-        names=() if name is None else (name,), origin=origin, temporary=temporary,
-    )  # fmt: skip
-    with store.scratch(own=True) as scratch:
-        folder = scratch / key
-        folder.mkdir(mode=0o700)
-        flatten.copy(store.trees(content), folder / ROOT)
-        (folder / FACTS).write_bytes(codec.to_json(instance))
-        store.publish(folder, final)
-    return instance
+    return Instances(store).create(
+        content,
+        lambda root: flatten.copy(store.trees(content), root),
+        reference=image,
+        names=() if name is None else (name,),
+        origin=origin,
+        temporary=temporary,
+    )
 
 
 @translated()
@@ -58,8 +48,9 @@ def provide(image: str, *, name: str, origin: str, temporary: bool = False) -> I
     from bareboat_images import lease
 
     store = opened.session().store
-    with lease.hold(store.lease(f"instance-{name}"), until=lambda: instances.find(store, name) is not None):
-        found = instances.find(store, name)
+    kept = Instances(store)
+    with lease.hold(store.lease(f"instance-{name}"), until=lambda: kept.find(name) is not None):
+        found = kept.find(name)
         return found or create(image, name=name, origin=origin, temporary=temporary)
 
 
@@ -73,62 +64,55 @@ def at(path: str) -> Instance:
 @translated()
 def every() -> list[Instance]:
     """All containers, by ID. Damaged entries are left out."""
-    return [instance for _, instance in instances.every(opened.session(looks=True).store)]
+    return [instance for _, instance in _kept(looks=True).every()]
 
 
 @translated()
 def find(text: str) -> Instance | None:
     """The container with this name or ID."""
-    return instances.find(opened.session(looks=True).store, text)
+    return _kept(looks=True).find(text)
 
 
-@contextlib.contextmanager
-def used(instance: Instance, what: str, settings: Mapping[str, str]) -> Iterator[None]:
+def used(instance: Instance, what: str, settings: Mapping[str, str]) -> AbstractContextManager[None]:
     """Note in a container that this process runs a command in it, for `what`, with these settings."""
-    store = opened.session().store
-    note = instances.enter(store, instance, instances.User(what=what, settings=dict(settings)))
-    try:
-        yield
-    finally:
-        note.unlink(missing_ok=True)
+    return _kept().used(instance, what, settings)
 
 
 @translated()
 def users(instance: Instance) -> list[tuple[str, dict[str, str]]]:
     """What commands on this machine run for in a container, with their settings."""
-    found = instances.users(opened.session(looks=True).store, instance)
-    return [(each.what, each.settings) for each in found]
+    return _kept(looks=True).users(instance)
 
 
 @translated()
 def save_squashfs(instance: Instance, path: str | os.PathLike[str]) -> None:
     """Write the root file system of a container as a squashfs, with the image's configuration in the files of
     Enroot. A file that exists is replaced. Requires mksquashfs."""
-    from bareboat_images.formats import enroot, squash
+    from bareboat_images.formats import squash
 
     target = Path(boundary.absolute("path", path))
-    enroot.write(Path(instance.tree), instance.image)
-    squash.make_squashfs(Path(instance.tree), target)
+    squash.make_squashfs(Path(instance.tree), target, image=instance.image)
 
 
 @translated()
 def remove(instance: Instance) -> None:
     """Remove a container with its changes."""
-    store = opened.session().store
-    store.discard(store.instances() / instance.id)
+    _kept().remove(instance)
 
 
 @translated()
 def change(instance: Instance, *, names: tuple[str, ...] | None = None, gpu: str | None = None) -> None:
     """Set the names of a container, or the vendor of its GPU driver. Raises UsageError for a name that is
     invalid or in use."""
-    store = opened.session().store
     names = instance.names if names is None else names
     for each in names:
         if each not in instance.names:
             _check_name(each)
-    changed = msgspec.structs.replace(instance, names=names, gpu=instance.gpu if gpu is None else gpu)
-    store.write(store.instances() / instance.id / FACTS, codec.to_json(changed))
+    _kept().change(instance, names=names, gpu=instance.gpu if gpu is None else gpu)
+
+
+def _kept(*, looks: bool = False) -> Instances:
+    return Instances(opened.session(looks=looks).store)
 
 
 def _check_name(text: str) -> None:

@@ -23,9 +23,11 @@ from bareboat_base.errors import ImageError, StoreError
 from bareboat_base.expressions import expression
 from bareboat_base.files import outputs
 from bareboat_base.files.trees import remove_tree
+from bareboat_images.formats import enroot
 from bareboat_images.formats.rootfs import Facts, FolderSource, read_facts
 from bareboat_images.formats.sif import read_sif
 from bareboat_images.layers import layer
+from bareboat_images.model import Image
 from bareboat_images.oci import documents
 from bareboat_images.oci.source import Blob, Descriptor, Document, LocalSource
 from bareboat_images.progress import Progress
@@ -245,13 +247,18 @@ def _own(tree: str) -> None:
                         os.chmod(entry.path, mode | 0o400)
 
 
-def make_squashfs(tree: Path, path: Path, *, progress: Progress = lambda *_: None) -> None:
-    """Write a tree as one squashfs file, completely or not at all. Equal trees give equal bytes.
+def make_squashfs(
+    tree: Path, path: Path, *, image: Image | None = None, progress: Progress = lambda *_: None
+) -> None:
+    """Write a tree as one squashfs file, completely or not at all. Equal trees give equal bytes. `image`: its
+    configuration goes into the tree first, in the files of Enroot.
 
     Root owns all files; extended attributes are not written. Raises ImageError if mksquashfs is not installed
     or fails, OSError without enough space.
     """
     mksquashfs = _tool("mksquashfs", f"{path} cannot be made: mksquashfs is not installed")
+    if image is not None:
+        enroot.write(tree, image)
     told = execute.run((mksquashfs, "-help"))
     can = told.stdout + told.stderr
     options = ["-noappend", "-no-progress", "-no-xattrs", "-all-root"]

@@ -20,7 +20,8 @@ from bareboat_base.errors import StoreError, UsageError
 from bareboat_base.files import ownership, untrusted
 from bareboat_base.files.trees import remove_tree
 from bareboat_images.model import Image
-from bareboat_images.store import VERSION, Store, instances, owner
+from bareboat_images.store import VERSION, Store, owner
+from bareboat_images.store.instances import Instances
 from bareboat_images.upkeep import contents
 from bareboat_images.upkeep.space import Amount, file_amount, layer_amount, total, walked
 
@@ -411,7 +412,7 @@ def _sweep_containers(store: Store, now_ns: int, *, dry_run: bool) -> list[Freed
     """Remove containers of shims without a name, and those of steps that ended early, in which no command
     started for `_CONTAINERS_KEPT_DAYS`."""
     freed = []
-    for folder, container in instances.every(store):
+    for folder, container in Instances(store).every():
         old = contents.age_days(folder, now_ns) > _CONTAINERS_KEPT_DAYS
         if old and (container.temporary or not container.names):
             freed.append(Freed(kind="container", name=container.id, amount=walked(folder)))
