@@ -33,13 +33,14 @@ printf 'one\\ntwo\\n' | $T exec box cat
 $T exec box sh -c 'echo out; echo err >&2'
 $T exec box sh -c 'touch /new; echo $?'
 $T exec --writable-tmpfs box sh -c 'touch /new; echo $?; ls /new'
-mkdir over; $T exec --overlay over box sh -c 'echo kept > /etc/kept; rm /bin/true; cp /bin/busybox /bin/added'
-$T exec --overlay=over box sh -c 'cat /etc/kept; ls /bin/true 2>/dev/null | wc -l'
-$T exec -o over:ro box sh -c 'cat /etc/kept; touch /new 2>/dev/null; echo $?'
-$T exec --overlay over box added echo added
-$T exec --overlay over box true
+mkdir "$OUT/over"
+$T exec --overlay "$OUT/over" box sh -c 'echo kept > /etc/kept; rm /bin/true; cp /bin/busybox /bin/added'
+$T exec --overlay="$OUT/over" box sh -c 'cat /etc/kept; ls /bin/true 2>/dev/null | wc -l'
+$T exec -o "$OUT/over:ro" box sh -c 'cat /etc/kept; touch /new 2>/dev/null; echo $?'
+$T exec --overlay "$OUT/over" box added echo added
+$T exec --overlay "$OUT/over" box true
 $T exec --overlay no-such box true
-ls over; rm -rf over/upper over/work; $T exec box sh -c 'cat /etc/kept'
+ls "$OUT/over"; $T exec box sh -c 'cat /etc/kept'
 $T exec box sh -c 'echo $HOME; cd; pwd'
 f=written-$$; $T exec box sh -c "echo x > $f && cat $f"; cat $f; rm -f $f
 $T exec box sh -c 'touch /tmp/shim-$PPID && rm /tmp/shim-$PPID; echo $?'

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gzip
 import os
-import shutil
 import threading
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from hypothesis import strategies as st
 from tars import unpack_bytes
 
 from bareboat_base.errors import ImageError
+from bareboat_base.files.trees import remove_tree
 from bareboat_images.layers.recipe import rebuild
 from bareboat_images.tar.limits import Limits
 
@@ -30,7 +30,7 @@ LIMITS = Limits(max_unpacked_bytes=20_000_000, max_entries=2000)
 
 def attempt(data: bytes, top: Path, size: int = 5000) -> str:
     """Unpack, and look at everything that must hold. What became of it."""
-    shutil.rmtree(top, ignore_errors=True)
+    remove_tree(top)
     (top / "outside").mkdir(parents=True)
     (top / "outside" / "victim").write_text("untouched")
     before = tars.snapshot(top / "outside")

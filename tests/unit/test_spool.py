@@ -126,9 +126,10 @@ def fail() -> None:
 @pytest.fixture(autouse=True)
 def _nothing_is_left_open() -> Iterator[None]:
     before = set(os.listdir("/proc/self/fd"))
+    threads = set(threading.enumerate())
     yield
     assert len(set(os.listdir("/proc/self/fd")) - before) <= 1  # the listing itself
-    assert [thread for thread in threading.enumerate() if thread.name.startswith("Thread-")] == []
+    assert set(threading.enumerate()) <= threads
 
 
 # -- the whole blob ------------------------------------------------------------------------------------
