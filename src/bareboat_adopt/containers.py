@@ -94,11 +94,10 @@ def _apptainer(found: Line, image: str, container: Container, scope: Scope, read
     container.workdir = found.value("pwd") or "."
     container.entrypoint = found.verb.name == "run"
     container.gpus = found.has("nv") or found.has("rocm")
-    for value in found.values("bind"):
-        for spec in _specs(value):
-            source, _, rest = spec.partition(":")
-            target, _, options = rest.partition(":")
-            _mount(container, source, target or source, options.split(","), scope)
+    for spec in found.mounts("bind"):
+        source, _, rest = spec.partition(":")
+        target, _, options = rest.partition(":")
+        _mount(container, source, target or source, options.split(","), scope)
     for value in found.values("env"):
         for each in re.split(r",(?=[A-Za-z_]\w*=)", value):
             _set(each, container.line, reading)
@@ -115,17 +114,6 @@ def _apptainer_image(text: str) -> str:
     if kind != "docker":
         raise Mistake(f"{kind}:// is not supported", "name a SIF file, a directory, or docker://NAME:TAG")
     return rest
-
-
-def _specs(value: str) -> list[str]:
-    """Specifications in a list: an option such as `ro` belongs to the one before it."""
-    found: list[str] = []
-    for part in value.split(","):
-        if part in ("ro", "rw") and found and found[-1].count(":") >= 2:
-            found[-1] += f",{part}"
-        elif part:
-            found.append(part)
-    return found
 
 
 def _docker(

@@ -90,14 +90,17 @@ def _common(name: str, value: str, line: int, reading: Reading, keys: dict[str, 
     return True
 
 
+#: Options of qsub, of PBS as of Grid Engine.
+_QSUB = {
+    "-q": "scheduling.partition",
+    "-A": "scheduling.account",
+    "-P": "scheduling.account",
+    "-N": "name",
+}
+
+
 def _pbs(words: list[str], line: int, reading: Reading) -> None:
     """https://help.altair.com/2022.1.0/PBS%20Professional/PBSReferenceGuide2022.1.pdf; Torque's qsub(1)."""
-    keys = {
-        "-q": "scheduling.partition",
-        "-A": "scheduling.account",
-        "-P": "scheduling.account",
-        "-N": "name",
-    }
     split = [each for word in words for each in _apart(word)]
     for name, value, text in amounts.option_words(split):
         if name == "-l":
@@ -118,7 +121,7 @@ def _pbs(words: list[str], line: int, reading: Reading) -> None:
             reading.options.append(Value(f"-W {value}", line))
         elif name == "-v":
             _variables(value, line, reading)
-        elif not _common(name, value, line, reading, keys):
+        elif not _common(name, value, line, reading, _QSUB):
             reading.skip(line, f"#PBS {text}")
 
 
@@ -213,12 +216,6 @@ def _pbs_nodes(name: str, value: str, line: int, reading: Reading) -> None:
 
 def _gridengine(words: list[str], line: int, reading: Reading) -> None:
     """https://gridscheduler.sourceforge.net/htmlman/htmlman1/qsub.html"""
-    keys = {
-        "-q": "scheduling.partition",
-        "-P": "scheduling.account",
-        "-A": "scheduling.account",
-        "-N": "name",
-    }
     left = list(words)
     while left:
         name = left.pop(0)
@@ -250,7 +247,7 @@ def _gridengine(words: list[str], line: int, reading: Reading) -> None:
             reading.options.append(Value(text, line))
         elif name == "-v":
             _variables(value, line, reading)
-        elif not _common(name, value, line, reading, keys):
+        elif not _common(name, value, line, reading, _QSUB):
             reading.skip(line, f"#$ {text}")
 
 

@@ -84,7 +84,7 @@ def shown(line: Line, *, user_home: str) -> Shown:
         mounts[home] = Mount(source=source, target=home, writable=True)
     for target in line.values("scratch"):
         private(os.path.normpath(target), os.path.join("scratch", os.path.basename(target)))
-    binds = [*_binds(line.values("bind")), *map(_mount, line.values("mount"))]
+    binds = [*_binds(line.mounts("bind")), *map(_mount, line.values("mount"))]
     for each in binds:
         mounts[each.target] = each
     is_shown = here is None or any(lies_in(here, target) for target in (*mounts, *empty))
@@ -129,24 +129,12 @@ def _home(line: Line, user_home: str) -> tuple[str, str]:
     return source, os.path.normpath(target)
 
 
-def _binds(values: Sequence[str]) -> list[Mount]:
+def _binds(specs: Sequence[str]) -> list[Mount]:
     found: list[Mount] = []
-    for value in values:
-        for spec in _specs(value):
-            source, _, rest = spec.partition(":")
-            target, _, options = rest.partition(":")
-            found.append(_checked(source, target or source, options.split(",") if options else [], spec))
-    return found
-
-
-def _specs(value: str) -> list[str]:
-    """The specifications in a comma-separated list: an option such as `ro` belongs to the one before it."""
-    found: list[str] = []
-    for part in value.split(","):
-        if part in ("ro", "rw") and found and found[-1].count(":") >= 2:
-            found[-1] += f",{part}"
-        elif part:
-            found.append(part)
+    for spec in specs:
+        source, _, rest = spec.partition(":")
+        target, _, options = rest.partition(":")
+        found.append(_checked(source, target or source, options.split(",") if options else [], spec))
     return found
 
 

@@ -83,6 +83,18 @@ class Line(NamedTuple):
     def values(self, key: str) -> Sequence[str]:
         return self.options.get(key, ())
 
+    def mounts(self, key: str) -> list[str]:
+        """The specifications in lists with commas: an option such as `ro` belongs to the one before it."""
+        found: list[str] = []
+        for value in self.values(key):
+            last = len(found)
+            for part in value.split(","):
+                if part in ("ro", "rw") and found[last:] and found[-1].count(":") >= 2:
+                    found[-1] += f",{part}"
+                elif part:
+                    found.append(part)
+        return found
+
 
 class Mistake(Exception):
     """What the tool, or the shim, cannot do. `code`: the exit code, if it is not the table's."""
