@@ -132,7 +132,7 @@ def _peel(launch: Launch, line: int, scope: Scope, reading: Reading, names: Mapp
         _torchrun(
             launch, words[1:] if name == "torchrun" else words[words.index("-m") + 2 :], module, line, reading
         )
-    elif joined == "accelerate launch" or module == "accelerate.commands.launch":
+    elif (name == "accelerate" and words[1:2] == ["launch"]) or module == "accelerate.commands.launch":
         _inner(launch, "accelerate launch")
         _accelerate(launch, words[2:] if module is None else words[words.index("-m") + 2 :])
     elif name == "deepspeed":
@@ -173,6 +173,12 @@ def _module(words: Sequence[str]) -> str | None:
         if at + 1 < len(words) and all(w in ("-u", "-B", "-s", "-O") for w in words[1:at])
         else None
     )
+
+
+def _interpreter(words: Sequence[str]) -> str:
+    """The Python in which torchrun and its like run a script: the one that runs them, or lies beside them."""
+    folder, name = posixpath.split(words[0])
+    return words[0] if re.fullmatch(r"python[\d.]*", name) else posixpath.join(folder, "python")
 
 
 def _outer(launch: Launch, name: str) -> None:
@@ -325,12 +331,12 @@ def _horovodrun(launch: Launch, line: int, reading: Reading) -> None:
 
 
 def _torchrun(launch: Launch, words: Sequence[str], module: str | None, line: int, reading: Reading) -> None:
-    left = list(words)
+    python, left = _interpreter(launch.program), list(words)
     while left and left[0].startswith("-"):
         written, equals, attached = left.pop(0).partition("=")
         name = written.lstrip("-").replace("-", "_")
         if written in ("-m", "--module") or name == "no_python":
-            launch.program = ["python", "-m", *left] if name != "no_python" else left
+            launch.program = [python, "-m", *left] if name != "no_python" else left
             return
         if name not in _TORCHRUN:
             raise Refusal("the command", f"torchrun {written} is not known: it may have a value")
@@ -350,11 +356,11 @@ def _torchrun(launch: Launch, words: Sequence[str], module: str | None, line: in
             line,
             "torch.distributed.launch passes --local_rank to the script: read LOCAL_RANK instead",
         )
-    launch.program = ["python", *left]
+    launch.program = [python, *left]
 
 
 def _accelerate(launch: Launch, words: Sequence[str]) -> None:
-    left = list(words)
+    python, left = _interpreter(launch.program), list(words)
     total = nodes = None
     config = ""
     while left and left[0].startswith("-"):
@@ -384,11 +390,11 @@ def _accelerate(launch: Launch, words: Sequence[str]) -> None:
     if total % (nodes or 1):
         raise Refusal("the ranks", f"{total} ranks on {nodes} nodes")
     launch.inner, launch.inner_nodes = total // (nodes or 1), nodes
-    launch.program = ["python", *left]
+    launch.program = [python, *left]
 
 
 def _deepspeed(launch: Launch) -> None:
-    left = launch.program[1:]
+    python, left = _interpreter(launch.program), launch.program[1:]
     launch.inner = "gpus"
     while left and left[0].startswith("-"):
         written, equals, attached = left.pop(0).partition("=")
@@ -408,7 +414,7 @@ def _deepspeed(launch: Launch) -> None:
             launch.inner = len(found[1].split(","))
         elif written in ("--include", "-i", "--exclude"):
             raise Refusal("the GPUs", f"deepspeed {written} {value}")
-    launch.program = ["python", *left]
+    launch.program = [python, *left]
 
 
 def _shell(launch: Launch, reading: Reading, line: int) -> None:

@@ -185,6 +185,23 @@ REFUSED = {
 }
 
 
+@pytest.mark.parametrize(
+    ("starts", "python"),
+    [
+        ("/env/bin/python -u -m torch.distributed.run --nproc_per_node 2", "/env/bin/python"),
+        ("/env/bin/torchrun --nproc_per_node 2", "/env/bin/python"),
+        ("/env/bin/accelerate launch --num_processes 2", "/env/bin/python"),
+        ("/env/bin/deepspeed --num_gpus 2", "/env/bin/python"),
+        ("python3.12 -m torch.distributed.run --nproc_per_node 2", "python3.12"),
+        ("torchrun --nproc_per_node 2", "python"),
+    ],
+)
+def test_the_interpreter_of_what_starts_ranks_stays(starts: str, python: str) -> None:
+    """In a container `python` is the image's."""
+    found = facts(slurm("-N1 --gres=gpu:2", f"srun -n1 singularity exec --nv a.sif {starts} a.py"))
+    assert (found["command"], found["ranks_per_node"]) == ([python, "a.py"], 2)
+
+
 @pytest.mark.parametrize("line", REFUSED)
 def test_what_is_not_clear_is_refused_with_its_reason(line: str) -> None:
     made = read(slurm("-N1", line))
