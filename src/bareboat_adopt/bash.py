@@ -20,6 +20,7 @@ _QUOTED = re.compile(r'[^"\\$`]+')
 _HEREDOC = re.compile(r"\d*<<-?")
 _ENDS = {"if": "fi", "for": "done", "select": "done", "while": "done", "until": "done", "case": "esac"}
 _PUNCTUATION = frozenset(" \t\n;&|()<>")
+_DECLARES = frozenset({"declare", "typeset", "local", "export", "readonly"})
 _DEEPEST = 60
 
 
@@ -271,7 +272,10 @@ class _Parser:
             if _REDIRECTION.match(self._text, self._at):
                 redirections.append(self._redirection())
                 continue
-            found = None if words else _ASSIGNMENT.match(self._text, self._at)
+            found = _ASSIGNMENT.match(self._text, self._at)
+            if found and words:  # of these, a list only: its brackets are no word
+                is_list = words[0].raw in _DECLARES and self._text.startswith("(", found.end())
+                found = found if is_list else None
             if found is not None:
                 self._at = found.end()
                 assigned.append((found[1], bool(found[2]), self._value()))

@@ -21,6 +21,7 @@ from bareboat_base.errors import UsageError
 _ELEMENT = "element"
 _ELEMENTS = {"slurm": "SLURM_ARRAY_TASK_ID", "pbs": "PBS_ARRAY_INDEX", "gridengine": "SGE_TASK_ID",
              "lsf": "LSB_JOBINDEX"}  # fmt: skip
+_SHELLS = frozenset({"bash", "sh", "dash", "ksh", "zsh", "csh", "tcsh"})
 _SECRET = re.compile(r".*(_TOKEN|_KEY|_PASSWORD|_SECRET)")
 _ORDER = ("name", "image", "entrypoint", "command", "workdir", "writable", "walltime_s", "environment_from")
 
@@ -84,6 +85,8 @@ def made(launch: Launch | None, line: int, reading: Reading, place: Place, old: 
         mounts = _container(launch.container, line, reading, place)
         if reading.array:
             _sweep(reading)
+    elif reading.array:
+        reading.skip(reading.request.lines["array"], f"an array of {len(reading.array)} elements")
     if "workdir" not in reading.values and place.starts != place.target and launch is not None:
         reading.set(
             "workdir",
@@ -122,9 +125,16 @@ def _program(launch: Launch, line: int, reading: Reading) -> None:
         reading.refuse("the command", line, "no program is given")
     elif launch.program != [IMAGES_COMMAND] and gap(launch.program) is None:
         reading.set("command", list(launch.program), line)
-        if re.search(r"\.(sh|bash|csh|slurm|sbatch)$", " ".join(launch.program[:2]).strip()):
-            name = next(word for word in launch.program if re.search(r"\.(sh|bash|csh|slurm|sbatch)$", word))
-            reading.skip(line, f"{name} is a script that was not read: whether it starts ranks is unknown")
+        script = _script(launch.program)
+        if script:
+            reading.skip(line, f"{script} is a script that was not read: whether it starts ranks is unknown")
+
+
+def _script(program: list[str]) -> str:
+    """The shell script that the program is or that its shell runs; "" if it is none."""
+    words = program[1:] if posixpath.basename(program[0]) in _SHELLS else program
+    word = next((each for each in words if not each.startswith("-")), "")
+    return word if re.search(r"\.(sh|bash|csh|slurm|sbatch)$", word) else ""
 
 
 def _container(container: Container | None, line: int, reading: Reading, place: Place) -> list[Value]:

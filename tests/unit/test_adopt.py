@@ -185,6 +185,17 @@ REFUSED = {
 }
 
 
+@pytest.mark.parametrize("program", ["./tools/train.sh a b", "bash -e train.sh a", "csh -f /x/train.csh a"])
+def test_a_script_inside_that_was_not_read_is_not_understood(program: str) -> None:
+    made = read(slurm("-N1 --gpus=4", f"srun --container-image=/x.sqsh --container-mounts=/x:/x {program}"))
+    assert made.verdict == "in part"
+    assert "is a script that was not read" in made.text
+
+
+def test_an_array_is_named_where_no_program_was_understood() -> None:
+    assert "line 2: an array of 3 elements" in read(slurm("--array=1-3", "eval ./a")).text
+
+
 @pytest.mark.parametrize(
     ("starts", "python"),
     [

@@ -32,6 +32,15 @@ def test_commands_have_their_lines() -> None:
     ]
 
 
+@pytest.mark.parametrize("begin", ["", "declare -a ", "export ", "local -r -a ", "typeset ", "readonly "])
+def test_lists_are_values_and_no_words(begin: str) -> None:
+    first, second = bash.parse(f'{begin}a=(1 "2 3"\n  4) # four\nb ${{a[1]}}\n')
+    assert isinstance(first, Command)
+    assert [name for name, _, _ in first.assigned] == ["a"]
+    assert isinstance(second, Command)
+    assert second.words[0].raw == "b"
+
+
 @pytest.mark.parametrize(
     ("text", "keyword", "inner"),
     [
