@@ -229,7 +229,7 @@ def described(kind: str, measured: Measured, load: list[float]) -> dict[str, obj
     }
 
 
-def _next(clock: str) -> float:
+def next_time_s(clock: str) -> float:
     """The next time that the clock shows HH:MM, as seconds of the epoch."""
     hour, minute = map(int, clock.split(":"))
     now = time.localtime()
@@ -245,7 +245,7 @@ def main() -> int:
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
     studies = Studies()
-    end_s = _next(options.until)
+    end_s = next_time_s(options.until)
     for kind in itertools.cycle(options.kinds.split(",")):
         if time.time() >= end_s:
             return 0

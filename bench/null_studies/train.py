@@ -3,7 +3,7 @@
     python train.py STEPS [MORE]
 
 A step is UNITS equal samples, whose gradients add up. MORE of them make it longer by the work itself: 3 more
-are a slowdown of 3 %.
+are a slowdown of 3 %. In a share of STALLS of all windows, drawn at random, each step is done twice.
 """
 
 import bareboat_meter
@@ -24,12 +24,16 @@ class Meter(bareboat_meter.Meter):
 
     def __init__(self) -> None:
         self._counts: list[tuple[int, ...]] = []
+        self._stalls = float(os.environ.get("STALLS", "0"))
+        self._draw = random.SystemRandom()
+        self.stalled = False
         super().__init__()
 
     def _await_gate(self) -> None:
         self._counts.append(counters())
         super()._await_gate()
         self._counts.append(counters())
+        self.stalled = self._draw.random() < self._stalls
 
     def close(self) -> None:
         folder = os.environ.get("BAREBOAT_METER_DIR")
@@ -58,10 +62,11 @@ def main(steps: int, more: int = 0) -> None:
     meter = Meter()
     meter.start()
     for _ in range(steps):
-        gradient = [0.0] * INPUTS
-        for sample in samples:
-            error = math.tanh(sum(map(mul, weights, sample))) - 0.5
-            gradient = [total + error * each for total, each in zip(gradient, sample, strict=True)]
+        for _ in range(1 + meter.stalled):
+            gradient = [0.0] * INPUTS
+            for sample in samples:
+                error = math.tanh(sum(map(mul, weights, sample))) - 0.5
+                gradient = [total + error * each for total, each in zip(gradient, sample, strict=True)]
         weights = [each - 1e-4 * slope for each, slope in zip(weights, gradient, strict=True)]
         meter.step()
     meter.close()
