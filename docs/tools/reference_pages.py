@@ -14,6 +14,7 @@ import reference
 from reference import Command
 
 import bareboat
+from bareboat import registry
 
 ROOT = Path(__file__).parents[2]
 
@@ -94,8 +95,15 @@ def keys_page() -> str:
             ways = [f"flag: {_code(key.flag)}"] * bool(key.flag)
             ways += [f"[setting](reference/settings.md): {_code(key.setting)}"] * bool(key.setting)
             lines += [f"### {_code(key.name)}", "", "; ".join((kind, f"default: {key.default}", *ways)), ""]
-            lines += [*textwrap.wrap(key.meaning, 120, break_long_words=False, break_on_hyphens=False), ""]
+            meaning = key.meaning + _built_in(key.name)
+            lines += [*textwrap.wrap(meaning, 120, break_long_words=False, break_on_hyphens=False), ""]
     return "\n".join(lines)
+
+
+def _built_in(key: str) -> str:
+    """The names that the key of an engine, a launcher or a scheduler may have."""
+    names = registry.BUILT_IN.get(f"{key}s", ())
+    return f"; built in: {', '.join(map(_code, names))}" if names else ""
 
 
 def _settings_page() -> str:

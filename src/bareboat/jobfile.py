@@ -31,8 +31,6 @@ STUDY_TABLES = ("arms", "metrics")
 _CAPTURE = "capture"
 #: Each key with its table, by its last name and by what other tools call it.
 BY_NAME = {name: full for full, key in KEYS.items() for name in (full.rpartition(".")[2], *key.aliases)}
-#: Keys whose text is no list of one item: it is split as a shell would, or stays text.
-_WORDS = ("command", "entrypoint", "notify")
 _STARTS_SCRIPT = expression(r"(python[0-9.]*|torchrun)")
 
 
@@ -79,7 +77,6 @@ def job_of(
         "image": image,
         "mounts": _mounts(values, file, folder),
         "environment": _environment(file, points),
-        "notify": _notify(file),
         "capture": _capture(file, folder),
         "prove": file.convert(settings.over_job(prove), ProveRequest),
         "sweep": points,
@@ -212,7 +209,7 @@ def assigned(assignment: str) -> tuple[tuple[str, ...], Any]:
     elif written[0] in "\"'" and written[0] == written[-1]:
         value = written[1:-1]
     is_list = tuple in {get_origin(each) for each in (kind, *get_args(kind))}
-    if is_list and full not in _WORDS and not isinstance(value, list):
+    if is_list and not (full in KEYS and KEYS[full].is_words) and not isinstance(value, list):
         value = [written]
     return tuple(full.split(".", 1) if table in ("environment", "sweep") else full.split(".")), value
 
@@ -328,15 +325,6 @@ def words_of(value: Any, file: Document, key: str) -> tuple[str, ...]:
 def _entrypoint(file: Document) -> bool | tuple[str, ...] | None:
     value = file.values.get("entrypoint")
     return value if value is None or isinstance(value, bool) else words_of(value, file, "entrypoint")
-
-
-def _notify(file: Document) -> str | tuple[str, ...] | None:
-    """Also `{command = […]}`."""
-    value = file.values.get("notify")
-    if isinstance(value, dict) and tuple(value) == ("command",):
-        return words_of(value["command"], file, "notify")
-    is_list = value is not None and not isinstance(value, str)
-    return file.convert(value, tuple[str, ...], "notify") if is_list else value
 
 
 def _mounts(values: dict[str, Any], file: Document, folder: Path) -> tuple[Mount, ...]:

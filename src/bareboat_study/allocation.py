@@ -19,6 +19,7 @@ import msgspec
 
 from bareboat import registry, render
 from bareboat.model import Job, Plan, Study, Submission
+from bareboat.model.keys import replaced
 from bareboat.plan.kernel_cache import of_study
 from bareboat.render import allocation
 from bareboat.runs import creation, dependencies, directory, environment, submission
@@ -88,10 +89,8 @@ def _described(
 
 
 def _job(job: Job, time_limit_s: int | None) -> Job:
-    """The job that is requested: without a warning before its end, a watchdog and a command for its end."""
-    scheduling = msgspec.structs.replace(job.scheduling, warning_s=0, watchdog_s=None)
-    notify = job.notify if isinstance(job.notify, str) else None
-    return msgspec.structs.replace(job, walltime_s=time_limit_s, scheduling=scheduling, notify=notify)
+    """The job that is requested: without a warning before its end."""
+    return replaced(job, {"walltime_s": time_limit_s, "scheduling.warning_s": 0})
 
 
 def time_limit_s(asked_s: int | None, taken_s: Sequence[float], left: int) -> int | None:

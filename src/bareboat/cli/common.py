@@ -190,8 +190,14 @@ def add_environment(parser: argparse.ArgumentParser) -> None:
     add_trust(parser)
 
 
+#: Keys and tables whose flags have a place of their own.
+_PLACED = ("image", "environment_from", "writable", "form", "topology", "capture", "prove")
+
+
 def add_job(parser: argparse.ArgumentParser) -> None:
     """Add the job, and the flags that go over it."""
+    from bareboat.model.job import KEYS
+
     parser.add_argument(
         "file",
         metavar="FILE | SCRIPT.py … | -- COMMAND",
@@ -207,8 +213,9 @@ def add_job(parser: argparse.ArgumentParser) -> None:
     add_key(parser, "topology.cpus_per_rank")
     add_key(gpus, "topology.gpus_per_rank")
     _add_total(gpus, ("--gpus",), "GPUs in all, the same number for each process")
-    for name in ("walltime_s", "notify", "scheduling.mem_per_node_bytes"):
-        add_key(parser, name)
+    for name, key in KEYS.items():
+        if key.flags and not key.is_setting and name.partition(".")[0] not in _PLACED:
+            add_key(parser, name)
     parser.add_argument(
         "--set",
         dest="assignments",

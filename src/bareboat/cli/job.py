@@ -127,8 +127,8 @@ def _of_flags(options: argparse.Namespace, job: Job) -> Iterator[tuple[str, Any]
         value = getattr(options, key.dest, None) if key.flags and not key.is_setting else None
         if value in (None, False) or name == "image" or name.startswith("prove."):
             continue
-        if name == "notify":
-            value = _notify(value)
+        if key.from_flag is not None:
+            value = key.from_flag(value)
         yield name, tuple(dict.fromkeys((*value_of(job, name), *value))) if isinstance(value, list) else value
 
 
@@ -165,22 +165,6 @@ def plan_text(context: Context, plan: Plan) -> str:
 def show_warnings(context: Context, plan: Plan) -> None:
     for warning in () if context.options.quiet else plan.warnings:
         console.note(f"warning: {warning}")
-
-
-def _notify(text: str) -> str | tuple[str, ...]:
-    """`mail` and an address as they are; else the words of a command."""
-    from bareboat.model.job import check_notify
-
-    try:
-        check_notify("notify", text)
-    except UsageError:
-        try:
-            return tuple(shlex.split(text))
-        except ValueError as error:
-            raise UsageError(
-                f"--notify is {text!r}, which cannot be split into words: {error}", remedy="--notify mail"
-            ) from None
-    return text
 
 
 def _shared(topology: Topology, options: argparse.Namespace) -> Topology:

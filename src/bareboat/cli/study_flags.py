@@ -12,15 +12,16 @@ from bareboat.model.job import KEYS
 from bareboat.model.keys import value_of
 from bareboat_base.errors import UsageError
 
-#: The keys whose flags change no design.
-_FREE = ("prove.within_s", "notify")
-
 
 def designed(job: Job, prove: ProveRequest, *, seed: int, env_from: list[str]) -> dict[str, object]:
     """The values of a study's flags by its job. `env_from`: the names that were passed now."""
     job = msgspec.structs.replace(job, prove=prove)
     return {
-        **{key.dest: value_of(job, name) for name, key in KEYS.items() if key.flags and name not in _FREE},
+        **{
+            key.dest: value_of(job, name)
+            for name, key in KEYS.items()
+            if key.flags and not key.is_personal and name != "prove.within_s"
+        },
         "command": list(job.command),
         "ntasks": job.topology.world_size,
         "gpus": job.topology.world_size * job.topology.gpus_per_rank,

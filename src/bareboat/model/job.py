@@ -1,6 +1,7 @@
 """The job: what the user requests, and the table of its keys (`bareboat.model.keys`)."""
 
 import re
+import shlex
 from typing import Annotated
 
 from msgspec import Struct, field
@@ -20,7 +21,7 @@ SHIMS_ALWAYS = "always"
 _ADDRESS = expression(r"[A-Za-z0-9._+-]{1,64}@[A-Za-z0-9.-]{1,255}")
 
 
-def check_notify(name: str, notify: str | tuple[str, ...]) -> None:
+def _check_notify(name: str, notify: str | tuple[str, ...]) -> None:
     remedy = 'set notify = "mail", notify = "ada@example.org", or notify = ["./tell.sh"]'
     if isinstance(notify, str):
         if notify != "mail" and not _ADDRESS.fullmatch(notify):
@@ -31,6 +32,18 @@ def check_notify(name: str, notify: str | tuple[str, ...]) -> None:
             )
     elif not notify or not notify[0] or any("\0" in word for word in notify):
         raise UsageError(f"{name} is not a command", key="notify", remedy=remedy)
+
+
+def _notify_of_flag(text: str) -> str | tuple[str, ...]:
+    """`mail` and an address as they are; else the words of a command."""
+    if text == "mail" or _ADDRESS.fullmatch(text):
+        return text
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        raise UsageError(
+            f"--notify is {text!r}, which cannot be split into words: {error}", remedy="--notify mail"
+        ) from None
 
 
 def _check_health(name: str, value: str | bool) -> None:
@@ -71,11 +84,12 @@ class Job(Struct, frozen=True, kw_only=True):
     # fmt: off
     command: Annotated[tuple[str, ...], Key(
         "what each rank runs", kind="list of arguments, or a string that is split as a shell would",
-        default="the image's", aliases=("args", "cmd"), names_files=False,
+        default="the image's", aliases=("args", "cmd"), names_files=False, is_words=True,
     )] = ()
     entrypoint: Annotated[bool | tuple[str, ...] | None, Key(
         "what precedes the command: the image's ENTRYPOINT, nothing, or these arguments",
         kind="`true`, `false`, or arguments as in `command`", default="`false`; `true` without a `command`",
+        is_words=True,
     )] = None
     name: Annotated[str, Key(
         "appears in run names and in the script", default="the file's name", is_name=True, names_files=False,
@@ -122,7 +136,7 @@ class Job(Struct, frozen=True, kw_only=True):
         is_name=True, flags=("--launcher",), is_setting=True,
     )] = None
     scheduler: Annotated[str | None, Key(
-        'submit to this scheduler; `"local"`, `"slurm"`, `"gridengine"`, `"pbs"`, `"lsf"` or `"flux"`',
+        "submit to this scheduler",
         default="`run` and `prove`: this machine; `plan` and `submit`: the one installed here; with it "
         "`prove` measures [in its jobs](studies.md#in-a-schedulers-jobs)",
         is_name=True, flags=("--scheduler",), is_setting=True,
@@ -167,7 +181,8 @@ class Job(Struct, frozen=True, kw_only=True):
     notify: Annotated[str | tuple[str, ...] | None, Key(
         "when the run ended: mail (from the scheduler), a mail address, or a command; "
         "[job-file.md](job-file.md#when-a-run-ends)", kind='`"mail"`, a mail address, or a command as a list',
-        check=check_notify, flags=("--notify",), value="HOW", names_files=False,
+        check=_check_notify, flags=("--notify",), value="HOW", names_files=False, is_words=True,
+        from_flag=_notify_of_flag, is_personal=True,
     )] = None
     kernel_cache: Annotated[bool, Key(
         "`false` keeps no compiled GPU kernels between runs ([gpus.md](gpus.md#shorten-the-first-step))",

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar, get_args
 
 from msgspec import Struct
-from msgspec.structs import fields, replace
+from msgspec.structs import FieldInfo, fields, replace
 
 from bareboat.model.names import check_name
 from bareboat_base import ranges
@@ -27,8 +27,10 @@ class Key(NamedTuple):
     further check of the value by the name that the user gave it. `path`: what its text is, resolved against
     the job file's directory: "path", or "program", which may be a name, too. `flags`, `value`: its spellings
     on the command line, and the placeholder. `aliases`: names that other tools give it. `is_setting`: whether
-    settings complete it. `names_files`: whether it decides which files the job executes. `type`: of the
-    field."""
+    settings complete it. `names_files`: whether it decides which files the job executes. `is_words`: whether
+    text is split as a shell would, or stays text, and is never a list of one item. `from_flag`: the value of
+    its flag's text. `is_personal`: whether it only concerns who starts the job: it is no part of a study's
+    design and of its runs, and no replay has it. `type`: of the field."""
 
     meaning: str
     default: str = ""
@@ -43,6 +45,9 @@ class Key(NamedTuple):
     aliases: tuple[str, ...] = ()
     is_setting: bool = False
     names_files: bool = True
+    is_words: bool = False
+    from_flag: Callable[[str], Any] | None = None
+    is_personal: bool = False
     type: Any = None
 
     @property
@@ -108,8 +113,12 @@ def changed(table: Struct) -> Iterator[tuple[str, Any]]:
             value = dict(changed(value))
             if value:
                 yield each.name, value
-        elif value != (each.default_factory() if callable(each.default_factory) else each.default):
+        elif value != _default(each):
             yield each.name, value
+
+
+def _default(field: FieldInfo) -> Any:
+    return field.default_factory() if callable(field.default_factory) else field.default
 
 
 def value_of(job: Struct, key: str) -> Any:
@@ -130,3 +139,9 @@ def replaced(job: J, values: Mapping[str, Any]) -> J:
         if table in changes:
             changes[table] = replace(getattr(job, table), **changes[table])
     return replace(job, **changes)
+
+
+def impersonal(job: J) -> J:
+    """The job without the values of the keys that concern only who starts it."""
+    defaults = {each.name: _default(each) for each in fields(job)}
+    return replace(job, **{name: defaults[name] for name, key in keys_of(type(job)).items() if key.is_personal})

@@ -16,7 +16,8 @@ from bareboat.plan.container import lies_under
 from bareboat.plan.engine import choose_engine
 from bareboat.plan.engine_plan import EnginePlan
 from bareboat.plan.memory import choose_memory
-from bareboat.plan.scheduler import choose_scheduler, notification_decision, topology_decision
+from bareboat.plan.scheduler import choose_scheduler
+from bareboat.plan.scheduler import decisions as of_scheduler
 from bareboat.plan.situation import Situation
 from bareboat_base import architectures
 from bareboat_base.errors import PlanError
@@ -87,8 +88,7 @@ def _plan(situation: Situation, about_scheduler: Decision) -> Plan:
     memory, about_memory = choose_memory(job, image, site, scheduler)
     decisions = [
         about_scheduler,
-        topology_decision(job, runs_on),
-        *notification_decision(job, scheduler),
+        *of_scheduler(job, runs_on, scheduler),
         *about_memory,
         *sweep.decisions(job, site, scheduler),
     ]

@@ -33,7 +33,12 @@ def choose_scheduler(job: Job, site: Site) -> tuple[Scheduler, Decision]:
     return scheduler, Decision(subject="scheduler", choice=name, reason=reason)
 
 
-def notification_decision(job: Job, scheduler: Scheduler) -> tuple[Decision, ...]:
+def decisions(job: Job, node: Site, scheduler: Scheduler) -> tuple[Decision, ...]:
+    """What the scheduler does for the job. `node` is one of the machines that the ranks run on."""
+    return (_topology(job, node), *_notification(job, scheduler))
+
+
+def _notification(job: Job, scheduler: Scheduler) -> tuple[Decision, ...]:
     """What happens when the run has ended."""
     if job.notify is None or (isinstance(job.notify, str) and scheduler.IS_LOCAL):
         return ()
@@ -48,8 +53,7 @@ def notification_decision(job: Job, scheduler: Scheduler) -> tuple[Decision, ...
     return (Decision(subject="notification", choice=choice, reason=reason),)
 
 
-def topology_decision(job: Job, node: Site) -> Decision:
-    """`node` is one of the machines that the ranks run on."""
+def _topology(job: Job, node: Site) -> Decision:
     topology = job.topology
     nodes = "1 node" if topology.nodes == 1 else f"{topology.nodes} nodes"
     ranks = "1 rank" if topology.ranks_per_node == 1 else f"{topology.ranks_per_node} ranks"

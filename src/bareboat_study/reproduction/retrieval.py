@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from bareboat import registry
 from bareboat.model import Job, MetricRequest, Mount
+from bareboat.model.keys import impersonal
 from bareboat_base import digests
 from bareboat_base.errors import BareboatError, ImageError, StoreError, UsageError
 from bareboat_base.files import untrusted
@@ -415,9 +416,8 @@ def restore(lock: Lock, folder: str) -> None:
 
 
 def without_place(job: Job, keeps: Set[str] = frozenset()) -> Job:
-    """The job without what belongs to the site where it ran: scheduler, partition, account, and so on; and
-    without the command for its end, which nobody is shown. `keeps`: keys that stay, since a study compares
-    them."""
+    """The job without what belongs to the site where it ran (scheduler, partition, account, and so on), and
+    to who ran it. `keeps`: keys that stay, since a study compares them."""
     drops = {"engine": None, "launcher": None, "modules": (), "delivery": None}
     of_scheduler = dict.fromkeys(("partition", "account", "qos", "reservation", "constraint"))
     scheduling = msgspec.structs.replace(
@@ -425,6 +425,6 @@ def without_place(job: Job, keeps: Set[str] = frozenset()) -> Job:
         **{name: value for name, value in of_scheduler.items() if f"scheduling.{name}" not in keeps},
     )  # fmt: skip
     return msgspec.structs.replace(
-        job, scheduler=None, scheduling=scheduling, node_scratch=None, notify=None,
+        impersonal(job), scheduler=None, scheduling=scheduling, node_scratch=None,
         **{name: value for name, value in drops.items() if name not in keeps},
     )  # fmt: skip
