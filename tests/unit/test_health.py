@@ -167,6 +167,28 @@ def test_gpus_that_no_rank_uses(
     )
 
 
+def test_gpus_are_counted_when_all_ranks_have_done_a_step(tmp_path: Path) -> None:
+    folder, steps = tmp_path / "control" / "usage" / "c1", tmp_path / "ranks" / "progress"
+    folder.mkdir(parents=True)
+    steps.mkdir(parents=True)
+    (folder / "gpus.csv").write_text("monotonic_s,device\n1.0,\n1.0,gpu-0\n")
+    os.utime(folder / "gpus.csv", (time.time() - 30,) * 2)
+    for pid in (1, 2):
+        (tmp_path / "control" / f"limits.c1.{pid}").write_text(node(gpus="1").replace("2", "1", 1))
+
+    def used(*ranks: int, age_s: int) -> int | None:
+        for rank in ranks:
+            (steps / str(rank)).write_text("1 0.1\n")
+        os.utime(steps, (time.time() - age_s,) * 2)
+        found = health.read(tmp_path)
+        assert found is not None
+        return found.nodes[0].gpus_used
+
+    assert used(0, age_s=20) is None
+    assert used(1, age_s=5) is None
+    assert used(age_s=20) == 1
+
+
 def test_ranks_that_see_one_gpu_each_may_use_the_same(tmp_path: Path) -> None:
     folder = tmp_path / "control" / "usage" / "c1"
     folder.mkdir(parents=True)

@@ -3,6 +3,7 @@ that the job script writes before the start, and from its observations of the ra
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import time
@@ -21,7 +22,7 @@ _MOST_FILES = 4096
 _MOST_BYTES = 1 << 20
 #: After the first GPU of a node was used: the others follow within this time.
 _GPUS_S = 60.0
-#: Of a run that ended: so long nothing was found to use a further GPU.
+#: Of a run that ended, or whose ranks have all done a step: so long nothing was found to use a further GPU.
 _LEAST_S = 10.0
 
 
@@ -36,9 +37,10 @@ def read(folder: Path, *, succeeded: bool = False) -> Health | None:
         if path.name.startswith("limits.")
     ]
     hosts = (directory.text(control / "hosts") or "").split()
+    nodes = rules.read_nodes(lines, hosts, _masks(control))
+    stepped_s = _stepped_s(folder / directory.RANKS / "progress", sum(each.ranks for each in nodes))
     nodes = [
-        each._replace(gpus_used=_gpus_used(control, each, succeeded=succeeded))
-        for each in rules.read_nodes(lines, hosts, _masks(control))
+        each._replace(gpus_used=_gpus_used(control, each, stepped_s, succeeded=succeeded)) for each in nodes
     ]
     texts = {
         path.name.partition(".")[2]: directory.text(path, limit=65536) or ""
@@ -62,7 +64,18 @@ def read(folder: Path, *, succeeded: bool = False) -> Health | None:
     )
 
 
-def _gpus_used(control: Path, node: rules.Node, *, succeeded: bool) -> int | None:
+def _stepped_s(reports: Path, ranks: int) -> float:
+    """When the last of the ranks reported its first step, in seconds since 1970; infinite where one has not."""
+    count = sum(path.name.isdecimal() for path in directory.files_of(reports, most=_MOST_FILES))
+    if not 0 < ranks <= count:
+        return math.inf
+    try:
+        return os.lstat(reports).st_mtime  # of its newest file; lines do not change it
+    except OSError:  # the ranks may remove it
+        return math.inf
+
+
+def _gpus_used(control: Path, node: rules.Node, stepped_s: float, *, succeeded: bool) -> int | None:
     """The number of the node's GPUs that had processes of the run. None where that is not known, and while
     others may follow."""
     path = control / usage.FOLDER / node.node / usage.GPUS
@@ -71,8 +84,10 @@ def _gpus_used(control: Path, node: rules.Node, *, succeeded: bool) -> int | Non
     used = {line.partition(",")[2] for line in text.splitlines()[1:]} - {""}
     end = control / "exit_code"
     end_s = os.lstat(end).st_mtime if os.path.lexists(end) else time.time()
-    is_settled = end_s - os.lstat(path).st_mtime > (_LEAST_S if succeeded else _GPUS_S)
-    return len(used) if is_settled and (used or succeeded) else None
+    newest_s = os.lstat(path).st_mtime
+    settled_s = newest_s + _LEAST_S if succeeded else newest_s + _GPUS_S
+    settled_s = min(settled_s, max(newest_s, stepped_s) + _LEAST_S)
+    return len(used) if end_s > settled_s and (used or succeeded) else None
 
 
 def _masks(control: Path) -> dict[int, dict[str, str]]:
