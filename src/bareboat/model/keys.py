@@ -143,5 +143,5 @@ def replaced(job: J, values: Mapping[str, Any]) -> J:
 
 def impersonal(job: J) -> J:
     """The job without the values of the keys that concern only who starts it."""
-    defaults = {each.name: _default(each) for each in fields(job)}
-    return replace(job, **{name: defaults[name] for name, key in keys_of(type(job)).items() if key.is_personal})
+    personal = {name for name, key in keys_of(type(job)).items() if key.is_personal}
+    return replace(job, **{each.name: _default(each) for each in fields(job) if each.name in personal})

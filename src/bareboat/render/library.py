@@ -13,7 +13,7 @@ from bareboat import bash
 from bareboat.fabric import transport_logs
 from bareboat.model import Plan, Start
 from bareboat.render import words
-from bareboat.render.values import Features
+from bareboat.render.values import WITH_FUNCTIONS, Features
 from bareboat.schedulers import Scheduler
 
 
@@ -49,21 +49,7 @@ def of_job(plan: Plan, scheduler: Scheduler, features: Features) -> Library:
         subjects.append("program")
     elif plan.keeps_output:
         subjects.append("nodes")
-    optional = (
-        "sweep",
-        "modules",
-        "health",
-        "delivery",
-        "mpi_nodes",
-        "watching",
-        "watchdog",
-        "world",
-        "fabric",
-        "notification",
-        "discarded",
-        "kernel_cache",
-    )
-    subjects += [each for each in optional if each in features]
+    subjects += [each for each in WITH_FUNCTIONS if each in features]
     if {"local_run", "delivery", "kernel_cache"} & {*subjects}:
         subjects.append("private")
     seldom = ["kept"] if "discarded" in features else []

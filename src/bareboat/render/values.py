@@ -21,6 +21,11 @@ from bareboat.schedulers import Scheduler
 
 #: Names of what a job needs, by which the library's functions decide.
 Features = frozenset[str]
+#: Those whose functions are a file of their own, in the library's order.
+WITH_FUNCTIONS = (
+    "sweep", "modules", "health", "delivery", "mpi_nodes", "watching", "watchdog", "world", "fabric",
+    "notification", "discarded", "kernel_cache",
+)  # fmt: skip
 
 #: By which OpenMP and the libraries of linear algebra read how many threads to start.
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "BLIS_NUM_THREADS")
