@@ -14,7 +14,7 @@ from bareboat.cli import study_flags
 from bareboat.cli.main import _parser
 from bareboat.model import Job
 from bareboat.model.job import KEYS, TABLES
-from bareboat.model.keys import changed, replaced, value_of
+from bareboat.model.keys import changed, impersonal, replaced, value_of
 from bareboat_base import ranges
 from bareboat_base.errors import UsageError
 
@@ -125,6 +125,19 @@ def test_every_flag_of_a_design_is_checked_when_a_study_resumes() -> None:
     design = study_flags.designed(JOB, JOB.prove, seed=1, env_from=[])
     free = {"within", "notify"}
     assert {key.dest for key in KEYS.values() if key.flags} - free <= set(design)
+
+
+def test_each_flag_of_the_table_is_one_of_a_verb() -> None:
+    found: set[str] = set()
+    for verb in ("submit", "prove"):
+        found |= set(vars(_parser([verb]).parse_args([verb, "job.toml"])))
+    assert {key.dest for key in KEYS.values() if key.flags} <= found
+
+
+def test_what_concerns_only_who_starts_a_job_is_left_out_for_others() -> None:
+    job = replaced(JOB, {"notify": ("./tell.sh",), "engine": "native"})
+    assert impersonal(job) == replaced(JOB, {"engine": "native"})
+    assert "notify" not in study_flags.designed(job, job.prove, seed=1, env_from=[])
 
 
 def test_keys_at_their_defaults_change_no_digest() -> None:

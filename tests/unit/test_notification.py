@@ -52,9 +52,7 @@ def test_a_command_gets_the_run_its_state_and_its_exit_code(around: Path) -> Non
 
 
 def test_its_failure_is_recorded_and_changes_nothing_else(around: Path) -> None:
-    (around / "job.toml").write_text(
-        'command = ["true"]\nengine = "native"\nnotify = ["./tell.sh"]\n'
-    )
+    (around / "job.toml").write_text('command = ["true"]\nengine = "native"\nnotify = ["./tell.sh"]\n')
     done = bareboat("run", "job.toml", CODE="9")
     assert done.returncode == 0
     assert "the notification failed with exit code 9" in done.stderr

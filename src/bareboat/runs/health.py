@@ -65,7 +65,7 @@ def read(folder: Path, *, succeeded: bool = False) -> Health | None:
 
 
 def _stepped_s(reports: Path, ranks: int) -> float:
-    """When the last of the ranks reported its first step, in seconds since 1970; infinite where one has not."""
+    """When the last of the ranks reported its first step, since 1970; infinite where one has not."""
     count = sum(path.name.isdecimal() for path in directory.files_of(reports, most=_MOST_FILES))
     if not 0 < ranks <= count:
         return math.inf
