@@ -22,6 +22,7 @@ from engine_lab import Lab, base_site, lab  # noqa: F401
 from bareboat.engines import Seccomp
 from bareboat.registry import engine as engine_named
 from bareboat_base import seccomp
+from bareboat_base.execute import step
 from bareboat_base.seccomp import keyring, loader, program
 from bareboat_base.seccomp.table import ADDED
 
@@ -392,6 +393,22 @@ def test_a_container_does_not_have_the_session_s_keys(lab: Lab, is_on: bool) -> 
     if lab.contains:
         session, user, _ = lab.says(SEEN, **({} if is_on else {"seccomp": False})).split()
         assert (session, user) == ("nothing", "nothing")
+
+
+@pytest.mark.usefixtures("session_key")
+@pytest.mark.parametrize("kind", ["sandbox", "tool", "shell"])
+def test_a_step_of_a_build_does_not_have_the_session_s_keys(kind: str) -> None:
+    """As with Buildah: a recipe may be a stranger's. A tool, such as git, is the user's."""
+    words = [sys.executable, "-c", SEEN]
+    shown: list[bytes] = []
+    if kind == "shell":
+        guard = [sys.executable, str(step._GUARD), "shell", "-"]
+        shown.append(subprocess.run([*guard, *words], stdout=subprocess.PIPE, check=True).stdout)
+    else:
+        is_sandbox = kind == "sandbox"
+        assert step.run_step(words, environment=os.environ, show=shown.append, is_sandbox=is_sandbox) == 0
+    session, user, _ = b"".join(shown).decode().split()
+    assert (session, user) == ("secret" if kind == "tool" else "nothing", "nothing")
 
 
 #: What docs/security.md names: `keyctl setperm @u 0x3f010000`, and of @us.

@@ -52,7 +52,7 @@ def run_step(
 ) -> int:
     """Run a command without input; return its exit code, 128 + N for signal N. `show`: called with stdout and
     stderr. `folder`: where it starts. Once `stopped`, or when Bareboat exits or is killed, the command ends,
-    as `step_guard` describes. Raises ToolError where it cannot start."""
+    as `step_guard` describes. Raises ToolError where it cannot start, also for want of a session keyring."""
     ours, theirs = socket.socketpair()
     with _described(argv) as (words, descriptors), ours:
         log.debug("+ %s", shlex.join(words))
@@ -104,8 +104,9 @@ def run_step(
 
 
 def run_shell(argv: Sequence[Word], *, environment: Mapping[str, str]) -> int:
-    """The same in the user's terminal."""
+    """A sandbox in the user's terminal."""
     with _described(argv) as (words, descriptors):
+        words = [sys.executable, "-I", "-S", "-B", str(_GUARD), "shell", "-", *words]
         return tools.run_in_terminal(words, environment=environment, descriptors=descriptors, umask=_UMASK)
 
 

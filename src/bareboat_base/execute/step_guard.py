@@ -1,11 +1,14 @@
 """A program: the parent of a step. It ends the step when Bareboat ends, at whatever moment that is.
 
     step_guard.py sandbox|tool DESCRIPTOR COMMAND [ARGUMENT …]
+    step_guard.py shell - COMMAND [ARGUMENT …]
 
 DESCRIPTOR is one end of a socket, whose other end only Bareboat has: it is closed when Bareboat is killed.
 bubblewrap's `--die-with-parent` is not enough, because each of its processes asks for it some time after its
 start. `sandbox`: what the step leaves is killed, too, in whatever session it is. `tool`: the command's
-process group is terminated, and killed five seconds later; what it leaves on purpose stays.
+process group is terminated, and killed five seconds later; what it leaves on purpose stays. `shell`: a
+sandbox in the user's terminal, which is not guarded. A sandbox gets a new session keyring: kernel keys, such
+as Kerberos tickets of `KEYRING:session`, have no namespaces.
 The exit code is the command's, 128 + N for signal N. Why a command cannot start is written to the socket.
 """
 
@@ -15,22 +18,37 @@ from __future__ import annotations
 # import as all else.
 import _signal as signal  # type: ignore[import-not-found]
 import ctypes
+import errno
 import os
 import select
 import sys
 import time
 
 _PR_SET_CHILD_SUBREAPER = 36
+#: keyctl(2) by machine, and its operation that joins a session keyring.
+_KEYCTL = {"x86_64": 250, "aarch64": 219}
+_JOIN = 1
+_NO_KEYRING = b"no session keyring for the sandbox: the limit on keys is reached; see /proc/key-users"
 _END_S = 5.0
 _LOOK_S = 0.01
 
 
 def main() -> int:
-    kind, descriptor, words = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
+    kind, words = sys.argv[1], sys.argv[3:]
+    library = ctypes.CDLL(None, use_errno=True)
+    if kind == "shell":
+        if not _leave_keys(library):
+            os.write(2, b"bareboat: " + _NO_KEYRING + b"\n")
+            return 126
+        os.execvpe(words[0], words, os.environ)
+    descriptor = int(sys.argv[2])
     os.set_inheritable(descriptor, False)
     is_sandbox = kind == "sandbox"
-    if is_sandbox:  # whatever loses its parent becomes a child of this process
-        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    if is_sandbox:
+        library.prctl(_PR_SET_CHILD_SUBREAPER, 1)  # what loses its parent becomes a child of this process
+        if not _leave_keys(library):
+            os.write(descriptor, _NO_KEYRING)
+            return 126
     woken, wake = os.pipe()
     for end in (woken, wake):
         os.set_blocking(end, False)
@@ -65,6 +83,18 @@ def main() -> int:
     if is_sandbox:
         _end(is_sandbox)
     return code
+
+
+def _leave_keys(library: ctypes.CDLL) -> bool:
+    """Join a new session keyring; at the limit on keys, the one that the user's containers share. False where
+    the caller's stays. A kernel that has no keys, or refuses the call, refuses it to the sandbox, too."""
+    number = _KEYCTL.get(os.uname().machine)
+    if number is None:
+        return True
+    for name in (None, b"_bareboat"):
+        if library.syscall(ctypes.c_long(number), ctypes.c_long(_JOIN), name) >= 0:
+            return True
+    return ctypes.get_errno() in (errno.ENOSYS, errno.EPERM, errno.EACCES)
 
 
 def _become(words: list[str], descriptor: int) -> None:
