@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 from builders import make_job
 
+from bareboat import registry
 from bareboat.model import Scheduling
-from bareboat.runs import creation
+from bareboat.probe.host import RealHost
+from bareboat.runs import creation, state, submission
 from bareboat.schedulers import inherited
 
 OF_THE_USER = {
@@ -82,3 +84,29 @@ def test_a_submit_command_does_not_see_the_allocation(
     found = json.loads(creation.submit_by([str(program)], None, make_job()).stdout)
     assert not found.keys() & set(OF_THE_JOB)
     assert found["SLURM_CONF"] == "/etc/slurm.conf"
+
+
+#: A user's own, for the lists that they read.
+OF_LISTS = ("SQUEUE_PARTITION", "SQUEUE_FORMAT2", "SINFO_PARTITION", "SCANCEL_STATE", "SLURM_TIME_FORMAT")
+
+
+def test_what_a_user_sets_for_lists_changes_no_answer_about_jobs_and_nodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen: with SQUEUE_PARTITION, a job that runs is not in the answer of squeue."""
+    seen = tmp_path / "seen"
+    for name in ("squeue", "sacct", "scancel", "sinfo"):
+        (tmp_path / name).write_text(f"#!/bin/sh\nenv >> {seen}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setenv("SLURM_CONF", "/etc/slurm.conf")
+    for name in OF_LISTS:
+        monkeypatch.setenv(name, "x")
+    state.ask("slurm", ["5"])
+    submission.cancel_by(registry.scheduler("slurm").cancel("5"))
+    host = RealHost(tmp_path)
+    host.run(["sinfo"])
+    host.run_all([("sinfo",)])
+    names = [line.partition("=")[0] for line in seen.read_text().splitlines()]
+    assert names.count("SLURM_CONF") == 5
+    assert not set(names) & set(OF_LISTS)

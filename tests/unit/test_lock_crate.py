@@ -58,6 +58,12 @@ def test_the_library_reads_the_crate(store: Store, tmp_path: Path, name: str) ->
     assert {path.name for path in (tmp_path / "again").iterdir()} >= {"run.lock", "code", "output.log"}
 
 
+def test_a_run_whose_wall_time_is_unknown_has_no_end(store: Store, tmp_path: Path) -> None:
+    target = write(store, make_lock(results=make_results(wall_s=None)), tmp_path / "crate")
+    document = (target / "ro-crate-metadata.json").read_text()
+    assert ('"startTime"' in document, '"endTime"' in document) == (True, False)
+
+
 def test_no_reference_of_the_metadata_leads_nowhere(store: Store, tmp_path: Path) -> None:
     target = write(
         store, make_lock(results=make_results(exit_code=3, ended_because="memory")), tmp_path / "crate"

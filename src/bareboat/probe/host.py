@@ -13,6 +13,7 @@ from bareboat.model import Outcome, Refusal
 from bareboat.probe.files import read_text as read_text
 from bareboat.probe.permits import SWITCHES as SWITCHES
 from bareboat.probe.permits import Trials
+from bareboat.schedulers import inherited
 from bareboat_base import execute
 
 
@@ -33,10 +34,11 @@ class RealHost:
         return execute.which(name)
 
     def run(self, argv: Sequence[str]) -> Outcome:
-        return execute.run(argv, within=self._deadline)
+        return execute.run(argv, environment=inherited.for_queries(os.environ), within=self._deadline)
 
     def run_all(self, questions: Sequence[Sequence[str]]) -> tuple[Outcome, ...]:
-        return execute.run_all(questions, self._deadline or execute.Deadline())
+        deadline = self._deadline or execute.Deadline()
+        return execute.run_all(questions, deadline, environment=inherited.for_queries(os.environ))
 
     def for_one_subject(self) -> RealHost:
         """This machine, for questions that share one deadline, which begins now."""

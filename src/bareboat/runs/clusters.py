@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
 from bareboat import registry
 from bareboat.model import Submission
+from bareboat.schedulers import inherited
 from bareboat_base import execute
 from bareboat_base.errors import BareboatError
 
@@ -18,7 +21,8 @@ def elsewhere(made: Submission, within: execute.Deadline | None = None) -> str:
     if query is None:
         return ""
     if not _known.get(made.scheduler):
-        _known[made.scheduler] = query.name(execute.run(query.argv, within=within))
+        said = execute.run(query.argv, environment=inherited.for_queries(os.environ), within=within)
+        _known[made.scheduler] = query.name(said)
     here = _known[made.scheduler]
     if here in ("", made.cluster):
         return ""

@@ -108,7 +108,7 @@ def place_in_queue(store: Store, run_id: str) -> str:
     query = None if job_id is None else scheduler.place(job_id)
     if query is None:
         return ""
-    found = query.parse(execute.run(query.argv))
+    found = query.parse(execute.run(query.argv, environment=inherited.for_queries(os.environ)))
     return "" if found is None else one_line(str(found))
 
 
@@ -184,7 +184,7 @@ def attach(store: Store, run_id: str, *, host: bool = False) -> int:
             f"{scheduler.NAME} cannot open a shell in a running job" + ("" if host else "'s container"),
             remedy=f"ssh -t {status.starts[-1].node}{way}" if status.starts else f"bareboat status {run_id}",
         )
-    return execute.run_in_terminal(argv, environment=inherited.outside(os.environ))
+    return execute.run_in_terminal(argv, environment=inherited.for_queries(os.environ))
 
 
 def _shell_words(store: Store, run_id: str) -> tuple[str, ...]:

@@ -31,6 +31,7 @@ from bareboat.runs.submission import (
     starts,
 )
 from bareboat.runs.supervisor import Presence
+from bareboat.schedulers import inherited
 from bareboat.schedulers.tool_output import odd_lines
 from bareboat_base import codec, execute
 from bareboat_base.clock import epoch_s
@@ -149,11 +150,12 @@ def of_this_machine(store: Store, made: Submission) -> Status:
     folder = store.run(made.run_id)
     if os.path.lexists(folder / "record.json"):
         record = store.read(folder / "record.json", Record)
+        start_s = epoch_s(record.started_at)
         return Status(
             submission=made,
             state=record.end.state if record.end is not None else JobState.COMPLETED,
             exit_code=record.exit_code,
-            ended_at_epoch_s=epoch_s(record.started_at) + round(record.wall_s or 0),
+            ended_at_epoch_s=None if record.wall_s is None else start_s + round(record.wall_s),
             starts=(started_at(made, record.started_at),),
             reason=record.ended_because,
             straggler=record.straggler,
@@ -299,10 +301,11 @@ def ask(name: str, job_ids: list[str], deadline: execute.Deadline | None = None)
     odd: list[str] = []
     scheduler = registry.scheduler(name)
     deadline = deadline or execute.Deadline()
+    variables = inherited.for_queries(os.environ)
     for query in scheduler.queries(job_ids) if job_ids else ():
         if all(job_id in found for job_id in job_ids):
             break
-        outcome = execute.run(query.argv, within=deadline)
+        outcome = execute.run(query.argv, environment=variables, within=deadline)
         for entry in query.parse(outcome):
             found.setdefault(entry.job_id, entry)
         odd += odd_lines(query.argv[0], list(query.odd(outcome)))

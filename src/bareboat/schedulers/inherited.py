@@ -3,7 +3,7 @@
 A command that is started inside a job inherits them, and applies them to another job: with `SLURM_CPU_BIND`
 of a step, srun puts two ranks of the new job on one core; sbatch prefers `SBATCH_PARTITION` to the directive
 of the script. `outside` is the one place that removes them: from every submission, from shells in running
-jobs, and from runs on this machine.
+jobs, from runs on this machine, and from commands that query a scheduler.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ _ALLOCATION = expression(
     # PMI, and the launchers of Hydra and of OpenMPI
     r"|PMI2?_\w+|PMIX_\w+|PRTE_\w+|OMPI_\w+|HYDRA_\w+|HYDI_\w+|MPI_LOCAL\w+|MPIEXEC_\w+"
 )
-#: Of these, what names the cluster, or how its commands reach it.
+#: A user's settings of what Slurm's commands print or select: with `SQUEUE_PARTITION`, squeue omits jobs, and
+#: with `SCANCEL_STATE`, scancel cancels none.
+_OUTPUT = expression(r"(SQUEUE|SINFO|SCANCEL|SACCT|SPRIO)_\w+")
+#: What names the cluster, or how its commands reach it.
 _CLUSTER = expression(
     r"SLURM_(CONF|CONF_SERVER|CLUSTERS|JWT)|SBATCH_CLUSTERS"
     r"|PBS_(EXEC|SERVER|CONF_FILE|DEFAULT|HOME|PRIMARY|SECONDARY)"
@@ -66,6 +69,12 @@ def for_submission(environment: Mapping[str, str], scheduling: Scheduling) -> di
         and not any(option.startswith((f"--{key}", short)) for option in scheduling.options)
     ]
     return outside(environment, keep=kept)
+
+
+def for_queries(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment in which a scheduler is queried, or cancels a job: no setting of the user's changes
+    what its commands print."""
+    return {name: value for name, value in outside(environment).items() if not _OUTPUT.fullmatch(name)}
 
 
 def outside(environment: Mapping[str, str], *, keep: Iterable[str] = ()) -> dict[str, str]:

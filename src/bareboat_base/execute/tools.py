@@ -271,13 +271,15 @@ def _text(data: bytes) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 
-def run_all(questions: Sequence[Sequence[str]], within: Deadline) -> tuple[Outcome, ...]:
+def run_all(
+    questions: Sequence[Sequence[str]], within: Deadline, *, environment: Mapping[str, str] | None = None
+) -> tuple[Outcome, ...]:
     """Run short commands side by side. One that does not answer has `Outcome.unanswered`."""
 
     def answer(argv: Sequence[str]) -> Outcome:
         began = time.monotonic()
         try:
-            return run(argv, within=within)
+            return run(argv, environment=environment, within=within)
         except ToolError as error:
             return Outcome(
                 argv=tuple(argv),

@@ -257,7 +257,9 @@ def _action(lock: Lock) -> dict[str, Any]:
     }
     if lock.results.started_at:
         done["startTime"] = lock.results.started_at
-        done["endTime"] = _ended(lock)
+        if lock.results.wall_s is not None:
+            ended = epoch_s(lock.results.started_at) + round(lock.results.wall_s)
+            done["endTime"] = moment(ended)
     if lock.results.exit_code:
         done["error"] = lock.results.ended_because or f"exit code {lock.results.exit_code}"
     return done
@@ -322,11 +324,6 @@ def _metadata(lock: Lock, described: Description, entries: Sequence[_Entry]) -> 
             ),
         ],
     }  # fmt: skip
-
-
-def _ended(lock: Lock) -> str:
-    ended = epoch_s(lock.results.started_at) + round(lock.results.wall_s or 0)
-    return moment(ended)
 
 
 def _size(entry: _Entry) -> dict[str, str]:
