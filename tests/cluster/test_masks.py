@@ -24,6 +24,8 @@ STEP = {
     "SLURM_MEM_PER_CPU": "100",
     "SLURM_NTASKS": "1",
 }
+#: What a user may have set for lists.
+LISTS = {"SQUEUE_PARTITION": "none", "SQUEUE_FORMAT2": "JobID", "SLURM_TIME_FORMAT": "relative"}
 SCRIPT = """\
 import os, platform, time
 {begin}
@@ -63,7 +65,7 @@ def test_no_two_ranks_are_on_one_core(slurm: Cluster) -> None:
         submitted = slurm.login(words, cwd=job.parent, environment=STEP)
         runs[launcher] = json.loads(submitted.stdout)["run_id"]
     for launcher, run in runs.items():
-        code = slurm.login(["bareboat", "wait", run], check=False).returncode
+        code = slurm.login(["bareboat", "wait", run], check=False, environment=LISTS).returncode
         log = slurm.login(["bareboat", "logs", run], check=False)
         found = masks(log.stdout)
         said = (launcher, code, log.stdout + log.stderr)
@@ -73,3 +75,13 @@ def test_no_two_ranks_are_on_one_core(slurm: Cluster) -> None:
         status = json.loads(slurm.login(["bareboat", "status", "--json", run]).stdout)[0]
         assert [each["node"] for each in status["health"]["nodes"]] == sorted(found), status
         assert status["health"]["marks"] == [], status
+
+
+def test_a_job_in_the_shell_of_salloc_has_all_processors_of_the_job(slurm: Cluster) -> None:
+    """Slurm 24.11 exports what one task has: the script, and the ranks that it starts, had one core."""
+    more = 'engine = "native"\nlauncher = "ranks"'
+    job = write_job(slurm, "salloc", Path("/usr/bin/python3"), SCRIPT.format(begin=""), nodes=1, more=more)
+    words = ["salloc", "-Q", "--nodes=1", "--ntasks-per-node=2", "--cpus-per-task=1", "bareboat", "run", job]
+    done = slurm.login(words, cwd=job.parent, check=False)
+    (ranks,) = masks(done.stdout + done.stderr).values()
+    assert (len(ranks), fits(ranks), frozenset().union(*ranks)) == (2, True, {0, 1}), done.stderr

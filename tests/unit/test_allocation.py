@@ -13,7 +13,13 @@ def test_slurm() -> None:
     found = allocation.find(given)
     assert found is not None
     assert (found.scheduler, found.job_id, found.nodes, found.here) == ("slurm", "17", 2, False)
-    assert found.start[:2] == ("srun", "--jobid=17"), "salloc's shell is on no node of the job"
+    assert found.started("a")[:2] == ("srun", "--jobid=17"), "salloc's shell is on no node of the job"
+    of_tasks = {"SLURM_CPUS_PER_TASK": "2", "SLURM_TRES_PER_TASK": "cpu=2"}
+    found = allocation.find({**given, **of_tasks})
+    assert found is not None
+    words = found.started("a")
+    assert words[:4] == ("env", *(f"--unset={name}" for name in of_tasks), "srun"), "all of its processors"
+    assert words[-4:] == ("env", "SLURM_CPUS_PER_TASK=2", "SLURM_TRES_PER_TASK=cpu=2", "a")
     found = allocation.find({**given, "SLURMD_NODENAME": "c1"})
     assert found is not None
     assert (found.here, found.start) == (True, ())

@@ -52,7 +52,7 @@ def run(
     script = submission.control_folder(store, made.run_id) / "job.sh"
     log = submission.output_log(store, made.run_id)
     words = ("bash", "-c", _KEPT + (" >&2" if stdout_apart else ""), str(log))
-    code = execute.run_in_terminal((*words, *found.start, "bash", str(script)))
+    code = execute.run_in_terminal((*words, *found.started("bash", str(script))))
     record = records.ended_here(store, made.run_id, code)
     mpi_checks.expect(store, plan, made.run_id)
     return record

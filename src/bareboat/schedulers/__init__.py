@@ -95,13 +95,23 @@ class Array(Struct, frozen=True, kw_only=True):
 
 class Allocation(Struct, frozen=True, kw_only=True):
     """The scheduler's job to which a process belongs. `here`: this machine is one of its nodes, not the login
-    node where salloc ran. `start`: the command prefix that starts a program on the first node."""
+    node where salloc ran. `start`: the command prefix that starts a program on the first node. `of_tasks`:
+    the environment variables that describe the job's tasks: `start` must not see them, the program does."""
 
     scheduler: str
     job_id: str
     nodes: int
     here: bool = True
     start: tuple[str, ...] = ()
+    of_tasks: dict[str, str] = {}
+
+    def started(self, *words: str) -> tuple[str, ...]:
+        """The command, started on the first node."""
+        if not self.start or not self.of_tasks:
+            return (*self.start, *words)
+        hidden = (f"--unset={name}" for name in self.of_tasks)
+        shown = (f"{name}={value}" for name, value in self.of_tasks.items())
+        return ("env", *hidden, *self.start, "env", *shown, *words)
 
 
 #: The number of hosts in a host file, or in what a command prints.

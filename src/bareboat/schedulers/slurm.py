@@ -56,6 +56,8 @@ from bareboat.schedulers.tool_output import (
 )
 from bareboat_base.errors import PlanError, ToolError
 
+#: What salloc says of its tasks, which are the ranks: srun would give the one task of a step no more.
+_OF_TASKS = ("SLURM_CPUS_PER_TASK", "SLURM_TRES_PER_TASK")
 _CANCELLED = r"slurmstepd(-\S+)?: error: \*\*\* (JOB|STEP) \S+ ON .* CANCELLED AT .* DUE TO "
 _STATES = {
     "PENDING": JobState.PENDING,
@@ -124,8 +126,9 @@ class Slurm(Scheduler):
         here = "SLURMD_NODENAME" in environment  # else salloc's shell, on the login node
         words = ("srun", f"--jobid={number}", "--overlap", "--nodes=1", "--ntasks=1", "--mpi=none")
         return Allocation(
-            scheduler=self.NAME, job_id=number, nodes=int(nodes), here=here, start=() if here else words
-        )
+            scheduler=self.NAME, job_id=number, nodes=int(nodes), here=here, start=() if here else words,
+            of_tasks={name: environment[name] for name in _OF_TASKS if name in environment},
+        )  # fmt: skip
 
     def probe(self, runner: CommandRunner) -> SchedulerFacts | None:
         if runner.which("sbatch") is None or runner.which("sinfo") is None:

@@ -218,9 +218,10 @@ def _in_allocation(session: Session, job: Job, purpose: Purpose) -> Job:
         )
         return job
     if purpose is Purpose.PROVE and not found.here:
+        at_terminal = msgspec.structs.replace(found, start=(*found.start, "--pty"))
         raise UsageError(
             f"this shell is in {where}, but not on one of its nodes: prove would measure this machine",
-            remedy=shlex.join([*found.start, "--pty", "bareboat", "prove"]) + " …",
+            remedy=shlex.join(at_terminal.started("bareboat", "prove")) + " …",
         )
     if purpose is not Purpose.RUN or (found.here and job.topology.nodes == 1 and job.scheduler is None):
         return job
