@@ -164,6 +164,12 @@ def test_the_list_of_runs_needs_nothing_that_makes_scripts() -> None:
     assert not {"bareboat.render", "bareboat.runs.creation", "bareboat.mpi.checks"} & names
 
 
+def test_the_removal_of_unused_data_needs_nothing_that_queries_schedulers() -> None:
+    names = imported(subprocess_bareboat("image", "rm", "--unused").stderr)
+    assert "bareboat_images.upkeep.removal" in names
+    assert not {"bareboat.runs.sweeps", "bareboat.runs.state", "bareboat.schedulers"} & names
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"]])
 def test_help_reads_no_settings_and_starts_no_process(arguments: list[str]) -> None:
     done = subprocess_bareboat(*arguments, BAREBOAT_REPEATS="nonsense")

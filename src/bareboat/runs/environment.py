@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from bareboat.runs import directory
 from bareboat_base.errors import StoreError
 from bareboat_images.store import Store
 
@@ -33,3 +34,15 @@ def remove(store: Store, folder: Path) -> None:
     if os.path.lexists(path):
         with contextlib.suppress(OSError, StoreError), store.guarded():
             path.unlink(missing_ok=True)
+
+
+def left_behind(store: Store) -> Iterator[list[str]]:
+    """For each run the names of its jobs that have such a file: the run itself, or points of a study."""
+    for name in store.runs():
+        folder = store.run(name)
+        jobs: dict[str, tuple[Path, ...]] = {name: (folder, folder / directory.CONTROL)}
+        for point in folder.glob("points/*/submission.json"):  # of a study
+            jobs[f"{name}.{point.parent.name}"] = (point.parent / directory.CONTROL,)
+        found = [job for job, places in jobs.items() if any(os.path.lexists(each / FILE) for each in places)]
+        if found:
+            yield found

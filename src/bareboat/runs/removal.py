@@ -6,12 +6,11 @@ import contextlib
 import os
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 from msgspec import Struct
 
 from bareboat.model import JobState
-from bareboat.runs import directory, environment, sweeps
+from bareboat.runs import environment, sweeps
 from bareboat_base.errors import BareboatError, StoreError, UsageError
 from bareboat_base.files import ownership
 from bareboat_images.store import Store
@@ -61,16 +60,7 @@ def older_than(store: Store, days: float) -> list[str]:
 def remove_values(store: Store) -> None:
     """Remove the values of `environment_from` that jobs left behind which ended without their script, or
     never started."""
-    for name in store.runs():
-        folder = store.run(name)
-        jobs: dict[str, tuple[Path, ...]] = {name: (folder, folder / directory.CONTROL)}
-        for point in folder.glob("points/*/submission.json"):  # of a study
-            jobs[f"{name}.{point.parent.name}"] = (point.parent / directory.CONTROL,)
-        left = [
-            job
-            for job, places in jobs.items()
-            if any(os.path.lexists(place / environment.FILE) for place in places)
-        ]
+    for left in environment.left_behind(store):
         with contextlib.suppress(BareboatError):  # a damaged run
             sweeps.look(store, left, must_answer=False)  # removes those of jobs that are over
 

@@ -88,7 +88,7 @@ def run(context: Context) -> int:
 
 
 def _remove_unused(context: Context) -> int:
-    from bareboat.runs import removal
+    from bareboat.runs import environment
     from bareboat_images import upkeep
 
     options = context.options
@@ -98,10 +98,14 @@ def _remove_unused(context: Context) -> int:
         older_than_days=options.older_than,
         build_cache=options.build_cache,
     )
-    if not options.dry_run:
-        removal.remove_values(context.store)
     runs = []
+    if not options.dry_run and any(environment.left_behind(context.store)):
+        from bareboat.runs import removal  # with all that queries schedulers
+
+        removal.remove_values(context.store)
     if options.runs_older_than is not None:
+        from bareboat.runs import removal
+
         old = removal.older_than(context.store, options.runs_older_than)
         runs = removal.remove(context.store, old, dry_run=options.dry_run)
     freed = [upkeep.Freed(kind="run", name=each.run_id, amount=each.amount) for each in runs]
