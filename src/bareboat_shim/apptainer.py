@@ -176,6 +176,16 @@ def _build(line: Line, _: Mapping[str, str]) -> int:
     return 0
 
 
+def _read_labels(text: str) -> dict[str, object]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise Mistake(f"the image's {_METADATA}/labels.json is damaged", f"{TABLE.names[0]} inspect -e IMAGE")
+    return found
+
+
 def _inspect(line: Line, _: Mapping[str, str]) -> int:
     from bareboat.api.container import Container
 
@@ -195,7 +205,7 @@ def _inspect(line: Line, _: Mapping[str, str]) -> int:
     if line.has("labels") or not (names or line.has("environment")):
         labels = root.text(f"{_METADATA}/labels.json")
         if labels:
-            attributes["labels"] = json.loads(labels)
+            attributes["labels"] = _read_labels(labels)
     if line.has("json"):
         print(
             json.dumps({"data": {"attributes": attributes}, "type": "container"}, indent="\t", sort_keys=True)
@@ -203,7 +213,6 @@ def _inspect(line: Line, _: Mapping[str, str]) -> int:
         return 0
     for value in attributes.values():
         if isinstance(value, dict):
-            print("\n".join(f"{name}: {text}" for name, text in sorted(value.items())))
-        else:
-            print(value)
+            value = "\n".join(f"{name}: {text}" for name, text in sorted(value.items()))
+        print(images.for_stdout(str(value)))
     return 0

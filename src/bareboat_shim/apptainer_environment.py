@@ -108,7 +108,7 @@ def _of_file(path: str, outside: Mapping[str, str]) -> dict[str, str]:
     variables."""
     try:
         with open(path, encoding="utf-8", errors="surrogateescape") as stream:
-            rows = stream.read().splitlines()
+            rows = stream.read().split("\n")
     except OSError as error:
         raise Mistake(
             f"could not read the environment file {path}: {error.strerror}", f"ls -l {path}"

@@ -120,7 +120,7 @@ def print_as(template: str, rows: Sequence[Mapping[str, object]]) -> None:
         raise Mistake(f"--format {template}: only fields such as {{{{.Id}}}} are supported", "--format json")
     text = template.removeprefix("table ").replace(r"\t", "\t")
     for row in rows:
-        print(_FIELD.sub(functools.partial(_field, row, template), text))
+        print(images.for_stdout(_FIELD.sub(functools.partial(_field, row, template), text)))
 
 
 def _field(row: Mapping[str, object], template: str, match: re.Match[str]) -> str:

@@ -19,6 +19,10 @@ _NO_EFFECT = frozenset((
 ))  # fmt: skip
 
 
+#: Linux has at most 8,192 processors.
+_LAST_PROCESSOR = 1 << 16
+
+
 class Entry(NamedTuple):
     """A line of /etc/passwd."""
 
@@ -46,7 +50,7 @@ def of_file(path: str, outside: Mapping[str, str]) -> dict[str, str]:
     """The variables of a file: a line is NAME=VALUE without quotes, or NAME. Raises Mistake."""
     try:
         with open(path, encoding="utf-8", errors="surrogateescape") as stream:
-            lines = [line.lstrip() for line in stream.read().splitlines()]
+            lines = [line.lstrip() for line in stream.read().split("\n")]
     except OSError as error:
         raise Mistake(f"cannot read the file {path}: {error.strerror}", f"ls -l {path}") from None
     return variables([line for line in lines if line and not line.startswith("#")], outside)
@@ -74,6 +78,8 @@ def use_processors(text: str) -> None:
     """Run on these processors: `0,2-3`. Raises Mistake."""
     try:
         ends = [part.split("-") for part in text.split(",")]
+        if any(int(end[-1]) > _LAST_PROCESSOR for end in ends):
+            raise ValueError
         os.sched_setaffinity(0, {n for end in ends for n in range(int(end[0]), int(end[-1]) + 1)})
     except (OSError, ValueError):
         raise Mistake(f"--cpuset-cpus {text}: no such processors here", "nproc   # counts them") from None
@@ -85,25 +91,30 @@ def entry(path: str | None, text: str) -> Entry | None:
         if (
             len(fields) >= 6
             and text in (fields[0], fields[2])
-            and fields[2].isdigit()
-            and fields[3].isdigit()
+            and is_number(fields[2])
+            and is_number(fields[3])
         ):
             return Entry(fields[0], int(fields[2]), int(fields[3]), fields[5])
     return None
 
 
+def is_number(text: str) -> bool:
+    """Whether it is an ID, or a count, which are at most ten digits."""
+    return text.isascii() and text.isdigit() and len(text) <= 10
+
+
 def group(path: str | None, text: str) -> int | None:
     """The ID of a group, by name or ID."""
-    if text.isdigit():
+    if is_number(text):
         return int(text)
     return next(
-        (int(each[2]) for each in _fields(path) if each[0] == text and each[2:3] and each[2].isdigit()), None
+        (int(each[2]) for each in _fields(path) if each[0] == text and each[2:3] and is_number(each[2])), None
     )
 
 
 def _fields(path: str | None) -> list[list[str]]:
     lines = "" if path is None else Root().text(path)
-    return [line.split(":") for line in lines.splitlines()]
+    return [line.split(":") for line in lines.split("\n")]
 
 
 #: In names of the store; no part of a reference has these characters in this order.

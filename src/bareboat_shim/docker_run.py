@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 import sys
 import uuid
@@ -10,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from bareboat_shim import docker_options, local_images, shims
+from bareboat_shim.docker_options import is_number
 from bareboat_shim.docker_table import TABLE
 from bareboat_shim.table import Line, Malformed, Mistake
 
@@ -166,13 +168,15 @@ def gpus(line: Line, granted: str) -> str | None:
     if value is not None:
         text = value.strip('"').removeprefix("device=")
         devices = [] if text in ("all", "") else text.split(",")
-        if value.isdigit():
+        if re.fullmatch("[0-9]{5,}", value):
+            raise Mistake(f"--gpus {value}: no machine has so many", "--gpus all")
+        if is_number(value):
             devices = [str(number) for number in range(int(value))]
     if "all" in devices or not devices:
         return granted
     usable = granted.split(",") if granted else []
     try:
-        return ",".join(usable[int(each)] if usable and each.isdigit() else each for each in devices)
+        return ",".join(usable[int(each)] if usable and is_number(each) else each for each in devices)
     except IndexError:
         raise Mistake(f"--gpus {value}: the job has {len(usable)} GPUs: {granted}", "--gpus all") from None
 
@@ -189,7 +193,7 @@ def _user(line: Line, container: Container) -> User:
         text = f"{os.getuid()}:{os.getgid()}"
     plain, _, named = (text or "0").partition(":")
     entry = docker_options.entry(container.place("/etc/passwd"), plain)
-    if entry is None and not plain.isdigit():
+    if entry is None and not is_number(plain):
         raise Mistake(f"unable to find user {plain} in the image's /etc/passwd", "-u UID", _NO_USER)
     gid = docker_options.group(container.place("/etc/group"), named) if named else None
     if named and gid is None:
@@ -235,7 +239,7 @@ def _words(text: str) -> tuple[str, ...]:
 
         try:
             words = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             words = None
         if isinstance(words, list) and all(isinstance(word, str) for word in words):
             return tuple(words)
@@ -284,7 +288,7 @@ def _limit(values: Sequence[str]) -> None:
                 raise ValueError(name)
             most = resource.getrlimit(kind)[1]
             resource.setrlimit(kind, (int(soft), int(hard) if hard and int(hard) != -1 else most))
-        except (ValueError, OSError):
+        except (ValueError, OverflowError, OSError):
             raise Mistake(
                 f"--ulimit {value}: the machine does not allow this limit", "ulimit -a -H"
             ) from None

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from bareboat.api import images as api
+from bareboat_base.printable import printable
 from bareboat_shim.table import Mistake
 
 _REFUSED = {
@@ -48,6 +49,11 @@ def reference(text: str) -> str:
 def registry(text: str) -> str:
     """The registry of docker://HOST/NAME:TAG."""
     return text.removeprefix("docker://").partition("/")[0]
+
+
+def for_stdout(text: str) -> str:
+    """Text of an image as it is, and on a terminal without control characters."""
+    return printable(text) if sys.stdout.isatty() else text
 
 
 def is_image_file(path: str) -> bool:

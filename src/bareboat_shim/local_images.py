@@ -123,7 +123,7 @@ def _names_in(path: str) -> tuple[str, list[str]]:
         return "oci-archive", [str(name) for each in notes if (name := each.get(_NAME)) is not None]
     except OSError as error:
         raise Mistake(f"cannot read {path}: {error.strerror}", f"ls -l {shlex.quote(path)}") from None
-    except (tarfile.TarError, KeyError, ValueError, AttributeError, TypeError):
+    except (tarfile.TarError, KeyError, ValueError, AttributeError, TypeError, RecursionError):
         raise Mistake(f"{path} is not an archive of images", f"docker save -o {path} IMAGE") from None
 
 

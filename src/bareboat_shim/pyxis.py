@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
+from bareboat_base.printable import one_line
 from bareboat_shim import pyxis_edf, pyxis_script, pyxis_settings, shims, slurm_options
 from bareboat_shim.pyxis_settings import NAMES, Settings
 from bareboat_shim.pyxis_table import ENVIRONMENT_FILE, TABLE
@@ -89,7 +90,7 @@ def _start(tool: str, found: Settings, environment: Mapping[str, str]) -> list[s
         file = pyxis_edf.read(found.environment_file, environment)
         pyxis_edf.check(file)
         for name in pyxis_edf.hooks(file):
-            print(f"{tool}: warning: the hook {name} has no effect here", file=sys.stderr)
+            print(f"{tool}: warning: the hook {one_line(name)} has no effect here", file=sys.stderr)
     image = found.image or pyxis_edf.expanded(file.image, environment, "image")
     values = {"tool": tool, "image": image, "tree": "", "store": container.store(), **found._asdict()}
     if image:

@@ -39,7 +39,7 @@ def read(path: str, environment: Mapping[str, str], *, level: int = 0) -> File:
     try:
         with open(path, "rb") as stream:
             table = tomllib.load(stream)
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise Mistake(f"{path} cannot be read: {error}", f"correct {path}") from None
     if isinstance(bases := table.get("base_environment"), str):
         table["base_environment"] = [bases] if bases else []

@@ -47,7 +47,7 @@ def read(text: str, options: Mapping[str, str], ours: Mapping[str, bool]) -> Scr
     lines: list[str] = []
     flags: list[tuple[str, str]] = []
     names: set[str] = set()
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         if line.strip() and not line.startswith("#"):
             break
         if not line.startswith(_DIRECTIVE) or line[len(_DIRECTIVE) :][:1] not in (" ", "\t"):

@@ -163,9 +163,10 @@ def _user(line: Line, container: Container, *, must_exist: bool) -> User:
         return User(0, 0, plain, "/root" if container.is_directory("/root") else home)
     if must_exist:
         raise Mistake(f"user not found: {text}", "--user NAME, of the host with --hostauth", _NOT_PREPARED)
-    if not plain.isdigit():
+    if not docker_options.is_number(plain):
         return User(os.getuid(), os.getgid(), plain, home)
-    return User(int(plain), int(group) if group.isdigit() else os.getgid(), f"udoc{plain[:4]}", home)
+    gid = int(group) if docker_options.is_number(group) else os.getgid()
+    return User(int(plain), gid, f"udoc{plain[:4]}", home)
 
 
 def _environment(line: Line, outside: Mapping[str, str], container: Container, user: User) -> dict[str, str]:

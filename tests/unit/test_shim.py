@@ -12,7 +12,7 @@ import pytest
 
 from bareboat.cli.main import main as bareboat
 from bareboat_base.errors import UsageError
-from bareboat_shim import apptainer_environment, apptainer_mounts, images, page, shims, tools
+from bareboat_shim import apptainer, apptainer_environment, apptainer_mounts, images, page, shims, tools
 from bareboat_shim.apptainer_table import TABLE
 from bareboat_shim.main import main
 from bareboat_shim.table import Line, Malformed, Mistake, parse
@@ -310,6 +310,12 @@ def test_other_files_are_not_replaced(alone: Path) -> None:
         shims.write(alone / "shims", ["apptainer"], force=True, dry_run=False)
     with pytest.raises(UsageError, match="is not a directory"):
         shims.write(alone / "shims/apptainer", ["apptainer"], force=True, dry_run=False)
+
+
+@pytest.mark.parametrize("text", ["no", "[1]", "[" * 100_000])
+def test_damaged_labels_of_an_image_are_named(text: str) -> None:
+    with pytest.raises(Mistake, match=r"labels\.json is damaged"):
+        apptainer._read_labels(text)
 
 
 def test_an_unknown_tool_is_named(alone: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
-from bareboat_shim import docker, docker_run
+from bareboat_shim import docker, docker_options, docker_run
 from bareboat_shim.docker_table import TABLE
 from bareboat_shim.main import main
 from bareboat_shim.table import Line, Malformed, Mistake, parse
@@ -92,8 +93,19 @@ def test_gpus_are_chosen_among_those_that_are_granted(
 def test_more_gpus_than_granted_are_refused() -> None:
     with pytest.raises(Mistake, match="the job has 2 GPUs"):
         docker_run.gpus(line("--gpus", "3"), "2,3")
+    with pytest.raises(Mistake, match="no machine has so many"):
+        docker_run.gpus(line("--gpus", "9" * 12), "2,3")
     with pytest.raises(Mistake, match="--runtime runc"):
         docker_run.gpus(line("--runtime", "runc"), "")
+
+
+def test_numbers_that_no_machine_has_are_refused() -> None:
+    for text in ("0-999999999999", "x"):
+        with pytest.raises(Mistake, match="no such processors here"):
+            docker_options.use_processors(text)
+    for text in ("nofile=" + "9" * 30, "nofile=x"):
+        with pytest.raises(Mistake, match="does not allow this limit"):
+            docker_run._limit([text])
 
 
 def test_namespaces_of_others_are_refused() -> None:
@@ -104,10 +116,15 @@ def test_namespaces_of_others_are_refused() -> None:
             docker_run.namespaces(line(*words))
 
 
-def test_templates_have_fields_only(capsys: pytest.CaptureFixture[str]) -> None:
+def test_templates_have_fields_only(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     rows = [{"Id": "1", "Config": {"Cmd": ["a"]}}]
     docker.print_as(r"{{.Id}}\t{{json .Config.Cmd}} {{ .Config.Cmd }}", rows)
     assert capsys.readouterr().out == '1\t["a"] ["a"]\n'
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    docker.print_as("{{.Id}}", [{"Id": "\033]0;owned\a"}])
+    assert capsys.readouterr().out == "\\x1b]0;owned\\x07\n"
     for template in ("{{range .Id}}x{{end}}", "{{.None}}"):
         with pytest.raises(Mistake):
             docker.print_as(template, rows)

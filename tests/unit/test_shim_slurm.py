@@ -272,7 +272,7 @@ def test_an_environment_file_inherits_and_expands(tmp_path: Path) -> None:
         ("image = 1", "image must be text"), ("nonsense = 1", "the key nonsense is not supported"),
         ("mounts = [1]", "mounts must be a list of texts"), ("= 1", "cannot be read"),
         ('[env]\nA = 1', "env must be a table"), ('base_environment = "loop"', "more than 10 levels"),
-        ("base_environment = 1", "base_environment must be"),
+        ("base_environment = 1", "base_environment must be"), ("a = " + "[" * 5000, "cannot be read"),
     ],
 )  # fmt: skip
 def test_a_damaged_environment_file_is_refused_with_its_key(tmp_path: Path, text: str, message: str) -> None:

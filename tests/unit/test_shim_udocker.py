@@ -68,12 +68,17 @@ def test_mounts_have_sources_targets_and_options(tmp_path: Path) -> None:
 
 
 def test_users_and_groups_are_looked_up_by_name_and_id(tmp_path: Path) -> None:
-    (tmp_path / "passwd").write_text("damaged\nroot:x:0:0:root:/root:/bin/sh\neve:x:7:8::/home/eve:/bin/sh\n")
+    (tmp_path / "passwd").write_text(
+        "damaged\nroot:x:0:0:root:/root:/bin/sh\na:x:\u00b2:0::/:\nb:x:1:1:\fc:x:0:0::/:::/:\n"
+        "eve:x:7:8::/home/eve:/bin/sh\n"
+    )
     (tmp_path / "group").write_text("damaged\nusers:x:100:\n")
     passwd, group = str(tmp_path / "passwd"), str(tmp_path / "group")
     eve = docker_options.Entry("eve", 7, 8, "/home/eve")
     assert docker_options.entry(passwd, "eve") == docker_options.entry(passwd, "7") == eve
     assert docker_options.entry(passwd, "adam") is docker_options.entry(None, "eve") is None
+    assert docker_options.entry(passwd, "\u00b2") is docker_options.entry(passwd, "c") is None
+    assert docker_options.group(group, "\u00b2") is None
     assert docker_options.group(group, "users") == docker_options.group(group, "100") == 100
     assert docker_options.group(group, "none") is None
 
@@ -129,8 +134,11 @@ def test_volumes_of_udocker_have_no_options(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "files",
-    [{}, {"manifest.json": b"no"}, {"manifest.json": b"[1]"}, {"index.json": b"[]"}, {"index.json": None}],
-)
+    [
+        {}, {"manifest.json": b"no"}, {"manifest.json": b"[1]"}, {"index.json": b"[]"}, {"index.json": None},
+        {"manifest.json": b"[" * 100_000},
+    ],
+)  # fmt: skip
 def test_what_is_no_archive_of_images_is_refused(tmp_path: Path, files: dict[str, bytes | None]) -> None:
     (tmp_path / "image.tar").write_bytes(tar(files))
     with pytest.raises(Mistake, match="is not an archive of images"):
