@@ -146,6 +146,8 @@ def test_a_dockerignore_has_comments_and_empty_lines() -> None:
     assert rules.ignores("a/c")
     assert not rules.ignores("a/b")
     assert rules.has_exceptions
+    rules = ignore.read("c\fd\ne\u2028f\n")  # lines end as in Go
+    assert [rules.ignores(name) for name in ("c\fd", "e\u2028f", "c", "d", "f")] == [True, True] + [False] * 3
 
 
 @pytest.mark.parametrize("text", ["a\n!\n", "[a", "a\\", "[]a]", "[+--]x", "[z-a]", "[^]", "[-a]"])

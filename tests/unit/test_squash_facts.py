@@ -48,9 +48,9 @@ def test_the_process_of_an_image_that_enroot_imported(tmp_path: Path) -> None:
     etc.mkdir()
     (etc / "rc").write_text(RC)
     (etc / "rc.local").write_text("# This file is sourced.\n")
-    (etc / "environment").write_text("PATH=/opt/bin:/bin\nA=x=y z\nno variable\n")
+    (etc / "environment").write_text("PATH=/opt/bin:/bin\nA=x=y z\nB.C=\f2\nno variable\nno name=1\n")
     facts = read_facts(str(tmp_path), made_from="a squashfs", architecture="amd64")
-    assert facts.environment == {"PATH": "/opt/bin:/bin", "A": "x=y z"}
+    assert facts.environment == {"PATH": "/opt/bin:/bin", "A": "x=y z", "B.C": "\f2"}
     assert (facts.entrypoint, facts.command) == (("/entry", "two words"), ("python", "-m", "x"))
     assert (facts.workdir, facts.notes) == ("/work dir", ())
 

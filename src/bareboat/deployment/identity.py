@@ -44,7 +44,7 @@ def provide_for(store: Store, view: View, site: Site) -> str | None:
 
 def has_user(view: View, uid: int) -> bool:
     """Whether the image has a user with this ID."""
-    lines = _read(view, "/etc/passwd").decode(errors="surrogateescape").splitlines()
+    lines = _read(view, "/etc/passwd").decode(errors="surrogateescape").split("\n")
     return any(line.split(":")[2:3] == [str(uid)] for line in lines)
 
 
@@ -71,7 +71,7 @@ def _with(view: View, path: str, line: str, *, number: int, value: int) -> bytes
     """The file with the line before all others, so it is found first; None if the file has it already."""
     data = _read(view, path)
     name = line.partition(":")[0]
-    for own in data.decode(errors="surrogateescape").splitlines():
+    for own in data.decode(errors="surrogateescape").split("\n"):
         fields = own.split(":")
         if len(fields) > number and (fields[number] == str(value) or fields[0] == name):
             if fields[0] == name and fields[number] == str(value) and fields[4:6] == line.split(":")[4:6]:

@@ -17,6 +17,8 @@ from bareboat_base.files.root import Root
 from bareboat_images.model import Image
 
 _LARGEST = 1 << 20
+#: Of a variable in a file with a line `NAME=VALUE` for each.
+NAME = expression(r"[^\s=]+")
 _WORKDIR = expression(r'cd "(.*)" && unset OLDPWD \|\| exit 1')
 _START = expression(r"exec\s+(.*?)\s*(\"\$@\")?")
 #: The other lines of /etc/rc.
@@ -70,7 +72,7 @@ def read(root: Root) -> Process | None:
     whole = starts.get(False, ("/bin/sh",))
     pairs = (row.partition("=") for row in _rows(root, "etc/environment"))
     return Process(
-        environment={name: value for name, equals, value in pairs if equals and name.isidentifier()},
+        environment={name: value for name, equals, value in pairs if equals and NAME.fullmatch(name)},
         entrypoint=entrypoint,
         command=whole[len(entrypoint) :] if whole[: len(entrypoint)] == entrypoint else (),
         workdir=workdir or "/",
@@ -97,7 +99,7 @@ def write(tree: Path, image: Image) -> None:
 
 
 def _rows(root: Root, path: str) -> list[str]:
-    return root.read(path, _LARGEST).decode(errors="surrogateescape").splitlines()
+    return root.read(path, _LARGEST).decode(errors="surrogateescape").split("\n")
 
 
 def _is_code(row: str) -> bool:

@@ -412,9 +412,9 @@ def _scripts(root: Root) -> list[str]:
 def _lines(data: bytes) -> dict[str, str]:
     """Parse Charliecloud's file of environment variables: one `NAME=VALUE` per line, without quoting."""
     found = {}
-    for line in data.decode(errors="surrogateescape").splitlines():
+    for line in data.decode(errors="surrogateescape").split("\n"):
         name, equals, value = line.partition("=")
-        if equals and name.isidentifier():
+        if equals and enroot.NAME.fullmatch(name):
             found[name] = value
     return found
 

@@ -71,7 +71,7 @@ class Ignored:
 def read(text: str, *, name: str = ".dockerignore") -> Ignored:
     """The rules of a .dockerignore. Raises UsageError."""
     patterns = []
-    for number, row in enumerate(text.removeprefix("\ufeff").splitlines(), 1):
+    for number, row in enumerate(text.removeprefix("\ufeff").split("\n"), 1):
         pattern = row.strip()
         if not pattern or row.startswith("#"):
             continue
