@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct, field
 
+from bareboat_adopt import amounts
 from bareboat_adopt.reading import Reading, Value
 from bareboat_adopt.values import Scope
 from bareboat_shim import apptainer_table, docker_table, pyxis_mounts, pyxis_table, udocker_table
@@ -134,8 +135,8 @@ def _docker(
     container.entrypoint = True if entry is None else (entry,) if entry else False
     gpus = found.value("gpus")
     container.gpus = found.has("gpus") or found.value("runtime") == "nvidia"
-    if gpus and gpus.isdigit():
-        container.gpus = int(gpus)
+    if gpus and (number := amounts.count(gpus)) is not None:
+        container.gpus = number
     elif gpus and (listed := re.fullmatch(r'"?device=(\d+(?:,\d+)*)"?', gpus)):
         container.gpus = len(listed[1].split(","))
     for value in found.values("volume"):

@@ -249,7 +249,7 @@ def _mpirun(launch: Launch, line: int, reading: Reading) -> None:
         elif name in _PER_NODE:
             launch.per_node = _number(name, value())
         elif name in ("--map-by", "-map-by") and (
-            found := re.match(r"ppr:(\d+):node", left[0] if left else attached)
+            found := re.match(r"ppr:(\d{1,7}):node", left[0] if left else attached)
         ):
             value()
             launch.per_node = int(found[1])
@@ -298,7 +298,7 @@ def _hosts(launch: Launch, text: str, line: int, reading: Reading) -> None:
         return
     hosts = text.split(",")
     launch.nodes = len(hosts)
-    slots = {found[1] if (found := re.fullmatch(r"[^:]+:(\d+)", host)) else "" for host in hosts}
+    slots = {found[1] if (found := re.fullmatch(r"[^:]+:(\d{1,7})", host)) else "" for host in hosts}
     if len(slots) != 1:
         raise Refusal("the ranks", f"hosts with different numbers of ranks: {text}")
     if (each := slots.pop()) and launch.tasks not in (None, int(each) * len(hosts)):

@@ -23,7 +23,7 @@ def read(text: str, reading: Reading) -> tuple[tuple[str, str, int], ...]:
     pyxis: list[tuple[str, str, int]] = []
     found: dict[str, int] = {}
     is_over = False
-    for number, row in enumerate(text.splitlines(), 1):
+    for number, row in enumerate(text.replace("\r\n", "\n").split("\n"), 1):
         prefix = next((each for each in _PREFIXES if _has(row, each)), None)
         if prefix is None:
             is_over = is_over or bool(row.strip() and not row.lstrip().startswith("#"))

@@ -182,8 +182,11 @@ class Scope:
             tokens.append(value)
             at = found.end()
         try:
-            return _sum(tokens)
-        except (IndexError, ZeroDivisionError, ValueError):
+            value = _sum(tokens)
+            if value.bit_length() > 63:  # bash has 64 bits
+                raise ValueError
+            return value
+        except (IndexError, ZeroDivisionError, ValueError, RecursionError):
             raise Unknown(f"$(({text.strip()})) is not evaluated") from None
 
 

@@ -107,7 +107,9 @@ def test_words_are_expanded_as_bash_expands_them() -> None:
         ("*.inp", "pattern"), ("a[12]", "pattern"), ("{1..3}", "list of words"), ("$X", "X is not set here"),
         ("$1", "arguments"), ('"$@"', "arguments"), ("$(hostname)", "known only in the job"),
         ("${A%%.*}", "not evaluated"), ("$((RANDOM % 9))", "RANDOM"), ("`date`", "known only in the job"),
-        ("$STAR", "becomes a pattern"),
+        ("$STAR", "becomes a pattern"), ("$((1 / 0))", "not evaluated"),
+        ("$((" + "*".join(["999999999"] * 800) + "))", "not evaluated"),
+        ("$((" + "(" * 5000 + "1" + ")" * 5000 + "))", "not evaluated"),
     ],
 )  # fmt: skip
 def test_what_only_the_shell_knows_is_unknown(word: str, reason: str) -> None:

@@ -146,6 +146,11 @@ def test_the_mpi_that_a_script_of_julia_loads(
         '[MPIPreferences]\nbinary = "system"\nlibmpi = "libmpi"\n'
     )
     assert missing() == [("libmpi", "/work/LocalPreferences.toml", "MPI.jl")]
+    for damaged in ("5", "[5]", "{a = 1}"):
+        (tmp_path / "work/LocalPreferences.toml").write_text(
+            f'[MPIPreferences]\nbinary = "system"\nlibmpi = {damaged}\n'
+        )
+        assert missing() == [("libmpi", "/work/LocalPreferences.toml", "MPI.jl")]
     (tree / "opt/lib/libmpi.so").write_bytes(make_elf(needed=["libopen-pal.so.40"]))
     assert missing() == [("libopen-pal.so.40", "/opt/lib/libmpi.so", "MPI.jl")]
 

@@ -15,6 +15,7 @@ from bareboat.model.job import KEYS
 from bareboat.model.keys import replaced, value_of
 from bareboat.session.defaults import with_settings
 from bareboat_base.errors import UsageError
+from bareboat_base.files import untrusted
 
 if TYPE_CHECKING:
     import argparse
@@ -65,7 +66,7 @@ def _note_flags_of_script(context: Context) -> None:
         return
     _, script, *words = options.command
     try:
-        text = Path(script).read_text(encoding="utf-8", errors="replace")
+        text = untrusted.read_bytes(script, follow=True).decode(errors="replace")
     except OSError:
         return
     flags = [flag for flag in given if not _names(text, flag)]

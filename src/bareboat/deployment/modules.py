@@ -130,7 +130,8 @@ class _Search:
             return [], [Missing(library="", needed_by=self._script, module=_JULIA)] if is_known else []
         settings, place = self._preferences(depots)
         names = settings.get("libmpi", "libmpi")
-        names = [names] if isinstance(names, str) else [each for each in names if isinstance(each, str)]
+        names = names if isinstance(names, list) else [names]
+        names = [each for each in names if isinstance(each, str)] or ["libmpi"]
         if settings.get("binary", "MPICH_jll") == "system":
             loader = ContainerLoader(self._sight, self._environment, self._workdir, machine)
             found = [self._opened(f"{name}{end}", loader) for name in names for end in ("", ".so")]

@@ -165,7 +165,7 @@ def _values(command: str, action: argparse.Action) -> dict[str, str]:
     if metavar in ("FILE", "PATH") or (action.dest in ("file", "path") and command != "image layer"):
         return _READ
     if action.dest == "group":
-        return {**_TEXTS, "a missing group": "no-such-group"}
+        return {**_TEXTS, "a missing group": "no-such-group", "an odd digit": "\u00b2"}
     if action.dest in _NEAR:
         return {**_TEXTS, "a near word": _NEAR[action.dest], "a mode that is none": "podman:fast"}
     return _TEXTS

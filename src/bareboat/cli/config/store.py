@@ -88,7 +88,7 @@ def _group(name: str) -> int:
     try:
         return grp.getgrnam(name).gr_gid
     except KeyError:
-        if name.isdigit():
+        if name.isascii() and name.isdigit():
             return int(name)
         raise UsageError(
             f"group {name!r} does not exist on this machine", remedy="id   # lists your groups"
