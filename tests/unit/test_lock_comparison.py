@@ -301,6 +301,10 @@ def test_wrong_tolerances_are_refused(text: str) -> None:
 def test_tolerances_are_read() -> None:
     read = comparison.read_tolerances(["0.1", "a=b=0.2"], ["c"])
     assert (read.of("x"), read.of("a=b"), read.ignored) == (0.1, 0.2, frozenset({"c"}))
+    exact = comparison.read_tolerances(["0.1", "loss=0"], [])
+    first, other = (make_results(metrics={"loss": value}) for value in (1.0, 1.0 + 1e-12))
+    for second, equal in ((first, True), (other, False)):
+        assert [each.equal for each in of_runs(first, second, exact) if each.item == "loss"] == [equal]
 
 
 # --- studies ------------------------------------------------------------------------------------------------

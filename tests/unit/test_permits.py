@@ -348,13 +348,17 @@ def test_paths_that_the_container_does_not_show_are_named() -> None:
     code = CodeFacts(
         outside=(("/home/ada/sets", "the link data leads to it"), ("/data/x/y", "train.py names it")),
         submits=("sbatch", "train.py"),
+        scratch=("/tmp/out.bin", "save.py"),
     )
-    first, second, third = unseen(make_job(), code)
+    first, second, discarded, third = unseen(make_job(), code)
     assert first == (
         "/home/ada/sets is not in the container, and the link data leads to it: add it to "
         'mounts = ["/home/ada/sets"]'
     )
     assert second.startswith("/data/x/y is not in the container, and train.py names it")
+    assert discarded.startswith("save.py names /tmp/out.bin: what the job writes there is discarded")
     assert third.startswith("train.py starts sbatch, which is not in the container")
     mounts = (Mount(source="/home/ada", target="/home/ada"), Mount(source="/data/x", target="/x"))
+    assert unseen(make_job(mounts=mounts), code) == (discarded, third)
+    mounts += (Mount(source="/scratch", target="/tmp", writable=True),)
     assert unseen(make_job(mounts=mounts), code) == (third,)

@@ -129,7 +129,9 @@ CASES = {
 
 @pytest.mark.parametrize("make", CASES.values(), ids=CASES.keys())
 def test_the_page_is_whole_and_asks_nobody(make) -> None:
-    page = Page(render([report_of(*make())]))
+    text = render([report_of(*make())])
+    assert 'content="default-src &#x27;none&#x27;; style-src &#x27;unsafe-inline&#x27;"' in text
+    page = Page(text)
     assert page.outside == []
     assert page.handlers == []
     assert not page.tags.keys() & {"script", "link", "img", "iframe", "object", "embed", "form", "base"}

@@ -15,9 +15,10 @@ from builders import make_image
 
 from bareboat.cli import console
 from bareboat.cli.folding import folded
-from bareboat.cli.image import history, lint, ls
+from bareboat.cli.image import common, history, lint, ls
 from bareboat_base import execute, ranges
 from bareboat_base.errors import BareboatError, UsageError
+from bareboat_images.model import Signer, Trust
 
 
 class Terminal(io.StringIO):
@@ -133,6 +134,12 @@ def test_lint_names_the_file_as_it_was_given(tmp_path: Path, monkeypatch: pytest
     for subject, name in (("./Dockerfile", "./Dockerfile"), (".", "./Dockerfile"), ("../x", "../x")):
         assert lint._name(subject, Path("Dockerfile")) == name
     assert lint._name("debian:12", None) == "debian:12"
+
+
+def test_a_signature_that_is_not_verified_is_a_claim() -> None:
+    eve = Signer(kind="openpgp", key="", name="Eve", verified=False)
+    said = common.signed_by(Trust(state="signed", signers=(eve,)))
+    assert said == "claims to be signed by a key (Eve), which is not verified"
 
 
 def test_a_value_of_thousands_of_characters_does_not_fill_the_screen() -> None:
