@@ -14,8 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bareboat.cli import folding
 from bareboat_base.errors import UsageError
-from bareboat_images.recipe import expansion, ignore
+from bareboat_images.recipe import definition, expansion, ignore, lines
+from bareboat_images.recipe.faults import RecipeError
 
 VALUES = {"A": "foo", "EMPTY": "", "P": "/usr/local/lib/a.tar.gz", "S": "x y"}
 
@@ -139,6 +141,18 @@ def test_paths_of_a_dockerignore_take_no_longer_for_their_number() -> None:
     assert sum(rules.ignores(f"data/{number}/x") for number in range(0, 40_000, 20)) == 1_000
     assert sum(rules.ignores(f"more/{number}x{number}") for number in range(0, 40_000, 20)) == 1_000
     assert time.process_time() - began < 10
+
+
+def test_lines_of_blanks_take_time_in_proportion_to_their_length() -> None:
+    """Of a directive, a header, a section and a message: 20 s to minutes for lines as long as these."""
+    blanks = " " * 100_000
+    began = time.process_time()
+    assert lines.read(f"# syntax=a{blanks}b\n# escape = `\nFROM a\n").escape == "`"
+    text = f"Bootstrap: docker\nFrom: a{blanks}b\n%post a{blanks}b # c\n    true\n"
+    with contextlib.suppress(RecipeError):
+        definition.read(text, given={})
+    assert folding.folded("word " * 30 + blanks, 80)
+    assert time.process_time() - began < 5
 
 
 def test_a_dockerignore_has_comments_and_empty_lines() -> None:

@@ -45,7 +45,7 @@ def _parts(line: str, width: int) -> list[str]:
         return [line]
     parts = [""]
     # The space between two columns belongs to the word before it.
-    for word in re.findall(r"\s*\S+", line):
+    for word in re.findall(r"\s*\S+", line.rstrip()):
         if parts[-1].strip() and _length(parts[-1] + word) > width:
             parts.append(indentation + word.lstrip())
         else:

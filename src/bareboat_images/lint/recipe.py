@@ -23,7 +23,7 @@ from bareboat_images.recipe.stages import Recipe, Stage
 _FLAG = expression(r"(?:[ \t]|\\[ \t]*\n|`[ \t]*\n|(?<=\n)[ \t]*#[^\n]*\n)*(--[a-z-]+(?:=\S+)?)(?=\s)")
 #: How many earlier steps a rule searches for the one that wrote a file.
 _MOST_BEFORE = 300
-_IGNORE = expression(r"#\s*bareboat\s+ignore\s*=\s*([A-Za-z0-9, ]+)")
+_IGNORE = expression(r"#\s*bareboat\s+ignore\s*=\s*([A-Za-z0-9,][A-Za-z0-9, ]*)")
 #: The longest text in which variables are replaced, and the longest result, in characters.
 _LONGEST = 4096
 _WITH_DEFAULT = expression(r"\$\{([A-Za-z_]\w*):-([^{}]*)\}")

@@ -21,8 +21,9 @@ from bareboat_images.recipe.instructions import Instruction
 from bareboat_images.recipe.lines import Heredoc
 from bareboat_images.recipe.stages import EPOCH, PROXIES, SCRATCH, Recipe, Stage
 
-_HEADER = expression(r"\s*([A-Za-z]+)\s*:\s*(.*?)\s*")
-_SECTION = expression(r"%(\w+)\s*(.*?)\s*")
+_HEADER = expression(r"\s*([A-Za-z]+)\s*:(.*)")
+_SECTION = expression(r"%(\w+)(.*)")
+_COMMENT = expression(r"(?:^|\s)#")
 _TEMPLATE = expression(r"\{\{\s*(\w+)\s*\}\}")
 _NAME = expression(r"[A-Za-z_]\w*")
 _STAGE_NAME = expression(r"[a-z][a-z0-9-_.]*")
@@ -124,7 +125,8 @@ def _drafts(rows: list[str]) -> list[_Draft]:
             drafts.append(_Draft(number))
             part = None
         if (found := _SECTION.fullmatch(row)) is not None and drafts:
-            argument = re.sub(r"(?:^|\s+)#.*", "", found[2])
+            comment = _COMMENT.search(found[2])
+            argument = found[2][: comment.start() if comment else None].strip()
             part = _section(found[1].lower(), argument, number, row)
             drafts[-1].parts.append(part)
         elif part is not None:
@@ -140,7 +142,7 @@ def _drafts(rows: list[str]) -> list[_Draft]:
                 )  # fmt: skip
             if word in drafts[-1].header:
                 raise RecipeError(f"{key[1]} is given twice", line=number, text=row, remedy="remove one")
-            drafts[-1].header[word] = (number, key[2])
+            drafts[-1].header[word] = (number, key[2].strip())
     if not drafts:
         raise RecipeError("the file has no Bootstrap", line=1, remedy="begin with Bootstrap: docker")
     return drafts

@@ -16,7 +16,7 @@ from bareboat_images.recipe.words import json_list, split_words, unquoted
 
 #: Larger Dockerfiles are refused.
 LARGEST_BYTES = 4 << 20
-_DIRECTIVE = expression(r"#\s*([a-zA-Z][a-zA-Z0-9]*)\s*=\s*(.+?)\s*")
+_DIRECTIVE = expression(r"#\s*([a-zA-Z][a-zA-Z0-9]*)\s*=(.+)")
 _KNOWN = ("syntax", "escape", "check")
 _HEREDOC = expression(r"(\d*)<<(-?)([^<]*)")
 TAKES_HEREDOCS = ("RUN", "COPY", "ADD")
@@ -85,21 +85,21 @@ def _directives(rows: list[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for number, row in enumerate(rows, 1):
         match = _DIRECTIVE.fullmatch(row.strip())
-        name = match[1].lower() if match else ""
+        name, value = (match[1].lower(), match[2].strip()) if match else ("", "")
         if match is None or name not in _KNOWN:
             break
         if name in found:
             raise RecipeError(
                 f"the directive {name} is given twice", line=number, text=row, remedy="remove one"
             )
-        if name == "escape" and match[2] not in ("\\", "`"):
+        if name == "escape" and value not in ("\\", "`"):
             raise RecipeError(
-                f"the escape character {match[2][:20]!r} is not supported",
+                f"the escape character {value[:20]!r} is not supported",
                 line=number,
                 text=row,
                 remedy="# escape=\\   # or: # escape=`",
             )
-        found[name] = match[2]
+        found[name] = value
     return found
 
 
