@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from bareboat.api import images as api
-from bareboat_base.printable import printable
 from bareboat_shim.table import Mistake
 
 _REFUSED = {
@@ -53,7 +52,9 @@ def registry(text: str) -> str:
 
 def for_stdout(text: str) -> str:
     """Text of an image as it is, and on a terminal without control characters."""
-    return printable(text) if sys.stdout.isatty() else text
+    if not sys.stdout.isatty():
+        return text
+    return "".join(each if each.isprintable() or each in "\t\n" else ascii(each)[1:-1] for each in text)
 
 
 def is_image_file(path: str) -> bool:

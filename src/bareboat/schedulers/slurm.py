@@ -56,7 +56,7 @@ from bareboat.schedulers.tool_output import (
 )
 from bareboat_base.errors import PlanError, ToolError
 
-#: What salloc says of its tasks, which are the ranks: srun would give the one task of a step no more.
+#: What salloc reports of its tasks, which are the ranks: srun would give the one task of a step no more.
 _OF_TASKS = ("SLURM_CPUS_PER_TASK", "SLURM_TRES_PER_TASK")
 _CANCELLED = r"slurmstepd(-\S+)?: error: \*\*\* (JOB|STEP) \S+ ON .* CANCELLED AT .* DUE TO "
 _STATES = {

@@ -52,7 +52,7 @@ def run_step(
 ) -> int:
     """Run a command without input; return its exit code, 128 + N for signal N. `show`: called with stdout and
     stderr. `folder`: where it starts. Once `stopped`, or when Bareboat exits or is killed, the command ends,
-    as `step_guard` describes. Raises ToolError where it cannot start, also for want of a session keyring."""
+    as `step_guard` describes. Raises ToolError where it cannot start, or gets no session keyring."""
     ours, theirs = socket.socketpair()
     with _described(argv) as (words, descriptors), ours:
         log.debug("+ %s", shlex.join(words))
