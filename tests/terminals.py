@@ -1,17 +1,21 @@
-"""A user's terminal with job control, for programs under test."""
+"""A user's terminal: one with job control, for programs under test, and one that keeps what it shows."""
 
 from __future__ import annotations
 
+import io
 import os
 import pty
 import select
 import signal
+import sys
 import termios
 import time
 import tty
 from collections.abc import Callable, Iterator
 
 import pytest
+
+from bareboat.cli import console
 
 
 class Desk:
@@ -93,3 +97,31 @@ def desk() -> Iterator[Callable[[list[str]], Desk]]:
     yield make
     for each in made:
         each.close()
+
+
+class Terminal(io.StringIO):
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+def on_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """Called by the test itself, since pytest sets its own streams after the fixtures."""
+    stream = Terminal()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(console, "_width", lambda: 80)
+    return stream
+
+
+def screen(text: str) -> list[str]:
+    """The lines that a terminal shows."""
+    lines = [""]
+    for part in text.replace("\r\033[K", "\0").replace("\n", "\1"):
+        if part == "\1":
+            lines.append("")
+        else:
+            lines[-1] = "" if part == "\0" else lines[-1] + part
+    return lines

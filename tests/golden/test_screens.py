@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from bareboat.cli import console, doctor
 from bareboat.cli.folding import folded
+from bareboat.cli.image import history
 from bareboat.cli.main import main
 from bareboat.model import (
     Check,
@@ -29,6 +30,7 @@ from bareboat.model import (
 )
 from bareboat.plan import plan
 from bareboat.render import brief, text, why
+from bareboat_images.inside.configuration import Configuration, Step
 from bareboat_images.upkeep import contents
 
 SCREENS = Path(__file__).parent / "screens"
@@ -93,6 +95,22 @@ def briefly() -> str:
     return brief(planned())
 
 
+def image_history() -> str:
+    """Of an image whose first layer was built reproducibly."""
+    steps = (
+        ("1980-01-01T00:00:00Z", "", "debuerreotype 0.15", 0),
+        ("2026-11-20T10:15:00Z", 'ENV PATH="/env/bin:/usr/bin"', "", None),
+        ("2026-11-20T10:15:42Z", "RUN pip install --no-cache-dir --require-hashes " + "torch " * 20, "", 1),
+    )
+    found = tuple(
+        Step(created=day, created_by=command, command=command, comment=comment, is_empty=layer is None,
+             layer=layer)
+        for day, command, comment, layer in steps
+    )  # fmt: skip
+    image = make_image(reference="registry.example.org/team/train:1.0")
+    return history._text(image, Configuration(history=found), full=False)
+
+
 def one_reason() -> str:
     return why(planned(), "engine")
 
@@ -122,12 +140,14 @@ def planned() -> Plan:
         ("plan", briefly),
         ("plan-short", three_lines),
         ("plan-why", one_reason),
+        ("image-history", image_history),
     ],
 )
 def test_the_screen_is_the_golden_one(
     name: str, screen: object, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setattr(console, "width", lambda: 80)
     assert callable(screen)
     shown = folded(screen(), 80) + "\n"
     golden = SCREENS / f"{name}.txt"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import io
 import logging
 import sys
 import tomllib
@@ -12,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 from builders import make_image
+from terminals import on_terminal, screen
 
 from bareboat.cli import console
 from bareboat.cli.folding import folded
@@ -19,34 +19,6 @@ from bareboat.cli.image import common, history, lint, ls
 from bareboat_base import execute, ranges
 from bareboat_base.errors import BareboatError, UsageError
 from bareboat_images.model import Signer, Trust
-
-
-class Terminal(io.StringIO):
-    encoding = "utf-8"
-
-    def isatty(self) -> bool:
-        return True
-
-
-def on_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    """Called by the test itself, since pytest sets its own streams after the fixtures."""
-    stream = Terminal()
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("NO_COLOR", "1")
-    monkeypatch.setattr(sys, "stderr", stream)
-    monkeypatch.setattr(console, "_width", lambda: 80)
-    return stream
-
-
-def screen(text: str) -> list[str]:
-    """The lines that a terminal shows."""
-    lines = [""]
-    for part in text.replace("\r\033[K", "\0").replace("\n", "\1"):
-        if part == "\1":
-            lines.append("")
-        else:
-            lines[-1] = "" if part == "\0" else lines[-1] + part
-    return lines
 
 
 @pytest.mark.parametrize("how", ["note", "error", "result", "bytes"])

@@ -39,7 +39,8 @@ class Pace:
 def line(
     head: str, what: str, share: float, *, width: int, more: str = "", left_s: float | None = None, utf8: bool
 ) -> str:
-    """The line, in at most `width` characters; what is less needed goes first: the bar, then `more`."""
+    """The line, in at most `width` characters; what is less needed goes first: the bar, then `more`, then the
+    end of `what`."""
     share = min(max(share, 0.0), 1.0)
     done = round(share * _BAR)
     bar = ("━" * done + "╌" * (_BAR - done)) if utf8 else "#" * done + "-" * (_BAR - done)
@@ -54,7 +55,13 @@ def line(
         found = "  ".join(filter(None, parts))
         if len(found) <= width:
             return found
-    return found[:width]
+    room = width - len(f"{head}    {percent}")
+    return f"{head}  {shortened(what, room)}  {percent}" if room > 1 else found[:width]
+
+
+def shortened(text: str, width: int) -> str:
+    """The beginning of the text, in at most `width` characters."""
+    return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
 def clock(seconds: float) -> str:

@@ -402,7 +402,7 @@ class Progress:
         if time.monotonic() - self._last_at > 0.05:
             self._last_at = time.monotonic()
             _has_progress_line = True
-            _live(_CLEAR_LINE + printable(text).replace("\n", " ")[: _width() - 1])
+            _live(_CLEAR_LINE + bar.shortened(printable(text).replace("\n", " "), _width() - 1))
 
     def end(self) -> None:
         _clear_line()

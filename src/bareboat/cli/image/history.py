@@ -74,7 +74,7 @@ def _text(image: Image, found: Configuration, *, full: bool) -> str:
     lines = [
         console.bold(f"{digests.short(image.digest)}  {image.reference}".rstrip()),
         console.table(rows, right=(0, 1, 2)),
-        f"{counted(count, 'layer')}, {size_mb:,.1f} MB; {empty} steps without a layer",
+        f"{counted(count, 'layer')}, {size_mb:,.1f} MB; {counted(empty, 'step')} without a layer",
     ]
     if found.history and known == {None}:
         lines.append("the history does not match the layers: the step of each layer is unknown")
