@@ -97,23 +97,12 @@ class Study:
         return found
 
     def _repr_html_(self) -> str:
-        from bareboat_base.page import escape, in_notebook, table, tag
+        from bareboat_base.page import in_notebook, tag
+        from bareboat_study import report_tables
 
         shown = self._report
-        answer = tag("p", tag("b", escape(_text(shown))))
-        if shown.only is None:
-            return in_notebook(answer)
-        found = shown.only.analysis
-        rows = [
-            (
-                f"{metric.name}{f', {metric.unit}' if metric.unit else ''}",
-                f"{metric.comparison.ratio:.3f}",
-                f"[{metric.comparison.low:.3f}, {metric.comparison.high:.3f}]",
-                found.word_of(metric),
-            )
-            for metric in found.metrics
-        ]
-        return in_notebook(answer + table(shown.only.arms, ("metric", "ratio", "interval", "verdict"), rows))
+        answer = tag("p", tag("b", _text(shown)))
+        return in_notebook(answer + report_tables.main(shown).html())
 
 
 def _text(shown: StudyReport) -> str:

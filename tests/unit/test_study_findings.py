@@ -34,6 +34,7 @@ from bareboat_study import (
     validity,
 )
 from bareboat_study.analysis import Analysis
+from bareboat_study.numbers import interval_text
 from bareboat_study.statistics import Verdict
 
 
@@ -392,7 +393,10 @@ def test_a_study_of_several_comparisons_is_shown_by_its_sentences(store: Store) 
     assert len(sentences) == 2
     study = api.Study(store, matrix.id)
     assert repr(study) == f"Study({matrix.id!r}: {'; '.join(sentences)})"
-    assert all(sentence in study._repr_html_() for sentence in sentences)
+    shown = study._repr_html_()
+    assert all(sentence in shown for sentence in sentences)
+    for analysis in (each.analysis for each in study_report.read(store, matrix.id).compared):
+        assert interval_text(analysis.primary, analysis) in shown
 
 
 def make_pairs(*, runs_of_last: int = 10) -> list[tuple[Study, Analysis]]:
