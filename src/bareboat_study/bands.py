@@ -138,7 +138,7 @@ def _figure(
         axes.set_ylim(bottom=0)
         axes.set_xlim(0, ends_s[-1])
         axes.xaxis.set_major_locator(MaxNLocator(8, steps=[1, 2, 5, 10]))
-        axes.set_xlabel("seconds since the arm was started, aligned by phase", color=MUTED)
+        axes.set_xlabel("seconds since the start, aligned by phase", color=MUTED)
         axes.set_ylabel(text)
         arm_legend(figure, study)
 
@@ -152,4 +152,4 @@ def _figure(
         f"Line: mean over {len(runs)} runs; band: one standard deviation. All processes of an arm together, "
         f"sampled ten times a second.{phases}"
     )
-    return Drawing(name=name, title=title, caption=caption, draw=draw, height_in=3.1)
+    return Drawing(name=name, title=title, caption=caption, draw=draw, height_in=2.7)

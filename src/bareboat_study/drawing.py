@@ -11,6 +11,7 @@ import logging
 import math
 import re
 import statistics as descriptive
+import textwrap
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -48,7 +49,10 @@ _ON_A_PAGE = {
     "#ffffff": "var(--card)",
     **{colour.lower(): f"var(--arm-{place})" for place, colour in enumerate(ARM_COLOURS, start=1)},
 }
-_WIDTH_IN = 5.0
+#: At the 370 px that a telephone has for a figure, text of 8.5 points then has 11 px.
+_WIDTH_IN = 3.9
+#: Characters of a line of a legend, with four for each marker.
+_LEGEND = 52
 
 #: Widths of figures in a paper of two columns, in inches, with the size of their text in points.
 COLUMN, FULL = (3.3, 7.0), (7.0, 8.0)
@@ -79,6 +83,7 @@ _STYLE: dict[str, Any] = {
     "ytick.labelcolor": MUTED,
     "legend.frameon": False,
     "legend.borderaxespad": 0.0,
+    "legend.handlelength": 1.1,
     "legend.handletextpad": 0.4,
     "legend.columnspacing": 1.4,
 }
@@ -109,6 +114,11 @@ def label(text: str, most: int = 28) -> str:
     """A name from the data as one short printable line."""
     line = plain_line(text)
     return line if len(line) <= most else line[: most - 1].rstrip() + "…"
+
+
+def folded(text: str, most: int, width: int) -> list[str]:
+    """The same in lines of at most `width` characters."""
+    return textwrap.wrap(label(text, most), width) or [""]
 
 
 # --------------------------------------------------------------------------------------------------
@@ -199,10 +209,22 @@ def pad_y(axes: Any, low: float, high: float) -> None:
 
 
 def arm_legend(figure: Figure, study: Study) -> None:
+    series_legend(figure, [arm.name for arm in study.arms])
+
+
+def series_legend(figure: Figure, names: Sequence[str]) -> None:
+    """The series' names, with their colours and markers, above the axes."""
     handles = [
-        Line2D([], [], ls="", marker=ARM_MARKERS[i], ms=5.5, mew=0, color=ARM_COLOURS[i]) for i in (0, 1)
+        Line2D([], [], ls="", marker=marker, ms=5.5, mew=0, color=colour)
+        for marker, colour, _ in zip(SERIES_MARKERS, SERIES_COLOURS, names, strict=False)
     ]
-    figure.legend(handles, [label(arm.name) for arm in study.arms], loc="outside upper left", ncols=2)
+    legend(figure, handles, [label(name) for name in names])
+
+
+def legend(figure: Figure, handles: Sequence[Any], names: Sequence[str]) -> None:
+    """Above the axes, in as many columns as the names leave room for."""
+    columns = _LEGEND // (max(map(len, names)) + 4)
+    figure.legend(handles, names, loc="outside upper left", ncols=max(1, min(columns, len(names), 3)))
 
 
 def robust_limits(values: Sequence[float]) -> tuple[float, float]:

@@ -1,8 +1,8 @@
-"""Forest plots: a row for each ratio, with its name left of the axis and its numbers right of it."""
+"""Forest plots: a row for each ratio, with its name left of the axis; below it, the numbers that decide."""
 
 from __future__ import annotations
 
-import textwrap
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,8 +17,8 @@ from bareboat_study.drawing import (
     INK,
     MUTED,
     Drawing,
+    folded,
     interval,
-    label,
     logs_of,
     margin_logs,
     ratio_axis,
@@ -28,8 +28,8 @@ from bareboat_study.numbers import interval_text, percent
 from bareboat_study.statistics import Estimate, Verdict
 
 #: Characters of a line of a name, and of the whole name.
-_NAME_LINE, _NAME = 19, 38
-_ROW_IN, _HEAD_IN = 0.34, 0.3
+_NAME_LINE, _NAME = 20, 40
+_LINE_IN, _GAP_IN = 0.15, 0.09
 #: The axis is narrow, between names and numbers.
 _TICKS = 5
 
@@ -37,7 +37,7 @@ _TICKS = 5
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """`decides`: whether a verdict follows from it; its interval then has a thick part, that of the test of
-    equivalence. `filled`: its diamond."""
+    equivalence. `text`: its numbers; `filled`: its diamond."""
 
     name: str
     metric: Metric
@@ -48,6 +48,11 @@ class Row:
     @property
     def logs(self) -> tuple[float, float, float]:
         return logs_of(self.metric.comparison)
+
+    @property
+    def lines(self) -> list[str]:
+        """The name, and the numbers that decide."""
+        return [*folded(self.name, _NAME, _NAME_LINE), *([self.text] if self.decides else [])]
 
 
 def of_metrics(study: Study, analysis: Analysis) -> Drawing:
@@ -62,7 +67,8 @@ def of_metrics(study: Study, analysis: Analysis) -> Drawing:
     c = analysis.comparison
     caption = (
         f"Ratio with its {percent(c.confidence)} confidence interval, one value per run; the shaded band is "
-        f"the margin of ±{c.margin * 100:g} %. {_thick(c.confidence)} {_BEYOND}"
+        f"the margin of ±{c.margin * 100:g} %. {_thick(c.confidence)} {_BEYOND} "
+        "All numbers are in the table."
     )
     axis = f"{study.arms[1].name} / {study.arms[0].name}"
     return _drawing("ratios", "Ratio of every metric", caption, axis, rows, c.margin)
@@ -104,33 +110,39 @@ def _drawing(name: str, title: str, caption: str, axis: str, rows: Sequence[Row]
     first = next((number for number, row in enumerate(rows) if not row.decides), len(rows))
     has_groups = 0 < first < len(rows)
     # The rows for information are below a heading of their own.
-    places = [-float(number) - has_groups * (1 if number < first else 2) for number in range(len(rows))]
+    texts: list[tuple[Row | None, list[str]]] = [(row, row.lines) for row in rows]
+    if has_groups:
+        texts = [(None, ["decides"]), *texts[:first], (None, ["for information"]), *texts[first:]]
+    # Heights are in inches.
+    ends = list(itertools.accumulate(_LINE_IN * len(lines) + _GAP_IN for _, lines in texts))
 
     def draw(figure: Figure) -> None:
         axes: Any = figure.add_subplot()
         axes.axvspan(*bounds, color=BAND, lw=0)
         axes.axvline(0, color=INK, lw=0.9)
-        for row, y in zip(rows, places, strict=True):
-            _draw_row(axes, row, y, reach)
-        if has_groups:
-            for text, y in (("decides", 0.0), ("for information", places[first] + 1)):
-                axes.annotate(
-                    text, (0, y), xycoords=axes.get_yaxis_transform(), xytext=(-4, 0),
-                    textcoords="offset points", ha="right", va="center", color=MUTED, size="small",
-                )  # fmt: skip
-        names = ["\n".join(textwrap.wrap(label(row.name, _NAME), _NAME_LINE)) for row in rows]
-        axes.set_yticks(places, names)
-        axes.tick_params(axis="y", length=0, pad=7, labelcolor=INK)
-        for text, row in zip(axes.get_yticklabels(), rows, strict=True):
-            text.set_weight("bold" if row.decides else "normal")
-        axes.set(xlim=(-reach, reach), ylim=(places[-1] - 0.6, 0.6))
+        for (row, lines), begin, end in zip(texts, (0.0, *ends), ends, strict=False):
+            middle = -(begin + end) / 2
+            _write(axes, lines, middle, INK if row else MUTED, decides=row is not None and row.decides)
+            if row is not None:
+                _draw_row(axes, row, middle, reach)
+        axes.set_yticks([])
+        axes.set(xlim=(-reach, reach), ylim=(-ends[-1] - 0.05, 0.05))
         axes.spines["left"].set_visible(False)
         axes.grid(visible=False)
         ratio_axis(axes.xaxis, -reach, reach, most=_TICKS)
-        axes.set_xlabel(label(axis, 60))
+        axes.set_xlabel("\n".join(folded(axis, 60, 30)))
 
-    height_in = 0.62 + _ROW_IN * len(rows) + 2 * _HEAD_IN * has_groups
-    return Drawing(name=name, title=title, caption=caption, draw=draw, height_in=height_in)
+    return Drawing(name=name, title=title, caption=caption, draw=draw, height_in=0.66 + ends[-1])
+
+
+def _write(axes: Any, lines: Sequence[str], middle: float, colour: str, *, decides: bool) -> None:
+    """The lines beside the axis. Each is a text of its own: a browser's font has other widths."""
+    for number, line in enumerate(lines):
+        y = middle + _LINE_IN * ((len(lines) - 1) / 2 - number)
+        axes.annotate(
+            line, (0, y), xycoords=axes.get_yaxis_transform(), xytext=(-7, 0), textcoords="offset points",
+            ha="right", va="center", color=colour, weight="bold" if decides else "normal",
+        )  # fmt: skip
 
 
 def _reach(rows: Sequence[Row], bound: float) -> float:
@@ -148,10 +160,6 @@ def _draw_row(axes: Any, row: Row, y: float, reach: float) -> None:
         inner = (high - low) / 2 * _one_sided_share(row.metric.comparison)
         ends = [max(middle - inner, -reach), min(middle + inner, reach)]
         axes.plot(ends, [y, y], color=INK, lw=3.4, solid_capstyle="butt")
-    axes.annotate(
-        row.text, (1, y), xycoords=axes.get_yaxis_transform(), xytext=(8, 0),
-        textcoords="offset points", va="center", weight="bold" if row.decides else "normal",
-    )  # fmt: skip
 
 
 def _one_sided_share(found: Estimate) -> float:

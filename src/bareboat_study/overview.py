@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import math
 import statistics as descriptive
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 
 from bareboat.model import Matrix
@@ -26,12 +25,14 @@ from bareboat_study.drawing import (
     SERIES_COLOURS,
     SERIES_MARKERS,
     Drawing,
+    folded,
     interval,
     label,
     logs_of,
     margin_logs,
     ratio_axis,
     safe_log,
+    series_legend,
     titled,
 )
 from bareboat_study.findings import ContrastFinding, PointFinding, ScalingFinding, StudyFindings
@@ -41,7 +42,7 @@ from bareboat_study.statistics import Verdict
 #: A heat map with more columns has no room for numbers in its cells.
 _MOST_COLUMNS = 8
 _PANELS_IN_A_ROW = 2
-_WIDEST_LABEL = 26
+_WIDEST_LABEL = 22
 #: More series than colours cannot be distinguished.
 _MOST_SERIES = len(SERIES_COLOURS)
 
@@ -93,9 +94,7 @@ def _ratios(matrix: Matrix, contrast: ContrastFinding, number: int) -> Drawing:
         axes.axvline(0, color=INK, lw=0.9)
         for row, each in enumerate(rows):
             if each.analysis is None:
-                axes.annotate(
-                    "no verdict", (0, -row), color=MUTED, va="center", ha="center", fontsize="small"
-                )
+                axes.annotate("no verdict", (0, -row), color=MUTED, va="center", ha="center")
                 continue
             c = each.analysis.comparison
             is_equivalent = each.verdict is Verdict.EQUIVALENT
@@ -109,8 +108,8 @@ def _ratios(matrix: Matrix, contrast: ContrastFinding, number: int) -> Drawing:
         axes.set(xlim=(-reach, reach), ylim=(-last + 0.4, 0.6))
         axes.spines["left"].set_visible(False)
         axes.grid(visible=False)
-        ratio_axis(axes.xaxis, -reach, reach)
-        axes.set_xlabel(label(f"{contrast.contender} / {contrast.baseline}", 60))
+        ratio_axis(axes.xaxis, -reach, reach, most=5)
+        axes.set_xlabel("\n".join(folded(f"{contrast.contender} / {contrast.baseline}", 60, 30)))
 
     caption = (
         f"Ratio of the primary metric at each point with its {percent(matrix.prove.confidence)} interval. "
@@ -122,7 +121,7 @@ def _ratios(matrix: Matrix, contrast: ContrastFinding, number: int) -> Drawing:
         title=f"Ratio at every point: {contrast.contender} / {contrast.baseline}",
         caption=caption,
         draw=draw,
-        height_in=0.75 + 0.26 * last,
+        height_in=0.85 + 0.24 * last,
     )
 
 
@@ -153,27 +152,26 @@ def _heat_map(matrix: Matrix, contrast: ContrastFinding, number: int) -> Drawing
             for (row, column), each in cells.items():
                 _cell(axes, columns.index(column), -rows.index(row), each, full)
             axes.set_xticks(range(len(columns)), [label(shown(value), 14) for value in columns])
-            axes.set_yticks([-at for at in range(len(rows))], [label(shown(value), 18) for value in rows])
+            axes.set_yticks([-at for at in range(len(rows))], [label(shown(value), 14) for value in rows])
             axes.tick_params(length=0, labelcolor=INK)
             axes.set(xlim=(-0.5, len(columns) - 0.5), ylim=(-len(rows) + 0.5, 0.5))
             axes.grid(visible=False)
             for side in axes.spines.values():
                 side.set_visible(False)
             if names:
-                axes.set_title(label(point_text(names, values), 60), loc="left", fontsize="medium", color=INK)
+                axes.set_title(label(point_text(names, values), 50), loc="left", fontsize="medium", color=INK)
         grid[-1, 0].set_xlabel(label(matrix.factors[across].rpartition(".")[2], 40))
 
     caption = (
-        f"Ratio and its {percent(matrix.prove.confidence)} interval over two factors. Blue: below 1, "
-        "vermilion: above 1; the stronger, the further from 1. Bold: different after the correction for "
-        "several comparisons."
+        "Ratio over two factors. Blue: below 1, vermilion: above 1; the stronger, the further from 1. Bold: "
+        "different after the correction for several comparisons."
     )
     return Drawing(
         name=f"heat-map-{number}",
         title=f"Ratios over two factors: {contrast.contender} / {contrast.baseline}",
         caption=caption,
         draw=draw,
-        height_in=0.35 + len(panels) * (0.3 * bool(names) + 0.25 + 0.4 * len(rows)),
+        height_in=0.35 + len(panels) * (0.3 * bool(names) + 0.25 + 0.3 * len(rows)),
     )
 
 
@@ -188,11 +186,7 @@ def _cell(axes: Any, x: float, y: float, found: PointFinding, full: float) -> No
         [x - 0.48, x + 0.48], y - 0.46, y + 0.46, color=ARM_COLOURS[log > 0], alpha=strength, lw=0
     )
     weight = "bold" if found.verdict is Verdict.DIFFERENT else "normal"
-    ratio, low, high = (ratio_text(value, c.high - c.low) for value in (c.ratio, c.low, c.high))
-    axes.annotate(ratio, (x, y + 0.14), ha="center", va="center", weight=weight)
-    axes.annotate(
-        f"[{low}, {high}]", (x, y - 0.22), ha="center", va="center", fontsize="x-small", color=MUTED
-    )
+    axes.annotate(ratio_text(c.ratio, c.high - c.low), (x, y), ha="center", va="center", weight=weight)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -230,8 +224,8 @@ def _values(matrix: Matrix, found: StudyFindings) -> Drawing | None:
         axes.set_xlim(left=0)
         axes.grid(visible=False, axis="y")
         axes.grid(visible=True, axis="x")
-        axes.xaxis.set_major_locator(MaxNLocator(7))
-        axes.set_xlabel(label(f"{found.metric}{f', {unit}' if unit else ''}", 60))
+        axes.xaxis.set_major_locator(MaxNLocator(4))
+        axes.set_xlabel("\n".join(folded(f"{found.metric}{f', {unit}' if unit else ''}", 60, 30)))
         series_legend(figure, arms)
 
     sense = "higher" if found.higher_is_better else "lower"
@@ -273,7 +267,7 @@ def _speed_ups(matrix: Matrix, found: StudyFindings) -> Drawing:
         for axes, (at, series) in zip(spots, panels.items(), strict=False):
             _speed_up_panel(axes, series, arms)
             if at:
-                axes.set_title(label(at, 30), loc="left", fontsize="medium", color=INK)
+                axes.set_title(label(at, 22), loc="left", fontsize="medium", color=INK)
         for axes in spots[len(panels) :]:
             axes.set_visible(False)
         figure.supxlabel("workers", color=MUTED, fontsize="medium")
@@ -311,18 +305,3 @@ def _speed_up_panel(axes: Any, series: Sequence[ScalingFinding], arms: Sequence[
     axes.set_ylim(bottom=0)
     axes.xaxis.set_major_locator(FixedLocator(numbers))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-
-
-def series_legend(figure: Figure, names: Sequence[str]) -> None:
-    """The series' names, with their colours and markers, above the axes."""
-    figure.legend(
-        list(_handles(len(names))),
-        [label(name, 24) for name in names],
-        loc="outside upper left",
-        ncols=min(len(names), 3),
-    )
-
-
-def _handles(count: int) -> Iterator[Line2D]:
-    for colour, marker in zip(SERIES_COLOURS[:count], SERIES_MARKERS[:count], strict=True):
-        yield Line2D([], [], ls="", marker=marker, ms=5.5, mew=0, color=colour)

@@ -27,7 +27,9 @@ from bareboat_study.drawing import (
     INK,
     Drawing,
     arm_legend,
+    folded,
     label,
+    legend,
     margin_logs,
     pad_y,
     ratio_axis,
@@ -114,14 +116,14 @@ def _windows(study: Study, runs: Sequence[Pair]) -> Drawing:
         pad_y(axes, low, high)
         per_step = runs[0][0].samples_per_step
         axes.set_ylabel("samples per second" if per_step else "steps per second")
-        axes.set_xlabel("run (windows from left to right in their order of time)")
+        axes.set_xlabel("run (its windows in order of time)")
         arm_legend(figure, study)
 
     caption = "One point per window of training steps. Lines: medians per run."
     if outside:
         caption += f" {outside} of {len(points)} windows are beyond the axis and drawn at its edge."
     return Drawing(
-        name="throughput", title="Throughput by arm, raw", caption=caption, draw=draw, height_in=3.1
+        name="throughput", title="Throughput by arm, raw", caption=caption, draw=draw, height_in=2.7
     )
 
 
@@ -140,7 +142,7 @@ def _walls(study: Study, runs: Sequence[Pair]) -> Drawing:
         arm_legend(figure, study)
 
     caption = "One point per arm and run; a grey line joins the two that ran as a pair."
-    return Drawing(name="wall-time", title="Wall time by arm, raw", caption=caption, draw=draw, height_in=3.1)
+    return Drawing(name="wall-time", title="Wall time by arm, raw", caption=caption, draw=draw, height_in=2.7)
 
 
 def _pairs(study: Study, metric: Metric) -> Drawing:
@@ -161,17 +163,17 @@ def _pairs(study: Study, metric: Metric) -> Drawing:
             axes.annotate(f"mean\n{number(mean)}", (arm + 0.2 * aside, mean), xytext=(5 * aside, 0),
                           textcoords="offset points", va="center", ha="left" if arm else "right",
                           color=ARM_COLOURS[arm])  # fmt: skip
-        axes.set_xlim(-0.62, 1.62)
-        axes.set_xticks([0, 1], [label(arm.name, 24) for arm in study.arms])
+        axes.set_xlim(-0.75, 1.75)
+        axes.set_xticks([0, 1], ["\n".join(folded(arm.name, 32, 16)) for arm in study.arms])
         axes.tick_params(axis="x", length=0, labelcolor=INK, labelsize="medium")
-        axes.set_ylabel(label(f"{metric.name}, {unit}", 40))
+        axes.set_ylabel(label(f"{metric.name}, {unit}", 32))
 
     caption = (
         "One line per run joins its two arms. The means are geometric, so that their quotient is the ratio. "
         "Lines that lie apart but run in parallel are drift of the machine, which the pairs cancel."
     )
     title = f"{titled(label(metric.name, 60))}, pair by pair"
-    return Drawing(name="pairs", title=title, caption=caption, draw=draw, height_in=3.1)
+    return Drawing(name="pairs", title=title, caption=caption, draw=draw, height_in=2.7)
 
 
 def _effects(study: Study, runs: Sequence[Pair], analysis: Analysis) -> Drawing:
@@ -205,7 +207,7 @@ def _effects(study: Study, runs: Sequence[Pair], analysis: Analysis) -> Drawing:
         ratio_axis(axes.yaxis, *axes.get_ylim())
         axes.grid(visible=False)
         axes.set_xlabel("run")
-        axes.set_ylabel(label(f"{metric.name}: {study.arms[1].name} / {study.arms[0].name}", 46))
+        axes.set_ylabel(label(f"{study.arms[1].name} / {study.arms[0].name}", 32))
 
     dots = "Dots: one ratio per block of paired windows. " if flat else ""
     caption = (
@@ -214,9 +216,8 @@ def _effects(study: Study, runs: Sequence[Pair], analysis: Analysis) -> Drawing:
     )
     if outside:
         caption += f" {outside} of {len(flat)} blocks are beyond the axis and drawn at its edge."
-    return Drawing(
-        name="effects", title="Paired ratio, run by run", caption=caption, draw=draw, height_in=3.1
-    )
+    title = f"Paired ratio of the {label(metric.name, 40)}, run by run"
+    return Drawing(name="effects", title=title, caption=caption, draw=draw, height_in=2.7)
 
 
 def _phases(study: Study, runs: Sequence[Pair]) -> Drawing:
@@ -238,7 +239,7 @@ def _phases(study: Study, runs: Sequence[Pair]) -> Drawing:
             _phase_dots(rows, seconds[arm], arm)
         stack.set_yticks([1, 0], [label(arm.name, 16) for arm in study.arms])
         stack.set(ylim=(-0.62, 1.45), xlabel="seconds, means stacked")
-        stack.legend(loc="lower left", bbox_to_anchor=(0, 1.06), ncols=3, fontsize="medium", handlelength=1.1)
+        legend(figure, *stack.get_legend_handles_labels())
         rows.set_yticks([-i for i in range(len(PHASES))], [name for _, name, _ in PHASES])
         rows.set_xscale("log")
         rows.xaxis.set_major_locator(LogLocator(numticks=8))
@@ -255,7 +256,7 @@ def _phases(study: Study, runs: Sequence[Pair]) -> Drawing:
         "own totals. Waits at the gate, while the other arm runs, are excluded. Below: every run, the "
         "median (large) and the middle half of the runs (line)."
     )
-    return Drawing(name="phases", title="Where the wall time goes", caption=caption, draw=draw, height_in=4.6)
+    return Drawing(name="phases", title="Where the wall time goes", caption=caption, draw=draw, height_in=4.2)
 
 
 def _phase_dots(axes: Any, phases: Sequence[Sequence[float]], arm: int) -> None:
@@ -287,7 +288,7 @@ def _memory(study: Study, runs: Sequence[Pair]) -> Drawing:
                 axes.plot(*peak, marker=ARM_MARKERS[arm], ms=4.5, mec="white", mew=0.5, color=colour)
             peak_text = _mean_peak([run[arm].peak_memory_bytes / scale for run in runs])
             axes.set_title(
-                f"{label(study.arms[arm].name)}: mean peak {peak_text} {unit}",
+                f"{label(study.arms[arm].name, 20)}: mean peak {peak_text} {unit}",
                 loc="left", size="medium", color=colour,
             )  # fmt: skip
             axes.set_ylabel(f"{kind}, {unit}")
@@ -300,7 +301,7 @@ def _memory(study: Study, runs: Sequence[Pair]) -> Drawing:
         "Memory of all processes of an arm, one line per run, its largest sample marked. "
         f"Lines of more than {_MEMORY_POINTS} samples are drawn with the largest of each stretch."
     )
-    return Drawing(name="memory", title="Memory over time", caption=caption, draw=draw, height_in=3.9)
+    return Drawing(name="memory", title="Memory over time", caption=caption, draw=draw, height_in=3.5)
 
 
 def _mean_peak(peaks: Sequence[float]) -> str:

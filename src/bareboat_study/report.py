@@ -368,7 +368,7 @@ def _section(shown: StudyReport, each: Compared, prefix: str) -> Markup:
     Ratios are printed once."""
     metrics = () if shown.is_one_point else (tag("h3", "Every metric"), _metrics(each))
     parts = (_heading(each, prefix), *metrics, _goals(each.analysis.goals), _figures(each, prefix))
-    class_ = "part flows" if shown.is_one_point else "part"
+    class_ = "part" if shown.is_one_point else "part point"
     return tag("section", tag("h2", each.name), *parts, id=prefix, class_=class_)
 
 

@@ -30,10 +30,6 @@ def facts_and_data(shown: StudyReport, compared: Sequence[Compared]) -> Markup:
         return Markup("")
     study, first = shown.whole, compared[0]
     cards = (_machine(study), _image(study), _job(study), _design(study, first.analysis))
-    ordered = sorted(
-        (record for own in shown.records for record in own),
-        key=lambda r: (not r.warm_up, r.run, r.position, r.arm),
-    )
     return join(
         (
             tag("h3", "Machine, image and design"),
@@ -41,7 +37,7 @@ def facts_and_data(shown: StudyReport, compared: Sequence[Compared]) -> Markup:
             tag(
                 "div",
                 tag("h3", "Raw data and scripts"),
-                *_details(shown, study, ordered, compared),
+                *_details(shown, study, compared),
                 class_="raw",
             ),
         )
@@ -126,13 +122,14 @@ def _job(study: Study) -> Markup:
 # The details.
 
 
-def _details(
-    shown: StudyReport, study: Study, records: Sequence[Record], compared: Sequence[Compared]
-) -> Iterable[Markup]:
-    yield _fold("Raw values of every run, warm-ups included", _runs_table(records))
-    for each in compared:
-        of = "" if shown.only is not None else f" of {each.name}"
-        yield _fold(f"The metrics{of}, pair by pair", _pairs_table(each.study, each.analysis))
+def _details(shown: StudyReport, study: Study, compared: Sequence[Compared]) -> Iterable[Markup]:
+    yield _fold("Raw values of every run, warm-ups included", _runs_table(shown))
+    names = ("" if shown.only is not None else f" of {each.name}" for each in compared)
+    pairs = (
+        _fold(f"The metrics{of}, pair by pair", _pairs_table(each.study, each.analysis))
+        for of, each in zip(names, compared, strict=True)
+    )
+    yield tag("div", *pairs, class_="pairs")
     yield _fold("The layers of the image", _layers_table(study))
     for arm in study.arms:
         text = tag("pre", arm.script, tabindex="0")
@@ -144,7 +141,14 @@ def _fold(title: str, content: Markup, class_: str | None = None) -> Markup:
     return tag("details", tag("summary", title), content, class_=class_)
 
 
-def _runs_table(records: Sequence[Record]) -> Markup:
+def _runs_table(shown: StudyReport) -> Markup:
+    """Point after point, each from its warm-up to its last run."""
+    of_points = [
+        (point, record)
+        for point, own in enumerate(shown.records)
+        for record in sorted(own, key=lambda r: (not r.warm_up, r.run, r.position, r.arm))
+    ]
+    records = [record for _, record in of_points]
     phased = any(record.phases for record in records)
     windowed = any(record.windows for record in records)
     results = sorted({name for record in records for name in record.results})
@@ -153,7 +157,12 @@ def _runs_table(records: Sequence[Record]) -> Markup:
     head += [f"{name}, s" for _, name, _ in PHASES] if phased else []
     head += ["peak memory, MiB", "load, 1 min", *results]
     rows = [_run_row(record, phased, windowed, results) for record in records]
-    return table("One row per arm and run; times are in seconds", head, rows, texts=3)
+    if not shown.is_one_point:
+        head.insert(1, "point")
+        for row, (point, _) in zip(rows, of_points, strict=True):
+            row.insert(1, shown.matrix.point_text(point))
+    caption = "One row per arm and run; times are in seconds"
+    return table(caption, head, rows, texts=3 if shown.is_one_point else 4)
 
 
 def _run_row(record: Record, phased: bool, windowed: bool, results: Sequence[str]) -> list[str]:

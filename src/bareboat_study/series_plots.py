@@ -12,8 +12,7 @@ from matplotlib.ticker import MaxNLocator
 from msgspec import UNSET
 
 from bareboat.model import Matrix, MetricRequest, Record
-from bareboat_study.drawing import INK, MUTED, SERIES_COLOURS, Drawing, label, titled
-from bareboat_study.overview import series_legend
+from bareboat_study.drawing import INK, MUTED, SERIES_COLOURS, Drawing, label, series_legend, titled
 
 Points = Sequence[tuple[float, float]]
 
@@ -72,10 +71,12 @@ def _figure(matrix: Matrix, metric: MetricRequest, panels: dict[int, dict[str, l
                 place = arms.index(arm)
                 # Equal lines lie on each other; the first stays visible below the others.
                 _draw_arm(axes, runs, SERIES_COLOURS[place], 1.0 if place else 2.2, banded=banded)
-            axes.xaxis.set_major_locator(MaxNLocator(5))
+            axes.xaxis.set_major_locator(MaxNLocator(3 if columns > 1 else 6))
             axes.yaxis.set_major_locator(MaxNLocator(5))
             if name := matrix.point_text(point):
-                axes.set_title(label(name, 34), loc="left", fontsize="medium", color=INK)
+                axes.set_title(
+                    label(name, 22 if columns > 1 else 44), loc="left", fontsize="medium", color=INK
+                )
         for axes in spots[len(panels) :]:
             axes.set_visible(False)
         figure.supxlabel(label(metric.x or "x", 40), color=MUTED, fontsize="medium")

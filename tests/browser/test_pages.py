@@ -14,7 +14,8 @@ pytest.importorskip("matplotlib")
 
 from builders import make_analysis, make_records, make_study
 from chromium import show
-from matrices import make_three, report_of
+from matrices import make_matrix, make_points, make_three, report_of
+from matrices import make_records as records_of
 from tools import tool
 
 from bareboat.model import Decision, MemorySample
@@ -39,6 +40,12 @@ def study_page() -> str:
 
 def three_page() -> str:
     return render([study_report.of(*make_three())])
+
+
+def points_page() -> str:
+    matrix = make_matrix()
+    studies = make_points(matrix)
+    return render([study_report.of(matrix, studies, records_of(matrix, studies, {"bare": 1.0, "sif": 0.99}))])
 
 
 def run_page() -> str:
@@ -70,7 +77,13 @@ def sweep_page() -> str:
     return render_sweep("grid-1", "grid", "python train.py --lr '{lr}'", head, rows, 3)
 
 
-PAGES = {"study": study_page, "three": three_page, "run": run_page, "sweep": sweep_page}
+PAGES = {
+    "study": study_page,
+    "three": three_page,
+    "points": points_page,
+    "run": run_page,
+    "sweep": sweep_page,
+}
 
 
 @pytest.fixture(scope="module")
@@ -134,6 +147,28 @@ def test_the_answer_comes_first_and_the_raw_values_last(browser: Any, pages: Pat
         )  # fmt: skip
         heights = [tops[each] for each in wanted if each != "Ratio of every comparison" or width < 800]
         assert heights == sorted(heights), tops
+
+
+@pytest.mark.parametrize("name", ["study", "three", "points", "run"])
+def test_text_of_figures_can_be_read_on_a_telephone(browser: Any, pages: Path, name: str) -> None:
+    """It has at least 11 pixels, and lies within its figure."""
+    found = ask(
+        browser, pages / f"{name}.html", 420,
+        """
+        const small = [], out = [];
+        for (const e of d.querySelectorAll("figure svg text")) {
+          const svg = e.closest("svg"), own = e.getBoundingClientRect(), box = svg.getBoundingClientRect();
+          const size = parseFloat(w.getComputedStyle(e).fontSize) * box.width / svg.viewBox.baseVal.width;
+          if (size < 11) small.push([size, e.textContent]);
+          if (own.left < box.left - 1 || own.right > box.right + 1 || own.top < box.top - 1
+            || own.bottom > box.bottom + 1) out.push(e.textContent);
+        }
+        return { small, out, texts: d.querySelectorAll("figure svg text").length };
+        """,
+    )  # fmt: skip
+    assert found["texts"] > 5
+    assert found["small"] == []
+    assert found["out"] == []
 
 
 def test_a_table_becomes_a_list_on_a_telephone(browser: Any, pages: Path) -> None:
@@ -239,6 +274,11 @@ def test_print_loses_nothing(browser: Any, pages: Path, name: str) -> None:
     if name == "three":
         assert whole.count("Themachine") == 1
         assert len(text) <= 5
+    if name == "points":
+        assert len(text) <= 5
+        assert whole.count("Themachine") == 1
+        for point in range(6):
+            assert whole.count(f"sif/bare,{make_matrix().point_text(point)}".replace(" ", "")) >= 2
     if name == "run":
         assert TAIL.replace(" ", "") in whole
         assert "folded" in whole
