@@ -69,7 +69,8 @@ def table(
     def classed(place: int, cell: str = "") -> str | None:
         if place not in of_text:
             return "n"
-        return "long" if any(len(word) > _LONGEST_WORD for word in cell.split()) else None
+        words = re.sub("<[^>]*>", " ", cell) if isinstance(cell, Markup) else cell
+        return "long" if any(len(word) > _LONGEST_WORD for word in words.split()) else None
 
     heads = (tag("th", cell, scope="col", class_=classed(i)) for i, cell in enumerate(head))
     lines = (
