@@ -1,4 +1,4 @@
-"""Read an old job and write its job file. Nothing of it is run."""
+"""Read an old job and write its job file. Nothing of it is run here."""
 
 from __future__ import annotations
 
@@ -34,6 +34,10 @@ class Adopted(NamedTuple):
     notes: tuple[str, ...]
     verdict: str
     facts: dict[str, Any]
+
+    @property
+    def exit_code(self) -> int:
+        return REFUSED if self.verdict == "refused" else 0
 
 
 def choose(named: str, here: Path) -> Source:
@@ -82,8 +86,10 @@ def _of_script(source: Source, target: Path, environment: Mapping[str, str]) -> 
     if scope.used:
         names = ", ".join(sorted(scope.used))
         reading.differ(0, f"the values of {names} are those of your shell when this file was written")
-    if pyxis and launch is not None:
-        _under_pyxis(pyxis, launch, scope, reading)
+    if launch is not None and (pyxis or "CONTAINER_IMAGE" in reading.environment):
+        _around(pyxis, launch, scope, reading)
+    for name, given in reading.shifter.items():
+        reading.skip(given.line, f"{name} {given.value}: without shifter before the program")
     if launch is not None and launch.container is not None and source.recipes:
         reading.differ(
             script.line, f"{source.recipes[0]} lies beside it: bareboat image build makes the image of it"
@@ -104,20 +110,41 @@ def _start(scope: Scope, reading: Reading, outside: Mapping[str, str], base: str
         reading.refuse("the working directory", reading.request.lines.get("starts_in", 0), given)
 
 
-def _under_pyxis(
-    pyxis: tuple[tuple[str, str, int], ...], launch: Launch, scope: Scope, reading: Reading
-) -> None:
-    """The whole script runs in the container of `#SBATCH --container-image`."""
-    line = pyxis[0][2]
-    try:
-        found = containers.of_pyxis([(name, value) for name, value, _ in pyxis], line, scope, reading)
-    except (Mistake, Unknown) as fault:
-        reading.refuse("the image", line, fault.message if isinstance(fault, Mistake) else fault.reason)
+def _around(pyxis: tuple[tuple[str, str, int], ...], launch: Launch, scope: Scope, reading: Reading) -> None:
+    """The whole script runs in a container: that of `#SBATCH --container-image`, or of `#PBS -v
+    CONTAINER_IMAGE=`, by Altair's hook for containers."""
+    if not pyxis and reading.request.scheduler != "pbs":
         return
-    if found is not None and launch.container is not None:
+    if pyxis:
+        line = pyxis[0][2]
+        try:
+            found = containers.of_pyxis([(name, value) for name, value, _ in pyxis], line, scope, reading)
+        except (Mistake, Unknown) as fault:
+            reading.refuse("the image", line, fault.message if isinstance(fault, Mistake) else fault.reason)
+            return
+    else:
+        image, line = reading.environment.pop("CONTAINER_IMAGE")
+        found = Container(image=image, line=line, workdir=".")
+        reading.differ(line, "the directories that the site mounts in containers are yours to add: mounts")
+    if found is None:
+        return
+    if launch.container is not None:
         reading.refuse("the image", line, "a container in a container")
-    elif found is not None:
-        launch.container = found
+    launch.container = found
+    _activated(launch, reading)
+
+
+def _activated(launch: Launch, reading: Reading) -> None:
+    """An environment that the script activates in its container is one of the image."""
+    python = reading.values.pop("capture.python", None)
+    program = launch.program[:1]
+    by_name = next((note for note in reading.different if note.text.startswith("conda activate")), None)
+    if python is not None and program and re.fullmatch(r"python[\d.]*", program[0]):
+        launch.program[0] = posixpath.join(posixpath.dirname(python.value), program[0])
+    elif (at := python or by_name) is not None:
+        reading.refuse(
+            "the command", at.line, "an environment of the image is activated: name the program by its path"
+        )
 
 
 def _of_recipe(source: Source, target: Path) -> Job:

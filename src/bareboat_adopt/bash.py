@@ -90,7 +90,10 @@ class Unreadable(Exception):
 
 def parse(text: str, *, first: int = 1) -> tuple[Statement, ...]:
     """The commands of a script whose first line has the number `first`. Raises Unreadable."""
-    parser = _Parser(text.replace("\r\n", "\n"), first)
+    text = text.replace("\r\n", "\n")
+    if re.search(r"(?<!\\)(\\\\)*\\\Z", text):  # nothing is continued
+        text = text[:-1]
+    parser = _Parser(text, first)
     found = parser.statements(frozenset(), 0)
     if not parser.at_end:
         raise Unreadable(parser.line, "a word or a bracket that begins nothing")

@@ -47,6 +47,10 @@ class Container(Struct):
     writable: bool = False
 
 
+def is_tool(name: str) -> bool:
+    return name in _TABLES
+
+
 def is_one(words: Sequence[str]) -> bool:
     """Whether the command starts a container."""
     return posixpath.basename(words[0]) in _TABLES and any(verb in words[1:8] for verb in _VERBS)
@@ -210,6 +214,50 @@ def _flags(found: Line, container: Container, line: int, reading: Reading) -> No
                     " :", ":"
                 ),
             )
+
+
+_SHIFTER = {
+    "-i": "--image", "-V": "--volume", "-m": "--module", "-w": "--workdir", "-e": "--env",
+    **{name: name for name in ("--image", "--volume", "--module", "--workdir", "--env")},
+}  # fmt: skip
+
+
+def of_shifter(
+    words: Sequence[str], line: int, scope: Scope, reading: Reading
+) -> tuple[Container, list[str]]:
+    """The container of `shifter`, whose options sbatch has, too, and the command in it. Raises Mistake and
+    Unknown. https://docs.nersc.gov/development/containers/shifter/how-to-use/"""
+    given = [(name, value.value) for name, value in reading.shifter.items()]
+    reading.shifter.clear()
+    container, left = Container(image="", line=line, workdir="."), list(words[1:])
+    while left and left[0].startswith("-"):
+        word = left.pop(0)
+        name, equals, value = word.partition("=") if word.startswith("--") else (word[:2], word[2:], word[2:])
+        if name in ("--entrypoint", "--clearenv") and not equals:
+            container.entrypoint = container.entrypoint or name == "--entrypoint"
+        elif name not in _SHIFTER or not (equals or left):
+            raise Mistake(f"shifter {word} is not read")
+        else:
+            given.append((_SHIFTER[name], value if equals else left.pop(0)))
+    for name, value in given:
+        if name == "--image":
+            container.image = value.removeprefix("docker:")
+        elif name == "--workdir":
+            container.workdir = value
+        elif name == "--env":
+            _set(value, line, reading)
+        elif name == "--module":
+            container.gpus = "gpu" in value.split(",")
+        else:
+            for source, target, *options in (spec.split(":") for spec in value.split(";") if ":" in spec):
+                _mount(container, source, target, options, scope)
+    if not container.image or container.image.startswith(("id:", "custom:")):
+        raise Mistake("shifter without the name of an image")
+    if not left:
+        raise Mistake("shifter without a command starts a shell")
+    reading.differ(line, _HOME)
+    reading.differ(line, _ENV)
+    return container, left
 
 
 def of_pyxis(flags: Sequence[tuple[str, str]], line: int, scope: Scope, reading: Reading) -> Container | None:

@@ -51,6 +51,12 @@ _ACCELERATE = (
     "gpu_ids", "num_cpu_threads_per_process", "rdzv_backend", "rdzv_conf", "max_restarts", "monitor_interval",
     "deepspeed_hostfile", "role", "tee",
 )  # fmt: skip
+#: Programs that start ranks, and are not read.
+_UNREAD_STARTERS = re.compile(
+    r"jsrun|lrun|flux|ccc_mprun|mpprun|yhrun|prun|poe|charmrun|(mpirun|mpiexec)[._]\w+|dmtcp_srun"
+)
+#: Programs that start containers, and have no table.
+_UNREAD = ("sarus", "ch-run", "podman-hpc", "pcocc-rs", "enroot", "bwrap", "proot")
 _CHOSEN = "the planner chooses the transport and where ranks run: bareboat plan shows it"
 _TORCHRUN = {
     **dict.fromkeys(("nnodes", "nproc_per_node"), ""),
@@ -138,15 +144,12 @@ def _peel(launch: Launch, line: int, scope: Scope, reading: Reading, names: Mapp
     elif name == "deepspeed":
         _inner(launch, name)
         _deepspeed(launch)
-    elif containers.is_one(words):
-        if launch.container is not None:
-            raise Refusal("the image", "a container in a container")
-        try:
-            launch.container, launch.program = containers.read(words, line, scope, reading, names)
-        except Mistake as mistake:
-            raise Refusal("the image", mistake.message) from None
-        except Unknown as unknown:
-            raise Refusal("the image", unknown.reason) from None
+    elif name == "shifter" or containers.is_one(words):
+        _container(launch, line, scope, reading, names)
+    elif _UNREAD_STARTERS.fullmatch(name):
+        raise Refusal("the ranks", f"{name} starts ranks, and is not read")
+    elif name in _UNREAD or containers.is_tool(name):
+        raise Refusal("the image", f"{joined} is not read")
     elif joined in (
         "conda run",
         "mamba run",
@@ -161,6 +164,21 @@ def _peel(launch: Launch, line: int, scope: Scope, reading: Reading, names: Mapp
         )
     elif re.fullmatch(r"(?:ba|da|z|k)?sh", name) and len(words) == 3 and re.fullmatch(r"-l?c|-cl", words[1]):
         _shell(launch, reading, line)
+
+
+def _container(launch: Launch, line: int, scope: Scope, reading: Reading, names: Mapping[str, str]) -> None:
+    if launch.container is not None:
+        raise Refusal("the image", "a container in a container")
+    words = launch.program
+    try:
+        if posixpath.basename(words[0]) == "shifter":
+            launch.container, launch.program = containers.of_shifter(words, line, scope, reading)
+        else:
+            launch.container, launch.program = containers.read(words, line, scope, reading, names)
+    except Mistake as mistake:
+        raise Refusal("the image", mistake.message) from None
+    except Unknown as unknown:
+        raise Refusal("the image", unknown.reason) from None
 
 
 def _module(words: Sequence[str]) -> str | None:

@@ -27,6 +27,7 @@ class Request(Struct):
     nodes: int | None = None
     tasks: int | None = None
     tasks_per_node: int | None = None
+    tasks_per_gpu: int | None = None
     cpus_per_task: int | None = None
     cpus_per_node: int | None = None
     cpus_per_gpu: int | None = None
@@ -48,7 +49,8 @@ class Request(Struct):
 class Reading(Struct):
     """`values`: keys of the job file with their values; `unread`: what was not understood; `different`: what
     the job file does otherwise, and why; `left`: lines that print or check only; `refusals`: why the command,
-    the ranks, the GPUs or the image are not clear, by that subject."""
+    the ranks, the GPUs or the image are not clear, by that subject; `shifter`: the options that Shifter
+    adds to sbatch and srun."""
 
     request: Request = field(default_factory=Request)
     values: dict[str, Value] = field(default_factory=dict)
@@ -61,6 +63,7 @@ class Reading(Struct):
     left: list[int] = field(default_factory=list)
     refusals: dict[str, list[Note]] = field(default_factory=dict)
     array: tuple[int, ...] = ()
+    shifter: dict[str, Value] = field(default_factory=dict)
 
     def set(self, key: str, value: Any, line: int) -> None:
         self.values[key] = Value(value, line)

@@ -15,6 +15,8 @@ _MAIL = "mail only when the run ended"
 #: Prefix of a directive -> scheduler.
 _PREFIXES = {"#SBATCH": "slurm", "#PBS": "pbs", "#$": "gridengine", "#BSUB": "lsf", "#flux:": "flux",
              "#FLUX:": "flux"}  # fmt: skip
+#: Of schedulers that are not read: Fujitsu's, Cobalt, OAR, Moab, Donau, LoadLeveler.
+_FOREIGN = re.compile(r"#(PJM|COBALT|OAR|MSUB|DSUB)\b|#\s?@\s*\w+\s*=")
 
 
 def read(text: str, reading: Reading) -> tuple[tuple[str, str, int], ...]:
@@ -23,7 +25,10 @@ def read(text: str, reading: Reading) -> tuple[tuple[str, str, int], ...]:
     pyxis: list[tuple[str, str, int]] = []
     found: dict[str, int] = {}
     is_over = False
-    for number, row in enumerate(text.replace("\r\n", "\n").split("\n"), 1):
+    rows = text.replace("\r\n", "\n").split("\n")
+    if foreign := next((n for n, row in enumerate(rows, 1) if _FOREIGN.match(row)), 0):
+        reading.refuse("the nodes", foreign, "directives of a scheduler that is not read")
+    for number, row in enumerate(rows, 1):
         prefix = next((each for each in _PREFIXES if _has(row, each)), None)
         if prefix is None:
             is_over = is_over or bool(row.strip() and not row.lstrip().startswith("#"))
@@ -53,6 +58,8 @@ def read(text: str, reading: Reading) -> tuple[tuple[str, str, int], ...]:
 def _has(row: str, prefix: str) -> bool:
     if prefix == "#$":
         return re.match(r"#\$\s*-", row) is not None
+    if row.startswith("#SBATCH-"):  # Slurm requires no space
+        return prefix == "#SBATCH"
     return row.startswith(prefix) and (row[len(prefix) :][:1] in (" ", "\t", "") or prefix.endswith(":"))
 
 
@@ -70,6 +77,9 @@ def _complete(reading: Reading) -> None:
         request.starts_in = "~"
     if request.scheduler == "pbs" and not request.starts_in:
         request.starts_in = "~"
+    slurm.complete(request)
+    if "nci" in request.lines and request.cpus_per_node:
+        request.give("tasks", request.cpus_per_node, request.lines["cpus_per_node"])
 
 
 def _common(name: str, value: str, line: int, reading: Reading, keys: dict[str, str]) -> bool:
@@ -155,6 +165,12 @@ def _pbs_resource(part: str, line: int, reading: Reading) -> None:
         request.give("cpus_per_node", count, line)
     elif name in ("ngpus", "gpus") and (count := amounts.count(value)):
         request.give("gpus_per_node", count, line)
+    elif part == "wd":  # of NCI, whose ncpus are also the slots for ranks
+        request.starts_in = "."
+        request.lines["nci"] = line
+    elif name in ("storage", "jobfs"):
+        reading.options.append(Value(f"-l {part}", line))
+        request.lines["nci"] = line
     elif name == "place" and value in ("excl", "scatter:excl", "exclhost", "scatter:exclhost"):
         reading.set("scheduling.exclusive", True, line)
     elif name == "place" and value in ("scatter", "free", "pack", "free:shared", "scatter:shared"):

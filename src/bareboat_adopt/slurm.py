@@ -22,7 +22,7 @@ _KEYS = {
 _COUNTS = {
     "nodes": ("--nodes", "-N"), "tasks": ("--ntasks", "-n"),
     "tasks_per_node": ("--ntasks-per-node", "--tasks-per-node"), "cpus_per_task": ("--cpus-per-task", "-c"),
-    "cpus_per_gpu": ("--cpus-per-gpu",),
+    "cpus_per_gpu": ("--cpus-per-gpu",), "tasks_per_gpu": ("--ntasks-per-gpu",),
 }  # fmt: skip
 _GPUS = {
     "gpus": ("--gpus", "-G"), "gpus_per_node": ("--gpus-per-node",), "gpus_per_task": ("--gpus-per-task",),
@@ -49,7 +49,7 @@ _LEFT = {
      "--kill-on-bad-exit", "-K", "--wait-all-nodes", "--propagate", "--spread-job", "--wait", "-W"):
         "ranks are started, watched and ended by Bareboat",
     ("--mpi", "--cpu-bind", "--distribution", "-m", "--exact", "--overlap", "--resv-ports", "--network",
-     "--accel-bind", "--ntasks-per-socket", "--ntasks-per-core", "--ntasks-per-gpu", "--preserve-env", "-E",
+     "--accel-bind", "--ntasks-per-socket", "--ntasks-per-core", "--preserve-env", "-E",
      "--slurmd-debug", "--disable-status", "-X", "--threads", "-T", "--bcast",):
         "the planner chooses how ranks start and where they run: bareboat plan shows it",
 }  # fmt: skip
@@ -68,7 +68,9 @@ _WITHOUT = (
     "--use-min-nodes", "--disable-status", "-X", "-E", "--no-allocate", "-Z", "--pty", "--multi-prog",
     "--ignore-pbs", "-I",
 )  # fmt: skip
-_TAKE = (*_PASSED, *_SPECIAL, *_LEFT_BY_NAME, "--input", "-i", "--job-name", "--het-group", "--jobid")
+#: Of the plug-in of Shifter: https://docs.nersc.gov/development/containers/shifter/how-to-use/
+_SHIFTER = ("--image", "--volume", "--module")
+_TAKE = (*_PASSED, *_SPECIAL, *_LEFT_BY_NAME, *_SHIFTER, "--input", "-i", "--het-group", "--jobid")
 _NAMED = [name for table in (_KEYS, _COUNTS, _GPUS, _SIZES) for names in table.values() for name in names]
 _OPTIONS: dict[str, str] = {
     **dict.fromkeys((*_NAMED, *_TAKE), "="),
@@ -110,7 +112,9 @@ def directive(words: Sequence[str], line: int, reading: Reading) -> tuple[tuple[
         return ()
     for name, value in found.options:
         _read(name, value, line, reading, reading.request)
-    if found.rest:
+    if found.rest[:1] in (("hetjob",), ("packjob",)):
+        reading.refuse("the nodes", line, f"{found.rest[0]}: a job of parts that differ")
+    elif found.rest:
         reading.skip(line, f"#SBATCH … {' '.join(found.rest)}: no option")
     return found.pyxis
 
@@ -125,7 +129,20 @@ def step(found: Line, line: int, reading: Reading) -> Request:
         _read(name, value, line, reading, request)
     if request.tasks != before["tasks"] and request.tasks_per_node == before["tasks_per_node"]:
         request.tasks_per_node = None
+    complete(request)
     return request
+
+
+def complete(request: Request) -> None:
+    """The tasks that follow from the GPUs, or the other way round."""
+    each, line = request.tasks_per_gpu, request.lines.get("tasks_per_gpu", 0)
+    if each and request.tasks is None and request.tasks_per_node is None:
+        if request.gpus_per_node:
+            request.give("tasks_per_node", request.gpus_per_node * each, line)
+        elif request.gpus:
+            request.give("tasks", request.gpus * each, line)
+    elif each and request.tasks and request.gpus is request.gpus_per_node is request.gpus_per_task is None:
+        request.give("gpus", -(-request.tasks // each), line)
 
 
 def _read(name: str, value: str, line: int, reading: Reading, request: Request) -> None:
@@ -197,6 +214,8 @@ def _others(name: str, value: str, text: str, line: int, reading: Reading, reque
         request.lines["starts_in"] = line
     elif name == "--export" and "=" in value:
         _export(value, line, reading)
+    elif name in _SHIFTER:
+        reading.shifter[name] = Value(value, line)
     elif name in _LEFT_BY_NAME:
         reading.differ(line, f"{name}: {_LEFT_BY_NAME[name]}")
     elif name in _PASSED:

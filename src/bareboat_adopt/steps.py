@@ -102,7 +102,9 @@ class Script:
         line = self._lines.get(name, 0)
         reading = self.reading
         cpus = reading.values.get("topology.cpus_per_rank", Value(1, 0)).value
-        if name in OF_RANKS and (name != "OMP_NUM_THREADS" or text == str(cpus)):
+        if name.startswith(("SLURM_", "SRUN_")):
+            reading.differ(line, f"{name}: the planner chooses how ranks start and where they run")
+        elif name in OF_RANKS and (name != "OMP_NUM_THREADS" or text == str(cpus)):
             reading.differ(line, f"{name}: {_SHARED}")
         else:
             reading.environment[name] = Value(text, line)
@@ -245,7 +247,7 @@ class Script:
         ):
             return False
         verb = next((word for word in plain[1:] if not word.startswith("-")), "")
-        if verb in ("exec", "run") or (tool == "singularity" and verb == "shell"):
+        if verb in ("exec", "run") or (tool, verb) in (("singularity", "shell"), ("enroot", "start")):
             return False
         words = self._words(each)
         if words is None:

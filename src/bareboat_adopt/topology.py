@@ -34,6 +34,7 @@ def variables(reading: Reading, folder: str) -> dict[str, str]:
         "SLURM_GPUS_PER_TASK": request.gpus_per_task, "SLURM_JOB_NAME": name, "SLURM_SUBMIT_DIR": folder,
         "PBS_O_WORKDIR": folder, "PBS_JOBNAME": name, "SGE_O_WORKDIR": folder, "NSLOTS": request.tasks,
         "LS_SUBCWD": folder, "LSB_DJOB_NUMPROC": request.tasks, "PBS_NUM_NODES": request.nodes,
+        "PBS_NCPUS": request.tasks,
     }  # fmt: skip
     prefix = {"slurm": "SLURM", "pbs": "PBS", "gridengine": "SGE", "lsf": "LS", "flux": "FLUX"}
     own = prefix.get(request.scheduler, "")
@@ -224,6 +225,8 @@ def _cpus_and_memory(
         line,
     )
     each = cpus // ranks if cpus else None
+    if each == 0:
+        reading.skip(at, f"{cpus} processors on a node for {ranks} ranks: fewer than one each")
     if each:
         reading.set("topology.cpus_per_rank", each, at)
         if cpus and each * ranks < cpus and not launch.starter:

@@ -54,6 +54,9 @@ def slurm(options: str, command: str) -> str:
         ("-n1 -c8", "mpirun -np 8 --oversubscribe ./a", 1, 8, 1, None),
         ("-N2 -n2 --gres=gpu:1", "horovodrun -np 2 -H a:1,b:1 python a.py", 2, 1, None, 1),
         ("-N4 -n4", "srun -N1 -n1 ./a", 1, 1, None, None),
+        ("--gpus-per-node=4 --ntasks-per-gpu=1 -c8", "srun ./a", 1, 4, 8, 1),
+        ("--gpus=8 --ntasks-per-gpu=1 -N2", "srun ./a", 2, 4, None, 1),
+        ("-n4 --ntasks-per-gpu=1", "srun ./a", 1, 4, None, 1),
     ],
 )  # fmt: skip
 def test_ranks_and_their_devices(
@@ -76,6 +79,13 @@ DIRECTIVES: dict[str, dict[str, Any]] = {
         {"cpus_per_rank": 4, "walltime_s": 1800, "mem_per_node_bytes": 8 * GIB},
     "#BSUB -n 8\n#BSUB -R \"span[ptile=4]\"\n#BSUB -W 2:00\n#BSUB -q q\nmpirun ./a":
         {"nodes": 2, "ranks_per_node": 4, "walltime_s": 7200, "partition": "q"},
+    "#PBS -l ncpus=16\n#PBS -l wd\n#PBS -l storage=gdata/x\nmpirun ./a":
+        {"nodes": 1, "ranks_per_node": 16, "cpus_per_rank": 1, "workdir": None,
+         "options": ["-l storage=gdata/x"]},
+    "#PBS -l ncpus=16\n#PBS -l jobfs=1GB\npython3 a.py": {"ranks_per_node": 1, "cpus_per_rank": 16},
+    "#PBS -l nodes=1\n#PBS -v CONTAINER_IMAGE=a/b:1\ncd $PBS_O_WORKDIR\n./a":
+        {"image": "a/b:1", "workdir": None, "environment": {}, "command": ["./a"]},
+    "#SBATCH--constraint=avx\n./a": {"constraint": "avx"},
     "#flux: -N 2 -n 8\n#flux: -t 30m\nmpirun ./a": {"nodes": 2, "ranks_per_node": 4, "walltime_s": 1800},
 }  # fmt: skip
 
@@ -101,6 +111,11 @@ CONTAINERS: dict[str, tuple[dict[str, Any], str]] = {
     "docker run debian:12": ({"image": "debian:12", "workdir": "image"}, ""),
     "srun --container-image=nvcr.io#nvidia/a:1 --container-mounts=/d:/d ./a":
         ({"image": "nvcr.io/nvidia/a:1", "mounts": ["/d:rw"], "workdir": "image"}, ""),
+    "shifter --image=docker:a/b:1 -V /d:/e --clearenv ./a":
+        ({"image": "a/b:1", "mounts": ["/d:/e:rw"], "command": ["./a"]}, ""),
+    "#SBATCH --image=a/b:1 --volume=/d:/e;/f:/g:ro\nsrun -n2 shifter ./a":
+        ({"image": "a/b:1", "mounts": ["/d:/e:rw", "/f:/g"], "ranks_per_node": 2, "workdir": None}, ""),
+    "#SBATCH --image=a/b:1\n./a": ({"image": None, "command": ["./a"]}, "--image a/b:1"),
     "udocker create --name=c debian:12\nudocker run -v /d c ./a":
         ({"image": "debian:12", "mounts": ["/d:rw"]}, ""),
 }  # fmt: skip
@@ -178,6 +193,15 @@ REFUSED = {
     "udocker run someones ./a": "the image: someones",
     "docker run -d debian:12 ./a": "the image: --detach",
     "docker run -w /inside debian:12 ./a": "the working directory",
+    "srun ch-run -b /d:/d img -- ./a": "the image: ch-run -b is not read",
+    "enroot start img ./a": "the image: enroot start is not read",
+    "#PJM -L node=4\nmpirun -np 4 ./a": "the nodes: directives of a scheduler",
+    "# @ node = 4\nmpirun -np 4 ./a": "the nodes: directives of a scheduler",
+    "jsrun -n 6 -a 1 -g 1 ./a": "the ranks: jsrun",
+    "mpirun.lsf ./a": "the ranks: mpirun.lsf",
+    "sudo docker start c": "the image: docker start is not read",
+    "shifter ./a": "the image: shifter without",
+    "#SBATCH hetjob\n#SBATCH -N2\nsrun ./a": "the nodes: hetjob",
     "torchrun --nproc_per_node=2 a.py": "the GPUs",
     "A=/x/<mine>/y\npython $A/a.py": "placeholder, or redirected|redirections",
     "if": "not bash",
@@ -213,6 +237,18 @@ def test_the_interpreter_of_what_starts_ranks_stays(starts: str, python: str) ->
     assert (found["command"], found["ranks_per_node"]) == ([python, "a.py"], 2)
 
 
+PYXIS = "#SBATCH --container-image=a/b:1\n"
+
+
+def test_an_environment_that_is_activated_in_a_container_is_the_images() -> None:
+    found = facts(f"{PYXIS}source /opt/venv/bin/activate\npython3 a.py\n")
+    assert (found["command"], found["image"]) == (["/opt/venv/bin/python3", "a.py"], "a/b:1")
+    assert "python" not in found
+    for line in ("source /opt/venv/bin/activate\n./a", "conda activate e\npython a.py"):
+        reasons = [text for _, text in read(f"{PYXIS}{line}\n").facts["refused"]]
+        assert any("an environment of the image is activated" in text for text in reasons)
+
+
 @pytest.mark.parametrize("line", REFUSED)
 def test_what_is_not_clear_is_refused_with_its_reason(line: str) -> None:
     made = read(slurm("-N1", line))
@@ -239,6 +275,13 @@ def test_requests_that_are_not_clear(options: str, reason: str) -> None:
 
 def test_variables_of_another_job_are_not_used() -> None:
     assert read("srun -N$SLURM_NNODES ./a\n").verdict == "refused"
+
+
+def test_what_ranks_cannot_have_is_listed() -> None:
+    found = facts(slurm("-N2 -c2", "export SLURM_CPU_BIND=cores\nmpirun -n 8 ./a \\").rstrip("\n"))
+    assert "2 processors on a node for 4 ranks" in found["not_understood"][0][1]
+    assert (found["command"], found["environment"]) == (["./a"], {})
+    assert any("SLURM_CPU_BIND" in text for _, text in found["different"])
 
 
 def test_lines_without_effect_on_the_job_are_named() -> None:
