@@ -27,9 +27,10 @@ _ORDER = ("name", "image", "entrypoint", "command", "workdir", "writable", "wall
 
 
 class Job(Struct, kw_only=True):
-    """What the job file holds. `old`: the file that was read."""
+    """What the job file holds. `old`: the file that was read; `scheduler`: that of its directives, or ""."""
 
     old: str
+    scheduler: str
     verdict: str
     values: dict[str, Value]
     environment: dict[str, Value]
@@ -46,6 +47,7 @@ class Job(Struct, kw_only=True):
         values = {key: value.value for key, value in self.values.items()}
         return {
             "from": self.old,
+            "scheduler": self.scheduler,
             "understood": self.verdict,
             **{key.rpartition(".")[2]: value for key, value in values.items()},
             "mounts": [each.value for each in self.mounts],
@@ -105,6 +107,7 @@ def made(launch: Launch | None, line: int, reading: Reading, place: Place, old: 
     order = {key: number for number, key in enumerate(dict.fromkeys((*_ORDER, *KEYS)))}
     return Job(
         old=old,
+        scheduler=reading.request.scheduler,
         verdict=reading.verdict,
         values={
             key: reading.values[key] for key in sorted(reading.values, key=lambda key: order.get(key, 99))

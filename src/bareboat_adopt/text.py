@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import textwrap
 from collections.abc import Iterable
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 from bareboat_adopt.job import Job
 from bareboat_adopt.reading import Note, Value
 from bareboat_base import units
-from bareboat_base.printable import counted, one_line, printable
+from bareboat_base.printable import counted, one_line
 
 _WIDTH = 80
 _TABLES = ("topology", "environment", "scheduling", "sweep", "capture")
@@ -94,7 +93,7 @@ def _head(job: Job, name: str) -> list[str]:
 
 def _comment(text: str) -> list[str]:
     return textwrap.wrap(
-        re.sub(r"\s", " ", printable(text))[:1000], _WIDTH, initial_indent="# ", subsequent_indent="#   ",
+        one_line(text, limit=1000), _WIDTH, initial_indent="# ", subsequent_indent="#   ",
         break_long_words=False, break_on_hyphens=False,
     )  # fmt: skip
 

@@ -40,6 +40,12 @@ def add(parser: argparse.ArgumentParser) -> None:
         "Dockerfile, or a directory with one; exit code 9: something must be completed",
     )
     parser.add_argument(
+        "--run",
+        action="store_true",
+        help="with --from: then run the old script as it is, and the job, and compare them; exit code 1: one "
+        "of them failed, and the other did not",
+    )
+    parser.add_argument(
         "-o",
         "--output",
         metavar="PATH",
@@ -66,23 +72,31 @@ def _adopt(context: Context) -> int:
     if not options.dry_run:
         outputs.check_free(target, force=options.force, other=_OTHER)
     made = adopt.read(source, target, os.environ)
+    both = None
+    if options.run and not made.exit_code:
+        from bareboat_adopt.trial import Trial
+
+        both = Trial(source, made.facts, target)
     if not options.dry_run:
         outputs.write_new(target, made.text.encode(), force=options.force, other=_OTHER)
     old, file = os.path.relpath(source.path), os.path.relpath(target)
-    if options.json:
-        console.result_json(
-            {**made.facts, "file": str(target), "written": not options.dry_run, "text": made.text}
-        )
-    elif options.dry_run:
+    if options.dry_run and not options.json:
         console.result(made.text.rstrip("\n"))
-    else:
+    elif not options.json:
         console.result(f"wrote {file} from {old}: {made.summary}")
     if not options.quiet:
         for note in made.notes:
             console.note(note)
-        if made.verdict != "refused" and not (options.json or options.dry_run):
+        if not (made.exit_code or options.json or options.dry_run or options.run):
             console.note(f"next:\n  bareboat plan {shlex.quote(file)}")
-    return adopt.REFUSED if made.verdict == "refused" else 0
+    found = None if both is None else both.run(options.store)
+    if options.json:
+        facts = {**made.facts, "file": str(target), "written": not options.dry_run, "text": made.text}
+        console.result_json(facts if found is None else {**facts, "comparison": found.facts()})
+    elif found is not None:
+        console.result(console.table(found.rows()))
+        console.result("\n".join(found.differences()) or "exit code, output and files are equal")
+    return made.exit_code if found is None or found.agrees else 1
 
 
 def run(context: Context) -> int:
@@ -90,6 +104,11 @@ def run(context: Context) -> int:
     from bareboat_base.files import outputs
 
     options = context.options
+    if options.run and (options.old is None or options.dry_run):
+        raise UsageError(
+            "--run compares an old job with its job file, which it writes",
+            remedy="bareboat init --from FILE --run",
+        )
     if options.example is not None and options.old is not None:
         raise UsageError("--example and --from cannot be used together", remedy="remove one of them")
     if options.example is not None:
